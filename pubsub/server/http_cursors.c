@@ -1,22 +1,20 @@
-#include "pubsub/server/http_endpoints.h"
+#include "pubsub/server/pubsub_server.h"
+
 #include "base/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* /cursors. A new position is checked as /sub checks it, by a subscriber that only starts. */
-
-enum act { MOVES, DELETES };
+/* /cursors. A subscriber that only starts checks the new offset, as for /sub. */
 
 struct change {
     struct pubsub_server *server;
-    struct http_request *req; /* NULL: the client has gone */
+    struct http_request *req; /* NULL: the client has left */
     struct stream *stream;
-    struct subscriber *check; /* of the position; NULL when done */
+    struct subscriber *check; /* of the new offset; NULL when done */
     char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
-    enum act act;
-    bool backwards;
+    bool deletes, backwards;
     uint64_t offset;
 };
 
@@ -29,7 +27,7 @@ static void finish(struct change *c)
     server_check_drained(server);
 }
 
-/* A change that is being written goes on. */
+/* A change that is being stored continues. */
 static void client_gone(struct http_request *req, void *arg)
 {
     struct change *c = arg;
@@ -53,11 +51,11 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
     case CURSORS_BEHIND:
         snprintf(members, sizeof(members), "\"offset\":\"%" PRIu64 "\"", at);
         http_problem_with(c->req, 409, "cursor-ahead", members,
-            "the cursor is at %" PRIu64 "; backwards=1 moves it back", at);
+            "the cursor is at %" PRIu64 "; add backwards=1 to move it back", at);
         break;
     case CURSORS_TOO_MANY:
-        http_problem(c->req, 409, "too-many-cursors", "delete one that is not needed, or raise max_cursors",
-            "there are %zu cursors already", cursors_count(c->server->cursors));
+        http_problem(c->req, 409, "too-many-cursors", "delete an unused cursor, or raise max_cursors",
+            "there are already %zu cursors", cursors_count(c->server->cursors));
         break;
     case CURSORS_BUSY:
         http_problem(c->req, 503, "overloaded", "try again", "the cursor is being deleted");
@@ -69,29 +67,23 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
         break;
     case CURSORS_STORAGE:
         http_problem(c->req, 503, failure ? "storage-failed" : "storage-full",
-            "check the disk; the cursor has not moved", "%s", failure ? failure : "no space left");
+            "check the disk; the cursor is unchanged", "%s", failure ? failure : "no space left");
         break;
     }
-}
-
-static void note_failure(struct pubsub_server *server)
-{
-    const char *why = cursors_failure(server->cursors);
-    if (!why || server->cursors_failed)
-        return;
-    server->cursors_failed = true;
-    log_error("storage failed", LOG_S("error", why));
-    daemon_set_not_ready(server->daemon, "storage failed: %s", why);
 }
 
 static void stored(enum cursors_result r, void *arg)
 {
     struct change *c = arg;
-    if (r == CURSORS_STORAGE)
-        note_failure(c->server);
+    const char *failure = cursors_failure(c->server->cursors);
+    if (failure && !c->server->cursors_failed) {
+        c->server->cursors_failed = true;
+        log_error("storage failed", LOG_S("error", failure));
+        daemon_set_not_ready(c->server->daemon, "storage failed: %s", failure);
+    }
     if (c->req && r != CURSORS_OK)
         answer_refused(c, r, 0);
-    else if (c->req && c->act == DELETES)
+    else if (c->req && c->deletes)
         http_replyf(c->req, 200, "application/json", "{\"stream\":\"%s\",\"name\":\"%s\",\"deleted\":true}\n",
             stream_name(c->stream), c->name);
     else if (c->req)
@@ -105,9 +97,9 @@ static void carry_out(struct change *c)
 {
     struct cursors *cs = c->server->cursors;
     uint64_t at = 0;
-    enum cursors_result r = c->act == DELETES ? cursors_delete(cs, c->stream, c->name, c->key, stored, c)
-                                              : cursors_move(cs, c->stream, c->name, c->key, c->offset,
-                                                    c->backwards, stored, c, &at);
+    enum cursors_result r =
+        c->deletes ? cursors_delete(cs, c->stream, c->name, c->key, stored, c)
+                   : cursors_move(cs, c->stream, c->name, c->key, c->offset, c->backwards, stored, c, &at);
     if (r == CURSORS_OK)
         return;
     answer_refused(c, r, at);
@@ -149,18 +141,7 @@ static void position_checked(void *arg, enum subscriber_end why, const struct jo
     carry_out(c);
 }
 
-static void check_position(struct change *c, const struct stream_from *from)
-{
-    struct subscriber_config config = {
-        .stream = c->stream,
-        .from = *from,
-        .start_only = true,
-        .sink = {c, nothing_pending, position_refused, position_found, write_nothing, position_checked},
-    };
-    c->check = subscriber_new(&config);
-    subscriber_begin(c->check);
-}
-
+/* False after an error reply. */
 static bool read_key(struct http_request *req, char key[CURSOR_KEY_TEXT])
 {
     struct bytes text = http_header(req, "X-Millrace-Cursor-Key");
@@ -174,89 +155,72 @@ static bool read_key(struct http_request *req, char key[CURSOR_KEY_TEXT])
     return false;
 }
 
-static struct change *begin(
-    struct pubsub_server *server, struct http_request *req, enum act act, const struct stream_from *from)
+/* Moves or deletes a cursor. */
+static void change_cursor(struct pubsub_server *server, struct http_request *req, bool deletes)
 {
     char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
-    struct bytes id = BYTES_NONE;
-    struct stream *s = server_find_stream(server, req, NULL, false);
-    (void)http_param(req, "id", &id);
-    if (!s || !http_param_name(req, "name", NULL, name) || !read_key(req, key) ||
-        !server_check_stream_id(req, s, id, from))
-        return NULL;
-    struct change *c = mem_zalloc(sizeof(*c));
-    *c = (struct change){.server = server, .req = req, .stream = s, .act = act};
-    memcpy(c->name, name, sizeof(name));
-    memcpy(c->key, key, sizeof(key));
-    return c;
-}
-
-static void go(struct change *c)
-{
-    c->server->in_flight++;
-    http_on_gone(c->req, client_gone, c);
-}
-
-static void move(struct pubsub_server *server, struct http_request *req)
-{
     struct stream_from from;
-    struct bytes text;
-    bool backwards;
-    if (!http_param(req, "from", &text)) {
+    struct bytes id = BYTES_NONE, text;
+    bool backwards = false;
+    if (!deletes && !http_param(req, "from", &text)) {
         http_problem(
             req, 400, "missing-parameter", "from=OFFSET: where its consumer continues", "from is required");
         return;
     }
-    if (!server_read_from(req, "", &from) || !http_param_bool(req, "backwards", false, &backwards))
+    if (!deletes &&
+        (!server_read_from(req, "", &from) || !http_param_bool(req, "backwards", false, &backwards)))
         return;
-    struct change *c = begin(server, req, MOVES, &from);
-    if (!c)
+    struct stream *s = server_find_stream(server, req, NULL, false);
+    (void)http_param(req, "id", &id);
+    if (!s || !http_param_name(req, "name", NULL, name) || !read_key(req, key) ||
+        !server_check_stream_id(req, s, id, deletes ? NULL : &from))
         return;
-    c->backwards = backwards;
-    go(c);
-    check_position(c, &from);
-}
-
-static void delete (struct pubsub_server *server, struct http_request *req)
-{
-    struct change *c = begin(server, req, DELETES, NULL);
-    if (!c)
+    struct change *c = mem_zalloc(sizeof(*c));
+    *c = (struct change){
+        .server = server, .req = req, .stream = s, .deletes = deletes, .backwards = backwards};
+    memcpy(c->name, name, sizeof(name));
+    memcpy(c->key, key, sizeof(key));
+    server->in_flight++;
+    http_on_gone(req, client_gone, c);
+    if (deletes) {
+        carry_out(c);
         return;
-    go(c);
-    carry_out(c);
-}
-
-static void add_cursor(const struct named_cursor *n, usec_t now, struct buf *out)
-{
-    struct lag lag = named_cursor_lag(n, now);
-    struct stream *s = named_cursor_stream(n);
-    buf_printf(out,
-        "{\"stream\":\"%s\",\"id\":\"%s\",\"name\":\"%s\",\"offset\":\"%" PRIu64 "\",\"lag_bytes\":%" PRIu64,
-        stream_name(s), journal_id(stream_journal(s)), named_cursor_name(n), named_cursor_offset(n),
-        lag.bytes);
-    if (lag.known)
-        buf_printf(out, ",\"lag_lines\":%" PRIu64 ",\"lag_seconds\":%.3f}", lag.lines,
-            (double)lag.age / (double)USEC_PER_SEC);
-    else
-        buf_append_str(out, ",\"lag_lines\":null,\"lag_seconds\":null}");
+    }
+    struct subscriber_config config = {
+        .stream = s,
+        .from = from,
+        .start_only = true,
+        .sink = {c, nothing_pending, position_refused, position_found, write_nothing, position_checked},
+    };
+    c->check = subscriber_new(&config);
+    subscriber_begin(c->check);
 }
 
 static void list(struct pubsub_server *server, struct http_request *req)
 {
     struct stream *only = NULL;
     struct bytes name;
+    struct buf out = {0};
+    const char *between = "\n";
     usec_t now = clock_wall();
     if (http_param(req, "stream", &name) && !(only = server_find_stream(server, req, NULL, false)))
         return;
-    struct buf out = {0};
-    const char *between = "\n";
     buf_append_str(&out, "{\"cursors\":[");
     for (size_t i = 0; i < cursors_count(server->cursors); i++) {
-        const struct named_cursor *n = cursors_at(server->cursors, i);
-        if (only && named_cursor_stream(n) != only)
+        const struct named_cursor *c = cursors_at(server->cursors, i);
+        if (only && c->stream != only)
             continue;
-        buf_append_str(&out, between);
-        add_cursor(n, now, &out);
+        struct lag lag = lag_read(c->meter, c->offset, now);
+        buf_printf(&out,
+            "%s{\"stream\":\"%s\",\"id\":\"%s\",\"name\":\"%s\",\"offset\":\"%" PRIu64
+            "\",\"lag_bytes\":%" PRIu64,
+            between, stream_name(c->stream), journal_id(stream_journal(c->stream)), c->name, c->offset,
+            lag.bytes);
+        if (lag.known)
+            buf_printf(&out, ",\"lag_lines\":%" PRIu64 ",\"lag_seconds\":%.3f}", lag.lines,
+                (double)lag.age / (double)USEC_PER_SEC);
+        else
+            buf_append_str(&out, ",\"lag_lines\":null,\"lag_seconds\":null}");
         between = ",\n";
     }
     buf_append_str(&out, "]}\n");
@@ -269,44 +233,53 @@ void http_cursors(struct http_request *req, void *ctx)
     struct pubsub_server *server = ctx;
     if (server_refuse_if_down(server, req))
         return;
-    if (http_method(req) == HTTP_POST_)
-        move(server, req);
-    else if (http_method(req) == HTTP_DELETE_)
-        delete (server, req);
+    bool deletes = http_method(req) == HTTP_DELETE_;
+    if (deletes || http_method(req) == HTTP_POST_)
+        change_cursor(server, req, deletes);
     else
         list(server, req);
 }
 
+static struct lag lag_of(const struct named_cursor *c)
+{
+    return lag_read(c->meter, c->offset, clock_wall());
+}
+
 static double lag_bytes(void *ctx)
 {
-    return (double)named_cursor_lag(ctx, clock_wall()).bytes;
+    return (double)lag_of(ctx).bytes;
 }
 
 static double lag_lines(void *ctx)
 {
-    struct lag lag = named_cursor_lag(ctx, clock_wall());
+    struct lag lag = lag_of(ctx);
     return lag.known ? (double)lag.lines : -1;
 }
 
 static double lag_seconds(void *ctx)
 {
-    struct lag lag = named_cursor_lag(ctx, clock_wall());
+    struct lag lag = lag_of(ctx);
     return lag.known ? (double)lag.age / (double)USEC_PER_SEC : -1;
 }
 
 void http_cursors_add_gauges(void *arg, const struct named_cursor *c)
 {
+    static const struct {
+        const char *name, *help;
+        stats_gauge_fn *read;
+    } gauges[] = {
+        {"cursor_lag_bytes", "Bytes between a named cursor and the end of its stream", lag_bytes},
+        {"cursor_lag_lines", "Lines between a named cursor and the end of its stream; -1: not measured yet",
+            lag_lines},
+        {"cursor_lag_seconds", "Age of the line at a named cursor; -1: not measured yet", lag_seconds},
+    };
     struct pubsub_server *server = arg;
-    struct stats *st = daemon_stats(server->daemon);
     void *ctx = (void *)(uintptr_t)c; /* only read */
     char labels[2 * NAME_LEN_MAX + 32];
-    snprintf(labels, sizeof(labels), "stream=\"%s\",cursor=\"%s\"", stream_name(named_cursor_stream(c)),
-        named_cursor_name(c));
-    stats_gauge(st, "cursor_lag_bytes", labels, "Bytes a named cursor is behind", lag_bytes, ctx);
-    stats_gauge(st, "cursor_lag_lines", labels, "Lines a named cursor is behind; -1: not counted yet",
-        lag_lines, ctx);
-    stats_gauge(st, "cursor_lag_seconds", labels, "Age of the line at a named cursor; -1: not known yet",
-        lag_seconds, ctx);
+    snprintf(labels, sizeof(labels), "stream=\"%s\",cursor=\"%s\"", stream_name(c->stream), c->name);
+    for (size_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++)
+        stats_gauge(
+            daemon_stats(server->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, ctx);
 }
 
 void http_cursors_remove_gauges(void *arg, const struct named_cursor *c)

@@ -1,18 +1,17 @@
-#include "pubsub/server/http_endpoints.h"
-#include "pubsub/server/http_stats.h"
+#include "pubsub/server/pubsub_server.h"
+
 #include "base/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
-/* A publish whose commit is awaited. */
+/* A publish that waits for its commit. */
 struct pub {
     struct pubsub_server *server;
-    struct http_request *req; /* NULL: the client has gone */
+    struct http_request *req; /* NULL: the client has left */
     struct stream *stream;
-    bool is_bitlys; /* named no stream: gets bitly's reply */
+    bool is_bitlys; /* without stream=: gets bitly's reply */
 };
 
 static const struct {
@@ -20,30 +19,32 @@ static const struct {
     const char *code, *hint, *detail;
 } refusals[] = {
     [JOURNAL_TOO_MANY_PRODUCERS] = {409, "too-many-producers",
-        "reuse producer names: marks are never forgotten", "the stream has max_producers producers"},
+        "reuse producer names (marks are never forgotten), or raise max_producers",
+        "the stream already has max_producers producers"},
     [JOURNAL_TOO_LARGE] = {413, "too-large", "publish fewer lines at a time", "the publish is too large"},
-    [JOURNAL_BUSY] = {503, "overloaded", "try again", "too many bytes wait to be committed"},
+    [JOURNAL_BUSY] = {503, "overloaded", "try again", "too many bytes are waiting for a commit"},
     [JOURNAL_LATCHED] = {503, "storage-failed",
         "check the disk, then restart pubsub; the lines may or may not be stored then: with marks a retry "
-        "stores them once",
+        "stores them "
+        "once",
         "a write or a sync failed; the stream is read-only"},
     [JOURNAL_CLOSED] = {503, "not-ready", "try again", "stopping"},
 };
 
-/* Logged at the first refusal and at the next success. */
-static void note_room(struct stream *s, bool is_there, const char *why)
+/* Records whether publishes are refused for lack of space, and logs a change. */
+static void set_refusing(struct stream *s, bool refusing, const char *why)
 {
-    if (!stream_set_refusing(s, !is_there))
+    if (!stream_set_refusing(s, refusing))
         return;
-    if (is_there)
-        log_info("publishes are accepted again", LOG_S("stream", stream_name(s)));
-    else
+    if (refusing)
         log_error("publishes are refused", LOG_S("stream", stream_name(s)), LOG_S("error", why));
+    else
+        log_info("publishes are accepted again", LOG_S("stream", stream_name(s)));
 }
 
-/* Bytes that retention would delete but for a named cursor. */
+/* Bytes that only a named cursor keeps from being deleted. */
 struct held {
-    const char *cursor; /* NULL: no cursor holds any */
+    const char *cursor; /* NULL: no cursor holds bytes */
     struct stream *stream;
     uint64_t bytes, from;
 };
@@ -57,46 +58,36 @@ static struct held held_in(struct pubsub_server *server, struct stream *s)
     return h;
 }
 
-/* Over all streams, since they share the disk. */
-static struct held most_held(struct pubsub_server *server)
-{
-    struct held most = {0};
-    for (size_t i = 0; i < streams_count(server->streams); i++) {
-        struct held h = held_in(server, streams_at(server->streams, i));
-        if (h.bytes > most.bytes)
-            most = h;
-    }
-    return most;
-}
-
-static void answer_disk_full(struct pubsub_server *server, struct http_request *req, struct stream *s)
-{
-    struct held h = most_held(server);
-    char why[2 * NAME_LEN_MAX + 160] = "the disk is full";
-    if (h.cursor)
-        snprintf(why, sizeof(why),
-            "the disk is full, and cursor %s of stream %s keeps retention from deleting %" PRIu64 " bytes",
-            h.cursor, stream_name(h.stream), h.bytes);
-    note_room(s, false, why);
-    if (req)
-        http_problem(req, 503, "storage-full",
-            h.cursor ? "free disk space, or move or delete the cursor; then try again"
-                     : "free disk space, then try again",
-            "no space left: %s", why);
-}
-
-static void answer_refused(
+/* Counts, logs and answers a refused publish; the client may have left. */
+static void refuse(
     struct pubsub_server *server, struct http_request *req, struct stream *s, enum journal_result r)
 {
+    char why[2 * NAME_LEN_MAX + 160] = "the disk is full";
     stats_add(server->refused, 1);
     if (r == JOURNAL_NO_SPACE) {
-        answer_disk_full(server, req, s);
+        struct held most = {0}; /* of all streams, which share the disk */
+        for (size_t i = 0; i < streams_count(server->streams); i++) {
+            struct held h = held_in(server, streams_at(server->streams, i));
+            if (h.bytes > most.bytes)
+                most = h;
+        }
+        if (most.cursor)
+            snprintf(why, sizeof(why),
+                "the disk is full, and cursor %s of stream %s keeps retention from deleting %" PRIu64
+                " bytes",
+                most.cursor, stream_name(most.stream), most.bytes);
+        set_refusing(s, true, why);
+        if (req)
+            http_problem(req, 503, "storage-full",
+                most.cursor ? "free disk space, or move or delete the cursor; then try again"
+                            : "free disk space, then try again",
+                "no space left: %s", why);
         return;
     }
-    if (r == JOURNAL_LATCHED && stream_set_failed(s)) { /* /health reports it until a restart; reads go on */
-        const char *why = journal_failure(stream_journal(s));
-        log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", why));
-        daemon_set_not_ready(server->daemon, "storage failed: %s", why);
+    if (r == JOURNAL_LATCHED && stream_set_failed(s)) { /* /health reports the failure until a restart */
+        const char *failure = journal_failure(stream_journal(s));
+        log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", failure));
+        daemon_set_not_ready(server->daemon, "storage failed: %s", failure);
     }
     if (!req)
         return;
@@ -106,41 +97,37 @@ static void answer_refused(
         http_problem(req, 500, "internal", NULL, "%s", journal_strerror(r));
 }
 
-static void answer_published(const struct pub *pub, const struct stream_published *p)
-{
-    struct http_request *req = pub->req;
-    struct stream *s = pub->stream;
-    const char *id = journal_id(stream_journal(s));
-    server_add_place(pub->server, req, s);
-    if (pub->is_bitlys)
-        http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
-            stream_numbers(s).subscribers);
-    else if (p->commit.duplicate)
-        http_replyf(req, 200, "application/json",
-            "{\"stream\":\"%s\",\"id\":\"%s\",\"start\":null,\"end\":null,\"lines\":0,\"duplicate\":true}\n",
-            stream_name(s), id);
-    else
-        http_replyf(req, 200, "application/json",
-            "{\"stream\":\"%s\",\"id\":\"%s\",\"start\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
-            "\",\"lines\":%" PRIu64 ",\"duplicate\":false}\n",
-            stream_name(s), id, p->commit.start, p->commit.end, p->lines);
-}
-
 static void publish_done(const struct stream_published *p, void *arg)
 {
     struct pub *pub = arg;
     struct pubsub_server *server = pub->server;
-    if (p->commit.result != JOURNAL_OK) {
-        answer_refused(server, pub->req, pub->stream, p->commit.result);
-    } else {
+    struct http_request *req = pub->req;
+    struct stream *s = pub->stream;
+    const char *id = journal_id(stream_journal(s));
+    bool is_stored = p->commit.result == JOURNAL_OK;
+    if (is_stored) {
         if (p->lines)
-            note_room(pub->stream, true, NULL);
+            set_refusing(s, false, NULL);
         stats_add(server->lines, p->lines);
         stats_add(server->bytes, p->commit.end - p->commit.start);
         stats_add(server->duplicates, p->commit.duplicate);
-        if (pub->req)
-            answer_published(pub, p);
     }
+    if (is_stored && req)
+        server_add_place(server, req, s);
+    if (!is_stored)
+        refuse(server, req, s, p->commit.result);
+    else if (req && pub->is_bitlys)
+        http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
+            stream_numbers(s).subscribers);
+    else if (req && p->commit.duplicate)
+        http_replyf(req, 200, "application/json",
+            "{\"stream\":\"%s\",\"id\":\"%s\",\"start\":null,\"end\":null,\"lines\":0,\"duplicate\":true}\n",
+            stream_name(s), id);
+    else if (req)
+        http_replyf(req, 200, "application/json",
+            "{\"stream\":\"%s\",\"id\":\"%s\",\"start\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
+            "\",\"lines\":%" PRIu64 ",\"duplicate\":false}\n",
+            stream_name(s), id, p->commit.start, p->commit.end, p->lines);
     free(pub);
     server->in_flight--;
     server_check_drained(server);
@@ -152,7 +139,7 @@ static void publisher_gone(struct http_request *req, void *arg)
     ((struct pub *)arg)->req = NULL;
 }
 
-/* False when answered. */
+/* False after an error reply. */
 static bool read_marks(struct http_request *req, struct stream_marks *marks)
 {
     char name[NAME_LEN_MAX + 1];
@@ -177,34 +164,27 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
     return false;
 }
 
-/* False when answered. */
+/* False after an error reply. */
 static bool read_lines(
     struct pubsub_server *server, struct http_request *req, bool may_be_empty, struct lines *lines)
 {
     enum lines_result r = lines_from_body(http_body(req), server->max_line, lines);
-    switch (r) {
-    case LINES_OK:
+    if (r == LINES_OK || (r == LINES_EMPTY_BODY && may_be_empty))
         return true;
-    case LINES_EMPTY_BODY:
-        if (may_be_empty)
-            return true;
-        http_problem(req, 400, "empty-body", "send lines in the body of a POST", "%s", lines_strerror(r));
-        break;
-    case LINES_EMPTY_LINE:
+    if (r == LINES_EMPTY_BODY)
+        http_problem(req, 400, "empty-body", "send lines in the body of a POST", "the body is empty");
+    else if (r == LINES_EMPTY_LINE)
         http_problem(
             req, 400, "empty-line", "nothing of the body was stored", "line %" PRIu64 " is empty", lines->n);
-        break;
-    case LINES_TOO_LARGE:
+    else
         http_problem(req, 413, "line-too-large", "nothing of the body was stored; see max_line",
             "line %" PRIu64 " is longer than %zu bytes", lines->n, server->max_line);
-        break;
-    }
     stats_add(server->refused, 1);
     lines_free(lines);
     return false;
 }
 
-/* True when the stream is at its disk limit, and the publish refused. A retry of stored lines is answered all the same. */
+/* True after refusing the publish, if the stream is at its disk limit. A retry of stored lines is accepted. */
 static bool refuse_when_full(struct pubsub_server *server, struct http_request *req, struct stream *s,
     const struct lines *lines, const struct stream_marks *marks)
 {
@@ -222,7 +202,7 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
     else
         snprintf(why, sizeof(why), "stream %s is at its disk_limit", stream_name(s));
     stats_add(server->refused, 1);
-    note_room(s, false, why);
+    set_refusing(s, true, why);
     http_problem(req, 503, "storage-full",
         h.cursor ? "move or delete the cursor, or raise disk_limit"
                  : "set retain_bytes or retain_age, or raise disk_limit",
@@ -248,7 +228,7 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
     }
     free(pub);
     if (r != JOURNAL_CONFLICT) {
-        answer_refused(server, req, s, r);
+        refuse(server, req, s, r);
         return;
     }
     char members[64];
@@ -256,7 +236,7 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
     http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
 }
 
-/* Only a valid request may make its stream. */
+/* The stream is found last: only a valid request may create it. */
 void http_publish(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;

@@ -1,4 +1,4 @@
-#include "pubsub/server/http_stats.h"
+#include "pubsub/server/pubsub_server.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ void http_stats_append_stream(struct buf *out, struct stream *s)
         (int64_t)(n.last_time / USEC_PER_SEC), (int64_t)(n.last_time % USEC_PER_SEC));
 }
 
-/* bitly's five numbers. Slow clients are not kicked: the last one counts those that retention passed. */
+/* bitly's five numbers. Slow clients are not kicked, so the last one counts subscribers that retention has passed. */
 static const struct {
     const char *member, *text, *header;
 } bitly_names[] = {
@@ -34,7 +34,7 @@ static void bitly_numbers(const struct pubsub_server *server, uint64_t n[N_BITLY
     n[4] = stats_read(server->passed);
 }
 
-/* bitly's reset affects these two only. */
+/* bitly's reset affects only these two numbers. */
 void http_stats_reset(void *ctx)
 {
     struct pubsub_server *server = ctx;
@@ -50,18 +50,6 @@ void http_stats_headers(void *ctx, struct http_request *req)
         http_add_header(req, bitly_names[i].header, "%" PRIu64, n[i]);
 }
 
-static void text_stats(struct pubsub_server *server, struct buf *out)
-{
-    for (size_t i = 0; i < streams_count(server->streams); i++) {
-        struct stream *s = streams_at(server->streams, i);
-        struct stream_numbers n = stream_numbers(s);
-        buf_printf(out,
-            "stream %s: earliest %" PRIu64 ", end %" PRIu64 ", lines published %" PRIu64
-            ", subscribers %zu\n",
-            stream_name(s), n.earliest, n.end, n.lines, n.subscribers);
-    }
-}
-
 void http_stats_extra(void *ctx, bool json, struct buf *out)
 {
     struct pubsub_server *server = ctx;
@@ -70,19 +58,24 @@ void http_stats_extra(void *ctx, bool json, struct buf *out)
     for (size_t i = 0; i < N_BITLY_NAMES; i++)
         buf_printf(out, json ? ",\"%s\":%" PRIu64 : "%s: %" PRIu64 "\n",
             json ? bitly_names[i].member : bitly_names[i].text, n[i]);
-    if (!json) {
-        if (server->recovered)
-            text_stats(server, out);
-        return;
-    }
-    buf_append_str(out, ",\"streams\":{");
+    if (json)
+        buf_append_str(out, ",\"streams\":{");
     for (size_t i = 0; server->recovered && i < streams_count(server->streams); i++) {
         struct stream *s = streams_at(server->streams, i);
-        buf_printf(out, "%s\"%s\":{", i ? "," : "", stream_name(s));
-        http_stats_append_stream(out, s);
-        buf_append_char(out, '}');
+        if (json) {
+            buf_printf(out, "%s\"%s\":{", i ? "," : "", stream_name(s));
+            http_stats_append_stream(out, s);
+            buf_append_char(out, '}');
+        } else {
+            struct stream_numbers numbers = stream_numbers(s);
+            buf_printf(out,
+                "stream %s: earliest %" PRIu64 ", end %" PRIu64 ", lines published %" PRIu64
+                ", subscribers %zu\n",
+                stream_name(s), numbers.earliest, numbers.end, numbers.lines, numbers.subscribers);
+        }
     }
-    buf_append_char(out, '}');
+    if (json)
+        buf_append_char(out, '}');
 }
 
 void http_stats_register(struct pubsub_server *server)
@@ -90,15 +83,16 @@ void http_stats_register(struct pubsub_server *server)
     struct stats *st = daemon_stats(server->daemon);
     server->lines = stats_counter(st, "published_lines_total", NULL, "Lines committed");
     server->bytes = stats_counter(st, "published_bytes_total", NULL, "Bytes of lines committed");
-    server->duplicates =
-        stats_counter(st, "publish_duplicates_total", NULL, "Publishes recognised as retries");
+    server->duplicates = stats_counter(
+        st, "publish_duplicates_total", NULL, "Publishes recognized as retries of stored lines");
     server->refused = stats_counter(st, "publish_refused_total", NULL, "Publishes refused");
     server->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines handed to subscribers");
     server->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines handed to subscribers");
-    server->passed = stats_counter(
-        st, "subscribers_passed_total", NULL, "Subscribers ended because retention passed them");
-    server->cursors_gone = stats_counter(st, "cursors_gone_total", NULL, "Requests for bytes that are gone");
-    server->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Subscriptions begun");
+    server->passed = stats_counter(st, "subscribers_passed_total", NULL,
+        "Subscribers that ended because retention deleted their next bytes");
+    server->cursors_gone =
+        stats_counter(st, "cursors_gone_total", NULL, "Requests for deleted or lost bytes");
+    server->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Responses to subscribers begun");
 }
 
 static double disk_bytes(void *ctx)
@@ -108,12 +102,12 @@ static double disk_bytes(void *ctx)
 
 static double disk_limit(void *ctx)
 {
-    return (double)stream_limits(ctx).disk_limit;
+    return (double)stream_numbers(ctx).disk_limit;
 }
 
 static double is_full(void *ctx)
 {
-    return stream_is_refusing(ctx);
+    return stream_numbers(ctx).refusing;
 }
 
 static double subscribers(void *ctx)
@@ -128,9 +122,9 @@ void http_stats_add_stream(struct pubsub_server *server, struct stream *s)
         stats_gauge_fn *read;
     } gauges[] = {
         {"stream_disk_bytes", "Bytes of a stream's files", disk_bytes},
-        {"stream_disk_limit_bytes", "Its disk_limit; 0: none", disk_limit},
-        {"stream_full", "1: publishes are refused, the disk or its disk_limit is full", is_full},
-        {"stream_subscribers", "Its subscribers", subscribers},
+        {"stream_disk_limit_bytes", "The disk_limit of a stream; 0: unlimited", disk_limit},
+        {"stream_full", "1 while publishes are refused for lack of space", is_full},
+        {"stream_subscribers", "Subscribers of a stream", subscribers},
     };
     char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof(labels), "stream=\"%s\"", stream_name(s));

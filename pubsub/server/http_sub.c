@@ -1,39 +1,89 @@
-#include "pubsub/server/http_endpoints.h"
-#include "pubsub/server/http_subscriber.h"
+#include "pubsub/server/pubsub_server.h"
 
-#include "pubsub/stream/block_cache.h"
 #include "base/log.h"
+#include "pubsub/stream/block_cache.h"
+#include "pubsub/stream/framing.h"
 
 #include <assert.h>
 #include <event2/buffer.h>
+#include <event2/event.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
-/* /sub: a subscriber whose sink is an HTTP response. */
+/* /sub and /clients. Each request for /sub has a subscriber whose sink is the HTTP response.
+ *
+ * 1. An http_subscriber lives as long as its request: the end of one frees the other.
+ * 2. `subscriber` is NULL while a response waits for its client to take the sent bytes, before the response ends or an event stream
+ *    reports a gap. So a client that takes nothing gets one gap event, however much retention deletes.
+ * 3. Events, parts and lines (framing.h) are formed while at most SUBSCRIBER_LOW bytes are pending; the rest of the piece waits in
+ *    its window. An end or a gap waits for that rest.
+ * 4. The pending bytes of a fast client may pin large windows. A client that takes less than SUBSCRIBER_BURST between two ticks is
+ *    rewound, and then pins at most SUBSCRIBER_LOW and a small window.
+ * 5. A response with follow=0 ends normally only at its X-Millrace-End. A hole, retention or a stop truncates it, after the client
+ *    has taken the sent bytes. */
 
 #define SHARE_MIN                                                                                            \
-    ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that they leave together with their neighbours */
-#define FORMED_WINDOW ((size_t)16 * 1024) /* short lines grow thirtyfold in events or parts */
+    ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that they leave in one write with others */
+#define FORMED_WINDOW ((size_t)16 * 1024) /* events and parts of short lines are up to thirty times as long */
+#define DRAIN_SECONDS_MAX 2               /* then a drain aborts the responses that are left */
+/* A half-closed client still gets its response. But during a shortage of descriptors the client of a request that has waited so
+ * long counts as gone: its connection may hold the descriptor that the read needs. */
+#define FIRST_READ_TIME_MAX USEC_PER_SEC
+
+enum sub_form {
+    SUB_RAW,    /* the stream's own bytes */
+    SUB_LINES,  /* the stream's own bytes, in chunks of whole lines for bitly's clients */
+    SUB_EVENTS, /* Server-Sent Events */
+    SUB_PARTS,  /* bitly's multipart */
+};
+static const struct {
+    const char *name, *type;
+    enum framing_form framing; /* of all but SUB_RAW */
+} forms[] = {
+    [SUB_RAW] = {"raw", "application/octet-stream", 0},
+    [SUB_LINES] = {"lines", "application/octet-stream", FRAMING_LINES},
+    [SUB_EVENTS] = {"events", "text/event-stream", FRAMING_EVENTS},
+    [SUB_PARTS] = {"multipart", FRAMING_MULTIPART_TYPE, FRAMING_PARTS},
+};
+
+struct http_subscriber {
+    struct pubsub_server *server;
+    struct http_subscriber *previous, *next;
+    struct http_request *req;
+    struct stream *stream;
+    struct subscriber *subscriber;
+    enum sub_form form;
+    struct framing framing; /* of all but SUB_RAW */
+    struct bytes rest;      /* of the last piece, not formed yet */
+    struct window *window;  /* holds `rest` */
+    bool begun;             /* the response has begun */
+    bool follow;
+    bool ending;    /* the response ends when the client has taken the sent bytes */
+    bool gap_waits; /* events: `gap` is reported when the client has taken the sent bytes */
+    struct journal_edges gap;
+    uint64_t reported; /* far edge of the gap in the log; 0: not logged */
+    uint64_t end;      /* X-Millrace-End */
+    uint64_t sent;     /* offset of the stream's next byte to send */
+    uint64_t counted;  /* rewound bytes below this offset are in the statistics */
+    uint64_t taken;    /* bytes taken by the connection at the last tick */
+    bool lends;        /* pending bytes may pin large windows, or many small ones */
+    usec_t connected;  /* wall clock */
+    usec_t wrote;      /* monotonic */
+};
 
 static void report_gap(struct http_subscriber *h);
 
-static struct http_subscriber *link_subscriber(
-    struct pubsub_server *server, struct http_request *req, struct stream *s)
+static void drop_rest(struct http_subscriber *h)
 {
-    struct http_subscriber *h = mem_zalloc(sizeof(*h));
-    *h = (struct http_subscriber){.server = server, .req = req, .stream = s, .next = server->subscribers};
-    h->framing.id = journal_id(stream_journal(s));
-    h->connected = clock_wall();
-    h->wrote = clock_monotonic();
-    if (h->next)
-        h->next->previous = h;
-    server->subscribers = h;
-    server->n_subscribers++;
-    return h;
+    if (h->window)
+        window_release(h->window);
+    h->window = NULL;
+    h->rest = BYTES_NONE;
 }
 
-void http_subscriber_forget(struct http_subscriber *h)
+/* Frees it; the request is answered or gone. */
+static void forget(struct http_subscriber *h)
 {
     struct pubsub_server *server = h->server;
     if (h->next)
@@ -44,7 +94,7 @@ void http_subscriber_forget(struct http_subscriber *h)
         server->subscribers = h->next;
     server->n_subscribers--;
     subscriber_free(&h->subscriber);
-    http_framing_free(h);
+    drop_rest(h);
     framing_free(&h->framing);
     free(h);
     server_check_drained(server);
@@ -53,10 +103,27 @@ void http_subscriber_forget(struct http_subscriber *h)
 static void client_gone(struct http_request *req, void *arg)
 {
     (void)req;
-    http_subscriber_forget(arg);
+    forget(arg);
 }
 
-/* A client of follow=0 would take a normal end for the end of the stream. */
+/* Forms the rest of the piece while the response has room. True when nothing is left. */
+static bool form_rest(struct http_subscriber *h)
+{
+    struct buf text = {0};
+    while (h->rest.len && http_stream_pending(h->req) <= SUBSCRIBER_LOW) {
+        framing_take(&h->framing, &h->rest, &text);
+        http_stream_write(h->req, buf_bytes(&text));
+        buf_clear(&text);
+        h->wrote = clock_monotonic();
+    }
+    buf_free(&text);
+    if (h->rest.len)
+        return false;
+    drop_rest(h);
+    return true;
+}
+
+/* A client with follow=0 would take a normal end for the end of the stream. */
 static void last_bytes_taken(struct http_request *req, void *arg)
 {
     const struct http_subscriber *h = arg;
@@ -64,7 +131,7 @@ static void last_bytes_taken(struct http_request *req, void *arg)
         http_stream_truncate(req);
     else
         http_stream_end(req);
-    http_subscriber_forget(arg);
+    forget(arg);
 }
 
 static void end_when_taken(struct http_subscriber *h)
@@ -75,12 +142,12 @@ static void end_when_taken(struct http_subscriber *h)
         http_on_drain(h->req, 0, last_bytes_taken, h);
 }
 
-void http_subscriber_end(struct http_subscriber *h)
+static void end_response(struct http_subscriber *h)
 {
     subscriber_free(&h->subscriber);
     h->gap_waits = false;
     h->ending = true;
-    if (http_framing_go_on(h))
+    if (form_rest(h))
         end_when_taken(h);
 }
 
@@ -91,16 +158,9 @@ static void write_formed(struct http_subscriber *h, struct buf *text)
     buf_free(text);
 }
 
-/* An event stream begins with the id of `cursor`: a client that is cut off before the gap up to `offset` is reported asks from
- * there again. */
+/* An event stream begins with the id of `cursor`: a client that loses its connection before the gap event comes back to the gap. */
 static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t offset, uint64_t end)
 {
-    static const char *const types[] = {
-        [SUB_RAW] = "application/octet-stream",
-        [SUB_LINES] = "application/octet-stream",
-        [SUB_EVENTS] = "text/event-stream",
-        [SUB_PARTS] = FRAMING_MULTIPART_TYPE,
-    };
     struct buf text = {0};
     http_add_header(h->req, "X-Millrace-Stream-Id", "%s", h->framing.id);
     server_add_place(h->server, h->req, h->stream);
@@ -110,7 +170,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     http_add_header(h->req, "Cache-Control", "no-store");
     if (h->form == SUB_EVENTS)
         http_add_header(h->req, "Access-Control-Allow-Origin", "*");
-    http_stream_start(h->req, 200, types[h->form], -1);
+    http_stream_start(h->req, 200, forms[h->form].type, -1);
     http_stream_disable_timeout(h->req);
     stats_add(h->server->sent_streams, 1);
     h->begun = true;
@@ -122,15 +182,14 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     write_formed(h, &text);
 }
 
-/* Full until the rest of the last piece is formed. */
+/* The sink is full until the rest of the last piece is formed. */
 static size_t sink_pending(void *arg)
 {
     const struct http_subscriber *h = arg;
     return h->rest.len ? SIZE_MAX : http_stream_pending(h->req);
 }
 
-/* The next bytes are gone: once its client has taken what was sent, an event stream reports the gap and continues after
- * it. */
+/* Reports the gap and continues after it, once the client has taken the sent bytes. */
 static void wait_to_report_gap(struct http_subscriber *h, uint64_t after)
 {
     subscriber_free(&h->subscriber);
@@ -154,7 +213,7 @@ static void sink_refuse(void *arg, enum subscriber_refusal why, const struct jou
         http_stream_abort(h->req);
     else
         server_refuse_cursor(h->server, h->req, h->stream, why, edges);
-    http_subscriber_forget(h);
+    forget(h);
 }
 
 static void sink_start(void *arg, uint64_t offset, uint64_t end)
@@ -164,72 +223,51 @@ static void sink_start(void *arg, uint64_t offset, uint64_t end)
         begin_response(h, offset, offset, end);
 }
 
-static void sent(const void *data, size_t len, void *window)
+static void shared_bytes_sent(const void *data, size_t len, void *window)
 {
     (void)data;
     (void)len;
     window_release(window);
 }
 
-/* Large pieces are sent from the window without a copy; in parts, so that most of them can be rewound. */
+/* Sends large pieces from the window without a copy, in parts, so that most of them can be rewound. */
 static void write_raw(struct http_subscriber *h, struct bytes piece, struct window *window)
 {
     if (piece.len < SHARE_MIN) {
         http_stream_write(h->req, piece);
-        return;
-    }
-    struct evbuffer *shared = evbuffer_new();
-    for (size_t done = 0, len; done < piece.len; done += len) {
-        len = piece.len - done < WINDOW_BYTES + SHARE_MIN ? piece.len - done : WINDOW_BYTES;
-        evbuffer_add_reference(shared, piece.ptr + done, len, sent, window_hold(window));
-        http_stream_write_evbuffer(h->req, shared);
-    }
-    evbuffer_free(shared);
-    h->lends |= window_is_large(window) || http_stream_pending(h->req) > SUBSCRIBER_LOW + WINDOW_BLOCK;
-}
-
-static void count_sent(struct http_subscriber *h, struct bytes piece, struct window *window)
-{
-    if (h->sent >= h->counted) {
-        stats_add(h->server->sent_lines, window_lines(window, piece));
     } else {
-        size_t known = h->counted - h->sent < piece.len ? (size_t)(h->counted - h->sent) : piece.len;
-        piece = bytes_of(piece.ptr + known, piece.len - known);
-        stats_add(h->server->sent_lines, bytes_count_lines(piece));
+        struct evbuffer *shared = evbuffer_new();
+        for (size_t done = 0, len; done < piece.len; done += len) {
+            len = piece.len - done < WINDOW_BYTES + SHARE_MIN ? piece.len - done : WINDOW_BYTES;
+            evbuffer_add_reference(shared, piece.ptr + done, len, shared_bytes_sent, window_hold(window));
+            http_stream_write_evbuffer(h->req, shared);
+        }
+        evbuffer_free(shared);
+        h->lends |= window_is_large(window);
     }
-    stats_add(h->server->sent_bytes, piece.len);
+    h->lends |= http_stream_pending(h->req) > SUBSCRIBER_LOW + WINDOW_BLOCK;
 }
 
 static void sink_write(void *arg, struct bytes piece, struct window *window)
 {
     struct http_subscriber *h = arg;
-    count_sent(h, piece, window);
-    h->sent += piece.len;
-    if (h->form == SUB_RAW)
-        write_raw(h, piece, window);
-    else
-        http_framing_take(h, piece, window);
-}
-
-void http_sub_rewind_slow(struct pubsub_server *server)
-{
-    struct http_subscriber *next;
-    for (struct http_subscriber *h = server->subscribers; h; h = next) {
-        uint64_t taken = http_stream_taken(h->req), before = h->taken;
-        next = h->next;
-        h->taken = taken;
-        if (!h->lends || taken - before >= SUBSCRIBER_BURST)
-            continue;
-        h->lends = false;
-        if (!h->subscriber) {
-            http_stream_copy_pending(h->req);
-            continue;
-        }
-        if (h->counted < h->sent)
-            h->counted = h->sent;
-        h->sent -= http_stream_rewind(h->req);
-        subscriber_go_back(h->subscriber, h->sent);
+    if (h->sent >= h->counted) {
+        stats_add(h->server->sent_bytes, piece.len);
+        stats_add(h->server->sent_lines, window_lines(window, piece));
+    } else if (h->counted - h->sent < piece.len) {
+        size_t known = (size_t)(h->counted - h->sent);
+        stats_add(h->server->sent_bytes, piece.len - known);
+        stats_add(h->server->sent_lines, bytes_count_lines(bytes_of(piece.ptr + known, piece.len - known)));
     }
+    h->sent += piece.len;
+    if (h->form == SUB_RAW) {
+        write_raw(h, piece, window);
+        return;
+    }
+    assert(!h->rest.len);
+    h->rest = piece;
+    h->window = window_hold(window);
+    form_rest(h);
 }
 
 static void file_sent(void *file)
@@ -253,40 +291,32 @@ static void sink_write_spans(void *arg, struct journal_file *file, const struct 
 }
 
 /* The client gets the same edges. */
-static void report_passed(struct http_subscriber *h, const char *what, const struct journal_edges *edges)
+static void report_passed(struct http_subscriber *h, const char *text, const struct journal_edges *edges)
 {
-    log_warn(what, LOG_S("stream", stream_name(h->stream)), LOG_S("client", http_peer(h->req)),
+    log_warn(text, LOG_S("stream", stream_name(h->stream)), LOG_S("client", http_peer(h->req)),
         LOG_U("before", edges->before), LOG_U("after", edges->after));
     h->reported = edges->after;
 }
 
-/* Drops the beginning of a line that is not sent yet. False: some of it was sent. */
-static bool cut_to_line(struct http_subscriber *h, struct journal_edges *edges)
-{
-    size_t rest = h->rest.len;
-    if (!http_framing_cut_back(h))
-        return false;
-    edges->before = h->rest.len ? h->sent - (rest - h->rest.len) : h->framing.offset;
-    return true;
-}
-
-/* Of parts and lines: the end of the last whole one. */
-static uint64_t end_of_whole_lines(const struct http_subscriber *h)
-{
-    const char *lf = h->rest.len ? memrchr(h->rest.ptr, '\n', h->rest.len) : NULL;
-    if (lf)
-        return h->sent - (uint64_t)(h->rest.ptr + h->rest.len - (lf + 1));
-    return h->sent - h->rest.len - h->framing.cut.len;
-}
-
-/* The client drops an event without an end, comes back, and gets the gap then. */
 static void sink_end(void *arg, enum subscriber_end why, const struct journal_edges *edges)
 {
     struct http_subscriber *h = arg;
     struct journal_edges missed = edges ? *edges : (struct journal_edges){0};
-    if (edges && (h->form == SUB_PARTS || h->form == SUB_LINES))
-        missed.before = end_of_whole_lines(h);
-    bool goes_on = edges && h->form == SUB_EVENTS && cut_to_line(h, &missed);
+    const char *lf = edges && h->rest.len ? memrchr(h->rest.ptr, '\n', h->rest.len) : NULL;
+    size_t after_lf = lf ? (size_t)(h->rest.ptr + h->rest.len - (lf + 1)) : h->rest.len;
+    bool continues = false;
+    if (edges && (h->form == SUB_PARTS || h->form == SUB_LINES)) {
+        missed.before = h->sent - after_lf - (lf ? 0 : h->framing.cut.len);
+    } else if (edges && h->form == SUB_EVENTS && (lf || !h->framing.in_line)) {
+        /* Nothing of the incomplete line is sent. Otherwise the response ends, the client drops the incomplete event, and gets the
+         * gap when it comes back. */
+        continues = true;
+        missed.before = lf ? h->sent - after_lf : h->framing.offset;
+        if (lf)
+            h->rest.len -= after_lf;
+        else
+            drop_rest(h);
+    }
     if (why == SUBSCRIBER_PASSED) {
         stats_add(h->server->passed, 1);
         report_passed(h, "retention passed a subscriber", &missed);
@@ -296,11 +326,11 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
         log_error("cannot read a stream further", LOG_S("stream", stream_name(h->stream)),
             LOG_U("offset", h->sent), LOG_S("error", failure ? failure : "unknown"));
         http_stream_abort(h->req);
-        http_subscriber_forget(h);
-    } else if (goes_on) {
+        forget(h);
+    } else if (continues) {
         wait_to_report_gap(h, missed.after);
     } else {
-        http_subscriber_end(h);
+        end_response(h);
     }
 }
 
@@ -319,17 +349,17 @@ static void subscribe(struct http_subscriber *h, const struct stream_from *from)
     subscriber_begin(h->subscriber);
 }
 
-/* Retention may have gone on since: the gap ends where the stream begins now. */
+/* Retention may have deleted more since: the gap ends at the present beginning of the stream. */
 static void report_gap(struct http_subscriber *h)
 {
     struct buf text = {0};
     uint64_t earliest = journal_earliest(stream_journal(h->stream));
     if (h->gap.after < earliest)
         h->gap.after = earliest;
-    h->gap.before = h->framing.offset; /* behind the last line that was sent */
+    h->gap.before = h->framing.offset; /* after the last line sent */
     h->gap_waits = false;
     if (h->reported && h->reported < h->gap.after)
-        report_passed(h, "retention went on before a passed subscriber took the bytes sent", &h->gap);
+        report_passed(h, "retention passed a subscriber again before its gap event", &h->gap);
     h->reported = 0;
     framing_add_gap(&h->framing, &h->gap, &text);
     write_formed(h, &text);
@@ -341,7 +371,7 @@ static void response_drained(struct http_request *req, void *arg)
 {
     struct http_subscriber *h = arg;
     (void)req;
-    if (!http_framing_go_on(h))
+    if (!form_rest(h))
         return;
     if (h->ending)
         end_when_taken(h);
@@ -349,20 +379,6 @@ static void response_drained(struct http_request *req, void *arg)
         report_gap(h);
     else if (h->subscriber)
         subscriber_drained(h->subscriber);
-}
-
-/* A request without stream= is bitly's: in parts unless multipart=0. */
-static bool read_form(struct http_request *req, struct http_subscriber *h)
-{
-    static const enum framing_form forms[] = {
-        [SUB_EVENTS] = FRAMING_EVENTS, [SUB_PARTS] = FRAMING_PARTS, [SUB_LINES] = FRAMING_LINES};
-    struct bytes stream;
-    bool events = server_wants_events(req), is_bitlys = !events && !http_param(req, "stream", &stream), parts;
-    if (!http_param_bool(req, "multipart", is_bitlys, &parts))
-        return false;
-    h->form = parts ? SUB_PARTS : events ? SUB_EVENTS : is_bitlys ? SUB_LINES : SUB_RAW;
-    h->framing.form = forms[h->form];
-    return true;
 }
 
 /* A reconnecting browser repeats its first request; Last-Event-ID has its cursor. */
@@ -383,42 +399,179 @@ static bool read_cursor(struct http_request *req, const struct http_subscriber *
     return false;
 }
 
-/* As server_refuse_if_down, but an EventSource is told to come back. */
-static bool refuse_if_down(struct pubsub_server *server, struct http_request *req)
-{
-    bool parts;
-    if (server_is_up(server))
-        return false;
-    if (!server_wants_events(req))
-        return server_refuse_if_down(server, req);
-    if (!http_param_bool(req, "multipart", false, &parts))
-        return true;
-    if (parts)
-        return server_refuse_if_down(server, req);
-    server_retry_events(req);
-    return true;
-}
-
 void http_sub(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;
     struct bytes name;
     struct stream_from from;
-    if (refuse_if_down(server, req))
+    bool events = server_wants_events(req), has_stream = http_param(req, "stream", &name), follow, parts;
+    /* A request without stream= is bitly's: in parts unless multipart=0. */
+    if (!http_param_bool(req, "multipart", !events && !has_stream, &parts))
         return;
-    bool is_bitlys = !http_param(req, "stream", &name);
-    struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, is_bitlys);
-    if (!s)
-        return;
-    struct http_subscriber *h = link_subscriber(server, req, s);
-    if (!read_form(req, h) || !http_param_bool(req, "follow", true, &h->follow) ||
-        !read_cursor(req, h, &from)) {
-        http_subscriber_forget(h);
+    enum sub_form form = parts ? SUB_PARTS : events ? SUB_EVENTS : has_stream ? SUB_RAW : SUB_LINES;
+    if (form == SUB_EVENTS && !server_is_up(server)) {
+        server_retry_events(req);
         return;
     }
+    struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, !has_stream);
+    if (!s || !http_param_bool(req, "follow", true, &follow))
+        return;
+    struct http_subscriber *h = mem_zalloc(sizeof(*h));
+    *h = (struct http_subscriber){.server = server,
+        .req = req,
+        .stream = s,
+        .form = form,
+        .framing = {.form = forms[form].framing, .id = journal_id(stream_journal(s))},
+        .follow = follow,
+        .connected = clock_wall(),
+        .wrote = clock_monotonic(),
+        .next = server->subscribers};
+    if (!read_cursor(req, h, &from)) {
+        free(h);
+        return;
+    }
+    if (h->next)
+        h->next->previous = h;
+    server->subscribers = h;
+    server->n_subscribers++;
     http_on_gone(req, client_gone, h);
     http_on_drain(req, SUBSCRIBER_LOW, response_drained, h);
-    if (h->follow) /* its leaving is noticed also while its first read waits, perhaps for the descriptor that it holds */
+    if (h->follow) /* its client may leave while the first read waits for the descriptor of this connection */
         http_set_long_poll(req);
     subscribe(h, &from);
+}
+
+/* Takes back the bytes pending for a client that has become slow; it gets them again from small windows. */
+static void rewind_if_slow(struct http_subscriber *h)
+{
+    uint64_t taken = http_stream_taken(h->req), before = h->taken;
+    h->taken = taken;
+    if (!h->lends || taken - before >= SUBSCRIBER_BURST)
+        return;
+    h->lends = false;
+    if (!h->subscriber) {
+        http_stream_copy_pending(h->req);
+        return;
+    }
+    if (h->counted < h->sent)
+        h->counted = h->sent;
+    h->sent -= http_stream_rewind(h->req);
+    subscriber_go_back(h->subscriber, h->sent);
+}
+
+void http_sub_tick(struct pubsub_server *server)
+{
+    usec_t now = clock_monotonic(), shortage = journal_set_last_shortage(streams_set(server->streams));
+    bool is_short = shortage && now - shortage < FIRST_READ_TIME_MAX;
+    for (struct http_subscriber *h = server->subscribers, *next; h; h = next) {
+        next = h->next;
+        bool is_quiet = h->form == SUB_EVENTS && h->begun && !h->framing.in_line && !h->ending &&
+                        now - h->wrote >= server->heartbeat && http_stream_pending(h->req) == 0;
+        if (is_quiet) {
+            http_stream_write(h->req, FRAMING_HEARTBEAT);
+            h->wrote = now;
+        }
+        if (is_short && !h->begun && now - h->wrote >= FIRST_READ_TIME_MAX)
+            http_set_long_poll(h->req);
+        else
+            rewind_if_slow(h);
+    }
+}
+
+static void abort_responses(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct pubsub_server *server = arg;
+    while (server->subscribers) {
+        struct http_subscriber *h = server->subscribers;
+        http_stream_abort(h->req);
+        forget(h);
+    }
+}
+
+void http_sub_end_all(struct pubsub_server *server)
+{
+    for (struct http_subscriber *h = server->subscribers, *next; h; h = next) {
+        next = h->next;
+        if (h->ending)
+            continue;
+        if (h->begun) {
+            end_response(h);
+            continue;
+        }
+        if (h->form == SUB_EVENTS)
+            server_retry_events(h->req);
+        else
+            http_problem(h->req, 503, "not-ready", NULL, "stopping");
+        forget(h);
+    }
+    if (!server->subscribers)
+        return;
+    struct timeval limit = {DRAIN_SECONDS_MAX, 0};
+    server->drain_limit = evtimer_new(daemon_base(server->daemon), abort_responses, server);
+    evtimer_add(server->drain_limit, &limit);
+}
+
+static const char *state_of(const struct http_subscriber *h)
+{
+    if (!h->begun)
+        return "beginning";
+    if (h->ending)
+        return "ending";
+    if (h->gap_waits || http_stream_pending(h->req) > SUBSCRIBER_LOW)
+        return "blocked";
+    return h->sent < journal_committed_end(stream_journal(h->stream)) ? "behind" : "waiting";
+}
+
+static void add_json(const struct http_subscriber *h, struct buf *out)
+{
+    struct journal *j = stream_journal(h->stream);
+    buf_append_str(out, "{\"client\":");
+    buf_append_json(out, bytes_str(http_peer(h->req)));
+    buf_printf(out,
+        ",\"stream\":\"%s\",\"form\":\"%s\",\"state\":\"%s\",\"connected\":%" PRId64 ",\"offset\":\"%" PRIu64
+        "\",\"lag_bytes\":%" PRIu64 ",\"unsent_bytes\":%zu}",
+        stream_name(h->stream), forms[h->form].name, state_of(h), (int64_t)(h->connected / USEC_PER_SEC),
+        h->sent, h->begun ? journal_bytes_between(j, h->sent, journal_committed_end(j)) : 0,
+        http_stream_pending(h->req));
+}
+
+/* bitly's line, followed by the state, stream and offset. */
+static void add_text(const struct http_subscriber *h, struct buf *out)
+{
+    char connected[32];
+    struct tm tm;
+    time_t t = (time_t)(h->connected / USEC_PER_SEC);
+    gmtime_r(&t, &tm);
+    strftime(connected, sizeof(connected), "%Y-%m-%d %H:%M:%S", &tm);
+    buf_printf(out, "%s connected at %s. output buffer size:%zu state:%s stream:%s offset:%" PRIu64 "\n",
+        http_peer(h->req), connected, http_stream_pending(h->req), state_of(h), stream_name(h->stream),
+        h->sent);
+}
+
+void http_clients(struct http_request *req, void *ctx)
+{
+    struct pubsub_server *server = ctx;
+    struct bytes format = BYTES_LITERAL("text");
+    struct buf out = {0};
+    (void)http_param(req, "format", &format);
+    bool json = bytes_equal_str(format, "json");
+    if (!json && !bytes_equal_str(format, "text")) {
+        http_problem(req, 400, "bad-parameter", NULL, "format must be text or json");
+        return;
+    }
+    if (json)
+        buf_append_str(&out, "{\"clients\":[");
+    else if (!server->subscribers)
+        buf_append_str(&out, "no /sub connections\n");
+    for (const struct http_subscriber *h = server->subscribers; h; h = h->next) {
+        if (json && h != server->subscribers)
+            buf_append_str(&out, ",\n");
+        (json ? add_json : add_text)(h, &out);
+    }
+    if (json)
+        buf_append_str(&out, "]}\n");
+    http_reply(req, 200, json ? "application/json" : NULL, buf_bytes(&out));
+    buf_free(&out);
 }

@@ -10,22 +10,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One stream that is repeated. */
+/* A stream that is repeated. */
 struct nng_stream {
     struct nng_stream *next;
     struct nng_publish *nng;
     struct stream *stream;
-    struct subscriber *subscriber; /* NULL: begins at the next tick, from `from` */
+    struct subscriber *subscriber; /* NULL: starts at the next tick, from `from` */
     struct stream_from from;
     struct buf cut;  /* the beginning of an incomplete line */
-    uint64_t offset; /* of that */
+    uint64_t offset; /* of `cut`, or of the next line */
 };
 
-/* A peer. base: messages sent when it was first seen, less those it had received by then. */
 struct peer {
     uint64_t id;
-    uint64_t base, dropped;
-    bool is_there;
+    uint64_t base; /* messages sent when the peer was first seen, less those it had received by then */
+    uint64_t dropped;
+    bool connected;
 };
 
 struct nng_publish {
@@ -33,46 +33,33 @@ struct nng_publish {
     nng_socket socket;
     struct nng_stream *list;
     _Atomic int n_pipes; /* counted by nng's threads */
-    bool begun;          /* the first streams are repeated */
+    bool begun;          /* the streams of the startup are repeated */
     struct peer *peers;
     size_t n_peers, cap_peers;
     struct stats *stats;
     struct stats_counter *messages, *bytes, *dropped, *gaps;
 };
 
-static void send_lines(struct nng_stream *d, struct bytes lines)
-{
-    struct nng_publish *t = d->nng;
-    nng_msg *msg;
-    char head[NAME_LEN_MAX + 32];
-    int n = snprintf(head, sizeof head, "%s %" PRIu64 "\n", stream_name(d->stream), d->offset);
-    if (nng_msg_alloc(&msg, 0) != 0)
-        return;
-    int why = nng_msg_append(msg, head, (size_t)n);
-    if (why == 0)
-        why = nng_msg_append(msg, d->cut.ptr, d->cut.len);
-    if (why == 0)
-        why = nng_msg_append(msg, lines.ptr, lines.len);
-    if (why == 0)
-        why = nng_sendmsg(t->socket, msg, NNG_FLAG_NONBLOCK);
-    if (why != 0) {
-        nng_msg_free(msg);
-        stats_add(t->dropped, 1);
-        return;
-    }
-    stats_add(t->messages, 1);
-    stats_add(t->bytes, d->cut.len + lines.len);
-}
-
 static void sink_write(void *arg, struct bytes piece, struct window *window)
 {
     struct nng_stream *d = arg;
+    struct nng_publish *t = d->nng;
     const char *lf = memrchr(piece.ptr, '\n', piece.len);
     size_t whole = lf ? (size_t)(lf - piece.ptr) + 1 : 0;
+    char head[NAME_LEN_MAX + 32];
+    nng_msg *msg;
     (void)window;
+    if (whole && t->n_pipes > 0 && nng_msg_alloc(&msg, 0) == 0) {
+        int n = snprintf(head, sizeof head, "%s %" PRIu64 "\n", stream_name(d->stream), d->offset);
+        bool is_sent =
+            nng_msg_append(msg, head, (size_t)n) == 0 && nng_msg_append(msg, d->cut.ptr, d->cut.len) == 0 &&
+            nng_msg_append(msg, piece.ptr, whole) == 0 && nng_sendmsg(t->socket, msg, NNG_FLAG_NONBLOCK) == 0;
+        if (!is_sent)
+            nng_msg_free(msg);
+        stats_add(is_sent ? t->messages : t->dropped, 1);
+        stats_add(t->bytes, is_sent ? d->cut.len + whole : 0);
+    }
     if (whole) {
-        if (d->nng->n_pipes > 0)
-            send_lines(d, bytes_of(piece.ptr, whole));
         d->offset += d->cut.len + whole;
         buf_clear(&d->cut);
     }
@@ -85,6 +72,7 @@ static size_t nothing_pending(void *arg)
     return 0;
 }
 
+/* Starts again at the next tick, after the gap. */
 static void begin_again(struct nng_stream *d, const struct journal_edges *edges)
 {
     subscriber_free(&d->subscriber);
@@ -113,20 +101,7 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
     begin_again(arg, edges);
 }
 
-static void subscribe(struct nng_stream *d)
-{
-    struct subscriber_config config = {
-        .stream = d->stream,
-        .from = d->from,
-        .follow = true,
-        .is_internal = true,
-        .sink = {d, nothing_pending, sink_refuse, sink_start, sink_write, sink_end},
-    };
-    d->subscriber = subscriber_new(&config);
-    subscriber_begin(d->subscriber);
-}
-
-static void find_new_streams(struct nng_publish *t)
+static void repeat_streams(struct nng_publish *t)
 {
     for (size_t i = 0; i < streams_count(t->streams); i++) {
         struct stream *s = streams_at(t->streams, i);
@@ -136,38 +111,44 @@ static void find_new_streams(struct nng_publish *t)
         if (!d) {
             d = mem_zalloc(sizeof *d);
             *d = (struct nng_stream){.next = t->list, .nng = t, .stream = s};
-            /* From offset 0, so that lines already gone count as a gap. */
+            /* From offset 0, so that deleted lines count as a gap. */
             d->from.kind = t->begun ? STREAM_FROM_OFFSET : STREAM_FROM_LATEST;
             t->list = d;
         }
-        if (!d->subscriber)
-            subscribe(d);
+        if (d->subscriber)
+            continue;
+        struct subscriber_config config = {
+            .stream = s,
+            .from = d->from,
+            .follow = true,
+            .is_internal = true,
+            .sink = {d, nothing_pending, sink_refuse, sink_start, sink_write, sink_end},
+        };
+        d->subscriber = subscriber_new(&config);
+        subscriber_begin(d->subscriber);
     }
     t->begun = true;
 }
 
-static struct peer *peer_of(struct nng_publish *t, uint64_t id, uint64_t got)
+/* Counts what was dropped for a connected peer: sent messages, less those received and those that may still wait. */
+static void count_dropped(struct nng_publish *t, uint64_t id, uint64_t received)
 {
-    for (size_t i = 0; i < t->n_peers; i++)
-        if (t->peers[i].id == id)
-            return &t->peers[i];
-    if (t->n_peers == t->cap_peers) {
+    uint64_t sent = stats_read(t->messages), may_come = NNG_PUBLISH_QUEUE_MAX + 1;
+    size_t i = 0;
+    while (i < t->n_peers && t->peers[i].id != id)
+        i++;
+    if (i == t->cap_peers) {
         t->cap_peers = t->cap_peers ? t->cap_peers * 2 : 8;
         t->peers = mem_realloc(t->peers, t->cap_peers * sizeof *t->peers);
     }
-    struct peer *p = &t->peers[t->n_peers++];
-    uint64_t sent = stats_read(t->messages);
-    *p = (struct peer){.id = id, .base = sent - (got < sent ? got : sent)};
-    return p;
-}
-
-/* Sent, less received, less those that may still wait. */
-static void count_dropped(struct nng_publish *t, uint64_t id, uint64_t got)
-{
-    struct peer *p = peer_of(t, id, got);
-    uint64_t sent = stats_read(t->messages) - p->base, may_come = NNG_PUBLISH_QUEUE_MAX + 1;
-    uint64_t dropped = sent > got + may_come ? sent - got - may_come : 0;
-    p->is_there = true;
+    struct peer *p = &t->peers[i];
+    if (i == t->n_peers) {
+        *p = (struct peer){.id = id, .base = sent - (received < sent ? received : sent)};
+        t->n_peers++;
+    }
+    p->connected = true;
+    sent -= p->base;
+    uint64_t dropped = sent > received + may_come ? sent - received - may_come : 0;
     if (dropped <= p->dropped)
         return;
     stats_add(t->dropped, dropped - p->dropped);
@@ -194,9 +175,9 @@ static void look_at_peers(struct nng_publish *t)
     nng_stats_free(all);
     size_t kept = 0;
     for (size_t i = 0; i < t->n_peers; i++)
-        if (t->peers[i].is_there) {
+        if (t->peers[i].connected) {
             t->peers[kept] = t->peers[i];
-            t->peers[kept++].is_there = false;
+            t->peers[kept++].connected = false;
         }
     t->n_peers = kept;
 }
@@ -209,31 +190,9 @@ static void on_pipe(nng_pipe pipe, nng_pipe_ev what, void *arg)
     t->n_pipes += what == NNG_PIPE_EV_ADD_POST ? 1 : -1;
 }
 
-static int set_socket(struct nng_publish *t)
-{
-    int why = nng_socket_set_int(t->socket, NNG_OPT_SENDBUF, NNG_PUBLISH_QUEUE_MAX);
-    if (why == 0)
-        why = nng_pipe_notify(t->socket, NNG_PIPE_EV_ADD_POST, on_pipe, t);
-    if (why == 0)
-        why = nng_pipe_notify(t->socket, NNG_PIPE_EV_REM_POST, on_pipe, t);
-    return why;
-}
-
 static double count_peers(void *arg)
 {
     return ((struct nng_publish *)arg)->n_pipes;
-}
-
-static void register_numbers(struct nng_publish *t)
-{
-    struct stats *s = t->stats;
-    t->messages = stats_counter(s, "tap_messages_total", NULL, "Messages sent while a peer was connected");
-    t->bytes = stats_counter(s, "tap_bytes_total", NULL, "Bytes of lines in them");
-    t->dropped =
-        stats_counter(s, "tap_dropped_total", NULL, "Messages dropped for slow peers, a lower bound");
-    t->gaps = stats_counter(
-        s, "tap_gaps_total", NULL, "Runs of lines deleted before they were sent, while a peer was connected");
-    stats_gauge(s, "tap_peers", NULL, "Connections to the nng socket", count_peers, t);
 }
 
 struct nng_publish *nng_publish_open(
@@ -242,17 +201,30 @@ struct nng_publish *nng_publish_open(
     struct nng_publish *t = mem_zalloc(sizeof *t);
     t->streams = streams;
     t->stats = stats;
-    register_numbers(t);
+    t->messages =
+        stats_counter(stats, "tap_messages_total", NULL, "Messages sent while a peer was connected");
+    t->bytes =
+        stats_counter(stats, "tap_bytes_total", NULL, "Bytes of lines sent while a peer was connected");
+    t->dropped =
+        stats_counter(stats, "tap_dropped_total", NULL, "Messages dropped for slow peers, a lower bound");
+    t->gaps = stats_counter(stats, "tap_gaps_total", NULL,
+        "Runs of lines deleted or lost before they were sent, while a peer was connected");
+    stats_gauge(stats, "tap_peers", NULL, "Connections to the nng socket", count_peers, t);
     int why = nng_pub0_open(&t->socket);
     if (why == 0)
-        why = set_socket(t);
+        why = nng_socket_set_int(t->socket, NNG_OPT_SENDBUF, NNG_PUBLISH_QUEUE_MAX);
+    if (why == 0)
+        why = nng_pipe_notify(t->socket, NNG_PIPE_EV_ADD_POST, on_pipe, t);
+    if (why == 0)
+        why = nng_pipe_notify(t->socket, NNG_PIPE_EV_REM_POST, on_pipe, t);
     if (why)
-        snprintf(error->text, sizeof error->text, NNG_PUBLISH_SETTING ": socket: %s", nng_strerror(why));
+        snprintf(error->text, sizeof error->text, NNG_PUBLISH_SETTING ": cannot make a socket: %s",
+            nng_strerror(why));
     if (why || nng_listen_on(NNG_PUBLISH_SETTING, urls, t->socket, error) != 0) {
         nng_publish_close(&t);
         return NULL;
     }
-    log_info("nng_publish is lossy: slow peers miss lines; offsets show which");
+    log_info("nng_publish is lossy: slow peers miss lines and detect that by the offsets");
     nng_publish_tick(t);
     return t;
 }
@@ -279,5 +251,5 @@ void nng_publish_close(struct nng_publish **p)
 void nng_publish_tick(struct nng_publish *t)
 {
     look_at_peers(t);
-    find_new_streams(t);
+    repeat_streams(t);
 }

@@ -2,12 +2,13 @@
 
 #include "base/log.h"
 #include "journal/journal_openings.h"
-#include "pubsub/server/http_stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+
+#define OPENINGS_SENT_MAX 64
 
 bool server_is_up(const struct pubsub_server *server)
 {
@@ -41,53 +42,33 @@ void server_retry_events(struct http_request *req)
     http_reply(req, 200, "text/event-stream", BYTES_LITERAL("retry: 1000\n\n"));
 }
 
-static void answer_unknown_stream(struct http_request *req, const char *name)
-{
-    http_problem(req, 404, "unknown-stream", "publish to it, or add it to the setting streams",
-        "there is no stream %s", name);
-}
-
-/* The next publish tries again. */
-static void answer_not_made(
-    struct http_request *req, const char *name, enum streams_result why, const char *error)
-{
-    log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
-    if (why == STREAMS_OUT_OF_DESCRIPTORS && server_wants_events(req))
-        server_retry_events(req);
-    else if (why == STREAMS_OUT_OF_DESCRIPTORS)
-        http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
-            "out of file descriptors: cannot make the stream: %s", error);
-    else if (why == STREAMS_NO_SPACE)
-        http_problem(req, 503, "storage-full", "free disk space; the next publish tries again",
-            "cannot make the stream: %s", error);
-    else
-        http_problem(req, 503, "storage-failed", "check the disk; the next publish tries again",
-            "cannot make the stream: %s", error);
-}
-
+/* NULL after an error reply. The next publish tries again. */
 static struct stream *make_stream(struct pubsub_server *server, struct http_request *req, const char *name)
 {
     char error[256];
     struct stream *s = NULL;
-    enum streams_result r = streams_obtain(server->streams, name, &s, error, sizeof(error));
-    switch (r) {
-    case STREAMS_OK:
+    enum streams_result r = streams_make(server->streams, name, &s, error, sizeof(error));
+    if (r == STREAMS_OK) {
         http_stats_add_stream(server, s);
-        break;
-    case STREAMS_UNKNOWN:
-        answer_unknown_stream(req, name);
-        break;
-    case STREAMS_TOO_MANY:
-        http_problem(req, 409, "too-many-streams", "raise max_streams", "there are %zu streams already",
-            streams_count(server->streams));
-        break;
-    case STREAMS_NO_SPACE:
-    case STREAMS_OUT_OF_DESCRIPTORS:
-    case STREAMS_STORAGE:
-        answer_not_made(req, name, r, error);
-        break;
+        return s;
     }
-    return s;
+    if (r == STREAMS_TOO_MANY) {
+        http_problem(req, 409, "too-many-streams", "raise max_streams", "there are already %zu streams",
+            streams_count(server->streams));
+        return NULL;
+    }
+    log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
+    if (r == STREAMS_OUT_OF_DESCRIPTORS && server_wants_events(req))
+        server_retry_events(req);
+    else if (r == STREAMS_OUT_OF_DESCRIPTORS)
+        http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
+            "out of file descriptors: cannot make the stream: %s", error);
+    else
+        http_problem(req, 503, r == STREAMS_NO_SPACE ? "storage-full" : "storage-failed",
+            r == STREAMS_NO_SPACE ? "free disk space; the next publish tries again"
+                                  : "check the disk; the next publish tries again",
+            "cannot make the stream: %s", error);
+    return NULL;
 }
 
 struct stream *server_find_stream(
@@ -99,9 +80,10 @@ struct stream *server_find_stream(
     struct stream *s = streams_find(server->streams, name);
     if (s)
         return s;
-    if (make)
+    if (make && server->auto_create)
         return make_stream(server, req, name);
-    answer_unknown_stream(req, name);
+    http_problem(req, 404, "unknown-stream", "publish to it, or add it to the setting streams",
+        "there is no stream %s", name);
     return NULL;
 }
 
@@ -130,7 +112,7 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
         http_problem_with(req, 416, "cursor-beyond-end", members, "the stream ends at %" PRIu64, end);
         break;
     case SUBSCRIBER_INSIDE:
-        http_problem(req, 416, "cursor-inside-line", "a cursor is the offset right after an LF",
+        http_problem(req, 416, "cursor-inside-line", "a cursor is the offset directly after an LF",
             "this offset is inside a line");
         break;
     case SUBSCRIBER_GONE:
@@ -148,47 +130,34 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
     }
 }
 
-/* The offset from which the stream's history is not that of an opening: where the next began; if the stream has never known
- * the opening, where the present one began. */
-static uint64_t divergence(const struct openings *o, struct bytes opening)
-{
-    const struct opening *last = openings_at(o, openings_count(o) - 1), *known = openings_find(o, opening);
-    return known && known != last ? known[1].first : last->first;
-}
-
-static bool check_opening(
-    struct http_request *req, struct stream *s, struct bytes opening, const struct stream_from *from)
-{
-    const struct openings *o = stream_openings(s);
-    if (!opening.len || !from || from->kind != STREAM_FROM_OFFSET || from->offset == 0)
-        return true;
-    const char *wrote = openings_id_of(o, from->offset - 1);
-    if (!*wrote || bytes_equal_str(opening, wrote))
-        return true;
-    uint64_t differs = divergence(o, opening);
-    char members[64];
-    snprintf(members, sizeof(members), "\"differs_from\":\"%" PRIu64 "\"", differs);
-    http_problem_with(req, 409, "other-history", members,
-        "the stream is a restored copy: from %" PRIu64
-        " on it holds other lines than the cursor's reader got",
-        differs);
-    return false;
-}
-
 bool server_check_stream_id(
     struct http_request *req, struct stream *s, struct bytes asked, const struct stream_from *from)
 {
     const char *id = journal_id(stream_journal(s)),
                *dot = asked.len ? memchr(asked.ptr, '.', asked.len) : NULL;
-    struct bytes name = dot ? bytes_of(asked.ptr, (size_t)(dot - asked.ptr)) : asked;
+    char members[64];
     if (!asked.len)
         return true;
-    if (bytes_equal_str(name, id))
-        return check_opening(
-            req, s, dot ? bytes_of(dot + 1, (size_t)(asked.ptr + asked.len - dot - 1)) : BYTES_NONE, from);
-    char members[JOURNAL_ID_TEXT + 16];
-    snprintf(members, sizeof(members), "\"id\":\"%s\"", id);
-    http_problem_with(req, 409, "wrong-stream", members, "the stream of this name has another id");
+    if (!bytes_equal_str(bytes_of(asked.ptr, dot ? (size_t)(dot - asked.ptr) : asked.len), id)) {
+        snprintf(members, sizeof(members), "\"id\":\"%s\"", id);
+        http_problem_with(req, 409, "wrong-stream", members, "the stream with this name has another id");
+        return false;
+    }
+    if (!dot || !from || from->kind != STREAM_FROM_OFFSET || from->offset == 0)
+        return true;
+    const struct openings *o = stream_openings(s);
+    struct bytes opening = bytes_of(dot + 1, (size_t)(asked.ptr + asked.len - dot - 1));
+    const char *wrote = openings_id_of(o, from->offset - 1);
+    if (!opening.len || !*wrote || bytes_equal_str(opening, wrote))
+        return true;
+    /* The histories part where the next opening began, or the present one if the stream does not know the cursor's. */
+    const struct opening *last = openings_at(o, openings_count(o) - 1), *known = openings_find(o, opening);
+    uint64_t differs = known && known != last ? known[1].first : last->first;
+    snprintf(members, sizeof(members), "\"differs_from\":\"%" PRIu64 "\"", differs);
+    http_problem_with(req, 409, "other-history", members,
+        "the stream is a restored copy: from offset %" PRIu64
+        " on its lines differ from those that the cursor's reader got",
+        differs);
     return false;
 }
 

@@ -1,9 +1,8 @@
-/* pubsub_server: the state that the endpoints of one pubsub daemon share, and the answers that several of them give.
+/* pubsub_server: the state of a pubsub daemon that its endpoints share, its endpoints, and replies that several of them give.
  *
- * 1. The event loop uses `streams` and `cursors` only once `recovered` is set.
- * 2. A drain ends when nothing is in flight: publishes and changes of cursors get their replies, subscribers the end of
- *    their response behind the last whole line that they were sent.
- */
+ * 1. The event loop uses `streams` and `cursors` only after `recovered` is set.
+ * 2. A drain ends when nothing is in flight: publishes and changes of cursors have their replies, and the responses of subscribers
+ *    have ended after the last whole line sent. */
 #ifndef MILLRACE_PUBSUB_SERVER_H
 #define MILLRACE_PUBSUB_SERVER_H
 
@@ -13,60 +12,83 @@
 #include "pubsub/stream/streams.h"
 #include "pubsub/stream/subscriber.h"
 
-#define DEFAULT_STREAM "default" /* for clients of bitly's, which name none */
+#define DEFAULT_STREAM "default" /* for bitly's clients, whose requests name no stream */
 
 struct http_subscriber;
 struct event;
 
-#define OPENINGS_SENT_MAX 64
-
 struct pubsub_server {
     struct daemon *daemon;
-    char life[RANDOM_ID_SIZE]; /* names this process; a copy of its data directory gets another */
+    char life[RANDOM_ID_SIZE]; /* the id of this process; a copy of the data directory gets another one */
     struct streams *streams;
     struct cursors *cursors;
     size_t max_line;
     usec_t heartbeat;
+    bool auto_create;
     bool recovered, draining, drained;
-    bool cursors_failed;                 /* logged */
+    bool cursors_failed;                 /* and logged */
     size_t in_flight;                    /* publishes and changes of cursors */
     struct http_subscriber *subscribers; /* a list */
     size_t n_subscribers;
-    struct event *drain_limit; /* breaks off the responses that are left */
+    struct event *drain_limit; /* aborts the responses that are left */
     struct stats_counter *lines, *bytes, *duplicates, *refused, *sent_bytes, *sent_lines, *sent_streams;
     struct stats_counter *passed, *cursors_gone;
     struct {
         uint64_t lines, sent_lines;
-    } reset; /* where bitly's numbers begin */
+    } reset; /* the counters at the last reset of bitly's statistics */
 };
 
-/* Tells the daemon when a drain is over. */
+/* The endpoints; ctx is the server. */
+http_handler http_publish, http_producer, http_streams; /* http_publish.c */
+http_handler http_sub, http_clients;                    /* http_sub.c */
+http_handler http_cursors;                              /* http_cursors.c */
+
+/* http_sub.c. About once a second: writes heartbeats, rewinds slow subscribers, and frees requests that wait for their first read
+ * during a shortage of descriptors and whose clients have left. */
+void http_sub_tick(struct pubsub_server *server);
+/* Ends the responses of all subscribers, for a drain. */
+void http_sub_end_all(struct pubsub_server *server);
+
+/* http_cursors.c. Callbacks of cursors_config. */
+void http_cursors_add_gauges(void *server, const struct named_cursor *c);
+void http_cursors_remove_gauges(void *server, const struct named_cursor *c);
+
+/* http_stats.c */
+void http_stats_register(struct pubsub_server *server);
+/* Adds the gauges of a stream. Call it once for each stream. */
+void http_stats_add_stream(struct pubsub_server *server, struct stream *s);
+void http_stats_append_stream(struct buf *out, struct stream *s); /* appends members of a JSON object */
+/* Callbacks of daemon_spec. */
+void http_stats_extra(void *ctx, bool json, struct buf *out);
+void http_stats_headers(void *ctx, struct http_request *req); /* bitly's X-PUBSUB-... */
+void http_stats_reset(void *ctx);
+
+/* Reports the end of a drain to the daemon. */
 void server_check_drained(struct pubsub_server *server);
 bool server_is_up(const struct pubsub_server *server); /* recovered and not stopping */
-/* True when the server is not up; the request is answered then. */
+/* True after replying 503, if the server is not up. */
 bool server_refuse_if_down(struct pubsub_server *server, struct http_request *req);
 
-/* Whether the client is an EventSource: a request for /sub that accepts text/event-stream. */
+/* True for an EventSource: a request for /sub that accepts text/event-stream. */
 bool server_wants_events(const struct http_request *req);
-/* Replies to an EventSource instead of a 503: an empty event stream that makes it reconnect after a second. It would take any
- * status but 200 as final. */
+/* Replies with an empty event stream that makes an EventSource reconnect after a second. After a 503 it would give up. */
 void server_retry_events(struct http_request *req);
 
-/* The stream that the request names; `fallback` when it names none, NULL: it must. `make` allows making it, if the settings
- * do. NULL: answered. */
+/* Finds the stream that the request names, or `fallback` without a name; NULL: the name is required. With `make`, creates the
+ * stream if auto_create is on. NULL after an error reply. */
 struct stream *server_find_stream(
     struct pubsub_server *server, struct http_request *req, const char *fallback, bool make);
-/* Adds X-Millrace-Stream-Place: the same for two answers only if the same stream gave both (stream/stream_place.h). */
+/* Adds X-Millrace-Stream-Place, which two replies share only if they come from the same stream (stream/stream_client.h). */
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s);
-/* id=STREAM or id=STREAM.OPENING names the stream of a cursor, and the opening that wrote the byte before its offset `from`
- * (journal/journal_openings.h; NULL: no offset). False if the stream has another id or history; answered. */
+/* Checks id=STREAM or id=STREAM.OPENING, which names a cursor's stream and the opening that wrote the byte before the offset in
+ * `from` (journal/journal_openings.h; NULL: no offset). False after an error reply, if the stream has another id or history. */
 bool server_check_stream_id(
     struct http_request *req, struct stream *s, struct bytes id, const struct stream_from *from);
-/* Adds X-Millrace-Openings: "FIRST:ID, ...", from the opening that wrote the byte before `offset` to the present one. */
+/* Adds X-Millrace-Openings, "FIRST:ID, ...": the opening that wrote the byte before `offset`, and all later ones. */
 void server_add_openings(struct http_request *req, const struct stream *s, uint64_t offset);
-/* from=, or `fallback`. False when it is not valid; answered. */
+/* Reads from=, or `fallback` without it. False after an error reply. */
 bool server_read_from(struct http_request *req, const char *fallback, struct stream_from *from);
-/* Answers a cursor that cannot be read from; counts one whose bytes are gone. */
+/* Replies to a cursor that cannot be read from, and counts one whose bytes are gone. */
 void server_refuse_cursor(struct pubsub_server *server, struct http_request *req, struct stream *s,
     enum subscriber_refusal why, const struct journal_edges *edges);
 

@@ -18,7 +18,7 @@
 #define VERSION 1
 static const char magic[8] = "MRCURSOR";
 
-/* The fields of a copy. */
+/* Positions of the fields in a copy. */
 enum {
     AT_SEQUENCE = 0,
     AT_OFFSET = 8,
@@ -32,7 +32,7 @@ enum {
 
 struct slot {
     struct cursor_record record;
-    uint64_t sequence; /* of the newest copy; the next overwrites the other one */
+    uint64_t sequence; /* of the newest copy; the next put overwrites the other copy */
     bool dirty;
 };
 
@@ -45,7 +45,7 @@ struct waiters {
     size_t n, cap;
 };
 
-/* A unit for the thread to write. */
+/* A copy to be written by the thread. */
 struct write {
     size_t slot;
     off_t at;
@@ -57,8 +57,8 @@ struct cursor_file {
     char *path;
     struct slot *slots;
     size_t n_slots, n_dirty;
-    struct waiters waiting; /* for the next batch */
-    struct waiters written; /* for the one under way */
+    struct waiters waiting; /* puts of the next batch */
+    struct waiters written; /* puts of the batch under way */
     bool under_way;
     char failure[256];
     void (*notify)(void *arg);
@@ -70,19 +70,14 @@ struct cursor_file {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work, progress;
-    bool given, finished, stop; /* under the lock */
-    int error;                  /* errno of the batch */
+    bool given, finished, stop; /* protected by the lock */
+    int error;                  /* errno of the finished batch */
 };
 
-/* Seeded with the unit's place, so that a unit from elsewhere never fits. */
+/* Seeded with the number of the unit, so that a unit from another place never matches. */
 static uint64_t checksum(const char *unit, uint64_t place)
 {
     return XXH3_64bits_withSeed(unit, CHECKSUM_AT, place);
-}
-
-static void seal(char *unit, uint64_t place)
-{
-    put_le64(unit + CHECKSUM_AT, checksum(unit, place));
 }
 
 static uint64_t place_of(size_t slot, uint64_t sequence)
@@ -101,7 +96,7 @@ static void encode(const struct cursor_record *r, uint64_t sequence, size_t slot
     memcpy(unit + AT_STREAM, r->stream, strlen(r->stream));
     memcpy(unit + AT_NAME, r->name, strlen(r->name));
     memcpy(unit + AT_KEY, r->key, strlen(r->key));
-    seal(unit, place_of(slot, sequence));
+    put_le64(unit + CHECKSUM_AT, checksum(unit, place_of(slot, sequence)));
 }
 
 static bool decode_name(const char *text, uint8_t length, char out[NAME_LEN_MAX + 1])
@@ -113,7 +108,7 @@ static bool decode_name(const char *text, uint8_t length, char out[NAME_LEN_MAX 
     return true;
 }
 
-/* False: an invalid copy. A slot that was never written is zeros: valid, with the number 0. */
+/* False for an invalid copy. Zeros are valid: a copy that was never written, with sequence 0. */
 static bool decode(const char *unit, uint64_t place, struct cursor_record *r, uint64_t *sequence)
 {
     static const char zeros[UNIT];
@@ -140,44 +135,29 @@ static enum cursor_file_result refuse(
     return r;
 }
 
-static enum cursor_file_result read_header(struct cursor_file *f, char *error, size_t size)
-{
-    char unit[UNIT];
-    ssize_t n = io->pread(f->fd, unit, UNIT, 0);
-    if (n < 0)
-        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
-    if (n == (ssize_t)UNIT) {
-        if (memcmp(unit, magic, sizeof magic) == 0 && get_le32(unit + sizeof magic) > VERSION)
-            return refuse(f, CURSOR_FILE_NEWER, error, size, "written by a newer version");
-        if (memcmp(unit, magic, sizeof magic) == 0 && get_le64(unit + CHECKSUM_AT) == checksum(unit, 0))
-            return CURSOR_FILE_OK;
-    }
-    return refuse(
-        f, CURSOR_FILE_DAMAGED, error, size, "is not a cursor file; delete it to start without cursors");
-}
-
 static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, char *error, size_t size)
 {
-    char units[2][UNIT], why[64];
-    bool whole = false;
+    char units[2][UNIT], why[100];
+    bool valid = false;
     if (io->pread(f->fd, units, sizeof units, (off_t)(place_of(i, 0) * UNIT)) != (ssize_t)sizeof units)
-        return refuse(f, CURSOR_FILE_IO, error, size, "is shorter than its header says");
+        return refuse(f, CURSOR_FILE_IO, error, size, "file too short; delete it to start without cursors");
     for (size_t copy = 0; copy < 2; copy++) {
         struct cursor_record r;
         uint64_t sequence;
         if (!decode(units[copy], place_of(i, copy), &r, &sequence))
             continue;
-        if (!whole || sequence > f->slots[i].sequence)
+        if (!valid || sequence > f->slots[i].sequence)
             f->slots[i] = (struct slot){.record = r, .sequence = sequence};
-        whole = true;
+        valid = true;
     }
-    if (whole)
+    if (valid)
         return CURSOR_FILE_OK;
-    snprintf(why, sizeof why, "both copies of slot %zu are damaged", i);
+    snprintf(
+        why, sizeof why, "both copies of slot %zu are damaged; delete the file to start without cursors", i);
     return refuse(f, CURSOR_FILE_DAMAGED, error, size, why);
 }
 
-/* Zeros up to `slots` slots: real blocks, not a hole. */
+/* Writes zeros up to `slots` slots, so that the file system allocates the blocks. */
 static int extend(int fd, size_t from, size_t slots)
 {
     size_t size = (1 + 2 * slots) * UNIT;
@@ -189,7 +169,7 @@ static int extend(int fd, size_t from, size_t slots)
     return failed ? -1 : 0;
 }
 
-/* A new file gets its name once it is complete and synced. */
+/* Creates the file under another name, and renames it once it is complete and synced. */
 static int make(struct cursor_file *f, size_t slots)
 {
     struct buf name = {0};
@@ -197,7 +177,7 @@ static int make(struct cursor_file *f, size_t slots)
     buf_printf(&name, "%s.new%c", f->path, '\0');
     memcpy(unit, magic, sizeof magic);
     put_le32(unit + sizeof magic, VERSION);
-    seal(unit, 0);
+    put_le64(unit + CHECKSUM_AT, checksum(unit, 0));
     f->fd = io->open(name.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     int failed = f->fd < 0 || io_write_all(f->fd, unit, UNIT, 0) != 0 || extend(f->fd, UNIT, slots) != 0 ||
                  io->rename(name.ptr, f->path) != 0 || io_sync_parent(f->path) != 0;
@@ -207,9 +187,10 @@ static int make(struct cursor_file *f, size_t slots)
     return failed ? -1 : 0;
 }
 
-/* The previous process may have been killed before its sync. Or its sync failed, and the kernel regards the bytes as clean: so
- * they are written again. Only a copy-on-write file system needs space for that, and there acknowledged records are safe. */
-static int settle(const struct cursor_file *f)
+/* Writes every record again and syncs: the previous process may have been killed before its sync, or the sync failed and the
+ * kernel now treats the unsynced bytes as clean. Without space, which only a copy-on-write file system needs here, the old
+ * copies stay: there acknowledged records are safe. */
+static int rewrite(const struct cursor_file *f)
 {
     char unit[UNIT];
     for (size_t i = 0; i < f->n_slots; i++) {
@@ -224,39 +205,38 @@ static int settle(const struct cursor_file *f)
     return io->fsync(f->fd) == 0 ? io_sync_parent(f->path) : -1;
 }
 
+/* Opens or creates the file and reads every slot. */
 static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *error, size_t size)
 {
     struct stat st;
+    char unit[UNIT] = {0};
     f->fd = io->open(f->path, O_RDWR | O_CLOEXEC, 0);
     bool found = f->fd >= 0;
-    if (!found && (errno != ENOENT || make(f, slots) != 0))
+    if ((!found && (errno != ENOENT || make(f, slots) != 0)) || io->pread(f->fd, unit, UNIT, 0) < 0 ||
+        fstat(f->fd, &st) != 0)
         return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
-    enum cursor_file_result r = read_header(f, error, size);
-    if (r != CURSOR_FILE_OK)
-        return r;
-    if (fstat(f->fd, &st) != 0)
-        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
+    bool is_ours = memcmp(unit, magic, sizeof magic) == 0;
+    if (is_ours && get_le32(unit + sizeof magic) > VERSION)
+        return refuse(f, CURSOR_FILE_NEWER, error, size, "written by a newer version");
+    if (!is_ours || get_le64(unit + CHECKSUM_AT) != checksum(unit, 0))
+        return refuse(
+            f, CURSOR_FILE_DAMAGED, error, size, "not a cursor file; delete it to start without cursors");
     size_t there = ((size_t)st.st_size / UNIT - 1) / 2;
     if (there > CURSOR_FILE_SLOTS_MAX)
-        return refuse(f, CURSOR_FILE_DAMAGED, error, size, "has more slots than it may");
+        return refuse(
+            f, CURSOR_FILE_DAMAGED, error, size, "too many slots; delete the file to start without cursors");
     if (there < slots && extend(f->fd, (1 + 2 * there) * UNIT, slots) != 0)
         return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
     f->n_slots = there < slots ? slots : there;
     f->slots = mem_zalloc(f->n_slots * sizeof *f->slots);
-    for (size_t i = 0; r == CURSOR_FILE_OK && i < f->n_slots; i++)
-        r = read_slot(f, i, error, size);
-    if (r == CURSOR_FILE_OK && found && settle(f) != 0)
+    for (size_t i = 0; i < f->n_slots; i++) {
+        enum cursor_file_result r = read_slot(f, i, error, size);
+        if (r != CURSOR_FILE_OK)
+            return r;
+    }
+    if (found && rewrite(f) != 0)
         return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
-    return r;
-}
-
-static int run_batch(const struct cursor_file *f)
-{
-    for (size_t i = 0; i < f->n_batch; i++)
-        if (io_write_all(f->fd, f->batch[i].unit, UNIT, f->batch[i].at) != 0)
-            return errno;
-    /* ENOSPC at a sync is a failed sync too: what is on the disk is unknown. */
-    return io->fdatasync(f->fd) == 0 ? 0 : EIO;
+    return CURSOR_FILE_OK;
 }
 
 static void *write_batches(void *arg)
@@ -270,7 +250,13 @@ static void *write_batches(void *arg)
             break;
         f->given = false;
         pthread_mutex_unlock(&f->lock);
-        int error = run_batch(f);
+        int error = 0;
+        for (size_t i = 0; error == 0 && i < f->n_batch; i++)
+            if (io_write_all(f->fd, f->batch[i].unit, UNIT, f->batch[i].at) != 0)
+                error = errno;
+        /* After any failed sync, also for ENOSPC, the state of the disk is unknown. */
+        if (error == 0 && io->fdatasync(f->fd) != 0)
+            error = EIO;
         pthread_mutex_lock(&f->lock);
         f->error = error;
         f->finished = true;
@@ -334,7 +320,7 @@ const char *cursor_file_failure(const struct cursor_file *f)
     return f->failure[0] ? f->failure : NULL;
 }
 
-static void answer(struct waiters *w, bool stored)
+static void call_back(struct waiters *w, bool stored)
 {
     struct waiters all = *w;
     *w = (struct waiters){0}; /* a callback may put again */
@@ -343,9 +329,15 @@ static void answer(struct waiters *w, bool stored)
     free(all.list);
 }
 
-/* The last put of every slot since the last batch. */
-static void begin_batch(struct cursor_file *f)
+/* Gives the thread the last put of every slot. */
+static void begin_next(struct cursor_file *f)
 {
+    if (f->under_way || !f->waiting.n)
+        return;
+    if (f->failure[0]) {
+        call_back(&f->waiting, false);
+        return;
+    }
     f->n_batch = 0;
     for (size_t i = 0; f->n_dirty && i < f->n_slots; i++) {
         struct slot *s = &f->slots[i];
@@ -367,16 +359,6 @@ static void begin_batch(struct cursor_file *f)
     pthread_mutex_unlock(&f->lock);
 }
 
-static void begin_next(struct cursor_file *f)
-{
-    if (f->under_way)
-        return;
-    if (f->failure[0])
-        answer(&f->waiting, false);
-    else if (f->waiting.n)
-        begin_batch(f);
-}
-
 void cursor_file_put(
     struct cursor_file *f, size_t slot, const struct cursor_record *record, cursor_file_done *done, void *arg)
 {
@@ -391,20 +373,9 @@ void cursor_file_put(
     }
     w->list[w->n++] = (struct waiter){done, arg};
     if (f->failure[0])
-        f->notify(f->notify_arg); /* the refusal comes from the poll, as every answer does */
+        f->notify(f->notify_arg); /* callbacks run only in cursor_file_poll */
     else
         begin_next(f);
-}
-
-static void end_batch(struct cursor_file *f)
-{
-    bool stored = f->error == 0;
-    f->under_way = false;
-    for (size_t i = 0; stored && i < f->n_batch; i++)
-        f->slots[f->batch[i].slot].sequence++;
-    if (!stored && !errno_is_full(f->error))
-        snprintf(f->failure, sizeof f->failure, "%s: %s", f->path, strerror(f->error));
-    answer(&f->written, stored);
 }
 
 void cursor_file_poll(struct cursor_file *f)
@@ -413,8 +384,15 @@ void cursor_file_poll(struct cursor_file *f)
     bool finished = f->finished;
     f->finished = false;
     pthread_mutex_unlock(&f->lock);
-    if (finished)
-        end_batch(f);
+    if (finished) {
+        bool stored = f->error == 0;
+        f->under_way = false;
+        for (size_t i = 0; stored && i < f->n_batch; i++)
+            f->slots[f->batch[i].slot].sequence++;
+        if (!stored && !errno_is_full(f->error))
+            snprintf(f->failure, sizeof f->failure, "%s: %s", f->path, strerror(f->error));
+        call_back(&f->written, stored);
+    }
     begin_next(f);
 }
 

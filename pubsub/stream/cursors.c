@@ -3,20 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct named_cursor {
-    size_t slot;
-    struct stream *stream;
-    char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
-    bool stored;     /* at any offset */
-    uint64_t offset; /* stored last */
-    uint64_t low;    /* the lowest of `offset` and those being stored */
-    uint64_t latest; /* accepted last */
-    size_t under_way;
-    bool deleting;
-    struct lag_meter *meter;
-};
-
-/* A move or a deletion that is being stored. */
+/* A move or deletion that is being stored. */
 struct change {
     struct cursors *cursors;
     struct named_cursor *cursor;
@@ -31,7 +18,7 @@ struct cursors {
     struct cursor_file *file;
     struct named_cursor **list;
     size_t n, dropped;
-    bool *taken; /* by slot */
+    bool *taken; /* slots with a cursor */
 };
 
 static struct named_cursor *find(const struct cursors *cs, const struct stream *s, const char *name)
@@ -59,28 +46,11 @@ static void drop(struct cursors *cs, struct named_cursor *c)
     size_t i = 0;
     while (cs->list[i] != c)
         i++;
-    if (cs->config.removed)
-        cs->config.removed(cs->config.arg, c);
+    cs->config.removed(cs->config.arg, c);
     cs->list[i] = cs->list[--cs->n];
     cs->taken[c->slot] = false;
     lag_meter_free(&c->meter);
     free(c);
-}
-
-static void take_over(struct cursors *cs, size_t slot)
-{
-    const struct cursor_record *r = cursor_file_at(cs->file, slot);
-    if (!r->name[0])
-        return;
-    struct stream *s = streams_find(cs->config.streams, r->stream);
-    if (!s || strcmp(journal_id(stream_journal(s)), r->id) != 0) {
-        cs->dropped++;
-        return;
-    }
-    struct named_cursor *c = add(cs, slot, s, r->name);
-    memcpy(c->key, r->key, sizeof c->key);
-    c->stored = true;
-    c->offset = c->low = c->latest = r->offset;
 }
 
 bool cursors_open(const struct cursors_config *config, struct cursors **out, char *error, size_t error_size)
@@ -99,16 +69,20 @@ bool cursors_open(const struct cursors_config *config, struct cursors **out, cha
     cs->file = file;
     cs->list = mem_zalloc(slots * sizeof(struct named_cursor *));
     cs->taken = mem_zalloc(slots * sizeof *cs->taken);
-    for (size_t i = 0; i < slots; i++)
-        take_over(cs, i);
+    for (size_t i = 0; i < slots; i++) {
+        const struct cursor_record *record = cursor_file_at(file, i);
+        struct stream *s = record->name[0] ? streams_find(config->streams, record->stream) : NULL;
+        if (s && strcmp(journal_id(stream_journal(s)), record->id) == 0) {
+            struct named_cursor *c = add(cs, i, s, record->name);
+            memcpy(c->key, record->key, sizeof c->key);
+            c->stored = true;
+            c->offset = c->low = c->latest = record->offset;
+        } else if (record->name[0]) {
+            cs->dropped++;
+        }
+    }
     *out = cs;
     return true;
-}
-
-void cursors_announce(struct cursors *cs)
-{
-    for (size_t i = 0; cs->config.made && i < cs->n; i++)
-        cs->config.made(cs->config.arg, cs->list[i]);
 }
 
 void cursors_close(struct cursors **p)
@@ -171,21 +145,6 @@ static void put(
     cursor_file_put(cs->file, c->slot, &r, change_stored, change);
 }
 
-/* A new cursor holds its offset from here on. */
-static struct named_cursor *make(struct cursors *cs, struct stream *s, const char *name, uint64_t offset)
-{
-    size_t slot = 0, slots = cursor_file_slots(cs->file);
-    while (slot < slots && cs->taken[slot])
-        slot++;
-    if (slot == slots)
-        return NULL;
-    struct named_cursor *c = add(cs, slot, s, name);
-    c->offset = c->low = c->latest = offset;
-    if (cs->config.made)
-        cs->config.made(cs->config.arg, c);
-    return c;
-}
-
 static bool is_owned_by_another(const struct named_cursor *c, const char *key)
 {
     return c->key[0] && strcmp(key, CURSORS_ANY_KEY) != 0 && strcmp(key, c->key) != 0;
@@ -195,10 +154,16 @@ enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const cha
     uint64_t offset, bool backwards, cursors_done *done, void *arg, uint64_t *at)
 {
     struct named_cursor *c = find(cs, s, name);
-    if (!c)
-        c = make(cs, s, name, offset);
-    if (!c)
-        return CURSORS_TOO_MANY;
+    if (!c) {
+        size_t slot = 0, slots = cursor_file_slots(cs->file);
+        while (slot < slots && cs->taken[slot])
+            slot++;
+        if (slot == slots)
+            return CURSORS_TOO_MANY;
+        c = add(cs, slot, s, name);
+        c->offset = c->low = c->latest = offset; /* held from now on */
+        cs->config.made(cs->config.arg, c);
+    }
     if (c->deleting)
         return CURSORS_BUSY;
     if (is_owned_by_another(c, key))
@@ -262,24 +227,4 @@ size_t cursors_count(const struct cursors *cs)
 const struct named_cursor *cursors_at(const struct cursors *cs, size_t i)
 {
     return cs->list[i];
-}
-
-const char *named_cursor_name(const struct named_cursor *c)
-{
-    return c->name;
-}
-
-struct stream *named_cursor_stream(const struct named_cursor *c)
-{
-    return c->stream;
-}
-
-uint64_t named_cursor_offset(const struct named_cursor *c)
-{
-    return c->offset;
-}
-
-struct lag named_cursor_lag(const struct named_cursor *c, usec_t now)
-{
-    return lag_read(c->meter, c->offset, now);
 }

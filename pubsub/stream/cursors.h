@@ -1,19 +1,18 @@
 /* cursors: the named cursors of one daemon's streams, stored in a cursor_file.
  *
- * A named cursor says that a consumer needs nothing of a stream before an offset. The stream keeps everything from the lowest
- * cursor on.
+ * With a named cursor a consumer states that it needs no line of a stream before an offset. Retention keeps everything from the
+ * lowest cursor on.
  *
- * 1. A change is durable when its callback says OK.
- * 2. cursors_hold never exceeds an acknowledged cursor or one being stored: a new cursor holds from the call that makes it, and
- *    a moved one holds its old offset until the move is stored.
+ * 1. A change is durable when its callback reports CURSORS_OK.
+ * 2. cursors_hold never exceeds an acknowledged offset or one that is being stored: a new cursor holds its offset at once, and a
+ *    moving cursor holds its old offset until the move is stored.
  * 3. A cursor moves backwards only with `backwards`.
  * 4. There are at most as many cursors as the file has slots.
- * 5. A cursor with an owner's key is moved and deleted only with that key, or with CURSORS_ANY_KEY. The first key that a move
- *    names becomes the cursor's.
- * 6. Opening drops the cursors of streams that are gone or have another id; cursors_dropped counts them.
+ * 5. A cursor with an owner's key is moved and deleted only with that key, or with CURSORS_ANY_KEY. The first key in a move
+ *    becomes the cursor's key.
+ * 6. Opening drops the cursors of streams that are missing or have another id; cursors_dropped counts them.
  *
- * One owner thread; cursors_open may run on another before. Streams must outlive it.
- */
+ * One thread at a time: cursors_open may run in another thread before the loop uses the cursors. The streams outlive them. */
 #ifndef MILLRACE_PUBSUB_CURSORS_H
 #define MILLRACE_PUBSUB_CURSORS_H
 
@@ -22,59 +21,67 @@
 #include "pubsub/stream/streams.h"
 
 struct cursors;
-struct named_cursor;
+
+/* Read only. */
+struct named_cursor {
+    struct stream *stream;
+    char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
+    uint64_t offset; /* stored last */
+    bool stored;     /* at any offset */
+    uint64_t low;    /* the lowest of `offset` and the offsets being stored */
+    uint64_t latest; /* accepted last */
+    size_t under_way;
+    bool deleting;
+    size_t slot;
+    struct lag_meter *meter;
+};
 
 enum cursors_result {
     CURSORS_OK,
     CURSORS_UNKNOWN,
     CURSORS_BEHIND,   /* the move would go back */
     CURSORS_TOO_MANY, /* no slot is free */
-    CURSORS_BUSY,     /* it is being deleted */
-    CURSORS_OWNED,    /* it has another key */
+    CURSORS_BUSY,     /* the cursor is being deleted */
+    CURSORS_OWNED,    /* the cursor has another key */
     CURSORS_STORAGE,  /* not stored, and unchanged; see cursors_failure */
 };
 
 struct cursors_config {
     struct streams *streams; /* recovered */
-    const char *dir;         /* of the file `cursors` */
+    const char *dir;         /* the directory of the file `cursors` */
     size_t max;
     void (*notify)(void *arg); /* as cursor_file's */
     void *notify_arg;
-    /* A cursor was made, or is about to be freed; may be NULL. cursors_announce reports those of the file. */
+    /* Called after cursors_move has made a cursor, and before any cursor is freed. */
     void (*made)(void *arg, const struct named_cursor *c);
     void (*removed)(void *arg, const struct named_cursor *c);
     void *arg;
 };
 /* Blocks. False with the error text. */
 bool cursors_open(const struct cursors_config *config, struct cursors **out, char *error, size_t error_size);
-void cursors_announce(struct cursors *cs);
 void cursors_close(struct cursors **cs);
 void cursors_poll(struct cursors *cs);
-/* Measures lags; call it about once a second. */
+/* Measures lags. Call it about once a second. */
 void cursors_tick(struct cursors *cs);
 
 typedef void cursors_done(enum cursors_result r, void *arg); /* OK or STORAGE */
 
 #define CURSORS_ANY_KEY "*" /* an operator's */
 
-/* Makes or moves a cursor. CURSORS_OK: `done` will be called once; else it will not. With CURSORS_BEHIND *at is the cursor's
- * offset. `key`: 32 hexadecimal digits, "" or CURSORS_ANY_KEY. */
+/* Makes or moves a cursor. CURSORS_OK: `done` will be called once. Any other result: `done` will not be called. With
+ * CURSORS_BEHIND, *at is the cursor's offset. `key` is 32 hexadecimal digits, "" or CURSORS_ANY_KEY. */
 enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const char *name, const char *key,
     uint64_t offset, bool backwards, cursors_done *done, void *arg, uint64_t *at);
 enum cursors_result cursors_delete(
     struct cursors *cs, struct stream *s, const char *name, const char *key, cursors_done *done, void *arg);
 
-/* The lowest offset of the stream's cursors; UINT64_MAX without one. *name (may be NULL) is that cursor's. */
+/* The lowest offset of the stream's cursors, and in *name (may be NULL) that cursor's name. UINT64_MAX without cursors. */
 uint64_t cursors_hold(const struct cursors *cs, const struct stream *s, const char **name);
-const char *cursors_failure(const struct cursors *cs);
+const char *cursors_failure(const struct cursors *cs); /* NULL, or the reason that changes are refused */
 size_t cursors_dropped(const struct cursors *cs);
 
 /* In no order. Valid until the next move, delete or poll. */
 size_t cursors_count(const struct cursors *cs);
 const struct named_cursor *cursors_at(const struct cursors *cs, size_t i);
-const char *named_cursor_name(const struct named_cursor *c);
-struct stream *named_cursor_stream(const struct named_cursor *c);
-uint64_t named_cursor_offset(const struct named_cursor *c); /* as last stored */
-struct lag named_cursor_lag(const struct named_cursor *c, usec_t now);
 
 #endif

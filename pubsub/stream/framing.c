@@ -5,7 +5,7 @@
 
 #define RETRY_MS 1000
 #define BOUNDARY "--xXPubSubXx\r\n"
-#define EVENT_SLICE ((size_t)256) /* at worst every two bytes become an event of sixty */
+#define EVENT_SLICE ((size_t)256) /* bytes formatted at once; two bytes may become an event of sixty */
 
 void framing_free(struct framing *f)
 {
@@ -21,7 +21,7 @@ static void add_id(const struct framing *f, struct buf *out)
     buf_append(out, "\n\n", 2);
 }
 
-/* Part of a line, without its LF. */
+/* Adds a part of a line, without its LF. */
 static void add_data(struct framing *f, struct bytes part, struct buf *out)
 {
     if (!f->in_line)
@@ -44,34 +44,7 @@ static void add_cut(struct framing *f, struct buf *out)
     buf_free(&f->cut);
 }
 
-/* Part of a line whose end is not there. */
-static void add_beginning(struct framing *f, struct bytes part, struct buf *out)
-{
-    if (!f->in_line && f->cut.len + part.len < FRAMING_STEP) {
-        buf_append_bytes(&f->cut, part);
-        return;
-    }
-    add_cut(f, out);
-    add_data(f, part, out);
-}
-
-static void add_events(struct framing *f, struct bytes piece, struct buf *out)
-{
-    for (const char *lf; piece.len && (lf = memchr(piece.ptr, '\n', piece.len));) {
-        size_t n = (size_t)(lf - piece.ptr);
-        add_cut(f, out);
-        add_data(f, bytes_of(piece.ptr, n), out);
-        f->offset++;
-        buf_append_char(out, '\n');
-        add_id(f, out);
-        f->in_line = false;
-        piece = bytes_of(lf + 1, piece.len - n - 1);
-    }
-    if (piece.len)
-        add_beginning(f, piece, out);
-}
-
-/* The front of the piece, cut off it. */
+/* Cuts n bytes off the front of the piece. */
 static struct bytes cut_off(struct bytes *piece, size_t n)
 {
     struct bytes front = bytes_of(piece->ptr, n);
@@ -82,8 +55,24 @@ static struct bytes cut_off(struct bytes *piece, size_t n)
 static void take_events(struct framing *f, struct bytes *piece, struct buf *out)
 {
     size_t most = out->len + FRAMING_STEP;
-    while (piece->len && out->len < most)
-        add_events(f, cut_off(piece, piece->len < EVENT_SLICE ? piece->len : EVENT_SLICE), out);
+    while (piece->len && out->len < most) {
+        struct bytes slice = cut_off(piece, piece->len < EVENT_SLICE ? piece->len : EVENT_SLICE);
+        for (const char *lf; slice.len && (lf = memchr(slice.ptr, '\n', slice.len));) {
+            add_cut(f, out);
+            add_data(f, cut_off(&slice, (size_t)(lf - slice.ptr)), out);
+            cut_off(&slice, 1);
+            f->offset++;
+            buf_append_char(out, '\n');
+            add_id(f, out);
+            f->in_line = false;
+        }
+        if (slice.len && !f->in_line && f->cut.len + slice.len < FRAMING_STEP) {
+            buf_append_bytes(&f->cut, slice);
+        } else if (slice.len) {
+            add_cut(f, out);
+            add_data(f, slice, out);
+        }
+    }
 }
 
 void framing_add_gap(struct framing *f, const struct journal_edges *edges, struct buf *out)
@@ -95,35 +84,21 @@ void framing_add_gap(struct framing *f, const struct journal_edges *edges, struc
     add_id(f, out);
 }
 
-void framing_add_heartbeat(struct buf *out)
-{
-    buf_append(out, ":\n\n", 3);
-}
-
-static void keep(struct framing *f, struct bytes *piece)
-{
-    buf_append_bytes(&f->cut, cut_off(piece, piece->len));
-}
-
-static void add_part(struct bytes begin, struct bytes end, struct buf *out)
-{
-    buf_append_str(out, "content-type: */*\r\ncontent-length: ");
-    buf_append_u64(out, begin.len + end.len);
-    buf_append(out, "\r\n\r\n", 4);
-    buf_append_bytes(out, begin);
-    buf_append_bytes(out, end);
-    buf_append_str(out, "\r\n" BOUNDARY);
-}
-
 static void take_part(struct framing *f, struct bytes *piece, struct buf *out)
 {
     const char *lf = memchr(piece->ptr, '\n', piece->len);
+    struct bytes end = cut_off(piece, lf ? (size_t)(lf - piece->ptr) : piece->len);
     if (!lf) {
-        keep(f, piece);
+        buf_append_bytes(&f->cut, end);
         return;
     }
-    add_part(buf_bytes(&f->cut), cut_off(piece, (size_t)(lf - piece->ptr)), out);
     cut_off(piece, 1);
+    buf_append_str(out, "content-type: */*\r\ncontent-length: ");
+    buf_append_u64(out, f->cut.len + end.len);
+    buf_append(out, "\r\n\r\n", 4);
+    buf_append_bytes(out, buf_bytes(&f->cut));
+    buf_append_bytes(out, end);
+    buf_append_str(out, "\r\n" BOUNDARY);
     buf_free(&f->cut);
 }
 
@@ -135,7 +110,7 @@ static void take_lines(struct framing *f, struct bytes *piece, struct buf *out)
         buf_free(&f->cut);
         buf_append_bytes(out, cut_off(piece, (size_t)(lf + 1 - piece->ptr)));
     }
-    keep(f, piece);
+    buf_append_bytes(&f->cut, cut_off(piece, piece->len));
 }
 
 void framing_begin(struct framing *f, struct buf *out)

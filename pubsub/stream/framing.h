@@ -1,52 +1,50 @@
-/* framing: a stream's lines in other forms than its bytes.
+/* framing: formats the lines of a stream for browsers and for bitly's clients.
  *
- * Server-Sent Events, for browsers:                        bitly's multipart/x-mixed-replace:
- *     data: LINE\n                                             content-type, content-length: N
- *     id: OFFSET:STREAM_ID\n\n                                 LINE\r\n--xXPubSubXx\r\n
+ *     Server-Sent Events:               multipart/x-mixed-replace, as bitly's:
+ *         data: LINE\n                     content-type, content-length: N
+ *         id: OFFSET:STREAM_ID\n\n         LINE\r\n--xXPubSubXx\r\n
  *
- * and chunks of whole lines, for bitly's clients too.
+ * FRAMING_LINES leaves the text unchanged, but cuts it into chunks of whole lines.
  *
- * 1. Bytes are fed in order, cut anywhere, and formed in steps, so that the caller can wait for room in between: short lines grow
- *    thirtyfold.
- * 2. An event's id is the cursor after its line; a client that resumes there gets every line once.
- * 3. A CR within a line, which would end a field, begins a new data field: an LF in the browser's text was a CR. Other bytes stay;
- *    a browser shows U+FFFD for invalid UTF-8.
- * 4. Clients of bitly's take each chunk for one message, or for whole lines, and drop the rest of it. So the result of a step must
- *    be sent as one chunk: a part, or whole lines.
- * 5. An event is formed once its line is complete or has FRAMING_STEP bytes, so an incomplete shorter line leaves nothing. Parts
- *    and lines are gathered up to the longest line.
- */
+ * 1. Bytes come in order, in pieces cut anywhere. They are formatted in steps, so that the caller can wait for room between two
+ *    steps: events and parts of short lines are up to thirty times as long.
+ * 2. An event's id is the cursor after its line. A client that resumes there gets every line once.
+ * 3. A CR inside a line would end the field, so it starts a new data field: the browser shows it as an LF. Other bytes are
+ *    unchanged; a browser shows U+FFFD for invalid UTF-8.
+ * 4. bitly's clients expect one part, or whole lines, in each chunk. So send the result of each step of these forms as one chunk.
+ * 5. Parts and lines are formatted once complete. The beginning of an event's line is formatted from FRAMING_STEP bytes on; a
+ *    shorter incomplete line leaves nothing in the output. */
 #ifndef MILLRACE_PUBSUB_FRAMING_H
 #define MILLRACE_PUBSUB_FRAMING_H
 
 #include "journal/journal.h"
 
 #define FRAMING_MULTIPART_TYPE "multipart/x-mixed-replace; boundary=xXPubSubXx"
+#define FRAMING_HEARTBEAT BYTES_LITERAL(":\n\n") /* a comment of an event stream; not within a line */
 
-#define FRAMING_STEP ((size_t)16 * 1024) /* about the result of a step of events */
+#define FRAMING_STEP ((size_t)16 * 1024) /* approximate bytes of a step of events */
 
 enum framing_form { FRAMING_EVENTS, FRAMING_PARTS, FRAMING_LINES };
 
 struct framing {
     enum framing_form form;
     const char *id;  /* the stream's; borrowed */
-    uint64_t offset; /* events: of the next byte to form */
-    bool in_line;    /* events: a line's beginning was formed, its end was not */
-    struct buf cut;  /* the beginning of an incomplete line, not formed yet */
+    uint64_t offset; /* events: of the next byte to format */
+    bool in_line;    /* events: the beginning of a line is formatted, its end is not */
+    struct buf cut;  /* the unformatted beginning of an incomplete line */
 };
 void framing_free(struct framing *f);
 
-/* The response's beginning. Of events: the reconnect time and the first cursor, for a client that is cut off before the first
- * line. */
+/* Appends the start of the response. For events this is the reconnect time and the first cursor, for a client that loses its
+ * connection before the first line. */
 void framing_begin(struct framing *f, struct buf *out);
-/* A step: takes at least a byte off the front of the piece, and appends what it forms, perhaps nothing, to `out`. */
+/* A step: takes at least one byte off the front of the piece and appends the formatted text, which may be empty. */
 void framing_take(struct framing *f, struct bytes *piece, struct buf *out);
-/* A `gap` event: the bytes between the edges are gone, lines continue at `after`. Not within a line; drops an incomplete
- * one. */
+/* Appends a `gap` event: the bytes between the edges are gone, lines continue at `after`. Not within a line. Drops the beginning
+ * of an incomplete line. */
 void framing_add_gap(struct framing *f, const struct journal_edges *edges, struct buf *out);
-void framing_add_heartbeat(struct buf *out); /* a comment; not within a line */
 
-/* A Last-Event-ID: "OFFSET:STREAM_ID", or "OFFSET" alone (*id is then empty). */
+/* Parses a Last-Event-ID: "OFFSET:STREAM_ID", or "OFFSET" alone (*id is then empty). */
 bool framing_parse_id(struct bytes text, uint64_t *offset, struct bytes *id);
 
 #endif

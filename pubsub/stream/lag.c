@@ -9,16 +9,16 @@
 struct lag_meter {
     struct stream *stream;
     struct journal_reader *reader; /* NULL: no measurement is under way */
-    /* The measurement. */
+    /* The measurement under way. */
     uint64_t from, to;         /* `to` is a point of the index */
     uint64_t lines;            /* between `from` and the reader */
     usec_t time;               /* of the frame at `from` */
-    struct line_point *passed; /* points on the way, with the lines since `from` */
+    struct line_point *passed; /* points on the way; their lines count from `from` */
     size_t n_passed, cap_passed;
-    /* Results of the last one. */
+    /* The last result. */
     bool seen;
     uint64_t at;
-    int64_t lines_at; /* the index's number */
+    int64_t lines_at; /* as numbered by the index */
     usec_t time_at;
 };
 
@@ -46,21 +46,43 @@ void lag_meter_free(struct lag_meter **m)
     *m = NULL;
 }
 
-static void note_point(struct lag_meter *m, uint64_t offset)
+static void read_on(struct lag_meter *m);
+
+static void window_read(const struct journal_window *w, void *arg)
 {
-    if (m->n_passed && offset - m->passed[m->n_passed - 1].offset < LINE_INDEX_SPACING)
+    struct lag_meter *m = arg;
+    if (w->result == JOURNAL_GONE) { /* a hole has no lines */
+        journal_reader_close(&m->reader);
+        if (journal_reader_open(stream_journal(m->stream), w->edges.after, &m->reader, NULL) == JOURNAL_OK)
+            read_on(m);
         return;
-    if (m->n_passed == m->cap_passed) {
-        m->cap_passed = m->cap_passed ? m->cap_passed * 2 : 16;
-        m->passed = mem_realloc(m->passed, m->cap_passed * sizeof *m->passed);
     }
-    m->passed[m->n_passed++] = (struct line_point){offset, (int64_t)m->lines};
+    if (w->result != JOURNAL_OK) {
+        end_measurement(m);
+        return;
+    }
+    if (m->time == 0)
+        m->time = w->time;
+    if (!m->n_passed || w->offset - m->passed[m->n_passed - 1].offset >= LINE_INDEX_SPACING) {
+        if (m->n_passed == m->cap_passed) {
+            m->cap_passed = m->cap_passed ? m->cap_passed * 2 : 16;
+            m->passed = mem_realloc(m->passed, m->cap_passed * sizeof *m->passed);
+        }
+        m->passed[m->n_passed++] = (struct line_point){w->offset, (int64_t)m->lines};
+    }
+    m->lines += bytes_count_lines(w->data);
+    read_on(m);
 }
 
-/* The reader has reached `to`. Its line number is known, and so is that of every point on the way. */
-static void found(struct lag_meter *m)
+static void read_on(struct lag_meter *m)
 {
     struct line_index *index = stream_line_index(m->stream);
+    uint64_t at = journal_reader_offset(m->reader);
+    if (at < m->to) {
+        journal_reader_read(m->reader, m->to - at < WINDOW ? (size_t)(m->to - at) : WINDOW, window_read, m);
+        return;
+    }
+    /* The index has the line number at `to`, which gives those of all points on the way. */
     struct line_point point = line_index_at(index, m->to);
     int64_t base = point.lines - (int64_t)m->lines;
     for (size_t i = 0; i < m->n_passed; i++)
@@ -73,39 +95,6 @@ static void found(struct lag_meter *m)
         m->time_at = m->time;
     }
     end_measurement(m);
-}
-
-static void read_on(struct lag_meter *m);
-
-static void window_read(const struct journal_window *w, void *arg)
-{
-    struct lag_meter *m = arg;
-    if (w->result == JOURNAL_GONE) { /* a hole holds no lines */
-        journal_reader_close(&m->reader);
-        if (journal_reader_open(stream_journal(m->stream), w->edges.after, &m->reader, NULL) == JOURNAL_OK)
-            read_on(m);
-        return;
-    }
-    if (w->result != JOURNAL_OK) {
-        end_measurement(m);
-        return;
-    }
-    if (m->time == 0)
-        m->time = w->time;
-    note_point(m, w->offset);
-    m->lines += bytes_count_lines(w->data);
-    read_on(m);
-}
-
-static void read_on(struct lag_meter *m)
-{
-    uint64_t at = journal_reader_offset(m->reader);
-    if (at >= m->to) {
-        found(m);
-        return;
-    }
-    uint64_t left = m->to - at;
-    journal_reader_read(m->reader, left < WINDOW ? (size_t)left : WINDOW, window_read, m);
 }
 
 void lag_look(struct lag_meter *m, uint64_t offset)

@@ -7,7 +7,7 @@ void line_index_begin(struct line_index *x, uint64_t end)
     *x = (struct line_index){.end = {.offset = end}, .spacing = LINE_INDEX_SPACING};
 }
 
-/* Drops every second one. The first stays, so that the range does not shrink. */
+/* Drops every second point, but not the first: the range does not shrink. */
 static void thin(struct line_index *x)
 {
     size_t kept = 0;
@@ -67,13 +67,13 @@ void line_index_prepend(struct line_index *x, const struct line_point *points, s
 
 void line_index_trim(struct line_index *x, uint64_t offset)
 {
-    size_t gone = 0;
-    while (gone < x->n && x->points[gone].offset < offset)
-        gone++;
-    if (gone == 0)
+    size_t below = 0;
+    while (below < x->n && x->points[below].offset < offset)
+        below++;
+    if (below == 0)
         return;
-    x->n -= gone;
-    memmove(x->points, x->points + gone, x->n * sizeof *x->points);
+    x->n -= below;
+    memmove(x->points, x->points + below, x->n * sizeof *x->points);
 }
 
 void line_index_free(struct line_index *x)

@@ -1,18 +1,17 @@
-/* line_index: how many lines lie between an offset and a stream's end, without reading them.
+/* line_index: the number of lines between an offset and the end of a stream, without reading them.
  *
- * A list of points (offset, number of lines before it) in the order of their offsets; the stream's end is always one. Numbers
- * count from where the index began, so points before that, which lag.h adds, have negative ones.
+ * The index is a list of points (offset, number of lines before it) in the order of their offsets, up to the stream's end.
+ * Numbers count from the offset where the index began; points below, which lag.h adds, have negative numbers. For an offset
+ * between two points, the caller reads from there to the next point and counts.
  *
- * At most LINE_INDEX_POINTS_MAX points are kept; beyond that every second one goes, and the spacing doubles. For an offset
- * between two points, read from there to the next one and count.
- */
+ * At LINE_INDEX_POINTS_MAX points every second one is dropped and the spacing doubles. */
 #ifndef MILLRACE_PUBSUB_LINE_INDEX_H
 #define MILLRACE_PUBSUB_LINE_INDEX_H
 
 #include "base/bytes.h"
 
 #define LINE_INDEX_POINTS_MAX ((size_t)2048)
-#define LINE_INDEX_SPACING ((uint64_t)64 * 1024) /* bytes between points, at first */
+#define LINE_INDEX_SPACING ((uint64_t)64 * 1024) /* initial bytes between points */
 
 struct line_point {
     uint64_t offset;
@@ -28,9 +27,9 @@ struct line_index {
 void line_index_begin(struct line_index *x, uint64_t end);
 /* The stream has grown by `lines` lines to `end`. */
 void line_index_add(struct line_index *x, uint64_t end, uint64_t lines);
-/* The first point at or above the offset; the end when there is none. */
+/* The first point at or above the offset; otherwise the end. */
 struct line_point line_index_at(const struct line_index *x, uint64_t offset);
-/* Adds the points below the first one, in the order of their offsets. */
+/* Adds the points below the first one of the index. They are in the order of their offsets. */
 void line_index_prepend(struct line_index *x, const struct line_point *points, size_t n);
 /* Drops the points below the offset. */
 void line_index_trim(struct line_index *x, uint64_t offset);

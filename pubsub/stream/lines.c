@@ -1,70 +1,34 @@
 #include "pubsub/stream/lines.h"
 
-const char *lines_strerror(enum lines_result r)
-{
-    static const char *const text[] = {
-        [LINES_OK] = "fine",
-        [LINES_EMPTY_BODY] = "the body is empty",
-        [LINES_EMPTY_LINE] = "a line is empty",
-        [LINES_TOO_LARGE] = "a line is too long",
-    };
-    return text[r];
-}
-
-/* Cuts the next line off `rest`: its text without LF and the one CR before it. */
-static struct bytes next_line(struct bytes *rest, bool *had_cr)
-{
-    const char *lf = memchr(rest->ptr, '\n', rest->len);
-    struct bytes line = bytes_of(rest->ptr, lf ? (size_t)(lf - rest->ptr) : rest->len);
-    size_t taken = line.len + (lf ? 1 : 0);
-    *rest = bytes_of(rest->ptr + taken, rest->len - taken);
-    *had_cr = line.len && line.ptr[line.len - 1] == '\r';
-    line.len -= *had_cr;
-    return line;
-}
-
-static enum lines_result check(struct bytes body, size_t max_line, struct lines *out, bool *any_cr)
-{
-    while (body.len) {
-        bool had_cr;
-        struct bytes line = next_line(&body, &had_cr);
-        out->n++;
-        *any_cr |= had_cr;
-        if (line.len == 0)
-            return LINES_EMPTY_LINE;
-        if (line.len > max_line)
-            return LINES_TOO_LARGE;
-    }
-    return LINES_OK;
-}
-
-static void rewrite(struct bytes body, struct lines *out)
-{
-    buf_reserve(&out->rewritten, body.len + 1);
-    while (body.len) {
-        bool had_cr;
-        buf_append_bytes(&out->rewritten, next_line(&body, &had_cr));
-        buf_append_char(&out->rewritten, '\n');
-    }
-    out->pieces[0] = buf_bytes(&out->rewritten);
-    out->n_pieces = 1;
-}
-
 enum lines_result lines_from_body(struct bytes body, size_t max_line, struct lines *out)
 {
+    const char *end = body.ptr + body.len, *copied = body.ptr; /* `rewritten` has the text below `copied` */
     *out = (struct lines){0};
     if (body.len == 0)
         return LINES_EMPTY_BODY;
-    bool any_cr = false;
-    enum lines_result r = check(body, max_line, out, &any_cr);
-    if (r != LINES_OK)
-        return r;
-    if (any_cr) {
-        rewrite(body, out);
-        return LINES_OK;
+    for (const char *line = body.ptr, *next; line < end; line = next) {
+        const char *lf = memchr(line, '\n', (size_t)(end - line)), *stop = lf ? lf : end;
+        bool has_cr = stop > line && stop[-1] == '\r';
+        size_t len = (size_t)(stop - line) - has_cr;
+        next = lf ? lf + 1 : end;
+        out->n++;
+        if (len == 0)
+            return LINES_EMPTY_LINE;
+        if (len > max_line)
+            return LINES_TOO_LARGE;
+        if (has_cr) {
+            buf_reserve(&out->rewritten, (size_t)(end - copied));
+            buf_append(&out->rewritten, copied, (size_t)(line + len - copied));
+            copied = stop;
+        }
     }
-    out->pieces[out->n_pieces++] = body;
-    if (body.ptr[body.len - 1] != '\n')
+    struct bytes text = body;
+    if (out->rewritten.len) {
+        buf_append(&out->rewritten, copied, (size_t)(end - copied));
+        text = buf_bytes(&out->rewritten);
+    }
+    out->pieces[out->n_pieces++] = text;
+    if (text.ptr[text.len - 1] != '\n')
         out->pieces[out->n_pieces++] = BYTES_LITERAL("\n");
     return LINES_OK;
 }

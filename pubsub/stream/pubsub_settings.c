@@ -1,9 +1,12 @@
 #include "pubsub/stream/pubsub_settings.h"
 
 #include "pubsub/stream/cursor_file.h"
-#include "pubsub/stream/limits.h"
 #include "daemon/nng_listen.h"
 #include "daemon/scrubber.h"
+
+#include <assert.h>
+
+#define SEGMENTS_MIN 3 /* the segment being written, the prepared next one, and one to read */
 
 const struct option_row settings_rows[] = {
     {.name = "data_dir", .type = OPTION_STRING, .help = "directory of the streams (required)"},
@@ -12,33 +15,33 @@ const struct option_row settings_rows[] = {
         .fallback = "0",
         .max = 60000,
         .unit = "ms",
-        .help = "sync each commit (0), at most once in so many milliseconds, or never"},
+        .help = "when to sync a commit before its reply: 0 each, N at most once every N ms, or never"},
     {.name = "streams",
         .type = OPTION_STRING,
-        .help = "streams to make at the start, separated by spaces or commas"},
+        .help = "streams to create at startup, separated by spaces or commas"},
     {.name = "auto_create",
         .type = OPTION_BOOL,
         .fallback = "true",
-        .help = "make an unknown stream at its first publish"},
+        .help = "create an unknown stream at its first publish"},
     {.name = "max_streams",
         .type = OPTION_INT,
         .fallback = "1024",
         .min = 1,
         .max = 65536,
-        .help = "limit of streams"},
+        .help = "maximum number of streams"},
     {.name = "max_producers",
         .type = OPTION_INT,
         .fallback = "4096",
         .min = 1,
         .max = 1000000,
-        .help = "limit of producers with a mark, for each stream"},
+        .help = "maximum number of producers with a mark in a stream"},
     {.name = "max_line",
         .type = OPTION_SIZE,
         .fallback = "1M",
         .min = 1,
         .max = 16 << 20,
         .unit = "bytes",
-        .help = "longest line"},
+        .help = "maximum bytes of a line"},
     {.name = "segment_bytes",
         .type = OPTION_SIZE,
         .fallback = "64M",
@@ -52,28 +55,28 @@ const struct option_row settings_rows[] = {
         .min = 0,
         .max = INT64_C(1) << 50,
         .unit = "bytes",
-        .help = "delete the oldest segments once a stream's files exceed this; 0: unlimited"},
+        .help = "delete the oldest segments once a stream's files exceed this size; 0: unlimited"},
     {.name = "retain_age",
         .type = OPTION_DURATION,
         .fallback = "0",
         .min = 0,
         .max = INT64_C(100) * 365 * 86400 * 1000,
         .unit = "s",
-        .help = "delete segments whose lines are all older; 0: unlimited"},
+        .help = "delete segments whose newest line exceeds this age; 0: unlimited"},
     {.name = "disk_limit",
         .type = OPTION_SIZE,
         .fallback = "0",
         .min = 0,
         .max = INT64_C(1) << 50,
         .unit = "bytes",
-        .help = "refuse publishes (503) once a stream's files exceed this, at least 3 segment_bytes; 0: "
+        .help = "refuse publishes (503) once a stream's files exceed this size, at least 3 segment_bytes; 0: "
                 "unlimited"},
     {.name = "max_cursors",
         .type = OPTION_INT,
         .fallback = "256",
         .min = 1,
         .max = CURSOR_FILE_SLOTS_MAX,
-        .help = "limit of named cursors"},
+        .help = "maximum number of named cursors"},
     SCRUBBER_SETTING,
     {.name = "heartbeat",
         .type = OPTION_DURATION,
@@ -81,40 +84,112 @@ const struct option_row settings_rows[] = {
         .min = 100,
         .max = 3600000,
         .unit = "s",
-        .help = "interval of comments on an event stream without lines"},
+        .help = "interval of comments in an event stream that has no new lines"},
     {.name = NNG_PUBLISH_SETTING,
         .type = OPTION_STRING,
         .min = 1,
         .max = 3000,
-        .help = "addresses of nng PUB sockets, a lossy live feed: ipc://PATH or tcp://ADDRESS:PORT, several "
-                "separated by commas"},
+        .help =
+            "URLs of nng PUB sockets for a lossy live feed: ipc://PATH or tcp://ADDRESS:PORT, separated by "
+            "commas"},
     {.name = NULL},
 };
 
-static int check_names(const struct options *o, struct config_error *error)
+/* Reads the limits in a section, or the daemon's own without a section. 0, or -1 with the error. */
+static int read_limits(const struct options *o, const struct config_section *section,
+    struct stream_limits *out, struct config_error *error)
 {
-    const char *list = options_string(o, "streams");
+    static const char *const names[] = {"retain_bytes", "retain_age", "disk_limit"};
+    const struct config *c = options_config(o);
+    const char *conflict = NULL;
+    int64_t n[3];
+    for (size_t i = 0; i < 3; i++)
+        n[i] = options_int(o, names[i]);
+    for (size_t i = 0; section && i < section->n_entries; i++) {
+        const struct config_entry *e = &section->entries[i];
+        const struct option_row *row = settings_rows;
+        char why[300];
+        size_t which = 0;
+        while (which < 3 && strcmp(names[which], e->key) != 0)
+            which++;
+        if (which == 3)
+            return config_fail(error, c, e->line,
+                "unknown setting %s; a stream has retain_bytes, retain_age and disk_limit", e->key);
+        while (strcmp(row->name, e->key) != 0)
+            row++;
+        if (option_value_read(row, e->value, &n[which], why, sizeof(why)) != 0)
+            return config_fail(error, c, e->line, "%s = %s %s", e->key, e->value, why);
+    }
+    *out = (struct stream_limits){(uint64_t)n[0], n[1] * USEC_PER_MSEC, (uint64_t)n[2]};
+    if (out->disk_limit && n[2] < SEGMENTS_MIN * options_int(o, "segment_bytes"))
+        conflict = "disk_limit must be at least three times segment_bytes";
+    else if (out->disk_limit && out->retain_bytes > out->disk_limit)
+        conflict = "retain_bytes must not exceed disk_limit, or retained lines would block all publishes";
+    if (conflict && section)
+        return config_fail(error, c, section->line, "%s", conflict);
+    return conflict ? options_refuse(o, "disk_limit", error, "%s", conflict) : 0;
+}
+
+/* The stream name or prefix that a section is for. */
+static struct bytes section_name(const struct config_section *s, bool *is_prefix)
+{
+    struct bytes name = bytes_str(s->name);
+    *is_prefix = name.len && name.ptr[name.len - 1] == '*';
+    name.len -= *is_prefix;
+    return name;
+}
+
+int settings_check(struct options *o, struct config_error *error)
+{
+    const struct config *c = options_config(o);
+    const char *list = options_string(o, "streams"), *urls = options_string(o, NNG_PUBLISH_SETTING);
+    struct stream_limits limits;
     struct bytes name;
+    bool is_prefix;
+    if (!options_text(o, "data_dir"))
+        return config_fail(
+            error, NULL, 0, "data_dir is not set: set the directory of the streams (--data-dir=DIR)");
     while (bytes_next_word(&list, SETTINGS_SEPARATORS, &name))
         if (!bytes_is_name(name))
             return options_refuse(o, "streams", error,
                 "\"%.*s\" is not a stream name: [A-Za-z0-9_.-]{1,64}, except . and ..", (int)name.len,
                 name.ptr);
+    if (urls && nng_listen_check(NNG_PUBLISH_SETTING, urls, options_string(o, "auth_token_file"), error) != 0)
+        return -1;
+    if (read_limits(o, NULL, &limits, error) != 0)
+        return -1;
+    for (size_t i = 0; c && i < c->n_sections; i++) {
+        const struct config_section *s = &c->sections[i];
+        if (strcmp(s->kind, "stream") != 0)
+            continue;
+        name = section_name(s, &is_prefix);
+        if (!bytes_is_name(name) && !(is_prefix && name.len == 0))
+            return config_fail(error, c, s->line, "[stream %s]: invalid stream name", s->name);
+        if (read_limits(o, s, &limits, error) != 0)
+            return -1;
+    }
     return 0;
 }
 
-int settings_check(struct options *o, struct config_error *error)
+struct stream_limits settings_limits(void *options, const char *stream)
 {
-    const char *urls = options_string(o, NNG_PUBLISH_SETTING);
-    bool token = options_string(o, "auth_token_file") != NULL;
-    struct limits *limits = NULL;
-    if (!options_text(o, "data_dir"))
-        return config_fail(
-            error, NULL, 0, "data_dir is not set: set the directory of the streams (--data-dir=DIR)");
-    if (check_names(o, error) != 0 ||
-        (urls && nng_listen_check(NNG_PUBLISH_SETTING, urls, token, error) != 0))
-        return -1;
-    int result = limits_read(o, settings_rows, &limits, error);
-    limits_free(&limits);
-    return result;
+    const struct config *c = options_config(options);
+    const struct config_section *best = NULL;
+    struct stream_limits limits;
+    struct config_error error;
+    struct bytes name = bytes_str(stream);
+    for (size_t i = 0, best_length = 0; c && i < c->n_sections; i++) {
+        const struct config_section *s = &c->sections[i];
+        bool is_prefix;
+        struct bytes part = section_name(s, &is_prefix);
+        size_t length = is_prefix ? part.len + 1 : SIZE_MAX;
+        bool fits = is_prefix ? bytes_starts_with(name, part) : bytes_equal(name, part);
+        if (strcmp(s->kind, "stream") == 0 && fits && length > best_length) {
+            best = s;
+            best_length = length;
+        }
+    }
+    int result = read_limits(options, best, &limits, &error);
+    assert(result == 0); /* settings_check has read every section */
+    return limits;
 }

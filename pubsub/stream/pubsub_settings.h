@@ -1,15 +1,24 @@
-/* pubsub_settings: pubsub's settings, and checks across them. */
+/* pubsub_settings: pubsub's settings, and the storage limits of each stream.
+ *
+ *     [pubsub]              [stream clicks]           [stream raw*]
+ *     retain_age = 7d       retain_bytes = 100G       retain_age = 1d
+ *
+ * A section [stream NAME] overrides three settings for one stream; [stream PREFIX*] overrides them for all names with the prefix.
+ * Only the most exact section applies. */
 #ifndef MILLRACE_PUBSUB_SETTINGS_H
 #define MILLRACE_PUBSUB_SETTINGS_H
 
 #include "config/options.h"
+#include "pubsub/stream/stream.h"
 
-#define SETTINGS_SEPARATORS " ,\t" /* between the names of `streams` */
+#define SETTINGS_SEPARATORS " ,\t" /* between the names in `streams` */
 #define NNG_PUBLISH_SETTING "nng_publish"
 
 extern const struct option_row settings_rows[];
 
-/* Checks all of them and the file's [stream NAME] sections: 0, or -1 with the error. */
+/* Checks the settings and the [stream NAME] sections: 0, or -1 with the error. */
 int settings_check(struct options *o, struct config_error *error);
+/* The limits of one stream, from checked settings. `options` is a struct options: the type fits streams_config. */
+struct stream_limits settings_limits(void *options, const char *stream);
 
 #endif

@@ -18,17 +18,17 @@ struct stream {
     struct journal *journal;
     struct openings *openings;
     struct stream_observer *observers; /* newest first */
-    size_t n_subscribers, n_internal;  /* of them */
-    uint64_t lines;                    /* published since the start */
+    size_t n_observers, n_internal;
+    uint64_t lines; /* committed since the daemon started */
     struct line_index index;
     struct block_cache *cache;
     struct stream_limits limits;
     bool refusing, failed;
-    uint64_t disk;  /* bytes of files when last measured */
-    uint64_t since; /* bytes published since */
+    uint64_t disk;  /* bytes of files at the last measurement */
+    uint64_t since; /* bytes published since then */
 };
 
-/* One publish on its way. */
+/* A publish that waits for its commit. */
 struct publish {
     struct stream *stream;
     uint64_t lines;
@@ -131,11 +131,6 @@ void stream_set_limits(struct stream *s, const struct stream_limits *limits)
     s->limits = *limits;
 }
 
-struct stream_limits stream_limits(const struct stream *s)
-{
-    return s->limits;
-}
-
 bool stream_set_refusing(struct stream *s, bool refusing)
 {
     bool changes = s->refusing != refusing;
@@ -143,23 +138,11 @@ bool stream_set_refusing(struct stream *s, bool refusing)
     return changes;
 }
 
-bool stream_is_refusing(const struct stream *s)
-{
-    return s->refusing;
-}
-
 bool stream_set_failed(struct stream *s)
 {
     bool is_first = !s->failed;
     s->failed = true;
     return is_first;
-}
-
-/* Trimmed segments do not count, though reads under way may keep their files: publishers must not wait for those. */
-static void measure_disk(struct stream *s)
-{
-    s->disk = journal_disk_bytes(s->journal) - journal_trimmed_bytes(s->journal);
-    s->since = 0;
 }
 
 static struct journal_retention retention(const struct stream *s, uint64_t hold)
@@ -174,25 +157,24 @@ uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now)
     return journal_held_bytes(s->journal, &keep, now);
 }
 
-size_t stream_retain(struct stream *s, uint64_t hold, usec_t now)
+void stream_retain(struct stream *s, uint64_t hold, usec_t now)
 {
     uint64_t before = journal_earliest(s->journal);
     struct journal_retention keep = retention(s, hold);
     if (keep.max_bytes || keep.max_age)
         journal_retain(s->journal, &keep, now);
-    measure_disk(s);
     uint64_t earliest = journal_earliest(s->journal);
-    if (earliest == before)
-        return 0;
-    line_index_trim(&s->index, earliest);
-    size_t passed = 0;
-    for (struct stream_observer *o = s->observers, *next; o; o = next) {
-        next = o->next; /* an observer may put another one at the head */
-        passed += o->calls->trimmed(o, earliest);
+    if (earliest != before) {
+        line_index_trim(&s->index, earliest);
+        for (struct stream_observer *o = s->observers, *next; o; o = next) {
+            next = o->next; /* an observer may put another one at the head */
+            o->calls->trimmed(o, earliest);
+        }
+        block_cache_trim(s->cache, earliest);
     }
-    block_cache_trim(s->cache, earliest);
-    measure_disk(s);
-    return passed;
+    /* Trimmed segments do not count, even while a read keeps their files: publishers must not wait for reads. */
+    s->disk = journal_disk_bytes(s->journal) - journal_trimmed_bytes(s->journal);
+    s->since = 0;
 }
 
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
@@ -201,7 +183,7 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
     if (!limit || s->disk + s->since <= limit)
         return false;
     stream_retain(s, hold, now);
-    /* One large publish may put the newest file alone over the limit. */
+    /* The newest file alone may exceed the limit, after one large publish. */
     return s->disk > limit && journal_earliest_end(s->journal) != journal_committed_end(s->journal);
 }
 
@@ -216,8 +198,7 @@ static void publish_committed(const struct journal_commit *commit, void *arg)
         s->since += commit->end - commit->start;
         if (commit->end > commit->start)
             line_index_add(&s->index, commit->end, p->lines);
-        if (commit->end > commit->start &&
-            s->n_subscribers > 0) /* there is no cache while the stream closes */
+        if (commit->end > commit->start && s->n_observers > 0) /* a closing stream has no cache */
             block_cache_add(s->cache, commit->start, commit->payload, p->lines);
     }
     p->done(&published, p->arg);
@@ -265,23 +246,17 @@ bool stream_from_parse(struct bytes text, struct stream_from *out)
     return bytes_to_u64(text, &out->offset);
 }
 
-uint64_t stream_from_offset(struct stream *s, const struct stream_from *from)
-{
-    assert(from->kind != STREAM_FROM_TIME);
-    if (from->kind == STREAM_FROM_EARLIEST)
-        return journal_earliest(s->journal);
-    return from->kind == STREAM_FROM_LATEST ? journal_committed_end(s->journal) : from->offset;
-}
-
 struct stream_numbers stream_numbers(const struct stream *s)
 {
     return (struct stream_numbers){
         .earliest = journal_earliest(s->journal),
         .end = journal_committed_end(s->journal),
         .disk_bytes = journal_disk_bytes(s->journal),
+        .disk_limit = s->limits.disk_limit,
         .lines = s->lines,
-        .subscribers = s->n_subscribers - s->n_internal,
+        .subscribers = s->n_observers - s->n_internal,
         .last_time = journal_last_time(s->journal),
+        .refusing = s->refusing,
     };
 }
 
@@ -292,7 +267,7 @@ void stream_observe(struct stream *s, struct stream_observer *o)
     if (o->next)
         o->next->previous = o;
     s->observers = o;
-    s->n_subscribers++;
+    s->n_observers++;
     s->n_internal += o->is_internal;
 }
 
@@ -304,6 +279,6 @@ void stream_unobserve(struct stream *s, struct stream_observer *o)
         o->previous->next = o->next;
     else
         s->observers = o->next;
-    s->n_subscribers--;
+    s->n_observers--;
     s->n_internal -= o->is_internal;
 }

@@ -25,10 +25,8 @@ struct streams *streams_new(const struct streams_config *config)
     ss->magic = STREAMS_MAGIC;
     ss->config = *config;
     struct buf dir = {0};
-    buf_printf(&dir, "%s/streams", config->dir);
-    ss->dir = bytes_dup(buf_bytes(&dir));
-    buf_free(&dir);
-    ss->config.dir = ss->dir;
+    buf_printf(&dir, "%s/streams%c", config->dir, '\0');
+    ss->dir = dir.ptr;
     ss->set = journal_set_new(&config->set);
     return ss;
 }
@@ -50,19 +48,11 @@ void streams_free(struct streams **ss)
     *ss = NULL;
 }
 
-static enum streams_result why_not(enum journal_result r)
-{
-    if (r == JOURNAL_NO_SPACE)
-        return STREAMS_NO_SPACE;
-    return r == JOURNAL_NO_DESCRIPTORS ? STREAMS_OUT_OF_DESCRIPTORS : STREAMS_STORAGE;
-}
-
 static enum streams_result open_one(
     struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size)
 {
     struct buf dir = {0};
-    buf_printf(&dir, "%s/%s", ss->dir, name);
-    buf_append_char(&dir, '\0');
+    buf_printf(&dir, "%s/%s%c", ss->dir, name, '\0');
     struct journal_config config = {
         .dir = dir.ptr,
         .segment_bytes = ss->config.segment_bytes,
@@ -72,7 +62,9 @@ static enum streams_result open_one(
     enum journal_result r = stream_open(ss->set, name, &config, out, error, error_size);
     buf_free(&dir);
     if (r != JOURNAL_OK)
-        return why_not(r);
+        return r == JOURNAL_NO_SPACE         ? STREAMS_NO_SPACE
+               : r == JOURNAL_NO_DESCRIPTORS ? STREAMS_OUT_OF_DESCRIPTORS
+                                             : STREAMS_STORAGE;
     if (ss->config.limits) {
         struct stream_limits limits = ss->config.limits(ss->config.limits_arg, name);
         stream_set_limits(*out, &limits);
@@ -112,17 +104,6 @@ enum streams_result streams_make(
     if (ss->table.n >= ss->config.max_streams)
         return STREAMS_TOO_MANY;
     return open_one(ss, name, out, error, error_size);
-}
-
-enum streams_result streams_obtain(
-    struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size)
-{
-    *out = streams_find(ss, name);
-    if (*out)
-        return STREAMS_OK;
-    if (!ss->config.auto_create)
-        return STREAMS_UNKNOWN;
-    return streams_make(ss, name, out, error, error_size);
 }
 
 size_t streams_count(const struct streams *ss)

@@ -10,16 +10,16 @@
 
 enum subscriber_state {
     SUBSCRIBER_NEW,
-    SUBSCRIBER_SEEKING,  /* the offset of a time */
-    SUBSCRIBER_CHECKING, /* reading the byte before the cursor */
-    SUBSCRIBER_READING,  /* waiting for a block */
-    SUBSCRIBER_WAITING,  /* for a commit */
-    SUBSCRIBER_FULL,     /* waiting for the sink */
+    SUBSCRIBER_SEEKING,  /* waits for the offset of a time */
+    SUBSCRIBER_CHECKING, /* waits for the block with the byte before the cursor */
+    SUBSCRIBER_READING,  /* waits for a block */
+    SUBSCRIBER_WAITING,  /* waits for a commit */
+    SUBSCRIBER_FULL,     /* waits for room in the sink */
     SUBSCRIBER_ENDED,
 };
 
 struct subscriber {
-    struct stream_observer observer; /* first: the stream's calls get it */
+    struct stream_observer observer; /* first: the stream's calls pass its address */
     unsigned magic;
     struct subscriber_config config;
     struct stream *stream;
@@ -27,15 +27,14 @@ struct subscriber {
     struct journal_seek *seek;
     struct block_wait wait;
     enum subscriber_state state;
-    uint64_t offset;    /* of the next byte to write */
-    uint64_t last;      /* where it ends when not following */
-    size_t burst;       /* how much the sink may hold before it is full: SUBSCRIBER_LOW, or more */
-    size_t after_large; /* instead of that, behind a large window or spans; 0: neither */
-    bool is_slow;       /* it took less than SUBSCRIBER_BURST since the last tick, and before */
-    uint64_t at_tick;
-    uint64_t again; /* what is below was written before */
+    uint64_t offset;  /* of the next byte to write */
+    uint64_t last;    /* the committed end at the start: the end without `follow` */
+    bool is_slow;     /* wrote less than SUBSCRIBER_BURST in the last tick, and in this one so far */
+    uint64_t at_tick; /* the offset at the last tick */
+    uint64_t again;   /* bytes below this offset were written before a subscriber_go_back */
+    bool wrote_spans; /* the last piece was spans of a file, which need no memory while pending */
     bool started;
-    bool at_part; /* lines are known to begin at the cursor */
+    bool at_part; /* a line is known to begin at the cursor */
 };
 
 static const struct stream_observer_calls calls;
@@ -77,7 +76,6 @@ struct subscriber *subscriber_new(const struct subscriber_config *config)
     sub->stream = config->stream;
     sub->journal = stream_journal(config->stream);
     sub->wait.done = block_read;
-    sub->burst = SUBSCRIBER_LOW;
     sub->is_slow = true;
     stream_observe(config->stream, &sub->observer);
     return sub;
@@ -94,8 +92,7 @@ void subscriber_free(struct subscriber **sub)
     *sub = NULL;
 }
 
-/* The byte at the offset cannot be read. Below the earliest offset stands only a subscriber that went back to bytes that
- * retention has deleted since. */
+/* The byte at the offset cannot be read. Only a subscriber that went back to deleted bytes is below the earliest offset. */
 static void fail(struct subscriber *sub, enum journal_result r, const struct journal_edges *edges)
 {
     bool gone = r == JOURNAL_GONE;
@@ -110,7 +107,7 @@ static void fail(struct subscriber *sub, enum journal_result r, const struct jou
         end(sub, r == JOURNAL_CLOSED ? SUBSCRIBER_CLOSED : SUBSCRIBER_DAMAGED, NULL);
 }
 
-/* False, and the subscriber perhaps freed, when only the start was asked for. */
+/* False, and perhaps freed, with start_only. */
 static bool start(struct subscriber *sub)
 {
     sub->started = true;
@@ -122,51 +119,22 @@ static bool start(struct subscriber *sub)
     return false;
 }
 
-/* Large windows and spans are for fast subscribers of the stream's own bytes: a stopped one would pin them. */
-static bool takes_large(const struct subscriber *sub)
-{
-    return sub->config.sink.write_spans && !sub->is_slow && sub->offset >= sub->again;
-}
-
-static void write_spans(struct subscriber *sub, const struct block_piece *piece)
-{
-    const struct journal_span *last = &piece->spans[piece->n_spans - 1];
-    sub->offset = last->offset + last->len;
-    sub->after_large = SUBSCRIBER_BURST;
-    sub->config.sink.write_spans(sub->config.sink.arg, piece->file, piece->spans, piece->n_spans);
-}
-
-/* A part of a large window is copied for a subscriber that must not pin the whole. */
-static void write_bytes(struct subscriber *sub, struct bytes bytes, struct window *window)
-{
-    bool large = window_is_large(window), copies = large && !takes_large(sub);
-    struct window *copy = NULL;
-    if (sub->config.piece_max && bytes.len > sub->config.piece_max)
-        bytes.len = sub->config.piece_max;
-    if (copies) {
-        bytes.len = bytes.len < WINDOW_BYTES ? bytes.len : WINDOW_BYTES;
-        copy = window_new();
-        window_add(copy, bytes, bytes_count_lines(bytes));
-        bytes = window_bytes(copy);
-    }
-    sub->offset += bytes.len;
-    sub->after_large = large && !copies ? SUBSCRIBER_LOW : 0;
-    sub->config.sink.write(sub->config.sink.arg, bytes, copies ? copy : window);
-    if (copies)
-        window_release(copy);
-}
-
-/* Writes a piece; the first one starts the sink. False when the block has to be read first, or it has ended. */
+/* Writes a piece; the first one starts the sink. False when the block has to be read first, or when the subscriber has ended.
+ *
+ * Large windows and spans are only for fast subscribers, since a stopped one would pin them: the others get a small copy. Bytes
+ * written before come as windows, which the sink can count in part. */
 static bool write_piece(struct subscriber *sub)
 {
+    const struct subscriber_sink *sink = &sub->config.sink;
     struct block_cache *cache = stream_block_cache(sub->stream);
     struct block_piece piece;
     struct journal_edges edges;
-    if (sub->offset - sub->at_tick >= SUBSCRIBER_BURST)
+    if (sub->started && sub->offset - sub->at_tick >= SUBSCRIBER_BURST)
         sub->is_slow = false;
+    bool takes_large = sink->write_spans && !sub->is_slow && sub->offset >= sub->again;
     struct block_request want = {.offset = sub->offset,
         .end = sub->config.follow ? journal_committed_end(sub->journal) : sub->last,
-        .large = takes_large(sub)};
+        .large = takes_large};
     if (!block_cache_get(cache, &want, &piece)) {
         sub->state = SUBSCRIBER_READING;
         enum journal_result r = block_cache_read(cache, &want, &sub->wait, &edges);
@@ -176,40 +144,45 @@ static bool write_piece(struct subscriber *sub)
     }
     if (!sub->started && !start(sub))
         return false;
-    if (piece.window)
-        write_bytes(sub, piece.bytes, piece.window);
-    else
-        write_spans(sub, &piece);
+    if (!piece.window) {
+        const struct journal_span *last = &piece.spans[piece.n_spans - 1];
+        sub->offset = last->offset + last->len;
+        sub->wrote_spans = true;
+        sink->write_spans(sink->arg, piece.file, piece.spans, piece.n_spans);
+        return true;
+    }
+    struct window *copy = NULL;
+    if (sub->config.piece_max && piece.bytes.len > sub->config.piece_max)
+        piece.bytes.len = sub->config.piece_max;
+    if (window_is_large(piece.window) && !takes_large) {
+        if (piece.bytes.len > WINDOW_BYTES)
+            piece.bytes.len = WINDOW_BYTES;
+        copy = window_new();
+        window_add(copy, piece.bytes, bytes_count_lines(piece.bytes));
+        piece.bytes = window_bytes(copy);
+    }
+    sub->offset += piece.bytes.len;
+    sub->wrote_spans = false;
+    sink->write(sink->arg, piece.bytes, copy ? copy : piece.window);
+    if (copy)
+        window_release(copy);
     return true;
 }
 
-static bool is_full(const struct subscriber *sub)
-{
-    return pending(sub) > (sub->after_large ? sub->after_large : sub->burst);
-}
-
-static bool is_at_last(const struct subscriber *sub)
-{
-    return !sub->config.follow && sub->offset >= sub->last;
-}
-
-/* Writes what there is, until it has to wait or ends. Before its start it has read nothing: a hole behind the cursor refuses
- * it (invariant 3). */
+/* Writes pieces until the subscriber has to wait or ends. At the committed end it starts at once; elsewhere the first block is
+ * read before, because a hole at the cursor refuses the subscriber (invariant 3). */
 static void read_on(struct subscriber *sub)
 {
     if (!sub->started && sub->offset == sub->last && !start(sub))
         return;
-    sub->after_large = 0;
-    if (sub->started && (sub->state == SUBSCRIBER_FULL || pending(sub) > 0))
-        sub->burst = SUBSCRIBER_LOW;
-    else if (sub->started && sub->burst < SUBSCRIBER_BURST)
-        sub->burst *= 2;
     do {
-        if (is_at_last(sub) && pending(sub) <= SUBSCRIBER_LOW) {
+        bool at_last = !sub->config.follow && sub->offset >= sub->last;
+        if (at_last && pending(sub) <= SUBSCRIBER_LOW) {
             end(sub, SUBSCRIBER_AT_END, NULL);
             return;
         }
-        if (sub->started && (is_full(sub) || is_at_last(sub))) {
+        if (sub->started &&
+            (at_last || pending(sub) > (sub->wrote_spans ? SUBSCRIBER_BURST : SUBSCRIBER_LOW))) {
             sub->state = SUBSCRIBER_FULL;
             return;
         }
@@ -230,8 +203,8 @@ static void cursor_is_good(struct subscriber *sub)
         read_on(sub);
 }
 
-/* The byte before the cursor must be an LF. When that byte is gone (trimmed, or in a hole) the cursor is where a part of the
- * stream begins, if anywhere: reading there tells. */
+/* The byte before the cursor must be an LF. If that byte is gone, the cursor is valid only at the end of a hole or at the
+ * earliest offset, and reading at the cursor shows whether it is. */
 static void check_cursor(struct subscriber *sub)
 {
     struct block_cache *cache = stream_block_cache(sub->stream);
@@ -289,7 +262,9 @@ void subscriber_begin(struct subscriber *sub)
         return;
     }
     sub->at_part = from->kind != STREAM_FROM_OFFSET;
-    sub->offset = stream_from_offset(sub->stream, from);
+    sub->offset = from->kind == STREAM_FROM_EARLIEST ? journal_earliest(sub->journal)
+                  : from->kind == STREAM_FROM_LATEST ? journal_committed_end(sub->journal)
+                                                     : from->offset;
     check_cursor(sub);
 }
 
@@ -301,24 +276,21 @@ static void subscriber_committed(struct stream_observer *o)
         read_on(sub);
 }
 
-static bool subscriber_trimmed(struct stream_observer *o, uint64_t earliest)
+static void subscriber_trimmed(struct stream_observer *o, uint64_t earliest)
 {
     struct subscriber *sub = (struct subscriber *)o;
     assert(sub->magic == SUBSCRIBER_MAGIC);
     if (sub->state == SUBSCRIBER_NEW || sub->state == SUBSCRIBER_SEEKING || sub->offset >= earliest)
-        return false;
+        return;
     if (sub->started) {
         end(sub, SUBSCRIBER_PASSED, &(struct journal_edges){.before = sub->offset, .after = earliest});
-        return true;
-    }
-    if (sub->config.from.kind == STREAM_FROM_OFFSET) {
+    } else if (sub->config.from.kind == STREAM_FROM_OFFSET) {
         refuse(sub, SUBSCRIBER_GONE, &(struct journal_edges){.before = 0, .after = earliest});
-        return true;
+    } else {
+        block_wait_cancel(&sub->wait);
+        sub->offset = earliest;
+        cursor_is_good(sub);
     }
-    block_wait_cancel(&sub->wait);
-    sub->offset = earliest;
-    cursor_is_good(sub);
-    return false;
 }
 
 static uint64_t subscriber_ticked(struct stream_observer *o)
@@ -349,9 +321,8 @@ void subscriber_go_back(struct subscriber *sub, uint64_t offset)
         sub->again = sub->offset;
     sub->offset = sub->at_tick = offset;
     sub->is_slow = true;
-    sub->burst = SUBSCRIBER_LOW;
-    sub->after_large = 0;
+    sub->wrote_spans = false;
     sub->state = SUBSCRIBER_FULL;
-    if (!is_full(sub))
+    if (pending(sub) <= SUBSCRIBER_LOW)
         read_on(sub);
 }

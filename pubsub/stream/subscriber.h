@@ -1,29 +1,29 @@
-/* subscriber: reads a stream at its own speed, and writes committed bytes into a sink.
+/* subscriber: reads a stream at its own speed and writes the committed bytes to a sink.
  *
- *     check the cursor ──▶ refuse                     (once, instead of start)
+ *     check the cursor ──▶ refuse                     (at most once, instead of start)
  *            │
  *            ▼
- *          start ──▶ write, write, ... ──▶ end        (end once)
+ *          start ──▶ write, write, ... ──▶ end        (end at most once)
  *            ▲                  │
- *            └── woken by a commit, a block that was read, or room in the sink
+ *            └── woken by a commit, by a finished read, or by room in the sink
  *
- * The sink delivers: an HTTP response, an nng socket, a test's buffer. All bytes come from the stream's block_cache.
+ * The sink delivers the bytes: to an HTTP response, an nng socket, or a test's buffer. All bytes come from the stream's
+ * block_cache.
  *
- * 1. The sink gets exactly the stream's committed bytes from the start offset on, in order and once, except for bytes it
- *    takes back.
- * 2. A piece is written only while the sink holds no more than SUBSCRIBER_LOW bytes. So a slow sink costs at most
- *    SUBSCRIBER_LOW and one window, and delays no other. A sink that takes each piece at once gets up to SUBSCRIBER_BURST
- *    at a time. After SUBSCRIBER_BURST within a tick it gets large windows and spans of files. When it then stops, it takes
- *    back what is unsent (subscriber_go_back), and gets the same bytes in small pieces.
- * 3. The cursor is checked before start: the byte before it must be an LF, or a part of the stream must begin there. The
- *    first block is read before start too, so a cursor at the near edge of a hole is refused, not answered with nothing.
- * 4. Without `follow` it ends at the end committed when it started, once the sink holds no more than SUBSCRIBER_LOW.
- * 5. A hole ends it. A client that resumes with its own byte count is refused by invariant 3, with both edges.
- * 6. When retention takes bytes that it has not written, it ends with the edges of the missing part. Before its start it
- *    is refused if it named an offset; otherwise it starts at the stream's new beginning.
- * 7. subscriber_new calls nothing of the sink. No call follows refuse or end. The sink may free the subscriber in refuse
- *    and end, not in start and write.
- */
+ * 1. The sink gets exactly the stream's committed bytes from the start offset on, in order, each once. Bytes that the sink takes
+ *    back are written again.
+ * 2. A piece is written only while at most SUBSCRIBER_LOW bytes are pending, or SUBSCRIBER_BURST after spans of a file. So a slow
+ *    subscriber costs at most SUBSCRIBER_LOW and one small window, and delays no other. A subscriber that wrote SUBSCRIBER_BURST
+ *    within a tick is fast: its pieces may be large windows and spans. When its client stops, the sink takes back the unsent
+ *    bytes (subscriber_go_back), and the subscriber is slow again.
+ * 3. The cursor is checked before start: it is at the end of a line, or where the stream begins or continues after a hole. The
+ *    first block is read before start too, so a cursor at the near edge of a hole is refused.
+ * 4. Without `follow` the subscriber ends at the committed end of its start, once at most SUBSCRIBER_LOW bytes are pending.
+ * 5. The subscriber ends at a hole. A client that resumes there is refused by invariant 3, with both edges.
+ * 6. When retention deletes bytes that are not written yet, the subscriber ends with the edges of the missing bytes. Before
+ *    start, a subscriber with an explicit offset is refused instead, and any other starts at the new earliest offset.
+ * 7. subscriber_new calls nothing of the sink, and nothing is called after refuse or end. The sink may free the subscriber in
+ *    refuse and end, but not in start and write. */
 #ifndef MILLRACE_PUBSUB_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_SUBSCRIBER_H
 
@@ -34,30 +34,30 @@
 #define SUBSCRIBER_BURST ((size_t)256 * 1024)
 
 enum subscriber_end {
-    SUBSCRIBER_AT_END,  /* not following, and all was written */
-    SUBSCRIBER_AT_HOLE, /* the bytes that follow were lost: see the edges */
-    SUBSCRIBER_PASSED,  /* retention took the bytes that follow: see the edges */
-    SUBSCRIBER_DAMAGED, /* the journal cannot be read on: journal_failure names file and position */
+    SUBSCRIBER_AT_END,  /* without `follow`: everything is written */
+    SUBSCRIBER_AT_HOLE, /* the next bytes are lost: see the edges */
+    SUBSCRIBER_PASSED,  /* retention has deleted the next bytes: see the edges */
+    SUBSCRIBER_DAMAGED, /* the next bytes are damaged: journal_failure names file and position */
     SUBSCRIBER_CLOSED,  /* the journal is being closed */
 };
 
 enum subscriber_refusal {
-    SUBSCRIBER_BEYOND, /* past the committed end */
-    SUBSCRIBER_INSIDE, /* inside a line */
-    SUBSCRIBER_GONE,   /* in a hole or below the earliest: see the edges */
+    SUBSCRIBER_BEYOND, /* the cursor is past the committed end */
+    SUBSCRIBER_INSIDE, /* the cursor is inside a line */
+    SUBSCRIBER_GONE,   /* the cursor is in a hole or below the earliest offset: see the edges */
     SUBSCRIBER_UNREADABLE,
 };
 
 struct subscriber_sink {
     void *arg;
-    size_t (*pending)(void *arg); /* bytes written and not yet taken on */
+    size_t (*pending)(void *arg); /* bytes written and not yet delivered */
     void (*refuse)(void *arg, enum subscriber_refusal why, const struct journal_edges *edges);
-    void (*start)(void *arg, uint64_t offset, uint64_t end); /* end: committed at this moment */
-    /* Borrowed; hold the window to keep the piece. */
+    void (*start)(void *arg, uint64_t offset, uint64_t end); /* `end` is the committed end */
+    /* The piece is borrowed; hold the window to keep it. */
     void (*write)(void *arg, struct bytes piece, struct window *window);
-    /* edges: of AT_HOLE and PASSED, else NULL */
+    /* `edges` is NULL except with AT_HOLE and PASSED. */
     void (*end)(void *arg, enum subscriber_end why, const struct journal_edges *edges);
-    /* As `write`, for bytes to be sent from a file; hold the file to keep the spans. NULL: all bytes come by `write`. */
+    /* Like `write`, for bytes to be sent from a file; hold the file to keep the spans. NULL: all pieces are windows. */
     void (*write_spans)(void *arg, struct journal_file *file, const struct journal_span *spans, size_t n);
 };
 
@@ -65,21 +65,21 @@ struct subscriber_config {
     struct stream *stream;
     struct stream_from from;
     bool follow;
-    size_t piece_max;            /* bytes of a piece in memory; 0: no limit */
-    bool is_internal;            /* not a client: not counted among the stream's subscribers */
-    bool start_only;             /* ends right after start: to check a cursor */
+    size_t piece_max;            /* maximum bytes of a window's piece; 0: unlimited */
+    bool is_internal;            /* not counted among the stream's subscribers */
+    bool start_only;             /* end directly after start: only checks the cursor */
     struct subscriber_sink sink; /* copied */
 };
 
 struct subscriber *subscriber_new(const struct subscriber_config *config);
-/* Frees it at any time, without a call of the sink. */
+/* Frees a subscriber in any state, without a call to the sink. */
 void subscriber_free(struct subscriber **sub);
 
-/* Begins: judges the cursor. Called once, right after subscriber_new. May call refuse at once. */
+/* Checks the cursor. Call it once, directly after subscriber_new. It may call refuse. */
 void subscriber_begin(struct subscriber *sub);
-/* The sink has room again (pending fell to SUBSCRIBER_LOW or under). */
+/* Call it when the pending bytes fall to SUBSCRIBER_LOW. */
 void subscriber_drained(struct subscriber *sub);
-/* The sink has taken back what was written from `offset` on; after start only. */
+/* The sink has taken back the bytes from `offset` on. Only after start. */
 void subscriber_go_back(struct subscriber *sub, uint64_t offset);
 
 #endif

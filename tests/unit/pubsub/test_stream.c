@@ -93,7 +93,6 @@ static void open_world(struct world *w)
 {
     struct streams_config config = {
         .dir = w->dir,
-        .auto_create = true,
         .max_streams = 3,
         .segment_bytes = 64 * 1024,
         .set = {.sync_ms = w->sync_ms, .notify = no_wake},
@@ -101,7 +100,7 @@ static void open_world(struct world *w)
     char error[256] = "";
     w->streams = streams_new(&config);
     assert_int_equal(streams_recover(w->streams, error, sizeof(error)), STREAMS_OK);
-    assert_int_equal(streams_obtain(w->streams, "s", &w->stream, error, sizeof(error)), STREAMS_OK);
+    assert_int_equal(streams_make(w->streams, "s", &w->stream, error, sizeof(error)), STREAMS_OK);
 }
 
 static int set_up(void **state)
@@ -373,9 +372,9 @@ static void streams_come_back_by_name(void **state)
     struct world *w = *state;
     char error[256], id[JOURNAL_ID_TEXT];
     struct stream *other;
-    assert_int_equal(streams_obtain(w->streams, "b", &other, error, sizeof(error)), STREAMS_OK);
-    assert_int_equal(streams_obtain(w->streams, "a", &other, error, sizeof(error)), STREAMS_OK);
-    assert_int_equal(streams_obtain(w->streams, "x", &other, error, sizeof(error)), STREAMS_TOO_MANY);
+    assert_int_equal(streams_make(w->streams, "b", &other, error, sizeof(error)), STREAMS_OK);
+    assert_int_equal(streams_make(w->streams, "a", &other, error, sizeof(error)), STREAMS_OK);
+    assert_int_equal(streams_make(w->streams, "x", &other, error, sizeof(error)), STREAMS_TOO_MANY);
     publish(w, BYTES_LITERAL("one\n"));
     snprintf(id, sizeof(id), "%s", journal_id(stream_journal(w->stream)));
     streams_free(&w->streams);
