@@ -92,7 +92,7 @@ static bool next_record(struct message_loader *r, const char **failure)
     return true;
 }
 
-/* Passes on what was read, and reads more if that was not enough. */
+/* Passes the messages that were read to `each`, and reads more if the request goes on. */
 static void go_on(struct message_loader *r, bool ended)
 {
     const char *failure = NULL;

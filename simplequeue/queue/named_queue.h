@@ -7,8 +7,8 @@
  * 1. An operation that returns QUEUE_OK calls `done` exactly once. Any other result has changed nothing, and `done` is not called.
  * 2. Outcome QUEUE_OK: the record is committed. Any other outcome: the queue is as before.
  * 3. A duplicate put stores nothing and takes no id.
- * 4. After a crash the queue is what its committed records say: docs/formats/simplequeue.md.
- * 5. The journal is trimmed to what the queue needs, and keeps its last record.
+ * 4. After a crash, the committed records determine the queue: docs/formats/simplequeue.md.
+ * 5. The journal is trimmed up to the first record that the queue needs. Its last record is never trimmed.
  * 6. On a full disk every message can be removed, in any order, and every delayed message comes back: the space for their records is
  *    reserved when they are accepted (named_queue_reserve.c).
  * 7. Ids never repeat, even if the journal lost messages (a power cut under JOURNAL_SYNC_NEVER, a repair): behind each hole of the
@@ -39,13 +39,13 @@ enum queue_result {
     QUEUE_LATCHED,    /* storage failed: no more writes */
     QUEUE_CLOSED,     /* the daemon stops */
     QUEUE_LEASE_LOST, /* none of the ids is under that lease */
-    QUEUE_NOTHING,    /* no such message */
+    QUEUE_NOTHING,    /* the message does not exist */
     QUEUE_TOO_MANY_QUEUES,
     QUEUE_LOADING, /* being read from disk: see named_queue_prepare */
     QUEUE_NO_DESCRIPTORS,
 };
 const char *queue_strerror(enum queue_result r);
-/* Whether removing messages would help. */
+/* Whether the put would succeed once enough messages were removed. */
 static inline bool queue_is_full(enum queue_result r)
 {
     return r == QUEUE_FULL || r == QUEUE_MEMORY_FULL;
@@ -86,11 +86,11 @@ struct named_queue_config {
     struct queue_shared *shared;
     const struct queue_limits *limits;
     struct journal *journal;         /* closed by named_queue_free; NULL: memory only */
-    const char *id;                  /* of a copy; NULL or "": the journal's. Copied */
-    const struct id_ranges *removed; /* of an older version's file: see removed_bits.h; NULL: none */
-    uint64_t trim_step;              /* bytes that are worth a trim */
-    /* Called after an operation or a load: messages may have become ready or loaded, and the disk full or writable again. May be
-     * NULL. */
+    const char *id;                  /* of a copied queue; NULL or "": the journal's id. Copied */
+    const struct id_ranges *removed; /* removals from an older version's file (removed_bits.h); NULL: none */
+    uint64_t trim_step;              /* trim the journal in steps of about so many bytes */
+    /* Called after an operation or a load, never from inside itself: messages may have become ready or loaded, the disk full or writable
+     * again. May be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);
     void *on_ready_arg;
 };
@@ -99,7 +99,7 @@ struct named_queue_config {
  * error if a record is damaged. */
 struct named_queue *named_queue_open(
     const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size);
-/* After journal_set_flush: no operation is in progress. */
+/* Only while no operation is in progress: after journal_set_flush. */
 void named_queue_free(struct named_queue **q);
 /* Whether the journal holds everything that the queue was opened with, so that `removed` is not needed again. */
 bool named_queue_is_recorded(const struct named_queue *q);
@@ -115,19 +115,19 @@ void named_queue_set_data(struct named_queue *q, void *data);
 void *named_queue_data(const struct named_queue *q);
 /* Whether the disk had no space for the last put. */
 bool named_queue_disk_is_full(const struct named_queue *q);
-/* Why the queue's storage failed; NULL: it did not. */
+/* The reason why the queue's storage failed; NULL if it did not. */
 const char *named_queue_failure(const struct named_queue *q);
 
 /* On QUEUE_CONFLICT *mark is the producer's committed mark. */
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark);
 
-/* How a new queue would judge a put of so many messages and bytes: QUEUE_OK, QUEUE_MEMORY_FULL, QUEUE_NEVER_FITS or
+/* The result of a put of `n` messages and `bytes` to a queue that does not exist yet: QUEUE_OK, QUEUE_MEMORY_FULL, QUEUE_NEVER_FITS or
  * QUEUE_TOO_LARGE. */
 enum queue_result named_queue_check_first_put(const struct queue_limits *limits,
     const struct queue_shared *shared, bool on_disk, size_t n, uint64_t bytes);
-/* Why so many messages and bytes do not fit: QUEUE_FULL, QUEUE_MEMORY_FULL, or QUEUE_NEVER_FITS if an empty queue would refuse them
- * too. */
+/* The reason why `n` messages of `bytes` together do not fit: QUEUE_FULL, QUEUE_MEMORY_FULL, or QUEUE_NEVER_FITS if even an empty queue
+ * would refuse them. */
 enum queue_result named_queue_why_full(const struct named_queue *q, size_t n, uint64_t bytes);
 
 enum queue_eviction {
@@ -135,8 +135,8 @@ enum queue_eviction {
     EVICTION_PARTIAL, /* more must be evicted after these; the limit of one call, or a spilled message, stopped it */
     EVICTION_IMPOSSIBLE, /* nothing was changed: eviction cannot help, or the first message is spilled */
 };
-/* Sets the oldest ready messages aside until `n` messages of so many `bytes` fit. Those already in *evicted, and *evicted_bytes, count as
- * removed; the new ones are added. named_queue_remove or named_queue_undo_evict must follow. */
+/* Sets the oldest ready messages aside until `n` messages of `bytes` together fit, and adds them to *evicted. Messages already in
+ * *evicted, of *evicted_bytes, count as removed. named_queue_remove or named_queue_undo_evict must follow. */
 enum queue_eviction named_queue_evict(
     struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes);
 /* The messages are ready again, and *ids is empty. */
@@ -146,10 +146,10 @@ void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids);
 enum queue_result named_queue_remove(
     struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg);
 
-/* On messages leased under the number. */
+/* The following act on the messages of `ids` that are leased under the number `lease`. */
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
     struct queue_now now, queue_done_fn *done, void *arg);
-/* Ready again after `delay`, under a new id. */
+/* The messages become ready after `delay`, under new ids. */
 enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const struct id_range *ids,
     size_t n, usec_t delay, struct queue_now now, queue_done_fn *done, void *arg);
 enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const struct id_range *ids,
@@ -158,22 +158,22 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
 enum queue_result named_queue_kick(
     struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg);
 
-/* Before a take or a reserve of so many messages: QUEUE_OK if they are in memory; QUEUE_LOADING if they are being loaded, and
- * on_ready is called when it is time to ask again; QUEUE_LATCHED if they cannot be read. */
+/* Before a take or a reserve of `items` messages. QUEUE_OK: they are in memory. QUEUE_LOADING: they are being loaded; try again after
+ * on_ready. QUEUE_LATCHED: they cannot be read. */
 enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_t max_bytes);
-/* The same for one message. */
+/* As named_queue_prepare, for one message. */
 enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id);
 
-/* Without a record: messages return to their place. Return how many. */
+/* The messages return to their place, without a record. Both return the number of messages. */
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n);
 uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch);
 
 /* Stops gets and leases for `length`; QUEUE_PAUSE_OPEN: until ended; 0 ends the pause. Not kept over a restart. */
 void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now now);
 
-/* A timer of this queue ended and left the heap. Messages whose delay ended are collected for named_queue_move_due. */
+/* Handles a timer of this queue that ended and left the heap. Collects messages whose delay ended, for named_queue_move_due. */
 void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now);
-/* Moves the collected messages to the end. To be called after the queue's timers of a turn. */
+/* Moves the collected messages to the end. Called after the queue's timers of a loop turn. */
 void named_queue_move_due(struct named_queue *q, struct queue_now now);
 
 #endif

@@ -40,7 +40,8 @@ struct op_type {
     void (*finish)(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome);
     /* Appends the op's record to q->record and sets o->reserve; for op_append_record. */
     void (*encode)(struct op *o);
-    bool repeats; /* retry once on a full disk: the journal refuses all appends of a commit together */
+    bool
+        repeats; /* append again after a refusal by a full disk: the journal refuses all appends of a commit together */
 };
 
 struct op {
@@ -49,7 +50,7 @@ struct op {
     queue_done_fn *done;
     void *arg;
     uint64_t reserve;      /* bytes that the journal must have free behind the record */
-    unsigned refused;      /* number of refusals for lack of disk space */
+    unsigned refused;      /* times that a full disk refused it */
     struct amount to_move; /* PUT, DELAY: messages that the op delays */
 
     uint64_t first_id;    /* PUT, MOVE: the first new id */
@@ -62,14 +63,14 @@ struct op {
 
     char producer[NAME_LEN_MAX + 1]; /* PUT; "": none */
     uint64_t next;
-    bool moves_mark;    /* is in the list of producer_mark_add */
-    struct op *newer;   /* the next of that list */
+    bool moves_mark;    /* is in the list oldest..newest of the queue */
+    struct op *newer;   /* the next op in this list */
     struct op *retries; /* duplicates of this put that wait for its outcome */
     struct op *retry;   /* the next duplicate; the next spare op */
 
     struct queue_record_item *items; /* MOVE: n of them */
     struct buf texts;                /* their bytes */
-    size_t gathered;                 /* number of items whose bytes are already in texts */
+    size_t gathered;                 /* items whose bytes are in texts */
     bool is_due;                     /* a delay ended; false: a kick */
     struct queue_now now;
     struct op *next_gathering;
@@ -99,9 +100,9 @@ struct named_queue {
     struct bytes *pieces; /* its parts */
     size_t pieces_cap;
     uint64_t last_record; /* the offset of the last committed record */
-    bool committed;       /* the last op was */
+    bool committed;       /* the last op was committed */
 
-    struct mark *marks;         /* memory only; the journal has its own */
+    struct mark *marks;         /* of a queue without a journal; the journal keeps its own */
     struct op *oldest, *newest; /* puts in progress that move a mark */
 
     bool full;                    /* the disk refused the last put */
@@ -112,38 +113,40 @@ struct named_queue {
     struct store_span span;        /* being loaded */
     uint64_t wanted;               /* a single message to load; 0: none */
     bool had_wanted;               /* the last load was for a single message */
-    size_t demand_items;           /* what waiting requests need; 0: none waits */
+    size_t demand_items;           /* the most messages that a waiting request needs; 0: none waits */
     size_t demand_bytes;
-    char failure[256]; /* why spilled messages cannot be read; nothing is loaded any more */
+    char failure[256]; /* the reason why spilled messages cannot be read; nothing is loaded any more */
 
     struct queue_now opened;
     uint64_t lease_base;        /* of this opening */
     uint64_t open_record;       /* the offset of the last OPEN record */
-    bool opening, open_missing; /* an OPEN record is in progress; was refused */
+    bool opening, open_missing; /* an OPEN record is in progress; the last one was refused */
     struct id_ranges imported;  /* removals of an older version's file, until they are committed */
     bool keeping;               /* a KEEP record is in progress */
-    size_t keep_changes;        /* queue_changes at the last look for sparse segments */
-    uint64_t keep_end;          /* the journal's end then */
+    size_t keep_changes;        /* store.changes at the last look for sparse segments */
+    uint64_t keep_end;          /* the journal's end at that time */
 
     struct op *gathering; /* MOVEs that wait for a load */
     struct id_ranges due; /* messages whose delay ended in this turn */
     size_t due_bytes;
-    size_t move_limit; /* bytes moved at once; fewer after the disk refused a MOVE */
+    size_t move_limit; /* maximum bytes of a MOVE; lowered after the disk refused one */
     size_t moving;     /* MOVEs of ended delays in progress */
 };
 
 /* named_queue_reserve.c */
 
-#define SPARE_OF_PUT ((uint64_t)64 << 10)   /* left by a put for OPEN, BURY, DELAY, kicks and KEEP */
-#define SPARE_FOR_KEEP ((uint64_t)36 << 10) /* left by all others for KEEP */
-/* The bytes of the records that remove and move everything in the queue, and `spare` more. */
+#define SPARE_OF_PUT                                                                                         \
+    ((uint64_t)64 << 10) /* free bytes that a put leaves for OPEN, BURY, DELAY, kicks and KEEP */
+#define SPARE_FOR_KEEP                                                                                       \
+    ((uint64_t)36 << 10) /* free bytes that BURY, DELAY and kicks leave for KEEP and OPEN */
+/* The bytes of the records that remove all messages and move all delayed ones, plus `spare`. */
 uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare);
-/* The op will delay so many messages. Until it is decided, reserve_for_all counts them. */
+/* Makes reserve_for_all count the messages that the op delays, until the op is committed or refused. */
 void reserve_expect_move(struct op *o, struct amount amount);
 void reserve_forget_move(struct op *o);
-/* True within a second after the disk refused an op of this kind: a retry would make the journal refuse other ops too. */
+/* True if the disk refused an op of this kind within the last second: a retry would make the journal refuse other ops too. */
 bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now);
-/* The journal has decided the op. */
+/* Notes that the journal has committed or refused the op. */
 void reserve_note(const struct op *o, const struct journal_commit *c);
 
 /* named_queue_limits.c */
@@ -177,14 +180,14 @@ void load_next(struct named_queue *q);
 
 /* named_queue_storage.c */
 
-/* Appends an OPEN record: where the lease numbers of this opening begin. */
+/* Appends an OPEN record, which holds the base of this session's lease numbers. */
 void storage_append_open(struct named_queue *q);
-/* Trims the journal, rewrites what keeps sparse segments, spills and loads. */
+/* Trims the journal, rewrites the messages of a sparse segment, spills and loads. */
 void storage_maintain(struct named_queue *q);
 
 /* named_queue_move.c */
 
-/* Continues the moves that wait for a load. With another result than QUEUE_OK they end with it instead. */
+/* Continues the moves that wait for a load, or ends them with `result` if it is not QUEUE_OK. */
 void moves_resume(struct named_queue *q, enum queue_result result);
 
 #endif

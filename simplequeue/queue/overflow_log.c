@@ -64,31 +64,8 @@ static struct batch *batches_take(struct batches *list)
 
 /* Writing: in the thread. */
 
-static bool is_known(const struct known *k, const struct stat *st)
-{
-    return k && st->st_size > 0 && st->st_dev == k->device && st->st_ino == k->inode &&
-           st->st_size == k->size;
-}
-
-/* A process that created the file may have been killed before it synced the name. */
-static int sync_name(const char *path, bool made, const struct stat *st, const struct known *known)
-{
-    if (made)
-        return io_sync_parent(path);
-    return !S_ISREG(st->st_mode) || is_known(known, st) ? 0 : io_sync_name(path);
-}
-
-/* A pipe or a socket loses unread lines, and a block device has no end. */
-static bool may_be_log(const struct stat *st)
-{
-    if (!S_ISREG(st->st_mode) && !S_ISCHR(st->st_mode)) {
-        errno = EOPNOTSUPP;
-        return false;
-    }
-    return true;
-}
-
-/* Opens the file, to be written from st->st_size on, and syncs its name. -1 with errno. */
+/* Opens the file, to be written from st->st_size on, and syncs its name: a process that created the file may have been killed before it did.
+ * Refuses a pipe or a socket, which loses unread lines, and a block device, which has no end. -1 with errno. */
 static int open_file(const char *path, const struct known *known, struct stat *st)
 {
     int fd =
@@ -98,7 +75,19 @@ static int open_file(const char *path, const struct known *known, struct stat *s
         fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd < 0)
         return -1;
-    if (fstat(fd, st) != 0 || !may_be_log(st) || sync_name(path, made, st, known) != 0) {
+    int failed = fstat(fd, st);
+    bool is_file = !failed && S_ISREG(st->st_mode);
+    bool is_known = known && st->st_size > 0 && st->st_dev == known->device && st->st_ino == known->inode &&
+                    st->st_size == known->size;
+    if (!failed && !is_file && !S_ISCHR(st->st_mode)) {
+        errno = EOPNOTSUPP;
+        failed = -1;
+    } else if (made) {
+        failed = failed || io_sync_parent(path) != 0;
+    } else if (is_file && !is_known) {
+        failed = io_sync_name(path);
+    }
+    if (failed) {
         int saved = errno;
         io->close(fd);
         errno = saved;
@@ -117,30 +106,13 @@ static void set_error(struct batch *b, int why)
     snprintf(b->error, sizeof b->error, "%s: %s", b->path, why_not(why));
 }
 
-/* A crash may have cut the last line: a line end keeps it apart from the next batch. */
-static void end_torn_line(int fd, off_t size, struct buf *text)
-{
-    char last;
-    if (size == 0 || io->pread(fd, &last, 1, size - 1) != 1 || last == '\n')
-        return;
-    struct buf ended = {0};
-    buf_append_char(&ended, '\n');
-    buf_append_bytes(&ended, buf_bytes(text));
-    buf_free(text);
-    *text = ended;
-}
-
 /* Waits a while until the device is writable: a stopped terminal may never be. */
-static bool comes_to_take(int fd)
-{
-    return errno == EAGAIN && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, DEVICE_TIMEOUT_MS) > 0;
-}
-
 static bool write_to_device(int fd, struct batch *b)
 {
+    struct pollfd device = {.fd = fd, .events = POLLOUT};
     for (size_t at = 0; at < b->text.len;) {
         ssize_t n = write(fd, b->text.ptr + at, b->text.len - at);
-        if (n < 0 && (errno == EINTR || comes_to_take(fd)))
+        if (n < 0 && (errno == EINTR || (errno == EAGAIN && poll(&device, 1, DEVICE_TIMEOUT_MS) > 0)))
             continue;
         if (n <= 0) {
             set_error(b, n < 0 ? errno : ENOSPC);
@@ -153,7 +125,15 @@ static bool write_to_device(int fd, struct batch *b)
 
 static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct known *known)
 {
-    end_torn_line(fd, st->st_size, &b->text);
+    char last = '\n';
+    if (st->st_size > 0 && io->pread(fd, &last, 1, st->st_size - 1) == 1 && last != '\n') {
+        /* A crash has cut the last line: a line end keeps it apart from the batch. */
+        struct buf ended = {0};
+        buf_append_char(&ended, '\n');
+        buf_append_bytes(&ended, buf_bytes(&b->text));
+        buf_free(&b->text);
+        b->text = ended;
+    }
     bool wrote = io_write_all(fd, b->text.ptr, b->text.len, st->st_size) == 0;
     bool known_content = wrote ? io->fdatasync(fd) == 0 : true;
     if (!wrote || !known_content)
@@ -178,6 +158,21 @@ static bool write_batch(struct batch *b, struct known *known)
     return known_content;
 }
 
+/* Writes the batch, unless an earlier failure latched the log. Called and returns with the lock held. */
+static void run_batch(struct overflow_log *log, struct batch *b)
+{
+    bool latched = log->latched, known = true;
+    pthread_mutex_unlock(&log->lock);
+    if (latched)
+        snprintf(
+            b->error, sizeof b->error, "%s: an earlier write failed; send SIGHUP to write again", b->path);
+    else
+        known = write_batch(b, &log->known);
+    pthread_mutex_lock(&log->lock);
+    log->latched = log->latched || !known;
+    batches_add(&log->written, b);
+}
+
 static void *write_all(void *arg)
 {
     struct overflow_log *log = arg;
@@ -188,16 +183,7 @@ static void *write_all(void *arg)
             pthread_cond_wait(&log->work, &log->lock);
         if (!(b = batches_take(&log->given)))
             break;
-        bool latched = log->latched, known = true;
-        pthread_mutex_unlock(&log->lock);
-        if (latched)
-            snprintf(b->error, sizeof b->error, "%s: an earlier write failed; send SIGHUP to write again",
-                b->path);
-        else
-            known = write_batch(b, &log->known);
-        pthread_mutex_lock(&log->lock);
-        log->latched = log->latched || !known;
-        batches_add(&log->written, b);
+        run_batch(log, b);
         log->notify(log->notify_arg);
     }
     pthread_mutex_unlock(&log->lock);
@@ -219,17 +205,24 @@ struct overflow_log *overflow_log_new(void (*notify)(void *arg), void *arg)
     return log;
 }
 
+void overflow_log_stop(struct overflow_log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    bool was = log->stop;
+    log->stop = true;
+    pthread_cond_signal(&log->work);
+    pthread_mutex_unlock(&log->lock);
+    if (!was)
+        pthread_join(log->thread, NULL);
+    overflow_log_poll(log);
+}
+
 void overflow_log_free(struct overflow_log **p)
 {
     struct overflow_log *log = *p;
     if (!log)
         return;
-    pthread_mutex_lock(&log->lock);
-    log->stop = true;
-    pthread_cond_signal(&log->work);
-    pthread_mutex_unlock(&log->lock);
-    pthread_join(log->thread, NULL);
-    overflow_log_poll(log);
+    overflow_log_stop(log);
     pthread_cond_destroy(&log->work);
     pthread_mutex_destroy(&log->lock);
     free(log);
@@ -248,21 +241,6 @@ int overflow_log_check(const char *path, char *error, size_t error_size)
     return 0;
 }
 
-/* The absolute path of the file, or of the one that would be created. False if there is none. */
-static bool find_place(const char *path, char place[PATH_MAX])
-{
-    char parent[PATH_MAX];
-    if (realpath(path, place))
-        return true;
-    io_parent_of(path, parent);
-    if (!realpath(parent, place))
-        return false;
-    const char *slash = strrchr(path, '/');
-    size_t len = strlen(place);
-    int n = snprintf(place + len, PATH_MAX - len, "/%s", slash ? slash + 1 : path);
-    return n > 0 && (size_t)n < PATH_MAX - len;
-}
-
 static bool lies_at(const char *place, const char *data_dir, const char *own)
 {
     char path[PATH_MAX], whole[PATH_MAX];
@@ -276,9 +254,17 @@ static bool lies_at(const char *place, const char *data_dir, const char *own)
 int overflow_log_check_place(const char *path, const char *data_dir, char *error, size_t error_size)
 {
     static const char *const own[] = {"lock", "queues"};
-    char place[PATH_MAX];
-    if (!find_place(path, place))
-        return 0; /* opening it reports the error */
+    char place[PATH_MAX], parent[PATH_MAX];
+    if (!realpath(path, place)) { /* yet to be created */
+        io_parent_of(path, parent);
+        if (!realpath(parent, place))
+            return 0; /* opening it reports the error */
+        const char *slash = strrchr(path, '/');
+        size_t len = strlen(place);
+        int n = snprintf(place + len, sizeof place - len, "/%s", slash ? slash + 1 : path);
+        if (n < 0 || (size_t)n >= sizeof place - len)
+            return 0;
+    }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (!lies_at(place, data_dir, own[i]))
             continue;
@@ -305,23 +291,27 @@ void overflow_log_write(
     b->arg = arg;
     *text = (struct buf){0};
     pthread_mutex_lock(&log->lock);
-    batches_add(&log->given, b);
-    pthread_cond_signal(&log->work);
+    bool stopped = log->stop;
+    if (stopped) {
+        run_batch(log, b);
+    } else {
+        batches_add(&log->given, b);
+        pthread_cond_signal(&log->work);
+    }
     pthread_mutex_unlock(&log->lock);
-}
-
-static struct batch *take_written(struct overflow_log *log)
-{
-    pthread_mutex_lock(&log->lock);
-    struct batch *b = batches_take(&log->written);
-    pthread_mutex_unlock(&log->lock);
-    return b;
+    if (stopped)
+        overflow_log_poll(log);
 }
 
 void overflow_log_poll(struct overflow_log *log)
 {
     struct batch *b;
-    while ((b = take_written(log))) {
+    for (;;) {
+        pthread_mutex_lock(&log->lock);
+        b = batches_take(&log->written);
+        pthread_mutex_unlock(&log->lock);
+        if (!b)
+            return;
         b->done(b->error[0] ? b->error : NULL, b->arg);
         buf_free(&b->text);
         free(b->path);

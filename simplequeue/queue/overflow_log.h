@@ -21,7 +21,8 @@ struct overflow_log;
 typedef void overflow_log_done(const char *error, void *arg);
 
 struct overflow_log *overflow_log_new(void (*notify)(void *arg), void *arg);
-/* Writes the batches that wait, and calls their `done`. */
+/* Writes the batches that wait, and calls their `done`. From then on overflow_log_write blocks, and calls `done` before it returns. */
+void overflow_log_stop(struct overflow_log *log);
 void overflow_log_free(struct overflow_log **log);
 
 /* Creates the file if it is missing, and checks that it is a file or a character device such as /dev/null. 0, or -1 with the error.
@@ -34,7 +35,7 @@ bool overflow_log_is_device(const char *path);
 /* Appends the text to the file. Copies the path and takes the text: *text is empty then. */
 void overflow_log_write(
     struct overflow_log *log, const char *path, struct buf *text, overflow_log_done *done, void *arg);
-/* Calls `done` of the batches that are finished. */
+/* Calls `done` of each finished batch. */
 void overflow_log_poll(struct overflow_log *log);
 /* Writes again after a failure of 2. */
 void overflow_log_reopen(struct overflow_log *log);

@@ -39,15 +39,6 @@ void records_free(struct records *r)
     *r = (struct records){0};
 }
 
-static void add_record(struct records *r, struct bytes record)
-{
-    if (r->n == r->cap) {
-        r->cap = r->cap ? r->cap * 2 : 64;
-        r->at = mem_realloc(r->at, r->cap * sizeof *r->at);
-    }
-    r->at[r->n++] = record;
-}
-
 void records_split(struct records *r, struct bytes data, struct bytes separator)
 {
     r->n = 0;
@@ -57,8 +48,12 @@ void records_split(struct records *r, struct bytes data, struct bytes separator)
         const char *at = memmem(data.ptr, data.len, separator.ptr, separator.len);
         size_t len = at ? (size_t)(at - data.ptr) : data.len;
         size_t skip = at ? len + separator.len : len;
+        if (len && r->n == r->cap) {
+            r->cap = r->cap ? r->cap * 2 : 64;
+            r->at = mem_realloc(r->at, r->cap * sizeof *r->at);
+        }
         if (len)
-            add_record(r, bytes_of(data.ptr, len));
+            r->at[r->n++] = bytes_of(data.ptr, len);
         data = bytes_of(data.ptr + skip, data.len - skip);
     }
 }

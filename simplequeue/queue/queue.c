@@ -16,7 +16,7 @@ struct lease {
     enum owner_kind kind;
     struct queue_timer timer; /* timer.id is the number */
     UT_hash_handle hh;        /* by timer.id */
-    bool ended;               /* freed once its busy messages are decided */
+    bool ended;               /* freed once it has no busy messages */
     size_t leased, busy;      /* messages under it, by state */
     size_t n;
     uint64_t ids[]; /* rising */
@@ -53,11 +53,11 @@ struct queue {
     struct store store;
     struct queue_state state;
     uint64_t frontier; /* no message below it is ready */
-    /* Set aside by queue_take or queue_block_reserves. Ids whose message is not busy any more are skipped. */
+    /* Ids that queue_take or queue_block_reserves set aside. Ids whose message is not busy any more are skipped. */
     struct id_heap taken;
     uint64_t demand;   /* requests wait for messages up to this id: none of them is spilled */
-    uint64_t demanded; /* the same, of the load before */
-    uint64_t spill_at; /* memory from which on spilling is tried again */
+    uint64_t demanded; /* the `demand` of the load before */
+    uint64_t spill_at; /* bytes of memory above which spilling is tried again */
     struct lease *leases;
     struct epoch *epochs; /* the latest of each reader's name: up to QUEUE_EPOCHS_MAX, or NULL */
     size_t n_epochs;
@@ -135,7 +135,7 @@ struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t 
     return q;
 }
 
-/* An owner's memory, with its place in the heap. */
+/* The memory of an owner and of its place in the heap. */
 static size_t owner_cost(const void *owner)
 {
     const struct lease *l = owner;
@@ -236,7 +236,7 @@ static void make_ready(struct queue *q, uint64_t id, struct message *m)
         q->frontier = id;
 }
 
-static void uncount(struct queue *q, const struct message *m)
+static void drop(struct queue *q, uint64_t id, const struct message *m)
 {
     q->state.n[m->state]--;
     q->shared->messages--;
@@ -245,11 +245,6 @@ static void uncount(struct queue *q, const struct message *m)
         q->state.pending_bytes -= m->len;
     else
         q->state.bytes -= m->len;
-}
-
-static void drop(struct queue *q, uint64_t id, const struct message *m)
-{
-    uncount(q, m);
     store_drop(&q->store, id);
 }
 
@@ -314,7 +309,7 @@ static void ready_take(struct queue *q, uint64_t id, struct message *m, enum mes
     set_state(q, id, m, state);
 }
 
-/* The lowest id that was set aside and is not decided; UINT64_MAX if there is none. */
+/* The lowest id that was set aside and whose change is neither committed nor aborted. UINT64_MAX: there is none. */
 static uint64_t lowest_taken(struct queue *q)
 {
     for (; q->taken.n; id_heap_take(&q->taken)) {
@@ -352,7 +347,7 @@ static void take(struct queue *q, enum message_state state, size_t max_items, si
 
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out)
 {
-    lowest_taken(q); /* drops decided ids from the heap */
+    lowest_taken(q); /* drops ids from the heap that are not busy any more */
     take(q, MESSAGE_BUSY, max_items, max_bytes, UINT64_MAX, out);
 }
 
@@ -499,7 +494,7 @@ void queue_block_reserves(struct queue *q, const struct id_ranges *ids)
         id_heap_put(&q->taken, w.id);
 }
 
-/* Makes those of `wanted` that are leased under it ready again. How many. */
+/* Makes the messages of `wanted` that are under this lease ready again. Returns their number. */
 static uint64_t lease_return(struct queue *q, struct lease *l, const struct id_range *wanted, size_t n)
 {
     uint64_t before = l->leased;
@@ -533,7 +528,7 @@ bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline)
     return true;
 }
 
-/* Leased messages are ready again. Busy ones are decided later. */
+/* Leased messages are ready again. Busy messages leave the lease when their change is committed or aborted. */
 static uint64_t lease_end(struct queue *q, struct lease *l)
 {
     uint64_t count = lease_return(q, l, &(struct id_range){0, UINT64_MAX}, l->leased ? 1 : 0);
@@ -587,7 +582,7 @@ void queue_lease_expire(struct queue *q, uint64_t number)
         q->state.expired++;
 }
 
-/* The message leaves its lease; a delay or burial is freed. */
+/* Takes the message out of its lease, or frees its delay or burial. */
 static void leave_owner(struct queue *q, struct message *m)
 {
     if (m->owner && *(enum owner_kind *)m->owner == OWNER_LEASE) {

@@ -41,23 +41,20 @@ int queue_id_read(
 }
 
 /* Writes another file and renames it, so that a crash leaves the old file or the new one. */
-static int replace(const char *dir, const char *fresh, const char *path, const char *text)
-{
-    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
-    if (fd < 0)
-        return -1;
-    int failed = io_write_all(fd, text, strlen(text), 0) != 0 || io->fsync(fd) != 0;
-    int why = errno;
-    io->close(fd);
-    errno = why;
-    return failed || io->rename(fresh, path) != 0 || io_sync_dir(dir) != 0 ? -1 : 0;
-}
-
 int queue_id_write(const char *dir, const char *journal, const char *id, char *error, size_t error_size)
 {
     char path[PATH_MAX], fresh[PATH_MAX], text[2 * JOURNAL_ID_TEXT + 1];
     snprintf(path, sizeof path, "%s/" FILE_NAME, dir);
     snprintf(fresh, sizeof fresh, "%s/" FILE_NAME ".new", dir);
     snprintf(text, sizeof text, "%s %s\n", id, journal);
-    return replace(dir, fresh, path, text) == 0 ? 0 : fail(error, error_size, dir, strerror(errno));
+    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
+    if (fd < 0)
+        return fail(error, error_size, dir, strerror(errno));
+    bool wrote = io_write_all(fd, text, strlen(text), 0) == 0 && io->fsync(fd) == 0;
+    int why = errno;
+    io->close(fd);
+    errno = why;
+    if (wrote && io->rename(fresh, path) == 0 && io_sync_dir(dir) == 0)
+        return 0;
+    return fail(error, error_size, dir, strerror(errno));
 }

@@ -128,7 +128,7 @@ void queue_log_bury(
     buf_append_bytes(out, reason);
 }
 
-/* Bytes between the head and the items, and bytes of an item. */
+/* The bytes between the head and the items, and the bytes of an item. */
 static const struct {
     size_t fixed, item;
 } layouts[] = {
@@ -142,7 +142,7 @@ static const struct {
     [RECORD_KEEP] = {0, 32},
 };
 
-/* Whose items end with the message's length. */
+/* Whether each item ends with the length of its message. */
 static bool has_messages(enum queue_record_type type)
 {
     return type == RECORD_PUT || type == RECORD_PUT_LATE || type == RECORD_MOVE || type == RECORD_KEEP;
@@ -151,17 +151,6 @@ static bool has_messages(enum queue_record_type type)
 bool queue_record_is_dense(const struct queue_record *r)
 {
     return r->type == RECORD_PUT || r->type == RECORD_PUT_LATE || r->type == RECORD_MOVE;
-}
-
-static bool read_kept(struct queue_record *r, struct bytes row, struct queue_record_item *item)
-{
-    uint32_t kind = get_le32(row.ptr + 12), reason = get_le32(row.ptr + 24);
-    if (kind > KEPT_BURIED || reason > r->text.len)
-        return false;
-    item->kept = kind;
-    item->time = (usec_t)get_le64(row.ptr + 16);
-    item->reason = cut(&r->text, reason); /* the message before it is cut off already */
-    return true;
 }
 
 static bool read_item(struct queue_record *r, struct queue_record_item *item)
@@ -179,23 +168,20 @@ static bool read_item(struct queue_record *r, struct queue_record_item *item)
         item->ids.last = get_le64(row.ptr + 8);
     else
         item->tries = get_le32(row.ptr + 8);
-    if (r->type == RECORD_KEEP && !read_kept(r, row, item))
-        return false;
+    if (r->type == RECORD_KEEP) {
+        uint32_t kind = get_le32(row.ptr + 12), reason = get_le32(row.ptr + 24);
+        if (kind > KEPT_BURIED || reason > r->text.len)
+            return false;
+        item->kept = kind;
+        item->time = (usec_t)get_le64(row.ptr + 16);
+        item->reason = cut(&r->text, reason); /* the message before it is cut off already */
+    }
     return item->ids.first > 0 && item->ids.first <= item->ids.last && item->ids.last < UINT64_MAX;
 }
 
 bool queue_record_next(struct queue_record *r, struct queue_record_item *item)
 {
     return r->table.len > 0 && read_item(r, item);
-}
-
-static bool check_items(struct queue_record r)
-{
-    struct queue_record_item item;
-    while (r.table.len > 0)
-        if (!read_item(&r, &item))
-            return false;
-    return r.text.len == 0;
 }
 
 static void read_fixed(struct queue_record *r, struct bytes fixed, uint32_t *reason_length)
@@ -227,15 +213,6 @@ static bool read_head(struct bytes *rest, struct queue_record *out, const char *
     return out->id > 0 && out->id < UINT64_MAX - UINT32_MAX;
 }
 
-static size_t text_length(enum queue_record_type type, const char *table, size_t n)
-{
-    size_t item = layouts[type].item, sum = 0;
-    for (size_t i = 0; has_messages(type) && i < n; i++)
-        sum += get_le32(table + (i + 1) * item - 4) +
-               (type == RECORD_KEEP ? get_le32(table + (i + 1) * item - 8) : 0);
-    return sum;
-}
-
 size_t queue_log_measure(struct bytes start)
 {
     struct queue_record r;
@@ -248,7 +225,11 @@ size_t queue_log_measure(struct bytes start)
         return 0;
     uint32_t reason_length;
     read_fixed(&r, cut(&rest, fixed), &reason_length);
-    size_t size = RECORD_HEAD + fixed + table + reason_length + text_length(r.type, rest.ptr, r.n);
+    size_t size = RECORD_HEAD + fixed + table + reason_length, item = layouts[r.type].item;
+    for (size_t i = 0; has_messages(r.type) && i < r.n; i++) {
+        const char *end = rest.ptr + (i + 1) * item;
+        size += get_le32(end - 4) + (r.type == RECORD_KEEP ? get_le32(end - 8) : 0);
+    }
     return size <= start.len ? size : 0;
 }
 
@@ -270,5 +251,10 @@ bool queue_log_decode(struct bytes payload, struct queue_record *out, const char
     out->reason = cut(&rest, reason_length);
     out->text = rest;
     *reason = "the items do not end where the record does";
-    return check_items(*out);
+    struct queue_record rest_of = *out;
+    struct queue_record_item one;
+    while (rest_of.table.len > 0)
+        if (!read_item(&rest_of, &one))
+            return false;
+    return rest_of.text.len == 0;
 }

@@ -52,29 +52,7 @@ static bool drop_empty(const struct queues *qs, const char *name)
     return dropped;
 }
 
-/* Neither a directory nor a link to one. */
-static bool is_stray(const struct queues *qs, const char *name)
-{
-    struct stat st;
-    char *path = directory_of(qs, name);
-    bool stray = stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
-    free(path);
-    return stray;
-}
-
-static void note_name(struct queues *qs, const char *name)
-{
-    if (!bytes_is_name(bytes_str(name)) || drop_empty(qs, name))
-        return;
-    if (is_stray(qs, name)) {
-        if (qs->config.on_stray)
-            qs->config.on_stray(name, qs->config.hook_arg);
-        return;
-    }
-    qs->found = mem_realloc(qs->found, (qs->n_found + 1) * sizeof *qs->found);
-    qs->found[qs->n_found++] = mem_strdup(name);
-}
-
+/* Notes the queues to open. Other files than directories are ignored. */
 static int list_directory(struct queues *qs, char *error, size_t error_size)
 {
     DIR *d;
@@ -83,8 +61,19 @@ static int list_directory(struct queues *qs, char *error, size_t error_size)
         return -1;
     }
     const struct dirent *entry;
-    while ((entry = readdir(d)))
-        note_name(qs, entry->d_name);
+    while ((entry = readdir(d))) {
+        const char *name = entry->d_name;
+        struct stat st;
+        if (!bytes_is_name(bytes_str(name)) || drop_empty(qs, name))
+            continue;
+        if (fstatat(dirfd(d), name, &st, 0) == 0 && !S_ISDIR(st.st_mode)) {
+            if (qs->config.on_stray)
+                qs->config.on_stray(name, qs->config.hook_arg);
+            continue;
+        }
+        qs->found = mem_realloc(qs->found, (qs->n_found + 1) * sizeof *qs->found);
+        qs->found[qs->n_found++] = mem_strdup(name);
+    }
     closedir(d);
     return 0;
 }
@@ -145,42 +134,31 @@ void queues_free(struct queues **p)
     *p = NULL;
 }
 
-static enum queue_result open_journal(
-    struct queues *qs, const char *dir, struct journal **out, char *error, size_t error_size)
-{
-    struct journal_config config = {.dir = dir, .segment_bytes = qs->config.segment_bytes};
-    enum journal_result r = journal_open(qs->journals, &config, out, error, error_size);
-    if (r == JOURNAL_OK)
-        return QUEUE_OK;
-    size_t used = strlen(error);
-    if (r == JOURNAL_DAMAGED && used < error_size)
-        snprintf(error + used, error_size - used, "; " QUEUE_REPAIR_HINT);
-    if (r == JOURNAL_NO_SPACE)
-        return QUEUE_NO_SPACE;
-    return r == JOURNAL_NO_DESCRIPTORS ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
-}
-
-/* The queue's own id, if it differs from the journal's. A copy gets one here. */
-static int own_id(struct queues *qs, const char *dir, const struct journal *j, char id[JOURNAL_ID_TEXT],
-    char *error, size_t error_size)
-{
-    if (!qs->config.restored)
-        return queue_id_read(dir, journal_id(j), id, error, error_size);
-    random_id(id);
-    return queue_id_write(dir, journal_id(j), id, error, error_size);
-}
-
+/* Opens the journal, then reads the queue's id, which a copy gets here, and the removals of an older version. */
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
     char id[JOURNAL_ID_TEXT], struct id_ranges *removed, char *error, size_t error_size)
 {
     char *dir = directory_of(qs, config->name);
-    enum queue_result r = open_journal(qs, dir, &config->journal, error, error_size);
-    errno = 0;
-    if (r == QUEUE_OK &&
-        (own_id(qs, dir, config->journal, id, error, error_size) != 0 ||
-            removed_bits_read(dir, journal_id(config->journal), removed, error, error_size) != 0)) {
-        r = errno_is_fd_limit(errno) ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
-        journal_close(&config->journal);
+    struct journal_config journal = {.dir = dir, .segment_bytes = qs->config.segment_bytes};
+    enum journal_result opened = journal_open(qs->journals, &journal, &config->journal, error, error_size);
+    enum queue_result r = opened == JOURNAL_OK               ? QUEUE_OK
+                          : opened == JOURNAL_NO_SPACE       ? QUEUE_NO_SPACE
+                          : opened == JOURNAL_NO_DESCRIPTORS ? QUEUE_NO_DESCRIPTORS
+                                                             : QUEUE_LATCHED;
+    size_t used = strlen(error);
+    if (opened == JOURNAL_DAMAGED && used < error_size)
+        snprintf(error + used, error_size - used, "; " QUEUE_REPAIR_HINT);
+    if (r == QUEUE_OK) {
+        const char *of = journal_id(config->journal);
+        errno = 0;
+        if (qs->config.restored)
+            random_id(id);
+        int failed = qs->config.restored ? queue_id_write(dir, of, id, error, error_size)
+                                         : queue_id_read(dir, of, id, error, error_size);
+        if (failed || removed_bits_read(dir, of, removed, error, error_size) != 0) {
+            r = errno_is_fd_limit(errno) ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
+            journal_close(&config->journal);
+        }
     }
     config->id = id;
     config->removed = removed;
@@ -215,23 +193,17 @@ static struct named_queue *open_queue(struct queues *qs, const char *name, struc
     return q;
 }
 
-/* Deletes the bits of older versions once the journals say the same. */
-static void delete_removed_bits(struct queues *qs)
-{
-    for (size_t i = 0; qs->dir && i < qs->table.n; i++) {
-        struct named_queue *q = queues_at(qs, i);
-        char *dir = directory_of(qs, named_queue_name(q));
-        if (named_queue_is_recorded(q))
-            removed_bits_delete(dir);
-        free(dir);
-    }
-}
-
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size)
 {
     if (qs->n_found == 0) {
         queues_flush(qs);
-        delete_removed_bits(qs);
+        for (size_t i = 0; qs->dir && i < qs->table.n; i++) {
+            struct named_queue *opened = queues_at(qs, i);
+            char *dir = directory_of(qs, named_queue_name(opened));
+            if (named_queue_is_recorded(opened))
+                removed_bits_delete(dir);
+            free(dir);
+        }
         return QUEUES_RECOVERED;
     }
     enum queue_result result;
@@ -248,16 +220,6 @@ struct named_queue *queues_find(const struct queues *qs, const char *name)
     return name_table_find(&qs->table, name);
 }
 
-static bool is_moved_away(const struct queues *qs, char *error, size_t error_size)
-{
-    if (!qs->dir || !qs->config.owns || qs->config.owns(qs->config.data_dir))
-        return false;
-    snprintf(error, error_size,
-        "%s: not the directory that was locked at the start; it was moved, or its lock removed",
-        qs->config.data_dir);
-    return true;
-}
-
 struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size)
 {
@@ -267,7 +229,10 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
         return q;
     if ((*result = queues_may_add(qs, &(struct first_put){0})) != QUEUE_OK)
         return NULL;
-    if (is_moved_away(qs, error, error_size)) {
+    if (qs->dir && qs->config.owns && !qs->config.owns(qs->config.data_dir)) {
+        snprintf(error, error_size,
+            "%s: not the directory that was locked at the start; it was moved, or its lock removed",
+            qs->config.data_dir);
         *result = QUEUE_LATCHED;
         return NULL;
     }
@@ -300,17 +265,6 @@ size_t queues_descriptors_for(size_t n)
     return n * QUEUE_FILES + OWN_FILES;
 }
 
-/* Asks for a little more than the first put reserves, so that no queue is created only to refuse it. */
-static bool disk_has_room(const struct queues *qs, const struct first_put *put)
-{
-    struct statvfs disk;
-    if (!qs->dir || put->n == 0 || statvfs(qs->dir, &disk) != 0)
-        return true;
-    uint64_t each = put->n * NEW_MESSAGE_BYTES + put->bytes;
-    return disk.f_blocks == 0 ||
-           (uint64_t)disk.f_bavail * disk.f_frsize >= NEW_QUEUE_BYTES + (put->late ? 2 * each : each);
-}
-
 enum queue_result queues_may_add(const struct queues *qs, const struct first_put *put)
 {
     enum queue_result fits =
@@ -321,7 +275,13 @@ enum queue_result queues_may_add(const struct queues *qs, const struct first_put
         return QUEUE_TOO_MANY_QUEUES;
     if (queues_count(qs) >= queues_descriptor_limit(qs))
         return QUEUE_NO_DESCRIPTORS;
-    return disk_has_room(qs, put) ? QUEUE_OK : QUEUE_NO_SPACE;
+    /* A little more than the first put reserves, so that no queue is created only to refuse it. */
+    struct statvfs disk;
+    if (!qs->dir || put->n == 0 || statvfs(qs->dir, &disk) != 0 || disk.f_blocks == 0)
+        return QUEUE_OK;
+    uint64_t each = put->n * NEW_MESSAGE_BYTES + put->bytes;
+    uint64_t needed = NEW_QUEUE_BYTES + (put->late ? 2 * each : each);
+    return (uint64_t)disk.f_bavail * disk.f_frsize >= needed ? QUEUE_OK : QUEUE_NO_SPACE;
 }
 
 size_t queues_unopened(const struct queues *qs)

@@ -14,15 +14,6 @@
 #define BLOCK 4096 /* the first one holds the magic and the journal's id */
 #define BLOCK_IDS ((uint64_t)8 * BLOCK)
 
-/* 1 or 0, or -1 with errno. */
-static int names_journal(int fd, const char *journal)
-{
-    char header[sizeof MAGIC + JOURNAL_ID_TEXT], want[sizeof MAGIC + JOURNAL_ID_TEXT];
-    int n = snprintf(want, sizeof want, MAGIC "%s", journal);
-    ssize_t got = io->pread(fd, header, (size_t)n, 0);
-    return got < 0 ? -1 : got == n && memcmp(header, want, (size_t)n) == 0;
-}
-
 /* 1 after a block, 0 at the file's end, -1 with errno. Holes are skipped: ids may lie far apart. */
 static int read_block(int fd, off_t *at, unsigned char block[BLOCK])
 {
@@ -35,36 +26,31 @@ static int read_block(int fd, off_t *at, unsigned char block[BLOCK])
     return n > 0 ? 1 : (int)n;
 }
 
-static int read_bits(int fd, struct id_ranges *out)
+int removed_bits_read(
+    const char *dir, const char *journal, struct id_ranges *out, char *error, size_t error_size)
 {
+    char path[PATH_MAX], header[sizeof MAGIC + JOURNAL_ID_TEXT], want[sizeof MAGIC + JOURNAL_ID_TEXT];
     unsigned char block[BLOCK];
-    int more;
-    for (off_t at = BLOCK; (more = read_block(fd, &at, block)) > 0; at += BLOCK) {
+    snprintf(path, sizeof path, "%s/" FILE_NAME, dir);
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    int n = snprintf(want, sizeof want, MAGIC "%s", journal);
+    ssize_t got = fd < 0 ? -1 : io->pread(fd, header, (size_t)n, 0);
+    int more = got < 0 ? -1 : got == n && memcmp(header, want, (size_t)n) == 0;
+    for (off_t at = BLOCK; more > 0 && (more = read_block(fd, &at, block)) > 0; at += BLOCK) {
         uint64_t base = ((uint64_t)at / BLOCK - 1) * BLOCK_IDS;
         for (size_t i = base == 0; i < BLOCK_IDS; i++) /* no message has id 0 */
             if (block[i / 8] >> i % 8 & 1)
                 id_ranges_add(out, base + i);
     }
-    return more;
-}
-
-int removed_bits_read(
-    const char *dir, const char *journal, struct id_ranges *out, char *error, size_t error_size)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" FILE_NAME, dir);
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0 && errno == ENOENT)
-        return 0;
-    int named = fd < 0 ? -1 : names_journal(fd, journal);
-    int failed = named < 0 || (named && read_bits(fd, out) != 0) ? -1 : 0;
     int why = errno;
     if (fd >= 0)
         io->close(fd);
-    if (failed)
+    if (more < 0)
         snprintf(error, error_size, "cannot read %s: %s", path, strerror(why));
     errno = why;
-    return failed;
+    return more;
 }
 
 void removed_bits_delete(const char *dir)

@@ -98,7 +98,7 @@ static size_t slot_index(const struct store_page *p, uint64_t id)
     return low;
 }
 
-/* Records of all forms, by index. */
+/* n_records and record_at read the records of any form by index. */
 static size_t n_records(const struct store_page *p)
 {
     return p->form == PAGE_SLOTS ? p->n_slots : p->span;
@@ -114,7 +114,7 @@ static struct page_slot record_at(const struct store_page *p, size_t i)
     return (struct page_slot){p->first_id + i, {.len = len, .state = len ? STORE_READY : STORE_GONE}};
 }
 
-/* SLOTS of the page's messages, whatever its form. */
+/* Converts a page of any form to SLOTS. */
 static void make_slots(struct store_page *p)
 {
     struct page_slot *slots = mem_alloc((p->held ? p->held : 1) * sizeof *slots);
@@ -132,7 +132,7 @@ static void make_slots(struct store_page *p)
     p->form = PAGE_SLOTS;
 }
 
-/* The record in any state; NULL if there is none. */
+/* The record, whatever its state. NULL if there is none. */
 static struct message *record_of(const struct store_page *p, uint64_t id)
 {
     if (id < p->first_id || id - p->first_id >= p->span)
@@ -253,7 +253,7 @@ void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
     *s = (struct store){.next_id = next_id, .memory = memory};
 }
 
-/* Around every change of a page. */
+/* uncharge and charge enclose every change of a page, so that the totals stay right. */
 static void uncharge(struct store *s, const struct store_page *p)
 {
     bool spilled = page_is_spilled(p);
@@ -313,8 +313,8 @@ static struct store_page *last_page(const struct store *s)
     return s->n > s->head ? s->pages[s->n - 1] : NULL;
 }
 
-/* The index of the last page whose first id is at or below `id`, or s->head. There must be pages. Mostly it is the page used last, or the
- * next. */
+/* The index of the last page whose first id is at or below `id`, or s->head. The store has pages. Tries the page used last and the one
+ * behind it first. */
 static size_t page_index(struct store *s, uint64_t id)
 {
     for (size_t i = s->hint; i >= s->head && i < s->n && i <= s->hint + 1 && s->pages[i]->first_id <= id; i++)
@@ -447,8 +447,8 @@ static void compact(struct store *s, size_t i)
     charge(s, p);
 }
 
-/* Messages removed in order empty the first page, which is freed without a copy. Sparse pages behind it are compacted as they empty: at
- * each power of two of messages left, so that a drop costs little. */
+/* Messages removed in order empty the first page, which is freed without a copy. Pages behind it are checked for compaction only when the
+ * number of their messages falls to a power of two, so that a drop costs little. */
 static void drop_from(struct store *s, size_t i, uint64_t id)
 {
     struct store_page *p = s->pages[i];
@@ -543,7 +543,7 @@ uint64_t store_lowest_offset(const struct store *s)
     return lowest;
 }
 
-/* Pages below an offset are rewritten ones, anywhere, and the first of the others. */
+/* Pages that were not rewritten have rising offsets: the search for pages below an offset ends at the first page beyond it. */
 static bool is_beyond(const struct store_page *p, uint64_t offset)
 {
     return p->held > 0 && !p->kept && p->offset >= offset;
@@ -664,7 +664,7 @@ bool store_span_of(struct store *s, uint64_t id, struct store_span *out)
     return true;
 }
 
-/* Adds the pages that the same read through the journal passes. */
+/* Adds the following pages, which the same read of the journal passes. */
 static void extend_span(const struct store *s, size_t i, uint64_t chunk, struct store_span *out)
 {
     uint64_t bytes = s->pages[i]->bytes;

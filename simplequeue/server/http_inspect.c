@@ -108,22 +108,6 @@ void http_dump(struct http_request *req, void *ctx)
     inspect(i, BYTES_NONE, BYTES_NONE);
 }
 
-static void add_buried_message(struct inspection *i, uint64_t id, const struct queue_burial *b)
-{
-    uint32_t tries;
-    struct buf out = {0};
-    struct bytes text = queue_message(named_queue_core(i->q), id, &tries);
-    buf_printf(&out,
-        "%s{\"id\":\"%llu\",\"tries\":%u,\"buried_at\":%lld,\"length\":%zu,\"reason\":", i->n++ ? "," : "",
-        (unsigned long long)id, tries, (long long)(b->buried_at / USEC_PER_SEC), text.len);
-    buf_append_json(&out, b->reason);
-    buf_append_str(&out, ",\"message\":");
-    buf_append_json(&out, text);
-    buf_append_char(&out, '}');
-    evbuffer_add(i->body, out.ptr, out.len);
-    buf_free(&out);
-}
-
 static enum queue_result add_buried(struct inspection *i)
 {
     uint64_t id;
@@ -134,7 +118,18 @@ static enum queue_result add_buried(struct inspection *i)
         i->from = id;
         if (r != QUEUE_OK)
             return r;
-        add_buried_message(i, id, burial);
+        uint32_t tries;
+        struct buf out = {0};
+        struct bytes text = queue_message(named_queue_core(i->q), id, &tries);
+        buf_printf(&out, "%s{\"id\":\"%llu\",\"tries\":%u,\"buried_at\":%lld,\"length\":%zu,\"reason\":",
+            i->n++ ? "," : "", (unsigned long long)id, tries, (long long)(burial->buried_at / USEC_PER_SEC),
+            text.len);
+        buf_append_json(&out, burial->reason);
+        buf_append_str(&out, ",\"message\":");
+        buf_append_json(&out, text);
+        buf_append_char(&out, '}');
+        evbuffer_add(i->body, out.ptr, out.len);
+        buf_free(&out);
         i->from = id + 1;
     }
     evbuffer_add(i->body, "]}\n", 3);

@@ -24,36 +24,27 @@ static bool param_lease(struct http_request *req, uint64_t *lease)
     return false;
 }
 
-/* id=A-B,C, or the same as the body: the length of a target is limited. */
-static bool param_ids(struct http_request *req, struct lease_request *out)
-{
-    struct bytes text, body = http_body(req);
-    bool in_target = http_param(req, "id", &text);
-    if (in_target && body.len) {
-        http_problem(req, 400, "bad-parameter", NULL, "ids are given twice: as id= and as the body");
-        return false;
-    }
-    if (!in_target && !body.len) {
-        http_problem(req, 400, "missing-parameter", "id=A-B,C, or that as the body", "id is missing");
-        return false;
-    }
-    if (id_list_parse(in_target ? text : body, &out->ids, &out->n))
-        return true;
-    http_problem(
-        req, 400, "bad-parameter", "A-B,C", "%s is not a list of ids", in_target ? "id" : "the body");
-    return false;
-}
-
+/* The ids are id=A-B,C, or the body: the length of a target is limited. */
 static bool parse_lease_request(
     struct queue_server *server, struct http_request *req, struct lease_request *out)
 {
     *out = (struct lease_request){0};
-    if (!param_existing_queue(server, req, &out->q) || !param_lease(req, &out->lease) || !param_ids(req, out))
+    if (!param_existing_queue(server, req, &out->q) || !param_lease(req, &out->lease))
         return false;
-    if (out->q)
+    struct bytes text, body = http_body(req);
+    bool in_target = http_param(req, "id", &text);
+    if (in_target && body.len)
+        http_problem(req, 400, "bad-parameter", NULL, "ids are given twice: as id= and as the body");
+    else if (!in_target && !body.len)
+        http_problem(req, 400, "missing-parameter", "id=A-B,C, or that as the body", "id is missing");
+    else if (!id_list_parse(in_target ? text : body, &out->ids, &out->n))
+        http_problem(
+            req, 400, "bad-parameter", "A-B,C", "%s is not a list of ids", in_target ? "id" : "the body");
+    else if (!out->q)
+        reply_refused(server, req, QUEUE_LEASE_LOST, 0);
+    else
         return true;
     free(out->ids);
-    reply_refused(server, req, QUEUE_LEASE_LOST, 0);
     return false;
 }
 

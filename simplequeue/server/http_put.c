@@ -26,24 +26,6 @@ static void put_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-static bool param_marks(struct http_request *req, struct queue_put *put)
-{
-    const char *fault = put_request_marks(http_query(req), put);
-    if (!fault)
-        return true;
-    http_problem(req, 400, "bad-parameter", PUT_MARKS_HINT, "%s", fault);
-    return false;
-}
-
-static bool param_delay(struct http_request *req, usec_t *delay)
-{
-    uint64_t ms;
-    if (!http_param_u64(req, "delay", 0, 0, DELAY_MAX, &ms))
-        return false;
-    *delay = (usec_t)ms * USEC_PER_MSEC;
-    return true;
-}
-
 static struct bytes message_data(struct http_request *req)
 {
     struct bytes data;
@@ -63,9 +45,17 @@ static void put(struct queue_server *server, struct http_request *req, struct qu
     const char *id_header, wait_fn *retry)
 {
     char name[NAME_LEN_MAX + 1];
-    uint64_t mark = 0;
-    if (!param_queue(req, name) || !param_marks(req, what) || !param_delay(req, &what->delay))
+    uint64_t mark = 0, delay;
+    if (!param_queue(req, name))
         return;
+    const char *fault = put_request_marks(http_query(req), what);
+    if (fault) {
+        http_problem(req, 400, "bad-parameter", PUT_MARKS_HINT, "%s", fault);
+        return;
+    }
+    if (!http_param_u64(req, "delay", 0, 0, DELAY_MAX, &delay))
+        return;
+    what->delay = (usec_t)delay * USEC_PER_MSEC;
     if (what->n == 0 && what->producer.len == 0 && message_data(req).len == 0) {
         http_problem(req, 400, "missing-data", NULL, "missing data");
         return;

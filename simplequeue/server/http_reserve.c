@@ -43,23 +43,6 @@ static void answer_nothing(struct reserve *r)
     http_reply(end(r, q), 200, OCTETS, BYTES_NONE);
 }
 
-static void frame_messages(struct queue *core, const struct id_ranges *ids, struct buf *out)
-{
-    for (size_t r = 0; r < ids->n; r++)
-        for (uint64_t id = ids->at[r].first; id <= ids->at[r].last; id++) {
-            uint32_t tries;
-            struct bytes text = queue_message(core, id, &tries);
-            buf_append_u64(out, id);
-            buf_append_char(out, ' ');
-            buf_append_u64(out, tries);
-            buf_append_char(out, ' ');
-            buf_append_u64(out, text.len);
-            buf_append_char(out, '\n');
-            buf_append_bytes(out, text);
-            buf_append_char(out, '\n');
-        }
-}
-
 /* False when nothing is ready. */
 static bool answer_messages(struct reserve *r, struct named_queue *q)
 {
@@ -70,26 +53,25 @@ static bool answer_messages(struct reserve *r, struct named_queue *q)
     uint64_t lease = queue_reserve(core, r->reader, r->items, REPLY_BYTES_MAX, deadline, &ids);
     if (!lease)
         return false;
-    frame_messages(core, &ids, &server->frames);
+    for (struct id_walk w = {.ids = &ids}; id_walk_next(&w);) {
+        struct buf *out = &server->frames;
+        uint32_t tries;
+        struct bytes text = queue_message(core, w.id, &tries);
+        buf_append_u64(out, w.id);
+        buf_append_char(out, ' ');
+        buf_append_u64(out, tries);
+        buf_append_char(out, ' ');
+        buf_append_u64(out, text.len);
+        buf_append_char(out, '\n');
+        buf_append_bytes(out, text);
+        buf_append_char(out, '\n');
+    }
     id_ranges_free(&ids);
     struct http_request *req = end(r, q);
     http_add_header_u64(req, "X-Millrace-Lease", lease);
     http_reply_buf(req, 200, OCTETS, &server->frames);
     queue_loop_arm(&server->loop);
     return true;
-}
-
-static void answer_held(struct reserve *r, struct named_queue *q)
-{
-    struct buf members = {0};
-    const char *holder = queue_state(named_queue_core(q))->reader;
-    buf_append_str(&members, "\"reader\":");
-    buf_append_json(&members, bytes_str(holder));
-    buf_append_str(&members, ",\"hint\":\"its leases expire, or end at once with /release?reader=\"");
-    buf_append_char(&members, '\0');
-    http_problem_with(end(r, q), 409, "queue-held", members.ptr, "reader \"%s\" holds leases of queue %s",
-        holder, named_queue_name(q));
-    buf_free(&members);
 }
 
 /* True when the epoch is not that of the reader's last release, and was answered so. `q` is NULL when there is no such queue. */
@@ -113,7 +95,15 @@ static bool try_answer(struct reserve *r, struct named_queue *q)
     if (answer_stale(r, q))
         return true;
     if (!queue_admits(named_queue_core(q), r->reader)) {
-        answer_held(r, q);
+        struct buf members = {0};
+        const char *holder = queue_state(named_queue_core(q))->reader;
+        buf_append_str(&members, "\"reader\":");
+        buf_append_json(&members, bytes_str(holder));
+        buf_append_str(&members, ",\"hint\":\"its leases expire, or end at once with /release?reader=\"");
+        buf_append_char(&members, '\0');
+        http_problem_with(end(r, q), 409, "queue-held", members.ptr, "reader \"%s\" holds leases of queue %s",
+            holder, named_queue_name(q));
+        buf_free(&members);
         return true;
     }
     enum queue_result result = named_queue_prepare(q, r->items, REPLY_BYTES_MAX);
@@ -199,25 +189,6 @@ void reserve_refuse_stale(struct named_queue *q)
     wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK);
 }
 
-static struct reserve *parse_reserve(struct queue_server *server, struct http_request *req)
-{
-    struct reserve *r = mem_zalloc(sizeof *r);
-    uint64_t lease, timeout;
-    r->server = server;
-    r->req = req;
-    if (!param_queue(req, r->queue) || !param_items(server, req, 1, &r->items) ||
-        !param_reader(req, r->reader) || !http_param_u64(req, "lease", LEASE_DEFAULT, 1, LEASE_MAX, &lease) ||
-        !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &timeout) ||
-        !http_param_u64(req, "epoch", 0, 1, UINT64_MAX, &r->epoch)) {
-        free(r);
-        return NULL;
-    }
-    r->items = r->items < RESERVE_ITEMS_MAX ? r->items : RESERVE_ITEMS_MAX;
-    r->lease = (usec_t)lease * USEC_PER_MSEC;
-    r->timeout = (usec_t)timeout * USEC_PER_MSEC;
-    return r;
-}
-
 static void ack_done(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;
@@ -235,23 +206,17 @@ static void ack_done(const struct queue_outcome *outcome, void *arg)
 }
 
 /* ack=L:A-B,C, or ack=L with the ids as the body. */
-static bool parse_ack(struct bytes text, struct bytes body, uint64_t *lease, struct id_range **ids, size_t *n)
-{
-    const char *colon = text.len ? memchr(text.ptr, ':', text.len) : NULL;
-    size_t digits = colon ? (size_t)(colon - text.ptr) : text.len;
-    struct bytes list = colon ? bytes_of(colon + 1, text.len - digits - 1) : body;
-    return (!colon || body.len == 0) && bytes_to_u64(bytes_of(text.ptr, digits), lease) &&
-           id_list_parse(list, ids, n);
-}
-
 static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct bytes ack)
 {
     struct queue_server *server = r->server;
     struct http_request *req = r->req;
-    uint64_t lease;
+    struct bytes body = http_body(req);
+    const char *colon = ack.len ? memchr(ack.ptr, ':', ack.len) : NULL;
+    size_t n, digits = colon ? (size_t)(colon - ack.ptr) : ack.len;
     struct id_range *ids = NULL;
-    size_t n;
-    if (!parse_ack(ack, http_body(req), &lease, &ids, &n)) {
+    uint64_t lease;
+    if ((colon && body.len > 0) || !bytes_to_u64(bytes_of(ack.ptr, digits), &lease) ||
+        !id_list_parse(colon ? bytes_of(colon + 1, ack.len - digits - 1) : body, &ids, &n)) {
         free(r);
         http_problem(req, 400, "bad-parameter", "ack=LEASE:A-B,C, or ack=LEASE and A-B,C as the body",
             "ack is not a lease and a list of ids");
@@ -276,9 +241,22 @@ void http_reserve(struct http_request *req, void *ctx)
 {
     struct queue_server *server = ctx;
     struct bytes ack;
-    struct reserve *r = parse_reserve(server, req);
-    struct named_queue *q = r ? queues_find(server->queues, r->queue) : NULL;
-    if (!r || answer_stale(r, q))
+    struct reserve *r = mem_zalloc(sizeof *r);
+    uint64_t lease, timeout;
+    r->server = server;
+    r->req = req;
+    if (!param_queue(req, r->queue) || !param_items(server, req, 1, &r->items) ||
+        !param_reader(req, r->reader) || !http_param_u64(req, "lease", LEASE_DEFAULT, 1, LEASE_MAX, &lease) ||
+        !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &timeout) ||
+        !http_param_u64(req, "epoch", 0, 1, UINT64_MAX, &r->epoch)) {
+        free(r);
+        return;
+    }
+    r->items = r->items < RESERVE_ITEMS_MAX ? r->items : RESERVE_ITEMS_MAX;
+    r->lease = (usec_t)lease * USEC_PER_MSEC;
+    r->timeout = (usec_t)timeout * USEC_PER_MSEC;
+    struct named_queue *q = queues_find(server->queues, r->queue);
+    if (answer_stale(r, q))
         return;
     r->acks = http_param(req, "ack", &ack);
     if (r->acks)

@@ -90,18 +90,6 @@ static void json_fields(struct buf *out, struct named_queue *q, size_t n)
         buf_printf(out, "%s\"%s\":%llu", i ? "," : "", fields[i].name, read_field(i, q));
 }
 
-static void json_queue(struct buf *out, struct named_queue *q)
-{
-    const struct queue_state *s = queue_state(named_queue_core(q));
-    const struct journal *j = named_queue_journal(q);
-    buf_printf(out, "\"%s\":{\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"reader\":", named_queue_name(q),
-        named_queue_id(q), (unsigned long long)s->next_id);
-    buf_append_json(out, bytes_str(s->leases ? s->reader : ""));
-    buf_printf(out, ",\"disk_bytes\":%llu,", (unsigned long long)(j ? journal_disk_bytes(j) : 0));
-    json_fields(out, q, FIELDS_STATS);
-    buf_append_char(out, '}');
-}
-
 static void json_stats(const struct queue_server *server, struct buf *out)
 {
     struct named_queue *q = queues_find(server->queues, QUEUES_DEFAULT);
@@ -111,8 +99,15 @@ static void json_stats(const struct queue_server *server, struct buf *out)
     buf_printf(out, ",\"maxDepth\":%llu,\"maxBytes\":%llu,\"waiting\":%zu,\"queues\":{",
         (unsigned long long)limits->max_depth, (unsigned long long)limits->max_bytes, server->loop.waits.n);
     for (size_t i = 0; i < queues_count(server->queues); i++) {
-        buf_append_str(out, i ? "," : "");
-        json_queue(out, queues_at(server->queues, i));
+        q = queues_at(server->queues, i);
+        const struct queue_state *s = queue_state(named_queue_core(q));
+        const struct journal *j = named_queue_journal(q);
+        buf_printf(out, "%s\"%s\":{\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"reader\":", i ? "," : "",
+            named_queue_name(q), named_queue_id(q), (unsigned long long)s->next_id);
+        buf_append_json(out, bytes_str(s->leases ? s->reader : ""));
+        buf_printf(out, ",\"disk_bytes\":%llu,", (unsigned long long)(j ? journal_disk_bytes(j) : 0));
+        json_fields(out, q, FIELDS_STATS);
+        buf_append_char(out, '}');
     }
     buf_append_char(out, '}');
 }

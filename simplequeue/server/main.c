@@ -7,7 +7,6 @@
 #include "simplequeue/server/http_common.h"
 #include "simplequeue/server/http_handlers.h"
 #include "simplequeue/server/nng_ingest.h"
-#include "simplequeue/server/queue_health.h"
 #include "simplequeue/server/queue_settings.h"
 
 #include <errno.h>
@@ -97,24 +96,10 @@ static void on_ready(struct named_queue *q, void *arg)
     if (!served_of(q))
         return;
     if (named_queue_journal(q))
-        queue_health_note(&server->loop, q);
+        served_queue_note_health(&server->loop, q);
     wait_wake_all(&served_of(q)->loads, WAIT_RETRY);
     reserve_serve(q);
     overflow_on_ready(server->overflow, q);
-}
-
-static void read_settings(struct queue_server *server, const struct options *o)
-{
-    int64_t max_mget = options_int(o, "max_mget");
-    struct stats *stats = daemon_stats(server->loop.daemon);
-    server->max_message = (size_t)options_int(o, "max_message");
-    server->max_items = max_mget ? (size_t)max_mget : SIZE_MAX;
-    server->mget_separator = settings_separator(o, "mget_item_sep");
-    server->mput_separator = settings_separator(o, "mput_item_sep");
-    server->duplicates = stats_counter(stats, "duplicates_total", NULL, "puts that were stored before");
-    server->creation.unmade = stats_counter(
-        stats, "queues_unmade_total", NULL, "requests refused because their queue could not be made");
-    server->refused = stats_counter(stats, "refused_total", NULL, "requests that a queue refused");
 }
 
 /* The default of max_queues is no demand: only a value that is set must have its descriptors. */
@@ -158,24 +143,6 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
     return queues_new(&config, error->text, sizeof error->text);
 }
 
-static struct nng_ingest *open_ingest(
-    struct queue_server *server, const char *urls, const struct options *o, struct config_error *error)
-{
-    struct nng_ingest_config config = {
-        .urls = urls,
-        .loop = &server->loop,
-        .creation = &server->creation,
-        .overflow = server->overflow,
-        .max_message = server->max_message,
-        .max_body = (size_t)options_int(o, "max_body"),
-        .max_connections = (int)options_int(o, "max_connections"),
-        .max_delay = DELAY_MAX,
-        .duplicates = server->duplicates,
-        .refused = server->refused,
-    };
-    return nng_ingest_open(&config, error);
-}
-
 /* 0, or the exit status. */
 static int open_parts(struct wiring *w, const struct options *o, struct config_error *error)
 {
@@ -194,31 +161,35 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
         return daemon_start_status(errno);
     warn_of_descriptors(server->queues, o);
     stats_register(server);
-    const char *urls = options_string(o, NNG_LISTEN_SETTING);
-    return !urls || (w->ingest = open_ingest(server, urls, o, error)) ? 0 : EX_CONFIG;
-}
-
-/* Ends what the queues still do, and answers every nng batch before nng closes. */
-static void close_queues(struct wiring *w)
-{
-    struct queue_server *server = &w->server;
-    queue_creation_stop(&server->creation);
-    queues_flush(server->queues);
-    for (size_t i = 0; i < queues_count(server->queues); i++)
-        served_queue_stop(queues_at(server->queues, i));
-    nng_ingest_close(&w->ingest);
-    overflow_save(server->overflow);
-    overflow_close(&server->overflow);
-    for (size_t i = 0; i < queues_count(server->queues); i++)
-        served_queue_close(queues_at(server->queues, i), daemon_stats(server->loop.daemon));
+    struct nng_ingest_config ingest = {
+        .urls = options_string(o, NNG_LISTEN_SETTING),
+        .loop = &server->loop,
+        .creation = &server->creation,
+        .overflow = server->overflow,
+        .max_message = server->max_message,
+        .max_body = (size_t)options_int(o, "max_body"),
+        .max_connections = (int)options_int(o, "max_connections"),
+        .max_delay = DELAY_MAX,
+        .duplicates = server->duplicates,
+        .refused = server->refused,
+    };
+    return !ingest.urls || (w->ingest = nng_ingest_open(&ingest, error)) ? 0 : EX_CONFIG;
 }
 
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
     struct queue_server *server = &w->server;
-    if (server->queues)
-        close_queues(w);
+    if (server->queues) {
+        queue_creation_stop(&server->creation);
+        queues_flush(server->queues);
+        for (size_t i = 0; i < queues_count(server->queues); i++)
+            wait_refuse_all(&served_of(queues_at(server->queues, i))->puts, QUEUE_CLOSED);
+        nng_ingest_close(&w->ingest); /* after every batch is answered */
+        overflow_close(&server->overflow);
+        for (size_t i = 0; i < queues_count(server->queues); i++)
+            served_queue_close(queues_at(server->queues, i), daemon_stats(server->loop.daemon));
+    }
     stats_remove_gauges(daemon_stats(server->loop.daemon), server);
     scrubber_stop(&w->scrubber);
     queues_free(&server->queues);
@@ -240,11 +211,22 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     loop->daemon = d;
     loop->armed = INT64_MAX;
     w->server.creation.loop = loop;
-    read_settings(&w->server, daemon_options(d));
-    settings_warn(daemon_options(d));
+    const struct options *o = daemon_options(d);
+    struct queue_server *server = &w->server;
+    struct stats *stats = daemon_stats(d);
+    int64_t max_mget = options_int(o, "max_mget");
+    server->max_message = (size_t)options_int(o, "max_message");
+    server->max_items = max_mget ? (size_t)max_mget : SIZE_MAX;
+    server->mget_separator = settings_separator(o, "mget_item_sep");
+    server->mput_separator = settings_separator(o, "mput_item_sep");
+    server->duplicates = stats_counter(stats, "duplicates_total", NULL, "puts that were stored before");
+    server->creation.unmade = stats_counter(
+        stats, "queues_unmade_total", NULL, "requests refused because their queue could not be made");
+    server->refused = stats_counter(stats, "refused_total", NULL, "requests that a queue refused");
+    settings_warn(o);
     w->notify = loop_notify_new(daemon_base(d), on_notify, w);
     loop->timer = evtimer_new(daemon_base(d), on_timer, w);
-    int status = open_parts(w, daemon_options(d), error);
+    int status = open_parts(w, o, error);
     if (status != 0) {
         stop(w);
         return status;

@@ -70,23 +70,6 @@ static double gauge_connections(void *arg)
     return ((struct nng_ingest *)arg)->connections;
 }
 
-static void register_numbers(struct nng_ingest *in)
-{
-    struct stats *s = daemon_stats(in->config.loop->daemon);
-    in->batches = stats_counter(s, "nng_batches_total", NULL, "batches stored, duplicates included");
-    in->messages = stats_counter(s, "nng_messages_total", NULL, "messages stored from nng batches");
-    in->refused = stats_counter(s, "nng_refused_total", NULL, "nng batches refused");
-    in->closed = stats_counter(
-        s, "nng_connections_refused_total", NULL, "nng connections beyond max_connections, closed at once");
-    in->accepted = stats_counter(s, "nng_connections_total", NULL, "nng connections accepted");
-    in->dropped = stats_counter(s, "nng_replies_dropped_total", NULL, "nng replies that could not be sent");
-    in->seconds = stats_histogram(s, "nng_batch_seconds", NULL, "From a batch's arrival to its reply");
-    stats_gauge(s, "nng_batches_waiting", NULL, "nng batches not answered yet", gauge_waiting, in);
-    stats_gauge(
-        s, "nng_waiting_bytes", NULL, "bytes of nng batches not answered yet", gauge_waiting_bytes, in);
-    stats_gauge(s, "nng_connections", NULL, "nng connections", gauge_connections, in);
-}
-
 static bool has_room(const struct nng_ingest *in)
 {
     return in->waiting < NNG_INGEST_BATCHES_MAX && in->waiting_bytes < NNG_INGEST_BYTES_MAX;
@@ -218,27 +201,20 @@ static void on_put(const struct queue_outcome *outcome, void *arg)
     queue_loop_arm(in->config.loop);
 }
 
-static bool known_parameters(const struct url_query *query)
-{
-    static const char *const known[] = {"queue", "producer", "mark", "next", "delay"};
-    for (size_t i = 0; i < query->n; i++) {
-        size_t k = 0;
-        while (k < sizeof known / sizeof *known && !bytes_equal_str(query->params[i].name, known[k]))
-            k++;
-        if (k == sizeof known / sizeof *known)
-            return false;
-    }
-    return true;
-}
-
 /* NULL, or what is wrong with the header line. */
 static const char *parse_header(
     const struct url_query *query, int64_t max_delay, char name[NAME_LEN_MAX + 1], struct queue_put *put)
 {
     struct bytes queue = BYTES_LITERAL(QUEUES_DEFAULT), delay = BYTES_LITERAL("0");
+    static const char *const known[] = {"queue", "producer", "mark", "next", "delay"};
+    const size_t n_known = sizeof known / sizeof *known;
     uint64_t ms;
-    if (!known_parameters(query))
-        return "the first line is the header: queue=&producer=&mark=&next=&delay=, or empty";
+    for (size_t i = 0, k; i < query->n; i++) {
+        for (k = 0; k < n_known && !bytes_equal_str(query->params[i].name, known[k]);)
+            k++;
+        if (k == n_known)
+            return "the first line is the header: queue=&producer=&mark=&next=&delay=, or empty";
+    }
     url_query_get(query, "queue", &queue);
     if (!bytes_is_name(queue))
         return "queue is not a name";
@@ -276,13 +252,22 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
         refuse(b, r, NULL, mark);
 }
 
-static void put_text(struct batch *b, const struct url_query *query, struct bytes text)
+/* A header line, then a line for each message. */
+static void handle(struct batch *b)
 {
     struct nng_ingest *in = b->in;
+    struct bytes text = bytes_of(nng_msg_body(b->msg), nng_msg_len(b->msg));
+    const char *end = text.len ? memchr(text.ptr, '\n', text.len) : NULL;
+    size_t header = end ? (size_t)(end - text.ptr) : text.len, skip = end ? header + 1 : header;
+    struct url_query query;
     char name[NAME_LEN_MAX + 1];
     struct queue_put what = {0};
-    const char *wrong = parse_header(query, in->config.max_delay, name, &what);
-    records_split(&in->records, text, BYTES_LITERAL("\n"));
+    if (url_query_parse(bytes_of(text.ptr, header), &query) != 0) {
+        refuse_with(b, 400, "bad-parameter", "the first line is the header: a bad %-escape in it", NULL);
+        return;
+    }
+    const char *wrong = parse_header(&query, in->config.max_delay, name, &what);
+    records_split(&in->records, bytes_of(text.ptr + skip, text.len - skip), BYTES_LITERAL("\n"));
     what.messages = in->records.at;
     what.n = in->records.n;
     if (wrong)
@@ -293,20 +278,6 @@ static void put_text(struct batch *b, const struct url_query *query, struct byte
         refuse_with(b, 413, "too-large", "a message is over --max-message", NULL);
     else
         put(b, name, &what);
-}
-
-/* A header line, then a line for each message. */
-static void handle(struct batch *b)
-{
-    struct bytes text = bytes_of(nng_msg_body(b->msg), nng_msg_len(b->msg));
-    const char *end = text.len ? memchr(text.ptr, '\n', text.len) : NULL;
-    size_t header = end ? (size_t)(end - text.ptr) : text.len, skip = end ? header + 1 : header;
-    struct url_query query;
-    if (url_query_parse(bytes_of(text.ptr, header), &query) != 0) {
-        refuse_with(b, 400, "bad-parameter", "the first line is the header: a bad %-escape in it", NULL);
-        return;
-    }
-    put_text(b, &query, bytes_of(text.ptr + skip, text.len - skip));
     url_query_free(&query);
 }
 
@@ -320,39 +291,31 @@ static bool retry_batch(struct wait *w, enum wait_event event)
     return true;
 }
 
-static void refuse_large(struct batch *b)
-{
-    char detail[120];
-    size_t max_body = b->in->config.max_body;
-    snprintf(detail, sizeof detail, "a batch of %zu bytes; the limit, --max-body, is %zu", b->len, max_body);
-    log_warn("an nng batch is over max_body", LOG_U("bytes", b->len), LOG_U("max_body", max_body));
-    stats_add(b->in->config.refused, 1);
-    refuse_with(b, 413, "too-large", detail, NULL);
-}
-
-static void receive(struct nng_ingest *in, nng_msg *msg)
-{
-    struct batch *b = mem_zalloc(sizeof *b);
-    *b = (struct batch){.in = in, .msg = msg, .len = nng_msg_len(msg), .began = clock_monotonic()};
-    in->waiting++;
-    in->waiting_bytes += b->len;
-    queue_loop_begin(in->config.loop);
-    if (b->len > in->config.max_body)
-        refuse_large(b);
-    else
-        handle(b);
-}
-
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct nng_ingest *in = arg;
+    size_t max_body = in->config.max_body;
     nng_msg *msg;
     (void)fd;
     (void)what;
     for (int n = 0; n < RECEIVE_MAX && in->on && has_room(in); n++) {
         if (nng_recvmsg(in->socket, &msg, NNG_FLAG_NONBLOCK) != 0)
             break;
-        receive(in, msg);
+        struct batch *b = mem_zalloc(sizeof *b);
+        *b = (struct batch){.in = in, .msg = msg, .len = nng_msg_len(msg), .began = clock_monotonic()};
+        in->waiting++;
+        in->waiting_bytes += b->len;
+        queue_loop_begin(in->config.loop);
+        if (b->len > max_body) {
+            char detail[120];
+            snprintf(detail, sizeof detail, "a batch of %zu bytes; the limit, --max-body, is %zu", b->len,
+                max_body);
+            log_warn("an nng batch is over max_body", LOG_U("bytes", b->len), LOG_U("max_body", max_body));
+            stats_add(in->config.refused, 1);
+            refuse_with(b, 413, "too-large", detail, NULL);
+        } else {
+            handle(b);
+        }
     }
     set_receiving(in);
 }
@@ -383,9 +346,21 @@ struct nng_ingest *nng_ingest_open(const struct nng_ingest_config *config, struc
 {
     struct nng_ingest *in = mem_zalloc(sizeof *in);
     struct event_base *base = daemon_base(config->loop->daemon);
+    struct stats *s = daemon_stats(config->loop->daemon);
     int receive_fd = -1, send_fd = -1;
     in->config = *config;
-    register_numbers(in);
+    in->batches = stats_counter(s, "nng_batches_total", NULL, "batches stored, duplicates included");
+    in->messages = stats_counter(s, "nng_messages_total", NULL, "messages stored from nng batches");
+    in->refused = stats_counter(s, "nng_refused_total", NULL, "nng batches refused");
+    in->closed = stats_counter(
+        s, "nng_connections_refused_total", NULL, "nng connections beyond max_connections, closed at once");
+    in->accepted = stats_counter(s, "nng_connections_total", NULL, "nng connections accepted");
+    in->dropped = stats_counter(s, "nng_replies_dropped_total", NULL, "nng replies that could not be sent");
+    in->seconds = stats_histogram(s, "nng_batch_seconds", NULL, "From a batch's arrival to its reply");
+    stats_gauge(s, "nng_batches_waiting", NULL, "nng batches not answered yet", gauge_waiting, in);
+    stats_gauge(
+        s, "nng_waiting_bytes", NULL, "bytes of nng batches not answered yet", gauge_waiting_bytes, in);
+    stats_gauge(s, "nng_connections", NULL, "nng connections", gauge_connections, in);
     int failure = open_socket(in, &receive_fd, &send_fd);
     if (failure)
         snprintf(error->text, sizeof error->text, NNG_LISTEN_SETTING ": socket: %s", nng_strerror(failure));

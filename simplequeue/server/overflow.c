@@ -44,18 +44,6 @@ struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (
     return o;
 }
 
-void overflow_close(struct overflow **p)
-{
-    struct overflow *o = *p;
-    if (!o)
-        return;
-    overflow_log_free(&o->log);
-    queues_flush(o->loop->queues); /* removals of the last batches: on_removed needs the eviction */
-    free(o->path);
-    free(o);
-    *p = NULL;
-}
-
 /* Writes to the file of the queue. */
 static void log_write(
     struct overflow *o, const struct named_queue *q, struct buf *text, overflow_log_done *done, void *arg)
@@ -89,46 +77,35 @@ static void answer_covered(struct named_queue *q, enum queue_result result)
     served->room_granted = false;
 }
 
-/* Sets messages aside for the first puts in the line, and marks the puts for which they are enough. A put that needs more than one batch
- * is covered by the last of them. */
-static void set_aside(struct named_queue *q, struct id_ranges *ids)
-{
-    size_t n = 0;
-    uint64_t bytes = 0, evicted = 0;
-    for (struct wait *w = served_of(q)->puts.first; w; w = w->after) {
-        n += w->put.n;
-        bytes += w->put.bytes;
-        w->covered = named_queue_evict(q, n, bytes, ids, &evicted) == EVICTION_ENOUGH;
-        if (!w->covered)
-            return;
-    }
-}
-
-/* An uncommitted operation may add messages that can be evicted, or make room; or the first messages must be read from disk. */
-static bool may_change(struct named_queue *q, const struct first_put *put)
-{
-    const uint64_t *n = queue_state(named_queue_core(q))->n;
-    return n[MESSAGE_PENDING] + n[MESSAGE_BUSY] > 0 ||
-           named_queue_prepare(q, put->n, REPLY_BYTES_MAX) == QUEUE_LOADING ||
-           named_queue_prepare(q, SIZE_MAX, put->bytes) == QUEUE_LOADING;
-}
-
-/* Sets a batch aside for the first puts in the line. Puts that have room already, or never will, are answered. */
+/* Sets a batch aside for the first puts in the line, and marks the puts for which it is enough. A put that needs more than one batch is
+ * covered by the last of them. Puts that have room already, or never will, are answered. */
 static void find_room(struct eviction *e)
 {
     const struct wait_line *line = &served_of(e->q)->puts;
+    const uint64_t *states = queue_state(named_queue_core(e->q))->n;
     while (line->first && !e->ids.count) {
-        const struct first_put *put = &line->first->put;
-        set_aside(e->q, &e->ids);
+        struct wait *first = line->first;
+        size_t n = 0;
+        uint64_t bytes = 0, evicted = 0;
+        bool enough = true;
+        for (struct wait *w = first; w && enough; w = w->after) {
+            n += w->put.n;
+            bytes += w->put.bytes;
+            enough = w->covered = named_queue_evict(e->q, n, bytes, &e->ids, &evicted) == EVICTION_ENOUGH;
+        }
         if (e->ids.count)
             return;
-        e->held_up = !line->first->covered && may_change(e->q, put);
+        /* An uncommitted operation may add messages that can be evicted, or make room; or the first messages must be read from disk. */
+        e->held_up = !first->covered &&
+                     (states[MESSAGE_PENDING] + states[MESSAGE_BUSY] > 0 ||
+                         named_queue_prepare(e->q, first->put.n, REPLY_BYTES_MAX) == QUEUE_LOADING ||
+                         named_queue_prepare(e->q, SIZE_MAX, first->put.bytes) == QUEUE_LOADING);
         if (e->held_up)
             return;
-        if (line->first->covered)
+        if (first->covered)
             answer_covered(e->q, QUEUE_OK);
         else
-            wait_refuse(line->first, named_queue_why_full(e->q, put->n, put->bytes), NULL);
+            wait_refuse(first, named_queue_why_full(e->q, first->put.n, first->put.bytes), NULL);
     }
 }
 
@@ -177,31 +154,25 @@ static void on_removed(const struct queue_outcome *outcome, void *arg)
 }
 
 /* Logs when failing begins and when it ends: each put that is refused meanwhile is another try. */
-static void log_failure(const struct named_queue *q, const char *error)
-{
-    struct served_queue *served = served_of(q);
-    usec_t now = queue_loop_now().monotonic;
-    if (!error && served->overflow_failure_logged)
-        log_info("the overflow log is written again", LOG_S("queue", named_queue_name(q)));
-    if (!error)
-        served->overflow_failure_logged = false;
-    if (!error || served->overflow_failure_logged || now < served->log_overflow_at)
-        return;
-    log_error("the overflow log failed: puts are refused", LOG_S("queue", named_queue_name(q)),
-        LOG_S("error", error));
-    served->overflow_failure_logged = true;
-    served->log_overflow_at = now + LOG_AGAIN;
-}
-
 static void on_written(const char *error, void *arg)
 {
     struct eviction *e = arg;
-    log_failure(e->q, error);
+    struct served_queue *served = served_of(e->q);
+    usec_t now = queue_loop_now().monotonic;
     if (error) {
+        if (!served->overflow_failure_logged && now >= served->log_overflow_at) {
+            log_error("the overflow log failed: puts are refused", LOG_S("queue", named_queue_name(e->q)),
+                LOG_S("error", error));
+            served->overflow_failure_logged = true;
+            served->log_overflow_at = now + LOG_AGAIN;
+        }
         stats_add(e->o->failures, 1);
         named_queue_undo_evict(e->q, &e->ids);
         e->result = QUEUE_OVERFLOW_FAILED;
     } else {
+        if (served->overflow_failure_logged)
+            log_info("the overflow log is written again", LOG_S("queue", named_queue_name(e->q)));
+        served->overflow_failure_logged = false;
         e->result = named_queue_remove(e->q, &e->ids, queue_loop_now(), on_removed, e);
     }
     if (e->result != QUEUE_OK)
@@ -211,9 +182,8 @@ static void on_written(const char *error, void *arg)
 static void write_batch(struct eviction *e)
 {
     struct buf text = {0};
-    for (size_t r = 0; r < e->ids.n; r++)
-        for (uint64_t id = e->ids.at[r].first; id <= e->ids.at[r].last; id++)
-            append_line(&text, e->q, id);
+    for (struct id_walk w = {.ids = &e->ids}; id_walk_next(&w);)
+        append_line(&text, e->q, w.id);
     log_write(e->o, e->q, &text, on_written, e);
 }
 
@@ -254,87 +224,68 @@ void overflow_reopen(struct overflow *o)
         log_error("overflow log not reopened", LOG_S("error", error));
 }
 
-/* Of one queue on a stop, in batches. */
+/* One queue on a stop. */
 struct saving {
-    struct overflow *o;
-    struct named_queue *q;
-    size_t batches; /* not written yet, and 1 while batches are added */
+    uint64_t n; /* messages in the batch being written */
     uint64_t saved, lost;
     char *error; /* the first */
 };
 
-struct saved_batch {
-    struct saving *saving;
-    uint64_t n;
-};
-
-static void end_batch(struct saving *s)
-{
-    const char *name = named_queue_name(s->q);
-    if (--s->batches > 0)
-        return;
-    if (s->saved)
-        log_info("moved the messages of the queue to the overflow log", LOG_S("queue", name),
-            LOG_U("messages", s->saved));
-    if (s->lost) {
-        log_error("messages are lost: the overflow log failed", LOG_S("queue", name),
-            LOG_U("messages", s->lost), LOG_S("error", s->error));
-        daemon_set_status(s->o->loop->daemon, EX_IOERR);
-    }
-    free(s->error);
-    free(s);
-}
-
 static void on_saved(const char *error, void *arg)
 {
-    struct saved_batch *b = arg;
-    struct saving *s = b->saving;
-    *(error ? &s->lost : &s->saved) += b->n;
+    struct saving *s = arg;
+    *(error ? &s->lost : &s->saved) += s->n;
+    s->n = 0;
     if (error && !s->error)
         s->error = mem_strdup(error);
-    free(b);
-    end_batch(s);
 }
 
-static void save_batch(struct saving *s, struct buf *text, uint64_t n)
-{
-    struct saved_batch *b = mem_zalloc(sizeof *b);
-    *b = (struct saved_batch){s, n};
-    s->batches++;
-    log_write(s->o, s->q, text, on_saved, b);
-}
-
+/* In batches: a failure loses one of them. */
 static void save_queue(struct overflow *o, struct named_queue *q)
 {
     const struct queue_burial *burial;
+    const char *name = named_queue_name(q);
     struct queue *core = named_queue_core(q);
-    struct saving *s = mem_zalloc(sizeof *s);
+    struct saving s = {0};
     struct buf text = {0};
-    uint64_t n = 0;
-    *s = (struct saving){.o = o, .q = q, .batches = 1};
-    for (uint64_t id = 0; queue_next_ready(core, id + 1, &id); n++) {
-        if (text.len >= SAVE_BYTES_MAX) {
-            save_batch(s, &text, n);
-            n = 0;
-        }
+    for (uint64_t id = 0; queue_next_ready(core, id + 1, &id); s.n++) {
+        if (text.len >= SAVE_BYTES_MAX)
+            log_write(o, q, &text, on_saved, &s);
         append_line(&text, q, id);
     }
-    for (uint64_t id = 0; queue_next_buried(core, id + 1, &id, &burial); n++)
+    for (uint64_t id = 0; queue_next_buried(core, id + 1, &id, &burial); s.n++)
         append_line(&text, q, id);
-    if (n)
-        save_batch(s, &text, n);
-    end_batch(s);
+    if (s.n)
+        log_write(o, q, &text, on_saved, &s);
+    if (s.saved)
+        log_info("moved the messages of the queue to the overflow log", LOG_S("queue", name),
+            LOG_U("messages", s.saved));
+    if (s.lost) {
+        log_error("messages are lost: the overflow log failed", LOG_S("queue", name),
+            LOG_U("messages", s.lost), LOG_S("error", s.error));
+        daemon_set_status(o->loop->daemon, EX_IOERR);
+    }
+    free(s.error);
 }
 
-void overflow_save(struct overflow *o)
+void overflow_close(struct overflow **p)
 {
-    struct queues *qs = o ? o->loop->queues : NULL;
-    if (!qs || queues_count(qs) == 0 || named_queue_journal(queues_at(qs, 0)))
+    struct overflow *o = *p;
+    if (!o)
         return;
-    struct queue_now late = {INT64_MAX / 2, queue_loop_now().wall}; /* every lease and delay has ended */
-    usec_t deadline;
-    while (queues_next_deadline(qs, &deadline) && deadline <= late.monotonic)
-        queues_tick(qs, late);
-    for (size_t i = 0; i < queues_count(qs); i++)
-        save_queue(o, queues_at(qs, i));
+    struct queues *qs = o->loop->queues;
+    overflow_log_stop(o->log);
+    queues_flush(qs); /* removals of the last batches: on_removed needs the eviction */
+    if (queues_count(qs) > 0 && !named_queue_journal(queues_at(qs, 0))) {
+        struct queue_now late = {INT64_MAX / 2, queue_loop_now().wall}; /* every lease and delay has ended */
+        usec_t deadline;
+        while (queues_next_deadline(qs, &deadline) && deadline <= late.monotonic)
+            queues_tick(qs, late);
+        for (size_t i = 0; i < queues_count(qs); i++)
+            save_queue(o, queues_at(qs, i));
+    }
+    overflow_log_free(&o->log);
+    free(o->path);
+    free(o);
+    *p = NULL;
 }

@@ -6,7 +6,7 @@
  * 2. A message leaves its queue after the log has written and synced it. A crash in between leaves it in both.
  * 3. When the log fails, the messages stay in their place and the put is refused.
  * 4. Puts are retried in the order in which they came, never from inside overflow_wait.
- * 5. On a stop, a queue in memory is written to the log completely: see overflow_save.
+ * 5. On a stop, a queue in memory is written to the log completely: see overflow_close.
  */
 #ifndef SIMPLEQUEUE_OVERFLOW_H
 #define SIMPLEQUEUE_OVERFLOW_H
@@ -19,7 +19,8 @@ struct overflow;
  * written. */
 struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (*notify)(void *arg),
     void *arg, char *error, size_t error_size);
-/* Ends what the log has in hand, and commits its removals. Before served_queue_close. */
+/* On a stop, once nothing else is in progress: writes the batches in progress and commits their removals. If the queues are in memory
+ * only, writes all of their messages too, buried ones included. Blocks. Before served_queue_close. */
 void overflow_close(struct overflow **o);
 
 /* The functions below do nothing if `o` is NULL: there is no overflow log. */
@@ -33,7 +34,5 @@ void overflow_on_ready(struct overflow *o, struct named_queue *q);
 void overflow_poll(struct overflow *o);
 /* On SIGHUP: opens the file again, and retries what failed. */
 void overflow_reopen(struct overflow *o);
-/* On a stop, once nothing is under way: writes every message of queues that are only in memory, buried ones too. Blocks. */
-void overflow_save(struct overflow *o);
 
 #endif

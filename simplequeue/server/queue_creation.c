@@ -23,41 +23,6 @@ static void note_unmade(
         LOG_S("error", error[0] ? error : queue_strerror(result)), LOG_S("hint", hint ? hint : ""));
 }
 
-static enum queue_result make(struct queue_creation *c, const char *name, char *error, size_t error_size)
-{
-    enum queue_result result;
-    if (!queues_get(c->loop->queues, name, queue_loop_now(), &result, error, error_size))
-        return result;
-    if (c->logged)
-        log_info("queues can be made again");
-    c->logged = 0;
-    return QUEUE_OK;
-}
-
-/* Judges the first put before its queue exists. The marks of a new queue are all 0. */
-static enum queue_result may_make(const struct queue_creation *c, const struct first_put *put)
-{
-    return put->mark ? QUEUE_CONFLICT : queues_may_add(c->loop->queues, put);
-}
-
-/* True when it made a queue. */
-static bool serve(struct queue_creation *c, struct wait *w)
-{
-    char error[512] = "";
-    bool exists = queues_find(c->loop->queues, w->name) != NULL;
-    enum queue_result result = exists ? QUEUE_OK : may_make(c, &w->put);
-    bool makes = !exists && result == QUEUE_OK;
-    if (makes)
-        result = make(c, w->name, error, sizeof error);
-    if (result == QUEUE_OK) {
-        wait_wake(w, WAIT_RETRY);
-    } else {
-        note_unmade(c, w->name, result, error);
-        wait_refuse(w, result, error[0] ? error : NULL);
-    }
-    return makes;
-}
-
 static void serve_line(void *arg);
 
 static void serve_soon(struct queue_creation *c)
@@ -67,12 +32,33 @@ static void serve_soon(struct queue_creation *c)
     c->posted = c->line.first != NULL;
 }
 
+/* Makes at most one queue. Judges the first put before its queue exists: the marks of a new queue are all 0. */
 static void serve_line(void *arg)
 {
     struct queue_creation *c = arg;
+    bool made = false;
     c->posted = false;
-    while (c->line.first && !serve(c, c->line.first))
-        ;
+    while (c->line.first && !made) {
+        struct wait *w = c->line.first;
+        char error[512] = "";
+        enum queue_result result = QUEUE_OK;
+        bool exists = queues_find(c->loop->queues, w->name) != NULL;
+        if (!exists)
+            result = w->put.mark ? QUEUE_CONFLICT : queues_may_add(c->loop->queues, &w->put);
+        made = !exists && result == QUEUE_OK;
+        if (made)
+            queues_get(c->loop->queues, w->name, queue_loop_now(), &result, error, sizeof error);
+        if (result != QUEUE_OK) {
+            note_unmade(c, w->name, result, error);
+            wait_refuse(w, result, error[0] ? error : NULL);
+            continue;
+        }
+        if (made && c->logged) {
+            log_info("queues can be made again");
+            c->logged = 0;
+        }
+        wait_wake(w, WAIT_RETRY);
+    }
     serve_soon(c);
 }
 
@@ -80,22 +66,14 @@ struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *
     const struct first_put *put, struct http_request *req, wait_fn *retry, void *arg,
     enum queue_result *result)
 {
-    char error[512] = "";
     struct named_queue *q = queues_find(c->loop->queues, name);
-    bool on_disk = queues_journals(c->loop->queues) != NULL;
-    *result = QUEUE_OK;
+    *result = q ? QUEUE_OK : queues_may_add(c->loop->queues, put);
     if (q)
         return q;
-    /* On disk a mark may have moved by the time the queue is made: serve() judges it. */
-    *result = on_disk ? queues_may_add(c->loop->queues, put) : may_make(c, put);
-    if (*result == QUEUE_OK && !on_disk)
-        *result = make(c, name, error, sizeof error);
     if (*result != QUEUE_OK) {
-        note_unmade(c, name, *result, error);
+        note_unmade(c, name, *result, "");
         return NULL;
     }
-    if (!on_disk)
-        return queues_find(c->loop->queues, name);
     struct wait *w = wait_add(c->loop, &c->line, req, retry, arg);
     snprintf(w->name, sizeof w->name, "%s", name);
     w->put = *put;
@@ -105,6 +83,5 @@ struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *
 
 void queue_creation_stop(struct queue_creation *c)
 {
-    while (c->line.first)
-        wait_refuse(c->line.first, QUEUE_CLOSED, NULL);
+    wait_refuse_all(&c->line, QUEUE_CLOSED);
 }

@@ -4,7 +4,6 @@
  * 1. One turn makes at most one queue: all sockets are served between two of them.
  * 2. Requests are retried in the order in which they came, never from inside queue_creation_obtain.
  * 3. Each reason why no queue can be made is logged once, until one is made again. Every refused request is counted.
- * 4. In memory a queue costs nothing and is made at once.
  */
 #ifndef SIMPLEQUEUE_QUEUE_CREATION_H
 #define SIMPLEQUEUE_QUEUE_CREATION_H
@@ -21,7 +20,7 @@ struct queue_creation {
     struct stats_counter *unmade; /* requests refused because their queue could not be made */
 };
 
-/* The existing queue, or in memory the new one. NULL with QUEUE_OK: the request waits, and `retry` runs once the queue exists. NULL with
+/* The existing queue. NULL with QUEUE_OK: the request waits, and `retry` runs once the queue exists. NULL with
  * another result: the queue is not made, because it would refuse `put` or because something is missing. */
 struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *name,
     const struct first_put *put, struct http_request *req, wait_fn *retry, void *arg,

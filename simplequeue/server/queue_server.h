@@ -8,7 +8,6 @@
  *     refusals           status and code of each refusal
  *     queue_creation     makes queues, one a loop turn
  *     overflow           makes room in full queues
- *     queue_health       failing storage, full disks
  *     http_common        parameters and replies that handlers share
  *     http_*, nng_ingest translate between protocols and the queue
  *     http, main         the routes; the wiring

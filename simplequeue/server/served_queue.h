@@ -38,8 +38,9 @@ static inline bool served_queue_puts_wait(const struct named_queue *q)
 void served_queue_open(struct named_queue *q);
 /* Counts a refused put as `rejected` if the queue had no room for it. */
 void served_queue_count_refused(const struct named_queue *q, enum queue_result why);
-/* Ends the remaining waits with QUEUE_CLOSED. */
-void served_queue_stop(struct named_queue *q);
+/* After an operation of a queue with a journal is committed or refused: reports failing storage and a full disk, in the log and on
+ * /health, as they begin and end. */
+void served_queue_note_health(struct queue_loop *loop, const struct named_queue *q);
 void served_queue_close(struct named_queue *q, struct stats *stats);
 
 #endif

@@ -95,11 +95,20 @@ bool wait_refuse(struct wait *w, enum queue_result result, const char *error)
 
 void wait_wake_all(struct wait_line *line, enum wait_event event)
 {
+    size_t n = 0;
     struct wait *after;
-    for (struct wait *w = line->first; w; w = after) {
+    for (const struct wait *w = line->first; w; w = w->after)
+        n++;
+    for (struct wait *w = line->first; w && n > 0; w = after, n--) {
         after = w->after;
         wait_wake(w, event);
     }
+}
+
+void wait_refuse_all(struct wait_line *line, enum queue_result result)
+{
+    while (line->first)
+        wait_refuse(line->first, result, NULL);
 }
 
 void wait_tick(struct queue_loop *loop, usec_t monotonic)

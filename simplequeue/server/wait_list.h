@@ -64,8 +64,10 @@ struct http_request *wait_leave(struct wait *w);
 /* True: the wait has left. */
 bool wait_wake(struct wait *w, enum wait_event event);
 bool wait_refuse(struct wait *w, enum queue_result result, const char *error);
-/* Wakes each wait in the line, in order. */
+/* Wakes each wait in the line, in order, but not those that are added meanwhile. */
 void wait_wake_all(struct wait_line *line, enum wait_event event);
+/* Ends each wait in the line. */
+void wait_refuse_all(struct wait_line *line, enum queue_result result);
 /* Wakes the waits whose deadline has passed. */
 void wait_tick(struct queue_loop *loop, usec_t monotonic);
 /* Ends every wait that has a deadline. */
