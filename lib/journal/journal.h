@@ -39,6 +39,7 @@
 #define JOURNAL_HOLE (UINT64_C(1) << 40)
 #define JOURNAL_FRAME_MAX (64u << 20) /* payload bytes of one append */
 #define JOURNAL_ID_TEXT 33            /* 32 hex digits and NUL */
+#define JOURNAL_ERROR_TEXT 512        /* of an error text with NUL; longer texts are cut */
 
 struct journal_set;
 struct journal;

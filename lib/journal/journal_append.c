@@ -1,5 +1,4 @@
 /* The owner's side of a commit: it checks marks, gathers frames in a journal's pending batch, and applies finished batches. */
-#include "journal/journal_append.h"
 #include "journal/journal_commit.h"
 #include "journal/journal_frame_index.h"
 #include "journal/journal_handoff.h"

@@ -1,6 +1,7 @@
 #include "journal/journal_cursor.h"
 
 #include "base/io.h"
+#include "base/xxh3.h"
 #include "journal/journal_dir.h"
 
 #include <errno.h>
@@ -146,11 +147,18 @@ void cursor_skip(struct cursor *c, const struct frame *f)
     c->offset += frame_advance(f);
 }
 
+static uint64_t piece_checksum(struct bytes payload, size_t i)
+{
+    size_t at = i * CURSOR_PIECE, left = payload.len - at;
+    return XXH3_64bits(payload.ptr + at, left < CURSOR_PIECE ? left : CURSOR_PIECE);
+}
+
 void cursor_enter(struct cursor *c, const struct frame *f)
 {
     size_t pieces = (f->payload.len + CURSOR_PIECE - 1) / CURSOR_PIECE;
     c->large.checksums = mem_realloc(c->large.checksums, (pieces + 1) * sizeof *c->large.checksums);
-    piece_checksums(f->payload, CURSOR_PIECE, c->large.checksums);
+    for (size_t i = 0; i < pieces; i++)
+        c->large.checksums[i] = piece_checksum(f->payload, i);
     c->large.position = c->position;
     c->large.payload_at = (size_t)(f->payload.ptr - at_position(c).ptr);
     c->large.frame = *f;
@@ -172,17 +180,13 @@ enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct b
     size_t to = (skip + n + CURSOR_PIECE - 1) / CURSOR_PIECE * CURSOR_PIECE;
     size_t want = (to < c->large.frame.payload.len ? to : c->large.frame.payload.len) - from;
     char *pieces = mem_alloc(want);
-    enum cursor_status status = CURSOR_FRAME;
     ssize_t got = file_read(c->fd, pieces, want, c->position + c->large.payload_at + from);
-    if (got < 0) {
-        c->system = errno;
-        status = CURSOR_IO;
-    } else if ((size_t)got < want ||
-               !pieces_match(bytes_of(pieces, want), CURSOR_PIECE, c->large.checksums + first)) {
-        status = CURSOR_BAD;
-    } else {
+    c->system = errno;
+    bool same = got == (ssize_t)want;
+    for (size_t i = 0; same && i * CURSOR_PIECE < want; i++)
+        same = piece_checksum(bytes_of(pieces, want), i) == c->large.checksums[first + i];
+    if (same)
         buf_append(out, pieces + (skip - from), n);
-    }
     free(pieces);
-    return status;
+    return same ? CURSOR_FRAME : got < 0 ? CURSOR_IO : CURSOR_BAD;
 }

@@ -2,7 +2,7 @@
 #ifndef MILLRACE_JOURNAL_CURSOR_H
 #define MILLRACE_JOURNAL_CURSOR_H
 
-#include "journal/journal_error.h"
+#include "journal/journal.h"
 #include "journal/journal_format.h"
 
 /* A position at which a frame begins. */

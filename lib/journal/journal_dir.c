@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -220,4 +221,19 @@ int segment_read_header(
     if (*status == HEADER_OK && h->sequence != sequence)
         *status = HEADER_DAMAGED;
     return 0;
+}
+
+int sync_or_eio(int failed)
+{
+    if (failed && errno_is_full(errno))
+        errno = EIO;
+    return failed;
+}
+
+void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *what, int system)
+{
+    if (system)
+        snprintf(text, JOURNAL_ERROR_TEXT, "%s: %s: %s", path, what, strerror(system));
+    else
+        snprintf(text, JOURNAL_ERROR_TEXT, "%s: %s", path, what);
 }

@@ -1,4 +1,4 @@
-/* journal_dir: a journal's directory: its lock, the names of its files, and reading those files. Functions that return a path
+/* journal_dir: a journal's directory: its lock, the names of its files, reading them, and error texts. Functions that return a path
  * leave it to the caller to free; free() keeps errno.
  *
  * The newest marker is an empty file whose name holds the newest segment's number. Segment headers expose a gap between
@@ -11,6 +11,8 @@
 #ifndef MILLRACE_JOURNAL_DIR_H
 #define MILLRACE_JOURNAL_DIR_H
 
+#include "base/errno_class.h"
+#include "journal/journal.h"
 #include "journal/journal_format.h"
 
 #include <sys/types.h>
@@ -44,5 +46,10 @@ int segment_read(const char *path, struct buf *file);
 /* A header with another segment's number counts as damaged. 0, or -1 with errno: the file cannot be read. */
 int segment_read_header(
     const char *dir, uint64_t sequence, struct segment_header *h, enum header_status *status);
+
+/* Turns ENOSPC and EDQUOT of a failed sync into EIO: the disk's content is unknown then, so the journal must latch. */
+int sync_or_eio(int failed);
+/* "PATH: WHAT: strerror"; with `system` 0, without the last part. */
+void failure_set(char text[JOURNAL_ERROR_TEXT], const char *path, const char *what, int system);
 
 #endif

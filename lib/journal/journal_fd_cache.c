@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "journal/journal_dir.h"
-#include "journal/journal_error.h"
+#include "base/errno_class.h"
 #include "journal/journal_internal.h"
 
 #include <errno.h>

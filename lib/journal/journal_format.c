@@ -183,28 +183,6 @@ enum frame_status frame_decode(
     return FRAME_OK;
 }
 
-static uint64_t next_piece(struct bytes *rest, size_t piece)
-{
-    size_t n = rest->len < piece ? rest->len : piece;
-    uint64_t checksum = XXH3_64bits(rest->ptr, n);
-    *rest = bytes_of(rest->ptr + n, rest->len - n);
-    return checksum;
-}
-
-void piece_checksums(struct bytes payload, size_t piece, uint64_t *out)
-{
-    while (payload.len > 0)
-        *out++ = next_piece(&payload, piece);
-}
-
-bool pieces_match(struct bytes bytes, size_t piece, const uint64_t *checksums)
-{
-    while (bytes.len > 0)
-        if (next_piece(&bytes, piece) != *checksums++)
-            return false;
-    return true;
-}
-
 void table_append_entry(struct buf *b, struct bytes name, uint64_t mark)
 {
     char number[8];

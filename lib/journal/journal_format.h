@@ -86,10 +86,6 @@ size_t frame_payload_length(struct bytes at);
 enum frame_status frame_decode(
     struct bytes at, uint64_t seed, uint64_t position, bool trusted, struct frame *out);
 
-/* One checksum for each `piece` bytes of a verified payload. A later read of the same bytes must match. Never stored. */
-void piece_checksums(struct bytes payload, size_t piece, uint64_t *out);
-bool pieces_match(struct bytes bytes, size_t piece, const uint64_t *checksums);
-
 /* The payloads of FRAME_TABLE and FRAME_OPEN. */
 void table_append_entry(struct buf *b, struct bytes name, uint64_t mark);
 /* Removes the first entry from *table. False at the end of the table; with *bad, the table is malformed. */

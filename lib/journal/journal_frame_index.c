@@ -47,8 +47,7 @@ void frame_index_add(struct journal *j, struct segment *s, const struct index_en
     known->spacing *= 2;
 }
 
-/* The last entry with an offset of at most `offset` and a time before `time`. */
-static struct index_entry find_last(struct journal *j, struct segment *s, uint64_t offset, usec_t time)
+struct index_entry frame_index_find(struct journal *j, struct segment *s, uint64_t offset, usec_t time)
 {
     size_t n = s->index ? s->index->n : 0;
     while (n > 0 && (s->index->at[n - 1].offset > offset || s->index->at[n - 1].time >= time))
@@ -56,21 +55,4 @@ static struct index_entry find_last(struct journal *j, struct segment *s, uint64
     if (s->index)
         s->index->used = ++j->set->index_clock;
     return n > 0 ? s->index->at[n - 1] : (struct index_entry){SEGMENT_HEADER, s->base, s->last_time};
-}
-
-struct index_entry frame_index_find_offset(struct journal *j, struct segment *s, uint64_t offset)
-{
-    return find_last(j, s, offset, INT64_MAX);
-}
-
-struct index_entry frame_index_find_time(struct journal *j, struct segment *s, usec_t time)
-{
-    return find_last(j, s, UINT64_MAX, time);
-}
-
-void frame_index_drop(struct segment *s)
-{
-    if (s->index)
-        s->index->segment = NULL;
-    s->index = NULL;
 }

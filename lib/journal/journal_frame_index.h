@@ -24,10 +24,8 @@ struct frame_index {
 extern uint64_t journal_index_spacing; /* of a new index; replaceable for tests */
 
 void frame_index_add(struct journal *j, struct segment *s, const struct index_entry *p);
-/* The last entry at or below `offset`, or the last entry before which all frames are older than `time`. Without an entry, the
- * segment's beginning. */
-struct index_entry frame_index_find_offset(struct journal *j, struct segment *s, uint64_t offset);
-struct index_entry frame_index_find_time(struct journal *j, struct segment *s, usec_t time);
-void frame_index_drop(struct segment *s); /* before the segment is freed */
+/* The last entry at or below `offset` before which all frames are older than `time`. Without an entry, the segment's
+ * beginning. */
+struct index_entry frame_index_find(struct journal *j, struct segment *s, uint64_t offset, usec_t time);
 
 #endif

@@ -184,6 +184,9 @@ static inline bool set_never_syncs(const struct journal_set *set)
     return set->config.sync_ms == JOURNAL_SYNC_NEVER;
 }
 
+/* Owner: waits until journal_set_poll has something to do, and calls it. */
+void set_wait(struct journal_set *set);
+
 /* The kernel's boot id; replaceable, so that a test can pretend a reboot. */
 extern void (*journal_boot_id)(uint8_t out[16]);
 

@@ -1,9 +1,9 @@
 #include "journal/journal_job.h"
 
+#include "base/errno_class.h"
 #include "base/log.h"
 #include "journal/journal_frame_index.h"
 #include "journal/journal_handoff.h"
-#include "journal/journal_sendfile.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -150,7 +150,9 @@ void job_deliver(struct job *job)
         frame_index_add(job->journal, job->segment, &job->indexed[i]);
     job->journal->jobs--;
     job->deliver(job);
-    span_read_free(&job->span_read);
+    if (job->wants_spans && job->spans.fd >= 0)
+        io->close(job->spans.fd);
+    free(job->spans.spans);
     buf_free(&job->out);
     free(job);
 }

@@ -9,7 +9,15 @@
 
 struct journal_reader;
 struct journal_seek;
-struct span_read;
+
+/* The result of a read of spans (journal_sendfile.c). */
+struct span_read {
+    struct journal_span_request how;
+    struct journal_span *spans;
+    size_t n, cap;
+    uint64_t bytes, stamp;
+    int fd; /* -1: none */
+};
 
 #define JOB_ENTRIES_MAX 4
 struct job {
@@ -30,7 +38,8 @@ struct job {
     usec_t time;
     struct index_entry begin, indexed[JOB_ENTRIES_MAX];
     size_t n_indexed;
-    struct span_read *span_read; /* NULL: read a copy */
+    bool wants_spans; /* false: read a copy */
+    struct span_read spans;
     enum journal_result result;
     char failure[JOURNAL_ERROR_TEXT];
 };

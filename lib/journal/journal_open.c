@@ -6,7 +6,6 @@
  * intact frame or header states that the position was durable: that is damage. A newest marker above the last segment is
  * damage too. */
 #include "base/log.h"
-#include "journal/journal_append.h"
 #include "journal/journal_dir.h"
 #include "journal/journal_handoff.h"
 #include "journal/journal_repair_note.h"

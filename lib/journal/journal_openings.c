@@ -1,11 +1,11 @@
 #include "journal/journal_openings.h"
 
+#include "base/byte_order.h"
 #include "base/bytes.h"
 #include "base/io.h"
 #include "base/random_id.h"
 #include "base/xxh3.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,19 +21,6 @@ struct openings {
     uint64_t sequence; /* of the newest */
 };
 
-static uint64_t load64(const char *at)
-{
-    uint64_t n;
-    memcpy(&n, at, sizeof n);
-    return le64toh(n);
-}
-
-static void store64(char *at, uint64_t n)
-{
-    n = htole64(n);
-    memcpy(at, &n, sizeof n);
-}
-
 static uint64_t checksum(const char *slot, size_t place)
 {
     return XXH3_64bits_withSeed(slot, SLOT - 8, place);
@@ -44,11 +31,11 @@ static bool take_slot(struct openings *o, const char *ring, uint64_t sequence)
 {
     size_t place = sequence % OPENINGS_MAX;
     const char *slot = ring + place * SLOT;
-    if (load64(slot) != sequence || load64(slot + 24) != checksum(slot, place))
+    if (get_le64(slot) != sequence || get_le64(slot + 24) != checksum(slot, place))
         return false;
     struct opening *at = &o->list[o->n++];
-    at->first = load64(slot + 8);
-    snprintf(at->id, sizeof at->id, "%016llx", (unsigned long long)load64(slot + 16));
+    at->first = get_le64(slot + 8);
+    snprintf(at->id, sizeof at->id, "%016llx", (unsigned long long)get_le64(slot + 16));
     return true;
 }
 
@@ -56,8 +43,8 @@ static void read_ring(struct openings *o, const char *ring)
 {
     for (size_t place = 0; place < OPENINGS_MAX; place++) {
         const char *slot = ring + place * SLOT;
-        uint64_t sequence = load64(slot);
-        if (load64(slot + 24) == checksum(slot, place) && sequence % OPENINGS_MAX == place &&
+        uint64_t sequence = get_le64(slot);
+        if (get_le64(slot + 24) == checksum(slot, place) && sequence % OPENINGS_MAX == place &&
             sequence > o->sequence)
             o->sequence = sequence;
     }
@@ -74,10 +61,10 @@ static void add(struct openings *o, uint64_t next, char slot[SLOT])
     random_id(id);
     new->first = next;
     memcpy(new->id, id, OPENING_ID_TEXT - 1);
-    store64(slot, ++o->sequence);
-    store64(slot + 8, next);
-    store64(slot + 16, strtoull(new->id, NULL, 16));
-    store64(slot + 24, checksum(slot, o->sequence % OPENINGS_MAX));
+    put_le64(slot, ++o->sequence);
+    put_le64(slot + 8, next);
+    put_le64(slot + 16, strtoull(new->id, NULL, 16));
+    put_le64(slot + 24, checksum(slot, o->sequence % OPENINGS_MAX));
 }
 
 /* A file that is too short was being made. */

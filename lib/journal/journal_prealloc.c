@@ -166,14 +166,6 @@ void prealloc_release(struct journal *j)
     set_unlock(j->set);
 }
 
-int prealloc_error(struct journal *j)
-{
-    set_lock(j->set);
-    int failed = j->prealloc.failed;
-    set_unlock(j->set);
-    return failed;
-}
-
 void prealloc_discard(struct journal *j)
 {
     struct prealloc gone;

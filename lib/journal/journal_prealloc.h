@@ -42,7 +42,6 @@ void *filler_main(void *set);
 /* Stage one of a commit. */
 void prealloc_request(struct journal *j); /* the current segment is filling up */
 bool prealloc_is_ready(struct journal *j);
-int prealloc_error(struct journal *j);
 /* Takes the spare file; its name stays in use until prealloc_release. False: there is none. */
 bool prealloc_take(struct journal *j, struct prealloc *out);
 void prealloc_release(struct journal *j);

@@ -108,9 +108,9 @@ static void run_read(struct job *job)
     enum cursor_status status = job_enter(job);
     if (status == CURSOR_FRAME && c->offset < job->offset && !cursor_is_inside(c))
         status = approach(job);
-    if (status == CURSOR_FRAME && !job->again && !(job->span_read && spans_fill(job, &status)))
+    if (status == CURSOR_FRAME && !job->again && !(job->wants_spans && spans_fill(job, &status)))
         status = fill_window(job);
-    if (status != CURSOR_FRAME && job->out.len == 0 && !(job->span_read && job->span_read->n))
+    if (status != CURSOR_FRAME && job->out.len == 0 && job->spans.n == 0)
         job_read_failed(job, status);
     cursor_rest(c);
 }
@@ -148,14 +148,15 @@ static void submit_read(
     job->run = result == JOURNAL_OK ? run_read : NULL;
     job->result = result;
     job->cursor = r->cursor;
-    job->begin = frame_index_find_offset(r->journal, r->segment, r->offset);
+    job->begin = frame_index_find(r->journal, r->segment, r->offset, INT64_MAX);
     job->segment = r->segment;
     job->segment->refs++;
     job->offset = r->offset;
     job->limit = r->segment->end;
     job->max_bytes = max_bytes;
     job->not_before = not_before;
-    job->span_read = r->wants_spans && file_may_share(r->segment) ? span_read_new(&r->how) : NULL;
+    job->wants_spans = r->wants_spans && file_may_share(r->segment);
+    job->spans = (struct span_read){.how = r->how, .fd = -1};
     job->out = r->memory;
     r->memory = (struct buf){0};
     r->job = job;
@@ -233,7 +234,7 @@ static void answer_read(struct journal_reader *r, struct job *job)
     }
     job_report_failure(job);
     spans_answer(job, &w);
-    r->offset += job->out.len + (w.n_spans ? job->span_read->bytes : 0);
+    r->offset += job->out.len + (w.n_spans ? job->spans.bytes : 0);
     r->done(&w, r->arg);
     if (w.file)
         journal_file_release(w.file);

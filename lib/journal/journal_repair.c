@@ -3,7 +3,6 @@
 #include "base/byte_order.h"
 #include "base/io.h"
 #include "journal/journal_dir.h"
-#include "journal/journal_error.h"
 #include "journal/journal_internal.h"
 #include "journal/journal_repair_note.h"
 

@@ -51,7 +51,7 @@ static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
     job->result = JOURNAL_END;
     job->deliver = deliver_seek;
     job->cursor = seek->cursor;
-    job->begin = frame_index_find_time(seek->journal, s, seek->time);
+    job->begin = frame_index_find(seek->journal, s, UINT64_MAX, seek->time);
     job->segment = s;
     job->segment->refs++;
     job->limit = s->end < seek->limit ? s->end : seek->limit;

@@ -23,7 +23,8 @@ struct segment *segment_new(const char *dir, const struct segment_header *h)
 
 void segment_free(struct segment *s)
 {
-    frame_index_drop(s);
+    if (s->index)
+        s->index->segment = NULL;
     segment_detach_file(s);
     free(s->path);
     free(s);

@@ -64,32 +64,12 @@ bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp)
     return stamp != 0 && stamp_of(f->fd) == stamp;
 }
 
-struct span_read *span_read_new(const struct journal_span_request *how)
-{
-    struct span_read *l = mem_zalloc(sizeof *l);
-    l->how = *how;
-    l->fd = -1;
-    return l;
-}
-
-void span_read_free(struct span_read **p)
-{
-    struct span_read *l = *p;
-    if (!l)
-        return;
-    if (l->fd >= 0)
-        io->close(l->fd);
-    free(l->spans);
-    free(l);
-    *p = NULL;
-}
-
 /* Adds the frame at the cursor, from the job's offset on. False: the frame is too small on average, so the next read begins
  * with it or copies it. */
 static bool take_frame(struct job *job, const struct frame *f)
 {
     struct cursor *c = job->cursor;
-    struct span_read *l = job->span_read;
+    struct span_read *l = &job->spans;
     uint64_t from = job->offset + l->bytes;
     if (c->offset + frame_advance(f) <= from) {
         cursor_skip(c, f);
@@ -121,7 +101,7 @@ static bool take_frame(struct job *job, const struct frame *f)
 bool spans_fill(struct job *job, enum cursor_status *status)
 {
     struct cursor *c = job->cursor;
-    struct span_read *l = job->span_read;
+    struct span_read *l = &job->spans;
     if (cursor_is_inside(c) || (l->fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0)) < 0)
         return false;
     l->stamp = stamp_of(l->fd);
@@ -148,9 +128,9 @@ bool file_may_share(const struct segment *s)
 /* All receivers of a segment share one descriptor. */
 void spans_answer(struct job *job, struct journal_window *w)
 {
-    struct span_read *l = job->span_read;
+    struct span_read *l = &job->spans;
     struct segment *s = job->segment;
-    if (!l || l->n == 0 || w->result != JOURNAL_OK)
+    if (l->n == 0 || w->result != JOURNAL_OK)
         return;
     w->spans = l->spans;
     w->n_spans = l->n;

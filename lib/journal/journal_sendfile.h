@@ -5,16 +5,6 @@
 
 #include "journal/journal_job.h"
 
-struct span_read {
-    struct journal_span_request how;
-    struct journal_span *spans;
-    size_t n, cap;
-    uint64_t bytes, stamp;
-    int fd; /* -1: none */
-};
-struct span_read *span_read_new(const struct journal_span_request *how);
-void span_read_free(struct span_read **l);
-
 /* Reader thread: collects spans from the cursor on. False: it did nothing, and the frames must be copied. */
 bool spans_fill(struct job *job, enum cursor_status *status);
 /* Owner: puts the spans, if any, into the window. The caller releases the file. */

@@ -423,8 +423,11 @@ bool writer_only_copies(struct journal *j, const struct batch *b)
 void writer_write(struct batch *b)
 {
     struct journal *j = b->journal;
-    int failed = prealloc_error(j);
-    if (is_latched(j))
+    set_lock(j->set);
+    bool latched = j->writer.latched;
+    int failed = j->prealloc.failed;
+    set_unlock(j->set);
+    if (latched)
         b->result = JOURNAL_LATCHED;
     else if (failed)
         b->result = writer_latch(j, "fill the next segment's file", failed);

@@ -6,7 +6,7 @@
 #ifndef MILLRACE_JOURNAL_WRITER_H
 #define MILLRACE_JOURNAL_WRITER_H
 
-#include "journal/journal_error.h"
+#include "journal/journal.h"
 #include "journal/journal_marks.h"
 #include "base/clock.h"
 

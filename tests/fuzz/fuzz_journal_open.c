@@ -6,7 +6,6 @@
  * may say what no journal would write, and be refused once something was appended to it: only that is forgiven. */
 #include "journal/journal.h"
 #include "journal/journal_format.h"
-#include "journal/journal_append.h"
 #include "journal/journal_dir.h"
 #include "journal/journal_internal.h"
 #include "base/log.h"

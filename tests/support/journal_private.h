@@ -2,7 +2,6 @@
 #ifndef MILLRACE_TEST_JOURNAL_PRIVATE_H
 #define MILLRACE_TEST_JOURNAL_PRIVATE_H
 
-#include "journal/journal_append.h"
 #include "journal/journal_commit.h"
 #include "journal/journal_dir.h"
 #include "journal/journal_frame_index.h"
