@@ -1,6 +1,7 @@
 #include "stream/stream_program.h"
 
 #include "http/client/http_client.h"
+#include "stream/stream_client.h"
 #include "base/log.h"
 #include "base/url.h"
 
@@ -75,4 +76,31 @@ struct http_client *stream_program_connect(struct daemon *d, struct config_error
         .base = daemon_base(d), .url = peer_url(o, "pubsub"), .max_connections = 1, .auth_token = token});
     free(token);
     return client;
+}
+
+void stream_program_set_trouble(struct daemon *d, const char *trouble)
+{
+    if (trouble != NULL) {
+        daemon_set_not_ready(d, "%s", trouble);
+        daemon_notify_parent();
+    } else if (!daemon_is_draining(d)) {
+        daemon_set_ready(d);
+    }
+}
+
+struct stream_client *stream_program_follow(
+    struct daemon *d, bool has_state, const struct stream_client_config *config)
+{
+    struct options *o = daemon_options(d);
+    struct stream_client_config full = *config;
+    full.base = daemon_base(d);
+    full.stream = options_string(o, "stream");
+    full.begin = has_state && stream_program_begins_at_end(d) ? "earliest" : options_string(o, "from");
+    full.max_line = (size_t)options_int(o, "max_line");
+    return stream_client_new(&full);
+}
+
+bool stream_program_awaits(const struct stream_client *stream)
+{
+    return stream_client_is_caught_up(stream) && stream_client_cursor(stream)->id[0] == '\0';
 }

@@ -15,26 +15,38 @@
     {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "file with the token for pubsub"},          \
     {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = (STREAM_HELP)},                  \
     {.name = "from", .type = OPTION_STRING, .fallback = "earliest",                                          \
-        .help = "where the first start begins: earliest, latest or @UNIXTIME"},                                \
+        .help = "start of the first run: earliest, latest or @UNIXTIME"},                                \
     {.name = "max_line", .type = OPTION_SIZE, .fallback = "16M", .min = 1, .max = INT64_C(1) << 30,          \
         .unit = "bytes", .help = (LINE_HELP)}
 /* clang-format on */
 
-/* Checks the settings above: 0, or -1 with the error. */
+/* Checks these settings. Returns 0, or -1 with the error. */
 int stream_program_check(struct options *o, struct config_error *error);
 
-/* Refuses to_stream if it is the stream that is read. `url` is the pubsub of to_stream (NULL: the same as for reading). Addresses are
- * compared as text, except that all loopback names are equal. 0, or -1 with the error. */
+/* Refuses to_stream if it is the source stream. `url` is the pubsub of to_stream (NULL: the source's). Addresses are compared as text,
+ * except that all loopback names are equal. Returns 0, or -1 with the error. */
 int stream_program_check_target(struct options *o, const char *url, struct config_error *error);
 
-/* Ends the daemon (78): places show that the stream that is read is the one that is written. */
+/* Ends the daemon with exit status 78, because source and destination have proved to be one stream. */
 void stream_program_fail_into_itself(struct daemon *d);
 
-/* True for `latest`. */
+/* Whether `from` is `latest`. */
 bool stream_program_begins_at_end(struct daemon *d);
 
+/* Shows the problem on /health and notifies the service manager. With NULL the daemon is ready, unless it is stopping. */
+void stream_program_set_trouble(struct daemon *d, const char *trouble);
+
+struct stream_client;
+struct stream_client_config;
+/* Follows the configured stream. The caller sets the pubsub, the cursor and the callbacks in config. After a start that recorded a state,
+ * `latest` means the stream's beginning: the stream did not exist then. */
+struct stream_client *stream_program_follow(
+    struct daemon *d, bool has_state, const struct stream_client_config *config);
+/* Whether pubsub does not have the stream yet. */
+bool stream_program_awaits(const struct stream_client *stream);
+
 struct http_client;
-/* A client of the stream's pubsub for a stream_client. NULL, with the error, when the token cannot be read. */
+/* Returns a client of the stream's pubsub for a stream_client, or NULL with the error if the token cannot be read. */
 struct http_client *stream_program_connect(struct daemon *d, struct config_error *error);
 
 #endif

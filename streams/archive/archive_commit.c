@@ -32,22 +32,17 @@ void archive_committer_free(struct archive_committer **c)
     *c = NULL;
 }
 
-/* The disk gets all writes before the first sync waits, so it needs fewer passes. */
-static int sync_files(const struct archive_commit *c, const char *staging)
-{
-    for (size_t i = 0; i < c->n_fds && c->n_fds > 1; i++)
-        (void)sync_file_range(c->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
-    for (size_t i = 0; i < c->n_fds; i++)
-        if (io->fdatasync(c->fds[i]) != 0)
-            return -1;
-    return c->sync_staging ? io_sync_dir(staging) : 0;
-}
-
 static void run(void *arg)
 {
     struct archive_committer *committer = arg;
     struct archive_commit *c = committer->commit;
-    c->sync_failed = sync_files(c, committer->staging) != 0;
+    bool failed = false;
+    /* The disk gets all writes before the first sync waits, so it needs fewer passes. */
+    for (size_t i = 0; i < c->n_fds && c->n_fds > 1; i++)
+        (void)sync_file_range(c->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
+    for (size_t i = 0; i < c->n_fds && !failed; i++)
+        failed = io->fdatasync(c->fds[i]) != 0;
+    c->sync_failed = failed || (c->sync_staging && io_sync_dir(committer->staging) != 0);
     c->error = c->sync_failed ? errno : 0;
     if (c->error == 0 && archive_state_write(committer->state_path, &c->state) != 0)
         c->error = errno;

@@ -20,11 +20,11 @@ struct finish {
     const struct archive_finish_spec *spec;
     enum archive_compression compression; /* of what is being published */
     struct buf packed, summary_path;      /* paths beside the staged file */
-    struct buf identity, summary;         /* of the manifest */
+    struct buf identity, summary;         /* parts of the manifest */
     char *error;
 };
 
-/* A dangling symbolic link counts: rename and open do not pass it either. */
+/* A dangling symbolic link exists too: its name is taken. */
 static bool exists(const char *path)
 {
     struct stat st;
@@ -53,12 +53,7 @@ static int fail_content(struct finish *f, const char *path, const char *what)
     return -1;
 }
 
-static int sync_parent(struct finish *f, const char *path)
-{
-    return io_sync_parent(path) == 0 ? 0 : fail_system(f, path);
-}
-
-/* POSIX promises a rename between two directories once both are synced. A directory that somebody deleted has no name to sync. */
+/* A rename between two directories is durable once both are synced. If another program has deleted one, it needs no sync. */
 static int sync_rename(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
@@ -78,7 +73,7 @@ static int write_synced(struct finish *f, const char *path, struct bytes text)
     return rc;
 }
 
-/* Reads the staged file once: hashes and counts it, and with a compressor writes the packed file. */
+/* Reads the staged file once: hashes and counts its lines and, with a compressor, writes the packed file. */
 static int copy(struct finish *f, int in, int out, struct compressor *c, XXH3_state_t *hash)
 {
     const struct archive_file_state *file = f->spec->file;
@@ -93,7 +88,7 @@ static int copy(struct finish *f, int in, int out, struct compressor *c, XXH3_st
         if (n < 0)
             rc = fail_system(f, file->staged);
         else if (n == 0 && want > 0)
-            rc = fail_content(f, file->staged, "shorter than what was written to it");
+            rc = fail_content(f, file->staged, "shorter than its length in the state");
         XXH3_64bits_update(hash, piece.ptr, piece.len);
         lines += bytes_count_lines(piece);
         at += piece.len;
@@ -107,7 +102,7 @@ static int copy(struct finish *f, int in, int out, struct compressor *c, XXH3_st
             break;
     }
     if (rc == 0 && lines != file->lines)
-        rc = fail_content(f, file->staged, "another number of lines than were written to it");
+        rc = fail_content(f, file->staged, "its number of lines is not that in the state");
     buf_clear(&f->summary);
     archive_manifest_summary(buf_bytes(&f->identity), XXH3_64bits_digest(hash), f->compression,
         out >= 0 ? stored : file->length, &f->summary);
@@ -118,6 +113,7 @@ static int copy(struct finish *f, int in, int out, struct compressor *c, XXH3_st
     return rc;
 }
 
+/* Describes the staged file in f->summary and, for compression, writes the packed file. */
 static int pack(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
@@ -148,17 +144,6 @@ static int pack(struct finish *f)
     return rc;
 }
 
-/* From here on the packed file is the only copy, so the summary must be as durable as it is. */
-static int replace_by_packed(struct finish *f)
-{
-    const char *staged = f->spec->file->staged;
-    if (write_synced(f, f->summary_path.ptr, buf_bytes(&f->summary)) != 0 || sync_parent(f, staged) != 0)
-        return -1;
-    if (io->unlink(staged) != 0)
-        return fail_system(f, staged);
-    return sync_parent(f, staged);
-}
-
 static bool is_published(const char *name)
 {
     struct buf path = {0};
@@ -169,49 +154,40 @@ static bool is_published(const char *name)
     return found;
 }
 
-/* 1: NAME is taken, by a file or a manifest of somebody else. */
-static int name_manifest(struct finish *f, const char *name, const char *target, const char *manifest)
+/* Publishes the data as NAME, its manifest first. Returns 1 if NAME is taken. */
+static int publish_as(struct finish *f, const char *from, const char *name)
 {
-    struct buf fresh = {0}, text = {0};
-    bool own = archive_manifest_has_identity(manifest, buf_bytes(&f->identity));
-    int rc = is_published(name) || (!own && exists(manifest));
-    if (rc == 1 && own && io->unlink(manifest) != 0 && errno != ENOENT)
-        rc = fail_system(f, manifest);
-    if (rc == 0) {
-        archive_manifest_print(target, buf_bytes(&f->summary), &text);
-        rc = write_synced(f, path_of(&fresh, f->spec->file->staged, ".manifest"), buf_bytes(&text));
+    struct buf target = {0}, manifest = {0}, fresh = {0}, text = {0};
+    path_of(&target, name, archive_suffixes[f->compression]);
+    path_of(&manifest, name, ".manifest.json");
+    path_of(&fresh, f->spec->file->staged, ".manifest");
+    archive_manifest_print(target.ptr, buf_bytes(&f->summary), &text);
+    bool own = archive_manifest_has_identity(manifest.ptr, buf_bytes(&f->identity));
+    int rc = is_published(name) || (!own && exists(manifest.ptr));
+    bool unmanifest =
+        rc == 1 && own; /* an earlier attempt named the manifest before another file took NAME */
+    if (rc == 0)
+        rc = write_synced(f, fresh.ptr, buf_bytes(&text));
+    if (rc == 0 && (own ? io->rename(fresh.ptr, manifest.ptr) : io->rename_new(fresh.ptr, manifest.ptr)) != 0)
+        rc = errno == EEXIST ? 1 : fail_system(f, manifest.ptr);
+    if (rc == 0)
+        rc = sync_rename(f);
+    if (rc == 0 && io->rename_new(from, target.ptr) != 0) {
+        rc = errno == EEXIST ? 1 : fail_system(f, target.ptr);
+        unmanifest = rc == 1;
     }
-    if (rc == 0 && (own ? io->rename(fresh.ptr, manifest) : io->rename_new(fresh.ptr, manifest)) != 0)
-        rc = errno == EEXIST ? 1 : fail_system(f, manifest);
+    if (unmanifest && io->unlink(manifest.ptr) != 0 && errno != ENOENT)
+        rc = fail_system(f, manifest.ptr);
     int saved = errno;
+    buf_free(&target);
+    buf_free(&manifest);
     buf_free(&fresh);
     buf_free(&text);
     errno = saved;
     return rc;
 }
 
-/* 1: NAME is taken. */
-static int publish_as(struct finish *f, const char *from, const char *name)
-{
-    struct buf target = {0}, manifest = {0};
-    path_of(&target, name, archive_suffixes[f->compression]);
-    path_of(&manifest, name, ".manifest.json");
-    int rc = name_manifest(f, name, target.ptr, manifest.ptr);
-    if (rc == 0)
-        rc = sync_rename(f);
-    if (rc == 0 && io->rename_new(from, target.ptr) != 0) {
-        rc = errno == EEXIST ? 1 : fail_system(f, target.ptr);
-        if (rc == 1 && io->unlink(manifest.ptr) != 0 && errno != ENOENT)
-            rc = fail_system(f, manifest.ptr);
-    }
-    int saved = errno;
-    buf_free(&target);
-    buf_free(&manifest);
-    errno = saved;
-    return rc;
-}
-
-/* The directory was made with the first line, but it is empty until a file is published: a cleaner may have deleted it. */
+/* The first write made the target directory, but a cleaner may have deleted it since, because it was empty. */
 static int publish(struct finish *f, const char *from)
 {
     const char *plain_name = f->spec->file->name;
@@ -230,7 +206,7 @@ static int publish(struct finish *f, const char *from)
         rc = sync_rename(f);
     if (rc == 0 && (f->compression != ARCHIVE_PLAIN || f->spec->retried)) {
         io->unlink(f->summary_path.ptr);
-        io->unlink(f->packed.ptr); /* an earlier attempt may have packed in vain */
+        io->unlink(f->packed.ptr); /* left by an earlier attempt */
     }
     int saved = errno;
     buf_free(&name);
@@ -238,16 +214,7 @@ static int publish(struct finish *f, const char *from)
     return rc;
 }
 
-/* Durably, even if an interrupted attempt has deleted it before. */
-static int delete_staged(struct finish *f)
-{
-    const char *staged = f->spec->file->staged;
-    bool gone = io->unlink(staged) == 0 || errno == ENOENT;
-    bool durable = gone && (io_sync_parent(staged) == 0 || errno == ENOENT);
-    return durable ? 0 : fail_system(f, staged);
-}
-
-/* An earlier attempt was interrupted after it had deleted the staged file, or after it had published it. */
+/* Continues an attempt that was interrupted after it had deleted or published the staged file. */
 static int resume(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
@@ -262,41 +229,53 @@ static int resume(struct finish *f)
         log_warn("file was published and moved away, or its staged file was deleted",
             LOG_S("path", file->name), LOG_U("first", file->first), LOG_U("end", file->end),
             LOG_U("lines", file->lines));
-    /* That rename may not be durable yet, and until then the summary is needed. */
+    /* The summary is needed until the rename is durable. */
     if (sync_rename(f) != 0)
         return -1;
     io->unlink(f->summary_path.ptr);
     return 0;
 }
 
+/* Packs and publishes the staged file. */
 static int finish_staged(struct finish *f)
 {
+    const char *staged = f->spec->file->staged;
     bool plain = f->compression == ARCHIVE_PLAIN;
     int rc = pack(f);
+    /* Once the staged file is deleted, the packed file is the only copy. So the summary must be as durable by then. */
     if (rc == 0 && !plain)
-        rc = replace_by_packed(f);
-    if (rc != 0 && !plain && exists(f->spec->file->staged)) {
+        rc = write_synced(f, f->summary_path.ptr, buf_bytes(&f->summary));
+    if (rc == 0 && !plain &&
+        (io_sync_parent(staged) != 0 || io->unlink(staged) != 0 || io_sync_parent(staged) != 0))
+        rc = fail_system(f, staged);
+    if (rc == 0)
+        return publish(f, plain ? staged : f->packed.ptr);
+    if (!plain && exists(staged)) {
         int saved = errno;
-        io->unlink(f->packed.ptr); /* its space may be what others need */
+        io->unlink(f->packed.ptr); /* other files may need its space */
         errno = saved;
     }
-    return rc == 0 ? publish(f, plain ? f->spec->file->staged : f->packed.ptr) : -1;
+    return -1;
 }
 
 int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char error[ARCHIVE_ERROR_TEXT])
 {
     const struct archive_file_state *file = spec->file;
     struct finish f = {.spec = spec, .compression = spec->compression, .error = error};
-    int rc;
+    int rc = 0;
     path_of(&f.packed, file->staged, ".packed");
     path_of(&f.summary_path, file->staged, ".summary");
     archive_manifest_identity(spec->stream, spec->id, file, &f.identity);
-    if (file->length == 0)
-        rc = delete_staged(&f);
-    else if (spec->retried && !exists(file->staged))
+    if (file->length == 0) {
+        /* An interrupted attempt may have deleted the file without syncing its directory. */
+        bool gone = io->unlink(file->staged) == 0 || errno == ENOENT;
+        if (!gone || (io_sync_parent(file->staged) != 0 && errno != ENOENT))
+            rc = fail_system(&f, file->staged);
+    } else if (spec->retried && !exists(file->staged)) {
         rc = resume(&f);
-    else
+    } else {
         rc = finish_staged(&f);
+    }
     *shortage = rc != 0 && errno_is_shortage(errno);
     buf_free(&f.packed);
     buf_free(&f.summary_path);

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Most of the work is waiting for syncs, which the disk does together. */
+/* Several threads wait for syncs at the same time, which the disk combines. */
 #define THREADS 4
 #define RETRY (1 * USEC_PER_SEC)
 #define RETRY_MAX (30 * USEC_PER_SEC)
@@ -14,14 +14,14 @@ struct attempt {
     struct worker *worker;
     struct archive_finish_spec spec;
     char id[STREAM_ID_TEXT];
-    struct archive_finished result; /* .part NULL: none under way */
+    struct archive_finished result; /* .part is NULL while no attempt is under way */
 };
 
 struct archive_finisher {
     const char *stream;
     enum archive_compression compression;
     struct attempt attempts[THREADS];
-    usec_t pause, due; /* of all files, since the last attempt failed */
+    usec_t pause, due; /* while attempts fail: the pause between two, and the time of the next */
 };
 
 struct archive_finisher *archive_finisher_new(
@@ -51,15 +51,7 @@ static void run(void *arg)
     a->result.rc = archive_finish(&a->spec, &a->result.shortage, a->result.error);
 }
 
-/* Files of one name are published in their order, unless a shortage holds the first one up. */
-static bool is_behind_another(struct archive_part *const *parts, size_t i)
-{
-    for (size_t k = 0; k < i; k++)
-        if (strcmp(parts[k]->state.name, parts[i]->state.name) == 0 && parts[k]->shortage == NULL)
-            return true;
-    return false;
-}
-
+/* After a failure, the shortest file is next: it needs the least space, and publishing it lets an operator remove it. */
 static struct archive_part *next_part(
     const struct archive_finisher *f, struct archive_part *const *parts, size_t n, bool at_once, usec_t now)
 {
@@ -68,7 +60,11 @@ static struct archive_part *next_part(
         struct archive_part *p = parts[i];
         bool due = now >= p->finish_at || (at_once && f->compression == ARCHIVE_PLAIN);
         bool better = next == NULL || (f->pause > 0 && p->state.length < next->state.length);
-        if (p->stage == PART_SETTLED && due && better && !is_behind_another(parts, i))
+        /* Files of one name are published in order, unless a shortage holds up the first one. */
+        bool behind = false;
+        for (size_t k = 0; k < i && !behind; k++)
+            behind = strcmp(parts[k]->state.name, p->state.name) == 0 && parts[k]->shortage == NULL;
+        if (p->stage == PART_SETTLED && due && better && !behind)
             next = p;
     }
     return next;
@@ -122,7 +118,7 @@ struct archive_finished archive_finisher_collect(struct archive_finisher *f, use
             f->pause = f->due = 0;
         else
             wait_longer(now, &p->finish_pause, &p->finish_at);
-        /* Attempts that ran side by side count as one. */
+        /* Concurrent attempts that fail lengthen the pause once. */
         if (result.rc != 0 && now >= f->due)
             wait_longer(now, &f->pause, &f->due);
         return result;

@@ -62,35 +62,7 @@ size_t archive_fixed_directory(const char *format)
     return fixed;
 }
 
-/* Repeated slashes make no other pattern. */
-static uint64_t hash_pattern(const char *pattern)
-{
-    struct buf plain = {0};
-    for (; *pattern != '\0'; pattern++)
-        if (*pattern != '/' || pattern[1] != '/')
-            buf_append_char(&plain, *pattern);
-    uint64_t hash = XXH3_64bits(plain.ptr, plain.len);
-    buf_free(&plain);
-    return hash;
-}
-
-/* The lock outlives the working directory it was taken in. */
-static char *absolute(const char *state_path, char *error)
-{
-    const char *slash = strrchr(state_path, '/');
-    size_t n = slash != NULL ? (size_t)(slash - state_path) + 1 : 0;
-    char *directory = n > 0 ? bytes_dup(bytes_of(state_path, n)) : mem_strdup(".");
-    char real[PATH_MAX];
-    struct buf path = {0};
-    if (realpath(directory, real) != NULL)
-        buf_printf(&path, "%s/%s", real, state_path + n);
-    else
-        fail_system(directory, error);
-    free(directory);
-    return path.ptr;
-}
-
-/* 0: the owner has no unfinished file. */
+/* Returns 0 if the owner has no unfinished file. */
 static int judge_owner(const char *lock, const char *owner, char *error)
 {
     char why[ARCHIVE_ERROR_TEXT];
@@ -101,49 +73,55 @@ static int judge_owner(const char *lock, const char *owner, char *error)
         return 0;
     }
     if (found < 0)
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%.120s: files of these names belong to another archive: %.300s",
-            lock, why);
+        snprintf(error, ARCHIVE_ERROR_TEXT,
+            "%.120s: another archive owns these file names, and its state is unreadable: %.300s", lock, why);
     else
         snprintf(error, ARCHIVE_ERROR_TEXT,
-            "%.120s: files of these names belong to the archive with the state %.150s, which has unfinished "
-            "files "
-            "(stream %.60s)",
+            "%.120s: the archive with the state %.150s owns these file names and has unfinished files "
+            "(stream "
+            "%.60s)",
             lock, owner, s.stream);
     archive_state_free(&s);
     return -1;
 }
 
-static int write_owner(int fd, const char *lock, const char *owner, char *error)
-{
-    bool done = io->ftruncate(fd, 0) == 0 && io_write_all(fd, owner, strlen(owner), 0) == 0 &&
-                io->fdatasync(fd) == 0 && io_sync_parent(lock) == 0;
-    return done ? 0 : fail_system(lock, error);
-}
-
+/* Makes the archive with this state the owner of the names, unless the recorded owner has unfinished files. */
 static int take_over(int fd, const char *lock, const char *state_path, char *error)
 {
-    char owner[PATH_MAX];
-    char *own = absolute(state_path, error);
-    if (own == NULL)
-        return -1;
+    char owner[PATH_MAX], directory[PATH_MAX], real[PATH_MAX];
+    const char *slash = strrchr(state_path, '/');
+    struct buf own = {0};
+    int rc = 0;
+    /* The lock outlives this process's working directory, so it holds an absolute path. */
+    io_parent_of(state_path, directory);
+    if (realpath(directory, real) == NULL)
+        return fail_system(directory, error);
+    buf_printf(&own, "%s/%s", real, slash != NULL ? slash + 1 : state_path);
     ssize_t n = io->pread(fd, owner, sizeof owner - 1, 0);
     owner[n > 0 ? n : 0] = '\0';
-    int rc = n < 0 ? fail_system(lock, error) : 0;
-    if (rc == 0 && strcmp(owner, own) != 0) {
-        rc = n > 0 ? judge_owner(lock, owner, error) : 0;
-        rc = rc == 0 ? write_owner(fd, lock, own, error) : rc;
-    }
-    free(own);
+    if (n < 0)
+        rc = fail_system(lock, error);
+    else if (n > 0 && !bytes_equal_str(buf_bytes(&own), owner))
+        rc = judge_owner(lock, owner, error);
+    if (rc == 0 && !bytes_equal_str(buf_bytes(&own), owner) &&
+        (io->ftruncate(fd, 0) != 0 || io_write_all(fd, own.ptr, own.len, 0) != 0 || io->fdatasync(fd) != 0 ||
+            io_sync_parent(lock) != 0))
+        rc = fail_system(lock, error);
+    buf_free(&own);
     return rc;
 }
 
-/* The lock's path, or the staging directory's. */
+/* Returns the path of the lock or of the staging directory. */
 static char *path_for_pattern(const char *format, const char *end)
 {
     size_t fixed = archive_fixed_directory(format);
-    struct buf path = {0};
+    struct buf path = {0}, pattern = {0};
+    for (const char *at = format + fixed; *at != '\0'; at++)
+        if (*at != '/' || at[1] != '/') /* repeated slashes do not change the pattern */
+            buf_append_char(&pattern, *at);
     buf_printf(&path, "%.*s.ps_to_file-names-%016llx.%s", (int)fixed, format,
-        (unsigned long long)hash_pattern(format + fixed), end);
+        (unsigned long long)XXH3_64bits(pattern.ptr, pattern.len), end);
+    buf_free(&pattern);
     return path.ptr;
 }
 

@@ -1,23 +1,23 @@
-/* archive_lock: one process writes an archive, and one archive writes files of a pattern of names.
+/* archive_lock: at most one process writes an archive, and at most one archive writes files of a pattern of names.
  *
- * STATE.lock is held while the archive is open (ps_to_http holds one too). So is .ps_to_file-names-HASH.lock beside the files, one
- * for each pattern: a second archive of the pattern would interleave its files with those of the first. That file holds the path of
- * its archive's state. Another archive takes it over when it is free and that state names no unfinished file.
+ * STATE.lock is held while the archive is open (ps_to_http holds one too). A second lock for each pattern,
+ * .ps_to_file-names-HASH.lock beside the files, is held as well: two archives of one pattern would interleave their files. That
+ * file holds the path of its owner's state. Another archive takes it over if it is free and that state has no unfinished file.
  *
- * The staging directory, .ps_to_file-names-HASH.staging, belongs to the holder of the second lock. */
+ * The holder of the second lock owns the staging directory, .ps_to_file-names-HASH.staging. */
 #ifndef MILLRACE_ARCHIVE_LOCK_H
 #define MILLRACE_ARCHIVE_LOCK_H
 
 #include "streams/archive/archive_state.h"
 
-/* Both return a descriptor to close, or -1 with the reason, and create missing directories. */
+/* Both functions create missing directories. They return a descriptor to close, or -1 with the reason. */
 int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT]);
 /* The state's directory must exist. */
 int archive_lock_names(const char *format, const char *state_path, char error[ARCHIVE_ERROR_TEXT]);
 
-/* The length, with its slash, of the directory that precedes every conversion of the format. */
+/* Returns the length, slash included, of the format's directory before the first conversion. */
 size_t archive_fixed_directory(const char *format);
-/* To be freed. */
+/* The caller frees the path. */
 char *archive_staging_directory(const char *format);
 
 #endif

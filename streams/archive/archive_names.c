@@ -9,7 +9,7 @@
 
 #define MINUTE 60
 #define HOUR 3600
-#define ENTRIES 1024 /* each span has one place among them */
+#define ENTRIES 1024 /* a span's entry is its number modulo ENTRIES */
 
 struct archive_names {
     char *format;
@@ -24,7 +24,7 @@ struct archive_names *archive_names_new(const char *format, bool local_time)
     struct archive_names *n = mem_zalloc(sizeof *n);
     n->format = mem_strdup(format);
     n->local_time = local_time;
-    /* A zone's clocks may be set back right after midnight; UTC is never. */
+    /* A zone's clocks may be set back right after midnight; UTC is never set back. */
     n->span = local_time ? MINUTE : HOUR;
     return n;
 }
@@ -38,7 +38,7 @@ void archive_names_free(struct archive_names **n)
     *n = NULL;
 }
 
-/* The format is the operator's, and strftime reads no arguments by it. */
+/* The format comes from the operator, and strftime reads no arguments by it. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 const char *archive_names_of_time(struct archive_names *n, int64_t time)
@@ -52,21 +52,18 @@ const char *archive_names_of_time(struct archive_names *n, int64_t time)
 }
 #pragma GCC diagnostic pop
 
-static struct archive_span span_of(struct archive_names *n, int64_t time)
-{
-    int64_t first = time - time % n->span;
-    struct archive_span s = {.first = first, .last = first + n->span - 1};
-    char *name = mem_strdup(archive_names_of_time(n, s.first));
-    bool one_name = strcmp(name, archive_names_of_time(n, s.last)) == 0;
-    free(name);
-    return one_name ? s : (struct archive_span){.first = time, .last = time};
-}
-
 struct archive_names_entry *archive_names_entry(struct archive_names *n, int64_t time)
 {
     struct archive_names_entry *e = &n->entries[(uint64_t)time / (uint64_t)n->span % ENTRIES];
-    if (!e->used || time < e->times.first || time > e->times.last)
-        *e = (struct archive_names_entry){.times = span_of(n, time), .used = true};
+    if (e->used && time >= e->times.first && time <= e->times.last)
+        return e;
+    int64_t first = time - time % n->span, last = first + n->span - 1;
+    char *name = mem_strdup(archive_names_of_time(n, first));
+    bool one_name = strcmp(name, archive_names_of_time(n, last)) == 0;
+    free(name);
+    *e = (struct archive_names_entry){.times = {time, time}, .used = true};
+    if (one_name)
+        e->times = (struct archive_span){.first = first, .last = last};
     return e;
 }
 

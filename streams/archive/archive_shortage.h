@@ -1,7 +1,6 @@
-/* archive_shortage: what an archive is short of, and when the log says so.
+/* archive_shortage: tracks an archive's shortages of space, descriptors or memory, and logs them.
  *
- * A shortage of space, descriptors or memory passes, and may come and go many times a minute. The log names it when it begins and
- * once a minute while it lasts, and says when it is over. */
+ * A shortage may begin and end many times a minute. The log names a shortage at most once a minute, and its end. */
 #ifndef MILLRACE_ARCHIVE_SHORTAGE_H
 #define MILLRACE_ARCHIVE_SHORTAGE_H
 
@@ -10,7 +9,7 @@
 
 enum archive_shortage_kind {
     SHORTAGE_TO_WRITE,  /* writes and commits fail */
-    SHORTAGE_TO_TAKE,   /* the disk's reserve is all that is left */
+    SHORTAGE_TO_TAKE,   /* the next line does not fit on the disk beside the reserve */
     SHORTAGE_TO_FINISH, /* complete files cannot be published */
     SHORTAGE_KINDS,
 };
@@ -18,16 +17,16 @@ enum archive_shortage_kind {
 struct archive_shortages {
     bool on[SHORTAGE_KINDS];
     char text[SHORTAGE_KINDS][ARCHIVE_ERROR_TEXT];
-    uint64_t begun; /* how many have */
-    bool logged;    /* the log's last word is that there is one */
-    usec_t log_at;  /* not before */
+    uint64_t begun; /* number of shortages so far */
+    bool logged;    /* the log has named a shortage but not its end */
+    usec_t log_at;  /* earliest time of the next log line */
 };
 
 void archive_shortages_set(
     struct archive_shortages *s, enum archive_shortage_kind kind, const char *text, usec_t now);
 void archive_shortages_clear(struct archive_shortages *s, enum archive_shortage_kind kind, usec_t now);
-void archive_shortages_log(struct archive_shortages *s, usec_t now); /* if it is time to */
-/* The most severe; NULL: there is none. */
+void archive_shortages_log(struct archive_shortages *s, usec_t now); /* if due */
+/* Returns the text of the most severe shortage, or NULL. */
 const char *archive_shortages_text(const struct archive_shortages *s);
 
 #endif

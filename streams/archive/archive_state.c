@@ -42,29 +42,6 @@ void archive_state_add(struct archive_state *s, const struct archive_file_state 
     s->files[s->n_files++] = archive_file_state_copy(f);
 }
 
-static void print_file(const struct archive_file_state *f, struct buf *out)
-{
-    buf_append_str(out, "{\"name\":");
-    buf_append_json(out, bytes_str(f->name));
-    buf_append_str(out, ",\"staged\":");
-    buf_append_json(out, bytes_str(f->staged));
-    buf_printf(out,
-        ",\"length\":\"%" PRIu64 "\",\"lines\":\"%" PRIu64 "\",\"first\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
-        "\",\"finishing\":%s}",
-        f->length, f->lines, f->first, f->end, f->finishing ? "true" : "false");
-}
-
-static void print_state(const struct archive_state *s, struct buf *out)
-{
-    buf_printf(out, "{\"format\":%d,\"stream\":\"%s\",\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\n\"files\":[",
-        ARCHIVE_STATE_FORMAT, s->stream, s->cursor.id, s->cursor.offset);
-    for (size_t i = 0; i < s->n_files; i++) {
-        buf_append_str(out, i > 0 ? ",\n" : "\n");
-        print_file(&s->files[i], out);
-    }
-    buf_append_str(out, "]}\n");
-}
-
 static int fail(char *error, const char *what)
 {
     snprintf(error, ARCHIVE_ERROR_TEXT, "%s", what);
@@ -75,6 +52,12 @@ static int fail_file(char *error, const struct archive_file_state *f)
 {
     snprintf(error, ARCHIVE_ERROR_TEXT, "contradictory entry for %.150s", f->name);
     return -1;
+}
+
+static bool is_path(const struct json_value *v)
+{
+    return v->type == JSON_STRING && v->v.string.len > 0 &&
+           memchr(v->v.string.ptr, '\0', v->v.string.len) == NULL;
 }
 
 static bool text_at(const struct json_doc *doc, const char *pointer, char *out, size_t size)
@@ -88,39 +71,11 @@ static bool text_at(const struct json_doc *doc, const char *pointer, char *out, 
     return true;
 }
 
-static bool is_path(const struct json_value *v)
-{
-    return v->type == JSON_STRING && v->v.string.len > 0 &&
-           memchr(v->v.string.ptr, '\0', v->v.string.len) == NULL;
-}
-
 static struct json_value file_member(const struct json_doc *doc, size_t i, const char *name)
 {
     char pointer[64];
     snprintf(pointer, sizeof pointer, "/files/%zu/%s", i, name);
     return json_doc_at(doc, pointer);
-}
-
-/* NAME, or NAME.1 and so on. */
-static bool is_numbered(const char *path, const char *name)
-{
-    size_t n = strlen(name);
-    uint64_t number;
-    return strncmp(path, name, n) == 0 &&
-           (path[n] == '\0' || (path[n] == '.' && bytes_to_u64(bytes_str(path + n + 1), &number)));
-}
-
-/* Format 1 numbered a file when it began it, and kept the plain name beside that as its period. */
-static bool convert_file(struct archive_file_state *f)
-{
-    struct buf staged = {0};
-    bool is_possible = is_numbered(f->name, f->staged);
-    buf_printf(&staged, "%s.part", f->name);
-    free(f->name);
-    f->name = f->staged;
-    f->staged = staged.ptr;
-    f->finishing = f->finishing || f->length == 0;
-    return is_possible;
 }
 
 static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, struct archive_file_state *f)
@@ -144,16 +99,22 @@ static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, str
     return true;
 }
 
-static bool is_id(const char *id)
+/* Format 1 stores the numbered name, NAME.1, as `name` and the plain one as `period`. Its file is staged as NAME.1.part. */
+static bool convert_from_format_1(struct archive_file_state *f)
 {
-    size_t n = strspn(id, "0123456789abcdef");
-    return id[n] == '\0' && (n == 0 || n == STREAM_ID_TEXT - 1);
-}
-
-static bool is_possible(const struct archive_file_state *f, uint64_t offset)
-{
-    return f->lines <= f->length && (f->lines > 0) == (f->length > 0) && f->first <= f->end &&
-           f->length <= f->end - f->first && (f->length == 0 || f->end <= offset);
+    struct buf staged = {0};
+    const char *plain = f->staged;
+    size_t n = strlen(plain);
+    uint64_t number;
+    bool numbered =
+        strncmp(f->name, plain, n) == 0 &&
+        (f->name[n] == '\0' || (f->name[n] == '.' && bytes_to_u64(bytes_str(f->name + n + 1), &number)));
+    buf_printf(&staged, "%s.part", f->name);
+    free(f->name);
+    f->name = f->staged;
+    f->staged = staged.ptr;
+    f->finishing = f->finishing || f->length == 0;
+    return numbered;
 }
 
 static int by_name(const void *a, const void *b)
@@ -161,30 +122,29 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool names_file_twice(const struct archive_state *s)
+/* Refuses a contradictory state, left by an editor or a failing disk: to use it could truncate files that hold lines. */
+static int check_state(const struct archive_state *s, char *error)
 {
+    const char *id = s->cursor.id;
+    size_t digits = strspn(id, "0123456789abcdef");
+    bool twice = false;
+    if (!bytes_is_name(bytes_str(s->stream)) || id[digits] != '\0' ||
+        (digits != 0 && digits != STREAM_ID_TEXT - 1))
+        return fail(error, "invalid stream name or id");
+    if (digits == 0 && s->cursor.offset > 0)
+        return fail(error, "offset without a stream id");
+    for (const struct archive_file_state *f = s->files; f < s->files + s->n_files; f++)
+        if (f->lines > f->length || (f->lines > 0) != (f->length > 0) || f->first > f->end ||
+            f->length > f->end - f->first || (f->length > 0 && f->end > s->cursor.offset))
+            return fail_file(error, f);
     const char **names = mem_alloc((s->n_files + 1) * sizeof *names);
-    bool found = false;
     for (size_t i = 0; i < s->n_files; i++)
         names[i] = s->files[i].staged;
     qsort(names, s->n_files, sizeof *names, by_name);
     for (size_t i = 1; i < s->n_files; i++)
-        found = found || strcmp(names[i - 1], names[i]) == 0;
+        twice = twice || strcmp(names[i - 1], names[i]) == 0;
     free(names);
-    return found;
-}
-
-/* Only an editor or a failing disk leaves such a state. Acting on it would truncate files that hold lines. */
-static int check_state(const struct archive_state *s, char *error)
-{
-    if (!bytes_is_name(bytes_str(s->stream)) || !is_id(s->cursor.id))
-        return fail(error, "invalid stream name or id");
-    if (s->cursor.id[0] == '\0' && s->cursor.offset > 0)
-        return fail(error, "offset without a stream id");
-    for (size_t i = 0; i < s->n_files; i++)
-        if (!is_possible(&s->files[i], s->cursor.offset))
-            return fail_file(error, &s->files[i]);
-    return names_file_twice(s) ? fail(error, "a file is named twice") : 0;
+    return twice ? fail(error, "a file is named twice") : 0;
 }
 
 static int parse_doc(const struct json_doc *doc, struct archive_state *out, char *error)
@@ -204,23 +164,10 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
         struct archive_file_state *f = &out->files[out->n_files++];
         if (!parse_file(doc, i, format.v.i64, f))
             return fail(error, "an entry of files lacks a member");
-        if (format.v.i64 == 1 && !convert_file(f))
+        if (format.v.i64 == 1 && !convert_from_format_1(f))
             return fail_file(error, f);
     }
     return check_state(out, error);
-}
-
-static int parse_state(struct bytes text, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT])
-{
-    struct json_doc *doc = json_doc_parse(text);
-    *out = (struct archive_state){.n_files = 0};
-    if (doc == NULL)
-        return fail(error, "not JSON");
-    int rc = parse_doc(doc, out, error);
-    json_doc_free(&doc);
-    if (rc != 0)
-        archive_state_free(out);
-    return rc;
 }
 
 static int read_whole(int fd, struct buf *text)
@@ -241,32 +188,24 @@ static int read_whole(int fd, struct buf *text)
 int archive_state_read(const char *path, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT])
 {
     struct buf text = {0};
-    char why[ARCHIVE_ERROR_TEXT];
+    struct json_doc *doc = NULL;
+    char why[ARCHIVE_ERROR_TEXT] = "not JSON";
     int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0), rc = -1;
     *out = (struct archive_state){.n_files = 0};
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0 || read_whole(fd, &text) != 0 || io_sync_parent(path) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", path, strerror(errno));
-    else if (parse_state(buf_bytes(&text), out, why) != 0)
+    else if ((doc = json_doc_parse(buf_bytes(&text))) == NULL || parse_doc(doc, out, why) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %.200s", path, why);
     else
         rc = 1;
+    json_doc_free(&doc);
+    if (rc != 1)
+        archive_state_free(out);
     if (fd >= 0)
         io->close(fd);
     buf_free(&text);
-    return rc;
-}
-
-static int write_new(const char *path, struct bytes text)
-{
-    int fd = io->open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return -1;
-    int rc = io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0 ? 0 : -1;
-    int saved = errno;
-    io->close(fd);
-    errno = saved;
     return rc;
 }
 
@@ -274,12 +213,28 @@ int archive_state_write(const char *path, const struct archive_state *s)
 {
     struct buf text = {0}, fresh = {0};
     buf_printf(&fresh, "%s.new", path);
-    print_state(s, &text);
-    int rc = write_new(fresh.ptr, buf_bytes(&text)) == 0 && io->rename(fresh.ptr, path) == 0 &&
-                     io_sync_parent(path) == 0
-                 ? 0
-                 : -1;
+    buf_printf(&text,
+        "{\"format\":%d,\"stream\":\"%s\",\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\n\"files\":[",
+        ARCHIVE_STATE_FORMAT, s->stream, s->cursor.id, s->cursor.offset);
+    for (const struct archive_file_state *f = s->files; f < s->files + s->n_files; f++) {
+        buf_append_str(&text, f > s->files ? ",\n{\"name\":" : "\n{\"name\":");
+        buf_append_json(&text, bytes_str(f->name));
+        buf_append_str(&text, ",\"staged\":");
+        buf_append_json(&text, bytes_str(f->staged));
+        buf_printf(&text,
+            ",\"length\":\"%" PRIu64 "\",\"lines\":\"%" PRIu64 "\",\"first\":\"%" PRIu64
+            "\",\"end\":\"%" PRIu64 "\",\"finishing\":%s}",
+            f->length, f->lines, f->first, f->end, f->finishing ? "true" : "false");
+    }
+    buf_append_str(&text, "]}\n");
+    int fd = io->open(fresh.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool written = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0;
     int saved = errno;
+    if (fd >= 0)
+        io->close(fd);
+    errno = saved;
+    int rc = written && io->rename(fresh.ptr, path) == 0 && io_sync_parent(path) == 0 ? 0 : -1;
+    saved = errno;
     buf_free(&text);
     buf_free(&fresh);
     errno = saved;

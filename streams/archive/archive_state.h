@@ -1,16 +1,15 @@
-/* archive_state: what ps_to_file remembers between two runs: its cursor in the stream, and the length of each unfinished file
- * at that cursor.
+/* archive_state: the state file of ps_to_file: its cursor in the stream, and the length of each unfinished file at that cursor.
  *
  * The state is one small JSON file, replaced atomically, so cursor and lengths always belong together. Every line before the
- * cursor is in a finished file or below one of these lengths; no line behind it is.
+ * cursor is in a finished file or below one of these lengths; no line behind the cursor is.
  *
  *     {"format":2,"stream":"clicks","id":"62528bf0...","offset":"123456",
  *      "files":[{"name":"/var/clicks/clicks-05.ndjson","staged":"/var/clicks/.ps_to_file-names-00f3.staging/120000.part",
  *      "length":"3456","lines":"12","first":"120000","end":"123456","finishing":false}]}
  *
- * A state of format 1 is read too: its unfinished files lie beside the finished ones, as NAME.part, and are finished from there.
- * A state of another format or stream is refused, never overwritten, and so is one that contradicts itself: a file named twice,
- * more lines than bytes, or bytes behind the cursor. */
+ * A state of format 1 is accepted too: its unfinished files are NAME.part beside the finished ones, and are finished from there.
+ * A state of any other format, or one that contradicts itself, is refused and never overwritten. Contradictions are a file named
+ * twice, more lines than bytes, or bytes behind the cursor. */
 #ifndef MILLRACE_ARCHIVE_STATE_H
 #define MILLRACE_ARCHIVE_STATE_H
 
@@ -21,12 +20,12 @@
 #define ARCHIVE_ERROR_TEXT 512
 
 struct archive_file_state {
-    char *name;      /* the path it is published under, unless another file has that: then NAME.1 and so on */
-    char *staged;    /* where its lines are until then */
+    char *name;      /* the path for publishing; if taken, NAME.1 and so on */
+    char *staged;    /* the path until then */
     uint64_t length; /* in bytes */
-    uint64_t lines;  /* LFs */
-    uint64_t first, end; /* offsets in the stream of its first line and behind its last */
-    bool finishing;      /* complete: waits to be compressed and published */
+    uint64_t lines;
+    uint64_t first, end; /* stream offsets of the first line, and behind the last one */
+    bool finishing;      /* complete: to be compressed and published */
 };
 
 struct archive_state {
@@ -41,10 +40,10 @@ void archive_file_state_free(struct archive_file_state *f);
 /* The copy owns its strings. */
 struct archive_file_state archive_file_state_copy(const struct archive_file_state *f);
 void archive_state_add(struct archive_state *s, const struct archive_file_state *f); /* copies */
-/* Free *out with archive_state_free. 1: read, and durable even if the process that wrote it was killed before it synced the directory. 0: no such file. -1: failed,
- * with the reason. */
+/* Reads and syncs a state; free *out with archive_state_free. Returns 1, or 0 if the file does not exist, or -1 with the reason. The sync is
+ * for a process that was killed before it synced the directory. */
 int archive_state_read(const char *path, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT]);
-/* 0: the new state is durable. -1 with errno: a crash leaves either the old or the new one. */
+/* Replaces the state durably. Returns 0, or -1 with errno; then the file holds the old or the new state. */
 int archive_state_write(const char *path, const struct archive_state *s);
 
 #endif

@@ -7,7 +7,7 @@
 struct compressor;
 struct compressor *compressor_new(enum archive_compression c);
 void compressor_free(struct compressor **p);
-/* Appends the compressed bytes that are ready; with `last` all of them. 0, or -1: the library failed. */
+/* Appends the compressed bytes that are ready, or all of them with `last`. Returns -1 if the library fails. */
 int compressor_add(struct compressor *p, struct bytes piece, bool last, struct buf *out);
 
 #endif

@@ -19,21 +19,22 @@
 #include <time.h>
 
 #define TICK (250 * USEC_PER_MSEC)
-/* Lines are written when none has come for so long. */
+/* Lines are written once none has arrived for this long. */
 #define QUIET (10 * USEC_PER_MSEC)
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to write", "longest line accepted"),
     {.name = "filename_format",
         .type = OPTION_STRING,
-        .help = "path of the files, with strftime conversions: /var/clicks/clicks-%Y%m%d-%H.ndjson"},
+        .help = "path of the files, with strftime conversions, such as /var/clicks/clicks-%Y%m%d-%H.ndjson"},
     {.name = "state",
         .type = OPTION_STRING,
-        .help = "file for the cursor and the unfinished files (default: .ps_to_file-STREAM.json beside the "
-                "files)"},
+        .help =
+            "state file: the cursor and the unfinished files (default: .ps_to_file-STREAM.json beside the "
+            "files)"},
     {.name = "time_field",
         .type = OPTION_STRING,
-        .help = "field with each event's time, which names its file (default: the time of arrival)"},
+        .help = "field with the event's time, which selects the file (default: none, by time of arrival)"},
     {.name = "time_unit",
         .type = OPTION_CHOICE,
         .fallback = "s",
@@ -61,14 +62,13 @@ static const struct option_row option_rows[] = {
         .min = 100,
         .max = 86400000,
         .unit = "ms",
-        .help = "with time_field: time without a line after which a file is finished"},
+        .help = "with time_field: finish a file after this time without a line"},
     {.name = "max_open",
         .type = OPTION_INT,
         .fallback = "256",
         .min = 1,
         .max = 1000,
-        .help =
-            "with time_field: files written at once; one more finishes the one that has been idle longest"},
+        .help = "with time_field: maximum open files; to open another, the longest idle one is finished"},
     {.name = NULL},
 };
 
@@ -80,15 +80,14 @@ struct writer {
     struct loop_notify *notify;
     struct event *ticker, *quiet;
     struct event_time *event_time; /* NULL: by arrival */
-    struct archive_run *runs;      /* of the lines being taken */
+    struct archive_run *runs;      /* the lines being taken */
     size_t n_runs, room_for_runs;
-    struct archive_span span; /* of the last one */
+    struct archive_span span; /* times of the last run */
     struct buf held;          /* lines read but not taken, because the disk is full */
-    char *state_path;
     uint64_t gaps, untimed;
 };
 
-/* The next conversion of `*format`, which moves behind it: a %, flags and width, and the letter. */
+/* Returns the next conversion of `*format` (%, flags, width and the letter) and moves `*format` behind it. */
 static struct bytes next_conversion(const char **format)
 {
     const char *from = strchr(*format, '%');
@@ -103,9 +102,10 @@ static struct bytes next_conversion(const char **format)
     return bytes_of(from, (size_t)(at - from));
 }
 
-/* strftime copies a conversion that it does not know. The format is the operator's, and strftime reads no arguments by it. */
+/* The format comes from the operator, and strftime reads no arguments by it. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
+/* strftime copies an unknown conversion. */
 static bool is_known(struct bytes conversion)
 {
     char *text = bytes_dup(conversion), made[256];
@@ -117,24 +117,24 @@ static bool is_known(struct bytes conversion)
     return !same;
 }
 
-/* False: too long. */
-static bool make_name(const char *format, char out[PATH_MAX])
+/* A directory's name may have NAME_MAX bytes. A file's name is shorter, because its manifest's name adds a suffix. */
+static int check_name_length(struct options *o, const char *format, struct config_error *error)
 {
+    char name[PATH_MAX];
     struct tm tm;
     gmtime_r(&(time_t){clock_wall() / USEC_PER_SEC}, &tm);
-    return strftime(out, PATH_MAX, format, &tm) > 0;
+    if (strftime(name, sizeof name, format, &tm) == 0)
+        return options_refuse(o, "filename_format", error, "path too long");
+    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+        part += strspn(part, "/");
+        size_t n = strcspn(part, "/"), room = NAME_MAX - (part[n] == '\0' ? strlen(".manifest.json") : 0);
+        if (n > room)
+            return options_refuse(
+                o, "filename_format", error, "makes a name of %zu bytes; the maximum is %zu", n, room);
+    }
+    return 0;
 }
 #pragma GCC diagnostic pop
-
-/* The first one; empty: there is none. */
-static struct bytes unknown_conversion(const char *format)
-{
-    struct bytes conversion;
-    while ((conversion = next_conversion(&format)).len > 0)
-        if (!is_known(conversion))
-            return conversion;
-    return BYTES_NONE;
-}
 
 static bool is_one_name(const char *format)
 {
@@ -145,87 +145,43 @@ static bool is_one_name(const char *format)
     return true;
 }
 
-/* True if strftime makes this path at some time, possibly followed by .1 and so on. */
-static bool is_name_of_format(const char *path, const char *format)
-{
-    struct tm tm = {.tm_year = 0};
-    const char *rest = strptime(path, format, &tm);
-    return rest != NULL &&
-           (*rest == '\0' || (*rest == '.' && rest[1 + strspn(rest + 1, "0123456789")] == '\0'));
-}
-
-static bool ends_like_an_archive(const char *path)
+/* Storing the state replaces the file of that name, so that file must not be an archived one. */
+static bool may_be_archived(const char *path, const char *format)
 {
     static const char *const ends[] = {".gz", ".zst", ".manifest.json"};
     size_t n = strlen(path);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (n >= strlen(ends[i]) && strcmp(path + n - strlen(ends[i]), ends[i]) == 0)
             return true;
-    return false;
-}
-
-/* Storing the state replaces the file of that name. */
-static int check_state(struct options *o, struct config_error *error)
-{
-    const char *state = options_text(o, "state");
-    if (state == NULL)
-        return 0;
-    if (ends_like_an_archive(state) || is_name_of_format(state, options_string(o, "filename_format")))
-        return options_refuse(o, "state", error, "%s may be the name of an archived file", state);
-    return 0;
-}
-
-#define LONGEST_END ".manifest.json"
-
-static int check_name_length(struct options *o, struct config_error *error)
-{
-    char name[PATH_MAX];
-    if (!make_name(options_string(o, "filename_format"), name))
-        return options_refuse(o, "filename_format", error, "path too long");
-    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
-        part += strspn(part, "/");
-        size_t n = strcspn(part, "/"), room = NAME_MAX - (part[n] == '\0' ? strlen(LONGEST_END) : 0);
-        if (n > room)
-            return options_refuse(
-                o, "filename_format", error, "makes a name of %zu bytes; the maximum is %zu", n, room);
-    }
-    return 0;
-}
-
-/* They apply to files named by event time. */
-static int check_time_field(struct options *o, struct config_error *error)
-{
-    static const char *const names[] = {"time_unit", "close_after", "max_open"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (options_text(o, "time_field") == NULL && options_is_set(o, names[i]))
-            return options_refuse(o, names[i], error, "only allowed with time_field");
-    return 0;
+    struct tm tm = {.tm_year = 0};
+    const char *rest = strptime(path, format, &tm);
+    return rest != NULL &&
+           (*rest == '\0' || (*rest == '.' && rest[1 + strspn(rest + 1, "0123456789")] == '\0'));
 }
 
 static int check(struct options *o, struct config_error *error)
 {
-    const char *format = options_string(o, "filename_format");
+    static const char *const by_time[] = {"time_unit", "close_after", "max_open"};
+    const char *format = options_string(o, "filename_format"), *state = options_text(o, "state");
     if (format == NULL || *format == '\0')
         return options_refuse(o, "filename_format", error,
             "required, for example "
             "--filename_format=/var/clicks/clicks-%%Y%%m%%d-%%H.ndjson");
     if (format[strlen(format) - 1] == '/')
         return options_refuse(o, "filename_format", error, "must name a file, but ends in /");
-    struct bytes unknown = unknown_conversion(format);
-    if (unknown.len > 0)
-        return options_refuse(o, "filename_format", error,
-            "unknown strftime conversion %.*s; write %%%% for a %%", (int)unknown.len, unknown.ptr);
-    if (check_name_length(o, error) != 0 || check_state(o, error) != 0 || check_time_field(o, error) != 0)
+    struct bytes conversion;
+    for (const char *at = format; (conversion = next_conversion(&at)).len > 0;)
+        if (!is_known(conversion))
+            return options_refuse(o, "filename_format", error,
+                "unknown strftime conversion %.*s; write %%%% for a %%", (int)conversion.len, conversion.ptr);
+    if (check_name_length(o, format, error) != 0)
         return -1;
+    if (state != NULL && may_be_archived(state, format))
+        return options_refuse(o, "state", error, "%s may be the name of an archived file", state);
+    for (size_t i = 0; i < sizeof by_time / sizeof *by_time; i++)
+        if (options_text(o, "time_field") == NULL && options_is_set(o, by_time[i]))
+            return options_refuse(o, by_time[i], error, "only allowed with time_field");
     return stream_program_check(o, error);
-}
-
-/* In the directory that precedes every conversion. */
-static char *default_state_path(const char *format, const char *stream)
-{
-    struct buf path = {0};
-    buf_printf(&path, "%.*s.ps_to_file-%s.json", (int)archive_fixed_directory(format), format, stream);
-    return path.ptr;
 }
 
 static int64_t now_seconds(void)
@@ -233,21 +189,17 @@ static int64_t now_seconds(void)
     return clock_wall() / USEC_PER_SEC;
 }
 
-/* A line without a usable time is filed by its arrival. */
-static int64_t time_of(struct writer *w, struct bytes line)
-{
-    int64_t seconds;
-    if (event_time_of(w->event_time, line, &seconds))
-        return seconds;
-    w->untimed++;
-    return now_seconds();
-}
-
-static void add_run(struct writer *w, struct bytes line, int64_t time)
+/* Adds a line, without its LF, to the last run if both belong to one file. Without a usable time it is filed by its arrival. */
+static void add_line(struct writer *w, struct bytes line)
 {
     struct archive_run *last = w->n_runs > 0 ? &w->runs[w->n_runs - 1] : NULL;
+    int64_t time;
+    if (!event_time_of(w->event_time, line, &time)) {
+        w->untimed++;
+        time = now_seconds();
+    }
     if (last != NULL && time >= w->span.first && time <= w->span.last) {
-        last->lines.len += line.len;
+        last->lines.len += line.len + 1;
         last->n++;
         return;
     }
@@ -255,30 +207,23 @@ static void add_run(struct writer *w, struct bytes line, int64_t time)
         w->room_for_runs = 2 * w->room_for_runs + 256;
         w->runs = mem_realloc(w->runs, w->room_for_runs * sizeof *w->runs);
     }
-    w->runs[w->n_runs++] = (struct archive_run){.lines = line, .n = 1, .time = time};
+    w->runs[w->n_runs++] =
+        (struct archive_run){.lines = bytes_of(line.ptr, line.len + 1), .n = 1, .time = time};
     w->span = file_archive_span_of(w->archive, time);
-}
-
-/* Returns the beginning of the line that ends in another block. */
-static const char *add_lines(struct writer *w, const char *line, struct bytes block)
-{
-    uint16_t ends[LINE_ENDS_BLOCK_MAX];
-    size_t n = line_ends_find(block, ends);
-    for (size_t i = 0; i < n; i++) {
-        struct bytes without_lf = bytes_of(line, (size_t)(block.ptr + ends[i] - line));
-        add_run(w, bytes_of(line, without_lf.len + 1), time_of(w, without_lf));
-        line += without_lf.len + 1;
-    }
-    return line;
 }
 
 static void take_by_event(struct writer *w, struct bytes lines)
 {
+    uint16_t ends[LINE_ENDS_BLOCK_MAX];
     const char *line = lines.ptr;
     w->n_runs = 0;
     while (lines.len > 0) {
         size_t n = lines.len < LINE_ENDS_BLOCK_MAX ? lines.len : LINE_ENDS_BLOCK_MAX;
-        line = add_lines(w, line, bytes_of(lines.ptr, n));
+        size_t n_ends = line_ends_find(bytes_of(lines.ptr, n), ends);
+        for (size_t i = 0; i < n_ends; i++) {
+            add_line(w, bytes_of(line, (size_t)(lines.ptr + ends[i] - line)));
+            line = lines.ptr + ends[i] + 1;
+        }
         lines = bytes_of(lines.ptr + n, lines.len - n);
     }
     file_archive_take(w->archive, w->runs, w->n_runs);
@@ -341,28 +286,24 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 
 static void update_health(struct writer *w)
 {
-    bool final, refused;
+    bool final;
     const char *trouble = file_archive_trouble(w->archive, &final);
     if (trouble == NULL)
-        trouble = stream_client_trouble(w->stream, &refused);
-    if (trouble != NULL) {
-        daemon_set_not_ready(w->daemon, "%s", trouble);
-        daemon_notify_parent();
-    } else if (!daemon_is_draining(w->daemon) && stream_client_cursor(w->stream)->id[0] != '\0') {
-        daemon_set_ready(w->daemon);
-    }
+        trouble = stream_client_trouble(w->stream, NULL);
+    if (trouble != NULL || stream_client_cursor(w->stream)->id[0] != '\0')
+        stream_program_set_trouble(w->daemon, trouble);
 }
 
-/* `latest` of a stream that does not exist yet is its beginning. A state without an id keeps that for the next start, by
- * which the stream may exist. */
+/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records this for the next start, because
+ * the stream may exist by then. */
 static void on_change(void *arg)
 {
     struct writer *w = arg;
-    bool unknown = stream_client_is_caught_up(w->stream) && stream_client_cursor(w->stream)->id[0] == '\0';
-    if (unknown)
+    if (w->stream != NULL && stream_program_awaits(w->stream)) {
         daemon_notify_parent();
-    if (unknown && stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
-        file_archive_make_state(w->archive);
+        if (stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
+            file_archive_make_state(w->archive);
+    }
     update_health(w);
 }
 
@@ -370,7 +311,7 @@ static void tick(void *arg)
 {
     struct writer *w = arg;
     file_archive_tick(w->archive, clock_wall(), clock_monotonic());
-    if (!evtimer_pending(w->quiet, NULL)) /* a shortage may be over */
+    if (!evtimer_pending(w->quiet, NULL)) /* lines that a shortage has kept in memory */
         file_archive_write(w->archive);
     if (w->held.len > 0 && !file_archive_is_full(w->archive))
         take_held(w);
@@ -395,7 +336,7 @@ static void on_quiet(evutil_socket_t fd, short what, void *arg)
 /* Standard streams, the loop, the log, /metrics and pubsub. */
 #define OTHER_DESCRIPTORS 24
 
-/* The daemon has raised the limit as far as allowed. By arrival one file is open at a time. */
+/* By arrival only one file is open at a time, so this is for event time. The daemon has raised its limit as far as allowed. */
 static int check_descriptors(struct options *o, struct config_error *error)
 {
     struct rlimit limit;
@@ -406,52 +347,6 @@ static int check_descriptors(struct options *o, struct config_error *error)
     return options_refuse(o, "max_open", error,
         "%zu files need %zu descriptors, but only %llu are allowed: raise ulimit -n or LimitNOFILE=", files,
         need, (unsigned long long)limit.rlim_cur);
-}
-
-static struct file_archive *open_archive(struct writer *w, struct options *o, struct config_error *error)
-{
-    static const char *const compressions[] = {"none", "gzip", "zstd"};
-    const char *state = options_string(o, "state"), *compress = options_string(o, "compress");
-    char why[ARCHIVE_ERROR_TEXT];
-    struct file_archive_config config = {.format = options_string(o, "filename_format"),
-        .stream = options_string(o, "stream"),
-        .local_time = options_bool(o, "local_time"),
-        .by_event_time = w->event_time != NULL,
-        .commit_every = options_int(o, "commit_every") * USEC_PER_MSEC,
-        .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
-        .max_open = (size_t)options_int(o, "max_open"),
-        .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
-        .wake = loop_notify_wake,
-        .arg = w->notify};
-    for (int i = 0; i < 3; i++)
-        if (strcmp(compress, compressions[i]) == 0)
-            config.compression = (enum archive_compression)i;
-    w->state_path = state != NULL ? mem_strdup(state) : default_state_path(config.format, config.stream);
-    config.state_path = w->state_path;
-    struct file_archive *a = file_archive_open(&config, clock_monotonic(), why);
-    if (a == NULL)
-        snprintf(error->text, sizeof error->text, "%s", why);
-    return a;
-}
-
-static int open_stream(struct writer *w, struct options *o, struct config_error *error)
-{
-    bool from_its_beginning = stream_program_begins_at_end(w->daemon) && file_archive_has_state(w->archive);
-    w->pubsub = stream_program_connect(w->daemon, error);
-    if (w->pubsub == NULL)
-        return -1;
-    w->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(w->daemon),
-        .pubsub = w->pubsub,
-        .stream = options_string(o, "stream"),
-        .from = *file_archive_cursor(w->archive),
-        .begin = from_its_beginning ? "earliest" : options_string(o, "from"),
-        .max_line = (size_t)options_int(o, "max_line"),
-        .on_begin = on_begin,
-        .on_lines = on_lines,
-        .on_gap = on_gap,
-        .on_change = on_change,
-        .arg = w});
-    return 0;
 }
 
 #define NUMBER(name, expression)                                                                             \
@@ -499,29 +394,64 @@ static void register_stats(struct writer *w)
         stats_gauge(s, gauges[i].name, NULL, gauges[i].help, gauges[i].read, w);
 }
 
+static int open_archive(struct writer *w, struct options *o, struct config_error *error)
+{
+    static const char *const compressions[] = {"none", "gzip", "zstd"};
+    const char *format = options_string(o, "filename_format"), *compress = options_string(o, "compress");
+    struct buf beside = {0};
+    buf_printf(&beside, "%.*s.ps_to_file-%s.json", (int)archive_fixed_directory(format), format,
+        options_string(o, "stream"));
+    struct file_archive_config config = {.format = format,
+        .state_path = options_string(o, "state") != NULL ? options_string(o, "state") : beside.ptr,
+        .stream = options_string(o, "stream"),
+        .local_time = options_bool(o, "local_time"),
+        .by_event_time = w->event_time != NULL,
+        .commit_every = options_int(o, "commit_every") * USEC_PER_MSEC,
+        .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
+        .max_open = (size_t)options_int(o, "max_open"),
+        .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
+        .wake = loop_notify_wake,
+        .arg = w->notify};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(compress, compressions[i]) == 0)
+            config.compression = (enum archive_compression)i;
+    char why[ARCHIVE_ERROR_TEXT];
+    w->archive = file_archive_open(&config, clock_monotonic(), why);
+    if (w->archive == NULL)
+        snprintf(error->text, sizeof error->text, "%s", why);
+    buf_free(&beside);
+    return w->archive != NULL ? 0 : -1;
+}
+
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
     struct writer *w = mem_zalloc(sizeof *w);
-    const char *field = options_string(o, "time_field");
+    const char *field = options_text(o, "time_field"), *format = options_string(o, "filename_format");
     const struct timeval every = {0, TICK};
     *ctx = w;
     w->daemon = d;
-    if (field != NULL && *field != '\0')
+    if (field != NULL)
         w->event_time = event_time_new(field, strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1);
     w->notify = loop_notify_new(daemon_base(d), tick, w);
     w->quiet = evtimer_new(daemon_base(d), on_quiet, w);
-    if (w->event_time != NULL && check_descriptors(o, error) != 0)
+    if ((w->event_time != NULL && check_descriptors(o, error) != 0) || open_archive(w, o, error) != 0 ||
+        (w->pubsub = stream_program_connect(d, error)) == NULL)
         return EX_CONFIG;
-    w->archive = open_archive(w, o, error);
-    if (w->archive == NULL || open_stream(w, o, error) != 0)
-        return EX_CONFIG;
+    w->stream = stream_program_follow(d, file_archive_has_state(w->archive),
+        &(struct stream_client_config){.pubsub = w->pubsub,
+            .from = *file_archive_cursor(w->archive),
+            .on_begin = on_begin,
+            .on_lines = on_lines,
+            .on_gap = on_gap,
+            .on_change = on_change,
+            .arg = w});
     w->ticker = event_new(daemon_base(d), -1, EV_PERSIST, on_ticker, w);
     event_add(w->ticker, &every);
     register_stats(w);
-    if (is_one_name(options_string(o, "filename_format")))
+    if (is_one_name(format))
         log_warn("filename_format has no conversion: one file takes all lines until SIGHUP",
-            LOG_S("filename_format", options_string(o, "filename_format")));
+            LOG_S("filename_format", format));
     daemon_set_not_ready(d, "asking pubsub for the stream");
     return 0;
 }
@@ -558,7 +488,6 @@ static void stop(void *ctx)
     event_time_free(&w->event_time);
     free(w->runs);
     buf_free(&w->held);
-    free(w->state_path);
     free(w);
 }
 

@@ -46,7 +46,7 @@ struct worker *worker_new(void (*done)(void *context), void *context)
     w->context = context;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
-    /* Signals are the loop's. */
+    /* The loop handles all signals. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&w->thread, NULL, work, w) != 0)

@@ -1,8 +1,8 @@
-/* worker: a thread that does one slow thing at a time beside the loop, such as a sync or a compression.
+/* worker: a thread for slow work, such as a sync or a compression, one job at a time.
  *
- * 1. Call worker_start only while it is idle. It calls run(arg) once, in the thread.
- * 2. It calls done(context) from the thread after run has returned, to wake the loop. From then on worker_is_idle is true, and
- *    what run wrote is visible to a caller that has seen it true. */
+ * 1. worker_start is called only while the worker is idle. The thread calls run(arg) once.
+ * 2. After run has returned, the thread calls done(context) to wake the loop. From then on worker_is_idle returns true, and its caller sees
+ *    everything that run wrote. */
 #ifndef MILLRACE_WORKER_H
 #define MILLRACE_WORKER_H
 

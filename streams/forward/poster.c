@@ -6,16 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Lines [begin, end) of the stream. Batches are in the stream's order; the cursor is the begin of the first. */
+/* Lines [begin, end) of the stream. Batches are in the stream's order; the cursor is the first one's begin. */
 struct batch {
     struct poster *poster;
     struct batch *next;
     const struct http_pool_host *host; /* of the last attempt */
-    uint64_t refusers;                 /* http_pool_host_bit of those that refused it, as one line */
+    uint64_t refusers;                 /* hosts that refused this single line (http_pool_host_bit) */
     struct buf lines;
     size_t n_lines;
     uint64_t begin, end;
-    usec_t due; /* no attempt before: it may still grow, or was refused just now */
+    usec_t due; /* time of the next attempt; until then the batch gathers lines or waits for a retry */
     enum { GATHERING, WAITING, UNDER_WAY, DONE } state;
 };
 
@@ -23,8 +23,8 @@ struct poster {
     struct poster_config config;
     struct batch *first, *last;
     size_t n_batches, under_way;
-    uint64_t cursor;         /* while there is no batch */
-    uint64_t refused_in_row; /* lines left out since one was accepted */
+    uint64_t cursor;         /* valid while there is no batch */
+    uint64_t refused_in_row; /* lines left out since the last accepted one */
     struct event *timer;
     bool was_full, stopping;
     char trouble[400];
@@ -33,7 +33,7 @@ struct poster {
 
 static void start_waiting(struct poster *p);
 
-/* Behind `before`; NULL: first. */
+/* Inserts a batch behind `before`, or as the first if that is NULL. */
 static struct batch *batch_new(struct poster *p, struct batch *before, uint64_t begin)
 {
     struct batch *b = mem_zalloc(sizeof *b), **place = before != NULL ? &before->next : &p->first;
@@ -55,7 +55,7 @@ static void batch_free(struct batch *b)
     free(b);
 }
 
-/* The cursor moves past the batches that are done. */
+/* Moves the cursor past the batches that are done. */
 static void drop_done(struct poster *p)
 {
     while (p->first != NULL && p->first->state == DONE) {
@@ -82,43 +82,7 @@ static void set_trouble(struct poster *p, const char *text)
     snprintf(p->trouble, sizeof p->trouble, "%s", text);
 }
 
-static size_t length_of_lines(struct bytes text, size_t n)
-{
-    const char *at = text.ptr;
-    while (n-- > 0)
-        at = (const char *)memchr(at, '\n', (size_t)(text.ptr + text.len - at)) + 1;
-    return (size_t)(at - text.ptr);
-}
-
-/* The second half becomes a batch behind the first. Both are sent at once. */
-static void halve(struct batch *b)
-{
-    size_t keep = b->n_lines / 2, length = length_of_lines(buf_bytes(&b->lines), keep);
-    struct batch *rest = batch_new(b->poster, b, b->begin + length);
-    rest->end = b->end;
-    rest->n_lines = b->n_lines - keep;
-    buf_append(&rest->lines, b->lines.ptr + length, b->lines.len - length);
-    b->end = rest->begin;
-    b->n_lines = keep;
-    b->lines.len = length;
-    b->state = rest->state = WAITING;
-    b->due = rest->due = 0;
-}
-
-static void delivered(struct batch *b, const struct http_reply_view *reply)
-{
-    struct poster *p = b->poster;
-    b->state = DONE;
-    p->numbers.batches++;
-    p->numbers.lines += b->n_lines;
-    p->numbers.refuses_all = false;
-    p->refused_in_row = 0;
-    set_trouble(p, "");
-    if (p->config.on_delivered != NULL)
-        p->config.on_delivered(reply, p->config.arg);
-}
-
-/* The pool sets a failing host aside, but not one that refuses or answers with 302 or 408. */
+/* The pool takes a failing host down, but not one that refuses or answers 302 or 408. */
 #define REFUSED_RETRY (1 * USEC_PER_SEC)
 
 static void failed(struct batch *b, enum http_client_result result, const struct http_reply_view *reply)
@@ -149,24 +113,11 @@ static void wait_refused(struct batch *b, const char *trouble)
     set_trouble(b->poster, trouble);
 }
 
-/* A mistyped address that answers 400 must not have the whole stream left out. */
+/* Without a limit, a mistyped address that answers 400 would make the poster leave out the whole stream. */
 static bool refuses_all(struct poster *p)
 {
     p->numbers.refuses_all = p->config.poison_limit > 0 && p->refused_in_row >= p->config.poison_limit;
     return p->numbers.refuses_all;
-}
-
-/* Another host may accept the line, for example with a larger limit. */
-static bool another_may_take_it(struct batch *b)
-{
-    struct http_pool *pool = b->poster->config.pool;
-    b->refusers |= http_pool_host_bit(b->host);
-    bool another = http_pool_next_except(pool, b->refusers) != NULL;
-    if (another) {
-        b->state = WAITING;
-        b->due = 0;
-    }
-    return another;
 }
 
 static void refused(struct batch *b, const struct http_reply_view *reply)
@@ -174,12 +125,28 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
     struct poster *p = b->poster;
     char why[180], text[sizeof p->trouble];
     p->numbers.failures++;
-    if (b->n_lines > 1) {
-        halve(b);
+    b->state = WAITING;
+    b->due = 0;
+    if (b->n_lines > 1) { /* halve it: the second half becomes a batch behind the first */
+        size_t keep = b->n_lines / 2;
+        const char *at = b->lines.ptr;
+        for (size_t i = 0; i < keep; i++)
+            at = (const char *)memchr(at, '\n', (size_t)(b->lines.ptr + b->lines.len - at)) + 1;
+        size_t length = (size_t)(at - b->lines.ptr);
+        struct batch *rest = batch_new(p, b, b->begin + length);
+        rest->end = b->end;
+        rest->n_lines = b->n_lines - keep;
+        rest->state = WAITING;
+        rest->due = 0;
+        buf_append(&rest->lines, at, b->lines.len - length);
+        b->end = rest->begin;
+        b->n_lines = keep;
+        b->lines.len = length;
         return;
     }
-    if (another_may_take_it(b))
-        return;
+    b->refusers |= http_pool_host_bit(b->host);
+    if (http_pool_next_except(p->config.pool, b->refusers) != NULL)
+        return; /* another host may accept the line, for example with a larger limit */
     http_pool_describe(reply, why, sizeof why);
     if (refuses_all(p)) {
         snprintf(text, sizeof text, "%.80s refuses every line (poison_limit): %s",
@@ -207,12 +174,20 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     p->under_way--;
     if (result == HTTP_CLIENT_CANCELLED)
         return;
-    if (status >= 200 && status < 300)
-        delivered(b, reply);
-    else if (http_pool_is_poison(status) && p->config.skip_refused)
+    if (status >= 200 && status < 300) {
+        b->state = DONE;
+        p->numbers.batches++;
+        p->numbers.lines += b->n_lines;
+        p->numbers.refuses_all = false;
+        p->refused_in_row = 0;
+        set_trouble(p, "");
+        if (p->config.on_delivered != NULL)
+            p->config.on_delivered(reply, p->config.arg);
+    } else if (http_pool_is_poison(status) && p->config.skip_refused) {
         refused(b, reply);
-    else
+    } else {
         failed(b, result, reply);
+    }
     drop_done(p);
     start_waiting(p);
     p->config.on_change(p->config.arg);
@@ -239,39 +214,34 @@ static void send_batch(struct batch *b, struct http_pool_host *host)
     buf_free(&target);
 }
 
-static void wake_at(struct poster *p, usec_t due, usec_t now)
-{
-    usec_t delay = due > now ? due - now : 0;
-    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
-    evtimer_add(p->timer, &tv);
-}
-
-/* While all others are set aside, a host that has refused it is asked again. */
-static struct http_pool_host *host_for(const struct batch *b)
-{
-    struct http_pool_host *other = http_pool_next_except(b->poster->config.pool, b->refusers);
-    return other != NULL ? other : http_pool_next(b->poster->config.pool);
-}
-
-/* A batch that waits for a retry keeps its place, so with one place nothing overtakes it. */
+/* Sends the batches that are due. A batch that waits for a retry occupies one of the `parallel` slots, so with one slot no other batch
+ * overtakes it. */
 static void start_waiting(struct poster *p)
 {
     usec_t now = clock_monotonic(), wake = INT64_MAX;
-    size_t places = p->stopping ? 0 : p->config.parallel - p->under_way;
-    for (struct batch *b = p->first; b != NULL && places > 0; b = b->next) {
+    size_t slots = p->stopping ? 0 : p->config.parallel - p->under_way;
+    for (struct batch *b = p->first; b != NULL && slots > 0; b = b->next) {
         if (b->state == UNDER_WAY || b->state == DONE)
             continue;
+        struct http_pool_host *host = NULL;
         bool early = b->due > now && !(b->state == GATHERING && is_full_batch(p, b));
-        struct http_pool_host *host = early ? NULL : host_for(b);
+        if (!early)
+            host = http_pool_next_except(p->config.pool, b->refusers);
+        if (!early &&
+            host == NULL) /* while all others are down, a host that refused the line is asked again */
+            host = http_pool_next(p->config.pool);
         usec_t due = early ? b->due : now + http_pool_wait(p->config.pool) + USEC_PER_MSEC;
         if (host != NULL)
             send_batch(b, host);
         else if (due < wake)
             wake = due;
-        places--;
+        slots--;
     }
-    if (wake < INT64_MAX)
-        wake_at(p, wake, now);
+    if (wake == INT64_MAX)
+        return;
+    usec_t delay = wake > now ? wake - now : 0;
+    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    evtimer_add(p->timer, &tv);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -280,28 +250,20 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     start_waiting(arg);
 }
 
-static size_t lines_that_fit(const struct poster *p, const struct batch *b, struct bytes lines, size_t *bytes)
-{
-    size_t n = 0, at = 0;
-    while (at < lines.len && b->n_lines + n < p->config.batch_lines &&
-           b->lines.len + at < p->config.batch_bytes) {
-        const char *lf = memchr(lines.ptr + at, '\n', lines.len - at);
-        at = (size_t)(lf - lines.ptr) + 1;
-        n++;
-    }
-    *bytes = at;
-    return n;
-}
-
 void poster_take(struct poster *p, struct bytes lines, uint64_t end)
 {
     uint64_t at = end - lines.len;
     while (lines.len > 0) {
         struct batch *b = p->last;
-        size_t bytes;
+        size_t bytes = 0;
         if (b == NULL || b->state != GATHERING || is_full_batch(p, b))
             b = batch_new(p, p->last, at);
-        b->n_lines += lines_that_fit(p, b, lines, &bytes);
+        while (bytes < lines.len && b->n_lines < p->config.batch_lines &&
+               b->lines.len + bytes < p->config.batch_bytes) {
+            const char *lf = memchr(lines.ptr + bytes, '\n', lines.len - bytes);
+            bytes = (size_t)(lf - lines.ptr) + 1;
+            b->n_lines++;
+        }
         buf_append(&b->lines, lines.ptr, bytes);
         at += bytes;
         b->end = at;

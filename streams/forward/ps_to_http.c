@@ -23,7 +23,9 @@ static const struct option_row option_rows[] = {
     {.name = "destination_token_file",
         .type = OPTION_STRING,
         .help = "file with the token that each destination gets as Authorization: Bearer"},
-    {.name = "state", .type = OPTION_STRING, .help = "file that stores the offset delivered so far"},
+    {.name = "state",
+        .type = OPTION_STRING,
+        .help = "state file: the offset below which all lines are delivered"},
     {.name = "method",
         .type = OPTION_CHOICE,
         .fallback = "POST",
@@ -52,7 +54,7 @@ static const struct option_row option_rows[] = {
         .min = 0,
         .max = 60000,
         .unit = "ms",
-        .help = "time lines may wait for a full batch"},
+        .help = "longest time a line waits for a full batch"},
     {.name = "parallel",
         .type = OPTION_INT,
         .fallback = "1",
@@ -69,16 +71,18 @@ static const struct option_row option_rows[] = {
     {.name = "skip_refused",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "leave out a line that every reachable destination answers with 400, 413 or 422, instead of "
-                "retrying it"},
+        .help =
+            "leave out a line, instead of retrying it, once every reachable destination answers 400, 413 or "
+            "422"},
     {.name = "poison_limit",
         .type = OPTION_INT,
         .fallback = "100",
         .max = 1000000,
-        .help =
-            "with skip_refused: lines refused in a row before a refusal counts as a failure and no more are "
-            "left out (0: unlimited)"},
-    {.name = "rejects", .type = OPTION_STRING, .help = "with skip_refused: file to append such lines to"},
+        .help = "with skip_refused: maximum lines left out in a row; further refused lines are retried (0: "
+                "unlimited)"},
+    {.name = "rejects",
+        .type = OPTION_STRING,
+        .help = "with skip_refused: file to which those lines are appended"},
     {.name = "commit_every",
         .type = OPTION_DURATION,
         .fallback = "1s",
@@ -88,15 +92,17 @@ static const struct option_row option_rows[] = {
         .help = "interval at which the state is stored"},
     {.name = "to_stream",
         .type = OPTION_STRING,
-        .help = "instead of destination: stream of another pubsub, each line once"},
+        .help = "instead of destination: stream of another pubsub; each line is stored once"},
     {.name = "to_queue",
         .type = OPTION_STRING,
-        .help = "instead of destination: queue of a simplequeue, each line once"},
-    {.name = "to_url", .type = OPTION_STRING, .help = "address of that pubsub or simplequeue"},
-    {.name = "to_token_file", .type = OPTION_STRING, .help = "file with the token for it"},
+        .help = "instead of destination: queue of a simplequeue; each line is stored once"},
+    {.name = "to_url",
+        .type = OPTION_STRING,
+        .help = "address of the pubsub or simplequeue for to_stream or to_queue"},
+    {.name = "to_token_file", .type = OPTION_STRING, .help = "file with the token for to_url"},
     {.name = "producer",
         .type = OPTION_STRING,
-        .help = "producer name there (default: the id of the stream)"},
+        .help = "producer name at to_url (default: the id of the stream)"},
     {.name = NULL},
 };
 
@@ -116,12 +122,7 @@ struct program {
     bool state_failed;
 };
 
-static bool is_get(struct options *o)
-{
-    return strcmp(options_string(o, "method"), "GET") == 0;
-}
-
-/* A setting without effect is a mistake. Refuses the first one. */
+/* Refuses the first of these settings that is set: a setting without effect is a mistake. */
 static int refuse_settings(
     struct options *o, const char *const *names, const char *why, struct config_error *error)
 {
@@ -131,44 +132,34 @@ static int refuse_settings(
     return 0;
 }
 
-static int check_refusals(struct options *o, struct config_error *error)
-{
-    static const char *const names[] = {"rejects", "poison_limit", NULL};
-    const char *rejects = options_text(o, "rejects");
-    if (!options_bool(o, "skip_refused"))
-        return refuse_settings(o, names, "requires skip_refused", error);
-    if (rejects != NULL && io_is_same_file(rejects, options_text(o, "state")))
-        return options_refuse(o, "rejects", error, "is the state file");
-    return 0;
-}
-
-static int check_places(struct options *o, const struct http_pool *pool, struct config_error *error)
-{
-    bool place = strstr(options_text(o, "destination"), "%s") != NULL;
-    if (is_get(o) && http_pool_without_placeholder(pool) != NULL)
-        return options_refuse(o, "destination", error, "method GET requires %%s in each URL");
-    if (place && options_is_set(o, "batch") && options_int(o, "batch") > 1)
-        return options_refuse(o, "batch", error, "a destination with %%s takes one line: omit batch");
-    return 0;
-}
-
 static int check_destination(struct options *o, struct config_error *error)
 {
     static const char *const of_our_own[] = {"to_url", "to_token_file", "producer", NULL};
+    static const char *const of_refusals[] = {"rejects", "poison_limit", NULL};
+    const char *rejects = options_text(o, "rejects");
     char why[300];
     struct http_pool_config config = {.urls = options_text(o, "destination"), .max_connections = 1};
     struct http_pool *pool = http_pool_new(&config, why, sizeof why);
     if (pool == NULL)
         return options_refuse(o, "destination", error, "%s", why);
-    int rc = check_places(o, pool, error);
+    bool all_placeholders = http_pool_without_placeholder(pool) == NULL;
     http_pool_free(&pool);
-    if (rc != 0 || refuse_settings(o, of_our_own, "only allowed with to_stream or to_queue", error) != 0)
+    if (strcmp(options_string(o, "method"), "GET") == 0 && !all_placeholders)
+        return options_refuse(o, "destination", error, "method GET requires %%s in each URL");
+    if (strstr(options_text(o, "destination"), "%s") != NULL && options_is_set(o, "batch") &&
+        options_int(o, "batch") > 1)
+        return options_refuse(o, "batch", error, "a destination with %%s takes one line: omit batch");
+    if (refuse_settings(o, of_our_own, "only allowed with to_stream or to_queue", error) != 0)
         return -1;
     if (options_text(o, "state") == NULL)
         return options_refuse(
             o, "state", error, "required with destination, for example --state=/var/lib/clicks.state");
-    if (check_refusals(o, error) != 0)
-        return -1;
+    if (!options_bool(o, "skip_refused")) {
+        if (refuse_settings(o, of_refusals, "requires skip_refused", error) != 0)
+            return -1;
+    } else if (rejects != NULL && io_is_same_file(rejects, options_text(o, "state"))) {
+        return options_refuse(o, "rejects", error, "is the state file");
+    }
     if (strpbrk(options_string(o, "content_type"), "\r\n") != NULL)
         return options_refuse(o, "content_type", error, "not a valid header value");
     return 0;
@@ -209,37 +200,26 @@ static void update_health(struct program *p)
         trouble = poster_trouble(p->poster);
     else
         trouble = stream_client_trouble(p->stream, NULL);
-    if (trouble != NULL) {
-        daemon_set_not_ready(p->daemon, "%s", trouble);
-        daemon_notify_parent();
-    } else if (!daemon_is_draining(p->daemon)) {
-        daemon_set_ready(p->daemon);
-    }
+    stream_program_set_trouble(p->daemon, trouble);
 }
 
 static void write_state(struct program *p);
 static void end_drain(struct program *p);
 
-/* `latest` of a stream that does not exist yet is its beginning. A state without an id keeps that for the next start, by
- * which the stream may exist. */
-static void remember_beginning(struct program *p)
-{
-    bool unknown = p->stream != NULL && stream_client_is_caught_up(p->stream) &&
-                   stream_client_cursor(p->stream)->id[0] == '\0';
-    if (unknown && stream_program_begins_at_end(p->daemon) && !p->state_found)
-        write_state(p);
-}
-
+/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records this for the next start, because
+ * the stream may exist by then. */
 static void on_change(void *arg)
 {
     struct program *p = arg;
-    remember_beginning(p);
+    if (p->stream != NULL && stream_program_awaits(p->stream) && stream_program_begins_at_end(p->daemon) &&
+        !p->state_found)
+        write_state(p);
     update_health(p);
     if (p->poster != NULL && daemon_is_draining(p->daemon) && poster_is_idle(p->poster))
         end_drain(p);
 }
 
-/* If this fails it is retried with the next commit. Delivery goes on: after a crash those lines are delivered again. */
+/* A failed write is retried with the next commit. Delivery continues, so after a crash those lines are delivered again. */
 static void write_state(struct program *p)
 {
     bool failed = archive_state_write(p->state_path, &p->state) != 0;
@@ -317,7 +297,7 @@ static void on_into_itself(void *arg)
     stream_program_fail_into_itself(((struct program *)arg)->daemon);
 }
 
-/* A destination may turn out to be the source stream itself. By then some batches have gone in. */
+/* Only an answer can show that a destination is the source stream itself. By then it has stored some batches. */
 static void on_delivered(const struct http_reply_view *reply, void *arg)
 {
     struct program *p = arg;
@@ -327,45 +307,23 @@ static void on_delivered(const struct http_reply_view *reply, void *arg)
         on_into_itself(p);
 }
 
-static int read_state(struct program *p, struct options *o, struct config_error *error)
-{
-    char why[ARCHIVE_ERROR_TEXT];
-    p->state_path = options_text(o, "state");
-    p->state_lock = archive_lock_state(p->state_path, why);
-    if (p->state_lock < 0)
-        return options_refuse(o, "state", error, "%s", why);
-    int found = archive_state_read(p->state_path, &p->state, why);
-    if (found < 0)
-        return options_refuse(o, "state", error, "%s", why);
-    if (found > 0 && strcmp(p->state.stream, options_string(o, "stream")) != 0)
-        return options_refuse(o, "state", error, "%s: of another stream", p->state_path);
-    p->state_found = found > 0;
-    snprintf(p->state.stream, sizeof p->state.stream, "%s", options_string(o, "stream"));
-    return 0;
-}
-
-static void open_stream(struct program *p, struct options *o)
-{
-    bool from_its_beginning = stream_program_begins_at_end(p->daemon) && p->state_found;
-    p->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(p->daemon),
-        .pubsub = p->source,
-        .stream = options_string(o, "stream"),
-        .from = p->state.cursor,
-        .begin = from_its_beginning ? "earliest" : options_string(o, "from"),
-        .max_line = (size_t)options_int(o, "max_line"),
-        .on_begin = on_begin,
-        .on_lines = on_lines,
-        .on_gap = on_gap,
-        .on_change = on_change,
-        .arg = p});
-}
-
 static int start_poster(struct program *p, struct options *o, struct config_error *error)
 {
-    char why[300], *token;
+    char why[ARCHIVE_ERROR_TEXT], *token;
     bool line_by_line = strstr(options_text(o, "destination"), "%s") != NULL;
-    if (read_state(p, o, error) != 0 ||
-        daemon_read_token(options_text(o, "destination_token_file"), &token, error) != 0)
+    p->state_path = options_text(o, "state");
+    p->state_lock = archive_lock_state(p->state_path, why);
+    int found = p->state_lock < 0 ? -1 : archive_state_read(p->state_path, &p->state, why);
+    bool foreign = found > 0 && strcmp(p->state.stream, options_string(o, "stream")) != 0;
+    if (foreign)
+        snprintf(why, sizeof why, "%.300s: state of the stream %s", p->state_path, p->state.stream);
+    if (found < 0 || foreign) {
+        options_refuse(o, "state", error, "%s", why);
+        return EX_CONFIG;
+    }
+    p->state_found = found > 0;
+    snprintf(p->state.stream, sizeof p->state.stream, "%s", options_string(o, "stream"));
+    if (daemon_read_token(options_text(o, "destination_token_file"), &token, error) != 0)
         return EX_CONFIG;
     p->pool = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
                                 .urls = options_text(o, "destination"),
@@ -380,7 +338,7 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
     p->rejects = options_text(o, "rejects");
     p->poster = poster_new(&(struct poster_config){.base = daemon_base(p->daemon),
                                .pool = p->pool,
-                               .get = is_get(o),
+                               .get = strcmp(options_string(o, "method"), "GET") == 0,
                                .batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch"),
                                .batch_bytes = (size_t)options_int(o, "batch_bytes"),
                                .parallel = (size_t)options_int(o, "parallel"),
@@ -394,7 +352,14 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
                                .on_change = on_change,
                                .arg = p},
         p->state.cursor.offset);
-    open_stream(p, o);
+    p->stream = stream_program_follow(p->daemon, p->state_found,
+        &(struct stream_client_config){.pubsub = p->source,
+            .from = p->state.cursor,
+            .on_begin = on_begin,
+            .on_lines = on_lines,
+            .on_gap = on_gap,
+            .on_change = on_change,
+            .arg = p});
     int64_t every = options_int(o, "commit_every");
     const struct timeval tv = {every / 1000, every % 1000 * 1000};
     p->committer = event_new(daemon_base(p->daemon), -1, EV_PERSIST, on_commit, p);
@@ -485,7 +450,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
-/* Waits for requests under way, so that a stop repeats no line. A republisher need not: the mark tells the next start. */
+/* Waits for the requests under way, so that no line is delivered again. A republisher continues from the destination's mark. */
 static void drain(void *ctx)
 {
     struct program *p = ctx;
