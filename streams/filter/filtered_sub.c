@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PENDING_MAX ((size_t)1 << 20) /* unsent bytes of a client before its source pauses */
-#define PENDING_LOW ((size_t)128 << 10)
+#define PENDING_MAX ((size_t)1 << 20)   /* unsent bytes of a client at which its source pauses */
+#define PENDING_LOW ((size_t)128 << 10) /* unsent bytes at which the source resumes */
 
 struct filtered_sub {
     struct filtered_subs *all;
@@ -20,13 +20,15 @@ struct filtered_sub {
     struct http_client *pubsub;
     struct stream_client *source;
     struct event *ending;
-    struct line_filter *filter; /* the request's own; NULL: none */
+    struct line_filter *filter; /* the request's filter; NULL: none */
     struct line_queue *unfiltered;
-    struct buf once, passed, refusal;
+    struct buf once;    /* a line that passed the program's filter */
+    struct buf passed;  /* lines to send */
+    struct buf refusal; /* the body with which pubsub refused the offset */
     bool started, follow;
-    bool congested; /* the client does not read: the source pauses */
-    bool over;      /* ends once all lines are filtered */
-    int refused;    /* pubsub's status; 0: none */
+    bool congested; /* the client reads too slowly, so the source pauses */
+    bool over;      /* the answer ends once all lines are filtered */
+    int refused;    /* the status with which pubsub refused the offset; 0: none */
 };
 
 struct filtered_subs {
@@ -62,8 +64,9 @@ static void forget(struct filtered_sub *h)
     free(h);
 }
 
-static void start_answer(struct filtered_sub *h)
+static void start_answer(void *arg)
 {
+    struct filtered_sub *h = arg;
     const struct stream_cursor *at = stream_client_cursor(h->source);
     if (h->started)
         return;
@@ -75,7 +78,7 @@ static void start_answer(struct filtered_sub *h)
     http_stream_disable_timeout(h->req);
 }
 
-/* The program's filter first, so that a request's cannot see what is removed. */
+/* The program's filter comes first, so that the request's filter does not see the fields that it removes. */
 static enum line_filter_result filter(struct filtered_sub *h, struct bytes line)
 {
     if (h->filter == NULL)
@@ -149,34 +152,23 @@ static void client_gone(struct http_request *req, void *arg)
     forget(arg);
 }
 
-static void on_begin(void *arg)
-{
-    start_answer(arg);
-}
-
-static void answer_trouble(struct filtered_sub *h)
-{
-    const char *why = stream_client_trouble(h->source, NULL);
-    if (h->refused != 0)
-        http_reply(h->req, h->refused, "application/problem+json", buf_bytes(&h->refusal));
-    else if (why != NULL)
-        http_problem(h->req, 503, "upstream-unavailable", NULL, "%s", why);
-    else
-        http_problem(h->req, 404, "unknown-stream", NULL, "no such stream");
-}
-
 static void on_ending(evutil_socket_t fd, short what, void *arg)
 {
     struct filtered_sub *h = arg;
     (void)fd, (void)what;
+    const char *trouble = stream_client_trouble(h->source, NULL);
     if (h->started)
         http_stream_end(h->req);
+    else if (h->refused != 0)
+        http_reply(h->req, h->refused, "application/problem+json", buf_bytes(&h->refusal));
+    else if (trouble != NULL)
+        http_problem(h->req, 503, "upstream-unavailable", NULL, "%s", trouble);
     else
-        answer_trouble(h);
+        http_problem(h->req, 404, "unknown-stream", NULL, "no such stream");
     forget(h);
 }
 
-/* Once all lines are filtered, and from the loop: a callback of the source must not free it. */
+/* Ends the answer once all lines are filtered. The loop does this, because a callback of the source must not free the source. */
 static void end_soon(struct filtered_sub *h)
 {
     stream_client_stop(h->source);
@@ -184,8 +176,8 @@ static void end_soon(struct filtered_sub *h)
     end_if_over(h);
 }
 
-/* After the answer has begun the source reconnects by itself, and the client sees a pause. The answer ends if the stream has been
- * replaced by another. */
+/* If pubsub fails after the answer has begun, the source reconnects, and the client only sees a pause. If another stream has replaced the
+ * source's, the answer ends. */
 static void on_change(void *arg)
 {
     struct filtered_sub *h = arg;
@@ -195,7 +187,7 @@ static void on_change(void *arg)
         end_soon(h);
 }
 
-/* pubsub refuses the request's offset; so does the answer. */
+/* pubsub refuses the request's offset, and its refusal becomes the answer. */
 static void on_refused(int status, struct bytes body, void *arg)
 {
     struct filtered_sub *h = arg;
@@ -204,14 +196,14 @@ static void on_refused(int status, struct bytes body, void *arg)
     end_soon(h);
 }
 
-/* Like pubsub's, an answer ends at a gap, so that the client notices it. */
+/* The answer ends at a gap, as pubsub's does, so that the client notices the gap. */
 static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     (void)before, (void)after;
     end_soon(arg);
 }
 
-/* filter_subject and filter_pattern are bitly's names. False: answered. */
+/* Reads bitly's parameters filter_subject and filter_pattern. Returns false after an error answer. */
 static bool read_filter(const struct filtered_subs *s, struct http_request *req, struct line_filter **out)
 {
     struct bytes subject, pattern;
@@ -236,17 +228,7 @@ static bool read_filter(const struct filtered_subs *s, struct http_request *req,
     return *out != NULL;
 }
 
-/* bitly's clients name the form they read. There is one. */
-static bool check_form(struct http_request *req)
-{
-    bool multipart;
-    if (!http_param_bool(req, "multipart", false, &multipart))
-        return false;
-    if (multipart)
-        http_problem(req, 400, "bad-parameter", "ask for multipart=0", "multipart is not supported");
-    return !multipart;
-}
-
+/* Returns false after an error answer. */
 static bool read_from(struct http_request *req, char out[64])
 {
     struct bytes from = BYTES_LITERAL("latest");
@@ -257,52 +239,31 @@ static bool read_from(struct http_request *req, char out[64])
         at || bytes_equal_str(from, "latest") || bytes_equal_str(from, "earliest") || bytes_to_u64(from, &n);
     snprintf(out, 64, "%.*s", (int)(ok ? from.len : 0), from.ptr);
     if (!ok || from.len > 60)
-        http_problem(req, 400, "bad-parameter", "earliest, latest, an offset, or @UNIXTIME in whole seconds",
-            "invalid from");
+        http_problem(req, 400, "bad-parameter",
+            "use earliest, latest, an offset, or @UNIXTIME in whole seconds", "invalid from");
     return ok && from.len <= 60;
-}
-
-/* Any other stream is unknown here, whether pubsub has it or not. False: answered. */
-static bool check_stream(const struct filtered_subs *s, struct http_request *req)
-{
-    char stream[NAME_LEN_MAX + 1];
-    if (!http_param_name(req, "stream", s->stream, stream))
-        return false;
-    if (strcmp(stream, s->stream) == 0)
-        return true;
-    http_problem(req, 404, "unknown-stream", "omit stream", "only the stream %s is served here", s->stream);
-    return false;
-}
-
-static void begin(struct filtered_sub *h, const char *from)
-{
-    const struct filtered_subs_config *config = &h->all->config;
-    h->ending = evtimer_new(config->base, on_ending, h);
-    h->unfiltered = line_queue_new(&(struct line_queue_config){
-        .scheduler = config->scheduler, .on_line = on_line, .on_slice = on_slice, .arg = h});
-    h->pubsub = http_client_new(&(struct http_client_config){
-        .base = config->base, .url = h->all->url, .max_connections = 1, .auth_token = h->all->token});
-    h->source = stream_client_new(&(struct stream_client_config){.base = config->base,
-        .pubsub = h->pubsub,
-        .stream = h->all->stream,
-        .begin = from,
-        .max_line = config->max_line,
-        .on_begin = on_begin,
-        .on_lines = on_lines,
-        .on_overlong = on_overlong,
-        .on_gap = on_gap,
-        .on_refused = on_refused,
-        .on_change = on_change,
-        .arg = h});
 }
 
 void filtered_sub_answer(struct filtered_subs *s, struct http_request *req)
 {
-    char from[64];
+    char from[64], stream[NAME_LEN_MAX + 1];
     struct line_filter *filter;
-    bool follow;
-    if (!check_stream(s, req) || !http_param_bool(req, "follow", true, &follow) || !check_form(req) ||
-        !read_from(req, from) || !read_filter(s, req, &filter))
+    bool follow, multipart;
+    if (!http_param_name(req, "stream", s->stream, stream))
+        return;
+    if (strcmp(stream, s->stream) != 0) { /* also if pubsub has a stream of that name */
+        http_problem(
+            req, 404, "unknown-stream", "omit stream", "only the stream %s is served here", s->stream);
+        return;
+    }
+    if (!http_param_bool(req, "follow", true, &follow) ||
+        !http_param_bool(req, "multipart", false, &multipart))
+        return;
+    if (multipart) { /* bitly's clients set this parameter */
+        http_problem(req, 400, "bad-parameter", "ask for multipart=0", "multipart is not supported");
+        return;
+    }
+    if (!read_from(req, from) || !read_filter(s, req, &filter))
         return;
     struct filtered_sub *h = mem_zalloc(sizeof *h);
     *h = (struct filtered_sub){.all = s, .req = req, .filter = filter, .follow = follow, .next = s->first};
@@ -314,7 +275,24 @@ void filtered_sub_answer(struct filtered_subs *s, struct http_request *req)
     http_on_drain(req, PENDING_LOW, drained, h);
     if (follow)
         http_set_long_poll(req);
-    begin(h, from);
+    const struct filtered_subs_config *config = &s->config;
+    h->ending = evtimer_new(config->base, on_ending, h);
+    h->unfiltered = line_queue_new(&(struct line_queue_config){
+        .scheduler = config->scheduler, .on_line = on_line, .on_slice = on_slice, .arg = h});
+    h->pubsub = http_client_new(&(struct http_client_config){
+        .base = config->base, .url = s->url, .max_connections = 1, .auth_token = s->token});
+    h->source = stream_client_new(&(struct stream_client_config){.base = config->base,
+        .pubsub = h->pubsub,
+        .stream = s->stream,
+        .begin = from,
+        .max_line = config->max_line,
+        .on_begin = start_answer,
+        .on_lines = on_lines,
+        .on_overlong = on_overlong,
+        .on_gap = on_gap,
+        .on_refused = on_refused,
+        .on_change = on_change,
+        .arg = h});
 }
 
 struct filtered_subs *filtered_subs_new(const struct filtered_subs_config *config)

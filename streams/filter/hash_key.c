@@ -39,7 +39,7 @@ void hash_key_free(struct hash_key **kp)
     *kp = NULL;
 }
 
-/* The length, or -1 with the reason. */
+/* Returns the secret's length, or -1 with the reason. */
 static ssize_t read_secret(const char *path, char secret[KEY_MAX], char *error, size_t error_size)
 {
     struct stat st;

@@ -1,7 +1,7 @@
 /* hash_key: replaces a value by a token that reveals it only to the holder of a key: HMAC-SHA-256 (RFC 2104).
  *
  * A token is "h:KEYID:TOKEN". TOKEN is the first 16 bytes of the value's HMAC in base64url. KEYID tells keys apart: the first 4 bytes
- * of the HMAC of "millrace key id", in hexadecimal. Under one key equal values have equal tokens, in whichever field, so hashed
+ * of the HMAC of "millrace key id", in hexadecimal. Under one key equal values have equal tokens in all fields, so hashed
  * values can still be counted and joined.
  *
  * The key is a file's content without trailing line feeds: at least HASH_KEY_MIN bytes, readable by owner and group only. */
@@ -15,12 +15,12 @@
 
 struct hash_key;
 
-/* NULL with the reason. */
+/* Reads the key file. Returns NULL with the reason. */
 struct hash_key *hash_key_read(const char *path, char *error, size_t error_size);
 struct hash_key *hash_key_of(struct bytes secret);
 void hash_key_free(struct hash_key **k);
 const char *hash_key_id(const struct hash_key *k);
-/* Not terminated. */
+/* Writes the value's token, without a NUL. */
 void hash_key_token(struct hash_key *k, struct bytes value, char out[HASH_TOKEN_LENGTH]);
 
 #endif

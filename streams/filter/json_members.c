@@ -24,7 +24,7 @@ struct json_members json_members_of(struct bytes object)
     return m;
 }
 
-/* `at` is a quote. Returns the end behind the closing one. */
+/* `at` is an opening quote. Returns the position behind the closing one. */
 static const char *behind_string(const char *at, const char *end)
 {
     at++;
@@ -41,19 +41,17 @@ static const char *behind_string(const char *at, const char *end)
     }
 }
 
-/* Likewise, for names: on short text without escapes a plain loop beats memchr. */
-static const char *behind_name(const char *at, const char *end)
-{
-    for (const char *c = at + 1; c < end && *c != '\\'; c++)
-        if (*c == '"')
-            return c + 1;
-    return behind_string(at, end);
-}
-
-/* `at` is a bracket or brace. Returns the end behind the closing one. */
-static const char *behind_nested(const char *at, const char *end)
+/* Returns the end of the value that begins at `at`. */
+static const char *behind_value(const char *at, const char *end)
 {
     size_t depth = 0;
+    if (*at == '"')
+        return behind_string(at, end);
+    if (*at != '{' && *at != '[') {
+        while (at < end && *at != ',' && *at != '}' && !is_space(*at))
+            at++;
+        return at;
+    }
     while (at < end) {
         char c = *at;
         if (c == '"') {
@@ -68,17 +66,6 @@ static const char *behind_nested(const char *at, const char *end)
     return at;
 }
 
-static const char *behind_value(const char *at, const char *end)
-{
-    if (*at == '"')
-        return behind_string(at, end);
-    if (*at == '{' || *at == '[')
-        return behind_nested(at, end);
-    while (at < end && *at != ',' && *at != '}' && !is_space(*at))
-        at++;
-    return at;
-}
-
 bool json_members_next(struct json_members *m, struct json_member *out)
 {
     skip_space(m);
@@ -88,7 +75,11 @@ bool json_members_next(struct json_members *m, struct json_member *out)
     if (m->at == m->end || *m->at != '"')
         return false;
     const char *begin = m->at;
-    m->at = behind_name(m->at, m->end);
+    /* On short names without escapes a plain loop beats memchr. */
+    const char *quote = begin + 1;
+    while (quote < m->end && *quote != '"' && *quote != '\\')
+        quote++;
+    m->at = quote < m->end && *quote == '"' ? quote + 1 : behind_string(begin, m->end);
     out->name = bytes_of(begin + 1, (size_t)(m->at - begin) - (m->at - begin >= 2 ? 2 : 1));
     skip_space(m);
     if (m->at < m->end && *m->at == ':')
@@ -113,20 +104,11 @@ static unsigned hex4(const char *at)
     return n;
 }
 
-static void append_utf8(struct buf *out, unsigned c)
-{
-    char text[4];
-    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    static const unsigned char heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = n; i-- > 1; c >>= 6)
-        text[i] = (char)(0x80 | (c & 0x3f));
-    text[0] = (char)(heads[n] | c);
-    buf_append(out, text, n);
-}
-
-/* `at` is behind "\u". Returns the end of what it used. */
+/* Appends the character of a \u escape, or of a surrogate pair. `at` is behind "\u". Returns the end of the escape. */
 static const char *append_unicode(struct buf *out, const char *at, const char *end)
 {
+    static const unsigned char heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    char text[4];
     if (end - at < 4)
         return end;
     unsigned c = hex4(at);
@@ -135,7 +117,11 @@ static const char *append_unicode(struct buf *out, const char *at, const char *e
         c = 0x10000 + ((c - 0xd800) << 10) + ((hex4(at + 2) - 0xdc00) & 0x3ff);
         at += 6;
     }
-    append_utf8(out, c);
+    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 1; c >>= 6)
+        text[i] = (char)(0x80 | (c & 0x3f));
+    text[0] = (char)(heads[n] | c);
+    buf_append(out, text, n);
     return at;
 }
 

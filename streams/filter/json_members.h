@@ -1,6 +1,6 @@
-/* json_members: finds the members of a JSON object in its text, so that one can be removed or replaced without touching another byte.
+/* json_members: finds the members of a JSON object in its text, so that a caller can remove or replace one and keep all other bytes.
  *
- * The text must be one JSON object (json_fields_extract has accepted it). For any other text the result is meaningless, but no byte
+ * The text must be one JSON object, accepted by json_fields_extract. For any other text the result is meaningless, but no byte
  * outside the text is read. */
 #ifndef MILLRACE_JSON_MEMBERS_H
 #define MILLRACE_JSON_MEMBERS_H
@@ -17,7 +17,7 @@ struct json_members {
     const char *at, *end;
 };
 struct json_members json_members_of(struct bytes object);
-/* False after the last one. */
+/* Returns false after the last member. */
 bool json_members_next(struct json_members *m, struct json_member *out);
 
 /* Appends the text between a string's quotes, unescaped. */

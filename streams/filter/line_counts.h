@@ -1,4 +1,4 @@
-/* line_counts: counts lines by what a filter made of them, and logs losses: lines left out although no condition says so. */
+/* line_counts: counts lines by a filter's result, and logs losses: lines left out because the filter could not judge them. */
 #ifndef MILLRACE_LINE_COUNTS_H
 #define MILLRACE_LINE_COUNTS_H
 
@@ -19,8 +19,8 @@ struct loss_log {
     struct line_counts counts; /* at the last report */
     usec_t at;
 };
-/* Logs the losses since the last report, if that was LOSS_LOG_INTERVAL ago or this is the last one. `destination`: where they are
- * missing. */
+/* Logs the losses since the last report, at most every LOSS_LOG_INTERVAL, or at once if `last`. `destination` names the output in the
+ * log. */
 void loss_log_report(
     struct loss_log *log, const struct line_counts *c, const char *destination, usec_t now, bool last);
 

@@ -18,6 +18,8 @@ struct words {
     size_t n;
 };
 
+enum edit { KEEP, DROP, HASH };
+
 struct line_filter {
     struct words drop, hash, values;
     struct hash_key *key;
@@ -49,19 +51,7 @@ static void words_free(struct words *w)
     free(w->at);
 }
 
-static const char *not_utf8(const struct line_filter_spec *spec)
-{
-    const struct {
-        const char *name, *text;
-    } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"the subject", spec->subject},
-        {"values", spec->values}, {"prefix", spec->prefix}, {"heartbeat", spec->heartbeat}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].text != NULL && !bytes_is_utf8(bytes_str(texts[i].text)))
-            return texts[i].name;
-    return NULL;
-}
-
-/* A comma without a name on both sides: a name was forgotten, or a variable was empty. */
+/* Whether a comma lacks a name on one side, because a name was forgotten or a variable was empty. */
 static bool has_empty_name(const char *list)
 {
     const char *at = list;
@@ -104,11 +94,15 @@ static int check_names(const struct line_filter_spec *spec, char *error)
 
 static int check_spec(const struct line_filter_spec *spec, char *error)
 {
-    const char *foreign = not_utf8(spec);
-    if (foreign != NULL) {
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is not UTF-8, so no field can match", foreign);
-        return -1;
-    }
+    const struct {
+        const char *name, *text;
+    } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"the subject", spec->subject},
+        {"values", spec->values}, {"prefix", spec->prefix}, {"heartbeat", spec->heartbeat}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].text != NULL && !bytes_is_utf8(bytes_str(texts[i].text))) {
+            snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is not UTF-8, so no field can match", texts[i].name);
+            return -1;
+        }
     if (check_names(spec, error) != 0)
         return -1;
     bool conditions = spec->values != NULL || spec->prefix != NULL || spec->pattern != NULL;
@@ -201,38 +195,7 @@ static bool text_of(struct line_filter *f, const struct json_value *v, struct by
     return true;
 }
 
-static enum line_filter_result match(struct line_filter *f, struct bytes text)
-{
-    static const enum line_filter_result results[] = {
-        [TEXT_PATTERN_FOUND] = LINE_PASSED,
-        [TEXT_PATTERN_NOT_FOUND] = LINE_FILTERED,
-        [TEXT_PATTERN_UNDECIDED] = LINE_UNDECIDED,
-    };
-    return results[text_pattern_find(f->pattern, text)];
-}
-
-static enum line_filter_result judge(struct line_filter *f, const struct json_value *subject)
-{
-    struct bytes text;
-    if (!f->has_subject)
-        return LINE_PASSED;
-    if (!text_of(f, subject, &text) || (f->has_values && !is_among(&f->values, text)) ||
-        (f->prefix != NULL && !bytes_starts_with(text, bytes_str(f->prefix))))
-        return LINE_FILTERED;
-    return f->pattern != NULL ? match(f, text) : LINE_PASSED;
-}
-
-/* A name without escapes, the usual one, is not copied. */
-static struct bytes unescaped(struct line_filter *f, struct bytes name)
-{
-    if (name.len == 0 || memchr(name.ptr, '\\', name.len) == NULL)
-        return name;
-    buf_clear(&f->name);
-    json_unescape(name, &f->name);
-    return buf_bytes(&f->name);
-}
-
-/* null stays null: a token would hide that there was no value. */
+/* Appends the token of a value. null stays null: a token would hide that there was no value. */
 static void append_token(struct line_filter *f, struct bytes value, struct buf *out)
 {
     char token[HASH_TOKEN_LENGTH];
@@ -251,13 +214,15 @@ static void append_token(struct line_filter *f, struct bytes value, struct buf *
     buf_append_char(out, '"');
 }
 
-enum edit { KEEP, DROP, HASH };
-
 static enum edit edit_of(struct line_filter *f, struct bytes name)
 {
     if (name.len == 0 || !f->begins[(unsigned char)name.ptr[0]])
         return KEEP;
-    name = unescaped(f, name);
+    if (memchr(name.ptr, '\\', name.len) != NULL) {
+        buf_clear(&f->name);
+        json_unescape(name, &f->name);
+        name = buf_bytes(&f->name);
+    }
     if (is_among(&f->drop, name))
         return DROP;
     return is_among(&f->hash, name) ? HASH : KEEP;
@@ -269,8 +234,8 @@ static void append_run(struct buf *out, const char *begin, const char *end)
         buf_append(out, begin, (size_t)(end - begin));
 }
 
-/* Kept text is appended in runs. A kept member includes the comma and spaces before it, except the first one if members before it
- * were dropped. */
+/* Appends the line without dropped members and with tokens for hashed values. Kept text is appended in runs. A kept member includes the
+ * comma and spaces before it, except the first one if members before it were dropped. */
 static void append_rest(struct line_filter *f, struct bytes line, struct buf *out)
 {
     struct json_members members = json_members_of(line);
@@ -307,9 +272,16 @@ enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes li
     if (json_fields_extract(f->fields, line, asked, &reason) != 0)
         return LINE_REFUSED;
     bool beats = f->has_heartbeat && asked[HEARTBEAT].type != JSON_MISSING;
-    enum line_filter_result verdict = beats ? LINE_PASSED : judge(f, &asked[SUBJECT]);
-    if (verdict != LINE_PASSED)
-        return verdict;
+    if (f->has_subject && !beats) {
+        struct bytes text;
+        if (!text_of(f, &asked[SUBJECT], &text) || (f->has_values && !is_among(&f->values, text)) ||
+            (f->prefix != NULL && !bytes_starts_with(text, bytes_str(f->prefix))))
+            return LINE_FILTERED;
+        enum text_pattern_result found =
+            f->pattern != NULL ? text_pattern_find(f->pattern, text) : TEXT_PATTERN_FOUND;
+        if (found != TEXT_PATTERN_FOUND)
+            return found == TEXT_PATTERN_UNDECIDED ? LINE_UNDECIDED : LINE_FILTERED;
+    }
     if (edits)
         append_rest(f, line, out);
     else

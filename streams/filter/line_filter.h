@@ -1,9 +1,9 @@
-/* line_filter: decides which lines of a stream pass, and removes or hashes fields of those that do.
+/* line_filter: decides which lines of a stream pass, and removes or hashes fields of the passing lines.
  *
- * A line is a JSON object. Fields are its top-level members; a name means every member of that name, however it is escaped.
+ * A line is a JSON object. Fields are its top-level members. A name refers to all members of that name, with or without escapes.
  *
  * 1. The original value of a dropped or hashed field never passes. A line that is not a JSON object is refused.
- * 2. All other bytes are kept as they are.
+ * 2. All other bytes stay unchanged.
  * 3. Conditions compare the subject's text: a string's characters, an integer's digits, "true" or "false". For any other value, and
  *    for a missing subject, every condition is false. All given conditions must hold. With duplicate fields the last one counts.
  *    Conditions see the line before hashing.
@@ -20,14 +20,14 @@
 
 /* Lists are names separated by commas or spaces; NULL or "": none. Everything but the key is copied. */
 struct line_filter_spec {
-    const char *drop;     /* fields to remove */
-    const char *hash;     /* fields to replace by a token, of a string's characters or another value's text */
-    struct hash_key *key; /* borrowed; required with hash */
-    const char *subject;  /* the field that conditions look at; NULL: there are none */
-    const char *values;   /* condition: its text is one of these, separated by commas */
-    const char *prefix;   /* condition: its text begins with this */
-    const char *pattern;  /* condition: this PCRE2 pattern matches in its text */
-    const char *heartbeat; /* the field that marks heartbeats; NULL: there are none */
+    const char *drop;      /* fields to remove */
+    const char *hash;      /* fields whose values are replaced by a token */
+    struct hash_key *key;  /* borrowed; required with hash */
+    const char *subject;   /* the field that the conditions test; NULL: no conditions */
+    const char *values;    /* condition: the subject's text is one of these, separated by commas */
+    const char *prefix;    /* condition: the subject's text begins with this */
+    const char *pattern;   /* condition: this PCRE2 pattern matches in the subject's text */
+    const char *heartbeat; /* the field that marks heartbeats; NULL: none */
 };
 
 enum line_filter_result {
@@ -43,9 +43,9 @@ struct line_filter;
  * between commas, or text that is not UTF-8 and so can never name a field. */
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT]);
 void line_filter_free(struct line_filter **f);
-/* Only if it has a key, which it no longer uses. */
+/* Replaces the key of a filter that has one; the old key is no longer used. */
 void line_filter_set_key(struct line_filter *f, struct hash_key *key);
-/* `line` is without its LF. LINE_PASSED: appends what is left of it to *out, with an LF. Otherwise *out is unchanged. */
+/* Filters a line without its LF. If it passes, appends its edited text and an LF to *out; otherwise *out is unchanged. */
 enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
-/* Lines added together. Between two pieces there may be a gap, or a line that was too long. */
+/* Lines that were added together. A gap or an overlong line may precede a piece. */
 struct piece {
     STAILQ_ENTRY(piece) entry;
     uint64_t end;
@@ -25,36 +25,9 @@ struct line_scheduler {
     struct line_queue_list waiting;
 };
 
-static struct bytes next_line(struct line_queue *q)
-{
-    struct piece *p = STAILQ_FIRST(&q->pieces);
-    const char *at = p->text + p->done, *lf = memchr(at, '\n', p->len - p->done);
-    return bytes_of(at, (size_t)(lf - at));
-}
-
-static void pass_over(struct line_queue *q, size_t bytes)
-{
-    struct piece *p = STAILQ_FIRST(&q->pieces);
-    p->done += bytes;
-    q->waiting -= bytes;
-    if (p->done < p->len)
-        return;
-    STAILQ_REMOVE_HEAD(&q->pieces, entry);
-    free(p);
-}
-
-static void hand_out(struct line_queue *q, usec_t until)
-{
-    do {
-        struct bytes line = next_line(q);
-        q->config.on_line(line, q->config.arg);
-        pass_over(q, line.len + 1);
-    } while (!line_queue_is_empty(q) && clock_monotonic() < until);
-}
-
 static void schedule_slice(struct line_scheduler *t)
 {
-    /* Not event_active: the loop would come back here before it polls. */
+    /* A timer lets the loop poll first; event_active would not. */
     static const struct timeval now = {0, 0};
     if (!TAILQ_EMPTY(&t->waiting) && !evtimer_pending(t->slice, NULL))
         evtimer_add(t->slice, &now);
@@ -67,7 +40,18 @@ static void on_slice(evutil_socket_t fd, short what, void *arg)
     usec_t now = clock_monotonic(), until = now + LINE_SLICE;
     (void)fd, (void)what;
     for (; now < until && (q = TAILQ_FIRST(&t->waiting)) != NULL; now = clock_monotonic()) {
-        hand_out(q, until);
+        do {
+            struct piece *p = STAILQ_FIRST(&q->pieces);
+            const char *at = p->text + p->done, *lf = memchr(at, '\n', p->len - p->done);
+            size_t length = (size_t)(lf - at);
+            q->config.on_line(bytes_of(at, length), q->config.arg);
+            p->done += length + 1;
+            q->waiting -= length + 1;
+            if (p->done == p->len) {
+                STAILQ_REMOVE_HEAD(&q->pieces, entry);
+                free(p);
+            }
+        } while (!line_queue_is_empty(q) && clock_monotonic() < until);
         TAILQ_REMOVE(&t->waiting, q, entry);
         if (!line_queue_is_empty(q))
             TAILQ_INSERT_TAIL(&t->waiting, q, entry);

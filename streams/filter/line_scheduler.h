@@ -1,10 +1,10 @@
 /* line_scheduler: processes queued lines in time slices of the event loop.
  *
- * One read of a stream may bring thousands of lines, and judging one may take milliseconds (text_pattern.h). The scheduler spreads
- * that over many iterations of the loop, so that everything else is served in between.
+ * One read of a stream may bring thousands of lines, and filtering one line may take milliseconds (text_pattern.h). The scheduler
+ * spreads this work over many iterations of the loop, which serves other events in between.
  *
- * 1. A slice ends with the first line after LINE_SLICE, whichever queue it is from.
- * 2. Queues take turns, so one with costly lines gets no more time than the others that wait.
+ * 1. A slice ends with the first line after LINE_SLICE, over all queues.
+ * 2. Queues take turns, so a queue with costly lines gets no more time than the other waiting queues.
  * 3. Each line of a queue is handed out once, in order. */
 #ifndef MILLRACE_LINE_SCHEDULER_H
 #define MILLRACE_LINE_SCHEDULER_H
@@ -25,9 +25,9 @@ void line_scheduler_free(struct line_scheduler **t);
 
 struct line_queue_config {
     struct line_scheduler *scheduler; /* borrowed */
-    /* Without its LF. Must not add to, clear or free the queue. */
+    /* Handles a line, without its LF. Must not add to, clear or free the queue. */
     void (*on_line)(struct bytes line, void *arg);
-    /* This queue's part of the slice is over. May do anything. */
+    /* Called when this queue's part of a slice is over. May also free the queue. */
     void (*on_slice)(void *arg);
     void *arg;
 };
@@ -38,9 +38,9 @@ void line_queue_free(struct line_queue **q);
 void line_queue_add(struct line_queue *q, struct bytes lines, uint64_t end);
 void line_queue_clear(struct line_queue *q);
 bool line_queue_is_empty(const struct line_queue *q);
-/* LINE_QUEUE_MAX bytes or more wait: pause the source. */
+/* Whether LINE_QUEUE_MAX bytes or more wait, so that the source should pause. */
 bool line_queue_is_full(const struct line_queue *q);
-/* Of the first waiting line. Only when there is one. */
+/* Returns the offset of the first waiting line. The queue must not be empty. */
 uint64_t line_queue_offset(const struct line_queue *q);
 
 #endif

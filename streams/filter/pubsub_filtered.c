@@ -15,10 +15,10 @@
 #include <sysexits.h>
 
 static const struct option_row option_rows[] = {
-    STREAM_OPTIONS("stream to filter", "longer lines do not pass"),
+    STREAM_OPTIONS("stream to filter", "longest line that may pass"),
     {.name = "to_stream",
         .type = OPTION_STRING,
-        .help = "stream to publish the lines that pass to, each once (default: none, serve /sub only)"},
+        .help = "stream for the lines that pass; each is stored once (default: none, serve /sub only)"},
     {.name = "to_pubsub_url",
         .type = OPTION_STRING,
         .help = "address of the pubsub with that stream (default: pubsub_url)"},
@@ -34,7 +34,7 @@ static const struct option_row option_rows[] = {
         .help = "timeout of a publish"},
     {.name = "producer",
         .type = OPTION_STRING,
-        .help = "producer name there (default: the id of the filtered stream)"},
+        .help = "producer name at to_stream (default: the id of the source stream)"},
     {.name = "drop", .type = OPTION_STRING, .help = "fields to remove, separated by commas"},
     {.name = "hash",
         .type = OPTION_STRING,
@@ -61,7 +61,7 @@ static const struct option_row option_rows[] = {
         .max = 1000000,
         .flags = OPTION_COMMAND_LINE,
         .alone = "10",
-        .help = "number of lines to print before and after filtering; then exit"},
+        .help = "print this many lines before and after filtering, then exit"},
     {.name = NULL},
 };
 
@@ -104,19 +104,10 @@ static int make_filter(
     return config_fail(error, NULL, 0, "filter: %s", why);
 }
 
-/* A setting without effect is a mistake. */
-static int check_unused(struct options *o, struct config_error *error)
+static int check(struct options *o, struct config_error *error)
 {
     static const char *const of_republish[] = {
         "to_pubsub_url", "to_pubsub_token_file", "publish_timeout", "producer"};
-    for (size_t i = 0; i < sizeof of_republish / sizeof *of_republish; i++)
-        if (options_is_set(o, of_republish[i]))
-            return options_refuse(o, of_republish[i], error, "requires to_stream");
-    return 0;
-}
-
-static int check(struct options *o, struct config_error *error)
-{
     struct url_address address;
     struct hash_key *key;
     struct line_filter *filter;
@@ -127,8 +118,11 @@ static int check(struct options *o, struct config_error *error)
     if (to_url != NULL && url_address_parse(to_url, 80, &address) != 0)
         return options_refuse(
             o, "to_pubsub_url", error, "invalid address: use http://HOST:PORT or unix:PATH");
-    if (stream_program_check_target(o, to_url, error) != 0 || (to == NULL && check_unused(o, error) != 0))
+    if (stream_program_check_target(o, to_url, error) != 0)
         return -1;
+    for (size_t i = 0; to == NULL && i < sizeof of_republish / sizeof *of_republish; i++)
+        if (options_is_set(o, of_republish[i]))
+            return options_refuse(o, of_republish[i], error, "requires to_stream");
     if (to == NULL && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
         return options_refuse(
             o, "to_stream", error, "nothing to do: set --to_stream to publish, or --port to serve /sub");
@@ -139,34 +133,13 @@ static int check(struct options *o, struct config_error *error)
     return 0;
 }
 
-#define LONG_SHOWN ((size_t)200) /* bytes of a line over max_line */
+#define LONG_SHOWN ((size_t)200) /* bytes printed of a line over max_line */
 
 static void show(const char *mark, struct bytes text)
 {
     printf("%s ", mark);
     fwrite(text.ptr, 1, text.len, stdout);
     putchar('\n');
-}
-
-static void show_line(struct program *p, struct bytes line)
-{
-    struct buf after = {0};
-    show("-", line);
-    switch (line_filter_apply(p->filter, line, &after)) {
-    case LINE_PASSED:
-        show("+", bytes_of(after.ptr, after.len - 1));
-        break;
-    case LINE_FILTERED:
-        puts("  (does not pass the filter)");
-        break;
-    case LINE_UNDECIDED:
-        puts("  (the pattern took too many steps: does not pass)");
-        break;
-    case LINE_REFUSED:
-        puts("  (not a JSON object: does not pass)");
-        break;
-    }
-    buf_free(&after);
 }
 
 static void end_sample(struct program *p)
@@ -179,11 +152,24 @@ static void end_sample(struct program *p)
 
 static void on_sample(struct bytes lines, void *arg)
 {
+    static const char *const verdicts[] = {
+        [LINE_FILTERED] = "  (does not pass the filter)",
+        [LINE_UNDECIDED] = "  (the pattern took too many steps: does not pass)",
+        [LINE_REFUSED] = "  (not a JSON object: does not pass)",
+    };
     struct program *p = arg;
     const char *at = lines.ptr, *end = lines.ptr + lines.len;
     while (at < end && p->to_show > 0) {
         const char *lf = memchr(at, '\n', (size_t)(end - at));
-        show_line(p, bytes_of(at, (size_t)(lf - at)));
+        struct bytes line = bytes_of(at, (size_t)(lf - at));
+        struct buf after = {0};
+        show("-", line);
+        enum line_filter_result result = line_filter_apply(p->filter, line, &after);
+        if (result == LINE_PASSED)
+            show("+", bytes_of(after.ptr, after.len - 1));
+        else
+            puts(verdicts[result]);
+        buf_free(&after);
         at = lf + 1;
         if (--p->to_show == 0)
             end_sample(p);
@@ -209,7 +195,7 @@ static void fail_sample(struct program *p, const char *why, int status)
     daemon_fail(p->daemon, status);
 }
 
-/* A dry run waits for nothing. */
+/* A dry run ends at once if there is a problem or no more lines. */
 static void on_sample_change(void *arg)
 {
     struct program *p = arg;
@@ -218,7 +204,7 @@ static void on_sample_change(void *arg)
         return;
     if (trouble != NULL)
         fail_sample(p, trouble, EX_TEMPFAIL);
-    else if (stream_client_is_caught_up(p->sample) && stream_client_cursor(p->sample)->id[0] == '\0')
+    else if (stream_program_awaits(p->sample))
         fail_sample(p, "no such stream", EX_NOINPUT);
     else if (stream_client_is_caught_up(p->sample))
         end_sample(p);
@@ -228,12 +214,7 @@ static void on_change(void *arg)
 {
     struct program *p = arg;
     const char *trouble = p->republisher != NULL ? republisher_trouble(p->republisher) : NULL;
-    if (trouble != NULL) {
-        daemon_set_not_ready(p->daemon, "%s", trouble);
-        daemon_notify_parent();
-    } else if (!daemon_is_draining(p->daemon)) {
-        daemon_set_ready(p->daemon);
-    }
+    stream_program_set_trouble(p->daemon, trouble);
 }
 
 static void on_into_itself(void *arg)
@@ -271,48 +252,38 @@ static double read_subscribers(void *ctx)
     return (double)filtered_subs_count(((struct program *)ctx)->subs);
 }
 
-struct row {
-    const char *name, *help;
-    stats_gauge_fn *read;
-};
-
-static void register_rows(struct program *p, const struct row *rows)
-{
-    for (const struct row *r = rows; r->name != NULL; r++)
-        stats_counter_read(daemon_stats(p->daemon), r->name, NULL, r->help, r->read, p);
-}
-
 static void register_stats(struct program *p)
 {
-    static const struct row of_subs[] = {
-        {"sub_lines_read_total", "Lines read for /sub, counted for each answer", read_sub_read},
-        {"sub_lines_passed_total", "Of those, lines sent", read_sub_passed},
-        {"sub_lines_filtered_total", "Of those, lines that fail a condition", read_sub_filtered},
+    static const struct {
+        const char *name, *help;
+        stats_gauge_fn *read;
+        bool republish;
+    } rows[] = {
+        {"sub_lines_read_total", "Lines read for /sub, counted for each answer", read_sub_read, false},
+        {"sub_lines_passed_total", "Of those, lines sent", read_sub_passed, false},
+        {"sub_lines_filtered_total", "Of those, lines that fail a condition", read_sub_filtered, false},
         {"sub_lines_undecided_total", "Of those, lines left out: the pattern took too many steps",
-            read_sub_undecided},
-        {"sub_lines_refused_total", "Of those, lines left out: not a JSON object", read_sub_refused},
-        {"sub_lines_overlong_total", "Of those, lines left out: longer than max_line", read_sub_overlong},
-        {NULL, NULL, NULL},
-    };
-    static const struct row of_republish[] = {
-        {"lines_read_total", "Lines read from the stream", read_read},
-        {"lines_passed_total", "Lines published", read_passed},
-        {"lines_filtered_total", "Lines that fail a condition", read_filtered},
-        {"lines_undecided_total", "Lines left out: the pattern took too many steps", read_undecided},
-        {"lines_refused_total", "Lines left out: not a JSON object", read_refused},
-        {"lines_overlong_total", "Lines left out: longer than max_line", read_overlong},
-        {"runs_stored_total", "Publishes stored", read_runs},
-        {"gaps_total", "Gaps in the stream", read_gaps},
-        {NULL, NULL, NULL},
+            read_sub_undecided, false},
+        {"sub_lines_refused_total", "Of those, lines left out: not a JSON object", read_sub_refused, false},
+        {"sub_lines_overlong_total", "Of those, lines left out: longer than max_line", read_sub_overlong,
+            false},
+        {"lines_read_total", "Lines read from the stream", read_read, true},
+        {"lines_passed_total", "Lines published", read_passed, true},
+        {"lines_filtered_total", "Lines that fail a condition", read_filtered, true},
+        {"lines_undecided_total", "Lines left out: the pattern took too many steps", read_undecided, true},
+        {"lines_refused_total", "Lines left out: not a JSON object", read_refused, true},
+        {"lines_overlong_total", "Lines left out: longer than max_line", read_overlong, true},
+        {"runs_stored_total", "Publishes stored", read_runs, true},
+        {"gaps_total", "Gaps in the stream", read_gaps, true},
     };
     struct stats *s = daemon_stats(p->daemon);
     stats_gauge(s, "subscribers", NULL, "Open answers of /sub", read_subscribers, p);
-    register_rows(p, of_subs);
-    if (p->republisher == NULL)
-        return;
-    register_rows(p, of_republish);
-    stats_gauge(
-        s, "offset_bytes", NULL, "Offset below which the stream is filtered and stored", read_offset, p);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!rows[i].republish || p->republisher != NULL)
+            stats_counter_read(s, rows[i].name, NULL, rows[i].help, rows[i].read, p);
+    if (p->republisher != NULL)
+        stats_gauge(
+            s, "offset_bytes", NULL, "Offset below which the stream is filtered and stored", read_offset, p);
 }
 
 static void serve_sub(struct http_request *req, void *ctx)
@@ -328,20 +299,6 @@ static const struct http_route routes[] = {
         .help = "The filtered stream. Parameters: stream, from, follow, filter_subject, filter_pattern"},
     {.path = NULL},
 };
-
-static void start_sample(struct program *p, struct options *o)
-{
-    p->to_show = options_int(o, "dry_run");
-    p->sample = stream_client_new(&(struct stream_client_config){.base = daemon_base(p->daemon),
-        .pubsub = p->source,
-        .stream = options_string(o, "stream"),
-        .begin = options_string(o, "from"),
-        .max_line = (size_t)options_int(o, "max_line"),
-        .on_lines = on_sample,
-        .on_overlong = on_long_sample,
-        .on_change = on_sample_change,
-        .arg = p});
-}
 
 static int start_republish(struct program *p, struct options *o, struct config_error *error)
 {
@@ -378,13 +335,20 @@ static int start_republish(struct program *p, struct options *o, struct config_e
     return 0;
 }
 
-static int open_source(struct program *p, struct options *o, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
+    struct options *o = daemon_options(d);
+    struct program *p = mem_zalloc(sizeof *p);
     char *token;
-    p->source = stream_program_connect(p->daemon, error);
+    *ctx = p;
+    p->daemon = d;
+    if (make_filter(o, &p->key, &p->filter, error) != 0)
+        return EX_CONFIG;
+    p->scheduler = line_scheduler_new(daemon_base(d));
+    p->source = stream_program_connect(d, error);
     if (p->source == NULL || daemon_read_token(options_text(o, "pubsub_token_file"), &token, error) != 0)
-        return -1;
-    p->subs = filtered_subs_new(&(struct filtered_subs_config){.base = daemon_base(p->daemon),
+        return EX_CONFIG;
+    p->subs = filtered_subs_new(&(struct filtered_subs_config){.base = daemon_base(d),
         .pubsub_url = peer_url(o, "pubsub"),
         .auth_token = token,
         .stream = options_string(o, "stream"),
@@ -393,22 +357,14 @@ static int open_source(struct program *p, struct options *o, struct config_error
         .filter = p->filter,
         .scheduler = p->scheduler});
     free(token);
-    return 0;
-}
-
-static int start(struct daemon *d, void **ctx, struct config_error *error)
-{
-    struct options *o = daemon_options(d);
-    struct program *p = mem_zalloc(sizeof *p);
-    *ctx = p;
-    p->daemon = d;
-    if (make_filter(o, &p->key, &p->filter, error) != 0)
-        return EX_CONFIG;
-    p->scheduler = line_scheduler_new(daemon_base(d));
-    if (open_source(p, o, error) != 0)
-        return EX_CONFIG;
-    if (options_int(o, "dry_run") > 0)
-        start_sample(p, o);
+    p->to_show = options_int(o, "dry_run");
+    if (p->to_show > 0)
+        p->sample = stream_program_follow(d, false,
+            &(struct stream_client_config){.pubsub = p->source,
+                .on_lines = on_sample,
+                .on_overlong = on_long_sample,
+                .on_change = on_sample_change,
+                .arg = p});
     else if (options_text(o, "to_stream") != NULL && start_republish(p, o, error) != 0)
         return EX_CONFIG;
     register_stats(p);
@@ -416,7 +372,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
-/* Each line is hashed once, and its token names the key. So the key may change between two lines. */
+/* The key may change between two lines, because each token names its key. */
 static void hangup(void *ctx)
 {
     struct program *p = ctx;

@@ -18,10 +18,10 @@ struct republisher {
     struct stream_client *source;
     struct event *timer;
     struct line_queue *unfiltered; /* NULL: no filter */
-    struct buf passed;             /* not sent yet */
-    uint64_t first;                /* where to begin if the destination has no mark */
-    uint64_t mark;                 /* the destination's */
-    uint64_t sending;              /* the mark after the run under way */
+    struct buf passed;             /* lines to send */
+    uint64_t first;                /* the first offset if the destination has no mark */
+    uint64_t mark;                 /* the destination's mark */
+    uint64_t sending;              /* the destination's mark after the run under way */
     bool asked;                    /* the mark is known */
     bool into_itself;
     struct republisher_numbers numbers;
@@ -30,14 +30,12 @@ struct republisher {
 
 static void follow(struct republisher *r, const struct stream_cursor *from);
 
-static bool has_unfiltered(const struct republisher *r)
-{
-    return r->unfiltered != NULL && !line_queue_is_empty(r->unfiltered);
-}
-
+/* Returns the offset below which all lines are filtered. */
 static uint64_t reached(const struct republisher *r)
 {
-    return has_unfiltered(r) ? line_queue_offset(r->unfiltered) : stream_client_cursor(r->source)->offset;
+    if (r->unfiltered != NULL && !line_queue_is_empty(r->unfiltered))
+        return line_queue_offset(r->unfiltered);
+    return stream_client_cursor(r->source)->offset;
 }
 
 /* The source waits until the mark is known. */
@@ -75,7 +73,7 @@ static void send_what_passed(struct republisher *r)
         send_now(r);
 }
 
-/* Its lines would be read and sent again without end. */
+/* Stops if the destination is the source: its lines would be read and sent again without end. */
 static bool is_into_itself(struct republisher *r)
 {
     if (!r->into_itself &&
@@ -96,7 +94,7 @@ static void on_stored(void *arg)
         send_what_passed(r);
 }
 
-/* If nothing passes, moves the mark alone. */
+/* Moves the mark alone if no line has passed. */
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct republisher *r = arg;
@@ -106,8 +104,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         send_now(r);
 }
 
-/* The source is asked again even from the same offset: its place must come from an answer newer than the destination's, not from a
- * connection to a process that may be gone. */
+/* Follows the source anew, even from the same offset. The source's place must be newer than the destination's answer: the old
+ * connection may be to a process that no longer runs. */
 static void on_mark(bool known, uint64_t mark, void *arg)
 {
     struct republisher *r = arg;
@@ -130,7 +128,7 @@ static void ask_mark(struct republisher *r)
     publisher_ask(r->publisher, r->config.producer != NULL ? r->config.producer : id);
 }
 
-/* The collected lines follow a mark that is no longer the destination's. */
+/* Drops the collected lines, because they follow a mark that the destination no longer has. */
 static void on_conflict(void *arg)
 {
     struct republisher *r = arg;
@@ -170,7 +168,7 @@ static void on_lines(struct bytes lines, void *arg)
     send_what_passed(r);
 }
 
-/* It cannot be filtered, so it does not pass. */
+/* A line that cannot be filtered does not pass. */
 static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
     struct republisher *r = arg;

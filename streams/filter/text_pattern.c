@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <sys/param.h>
 
-/* In a step's 1024ths. */
+/* Costs are in 1024ths of a step. */
 #define STEP 1024
 #define STEP_OF_BYTE 64
 
 struct effort {
     PCRE2_SIZE at;  /* position in the text */
-    size_t needs;   /* what the item tried there may skip */
+    size_t needs;   /* bytes that the item tried there may skip */
     uint64_t spent; /* 1024ths of steps */
 };
 
@@ -26,7 +26,8 @@ struct text_pattern {
     struct effort effort;
 };
 
-/* Called before each item. An item that succeeded has skipped what it needs. */
+/* PCRE2 calls this before it tries an item. The previous item costs the bytes that it skipped, and at least those that it may have skipped
+ * before it failed. */
 static int count(pcre2_callout_block *block, void *arg)
 {
     struct text_pattern *p = arg;
@@ -41,14 +42,7 @@ static int count(pcre2_callout_block *block, void *arg)
     return e->spent > (uint64_t)TEXT_PATTERN_STEPS_MAX * STEP ? PCRE2_ERROR_CALLOUT : 0;
 }
 
-/* \1 may compare the rest of the text, and so may \X. */
-static bool has_no_length(const char *item, size_t n)
-{
-    return (n > 1 && item[0] == '\\' && (strchr("gkX", item[1]) || (item[1] >= '1' && item[1] <= '9'))) ||
-           (n > 3 && memcmp(item, "(?P=", 4) == 0);
-}
-
-/* The largest number behind a {, as in a{300}. The items of a group are counted separately. */
+/* Returns the largest repeat count of an item, such as 300 for a{300}. The items of a group are counted separately. */
 static size_t repeats(const char *item, size_t n)
 {
     size_t most = 0;
@@ -63,38 +57,36 @@ static size_t repeats(const char *item, size_t n)
     return most;
 }
 
-/* Called once for each item. A lookbehind goes back before its first item is tried. */
+/* Records for each item how many bytes it may skip. A lookbehind goes back before its first item is tried. */
 static int note_needs(pcre2_callout_enumerate_block *block, void *arg)
 {
     struct text_pattern *p = arg;
     const char *item = p->text + block->pattern_position;
     size_t n = block->next_item_length;
     uint32_t back = 0;
-    if (*item == '(') /* it has many spellings */
+    if (*item == '(') /* any group may be a lookbehind, which has many spellings */
         pcre2_pattern_info(p->code, PCRE2_INFO_MAXLOOKBEHIND, &back);
-    p->needs[block->pattern_position] =
-        has_no_length(item, n) ? TEXT_PATTERN_TEXT_MAX : MAX(back, repeats(item, n));
+    /* A back reference, such as \1, or \X may compare the rest of the text. */
+    bool unlimited =
+        (n > 1 && item[0] == '\\' && (strchr("gkX", item[1]) || (item[1] >= '1' && item[1] <= '9'))) ||
+        (n > 3 && memcmp(item, "(?P=", 4) == 0);
+    p->needs[block->pattern_position] = unlimited ? TEXT_PATTERN_TEXT_MAX : MAX(back, repeats(item, n));
     return 0;
-}
-
-/* A verb can lift PCRE2's limits or disable its compiler. A script run is scanned again for every end that is tried. */
-static bool has_refused_verb(const char *pattern)
-{
-    static const char *const runs[] = {"(*sr:", "(*script_run:", "(*asr:", "(*atomic_script_run:"};
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-        if (strstr(pattern, runs[i]) != NULL)
-            return true;
-    return strncmp(pattern, "(*", 2) == 0;
 }
 
 struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t error_size)
 {
+    static const char *const runs[] = {"(*sr:", "(*script_run:", "(*asr:", "(*atomic_script_run:"};
     int code;
     PCRE2_SIZE at;
     unsigned char why[120];
     /* Patterns are untrusted: PCRE2 must check that they are UTF-8, and \C could stop inside a character. */
     const uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT;
-    if (has_refused_verb(pattern)) {
+    /* A verb can lift PCRE2's limits or disable its compiler. A script run is scanned again for every end that is tried. */
+    bool refused = strncmp(pattern, "(*", 2) == 0;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        refused = refused || strstr(pattern, runs[i]) != NULL;
+    if (refused) {
         snprintf(error, error_size, "the pattern begins with (* or contains a script run");
         return NULL;
     }
@@ -138,8 +130,8 @@ static int find(struct text_pattern *p, struct bytes text, uint32_t options, pcr
         p->code, (PCRE2_SPTR)text.ptr, text.len, 0, PCRE2_NO_UTF_CHECK | options, match, p->context);
 }
 
-/* The compiled matcher has a small stack. If that overflows, the interpreter decides; its match data may take 20 MB, so they are not
- * kept. */
+/* The compiled matcher has a small stack. If it overflows, the interpreter decides. Its match data may take 20 MB, so they are freed at
+ * once. */
 enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes text)
 {
     if (text.len > TEXT_PATTERN_TEXT_MAX)

@@ -1,13 +1,13 @@
 /* text_pattern: searches untrusted text for an untrusted PCRE2 pattern, at a bounded cost.
  *
- * 1. Cost is counted in steps: one for each item of the pattern that is tried, and one for each 16 bytes skipped since the item before
- *    (fewer for a long pattern). A failing item is charged for what it may have skipped: n bytes for x{n}, the rest of the text
- *    for a back reference. PCRE2's own limit counts neither bytes nor starting positions, so it does not bound the time.
- * 2. After TEXT_PATTERN_STEPS_MAX, some milliseconds, the result is UNDECIDED. So it is for a text over TEXT_PATTERN_TEXT_MAX, since
- *    one item alone may skip all of it. The result depends only on pattern and text, never on elapsed time.
- * 3. Refused: a pattern that begins with a verb such as (*NO_JIT), and a script run, whose cost is not counted.
+ * 1. Cost is counted in steps: one for each item of the pattern that is tried, and one for each 16 bytes skipped since the previous
+ *    item (fewer bytes for a long pattern). A failing item also costs the bytes that it may have skipped: n for x{n}, the rest of
+ *    the text for a back reference. PCRE2's own limit counts neither bytes nor starting positions, so it does not bound the time.
+ * 2. After TEXT_PATTERN_STEPS_MAX, some milliseconds, the result is UNDECIDED. A text over TEXT_PATTERN_TEXT_MAX is UNDECIDED too,
+ *    because a single item may skip all of it. The result depends only on pattern and text, never on elapsed time.
+ * 3. A pattern is refused if it begins with a verb such as (*NO_JIT), or contains a script run, whose cost is not counted.
  *
- * Not thread-safe: one per thread. */
+ * Not thread-safe: use one per thread. */
 #ifndef MILLRACE_TEXT_PATTERN_H
 #define MILLRACE_TEXT_PATTERN_H
 
@@ -24,10 +24,10 @@ enum text_pattern_result {
 
 struct text_pattern;
 
-/* NULL with the reason and the position. */
+/* Returns NULL with the reason and the position. */
 struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t error_size);
 void text_pattern_free(struct text_pattern **p);
-/* The text is UTF-8. */
+/* The text must be UTF-8. */
 enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes text);
 
 #endif
