@@ -12,9 +12,9 @@ static const size_t blocks_max[N_KINDS] = {
 struct block {
     enum block_kind kind;
     uint64_t offset, end;
-    uint64_t use;    /* block_cache.uses when it was last used */
-    usec_t used;     /* and when that was */
-    usec_t verified; /* or a little before */
+    uint64_t use;    /* block_cache.uses at the last use */
+    usec_t used;     /* time of the last use */
+    usec_t verified; /* at this time or a little later */
     struct window *window;
     struct journal_file *file;
     uint64_t stamp;
@@ -22,7 +22,7 @@ struct block {
     size_t n_spans;
 };
 
-/* In the order of their offsets; no two begin at the same one. */
+/* In the order of their offsets, which differ. */
 struct block_list {
     struct block **at;
     size_t n, cap;
@@ -32,13 +32,13 @@ struct block_waiters {
     struct block_wait *first, *last;
 };
 
-/* A journal reader that goes on where it is. */
+/* A journal reader that stays open between reads. */
 struct cache_reader {
     struct block_cache *cache;
     struct journal_reader *reader; /* NULL: free */
     uint64_t at;
-    size_t reach; /* bytes that the read under way may return; 0: none is */
-    bool large;   /* it may return a large window, or spans */
+    size_t reach; /* maximum bytes of the read under way; 0: idle */
+    bool large;   /* the read may return a large window or spans */
     uint64_t use;
     usec_t used;
     struct block_waiters waiters;
@@ -51,7 +51,7 @@ struct block_cache {
     struct cache_reader readers[BLOCK_CACHE_READERS_MAX];
     struct block_waiters queue; /* for a reader */
     uint64_t asked;             /* the highest offset asked for */
-    uint64_t expected;          /* where a subscriber waits for the next commit */
+    uint64_t expected;          /* offset at which a subscriber waits for the next commit */
     uint64_t uses;
     usec_t now;
 };
@@ -117,12 +117,12 @@ static void drop(struct block_cache *c, struct block_list *list, size_t i)
     free_block(b);
 }
 
-/* How many begin at or below the offset. */
+/* The number of blocks that begin at or below the offset. */
 static size_t count_up_to(const struct block_list *list, uint64_t offset)
 {
     size_t low = 0, high = list->n;
     if (high && list->at[high - 1]->offset <= offset)
-        return high; /* most ask for the newest */
+        return high; /* most requests are for the newest block */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (list->at[middle]->offset <= offset)
@@ -133,23 +133,13 @@ static size_t count_up_to(const struct block_list *list, uint64_t offset)
     return low;
 }
 
-static void drop_least_used(struct block_cache *c, enum block_kind kind)
-{
-    struct block_list *list = list_of(c, kind);
-    size_t least = SIZE_MAX;
-    for (size_t i = 0; i < list->n; i++)
-        if (list->at[i]->kind == kind && (least == SIZE_MAX || list->at[i]->use < list->at[least]->use))
-            least = i;
-    drop(c, list, least);
-}
-
 static void touch(struct block_cache *c, struct block *b)
 {
     b->use = ++c->uses;
     b->used = c->now;
 }
 
-/* Of two that begin at the same offset the longer one stays. */
+/* Of two blocks that begin at the same offset the longer one stays. */
 static void insert(struct block_cache *c, struct block *b)
 {
     struct block_list *list = list_of(c, b->kind);
@@ -161,8 +151,14 @@ static void insert(struct block_cache *c, struct block *b)
         }
         drop(c, list, i - 1);
     }
-    if (c->count[b->kind] >= blocks_max[b->kind])
-        drop_least_used(c, b->kind);
+    if (c->count[b->kind] >= blocks_max[b->kind]) {
+        size_t least = SIZE_MAX;
+        for (size_t k = 0; k < list->n; k++)
+            if (list->at[k]->kind == b->kind &&
+                (least == SIZE_MAX || list->at[k]->use < list->at[least]->use))
+                least = k;
+        drop(c, list, least);
+    }
     if (list->n == list->cap) {
         list->cap = list->cap ? list->cap * 2 : 16;
         list->at = mem_realloc(list->at, list->cap * sizeof(struct block *));
@@ -184,57 +180,10 @@ static struct block *block_new(const struct block_cache *c, enum block_kind kind
     return b;
 }
 
-/* What a read returned. A little is copied once more: the reader's memory is large, and may be held for long. */
-static struct block *block_of(const struct block_cache *c, const struct journal_window *w)
-{
-    struct block *b;
-    if (w->n_spans) {
-        b = block_new(c, BLOCK_SPANS, w->offset);
-        b->spans = mem_alloc(w->n_spans * sizeof *w->spans);
-        memcpy(b->spans, w->spans, w->n_spans * sizeof *w->spans);
-        b->n_spans = w->n_spans;
-        b->file = journal_file_hold(w->file);
-        b->stamp = w->stamp;
-        b->end = w->spans[w->n_spans - 1].offset + w->spans[w->n_spans - 1].len;
-        return b;
-    }
-    uint64_t lines = bytes_count_lines(w->data);
-    b = block_new(c, w->data.len > WINDOW_BYTES ? BLOCK_LARGE : BLOCK_SMALL, w->offset);
-    b->end += w->data.len;
-    if (b->kind == BLOCK_LARGE) {
-        b->window = window_of(w->memory, lines);
-    } else {
-        b->window = window_new();
-        window_add(b->window, w->data, lines);
-    }
-    return b;
-}
-
 static struct block *find(const struct block_list *list, uint64_t offset)
 {
     size_t n = count_up_to(list, offset);
     return n && offset < list->at[n - 1]->end ? list->at[n - 1] : NULL;
-}
-
-/* False: no span of the block begins at the offset. */
-static bool get_spans(const struct block *b, const struct block_request *want, struct block_piece *piece)
-{
-    size_t first = 0, high = b->n_spans, n = 0;
-    uint64_t bytes = 0;
-    while (first < high) {
-        size_t middle = first + (high - first) / 2;
-        if (b->spans[middle].offset < want->offset)
-            first = middle + 1;
-        else
-            high = middle;
-    }
-    if (first == b->n_spans || b->spans[first].offset != want->offset)
-        return false;
-    while (n < BLOCK_PIECE_SPANS_MAX && first + n < b->n_spans && b->spans[first + n].offset < want->end &&
-           bytes < BLOCK_PIECE_BYTES)
-        bytes += b->spans[first + n++].len;
-    *piece = (struct block_piece){.file = b->file, .spans = b->spans + first, .n_spans = n};
-    return true;
 }
 
 bool block_cache_get(struct block_cache *c, const struct block_request *want, struct block_piece *piece)
@@ -259,7 +208,22 @@ bool block_cache_get(struct block_cache *c, const struct block_request *want, st
         return false;
     }
     touch(c, b);
-    return get_spans(b, want, piece);
+    size_t first = 0, high = b->n_spans, n = 0;
+    while (first < high) {
+        size_t middle = first + (high - first) / 2;
+        if (b->spans[middle].offset < want->offset)
+            first = middle + 1;
+        else
+            high = middle;
+    }
+    if (first == b->n_spans || b->spans[first].offset != want->offset)
+        return false;
+    uint64_t bytes = 0;
+    while (n < BLOCK_PIECE_SPANS_MAX && first + n < b->n_spans && b->spans[first + n].offset < want->end &&
+           bytes < BLOCK_PIECE_BYTES)
+        bytes += b->spans[first + n++].len;
+    *piece = (struct block_piece){.file = b->file, .spans = b->spans + first, .n_spans = n};
+    return true;
 }
 
 static void close_reader(struct cache_reader *r)
@@ -268,16 +232,8 @@ static void close_reader(struct cache_reader *r)
     r->reach = 0;
 }
 
-static bool has_idle_reader(const struct block_cache *c)
-{
-    for (size_t i = 0; i < BLOCK_CACHE_READERS_MAX; i++)
-        if (!c->readers[i].reach)
-            return true;
-    return false;
-}
-
-/* Calls the waiters of a read that began at `at`. Those that wait for a reader come first: the others find their bytes in
- * the cache. */
+/* Calls the waiters of a read that began at `at`. First come those that wait for an idle reader, because the others find their
+ * bytes in the cache. */
 static void call_waiters(
     struct cache_reader *r, uint64_t at, enum journal_result result, const struct journal_edges *edges)
 {
@@ -286,76 +242,68 @@ static void call_waiters(
     r->waiters = (struct block_waiters){0};
     for (struct block_wait *wait = waiters.first; wait; wait = wait->next)
         wait->list = &waiters;
-    while (c->queue.first && has_idle_reader(c))
-        call_first(&c->queue, JOURNAL_OK, NULL);
+    for (size_t i = 0; i < BLOCK_CACHE_READERS_MAX; i++)
+        while (c->queue.first && !c->readers[i].reach)
+            call_first(&c->queue, JOURNAL_OK, NULL);
     while (waiters.first)
         call_first(&waiters, waiters.first->offset == at ? result : JOURNAL_OK, edges);
 }
 
+/* Makes a block of the result. Small windows are copies: the reader's memory is large, and may be pinned for long. */
 static void block_read(const struct journal_window *w, void *arg)
 {
     struct cache_reader *r = arg;
+    struct block_cache *c = r->cache;
     uint64_t at = r->at;
     enum journal_result result = w->result == JOURNAL_END ? JOURNAL_OK : w->result;
+    struct journal_edges edges = w->edges;
     r->reach = 0;
     if (w->result == JOURNAL_OK) {
-        struct block *b = block_of(r->cache, w);
+        enum block_kind kind = w->n_spans                   ? BLOCK_SPANS
+                               : w->data.len > WINDOW_BYTES ? BLOCK_LARGE
+                                                            : BLOCK_SMALL;
+        struct block *b = block_new(c, kind, w->offset);
+        if (kind == BLOCK_SPANS) {
+            b->spans = mem_alloc(w->n_spans * sizeof *w->spans);
+            memcpy(b->spans, w->spans, w->n_spans * sizeof *w->spans);
+            b->n_spans = w->n_spans;
+            b->file = journal_file_hold(w->file);
+            b->stamp = w->stamp;
+            b->end = w->spans[w->n_spans - 1].offset + w->spans[w->n_spans - 1].len;
+        } else {
+            uint64_t lines = bytes_count_lines(w->data);
+            b->end += w->data.len;
+            b->window = kind == BLOCK_LARGE ? window_of(w->memory, lines) : window_new();
+            if (kind == BLOCK_SMALL)
+                window_add(b->window, w->data, lines);
+        }
         r->at = b->end;
-        insert(r->cache, b);
+        insert(c, b);
     } else if (w->result != JOURNAL_END) {
         close_reader(r);
     }
-    struct journal_edges edges = w->edges;
     if (r->large)
         window_return_memory(w->memory);
     call_waiters(r, at, result, &edges);
 }
 
-static void begin_read(struct cache_reader *r, bool large)
-{
-    r->large = large;
-    r->use = ++r->cache->uses;
-    r->used = r->cache->now;
-    if (large) {
-        struct journal_span_request how = {
-            window_may_be_large() ? BLOCK_CACHE_LARGE_BYTES : WINDOW_BYTES, bytes_count_lines};
-        struct buf memory = window_take_memory();
-        r->reach = how.max_bytes;
-        journal_reader_spans(r->reader, &how, &memory, block_read, r);
-    } else {
-        r->reach = WINDOW_BYTES;
-        journal_reader_read(r->reader, WINDOW_BYTES, block_read, r);
-    }
-}
-
-/* The idle one that stands at the offset, else a free one, else the idle one used least. NULL: all are reading. */
-static struct cache_reader *choose_reader(struct block_cache *c, uint64_t offset)
-{
-    struct cache_reader *best = NULL;
-    for (size_t i = 0; i < BLOCK_CACHE_READERS_MAX; i++) {
-        struct cache_reader *r = &c->readers[i];
-        if (r->reach)
-            continue;
-        if (r->reader && r->at == offset)
-            return r;
-        if (!best || !r->reader || (best->reader && r->use < best->use))
-            best = r;
-    }
-    return best;
-}
-
 enum journal_result block_cache_read(struct block_cache *c, const struct block_request *want,
     struct block_wait *wait, struct journal_edges *edges)
 {
+    /* The idle reader at the offset, otherwise a closed one, otherwise the least recently used idle one. */
+    struct cache_reader *r = NULL;
     wait->offset = want->offset;
     for (size_t i = 0; i < BLOCK_CACHE_READERS_MAX; i++) {
-        struct cache_reader *r = &c->readers[i];
-        if (r->at <= want->offset && want->offset - r->at < r->reach && (want->large || !r->large)) {
-            wait_in(&r->waiters, wait);
+        struct cache_reader *o = &c->readers[i];
+        if (o->at <= want->offset && want->offset - o->at < o->reach && (want->large || !o->large)) {
+            wait_in(&o->waiters, wait);
             return JOURNAL_OK;
         }
+        if (o->reach || (r && r->reader && r->at == want->offset))
+            continue;
+        if (!r || !o->reader || o->at == want->offset || (r->reader && o->use < r->use))
+            r = o;
     }
-    struct cache_reader *r = choose_reader(c, want->offset);
     if (!r) {
         wait_in(&c->queue, wait);
         return JOURNAL_OK;
@@ -368,7 +316,19 @@ enum journal_result block_cache_read(struct block_cache *c, const struct block_r
         r->at = want->offset;
     }
     wait_in(&r->waiters, wait);
-    begin_read(r, want->large);
+    r->large = want->large;
+    r->use = ++c->uses;
+    r->used = c->now;
+    if (want->large) {
+        struct journal_span_request how = {
+            window_may_be_large() ? BLOCK_CACHE_LARGE_BYTES : WINDOW_BYTES, bytes_count_lines};
+        struct buf memory = window_take_memory();
+        r->reach = how.max_bytes;
+        journal_reader_spans(r->reader, &how, &memory, block_read, r);
+    } else {
+        r->reach = WINDOW_BYTES;
+        journal_reader_read(r->reader, WINDOW_BYTES, block_read, r);
+    }
     return JOURNAL_OK;
 }
 

@@ -12,8 +12,8 @@ struct window {
     size_t refs; /* 0: a spare block */
     struct window *next_spare;
     size_t len;
-    size_t fresh;   /* where the data begin that were added since the last window_lines */
-    uint64_t lines; /* in those data */
+    size_t fresh;   /* position of the data added since the last window_lines */
+    uint64_t lines; /* in that data */
     bool asked;     /* window_lines was called since the last window_add */
     char *data;
     struct buf memory; /* of a large window: holds `data` */
@@ -24,26 +24,21 @@ _Static_assert(sizeof(struct window) <= BLOCK_HEAD, "a window fits its block");
 static struct window *spares;
 static size_t n_spares, n_large;
 static struct buf spare_memory;
-static bool freed_large; /* the allocator may keep that memory */
+static bool freed_large; /* the allocator may still keep the memory of a freed large window */
 
-static struct window *take_block(void)
+struct window *window_new(void)
 {
     struct window *w = spares;
     if (w) {
         spares = w->next_spare;
         n_spares--;
-        return w;
+    } else {
+        w = mmap(NULL, WINDOW_BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (w == MAP_FAILED) {
+            fprintf(stderr, "out of memory: %zu bytes\n", WINDOW_BLOCK);
+            abort();
+        }
     }
-    w = mmap(NULL, WINDOW_BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (w != MAP_FAILED)
-        return w;
-    fprintf(stderr, "out of memory: %zu bytes\n", WINDOW_BLOCK);
-    abort();
-}
-
-struct window *window_new(void)
-{
-    struct window *w = take_block();
     *w = (struct window){.refs = 1, .data = (char *)w + BLOCK_HEAD};
     return w;
 }

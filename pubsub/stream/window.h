@@ -1,21 +1,20 @@
-/* window: a short run of a stream's committed bytes, shared by reference count. A window may grow at its end while there is
- * room; the bytes in it never change or move.
+/* window: a short run of a stream's committed bytes, shared by reference count. A window may grow at its end while it has room.
+ * Its bytes never change or move.
  *
- * 1. A holder may read it; the last release frees it.
- * 2. A small window is a mapped block of its own: slow clients pin windows for any time, and pinned memory must not keep the heap
- *    around it. Up to WINDOW_SPARES_MAX freed blocks are kept.
- * 3. A large window takes over memory that was filled elsewhere (window_of), and never grows. One such memory is kept for
- *    reuse. At WINDOW_LARGE_MAX of them callers make small ones, which bounds what stopped clients pin.
+ * 1. A holder may read the bytes. The last release frees the window.
+ * 2. A small window is a mapped block of its own. Slow clients pin windows for any time, and the heap around pinned memory could
+ *    not be freed. WINDOW_SPARES_MAX freed blocks are kept for reuse.
+ * 3. A large window takes over memory that was filled elsewhere (window_of), and never grows. One such memory is kept for reuse.
+ *    While WINDOW_LARGE_MAX large windows exist, callers make small ones: this bounds the memory pinned by stopped clients.
  *
- * One thread.
- */
+ * One thread. */
 #ifndef MILLRACE_PUBSUB_WINDOW_H
 #define MILLRACE_PUBSUB_WINDOW_H
 
 #include "base/bytes.h"
 
 #define WINDOW_BLOCK ((size_t)32 * 1024)
-#define WINDOW_BYTES (WINDOW_BLOCK - 128) /* in one */
+#define WINDOW_BYTES (WINDOW_BLOCK - 128) /* of a small window */
 #define WINDOW_SPARES_MAX 16
 #define WINDOW_LARGE_MAX ((size_t)32)
 
@@ -23,23 +22,23 @@ struct window;
 
 /* Empty; the caller releases it. */
 struct window *window_new(void);
-/* Takes over the memory, in whose bytes `lines` lines end. */
+/* A large window, which takes over the memory. `lines` lines end in its bytes. */
 struct window *window_of(struct buf *memory, uint64_t lines);
-/* Memory for the next large window, perhaps empty; return it if it is not used. */
+/* Memory for the next large window, which may be empty. Return it if it is not used. */
 struct buf window_take_memory(void);
 void window_return_memory(struct buf *memory);
 bool window_is_large(const struct window *w);
-bool window_may_be_large(void); /* fewer than WINDOW_LARGE_MAX are */
-/* Returns memory of freed large windows to the system; call it about once a second. */
+bool window_may_be_large(void); /* fewer than WINDOW_LARGE_MAX large windows exist */
+/* Returns the memory of freed large windows to the system. Call it about once a second. */
 void window_trim(void);
 size_t window_room(const struct window *w);
-/* Copies the data, in which `lines` lines end; there must be room. */
+/* Copies the data to the end; there must be room. `lines` lines end in the data. */
 void window_add(struct window *w, struct bytes data, uint64_t lines);
 struct window *window_hold(struct window *w);
 void window_release(struct window *w);
 struct bytes window_bytes(const struct window *w);
-/* The lines that end in a piece. Known without counting for what was added since the last call, which subscribers at the end
- * ask for. */
+/* The number of lines that end in the piece. It is known without counting for the data added since the last call, which is the
+ * piece of every subscriber at the end of the stream. */
 uint64_t window_lines(struct window *w, struct bytes piece);
 
 #endif
