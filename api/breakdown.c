@@ -38,26 +38,6 @@ void breakdown_reset(struct breakdown *b)
     b->total = b->shown = 0;
 }
 
-void breakdown_free(struct breakdown *b)
-{
-    breakdown_reset(b);
-}
-
-static void add_count(struct breakdown *b, struct bytes stored, uint64_t n)
-{
-    struct breakdown_entry *e;
-    HASH_FIND(hh, b->entries, stored.ptr, stored.len, e);
-    if (!e) {
-        e = mem_zalloc(sizeof *e + stored.len + 1);
-        e->len = stored.len;
-        memcpy(e->stored, stored.ptr, stored.len);
-        HASH_ADD_KEYPTR(hh, b->entries, e->stored, e->len, e);
-        b->distinct++;
-    }
-    e->n += n;
-    b->total += n;
-}
-
 bool breakdown_add(struct breakdown *b, const struct record *r)
 {
     struct record_key key;
@@ -70,8 +50,19 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
         return false;
     if (hour < b->query->from || hour >= b->query->to)
         return true;
-    while (record_next_count(&value, &name, &n, &bad))
-        add_count(b, name, n);
+    while (record_next_count(&value, &name, &n, &bad)) {
+        struct breakdown_entry *e;
+        HASH_FIND(hh, b->entries, name.ptr, name.len, e);
+        if (!e) {
+            e = mem_zalloc(sizeof *e + name.len + 1);
+            e->len = name.len;
+            memcpy(e->stored, name.ptr, name.len);
+            HASH_ADD_KEYPTR(hh, b->entries, e->stored, e->len, e);
+            b->distinct++;
+        }
+        e->n += n;
+        b->total += n;
+    }
     return !bad;
 }
 
@@ -81,24 +72,18 @@ static int compare_largest(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The count of the last row: smaller counts are not candidates. */
-static uint64_t cut(const struct breakdown *b)
-{
-    if (b->distinct <= b->query->limit)
-        return 0;
-    uint64_t *counts = mem_alloc(b->distinct * sizeof *counts), least;
-    size_t i = 0;
-    for (const struct breakdown_entry *e = b->entries; e; e = e->hh.next)
-        counts[i++] = e->n;
-    qsort(counts, b->distinct, sizeof *counts, compare_largest);
-    least = counts[b->query->limit - 1];
-    free(counts);
-    return least;
-}
-
 void breakdown_select(struct breakdown *b)
 {
-    uint64_t least = cut(b);
+    uint64_t least = 0; /* the count of the last row: smaller ones are no candidates */
+    if (b->distinct > b->query->limit) {
+        uint64_t *counts = mem_alloc(b->distinct * sizeof *counts);
+        size_t i = 0;
+        for (const struct breakdown_entry *e = b->entries; e; e = e->hh.next)
+            counts[i++] = e->n;
+        qsort(counts, b->distinct, sizeof *counts, compare_largest);
+        least = counts[b->query->limit - 1];
+        free(counts);
+    }
     free_rows(b);
     b->rows = mem_zalloc((b->distinct + 1) * sizeof *b->rows);
     for (struct breakdown_entry *e = b->entries; e; e = e->hh.next) {
@@ -115,18 +100,6 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row)
 }
 
 /* Two sources may both have the lookup. Of two texts with one hash the smaller is kept (docs/formats/records.md). */
-static void keep_smaller(struct breakdown_row *row, struct buf *text)
-{
-    if (row->text && bytes_compare(bytes_of(row->text, row->text_len), buf_bytes(text)) <= 0) {
-        buf_free(text);
-        return;
-    }
-    free(row->text);
-    row->text_len = text->len;
-    buf_append_char(text, '\0');
-    row->text = text->ptr;
-}
-
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
 {
     struct record_key key;
@@ -135,11 +108,16 @@ bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
     if (!record_key_parse(r->key, &key) || !key.is_lookup)
         return false;
     HASH_FIND(hh, b->entries, key.key.ptr, key.key.len, e);
-    if (!e || !e->row || lookup_unescape(r->value, &text)) {
+    bool ok = e && e->row && lookup_unescape(r->value, &text) == 0;
+    struct breakdown_row *row = ok ? e->row : NULL;
+    if (!ok || (row->text && bytes_compare(bytes_of(row->text, row->text_len), buf_bytes(&text)) <= 0)) {
         buf_free(&text);
-        return false;
+        return ok;
     }
-    keep_smaller(e->row, &text);
+    free(row->text);
+    row->text_len = text.len;
+    buf_append_char(&text, '\0');
+    row->text = text.ptr;
     return true;
 }
 

@@ -29,8 +29,7 @@ struct breakdown {
 };
 
 void breakdown_init(struct breakdown *b, const struct query *q);
-void breakdown_free(struct breakdown *b);
-/* Discards everything added. */
+/* Discards everything added, and frees it. */
 void breakdown_reset(struct breakdown *b);
 /* Adds one hour's record. Hours outside [from, to) are ignored. False: malformed, or of another counter. */
 bool breakdown_add(struct breakdown *b, const struct record *r);

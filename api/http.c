@@ -25,7 +25,7 @@ static void ask_free(struct ask *a)
 {
     a->magic = 0;
     series_free(&a->series);
-    breakdown_free(&a->breakdown);
+    breakdown_reset(&a->breakdown);
     free(a);
 }
 
@@ -76,34 +76,24 @@ static bool ask_record(void *arg, const struct record *r)
 
 static void look_up(struct ask *a);
 
-static void no_restart(void *arg)
-{
-    (void)arg; /* repeated lookups are equal */
-}
-
 static bool lookup_record(void *arg, const struct record *r)
 {
     return breakdown_add_lookup(&((struct ask *)arg)->breakdown, r);
 }
 
-static bool texts_missing(const struct ask *a)
-{
-    for (size_t i = 0; i < a->looked_up; i++)
-        if (breakdown_wants_text(&a->breakdown, i))
-            return true;
-    return false;
-}
-
 static void lookup_done(void *arg, enum source_result result, int64_t complete_until, const char *why)
 {
     struct ask *a = arg;
+    bool missing = false;
     (void)complete_until; /* that of the counts is used */
     a->question = NULL;
+    for (size_t i = 0; i < a->looked_up; i++)
+        missing = missing || breakdown_wants_text(&a->breakdown, i);
     if (!a->req)
         ask_free(a);
     else if (result != SOURCE_OK)
         unavailable(a, why);
-    else if (texts_missing(a))
+    else if (missing)
         unavailable(a, "a hashed key has no lookup record");
     else
         look_up(a);
@@ -124,11 +114,8 @@ static void look_up(struct ask *a)
     }
     buf_append_char(&target, '\0');
     if (n) {
-        const struct source_question q = {.target = target.ptr,
-            .arg = a,
-            .on_restart = no_restart,
-            .on_record = lookup_record,
-            .on_done = lookup_done};
+        const struct source_question q = {
+            .target = target.ptr, .arg = a, .on_record = lookup_record, .on_done = lookup_done};
         a->question = source_ask(a->api->sources, &q);
     } else {
         breakdown_finish(b);
@@ -179,36 +166,32 @@ static int64_t countable_hour(int64_t t)
 
 /* A total is one record, a subtotal one an hour; its hours are adjacent in key order. A span without any hour still asks for one hour,
  * which the answer omits, because the reply also tells complete_until. */
-static void counts_target(const struct query *q, struct buf *target)
-{
-    if (!q->sub) {
-        buf_append_str(target, "/mget?k=");
-        append_key(target, q->total->ns, q->key, -1);
-    } else {
-        int64_t first = countable_hour(q->from + HOUR_SECONDS - 1), last = countable_hour(q->to - 1);
-        buf_append_str(target, "/range?start=");
-        append_key(target, q->sub->ns, q->key, first);
-        buf_append_str(target, "&end=");
-        append_key(target, q->sub->ns, q->key, last < first ? first : last);
-    }
-    buf_append_char(target, '\0');
-}
-
 static void ask_start(struct ask *a)
 {
+    const struct query *q = &a->query;
     struct buf target = {0};
-    if (a->query.kind == QUERY_SERIES)
-        series_init(&a->series, &a->query);
+    if (q->kind == QUERY_SERIES)
+        series_init(&a->series, q);
     else
-        breakdown_init(&a->breakdown, &a->query);
-    counts_target(&a->query, &target);
-    const struct source_question q = {.target = target.ptr,
+        breakdown_init(&a->breakdown, q);
+    if (!q->sub) {
+        buf_append_str(&target, "/mget?k=");
+        append_key(&target, q->total->ns, q->key, -1);
+    } else {
+        int64_t first = countable_hour(q->from + HOUR_SECONDS - 1), last = countable_hour(q->to - 1);
+        buf_append_str(&target, "/range?start=");
+        append_key(&target, q->sub->ns, q->key, first);
+        buf_append_str(&target, "&end=");
+        append_key(&target, q->sub->ns, q->key, last < first ? first : last);
+    }
+    buf_append_char(&target, '\0');
+    const struct source_question question = {.target = target.ptr,
         .arg = a,
         .on_restart = ask_restart,
         .on_record = ask_record,
         .on_done = counts_done};
     http_on_gone(a->req, ask_gone, a);
-    a->question = source_ask(a->api->sources, &q);
+    a->question = source_ask(a->api->sources, &question);
     buf_free(&target);
 }
 
@@ -256,15 +239,6 @@ static void post_gone(struct http_request *req, void *arg)
     ((struct post *)arg)->req = NULL;
 }
 
-/* Passes a refusal of the queue on unchanged. */
-static void pass_on(struct http_request *req, const struct http_reply_view *reply)
-{
-    const char *retry = http_reply_header(reply, "Retry-After");
-    if (*retry)
-        http_add_header(req, "Retry-After", "%s", retry);
-    http_reply(req, reply->status, http_reply_header(reply, "Content-Type"), reply->body);
-}
-
 static void post_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct post *p = arg;
@@ -278,82 +252,61 @@ static void post_done(enum http_client_result result, const struct http_reply_vi
         http_problem(p->req, 503, "upstream-unavailable",
             "the queue may have stored the events; use producer, mark and next to make a retry harmless",
             "the queue did not answer: %s", http_client_strerror(result));
-    else if (reply->status != 200)
-        pass_on(p->req, reply);
-    else
+    else if (reply->status != 200) { /* a refusal of the queue is passed on unchanged */
+        const char *retry = http_reply_header(reply, "Retry-After");
+        if (*retry)
+            http_add_header(p->req, "Retry-After", "%s", retry);
+        http_reply(p->req, reply->status, http_reply_header(reply, "Content-Type"), reply->body);
+    } else
         http_replyf(p->req, 200, "application/json", "{\"accepted\":%zu%s}\n", p->lines,
             *http_reply_header(reply, "X-Millrace-Duplicate") ? ",\"duplicate\":true" : "");
     free(p);
 }
 
-/* Pages of other origins may neither name a queue nor move a mark. */
-static const char *const producer_params[] = {"queue", "producer", "mark", "next"};
-
-static bool names_producer(const struct http_request *req)
-{
-    struct bytes value;
-    for (size_t i = 0; i < sizeof producer_params / sizeof *producer_params; i++)
-        if (http_param(req, producer_params[i], &value))
-            return true;
-    return false;
-}
-
-static void events_target(const struct http_request *req, struct buf *target)
-{
-    struct bytes value;
-    buf_append_str(target, "/mput?separator=%0A");
-    for (size_t i = 0; i < sizeof producer_params / sizeof *producer_params; i++) {
-        if (!http_param(req, producer_params[i], &value))
-            continue;
-        buf_printf(target, "&%s=", producer_params[i]);
-        url_encode(value, target);
-    }
-    buf_append_char(target, '\0');
-}
-
 static void handle_events(struct http_request *req, void *ctx)
 {
+    static const char *const marks[] = {"queue", "producer", "mark", "next"};
     struct api *api = ctx;
     struct buf lines = {0}, target = {0};
-    struct bytes mark;
-    if (names_producer(req) && !http_require_same_origin(req))
-        return;
+    struct bytes value;
+    bool names_producer = false;
     http_add_header(req, "Access-Control-Allow-Origin", "*");
-    size_t n = events_clean(http_body(req), &lines);
-    if (n == 0 && !http_param(req, "mark", &mark)) {
-        http_problem(req, 400, "empty-body", "post events, one JSON object a line", "the body has no events");
+    if (http_method(req) ==
+        HTTP_OPTIONS_) { /* any page may post events; counts are not readable across origins */
+        http_add_header(req, "Access-Control-Allow-Methods", "POST, OPTIONS");
+        http_add_header(req, "Access-Control-Allow-Headers", "Content-Type, Authorization");
+        http_add_header(req, "Access-Control-Max-Age", "86400");
+        http_reply(req, 204, NULL, BYTES_NONE);
         return;
     }
-    struct post *p = mem_zalloc(sizeof *p);
-    *p = (struct post){.req = req, .lines = n};
-    events_target(req, &target);
-    http_on_gone(req, post_gone, p);
-    http_client_request(api->queue, &(struct http_call_spec){.method = "POST",
-                                        .target = target.ptr,
-                                        .content_type = "application/octet-stream",
-                                        .body = buf_bytes(&lines),
-                                        .arg = p,
-                                        .on_done = post_done});
+    buf_append_str(&target, "/mput?separator=%0A");
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        if (!http_param(req, marks[i], &value))
+            continue;
+        names_producer = true;
+        buf_printf(&target, "&%s=", marks[i]);
+        url_encode(value, &target);
+    }
+    buf_append_char(&target, '\0');
+    size_t n = events_clean(http_body(req), &lines);
+    /* Pages of other origins may neither name a queue nor move a mark. */
+    bool allowed = !names_producer || http_require_same_origin(req);
+    bool is_empty = n == 0 && !http_param(req, "mark", &value);
+    if (allowed && is_empty)
+        http_problem(req, 400, "empty-body", "post events, one JSON object a line", "the body has no events");
+    if (allowed && !is_empty) {
+        struct post *p = mem_zalloc(sizeof *p);
+        *p = (struct post){.req = req, .lines = n};
+        http_on_gone(req, post_gone, p);
+        http_client_request(api->queue, &(struct http_call_spec){.method = "POST",
+                                            .target = target.ptr,
+                                            .content_type = "application/octet-stream",
+                                            .body = buf_bytes(&lines),
+                                            .arg = p,
+                                            .on_done = post_done});
+    }
     buf_free(&lines);
     buf_free(&target);
-}
-
-/* Any page may post events (sendBeacon, fetch); counts are not readable across origins. */
-static void handle_preflight(struct http_request *req)
-{
-    http_add_header(req, "Access-Control-Allow-Origin", "*");
-    http_add_header(req, "Access-Control-Allow-Methods", "POST, OPTIONS");
-    http_add_header(req, "Access-Control-Allow-Headers", "Content-Type, Authorization");
-    http_add_header(req, "Access-Control-Max-Age", "86400");
-    http_reply(req, 204, NULL, BYTES_NONE);
-}
-
-static void handle_events_any(struct http_request *req, void *ctx)
-{
-    if (http_method(req) == HTTP_OPTIONS_)
-        handle_preflight(req);
-    else
-        handle_events(req, ctx);
 }
 
 const struct http_route api_routes[] = {
@@ -372,7 +325,7 @@ const struct http_route api_routes[] = {
     {.path = "/v1/events",
         .methods = HTTP_POST_ | HTTP_OPTIONS_,
         .flags = HTTP_ROUTE_IDENTITY_BODY | HTTP_ROUTE_PUBLIC,
-        .handler = handle_events_any,
+        .handler = handle_events,
         .help = "put events, one a line, onto the local queue"},
     {.path = NULL},
 };

@@ -67,13 +67,6 @@ static void hint_totals(struct parse *p)
     hint(p, &text);
 }
 
-static int unknown_total(struct parse *p, struct bytes name)
-{
-    hint_totals(p);
-    name = shown(name);
-    return refuse(p, 404, "unknown-counter", "no counter \"%.*s\"", (int)name.len, name.ptr);
-}
-
 /* An unknown parameter: a misspelt one, or a counter that is not configured. */
 static int unknown_name(struct parse *p, struct bytes name)
 {
@@ -96,37 +89,15 @@ static int unknown_name(struct parse *p, struct bytes name)
     return -1;
 }
 
-static int unknown_sub(struct parse *p, struct bytes name)
-{
-    const struct counters *c = p->context->counters;
-    struct buf text = {0};
-    buf_printf(&text, "%s is counted by (ns, label):", p->q->total->label);
-    for (size_t i = 0; i < c->n_subtotals; i++)
-        if (&c->totals[c->subtotals[i].total] == p->q->total)
-            buf_printf(&text, " %s %s", c->subtotals[i].ns, c->subtotals[i].label);
-    hint(p, &text);
-    name = shown(name);
-    return refuse(p, 404, "unknown-counter", "%s is not counted by \"%.*s\"", p->q->total->label,
-        (int)name.len, name.ptr);
-}
-
-static int check_once(struct parse *p)
-{
-    for (size_t i = 0; i < p->params->n; i++)
-        for (size_t j = 0; j < i; j++) {
-            struct bytes name = p->params->params[i].name;
-            if (bytes_equal(name, p->params->params[j].name))
-                return BAD(p, "repeated parameter: %.*s", (int)shown(name).len, name.ptr);
-        }
-    return 0;
-}
-
 static int parse_ns(struct parse *p, struct bytes ns)
 {
     const struct counters *c = p->context->counters;
     const struct counter *found = counters_find(c, ns);
-    if (!found)
-        return unknown_total(p, ns);
+    if (!found) {
+        hint_totals(p);
+        ns = shown(ns);
+        return refuse(p, 404, "unknown-counter", "no counter \"%.*s\"", (int)ns.len, ns.ptr);
+    }
     bool is_sub = memchr(ns.ptr, '.', ns.len) != NULL;
     p->q->sub = is_sub ? found : NULL;
     p->q->total = is_sub ? &c->totals[found->total] : found;
@@ -155,40 +126,43 @@ static int parse_label(struct parse *p)
     return 0;
 }
 
-static int parse_by(struct parse *p)
+static int parse_by(struct parse *p, struct bytes by)
 {
-    struct bytes by;
-    if (!get(p, "by", &by))
-        return 0;
+    const struct counters *c = p->context->counters;
+    const struct counter *total = p->q->total;
+    struct buf text = {0};
     if (p->q->sub)
         return BAD(p, "by goes with a total; ns=%s names its own", p->q->sub->ns);
-    p->q->sub = counters_find_sub_label(p->context->counters, p->q->total, by);
-    return p->q->sub ? 0 : unknown_sub(p, by);
-}
-
-static int parse_key(struct parse *p)
-{
-    struct query *q = p->q;
-    if (q->key.len)
+    p->q->sub = counters_find_sub_label(c, total, by);
+    if (p->q->sub)
         return 0;
-    if (q->total->kind != COUNTER_CONSTANT)
-        return refuse(
-            p, 400, "missing-parameter", "%s: no key; give key= or %s=", q->total->label, q->total->label);
-    q->key = bytes_str(q->total->field);
-    return 0;
+    buf_printf(&text, "%s is counted by (ns, label):", total->label);
+    for (size_t i = 0; i < c->n_subtotals; i++)
+        if (&c->totals[c->subtotals[i].total] == total)
+            buf_printf(&text, " %s %s", c->subtotals[i].ns, c->subtotals[i].label);
+    hint(p, &text);
+    by = shown(by);
+    return refuse(
+        p, 404, "unknown-counter", "%s is not counted by \"%.*s\"", total->label, (int)by.len, by.ptr);
 }
 
 static int parse_counter(struct parse *p)
 {
-    struct bytes ns;
+    struct bytes ns, by;
+    struct query *q = p->q;
     bool has_ns = get(p, "ns", &ns);
-    if (has_ns && parse_ns(p, ns))
+    if ((has_ns && parse_ns(p, ns)) || parse_label(p))
         return -1;
-    if (parse_label(p))
-        return -1;
-    if (!p->q->total)
+    if (!q->total)
         return refuse(p, 400, "missing-parameter", "name a counter: ns=NS&key=KEY, or LABEL=KEY");
-    return parse_by(p) || parse_key(p) ? -1 : 0;
+    if (get(p, "by", &by) && parse_by(p, by))
+        return -1;
+    if (!q->key.len && q->total->kind != COUNTER_CONSTANT)
+        return refuse(
+            p, 400, "missing-parameter", "%s: no key; give key= or %s=", q->total->label, q->total->label);
+    if (!q->key.len)
+        q->key = bytes_str(q->total->field);
+    return 0;
 }
 
 static int parse_sub_key(struct parse *p)
@@ -220,37 +194,31 @@ static int parse_number(
     return 0;
 }
 
-static int parse_zone(struct parse *p)
-{
-    struct bytes name;
-    bool there;
-    int64_t hours = 0;
-    if (parse_number(p, "hour_offset", ZONE_OFFSET_FIRST, ZONE_OFFSET_LAST, &there, &hours))
-        return -1;
-    bool named = get(p, "timezone", &name);
-    if (named && there)
-        return BAD(p, "timezone and hour_offset exclude each other");
-    if (there)
-        zone_fixed((int)hours, &p->q->calendar.zone);
-    else if (!zone_find(named ? name : BYTES_LITERAL("UTC"), &p->q->calendar.zone))
-        return BAD(p, "timezone must be a name of the tz database, such as Europe/Berlin");
-    return 0;
-}
-
 static int parse_calendar(struct parse *p)
 {
     struct calendar *c = &p->q->calendar;
-    struct bytes text;
+    struct bytes text, name = BYTES_LITERAL("UTC");
+    bool has_hours;
+    int64_t hours = 0;
     c->unit = UNIT_DAY;
     if (get(p, "unit", &text) && !unit_find(text, &c->unit))
         return BAD(p, "unit must be hour, day, week, mweek or month");
     if (get(p, "week_start", &text) && !weekday_find(text, &c->week_start))
         return BAD(p, "week_start must be a day's name, sunday to saturday");
-    return parse_zone(p);
+    if (parse_number(p, "hour_offset", ZONE_OFFSET_FIRST, ZONE_OFFSET_LAST, &has_hours, &hours))
+        return -1;
+    if (get(p, "timezone", &name) && has_hours)
+        return BAD(p, "timezone and hour_offset exclude each other");
+    if (has_hours)
+        zone_fixed((int)hours, &c->zone);
+    else if (!zone_find(name, &c->zone))
+        return BAD(p, "timezone must be a name of the tz database, such as Europe/Berlin");
+    return 0;
 }
 
 static int parse_span(struct parse *p)
 {
+    static const int64_t shortest[] = {HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * 86400, 6 * 86400, 27 * 86400};
     struct query *q = p->q;
     bool has_units, has_reference, has_from, has_to;
     int64_t units = QUERY_UNITS_DEFAULT, reference = p->context->now;
@@ -272,13 +240,8 @@ static int parse_span(struct parse *p)
         q->from = 0;
     if (q->to > HOUR_END)
         q->to = HOUR_END;
-    return q->from < q->to ? 0 : BAD(p, "from must be before to");
-}
-
-static int check_rows(struct parse *p)
-{
-    static const int64_t shortest[] = {HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * 86400, 6 * 86400, 27 * 86400};
-    const struct query *q = p->q;
+    if (q->from >= q->to)
+        return BAD(p, "from must be before to");
     if (q->kind == QUERY_SERIES &&
         (q->to - q->from) / shortest[q->calendar.unit] > (int64_t)p->context->max_rows)
         return BAD(p, "more than %llu rows; ask for a shorter span or a longer unit",
@@ -308,8 +271,13 @@ int query_parse(const struct query_context *context, enum query_kind kind, const
     struct parse p = {.context = context, .params = params, .q = out, .error = error};
     *out = (struct query){.kind = kind};
     *error = (struct query_error){0};
-    if (check_once(&p) || parse_counter(&p) || parse_sub_key(&p) || parse_calendar(&p) || parse_span(&p) ||
-        check_rows(&p) || parse_shape(&p))
-        return -1;
-    return 0;
+    for (size_t i = 0; i < params->n; i++)
+        for (size_t j = 0; j < i; j++) {
+            struct bytes name = params->params[i].name;
+            if (bytes_equal(name, params->params[j].name))
+                return BAD(&p, "repeated parameter: %.*s", (int)shown(name).len, name.ptr);
+        }
+    bool failed =
+        parse_counter(&p) || parse_sub_key(&p) || parse_calendar(&p) || parse_span(&p) || parse_shape(&p);
+    return failed ? -1 : 0;
 }

@@ -31,76 +31,56 @@ static void render_span(const struct query *q, uint64_t total, int64_t complete_
     buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete_until);
 }
 
-static void series_json(const struct series *s, int64_t complete_until, struct buf *out)
-{
-    const struct query *q = s->query;
-    render_head(q, out);
-    if (q->sub)
-        member(out, "sub", q->sub_key);
-    member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
-    render_span(q, s->total, complete_until, out);
-    buf_append_str(out, "\"rows\":[");
-    for (size_t i = 0; i < s->n; i++) {
-        buf_printf(out, "%s{\"t\":%" PRId64 ",\"date\":\"", i ? "," : "", s->rows[i].start);
-        units_print_date(&q->calendar, s->rows[i].start, out);
-        buf_printf(out, "\",\"n\":%" PRIu64 ",\"complete\":%s}", s->rows[i].n,
-            series_row_end(s, i) <= complete_until ? "true" : "false");
-    }
-    buf_append_str(out, "]}\n");
-}
-
-static void series_csv(const struct series *s, int64_t complete_until, struct buf *out)
-{
-    buf_append_str(out, "t,date,n,complete\n");
-    for (size_t i = 0; i < s->n; i++) {
-        buf_printf(out, "%" PRId64 ",", s->rows[i].start);
-        units_print_date(&s->query->calendar, s->rows[i].start, out);
-        buf_printf(out, ",%" PRIu64 ",%s\n", s->rows[i].n,
-            series_row_end(s, i) <= complete_until ? "true" : "false");
-    }
-}
-
 void render_series(const struct series *s, int64_t complete_until, struct buf *out)
 {
-    if (s->query->format == QUERY_CSV)
-        series_csv(s, complete_until, out);
-    else
-        series_json(s, complete_until, out);
-}
-
-static double share(const struct breakdown *b, uint64_t n)
-{
-    return b->total ? (double)n / (double)b->total : 0;
-}
-
-static void breakdown_csv(const struct breakdown *b, struct buf *out)
-{
-    buf_append_str(out, "key,n,share\n");
-    for (size_t i = 0; i < b->n_rows; i++) {
-        buf_append_csv(out, breakdown_text(&b->rows[i]));
-        buf_printf(out, ",%" PRIu64 ",%.6f\n", b->rows[i].n, share(b, b->rows[i].n));
+    const struct query *q = s->query;
+    bool csv = q->format == QUERY_CSV;
+    if (csv) {
+        buf_append_str(out, "t,date,n,complete\n");
+    } else {
+        render_head(q, out);
+        if (q->sub)
+            member(out, "sub", q->sub_key);
+        member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+        render_span(q, s->total, complete_until, out);
+        buf_append_str(out, "\"rows\":[");
     }
-}
-
-static void breakdown_json(const struct breakdown *b, int64_t complete_until, struct buf *out)
-{
-    render_head(b->query, out);
-    render_span(b->query, b->total, complete_until, out);
-    buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
-    for (size_t i = 0; i < b->n_rows; i++) {
-        buf_append_str(out, i ? ",{" : "{");
-        member(out, "key", breakdown_text(&b->rows[i]));
-        buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f}", b->rows[i].n, share(b, b->rows[i].n));
+    for (size_t i = 0; i < s->n; i++) {
+        const char *complete = series_row_end(s, i) <= complete_until ? "true" : "false";
+        buf_printf(out, csv ? "%s%" PRId64 "," : "%s{\"t\":%" PRId64 ",\"date\":\"", !csv && i ? "," : "",
+            s->rows[i].start);
+        units_print_date(&q->calendar, s->rows[i].start, out);
+        buf_printf(
+            out, csv ? ",%" PRIu64 ",%s\n" : "\",\"n\":%" PRIu64 ",\"complete\":%s}", s->rows[i].n, complete);
     }
-    buf_printf(out, "],\"other\":%" PRIu64 "}\n", b->total - b->shown);
+    if (!csv)
+        buf_append_str(out, "]}\n");
 }
 
 void render_breakdown(const struct breakdown *b, int64_t complete_until, struct buf *out)
 {
-    if (b->query->format == QUERY_CSV)
-        breakdown_csv(b, out);
-    else
-        breakdown_json(b, complete_until, out);
+    bool csv = b->query->format == QUERY_CSV;
+    if (csv) {
+        buf_append_str(out, "key,n,share\n");
+    } else {
+        render_head(b->query, out);
+        render_span(b->query, b->total, complete_until, out);
+        buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
+    }
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const struct breakdown_row *row = &b->rows[i];
+        double share = b->total ? (double)row->n / (double)b->total : 0;
+        if (csv) {
+            buf_append_csv(out, breakdown_text(row));
+            buf_printf(out, ",%" PRIu64 ",%.6f\n", row->n, share);
+        } else {
+            buf_append_str(out, i ? ",{" : "{");
+            member(out, "key", breakdown_text(row));
+            buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f}", row->n, share);
+        }
+    }
+    if (!csv)
+        buf_printf(out, "],\"other\":%" PRIu64 "}\n", b->total - b->shown);
 }
 
 static void counter_json(const struct counter *c, struct buf *out)

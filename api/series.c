@@ -56,34 +56,19 @@ static bool add_hour(struct series *s, struct bytes text, uint64_t n)
     return true;
 }
 
-static bool add_total(struct series *s, struct bytes value)
-{
-    struct bytes hour;
-    uint64_t n;
-    bool bad = false;
-    while (record_next_count(&value, &hour, &n, &bad))
-        if (!add_hour(s, hour, n))
-            return false;
-    return !bad;
-}
-
-static bool add_sub(struct series *s, struct bytes hour, struct bytes value)
-{
-    char space[COMPONENT_HASH + 1];
-    struct bytes wanted = component_store(s->query->sub_key, space), name;
-    uint64_t n;
-    bool bad = false;
-    while (record_next_count(&value, &name, &n, &bad))
-        if (bytes_equal(name, wanted) && !add_hour(s, hour, n))
-            return false;
-    return !bad;
-}
-
 bool series_add(struct series *s, const struct record *r)
 {
-    const struct counter *counter = s->query->sub ? s->query->sub : s->query->total;
+    char space[COMPONENT_HASH + 1];
+    const struct query *q = s->query;
+    struct bytes value = r->value, name, sub = component_store(q->sub_key, space);
     struct record_key key;
-    if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, counter->ns))
+    uint64_t n;
+    bool bad = false;
+    if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, q->sub ? q->sub->ns : q->total->ns))
         return false;
-    return s->query->sub ? add_sub(s, key.hour, r->value) : add_total(s, r->value);
+    /* A total's record has a count an hour; an hour's record of a subtotal has one a sub key. */
+    while (record_next_count(&value, &name, &n, &bad))
+        if (q->sub ? bytes_equal(name, sub) && !add_hour(s, key.hour, n) : !add_hour(s, name, n))
+            return false;
+    return !bad;
 }

@@ -93,16 +93,11 @@ static void finish(struct question *q, enum source_result result)
     free(q);
 }
 
-static bool one_line(struct question *q, struct bytes line)
-{
-    struct record r;
-    return record_split(line, RECORD_SEPARATOR, &r) && q->spec.on_record(q->spec.arg, &r);
-}
-
 /* Whole lines are used in place; only a line across two pieces is copied. */
 static bool take_piece(struct question *q, struct bytes piece)
 {
     while (piece.len) {
+        struct record r;
         const char *lf = memchr(piece.ptr, '\n', piece.len);
         size_t len = lf ? (size_t)(lf - piece.ptr) : piece.len;
         if (!lf || q->partial.len) {
@@ -112,7 +107,8 @@ static bool take_piece(struct question *q, struct bytes piece)
         }
         if (!lf)
             return true;
-        if (!one_line(q, q->partial.len ? buf_bytes(&q->partial) : bytes_of(piece.ptr, len)))
+        struct bytes line = q->partial.len ? buf_bytes(&q->partial) : bytes_of(piece.ptr, len);
+        if (!record_split(line, RECORD_SEPARATOR, &r) || !q->spec.on_record(q->spec.arg, &r))
             return false;
         buf_clear(&q->partial);
         piece = bytes_of(lf + 1, piece.len - len - 1);
@@ -131,25 +127,21 @@ static void on_body(struct http_call *call, struct bytes piece, void *arg)
 
 static void ask(struct question *q);
 
-/* A swap is over by the next try. Otherwise a setting is wrong, or the archive was restored from a backup. */
-static void give_up(struct question *q)
-{
-    if (q->sources->n > 1)
-        snprintf(q->error, sizeof q->error,
-            "the replies of %s keep changing, or do not include slices that %s has cleared; check that it "
-            "serves the "
-            "current generation",
-            q->sources->urls[0], q->sources->urls[q->sources->n - 1]);
-    else
-        snprintf(q->error, sizeof q->error,
-            "%s has cleared slices, and no sortdb is configured; set sortdb_url", q->sources->urls[0]);
-    finish(q, SOURCE_UNAVAILABLE);
-}
-
 static void restart(struct question *q)
 {
+    const struct sources *s = q->sources;
     if (++q->restarts > SOURCE_RESTARTS_MAX) {
-        give_up(q);
+        /* A swap is over by the next try. Otherwise a setting is wrong, or the archive was restored from a backup. */
+        if (s->n > 1)
+            snprintf(q->error, sizeof q->error,
+                "the replies of %s keep changing, or do not include slices that %s has cleared; check that "
+                "it "
+                "serves the current generation",
+                s->urls[0], s->urls[s->n - 1]);
+        else
+            snprintf(q->error, sizeof q->error,
+                "%s has cleared slices, and no sortdb is configured; set sortdb_url", s->urls[0]);
+        finish(q, SOURCE_UNAVAILABLE);
         return;
     }
     q->at = 0;
@@ -157,7 +149,8 @@ static void restart(struct question *q)
     q->page = NULL;
     q->has_through = false;
     q->complete_until = INT64_MAX;
-    q->spec.on_restart(q->spec.arg);
+    if (q->spec.on_restart)
+        q->spec.on_restart(q->spec.arg);
     ask(q);
 }
 
@@ -187,25 +180,6 @@ static bool read_next(struct question *q, const struct http_reply_view *reply)
     return goes_on || !*next;
 }
 
-/* All pages of an answer must be of one generation. */
-static bool is_same_generation(struct question *q, const struct http_reply_view *reply)
-{
-    const char *generation = http_reply_header(reply, "X-Millrace-Generation");
-    bool same = !q->page || strcmp(generation, q->generation) == 0;
-    snprintf(q->generation, sizeof q->generation, "%s", generation);
-    return same;
-}
-
-static void go_on(struct question *q)
-{
-    if (!q->page)
-        q->at++;
-    if (q->at < q->sources->n)
-        ask(q);
-    else
-        finish(q, SOURCE_OK);
-}
-
 static void fail(struct question *q, const char *what, int status)
 {
     const char *name = q->sources->names[q->at], *url = q->sources->urls[q->at];
@@ -220,21 +194,30 @@ static void on_done(enum http_client_result result, const struct http_reply_view
 {
     struct question *q = arg;
     assert(q->magic == QUESTION_MAGIC);
+    char generation[sizeof q->generation];
     q->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
-        return; /* the caller of the cancel finishes the question */
+        return;         /* the caller of the cancel finishes the question */
+    bool mixed = false; /* pages of several generations */
+    if (result == HTTP_CLIENT_OK) {
+        snprintf(generation, sizeof generation, "%s", http_reply_header(reply, "X-Millrace-Generation"));
+        mixed = q->page && strcmp(generation, q->generation) != 0;
+        memcpy(q->generation, generation, sizeof generation);
+    }
     if (result != HTTP_CLIENT_OK)
         fail(q, http_client_strerror(result), 0);
     else if (reply->status == 410)
         restart(q);
     else if (reply->status != 200)
         fail(q, "", reply->status);
-    else if (!is_same_generation(q, reply))
+    else if (mixed)
         restart(q);
     else if (q->bad || q->partial.len || !read_headers(q, reply) || !read_next(q, reply))
         fail(q, "the reply does not follow the read protocol", 0);
+    else if (q->page || ++q->at < q->sources->n)
+        ask(q);
     else
-        go_on(q);
+        finish(q, SOURCE_OK);
 }
 
 static void ask(struct question *q)

@@ -46,7 +46,7 @@ void sources_free(struct sources **s); /* open questions end with SOURCE_CANCELL
 struct source_question {
     const char *target; /* "/range?start=...", with at least one parameter; copied */
     void *arg;
-    void (*on_restart)(void *arg);
+    void (*on_restart)(void *arg); /* NULL: none */
     /* A record, borrowed for the call. False: it does not belong to the question, so the answer is invalid. */
     bool (*on_record)(void *arg, const struct record *r);
     /* complete_until: the least of all sources, in Unix seconds. `error` is a line for people. */

@@ -57,22 +57,6 @@ static int64_t wall_month(int64_t wall, int64_t months)
     return timegm(&first);
 }
 
-static int64_t wall_start(const struct calendar *c, int64_t wall)
-{
-    int64_t day = wall - modulo(wall, DAY_SECONDS);
-    int64_t weekday = modulo(day / DAY_SECONDS + EPOCH_WEEKDAY, 7);
-    int first = c->unit == UNIT_MWEEK ? MONDAY : c->week_start;
-    switch (c->unit) {
-    case UNIT_WEEK:
-    case UNIT_MWEEK:
-        return day - modulo(weekday - first, 7) * DAY_SECONDS;
-    case UNIT_MONTH:
-        return wall_month(day, 0);
-    default:
-        return day;
-    }
-}
-
 static int64_t wall_step(const struct calendar *c, int64_t wall, int64_t n)
 {
     if (c->unit == UNIT_MONTH)
@@ -82,7 +66,13 @@ static int64_t wall_step(const struct calendar *c, int64_t wall, int64_t n)
 
 static int64_t wall_of(const struct calendar *c, int64_t t)
 {
-    return wall_start(c, t + zone_offset(&c->zone, t));
+    int64_t wall = t + zone_offset(&c->zone, t);
+    int64_t day = wall - modulo(wall, DAY_SECONDS);
+    int64_t weekday = modulo(day / DAY_SECONDS + EPOCH_WEEKDAY, 7);
+    int first = c->unit == UNIT_MWEEK ? MONDAY : c->week_start;
+    if (c->unit == UNIT_MONTH)
+        return wall_month(day, 0);
+    return c->unit == UNIT_DAY ? day : day - modulo(weekday - first, 7) * DAY_SECONDS;
 }
 
 int64_t units_start(const struct calendar *c, int64_t t)

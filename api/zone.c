@@ -60,25 +60,20 @@ void zone_fixed(int hours, struct zone *out)
     snprintf(out->name, sizeof out->name, "%c%02d:00", hours < 0 ? '-' : '+', abs(hours));
 }
 
-static void set_process_zone(const char *name)
-{
-    static char current[ZONE_NAME_MAX + 1];
-    if (strcmp(current, name) == 0)
-        return;
-    char value[sizeof ZONE_DIRECTORY + 2 + ZONE_NAME_MAX];
-    snprintf(value, sizeof value, ":" ZONE_DIRECTORY "/%s", name);
-    setenv("TZ", value, 1);
-    tzset();
-    snprintf(current, sizeof current, "%s", name);
-}
-
 int64_t zone_offset(const struct zone *z, int64_t utc)
 {
+    static char current[ZONE_NAME_MAX + 1]; /* the process's */
+    char value[sizeof ZONE_DIRECTORY + 2 + ZONE_NAME_MAX];
+    struct tm local;
+    time_t t = utc;
     if (z->fixed)
         return z->offset;
-    set_process_zone(z->name);
-    time_t t = utc;
-    struct tm local;
+    if (strcmp(current, z->name) != 0) {
+        snprintf(value, sizeof value, ":" ZONE_DIRECTORY "/%s", z->name);
+        setenv("TZ", value, 1);
+        tzset();
+        snprintf(current, sizeof current, "%s", z->name);
+    }
     return localtime_r(&t, &local) ? local.tm_gmtoff : 0;
 }
 
