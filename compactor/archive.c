@@ -35,12 +35,6 @@ static enum compact_result sync_dir(const char *path, char error[COMPACT_ERROR_T
     return io_sync_dir(path) == 0 ? COMPACT_OK : compact_fail_errno(error, path);
 }
 
-/* The names in a directory, in byte order; free with free_names. */
-static int list_names(const char *path, struct dirent ***names)
-{
-    return scandir(path, names, NULL, alphasort);
-}
-
 static void free_names(struct dirent **names, int n)
 {
     for (int i = 0; i < n; i++)
@@ -48,18 +42,13 @@ static void free_names(struct dirent **names, int n)
     free(names);
 }
 
-static bool is_dot(const char *name)
-{
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
 static enum compact_result remove_directory(const char *path, char error[COMPACT_ERROR_TEXT])
 {
     struct dirent **names;
     struct buf file = {0};
-    int n = list_names(path, &names), failed = n < 0;
+    int n = scandir(path, &names, NULL, alphasort), failed = n < 0;
     for (int i = 0; i < n && !failed; i++) {
-        if (is_dot(names[i]->d_name))
+        if (strcmp(names[i]->d_name, ".") == 0 || strcmp(names[i]->d_name, "..") == 0)
             continue;
         buf_clear(&file);
         buf_printf(&file, "%s/%s", path, names[i]->d_name);
@@ -133,7 +122,7 @@ enum compact_result archive_recover(const char *archive, char error[COMPACT_ERRO
     enum manifest_result m = manifest_current(archive, &current, error);
     if (m != MANIFEST_OK && m != MANIFEST_ABSENT)
         return from_manifest(m);
-    int n = list_names(archive, &names);
+    int n = scandir(archive, &names, NULL, alphasort);
     if (n < 0)
         return compact_fail_errno(error, archive);
     enum compact_result r = sync_dir(archive, error);
@@ -165,7 +154,7 @@ enum compact_result archive_undo(
     const char *archive, uint64_t current, uint64_t through, char error[COMPACT_ERROR_TEXT])
 {
     struct dirent **names;
-    int n = list_names(archive, &names);
+    int n = scandir(archive, &names, NULL, alphasort);
     enum compact_result r = COMPACT_OK;
     if (n < 0)
         return compact_fail_errno(error, archive);
@@ -182,7 +171,7 @@ enum compact_result archive_prune(
     const char *archive, uint64_t current, unsigned keep, char error[COMPACT_ERROR_TEXT])
 {
     struct dirent **names;
-    int n = list_names(archive, &names);
+    int n = scandir(archive, &names, NULL, alphasort);
     unsigned kept = 0;
     enum compact_result r = COMPACT_OK;
     if (n < 0)
@@ -217,18 +206,6 @@ void archive_discard(const char *archive, uint64_t generation)
     buf_free(&path);
 }
 
-static int write_synced(const char *path, struct bytes text)
-{
-    int fd = io->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return -1;
-    int failed = io_write_all(fd, text.ptr, text.len, 0) != 0 || io->fsync(fd) != 0;
-    int saved = errno;
-    io->close(fd);
-    errno = saved;
-    return failed ? -1 : 0;
-}
-
 enum compact_result archive_describe(
     const char *archive, const struct manifest *m, char error[COMPACT_ERROR_TEXT])
 {
@@ -236,8 +213,11 @@ enum compact_result archive_describe(
     archive_path(archive, m->generation, true, &path);
     buf_append(&path, "/manifest.json", sizeof("/manifest.json"));
     manifest_print(m, &text);
-    enum compact_result r =
-        write_synced(path.ptr, buf_bytes(&text)) == 0 ? COMPACT_OK : compact_fail_errno(error, path.ptr);
+    int fd = io->open(path.ptr, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    bool written = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fsync(fd) == 0;
+    enum compact_result r = written ? COMPACT_OK : compact_fail_errno(error, path.ptr);
+    if (fd >= 0)
+        io->close(fd);
     buf_free(&path);
     buf_free(&text);
     return r;
@@ -307,24 +287,18 @@ enum compact_result archive_switch(const char *archive, uint64_t generation, cha
     return r;
 }
 
-static enum compact_result make_empty_file(
-    const char *directory, uint32_t k, struct manifest *m, char error[COMPACT_ERROR_TEXT])
-{
-    struct shard_writer *w = NULL;
-    enum compact_result r = shard_writer_open(directory, k, m->shards, &w, error);
-    if (r == COMPACT_OK)
-        r = shard_writer_finish(w, &m->files[k], error);
-    shard_writer_close(&w);
-    return r;
-}
-
 static enum compact_result make_empty(const char *archive, struct manifest *m, char error[COMPACT_ERROR_TEXT])
 {
     struct buf directory = {0};
     archive_path(archive, 0, true, &directory);
     enum compact_result r = archive_begin(archive, 0, error);
-    for (uint32_t k = 0; k < m->shards && r == COMPACT_OK; k++)
-        r = make_empty_file(directory.ptr, k, m, error);
+    for (uint32_t k = 0; k < m->shards && r == COMPACT_OK; k++) {
+        struct shard_writer *w = NULL;
+        r = shard_writer_open(directory.ptr, k, m->shards, &w, error);
+        if (r == COMPACT_OK)
+            r = shard_writer_finish(w, &m->files[k], error);
+        shard_writer_close(&w);
+    }
     buf_free(&directory);
     return r == COMPACT_OK ? archive_describe(archive, m, error) : r;
 }

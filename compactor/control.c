@@ -23,26 +23,6 @@ struct control {
     struct run_control calls;
 };
 
-static enum compact_result judge_status(int status)
-{
-    if (status >= 200 && status < 300)
-        return COMPACT_OK;
-    return status >= 500 || status == 429 ? COMPACT_TRY_AGAIN : COMPACT_REFUSED;
-}
-
-/* Appends the detail of a problem reply, if any. */
-static void describe_refusal(struct buf *body, struct buf *out)
-{
-    struct json_doc *d = json_doc_parse(buf_bytes(body));
-    struct json_value detail = {.type = JSON_MISSING};
-    if (d)
-        detail = json_doc_at(d, "/detail");
-    if (detail.type == JSON_STRING)
-        buf_append_bytes(out, detail.v.string);
-    buf_append_char(out, '\0');
-    json_doc_free(&d);
-}
-
 /* *reply: for COMPACT_OK only; the caller frees it. */
 static enum compact_result ask(const struct peer *peer, const char *method, const char *target,
     struct json_doc **reply, char error[COMPACT_ERROR_TEXT])
@@ -51,15 +31,22 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
     struct buf body = {0}, why = {0};
     struct http_call_spec call = {.method = method, .target = target, .may_resend = true};
     enum http_client_result sent = http_client_fetch(peer->client, &call, &status, &body);
-    enum compact_result r = sent == HTTP_CLIENT_OK ? judge_status(status) : COMPACT_TRY_AGAIN;
-    *reply = r == COMPACT_OK ? json_doc_parse(buf_bytes(&body)) : NULL;
-    if (sent != HTTP_CLIENT_OK)
-        compact_fail(error, r, "%s%s: %s", peer->url, target, http_client_strerror(sent));
-    else if (r != COMPACT_OK) {
-        describe_refusal(&body, &why);
-        compact_fail(error, r, "%s%s: %d %s", peer->url, target, status, why.ptr);
-    } else if (!*reply)
+    struct json_doc *d = sent == HTTP_CLIENT_OK ? json_doc_parse(buf_bytes(&body)) : NULL;
+    enum compact_result r = COMPACT_OK;
+    if (sent != HTTP_CLIENT_OK) {
+        r = compact_fail(error, COMPACT_TRY_AGAIN, "%s%s: %s", peer->url, target, http_client_strerror(sent));
+    } else if (status < 200 || status >= 300) {
+        struct json_value detail = d ? json_doc_at(d, "/detail") : (struct json_value){.type = JSON_MISSING};
+        if (detail.type == JSON_STRING)
+            buf_append_bytes(&why, detail.v.string);
+        r = compact_fail(error, status >= 500 || status == 429 ? COMPACT_TRY_AGAIN : COMPACT_REFUSED,
+            "%s%s: %d %.*s", peer->url, target, status, (int)why.len, why.len ? why.ptr : "");
+    } else if (!d) {
         r = compact_fail(error, COMPACT_REFUSED, "%s%s: the reply is not JSON", peer->url, target);
+    }
+    if (r != COMPACT_OK)
+        json_doc_free(&d);
+    *reply = d;
     buf_free(&body);
     buf_free(&why);
     return r;
@@ -118,33 +105,28 @@ static enum compact_result seal(void *arg, uint64_t n, char error[COMPACT_ERROR_
     return r;
 }
 
-/* Another archive may have the same generation number, so the content must match too. */
-static enum compact_result reload_one(
-    const struct peer *sortdb, uint64_t generation, uint64_t content, char error[COMPACT_ERROR_TEXT])
-{
-    struct json_doc *d;
-    uint64_t got = 0, got_content = 0;
-    enum compact_result r = ask(sortdb, "POST", "/reload", &d, error);
-    if (r == COMPACT_OK)
-        r = take_number(sortdb, d, "/generation", &got, error);
-    if (r == COMPACT_OK)
-        r = take_number(sortdb, d, "/content", &got_content, error);
-    if (r == COMPACT_OK && (got != generation || got_content != content))
-        r = compact_fail(error, COMPACT_TRY_AGAIN,
-            "%s serves generation %" PRIu64 ", not this archive's %" PRIu64
-            ": does it serve another archive?",
-            sortdb->url, got, generation);
-    json_doc_free(&d);
-    return r;
-}
-
 static enum compact_result reload(
     void *arg, uint64_t generation, uint64_t content, bool *served, char error[COMPACT_ERROR_TEXT])
 {
     const struct control *c = arg;
     enum compact_result r = COMPACT_OK;
-    for (size_t i = 0; i < c->n_sortdbs && r == COMPACT_OK; i++)
-        r = reload_one(&c->sortdbs[i], generation, content, error);
+    for (size_t i = 0; i < c->n_sortdbs && r == COMPACT_OK; i++) {
+        const struct peer *sortdb = &c->sortdbs[i];
+        struct json_doc *d;
+        uint64_t got = 0, got_content = 0;
+        r = ask(sortdb, "POST", "/reload", &d, error);
+        if (r == COMPACT_OK)
+            r = take_number(sortdb, d, "/generation", &got, error);
+        if (r == COMPACT_OK)
+            r = take_number(sortdb, d, "/content", &got_content, error);
+        /* Another archive may have the same generation number, so the content must match too. */
+        if (r == COMPACT_OK && (got != generation || got_content != content))
+            r = compact_fail(error, COMPACT_TRY_AGAIN,
+                "%s serves generation %" PRIu64 ", not this archive's %" PRIu64
+                ": does it serve another archive?",
+                sortdb->url, got, generation);
+        json_doc_free(&d);
+    }
     *served = r == COMPACT_OK && c->n_sortdbs > 0;
     return r;
 }

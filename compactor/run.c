@@ -88,21 +88,14 @@ static enum compact_result check_counters(struct run *run, const char *path, con
         (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
 }
 
-static const struct manifest_stream *find_stream(
-    const struct manifest_stream *list, size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(list[i].name, name) == 0)
-            return &list[i];
-    return NULL;
-}
-
 /* A slice must start where the one before it ended, else events would be missing or doubled. A new stream may start anywhere. */
 static enum compact_result check_meeting(struct run *run, const char *path, const struct slice_facts *f)
 {
     for (size_t i = 0; i < run->made.n_streams; i++) {
         const struct manifest_stream *end = &run->made.streams[i];
-        const struct manifest_stream *begin = find_stream(f->begins, f->n_begins, end->name);
+        const struct manifest_stream *begin = NULL;
+        for (size_t k = 0; k < f->n_begins && !begin; k++)
+            begin = strcmp(f->begins[k].name, end->name) == 0 ? &f->begins[k] : NULL;
         if (begin && begin->end == end->end && strcmp(begin->id, end->id) == 0)
             continue;
         return compact_fail(run->error, COMPACT_REFUSED,
@@ -113,35 +106,10 @@ static enum compact_result check_meeting(struct run *run, const char *path, cons
     return COMPACT_OK;
 }
 
-static void replace_text(char **text, char **by)
+static void replace_text(char **text, char *by)
 {
     free(*text);
-    *text = *by;
-    *by = NULL;
-}
-
-/* Remembers counters that the slice no longer has, in case their names return. */
-static void retire_counters(struct manifest *m, const char *now)
-{
-    struct buf lines = {0};
-    counters_append_missing(m->retired, now, &lines);
-    counters_append_missing(m->counters, now, &lines);
-    char *retired = bytes_dup(buf_bytes(&lines));
-    replace_text(&m->retired, &retired);
-    buf_free(&lines);
-}
-
-/* The manifest has the counters and cursors of its newest slice. */
-static void take_facts(struct run *run, struct slice_facts *f)
-{
-    struct manifest *m = &run->made;
-    retire_counters(m, f->counters);
-    replace_text(&m->counters, &f->counters);
-    free(m->streams);
-    m->streams = f->streams;
-    m->n_streams = f->n_streams;
-    f->streams = NULL;
-    run->total += f->bytes;
+    *text = by;
 }
 
 static enum compact_result plan_slice(struct run *run, const char *path, uint64_t n)
@@ -156,33 +124,43 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         r = check_counters(run, path, f.counters);
     if (r == COMPACT_OK)
         r = check_meeting(run, path, &f);
-    if (r == COMPACT_OK)
-        take_facts(run, &f);
+    if (r == COMPACT_OK) {
+        /* The manifest has the counters and cursors of its newest slice, and the counters that it lacks, in case their names
+         * return. */
+        struct manifest *m = &run->made;
+        struct buf retired = {0};
+        counters_append_missing(m->retired, f.counters, &retired);
+        counters_append_missing(m->counters, f.counters, &retired);
+        replace_text(&m->retired, bytes_dup(buf_bytes(&retired)));
+        replace_text(&m->counters, f.counters);
+        f.counters = NULL;
+        free(m->streams);
+        m->streams = f.streams;
+        m->n_streams = f.n_streams;
+        f.streams = NULL;
+        run->total += f.bytes;
+        buf_free(&retired);
+    }
     slice_facts_free(&f);
     return r;
 }
 
-static void describe_next(struct run *run)
+static enum compact_result step_plan(struct run *run)
 {
     const struct manifest *old = &run->old;
     struct manifest *m = &run->made;
-    m->generation = old->generation + 1;
-    m->through = run->last;
-    m->made = run->spec->now;
-    m->shards = run->spec->shards ? run->spec->shards : old->shards;
-    m->counters = mem_strdup(old->counters);
-    m->retired = mem_strdup(old->retired);
-    m->files = mem_zalloc(m->shards * sizeof(*m->files));
-    m->n_streams = old->n_streams;
-    m->streams = mem_alloc((old->n_streams + 1) * sizeof(*m->streams));
-    memcpy(m->streams, old->streams, old->n_streams * sizeof(*m->streams));
-}
-
-static enum compact_result step_plan(struct run *run)
-{
     enum compact_result r = COMPACT_OK;
     struct buf path = {0};
-    describe_next(run);
+    *m = (struct manifest){.generation = old->generation + 1,
+        .through = run->last,
+        .made = run->spec->now,
+        .shards = run->spec->shards ? run->spec->shards : old->shards,
+        .counters = mem_strdup(old->counters),
+        .retired = mem_strdup(old->retired),
+        .n_streams = old->n_streams,
+        .streams = mem_alloc((old->n_streams + 1) * sizeof(*m->streams))};
+    m->files = mem_zalloc(m->shards * sizeof(*m->files));
+    memcpy(m->streams, old->streams, old->n_streams * sizeof(*m->streams));
     run->has_work = run->last > run->old.through || run->made.shards != run->old.shards;
     for (uint32_t k = 0; k < run->old.shards; k++)
         run->total += run->old.files[k].bytes;
@@ -202,10 +180,19 @@ static enum compact_result step_undo(struct run *run)
     return archive_undo(run->spec->archive, run->old.generation, run->last, run->error);
 }
 
-static enum compact_result open_slices(struct run *run)
+static enum compact_result open_sources(struct run *run)
 {
     enum compact_result r = COMPACT_OK;
     struct buf path = {0};
+    run->slices = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_reader *));
+    run->sources = mem_zalloc((run->old.shards + 1) * sizeof(struct count_source *));
+    for (uint32_t k = 0; k < run->old.shards && r == COMPACT_OK; k++) {
+        buf_clear(&path);
+        archive_path(run->spec->archive, run->old.generation, false, &path);
+        buf_printf(&path, "/%s", run->old.files[k].name);
+        r = record_source_open_shard(path.ptr, &run->old.files[k], &run->sources[run->n_sources], run->error);
+        run->n_sources += r == COMPACT_OK;
+    }
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
         buf_clear(&path);
         slice_path(run->spec->slices, n, &path);
@@ -222,23 +209,6 @@ static enum compact_result open_slices(struct run *run)
     return r;
 }
 
-static enum compact_result open_sources(struct run *run)
-{
-    enum compact_result r = COMPACT_OK;
-    struct buf path = {0};
-    run->slices = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_reader *));
-    run->sources = mem_zalloc((run->old.shards + 1) * sizeof(struct count_source *));
-    for (uint32_t k = 0; k < run->old.shards && r == COMPACT_OK; k++) {
-        buf_clear(&path);
-        archive_path(run->spec->archive, run->old.generation, false, &path);
-        buf_printf(&path, "/%s", run->old.files[k].name);
-        r = record_source_open_shard(path.ptr, &run->old.files[k], &run->sources[run->n_sources], run->error);
-        run->n_sources += r == COMPACT_OK;
-    }
-    buf_free(&path);
-    return r == COMPACT_OK ? open_slices(run) : r;
-}
-
 static enum compact_result open_writers(struct run *run)
 {
     struct buf directory = {0};
@@ -248,17 +218,6 @@ static enum compact_result open_writers(struct run *run)
     for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++)
         r = shard_writer_open(directory.ptr, k, run->made.shards, &run->writers[k], run->error);
     buf_free(&directory);
-    return r;
-}
-
-static enum compact_result finish_writers(struct run *run)
-{
-    enum compact_result r = COMPACT_OK;
-    for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++) {
-        r = shard_writer_finish(run->writers[k], &run->made.files[k], run->error);
-        run->out->records += run->made.files[k].records;
-        run->out->bytes += run->made.files[k].bytes;
-    }
     return r;
 }
 
@@ -287,28 +246,25 @@ static void on_merged(const struct merge_report *so_far, void *arg)
         run->spec->on_progress(&p, run->spec->arg);
 }
 
-static enum compact_result merge_open(struct run *run)
-{
-    struct merge_report report;
-    struct merge_spec spec = {.sources = run->sources,
-        .n_sources = run->n_sources,
-        .writers = run->writers,
-        .shards = run->made.shards,
-        .on_progress = on_merged,
-        .arg = run};
-    enum compact_result r = merge_run(&spec, &report, run->error);
-    run->out->collisions = report.collisions;
-    memcpy(run->out->collision, report.collision, sizeof(report.collision));
-    return r == COMPACT_OK ? finish_writers(run) : r;
-}
-
 static enum compact_result step_merge(struct run *run)
 {
+    struct merge_report report = {0};
+    struct merge_spec spec = {.shards = run->made.shards, .on_progress = on_merged, .arg = run};
     enum compact_result r = open_sources(run);
     if (r == COMPACT_OK)
         r = open_writers(run);
+    spec.sources = run->sources;
+    spec.n_sources = run->n_sources;
+    spec.writers = run->writers;
     if (r == COMPACT_OK)
-        r = merge_open(run);
+        r = merge_run(&spec, &report, run->error);
+    run->out->collisions = report.collisions;
+    memcpy(run->out->collision, report.collision, sizeof(report.collision));
+    for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++) {
+        r = shard_writer_finish(run->writers[k], &run->made.files[k], run->error);
+        run->out->records += run->made.files[k].records;
+        run->out->bytes += run->made.files[k].bytes;
+    }
     close_files(run);
     return r == COMPACT_OK ? archive_describe(run->spec->archive, &run->made, run->error) : r;
 }
@@ -373,24 +329,20 @@ static const struct step {
     {"prune", step_prune, false},
 };
 
-static enum compact_result take_step(struct run *run, const struct step *step)
-{
-    struct run_progress p = {.step = step->name};
-    if (step->makes && !run->has_work)
-        return COMPACT_OK;
-    if (run->spec->on_progress)
-        run->spec->on_progress(&p, run->spec->arg);
-    return step->take(run);
-}
-
 enum compact_result run_compact(
     const struct run_spec *spec, struct run_outcome *out, char error[COMPACT_ERROR_TEXT])
 {
     struct run run = {.spec = spec, .out = out, .error = error};
     enum compact_result r = COMPACT_OK;
     *out = (struct run_outcome){0};
-    for (size_t i = 0; i < sizeof steps / sizeof *steps && r == COMPACT_OK; i++)
-        r = take_step(&run, &steps[i]);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && r == COMPACT_OK; i++) {
+        struct run_progress p = {.step = steps[i].name};
+        if (steps[i].makes && !run.has_work)
+            continue;
+        if (spec->on_progress)
+            spec->on_progress(&p, spec->arg);
+        r = steps[i].take(&run);
+    }
     if (r == COMPACT_OK && run.sealing != COMPACT_OK)
         r = compact_fail(error, run.sealing, "%s", run.seal_error);
     if (r != COMPACT_OK && run.made.shards > 0)

@@ -73,28 +73,18 @@ static enum count_next check_whole(struct shard *s)
     return COUNT_END;
 }
 
-/* The end of the line at `at`, reading on as long as there is none; NULL at the end of the file. */
-static enum count_next find_line(struct shard *s, const char **end)
-{
-    size_t looked = s->at;
-    for (;;) {
-        *end = s->data.len > looked ? memchr(s->data.ptr + looked, '\n', s->data.len - looked) : NULL;
-        if (*end || s->ended)
-            return COUNT_FOUND;
-        looked = s->data.len - s->at;
-        if (fill(s) == COUNT_FAILED)
-            return COUNT_FAILED;
-    }
-}
-
 static enum count_next shard_next_record(struct count_source *base)
 {
     struct shard *s = (struct shard *)base;
-    const char *end;
-    if (find_line(s, &end) == COUNT_FAILED)
-        return COUNT_FAILED;
-    if (!end)
-        return check_whole(s);
+    const char *end = NULL;
+    for (size_t looked = s->at; !end;) {
+        end = s->data.len > looked ? memchr(s->data.ptr + looked, '\n', s->data.len - looked) : NULL;
+        if (!end && s->ended)
+            return check_whole(s);
+        looked = s->data.len - s->at;
+        if (!end && fill(s) == COUNT_FAILED)
+            return COUNT_FAILED;
+    }
     const char *line = s->data.ptr + s->at;
     const char *separator = memchr(line, RECORD_SEPARATOR, (size_t)(end - line));
     if (!separator)
@@ -108,24 +98,20 @@ static enum count_next shard_next_record(struct count_source *base)
     return COUNT_FOUND;
 }
 
-static enum count_next next_text(struct shard *s)
-{
-    if (!s->has_text)
-        return COUNT_END;
-    s->has_text = false;
-    buf_clear(&s->text);
-    if (lookup_unescape(s->rest, &s->text) != 0)
-        return damaged(s, "a malformed lookup");
-    s->base.text = buf_bytes(&s->text);
-    return COUNT_FOUND;
-}
-
 static enum count_next shard_next_value(struct count_source *base)
 {
     struct shard *s = (struct shard *)base;
     bool bad;
-    if (count_key_is_lookup(base->key))
-        return next_text(s);
+    if (count_key_is_lookup(base->key)) {
+        if (!s->has_text)
+            return COUNT_END;
+        s->has_text = false;
+        buf_clear(&s->text);
+        if (lookup_unescape(s->rest, &s->text) != 0)
+            return damaged(s, "a malformed lookup");
+        base->text = buf_bytes(&s->text);
+        return COUNT_FOUND;
+    }
     if (record_next_count(&s->rest, &base->name, &base->count, &bad))
         return COUNT_FOUND;
     return bad ? damaged(s, "a malformed record") : COUNT_END;
