@@ -9,7 +9,7 @@ static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_p
     "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file", "ps_to_http",
     "pubsub_filtered", "file_to_queue", "stream", "input", "total", "subtotal"};
 
-/* All entries share one growing array; first_entry holds the index of each section. */
+/* All entries share one growing array. first_entry contains the index of each section's first entry. */
 struct reading {
     struct config *config;
     struct config_section *sections;
@@ -55,18 +55,9 @@ int config_fail(struct config_error *error, const struct config *c, int line, co
     return -1;
 }
 
-static bool is_known_kind(const char *kind)
+/* `all` is the text between the brackets: `kind` or `kind NAME`. */
+static void begin_section(struct reading *r, struct bytes all)
 {
-    for (size_t i = 0; i < sizeof known_kinds / sizeof *known_kinds; i++)
-        if (strcmp(kind, known_kinds[i]) == 0)
-            return true;
-    return false;
-}
-
-/* `inside` is the text between the brackets: `kind` or `kind NAME`. */
-static void begin_section(struct reading *r, struct bytes inside)
-{
-    struct bytes all = bytes_trim(inside);
     size_t n = 0;
     while (n < all.len && !isspace((unsigned char)all.ptr[n]))
         n++;
@@ -76,7 +67,10 @@ static void begin_section(struct reading *r, struct bytes inside)
         if (strcmp(r->sections[i].kind, kind) == 0 && strcmp(r->sections[i].name, name) == 0)
             fail_at(r, r->line, "section [%.*s] is repeated, first in line %d", (int)all.len, all.ptr,
                 r->sections[i].line);
-    if (!is_known_kind(kind))
+    bool known = false;
+    for (size_t i = 0; i < sizeof known_kinds / sizeof *known_kinds; i++)
+        known = known || strcmp(kind, known_kinds[i]) == 0;
+    if (!known)
         fail_at(r, r->line, "unknown section [%.*s]", (int)all.len, all.ptr);
     if (strpbrk(name, " \t") != NULL)
         fail_at(r, r->line, "section [%.*s] has more words than a kind and a name", (int)all.len, all.ptr);
@@ -89,35 +83,33 @@ static void begin_section(struct reading *r, struct bytes inside)
     r->sections[r->n_sections++] = (struct config_section){.kind = kind, .name = name, .line = r->line};
 }
 
-/* Refuses lines that inih would misread: it ignores empty and repeated sections, splits long lines, and joins a line that begins
- * with white space to the previous value. */
-static void look_at_line(struct reading *r, struct bytes line)
+/* Checks a line before inih reads it. inih ignores empty and repeated sections, splits long lines, and joins a line that begins with
+ * white space to the previous value. */
+static void check_line(struct reading *r, struct bytes line)
 {
     struct bytes text = bytes_trim(line);
     if (line.len > CONFIG_LINE_MAX)
         fail_at(r, r->line, "the line is longer than %d bytes", CONFIG_LINE_MAX);
     else if (memchr(line.ptr, '\0', line.len) != NULL)
-        fail_at(r, r->line, "the line holds a NUL byte");
+        fail_at(r, r->line, "the line contains a NUL byte");
     if (r->failed || text.len == 0 || text.ptr[0] == ';' || text.ptr[0] == '#')
         return;
-    if (isspace((unsigned char)line.ptr[0])) {
+    if (isspace((unsigned char)line.ptr[0]))
         fail_at(r, r->line, "a setting must begin at the start of its line");
-        return;
-    }
-    if (text.ptr[0] != '[')
+    if (r->failed || text.ptr[0] != '[')
         return;
     const char *end = memchr(text.ptr, ']', text.len);
     struct bytes after =
         end != NULL ? bytes_trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
     if (end == NULL)
-        fail_at(r, r->line, "the ] of the section is missing");
+        fail_at(r, r->line, "the section has no closing ]");
     else if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
-        fail_at(r, r->line, "text behind the ] of the section");
+        fail_at(r, r->line, "there is text after the ] of the section");
     else
-        begin_section(r, bytes_of(text.ptr + 1, (size_t)(end - text.ptr - 1)));
+        begin_section(r, bytes_trim(bytes_of(text.ptr + 1, (size_t)(end - text.ptr - 1))));
 }
 
-/* inih's ini_reader: the next line, with its LF, into a buffer of `size`. */
+/* inih's ini_reader: stores the next line, with its LF, in a buffer of `size`. */
 static char *next_line(char *out, int size, void *stream)
 {
     struct reading *r = stream;
@@ -130,7 +122,7 @@ static char *next_line(char *out, int size, void *stream)
     r->line++;
     if (r->line == 1 && bytes_starts_with(line, BYTES_LITERAL("\xEF\xBB\xBF")))
         line = bytes_of(line.ptr + 3, line.len - 3);
-    look_at_line(r, line);
+    check_line(r, line);
     if (r->failed || (int)line.len + 2 > size)
         return NULL;
     if (line.len > 0)
@@ -163,58 +155,45 @@ static int take_entry(void *arg, const char *section, const char *key, const cha
     return 1;
 }
 
-static void finish(struct reading *r)
-{
-    struct config *c = r->config;
-    for (size_t i = 0; i < r->n_sections; i++) {
-        size_t end = i + 1 < r->n_sections ? r->first_entry[i + 1] : r->n_entries;
-        r->sections[i].n_entries = end - r->first_entry[i];
-        r->sections[i].entries = r->entries != NULL ? r->entries + r->first_entry[i] : NULL;
-    }
-    c->n_sections = r->n_sections;
-    c->sections = r->sections;
-    c->entries = r->entries;
-    c->n_entries = r->n_entries;
-    free(r->first_entry);
-}
-
 int config_parse(const char *path, struct bytes text, struct config **out, struct config_error *error)
 {
-    struct reading r = {.config = mem_zalloc(sizeof(struct config)), .rest = text, .error = error};
-    r.config->path = mem_strdup(path);
+    struct config *c = mem_zalloc(sizeof *c);
+    struct reading r = {.config = c, .rest = text, .error = error};
+    c->path = mem_strdup(path);
     int status = ini_parse_stream(next_line, &r, take_entry, &r);
     if (status != 0 && !r.failed)
         fail_at(&r, status > 0 ? status : r.line, "expected a [section], a `key = value` or a comment");
-    finish(&r);
-    if (r.failed) {
-        config_free(&r.config);
-        return -1;
+    for (size_t i = 0; i < r.n_sections; i++) {
+        size_t end = i + 1 < r.n_sections ? r.first_entry[i + 1] : r.n_entries;
+        r.sections[i].n_entries = end - r.first_entry[i];
+        r.sections[i].entries = r.entries != NULL ? r.entries + r.first_entry[i] : NULL;
     }
-    *out = r.config;
-    return 0;
-}
-
-static int read_whole(const char *path, struct buf *out)
-{
-    FILE *f = fopen(path, "re");
-    char piece[8192];
-    size_t n;
-    if (f == NULL)
-        return -1;
-    while ((n = fread(piece, 1, sizeof piece, f)) > 0)
-        buf_append(out, piece, n);
-    int failed = ferror(f);
-    fclose(f);
-    return failed ? -1 : 0;
+    c->n_sections = r.n_sections;
+    c->sections = r.sections;
+    c->entries = r.entries;
+    c->n_entries = r.n_entries;
+    free(r.first_entry);
+    if (r.failed)
+        config_free(&c);
+    else
+        *out = c;
+    return r.failed ? -1 : 0;
 }
 
 int config_read(const char *path, struct config **out, struct config_error *error)
 {
     struct buf text = {0};
-    int rc = read_whole(path, &text);
+    char piece[8192];
+    size_t n;
+    FILE *f = fopen(path, "re");
+    while (f != NULL && (n = fread(piece, 1, sizeof piece, f)) > 0)
+        buf_append(&text, piece, n);
+    int rc = f == NULL || ferror(f) ? -1 : 0;
     if (rc != 0)
         snprintf(error->text, sizeof error->text, "cannot read %s: %s", path, strerror(errno));
-    else
+    if (f != NULL)
+        fclose(f);
+    if (rc == 0)
         rc = config_parse(path, buf_bytes(&text), out, error);
     buf_free(&text);
     return rc;

@@ -1,13 +1,12 @@
-/* config: the configuration file, which describes one pipeline; read with inih, with line numbers.
+/* config: reads the configuration file, which describes one pipeline.
  *
- * The file is INI: `[section]` or `[section NAME]`, `key = value`, comments from `;` or `#` at the start of a line and from ` ;`
- * behind a value. Quotes around a value are kept. Values are not interpreted here: options.h reads the sections of daemons,
+ * The file is INI: `[section]` or `[section NAME]`, `key = value`. Comments begin with `;` or `#` at the start of a line, or with ` ;`
+ * behind a value. Quotes are part of a value. This module does not interpret values: options.h reads the sections of daemons,
  * counters.h those of counters.
  *
- * 1. Entries and sections keep the order of the file, and know their line.
- * 2. config_read refuses a syntax error, a line above CONFIG_LINE_MAX, a section or key that is repeated, an unknown kind of
- *    section, and a line that begins with white space, which other INI readers join to the value before it. Nothing is merged or
- *    overridden silently. */
+ * 1. Sections and entries keep the order and the line numbers of the file.
+ * 2. config_read refuses a syntax error, a line above CONFIG_LINE_MAX, a repeated section or key, an unknown kind of section, and a
+ *    line that begins with white space. It never merges or overrides settings silently. */
 #ifndef MILLRACE_CONFIG_H
 #define MILLRACE_CONFIG_H
 
@@ -41,17 +40,17 @@ struct config_error {
     char text[512]; /* "FILE:LINE: message" */
 };
 
-/* 0, or -1 with *error filled. *out is freed with config_free. */
+/* 0, or -1 with the error. Free *out with config_free. */
 int config_read(const char *path, struct config **out, struct config_error *error);
-/* The same from memory (tests, fuzzing); `path` only names it. */
+/* Parses text from memory, for config_read and tests; `path` names it in errors. */
 int config_parse(const char *path, struct bytes text, struct config **out, struct config_error *error);
 void config_free(struct config **c);
 
-/* NULL if there is none. c may be NULL. `name` "" is the unnamed section. */
+/* NULL if the section does not exist; c may be NULL. `name` "" is the unnamed section. */
 const struct config_section *config_section(const struct config *c, const char *kind, const char *name);
-/* The entry's value; NULL if it or the section is missing. */
+/* NULL if the entry or the section does not exist. */
 const char *config_value(const struct config_section *s, const char *key);
-/* The same from the unnamed section of that kind; c may be NULL. */
+/* config_value from the unnamed section of that kind; c may be NULL. */
 static inline const char *config_setting(const struct config *c, const char *kind, const char *key)
 {
     return config_value(config_section(c, kind, ""), key);

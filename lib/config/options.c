@@ -7,35 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static size_t count_rows(const struct options_spec *spec)
-{
-    size_t n = 0;
-    for (size_t t = 0; t < OPTIONS_TABLES_MAX && spec->rows[t] != NULL; t++)
-        for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
-            n++;
-    for (const struct option_row *r = options_common_rows; r->name != NULL; r++)
-        n++;
-    return n;
-}
-
-static void add_rows(struct options *o, const struct option_row *rows)
-{
-    for (const struct option_row *r = rows; r->name != NULL; r++)
-        o->values[o->n_values++].row = r;
-}
-
 static struct option_value *find(const struct options *o, const char *name)
 {
     for (size_t i = 0; i < o->n_values; i++)
         if (strcmp(o->values[i].row->name, name) == 0)
-            return &o->values[i];
-    return NULL;
-}
-
-static struct option_value *find_letter(const struct options *o, char letter)
-{
-    for (size_t i = 0; i < o->n_values; i++)
-        if (o->values[i].row->letter == letter && letter != 0)
             return &o->values[i];
     return NULL;
 }
@@ -50,7 +25,7 @@ static int fail(struct options *o, const char *fmt, ...)
     return -1;
 }
 
-/* " (did you mean max_depth?)" when a name is near, else "". */
+/* " (did you mean max_depth?)" if a name is near, otherwise "". */
 static const char *suggestion(const struct options *o, const char *name, char *out, size_t size)
 {
     struct suggest s = suggest_for(name);
@@ -79,17 +54,8 @@ static int set(struct options *o, struct option_value *v, const char *text, int 
         .source = mem_strdup(source),
         .rank = rank};
     if ((v->row->flags & OPTION_WARN_OBSOLETE) && rank > RANK_DEFAULT)
-        log_warn(
-            "a service manager does this better", LOG_S("setting", v->row->name), LOG_S("source", source));
-    return 0;
-}
-
-static int set_defaults(struct options *o)
-{
-    for (size_t i = 0; i < o->n_values; i++)
-        if (o->values[i].row->fallback != NULL &&
-            set(o, &o->values[i], o->values[i].row->fallback, RANK_DEFAULT, "default") != 0)
-            return -1;
+        log_warn("obsolete setting: use the service manager instead", LOG_S("setting", v->row->name),
+            LOG_S("source", source));
     return 0;
 }
 
@@ -140,23 +106,6 @@ static int take_long(struct options *o, struct arguments *a, const char *arg)
     return fail(o, "unknown option %s%s", shown, suggestion(o, name, hint, sizeof hint));
 }
 
-static int take_letter(struct options *o, struct arguments *a, const char *arg)
-{
-    char shown[3] = {'-', arg[1], '\0'};
-    struct option_value *v = find_letter(o, arg[1]);
-    if (v == NULL || (v->row->type == OPTION_BOOL && arg[2] != '\0'))
-        return fail(o, "unknown option %s", arg);
-    return set_from_argument(o, a, v, shown, arg[2] != '\0' ? arg + 2 : NULL);
-}
-
-static int take_operand(struct options *o, char *arg)
-{
-    if (o->spec->operands == NULL)
-        return fail(o, "unexpected argument %s", arg);
-    o->operands[o->n_operands++] = arg;
-    return 0;
-}
-
 static int read_arguments(struct options *o, int argc, char **argv)
 {
     struct arguments a = {argc, 1, argv};
@@ -164,83 +113,64 @@ static int read_arguments(struct options *o, int argc, char **argv)
     o->operands = mem_zalloc(((size_t)argc + 1) * sizeof *o->operands);
     for (; a.at < argc; a.at++) {
         char *arg = argv[a.at];
-        int rc = 0;
-        if (only_operands || arg[0] != '-' || arg[1] == '\0')
-            rc = take_operand(o, arg);
-        else if (strcmp(arg, "--") == 0)
+        if (only_operands || arg[0] != '-' || arg[1] == '\0') {
+            if (o->spec->operands == NULL)
+                return fail(o, "unexpected argument %s", arg);
+            o->operands[o->n_operands++] = arg;
+        } else if (strcmp(arg, "--") == 0) {
             only_operands = true;
-        else if (arg[1] == '-')
-            rc = take_long(o, &a, arg + 2);
-        else
-            rc = take_letter(o, &a, arg);
-        if (rc != 0)
-            return rc;
+        } else if (arg[1] == '-') {
+            if (take_long(o, &a, arg + 2) != 0)
+                return -1;
+        } else {
+            char shown[3] = {'-', arg[1], '\0'};
+            struct option_value *v = NULL;
+            for (size_t i = 0; i < o->n_values && v == NULL; i++)
+                v = o->values[i].row->letter == arg[1] ? &o->values[i] : NULL;
+            if (v == NULL || (v->row->type == OPTION_BOOL && arg[2] != '\0'))
+                return fail(o, "unknown option %s", arg);
+            if (set_from_argument(o, &a, v, shown, arg[2] != '\0' ? arg + 2 : NULL) != 0)
+                return -1;
+        }
     }
     return 0;
 }
 
-static void upper_prefix(const char *program, char *out, size_t size)
+/* Whether the variable begins with MILLRACE_<PROGRAM>_. */
+static bool has_prefix(const char *variable, const char *program)
 {
-    snprintf(out, size, "MILLRACE_%s_", program);
-    for (char *p = out; *p != '\0'; p++)
-        *p = (char)toupper((unsigned char)*p);
-}
-
-/* MILLRACE_PUBSUB_FILTERED_PORT belongs to pubsub_filtered, not to pubsub. */
-static bool belongs_to_longer_name(const struct options *o, const char *name)
-{
-    static const char *const programs[] = {"pubsub_filtered"};
     char prefix[80];
-    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
-        upper_prefix(programs[i], prefix, sizeof prefix);
-        if (strcmp(o->spec->program, programs[i]) != 0 && strncmp(name, prefix, strlen(prefix)) == 0)
-            return true;
-    }
-    return false;
-}
-
-static int take_variable(struct options *o, const char *variable, size_t prefix)
-{
-    char name[80], source[160], hint[120];
-    const char *equals = strchr(variable, '=');
-    size_t n = (size_t)(equals - variable) - prefix;
-    if (n == 0 || n >= sizeof name)
-        return 0;
-    for (size_t i = 0; i < n; i++)
-        name[i] = (char)tolower((unsigned char)variable[prefix + i]);
-    name[n] = '\0';
-    snprintf(source, sizeof source, "$%.*s", (int)(equals - variable), variable);
-    struct option_value *v = find(o, name);
-    if (v == NULL)
-        return fail(o, "%s: %s has no setting %s%s", source, o->spec->program, name,
-            suggestion(o, name, hint, sizeof hint));
-    return set(o, v, equals + 1, RANK_ENVIRONMENT, source);
+    snprintf(prefix, sizeof prefix, "MILLRACE_%s_", program);
+    for (char *p = prefix; *p != '\0'; p++)
+        *p = (char)toupper((unsigned char)*p);
+    return strncmp(variable, prefix, strlen(prefix)) == 0;
 }
 
 static int read_environment(struct options *o)
 {
-    char prefix[80];
-    upper_prefix(o->spec->program, prefix, sizeof prefix);
-    for (char **e = environ; *e != NULL; e++)
-        if (strncmp(*e, prefix, strlen(prefix)) == 0 && strchr(*e, '=') != NULL &&
-            !belongs_to_longer_name(o, *e) && take_variable(o, *e, strlen(prefix)) != 0)
+    const char *program = o->spec->program;
+    char name[80], source[160], hint[120];
+    for (char **e = environ; *e != NULL; e++) {
+        const char *equals = strchr(*e, '=');
+        /* MILLRACE_PUBSUB_FILTERED_PORT belongs to pubsub_filtered, not to pubsub. */
+        if (equals == NULL || !has_prefix(*e, program) ||
+            (strcmp(program, "pubsub") == 0 && has_prefix(*e, "pubsub_filtered")))
+            continue;
+        size_t prefix = strlen("MILLRACE_") + strlen(program) + 1, n = (size_t)(equals - *e) - prefix;
+        if (n == 0 || n >= sizeof name)
+            continue;
+        for (size_t i = 0; i < n; i++)
+            name[i] = (char)tolower((unsigned char)(*e)[prefix + i]);
+        name[n] = '\0';
+        snprintf(source, sizeof source, "$%.*s", (int)(equals - *e), *e);
+        struct option_value *v = find(o, name);
+        if (v == NULL)
+            return fail(o, "%s: %s has no setting %s%s", source, program, name,
+                suggestion(o, name, hint, sizeof hint));
+        if (set(o, v, equals + 1, RANK_ENVIRONMENT, source) != 0)
             return -1;
+    }
     return 0;
-}
-
-static int take_entry(struct options *o, const struct config_entry *e)
-{
-    char source[300], hint[120], name[80];
-    snprintf(source, sizeof source, "%s:%d", o->config->path, e->line);
-    snprintf(name, sizeof name, "%s", e->key);
-    underscored(name);
-    struct option_value *v = find(o, name);
-    if (v == NULL)
-        return fail(o, "%s: %s has no setting %s%s", source, o->spec->program, e->key,
-            suggestion(o, name, hint, sizeof hint));
-    if (v->row->flags & OPTION_COMMAND_LINE)
-        return fail(o, "%s: %s is a command-line option, not a setting of the file", source, e->key);
-    return set(o, v, e->value, RANK_FILE, source);
 }
 
 static int read_file(struct options *o)
@@ -257,25 +187,22 @@ static int read_file(struct options *o)
     const struct config_section *s = config_section(o->config, o->spec->program, instance ? instance : "");
     if (s == NULL)
         return instance == NULL ? 0 : fail(o, "%s has no section [%s %s]", path, o->spec->program, instance);
-    for (size_t i = 0; i < s->n_entries; i++)
-        if (take_entry(o, &s->entries[i]) != 0)
+    for (size_t i = 0; i < s->n_entries; i++) {
+        const struct config_entry *e = &s->entries[i];
+        char source[300], hint[120], name[80];
+        snprintf(source, sizeof source, "%s:%d", o->config->path, e->line);
+        snprintf(name, sizeof name, "%s", e->key);
+        underscored(name);
+        struct option_value *v = find(o, name);
+        if (v == NULL)
+            return fail(o, "%s: %s has no setting %s%s", source, o->spec->program, e->key,
+                suggestion(o, name, hint, sizeof hint));
+        if (v->row->flags & OPTION_COMMAND_LINE)
+            return fail(o, "%s: %s is a command-line option, not a setting of the file", source, e->key);
+        if (set(o, v, e->value, RANK_FILE, source) != 0)
             return -1;
+    }
     return 0;
-}
-
-static bool print_and_exit(struct options *o)
-{
-    struct buf out = {0};
-    if (options_bool(o, "help"))
-        options_print_help(o, &out);
-    else if (options_bool(o, "version"))
-        buf_printf(&out, "%s (millrace) %s\n", o->spec->program, MILLRACE_VERSION);
-    else
-        return false;
-    fwrite(out.ptr, 1, out.len, stdout);
-    fflush(stdout);
-    buf_free(&out);
-    return true;
 }
 
 enum options_result options_parse(
@@ -283,14 +210,35 @@ enum options_result options_parse(
 {
     struct options *o = *out = mem_zalloc(sizeof *o);
     o->spec = spec;
-    o->values = mem_zalloc(count_rows(spec) * sizeof *o->values);
-    for (size_t t = 0; t < OPTIONS_TABLES_MAX && spec->rows[t] != NULL; t++)
-        add_rows(o, spec->rows[t]);
-    add_rows(o, options_common_rows);
-    if (set_defaults(o) != 0 || read_arguments(o, argc, argv) != 0)
+    const struct option_row *tables[OPTIONS_TABLES_MAX + 1];
+    size_t n_tables = 0;
+    while (n_tables < OPTIONS_TABLES_MAX && spec->rows[n_tables] != NULL) {
+        tables[n_tables] = spec->rows[n_tables];
+        n_tables++;
+    }
+    tables[n_tables++] = options_common_rows;
+    for (size_t t = 0; t < n_tables; t++)
+        for (const struct option_row *r = tables[t]; r->name != NULL; r++) {
+            o->values = mem_realloc(o->values, (o->n_values + 1) * sizeof *o->values);
+            o->values[o->n_values] = (struct option_value){.row = r};
+            if (r->fallback != NULL &&
+                set(o, &o->values[o->n_values], r->fallback, RANK_DEFAULT, "default") != 0)
+                return OPTIONS_USAGE;
+            o->n_values++;
+        }
+    if (read_arguments(o, argc, argv) != 0)
         return OPTIONS_USAGE;
-    if (print_and_exit(o))
+    struct buf text = {0};
+    if (options_bool(o, "help"))
+        options_print_help(o, &text);
+    else if (options_bool(o, "version"))
+        buf_printf(&text, "%s (millrace) %s\n", spec->program, MILLRACE_VERSION);
+    if (text.len > 0) {
+        fwrite(text.ptr, 1, text.len, stdout);
+        fflush(stdout);
+        buf_free(&text);
         return OPTIONS_EXIT;
+    }
     if (read_environment(o) != 0 || read_file(o) != 0)
         return OPTIONS_CONFIG;
     o->check_only = options_bool(o, "check_config");

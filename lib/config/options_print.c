@@ -33,50 +33,25 @@ const struct option_row options_common_rows[] = {
     {.name = NULL},
 };
 
-static void append_dashed(struct buf *out, const char *name)
+static void append_note(struct buf *notes, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void append_note(struct buf *notes, const char *fmt, ...)
 {
-    buf_append_str(out, "--");
-    for (; *name != '\0'; name++)
-        buf_append_char(out, *name == '_' ? '-' : *name);
-}
-
-static void separate(struct buf *out)
-{
-    if (out->ptr[out->len - 1] != '(')
-        buf_append_str(out, "; ");
-}
-
-static void append_bounds(const struct option_row *r, struct buf *out)
-{
-    bool bounded =
-        r->max != 0 && (r->type == OPTION_DURATION ||
-                           ((r->type == OPTION_INT || r->type == OPTION_SIZE) && r->max < INT64_C(1) << 50));
-    bool told = r->fallback != NULL && *r->fallback != '\0' &&
-                (r->type != OPTION_BOOL || strcmp(r->fallback, "false") != 0);
-    if (r->alone != NULL)
-        buf_printf(out, "alone: %s", r->alone);
-    if (told) {
-        separate(out);
-        buf_printf(out, "default %s", r->fallback);
-    }
-    if (bounded) {
-        separate(out);
-        option_value_bounds(r, out);
-    }
-    if (r->type == OPTION_DURATION) {
-        separate(out);
-        buf_printf(out, "a bare number is %sseconds", strcmp(option_bare_unit(r), "ms") == 0 ? "milli" : "");
-    }
+    va_list ap;
+    buf_append_str(notes, notes->len > 0 ? "; " : " (");
+    va_start(ap, fmt);
+    buf_vprintf(notes, fmt, ap);
+    va_end(ap);
 }
 
 static void append_option(const struct option_row *r, struct buf *out)
 {
     size_t start = out->len;
     if (r->letter != 0)
-        buf_printf(out, "  -%c, ", r->letter);
+        buf_printf(out, "  -%c, --", r->letter);
     else
-        buf_append_str(out, "      ");
-    append_dashed(out, r->name);
+        buf_append_str(out, "      --");
+    for (const char *name = r->name; *name != '\0'; name++)
+        buf_append_char(out, *name == '_' ? '-' : *name);
     if (r->type != OPTION_BOOL) {
         buf_append_str(out, r->alone != NULL ? "[=" : "=");
         option_value_describe(r, out);
@@ -89,14 +64,24 @@ static void append_option(const struct option_row *r, struct buf *out)
     while (out->len - start < HELP_COLUMN)
         buf_append_char(out, ' ');
     buf_append_str(out, r->help);
-    size_t before = out->len;
-    buf_append_str(out, " (");
-    append_bounds(r, out);
-    if (out->len == before + 2)
-        out->len = before;
-    else
-        buf_append_char(out, ')');
-    buf_append_char(out, '\n');
+    struct buf notes = {0}, bounds = {0};
+    if (r->alone != NULL)
+        append_note(&notes, "alone: %s", r->alone);
+    if (r->fallback != NULL && *r->fallback != '\0' &&
+        (r->type != OPTION_BOOL || strcmp(r->fallback, "false") != 0))
+        append_note(&notes, "default %s", r->fallback);
+    bool is_number = r->type == OPTION_INT || r->type == OPTION_SIZE;
+    if (r->max != 0 && (r->type == OPTION_DURATION || (is_number && r->max < INT64_C(1) << 50))) {
+        option_value_bounds(r, &bounds);
+        append_note(&notes, "%.*s", (int)bounds.len, bounds.ptr);
+    }
+    if (r->type == OPTION_DURATION)
+        append_note(
+            &notes, "a bare number is %sseconds", strcmp(option_bare_unit(r), "ms") == 0 ? "milli" : "");
+    buf_append_bytes(out, buf_bytes(&notes));
+    buf_append_str(out, notes.len > 0 ? ")\n" : "\n");
+    buf_free(&notes);
+    buf_free(&bounds);
 }
 
 void options_print_help(const struct options *o, struct buf *out)
@@ -115,9 +100,8 @@ void options_print_help(const struct options *o, struct buf *out)
     }
     for (const struct option_row *r = options_common_rows; r->name != NULL; r++)
         append_option(r, out);
-    buf_append_char(out, '\n');
     buf_printf(out,
-        "Every option is also a setting under [%s] in the configuration file, and a variable\n"
+        "\nEvery option is also a setting under [%s] in the configuration file, and a variable\n"
         "MILLRACE_<PROGRAM>_<OPTION>. The command line overrides the environment, which overrides the "
         "file.\n",
         spec->program);
@@ -145,32 +129,24 @@ void options_print_settings(const struct options *o, struct buf *out)
     }
 }
 
-static void print_section(const struct config *c, const struct config_section *s, struct buf *out)
-{
-    buf_printf(out, "[%s %s]\n", s->kind, s->name);
-    for (size_t i = 0; i < s->n_entries; i++) {
-        const struct config_entry *e = &s->entries[i];
-        size_t start = out->len;
-        buf_printf(out, "%s = %s", e->key, e->value);
-        pad_to_source(out, start);
-        buf_printf(out, " ; %s:%d\n", c->path, e->line);
-    }
-}
-
-static void print_sections(const struct options *o, const char *kind, struct buf *out)
-{
-    const struct config *c = o->config;
-    for (size_t i = 0; c != NULL && i < c->n_sections; i++)
-        if (strcmp(c->sections[i].kind, kind) == 0)
-            print_section(c, &c->sections[i], out);
-}
-
 void options_show_settings(const struct options *o)
 {
+    const struct config *c = o->config;
+    const char *kind = o->spec->sections;
     struct buf out = {0};
     options_print_settings(o, &out);
-    if (o->spec->sections != NULL)
-        print_sections(o, o->spec->sections, &out);
+    for (size_t i = 0; kind != NULL && c != NULL && i < c->n_sections; i++) {
+        const struct config_section *s = &c->sections[i];
+        if (strcmp(s->kind, kind) != 0)
+            continue;
+        buf_printf(&out, "[%s %s]\n", s->kind, s->name);
+        for (const struct config_entry *e = s->entries; e < s->entries + s->n_entries; e++) {
+            size_t start = out.len;
+            buf_printf(&out, "%s = %s", e->key, e->value);
+            pad_to_source(&out, start);
+            buf_printf(&out, " ; %s:%d\n", c->path, e->line);
+        }
+    }
     fwrite(out.ptr, 1, out.len, stdout);
     fflush(stdout);
     buf_free(&out);

@@ -32,7 +32,7 @@ const char *option_bare_unit(const struct option_row *row)
     return row->unit != NULL ? row->unit : "ms";
 }
 
-/* In the largest unit that divides it. */
+/* Uses the largest unit that divides the duration. */
 static void append_duration(struct buf *out, int64_t ms)
 {
     const struct unit *u = &duration_units[N_UNITS - 1];
@@ -84,24 +84,18 @@ static int read_size(const struct option_row *row, const char *text, int64_t *nu
     return in_bounds(row, *number, why, size);
 }
 
-static bool duration_factor(const char *unit, int64_t *ms)
-{
-    for (size_t i = 0; i < N_UNITS; i++)
-        if (strcmp(unit, duration_units[i].name) == 0) {
-            *ms = duration_units[i].ms;
-            return true;
-        }
-    return false;
-}
-
-/* `5s`, `500ms`, or a number in the row's own unit, to milliseconds. */
+/* Converts `5s`, `500ms` or a number in bare_unit to milliseconds. */
 static bool parse_duration(const char *text, const char *bare_unit, int64_t *ms)
 {
     size_t digits = strspn(text, "0123456789");
-    int64_t n, factor;
+    int64_t n;
     const char *unit = text[digits] != '\0' ? text + digits : bare_unit;
-    return bytes_to_i64(bytes_of(text, digits), &n) && duration_factor(unit, &factor) &&
-           !__builtin_mul_overflow(n, factor, ms);
+    if (!bytes_to_i64(bytes_of(text, digits), &n))
+        return false;
+    for (size_t i = 0; i < N_UNITS; i++)
+        if (strcmp(unit, duration_units[i].name) == 0)
+            return !__builtin_mul_overflow(n, duration_units[i].ms, ms);
+    return false;
 }
 
 static int read_duration(
@@ -147,8 +141,8 @@ static int read_sync(const struct option_row *row, const char *text, int64_t *nu
         return 0;
     }
     if (!parse_duration(text, "ms", number) || *number > 60000)
-        return refuse(why, size,
-            "is neither `never` nor a number of milliseconds (0: sync each commit; at most 60000)");
+        return refuse(
+            why, size, "is neither `never` nor a number of milliseconds up to 60000 (0: sync each commit)");
     (void)row;
     return 0;
 }

@@ -4,7 +4,6 @@
 #include "base/url.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 const struct peer peers[PEERS] = {
     {"simplequeue", PORT_SIMPLEQUEUE, "queue_url"},
@@ -23,22 +22,17 @@ const struct peer *peer_named(const char *name)
     return NULL;
 }
 
-/* A daemon that listens on every address is reached at the loopback address. */
-static const char *host_of(const char *address)
-{
-    bool any = !address || strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0;
-    return any ? "127.0.0.1" : address;
-}
-
 void peer_configured_url(const struct peer *peer, const struct config *config, struct buf *out)
 {
-    const char *address = config_setting(config, peer->name, "address");
+    const char *host = config_setting(config, peer->name, "address");
     const char *port = config_setting(config, peer->name, "port");
-    if (address && strncmp(address, "unix:", 5) == 0) {
-        buf_append_str(out, address);
+    if (host && strncmp(host, "unix:", 5) == 0) {
+        buf_append_str(out, host);
         return;
     }
-    const char *host = host_of(address);
+    /* A daemon that listens on every address is reached at the loopback address. */
+    if (!host || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
+        host = "127.0.0.1";
     bool bare_ipv6 = strchr(host, ':') && host[0] != '[';
     buf_printf(out, "http://%s%s%s:", bare_ipv6 ? "[" : "", host, bare_ipv6 ? "]" : "");
     if (port)
@@ -47,30 +41,23 @@ void peer_configured_url(const struct peer *peer, const struct config *config, s
         buf_append_u64(out, (uint64_t)peer->port);
 }
 
-static bool is_configured(const struct peer *peer, const struct config *config)
-{
-    return config_setting(config, peer->name, "address") || config_setting(config, peer->name, "port");
-}
-
-static const char *section_of(struct options *o, const struct peer *peer)
-{
-    char text[64];
-    int n = snprintf(text, sizeof text, "[%s]", peer->name);
-    return options_keep(o, bytes_of(text, (size_t)n));
-}
-
 const char *peer_url(struct options *o, const char *name)
 {
     const struct peer *peer = peer_named(name);
-    struct buf url = {0};
+    const struct config *config = options_config(o);
     assert(peer && peer->setting);
     if (options_text(o, peer->setting))
         return options_text(o, peer->setting);
-    peer_configured_url(peer, options_config(o), &url);
-    const char *kept = options_keep(o, buf_bytes(&url));
-    options_show_as(
-        o, peer->setting, kept, is_configured(peer, options_config(o)) ? section_of(o, peer) : "default");
+    struct buf url = {0}, section = {0};
+    peer_configured_url(peer, config, &url);
+    const char *kept = options_keep(o, buf_bytes(&url)), *source = "default";
+    if (config_setting(config, peer->name, "address") || config_setting(config, peer->name, "port")) {
+        buf_printf(&section, "[%s]", peer->name);
+        source = options_keep(o, buf_bytes(&section));
+    }
+    options_show_as(o, peer->setting, kept, source);
     buf_free(&url);
+    buf_free(&section);
     return kept;
 }
 

@@ -1,7 +1,8 @@
 /* peers: where the daemons of one pipeline find each other.
  *
- * Each daemon has a default port (docs/guide/protocol.md) and a setting for its URL, such as `pubsub_url`. If that is unset or empty,
- * the daemon is at the address in its own section of the configuration file, or else at its port on the loopback address. */
+ * A setting such as `pubsub_url` names the URL of a daemon. If the setting is unset or empty, the URL follows from the address and
+ * port in the daemon's own section of the configuration file. Their defaults are the loopback address and the daemon's default port
+ * (docs/guide/protocol.md). */
 #ifndef MILLRACE_PEERS_H
 #define MILLRACE_PEERS_H
 
@@ -17,17 +18,17 @@
 struct peer {
     const char *name;
     int port;
-    const char *setting; /* "pubsub_url"; NULL: no program connects to it */
+    const char *setting; /* "pubsub_url"; NULL: no program connects to this daemon */
 };
 
 #define PEERS 6
 extern const struct peer peers[PEERS];           /* in the order of data flow */
 const struct peer *peer_named(const char *name); /* NULL: unknown */
 
-/* Appends where it listens by the configuration, which may be NULL: "http://127.0.0.1:8081" or "unix:PATH". */
+/* Appends the URL by the configuration, which may be NULL: "http://127.0.0.1:8081" or "unix:PATH". */
 void peer_configured_url(const struct peer *peer, const struct config *config, struct buf *out);
 
-/* The same for a program that connects to it: the program's setting wins. The text lives as long as the options. */
+/* The URL for a program that connects to the daemon: the program's setting wins. The text lives as long as the options. */
 const char *peer_url(struct options *o, const char *name);
 /* Checks that peer_url is an address. 0, or -1 with the error. */
 int peer_check(struct options *o, const char *name, struct config_error *error);

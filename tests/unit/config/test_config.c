@@ -50,14 +50,14 @@ static void test_refuses_by_line(void **state)
     refuse(bytes_str("[inputs]\n"), "x.conf:1: unknown section [inputs]");
     refuse(bytes_str("time = t\n"), "x.conf:1: time comes before any [section]");
     refuse(bytes_str("[input]\ntime\n"), "x.conf:2: expected a [section], a `key = value` or a comment");
-    refuse(bytes_str("[input\n"), "x.conf:1: the ] of the section is missing");
-    refuse(bytes_str("[input] time = t\n"), "x.conf:1: text behind the ] of the section");
+    refuse(bytes_str("[input\n"), "x.conf:1: the section has no closing ]");
+    refuse(bytes_str("[input] time = t\n"), "x.conf:1: there is text after the ] of the section");
     refuse(bytes_str("[]\n"), "x.conf:1: unknown section []");
     refuse(bytes_str("[total a b]\n"), "x.conf:1: section [total a b] has more words than a kind and a name");
     refuse(bytes_str("[input]\n= t\n"), "x.conf:2: the key before = is missing");
     refuse(
         bytes_str("[input]\ntime = t\n more\n"), "x.conf:3: a setting must begin at the start of its line");
-    refuse(bytes_of("[input]\nti\0e = t\n", 17), "x.conf:2: the line holds a NUL byte");
+    refuse(bytes_of("[input]\nti\0e = t\n", 17), "x.conf:2: the line contains a NUL byte");
     snprintf(text, sizeof text, "[input]\ntime = %0*d\n", CONFIG_LINE_MAX, 1);
     refuse(bytes_str(text), "x.conf:2: the line is longer than 190 bytes");
 }
