@@ -34,8 +34,8 @@ struct daemon {
     void *ctx;
     char *auth_token;
     bool ready, draining, drained, aborting;
-    char *not_ready; /* why */
-    char *degraded;  /* NULL, or why */
+    char *not_ready; /* the reason */
+    char *degraded;  /* the reason, or NULL */
     int status;
     pthread_mutex_t posts_lock;
     struct post *first_post, **last_post;
@@ -148,7 +148,7 @@ static struct timeval after_ms(int64_t ms)
     return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 }
 
-/* The drain ends when the daemon has called daemon_drained and every reply is delivered. */
+/* The drain ends once the daemon has called daemon_drained and every reply is delivered. */
 static void check_drain(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *d = arg;
@@ -235,7 +235,18 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
     }
 }
 
-/* Only for an explicit max_connections: few hosts allow as many files as the default needs. */
+static void log_listening(int fd, const char *message)
+{
+    struct listen_name name;
+    if (listen_name(fd, &name) != 0)
+        return;
+    if (name.is_unix)
+        log_info(message, LOG_S("unix", name.address));
+    else
+        log_info(message, LOG_S("address", name.address), LOG_I("port", name.port));
+}
+
+/* Only for an explicit max_connections, because few hosts allow as many files as the default needs. */
 static void warn_about_descriptors(const struct options *o)
 {
     int64_t wanted = options_int(o, "max_connections");
@@ -248,21 +259,15 @@ static void warn_about_descriptors(const struct options *o)
             LOG_U("limit_wanted", http_descriptors_with_connections((size_t)wanted)));
 }
 
-/* The hosts of the setting, and this host's own name. */
-static void list_allowed_hosts(const struct options *o, struct buf *list)
-{
-    char own[HOST_NAME_MAX + 1] = "";
-    gethostname(own, sizeof own - 1);
-    const char *set = options_string(o, "allowed_hosts");
-    buf_printf(list, "%s %s", set ? set : "", own);
-    buf_append_char(list, '\0');
-}
-
 static int start_http(struct daemon *d, int fd, struct config_error *error)
 {
     const struct options *o = d->options;
+    const char *allowed = options_string(o, "allowed_hosts");
+    char own[HOST_NAME_MAX + 1] = "";
     struct buf allowed_hosts = {0};
-    list_allowed_hosts(o, &allowed_hosts);
+    gethostname(own, sizeof own - 1);
+    buf_printf(&allowed_hosts, "%s %s", allowed ? allowed : "", own);
+    buf_append_char(&allowed_hosts, '\0');
     static char server_name[100];
     snprintf(server_name, sizeof server_name, "millrace-%s/%s", d->spec->name, MILLRACE_VERSION);
     bool is_public = d->spec->has_public_port;
@@ -292,47 +297,14 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
     warn_about_descriptors(o);
     d->http = http_server_new(&config);
     buf_free(&allowed_hosts);
-    if (d->http != NULL && http_server_listen_fd(d->http, fd, false) == 0)
-        return 0;
-    snprintf(error->text, sizeof error->text, "cannot serve HTTP on the socket");
-    return EXIT_FAILURE;
-}
-
-/* The service manager's socket if it passes one, else a new one. */
-static int open_socket(struct daemon *d, struct config_error *error)
-{
-    int passed = sd_listen_fds(1);
-    if (passed > 0) {
-        evutil_make_socket_nonblocking(SD_LISTEN_FDS_START);
-        evutil_make_socket_closeonexec(SD_LISTEN_FDS_START);
-        return SD_LISTEN_FDS_START;
+    if (http_server_listen_fd(d->http, fd, false) != 0) {
+        snprintf(error->text, sizeof error->text, "cannot serve HTTP on the socket");
+        return EXIT_FAILURE;
     }
-    return listen_open(options_string(d->options, "address"), (int)options_int(d->options, "port"),
-        error->text, sizeof error->text);
-}
-
-static void log_listening(int fd, const char *message)
-{
-    struct listen_name name;
-    if (listen_name(fd, &name) != 0)
-        return;
-    if (name.is_unix)
-        log_info(message, LOG_S("unix", name.address));
-    else
-        log_info(message, LOG_S("address", name.address), LOG_I("port", name.port));
-}
-
-static bool serves_http(const struct daemon *d)
-{
-    return d->spec->default_port >= 0 || options_is_set(d->options, "port") || sd_listen_fds(0) > 0;
-}
-
-static int open_public_port(struct daemon *d, struct config_error *error)
-{
-    const struct options *o = d->options;
-    if (!d->spec->has_public_port || !options_is_set(o, "public_port"))
+    log_listening(fd, "listening");
+    if (!is_public || !options_is_set(o, "public_port"))
         return 0;
-    int fd = listen_open(options_string(o, "public_address"), (int)options_int(o, "public_port"), error->text,
+    fd = listen_open(options_string(o, "public_address"), (int)options_int(o, "public_port"), error->text,
         sizeof error->text);
     if (fd < 0)
         return EX_CONFIG;
@@ -349,9 +321,7 @@ static void ignore_signal(int sig)
     (void)sig;
 }
 
-/* Freeing an evsignal restores the earlier handler. With ignore_signal in place, a late signal does not kill a daemon that is
- * ending cleanly. */
-static void add_signals(struct daemon *d)
+static void add_events(struct daemon *d)
 {
     static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
     sigset_t all, before;
@@ -360,16 +330,12 @@ static void add_signals(struct daemon *d)
         sigaddset(&all, signals[i]);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     for (int i = 0; i < 3; i++) {
+        /* event_free restores this handler, so that a late signal does not kill a daemon that is ending cleanly. */
         signal(signals[i], ignore_signal);
         d->signals[i] = evsignal_new(d->base, signals[i], on_signal, d);
         event_add(d->signals[i], NULL);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-static void add_events(struct daemon *d)
-{
-    add_signals(d);
     d->drain_check = evtimer_new(d->base, check_drain, d);
     d->drain_limit = evtimer_new(d->base, on_drain_timeout, d);
     d->notify = loop_notify_new(d->base, run_posts, d);
@@ -377,13 +343,22 @@ static void add_events(struct daemon *d)
 
 static int start(struct daemon *d, struct config_error *error)
 {
-    int fd = -1;
-    int status = daemon_take_token(d->options, &d->auth_token, error);
+    const struct options *o = d->options;
+    int fd = -1, passed = sd_listen_fds(1); /* sockets from the service manager */
+    int status = daemon_read_token(options_string(o, "auth_token_file"), &d->auth_token, error);
     if (status != 0)
         return status;
-    if (serves_http(d) && (fd = open_socket(d, error)) < 0)
-        return EX_CONFIG;
-    status = daemon_change_identity(d->options, error);
+    if (passed > 0) {
+        fd = SD_LISTEN_FDS_START;
+        evutil_make_socket_nonblocking(fd);
+        evutil_make_socket_closeonexec(fd);
+    } else if (d->spec->default_port >= 0 || options_is_set(o, "port")) {
+        fd = listen_open(
+            options_string(o, "address"), (int)options_int(o, "port"), error->text, sizeof error->text);
+        if (fd < 0)
+            return EX_CONFIG;
+    }
+    status = daemon_change_identity(o, error);
     if (status == 0) {
         add_events(d);
         status = d->spec->start(d, &d->ctx, error);
@@ -392,44 +367,7 @@ static int start(struct daemon *d, struct config_error *error)
         status = start_http(d, fd, error);
     else if (fd >= 0)
         close(fd);
-    if (status == 0 && fd >= 0)
-        log_listening(fd, "listening");
-    if (status == 0 && fd >= 0)
-        status = open_public_port(d, error);
     return status;
-}
-
-/* Posted by `stop`: what they would work on is freed. */
-static void drop_posts(struct daemon *d)
-{
-    for (struct post *p; (p = d->first_post);) {
-        d->first_post = p->next;
-        free(p);
-    }
-}
-
-static void end(struct daemon *d)
-{
-    http_server_free(&d->http);
-    if (d->notify != NULL)
-        run_posts(d);
-    if (d->ctx != NULL && d->spec->stop != NULL)
-        d->spec->stop(d->ctx);
-    drop_posts(d);
-    for (int i = 0; i < 3; i++)
-        if (d->signals[i] != NULL)
-            event_free(d->signals[i]);
-    if (d->drain_check != NULL)
-        event_free(d->drain_check);
-    if (d->drain_limit != NULL)
-        event_free(d->drain_limit);
-    loop_notify_free(&d->notify);
-    stats_free(&d->stats);
-    event_base_free(d->base);
-    pthread_mutex_destroy(&d->posts_lock);
-    free(d->not_ready);
-    free(d->degraded);
-    free(d->auth_token);
 }
 
 static int run(const struct daemon_spec *spec, struct options *o)
@@ -441,12 +379,33 @@ static int run(const struct daemon_spec *spec, struct options *o)
     d.stats = stats_new(spec->name);
     d.base = event_base_new();
     int status = start(&d, &error);
-    if (status != 0) {
+    if (status != 0)
         log_error("cannot start", LOG_S("error", error.text));
-    } else {
+    else
         event_base_dispatch(d.base);
+    http_server_free(&d.http);
+    if (d.notify != NULL)
+        run_posts(&d);
+    if (d.ctx != NULL && spec->stop != NULL)
+        spec->stop(d.ctx);
+    for (struct post *p; (p = d.first_post);) { /* `stop` has freed the arguments of its own posts */
+        d.first_post = p->next;
+        free(p);
     }
-    end(&d);
+    for (int i = 0; i < 3; i++)
+        if (d.signals[i] != NULL)
+            event_free(d.signals[i]);
+    if (d.drain_check != NULL)
+        event_free(d.drain_check);
+    if (d.drain_limit != NULL)
+        event_free(d.drain_limit);
+    loop_notify_free(&d.notify);
+    stats_free(&d.stats);
+    event_base_free(d.base);
+    pthread_mutex_destroy(&d.posts_lock);
+    free(d.not_ready);
+    free(d.degraded);
+    free(d.auth_token);
     if (status == 0)
         status = d.status;
     if (status == 0)
@@ -464,7 +423,7 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
 {
     struct config_error error;
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a write past the limit of a file's size is EFBIG then */
+    signal(SIGXFSZ, SIG_IGN); /* a write above the limit on file sizes then fails with EFBIG */
     daemon_init_log(spec->name, o);
     if (daemon_check_common(o, &error) != 0 || (spec->check != NULL && spec->check(o, &error) != 0))
         return refuse(error.text, EX_CONFIG);
@@ -476,29 +435,21 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
     return status != 0 ? refuse(error.text, status) : run(spec, o);
 }
 
-/* The list of endpoints for --help. */
-static char *describe_routes(const struct http_route *routes)
-{
-    struct buf out = {0};
-    if (routes == NULL)
-        return NULL;
-    buf_append_str(&out, "Endpoints, besides /ping, /health, /stats, /metrics and / of every daemon:\n\n");
-    for (const struct http_route *r = routes; r->path != NULL; r++)
-        if (r->help != NULL)
-            buf_printf(&out, "  %-12s %s\n", r->path, r->help);
-    char *text = bytes_dup(buf_bytes(&out));
-    buf_free(&out);
-    return text;
-}
-
 int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
 {
     struct option_row rows[DAEMON_ROWS_MAX];
-    char *endpoints = describe_routes(spec->routes);
+    struct buf endpoints = {0}; /* the list of endpoints for --help */
+    if (spec->routes != NULL)
+        buf_append_str(
+            &endpoints, "Endpoints, besides /ping, /health, /stats, /metrics and / of every daemon:\n\n");
+    for (const struct http_route *r = spec->routes; r != NULL && r->path != NULL; r++)
+        if (r->help != NULL)
+            buf_printf(&endpoints, "  %-12s %s\n", r->path, r->help);
+    buf_append_char(&endpoints, '\0');
     struct options_spec options = {.program = spec->name,
         .summary = spec->summary,
         .operands = spec->operands,
-        .more = endpoints,
+        .more = spec->routes != NULL ? endpoints.ptr : NULL,
         .sections = spec->sections,
         .rows = {daemon_rows(spec->default_port, rows), spec->options, NULL}};
     struct options *o;
@@ -519,6 +470,6 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
         break;
     }
     options_free(&o);
-    free(endpoints);
+    buf_free(&endpoints);
     return status;
 }

@@ -1,4 +1,4 @@
-/* daemon_internal: what daemon_start.c does once, before the loop runs, for daemon.c. */
+/* daemon_internal: the steps of a start in daemon_start.c, for daemon.c. */
 #ifndef MILLRACE_DAEMON_INTERNAL_H
 #define MILLRACE_DAEMON_INTERNAL_H
 
@@ -6,7 +6,7 @@
 
 #define DAEMON_ROWS_MAX 24
 
-/* Fills rows[] with the settings of every daemon and the default port. Returns rows. */
+/* Stores the settings of every daemon, with the default port, in rows[DAEMON_ROWS_MAX]. Returns rows. */
 const struct option_row *daemon_rows(int default_port, struct option_row *rows);
 
 void daemon_init_log(const char *name, const struct options *o);
@@ -14,8 +14,6 @@ void daemon_init_log(const char *name, const struct options *o);
 int daemon_check_common(struct options *o, struct config_error *error);
 /* Applies --root, --daemon and the limit of open files. 0, or an exit status with the error. */
 int daemon_enter(const struct options *o, struct config_error *error);
-/* Reads --auth-token-file into *token, from malloc; NULL without one. */
-int daemon_take_token(const struct options *o, char **token, struct config_error *error);
 /* Applies --user and --group, after the sockets are bound. */
 int daemon_change_identity(const struct options *o, struct config_error *error);
 

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOCK_WAIT_MS 15000 /* longer than the default drain_timeout */
+#define LOCK_WAIT_MS 15000 /* above the default drain_timeout */
 #define LOCK_POLL_MS 20
 #define HEAD_BYTES (256 * 1024) /* of a request, besides its body */
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
@@ -35,12 +35,12 @@ static const struct option_row common_rows[] = {
         .min = 0,
         .max = 65535,
         .letter = 'p',
-        .help = "TCP port; 0 takes a free one and logs it"},
+        .help = "TCP port; 0 takes a free port, which is logged"},
     {.name = "log_level",
         .type = OPTION_CHOICE,
         .fallback = "info",
         .choices = "debug|info|warn|error",
-        .help = "lowest level that is logged"},
+        .help = "lowest level to log"},
     {.name = "log_format",
         .type = OPTION_CHOICE,
         .fallback = "text",
@@ -52,12 +52,12 @@ static const struct option_row common_rows[] = {
         .help = "log every request (bitly's name for log_level=debug)"},
     {.name = "auth_token_file",
         .type = OPTION_STRING,
-        .help = "file with the token that requests must carry in `Authorization: Bearer`; unset: no token"},
+        .help = "file with the token that requests must send in `Authorization: Bearer`; unset: no token"},
     {.name = "allowed_hosts",
         .type = OPTION_STRING,
-        .help = "host names allowed in Host and Origin, separated by commas, besides addresses, this host's "
-                "name and names "
-                "without a dot; *: any"},
+        .help =
+            "further host names to accept in Host and Origin, separated by commas; addresses, this host's "
+            "name and names without a dot are always accepted; *: any"},
     {.name = "allow_exit",
         .type = OPTION_BOOL,
         .fallback = "false",
@@ -67,7 +67,7 @@ static const struct option_row common_rows[] = {
         .fallback = "20000",
         .min = 1,
         .max = 1000000,
-        .help = "limit on connections; above it, or without file descriptors to spare, requests get 503"},
+        .help = "limit on connections; above it, or when file descriptors run short, requests get 503"},
     {.name = "max_buffered",
         .type = OPTION_SIZE,
         .fallback = "256M",
@@ -75,8 +75,7 @@ static const struct option_row common_rows[] = {
         .max = INT64_C(1) << 40,
         .unit = "bytes",
         .help = "memory for requests and replies of all clients; above it requests get 503 and stalled "
-                "clients are closed. "
-                "At least twice max_body and 256K, which the default is raised to"},
+                "connections are closed; at least 2 * max_body + 256K, to which a smaller default rises"},
     {.name = "max_body",
         .type = OPTION_SIZE,
         .fallback = "16M",
@@ -95,25 +94,25 @@ static const struct option_row common_rows[] = {
         .fallback = "30s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest pause within a request body"},
+        .help = "longest pause inside a request body"},
     {.name = "write_timeout",
         .type = OPTION_DURATION,
         .fallback = "60s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest time a client may read nothing of a pending reply"},
+        .help = "longest time without progress of a pending reply"},
     {.name = "idle_timeout",
         .type = OPTION_DURATION,
         .fallback = "5m",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest time a connection may stay without a request"},
+        .help = "longest time of a connection without a request"},
     {.name = "drain_timeout",
         .type = OPTION_DURATION,
         .fallback = "10s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest time a stop waits for work in flight"},
+        .help = "longest time for work in flight to end when the daemon stops"},
     {.name = "root",
         .type = OPTION_STRING,
         .flags = OPTION_WARN_OBSOLETE,
@@ -125,7 +124,7 @@ static const struct option_row common_rows[] = {
         .flags = OPTION_WARN_OBSOLETE | OPTION_COMMAND_LINE,
         .fallback = "false",
         .letter = 'd',
-        .help = "go into the background once it is ready"},
+        .help = "run in the background; the command returns once the daemon is ready"},
     {.name = NULL},
 };
 
@@ -141,7 +140,7 @@ const struct option_row *daemon_rows(int default_port, struct option_row *rows)
     return rows;
 }
 
-/* A growing body buffer may be twice as long as the body. A smaller max_buffered would refuse one large request for ever. */
+/* A growing body buffer may be twice as long as the body, so a smaller max_buffered would refuse one large request for ever. */
 int daemon_check_common(struct options *o, struct config_error *error)
 {
     if (!http_origin_hosts_valid(options_string(o, "allowed_hosts")))
@@ -185,46 +184,39 @@ void daemon_raise_file_limit(void)
     }
 }
 
-static int parent_pipe = -1; /* --daemon: the end of the pipe on which the parent process waits */
+static int parent_pipe = -1; /* --daemon: the parent process waits at the other end */
 
-/* The exit status of the parent: that of the daemon, if it ends before it is ready. */
-static int wait_for_start(pid_t child, int fd)
-{
-    char ready;
-    int status;
-    ssize_t n;
-    do
-        n = read(fd, &ready, 1);
-    while (n < 0 && errno == EINTR);
-    if (n > 0)
-        return EX_OK;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            return EXIT_FAILURE;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
-}
-
+/* The parent process waits for the child and exits with status 0 once the child is ready, otherwise with the child's status. */
 static int go_into_background(void)
 {
-    int ends[2];
+    int ends[2], status;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -1;
     pid_t child = fork();
-    if (child > 0) {
-        close(ends[1]);
-        _exit(wait_for_start(child, ends[0]));
+    if (child <= 0) {
+        close(ends[0]);
+        parent_pipe = ends[1];
+        return child < 0 || setsid() < 0 ? -1 : 0;
     }
-    close(ends[0]);
-    parent_pipe = ends[1];
-    return child < 0 || setsid() < 0 ? -1 : 0;
+    char ready;
+    ssize_t n;
+    close(ends[1]);
+    do
+        n = read(ends[0], &ready, 1);
+    while (n < 0 && errno == EINTR);
+    if (n > 0)
+        _exit(EX_OK);
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            _exit(EXIT_FAILURE);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE);
 }
 
 void daemon_notify_parent(void)
 {
     if (parent_pipe < 0)
         return;
-    ssize_t told = write(parent_pipe, "r", 1);
-    (void)told; /* the parent may be gone */
+    (void)!write(parent_pipe, "r", 1); /* the parent may be gone */
     close(parent_pipe);
     parent_pipe = -1;
 }
@@ -264,12 +256,27 @@ static bool is_token_char(unsigned char c)
     return c > ' ' && c < 0x7F;
 }
 
-static int read_token(int fd, const char *path, char **token, struct config_error *error)
+int daemon_read_token(const char *path, char **token, struct config_error *error)
 {
+    struct stat st;
     char text[513];
-    ssize_t n = read(fd, text, sizeof text);
+    *token = NULL;
+    if (path == NULL)
+        return 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool opened = fd >= 0 && fstat(fd, &st) == 0;
+    ssize_t n = opened ? read(fd, text, sizeof text) : -1;
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = saved;
     if (n < 0)
         return fail(error, EX_CONFIG, "cannot read the token file", path);
+    if (st.st_mode & S_IROTH) {
+        snprintf(
+            error->text, sizeof error->text, "the token file %s is readable by everybody: chmod o-r", path);
+        return EX_CONFIG;
+    }
     while (n > 0 && !is_token_char((unsigned char)text[n - 1]))
         n--;
     bool good = n > 0 && n < (ssize_t)sizeof text;
@@ -277,61 +284,10 @@ static int read_token(int fd, const char *path, char **token, struct config_erro
         good = good && is_token_char((unsigned char)text[i]);
     if (!good) {
         snprintf(error->text, sizeof error->text,
-            "the token file %s must hold one word of 1 to 512 ASCII characters", path);
+            "the token file %s must contain one word of 1 to 512 ASCII characters", path);
         return EX_CONFIG;
     }
     *token = bytes_dup(bytes_of(text, (size_t)n));
-    return 0;
-}
-
-int daemon_read_token(const char *path, char **token, struct config_error *error)
-{
-    struct stat st;
-    *token = NULL;
-    if (path == NULL)
-        return 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        if (fd >= 0)
-            close(fd);
-        return fail(error, EX_CONFIG, "cannot open the token file", path);
-    }
-    int status = EX_CONFIG;
-    if (st.st_mode & S_IROTH)
-        snprintf(
-            error->text, sizeof error->text, "the token file %s is readable by everybody: chmod o-r", path);
-    else
-        status = read_token(fd, path, token, error);
-    close(fd);
-    return status;
-}
-
-int daemon_take_token(const struct options *o, char **token, struct config_error *error)
-{
-    return daemon_read_token(options_string(o, "auth_token_file"), token, error);
-}
-
-static int fail_locked(int fd, const char *dir, struct config_error *error)
-{
-    char pid[32] = "";
-    ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
-    pid[n > 0 ? n : 0] = '\0';
-    snprintf(error->text, sizeof error->text, "the directory %s is in use by process %.*s", dir,
-        (int)strcspn(pid, "\n"), pid);
-    close(fd);
-    errno = EWOULDBLOCK;
-    return -1;
-}
-
-/* Under a supervisor the owner may be the previous process of this daemon, about to end: waits for its lock. */
-static int take_lock(int fd)
-{
-    int tries = getenv("NOTIFY_SOCKET") != NULL ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (--tries == 0)
-            return -1;
-        nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_MS * 1000000L}, NULL);
-    }
     return 0;
 }
 
@@ -340,26 +296,14 @@ int daemon_start_status(int why)
     return errno_is_shortage(why) ? EX_TEMPFAIL : EX_CONFIG;
 }
 
-/* Not through io.h: the pid does not matter after a crash. */
-static int write_pid(int fd)
-{
-    char pid[32];
-    int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    if (ftruncate(fd, 0) != 0)
-        return -1;
-    ssize_t did = pwrite(fd, pid, (size_t)n, 0);
-    if (did >= 0 && did != n)
-        errno = ENOSPC; /* a short write */
-    return did == n ? 0 : -1;
-}
-
 static int own_lock = -1; /* open as long as the process lives */
 
 int daemon_lock_directory(const char *dir, struct config_error *error)
 {
     struct buf path = {0};
+    char pid[32] = "";
     if (io_make_dirs(dir) != 0)
-        return fail(error, -1, "cannot make the directory", dir);
+        return fail(error, -1, "cannot create the directory", dir);
     if (access(dir, W_OK | X_OK) != 0)
         return fail(error, -1, "cannot write in the directory", dir);
     buf_printf(&path, "%s/lock", dir);
@@ -367,16 +311,32 @@ int daemon_lock_directory(const char *dir, struct config_error *error)
     buf_free(&path);
     if (fd < 0)
         return fail(error, -1, "cannot write in the directory", dir);
-    if (take_lock(fd) != 0)
-        return fail_locked(fd, dir, error);
-    if (write_pid(fd) != 0) {
-        int why = errno;
+    /* Under a supervisor the owner may be the previous process of this daemon, which is about to end. */
+    int tries = getenv("NOTIFY_SOCKET") != NULL ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (--tries > 0) {
+            nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_MS * 1000000L}, NULL);
+            continue;
+        }
+        (void)!pread(fd, pid, sizeof pid - 1, 0);
+        snprintf(error->text, sizeof error->text, "the directory %s is in use by process %.*s", dir,
+            (int)strcspn(pid, "\n"), pid);
+        close(fd);
+        errno = EWOULDBLOCK;
+        return -1;
+    }
+    /* Not through io.h, because nothing reads the pid after a crash. */
+    int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    ssize_t did = ftruncate(fd, 0) == 0 ? pwrite(fd, pid, (size_t)n, 0) : -1;
+    if (did != n) {
+        int why = did >= 0 ? ENOSPC : errno;
+        errno = why;
         fail(error, -1, "cannot write in the directory", dir);
         close(fd);
         errno = why;
         return -1;
     }
-    own_lock = fd; /* stays open: the lock is the process's */
+    own_lock = fd; /* the lock ends with the process */
     return 0;
 }
 

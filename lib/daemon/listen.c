@@ -26,47 +26,32 @@ static int fail(int fd, char *error, size_t error_size, const char *where, int p
     return -1;
 }
 
-/* A killed process leaves its socket file behind: connecting to it is refused. */
-static bool is_abandoned(const struct sockaddr_un *name)
-{
-    struct stat st;
-    if (lstat(name->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
-        return false;
-    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
-    if (fd < 0)
-        return false;
-    bool refused = connect(fd, (const struct sockaddr *)name, sizeof *name) != 0 && errno == ECONNREFUSED;
-    close(fd);
-    return refused;
-}
-
-/* A file that is not a socket is never replaced. */
-static bool is_other_file(const char *path)
-{
-    struct stat st;
-    return lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode);
-}
-
 static int open_unix(const char *path, char *error, size_t error_size)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof name.sun_path || *path == '\0') {
+    struct stat st;
+    const char *why = NULL;
+    bool exists = lstat(path, &st) == 0;
+    if (strlen(path) >= sizeof name.sun_path || *path == '\0')
+        why = "a socket's path has 1 to 107 bytes";
+    else if (exists && !S_ISSOCK(st.st_mode))
+        why = "the path names a file that is not a socket: choose another path";
+    if (why) {
         errno = 0;
-        return fail(-1, error, error_size, path, -1, "a socket's path has 1 to 107 bytes");
-    }
-    if (is_other_file(path)) {
-        errno = 0;
-        return fail(-1, error, error_size, path, -1,
-            "the path names a file that is not a socket: choose another path");
+        return fail(-1, error, error_size, path, -1, why);
     }
     strcpy(name.sun_path, path);
+    if (exists) { /* a killed process leaves its socket file behind, which refuses connections */
+        int probe = socket(AF_UNIX, SOCKET_FLAGS, 0);
+        if (probe >= 0 && connect(probe, (const struct sockaddr *)&name, sizeof name) != 0 &&
+            errno == ECONNREFUSED)
+            unlink(path);
+        if (probe >= 0)
+            close(probe);
+    }
     int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
-    if (fd < 0)
-        return fail(fd, error, error_size, path, -1, strerror(errno));
-    if (is_abandoned(&name))
-        unlink(path);
-    if (bind(fd, (struct sockaddr *)&name, sizeof name) != 0 || chmod(path, LISTEN_FILE_MODE) != 0 ||
-        listen(fd, LISTEN_BACKLOG) != 0)
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) != 0 ||
+        chmod(path, LISTEN_FILE_MODE) != 0 || listen(fd, LISTEN_BACKLOG) != 0)
         return fail(fd, error, error_size, path, -1, strerror(errno));
     return fd;
 }

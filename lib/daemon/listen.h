@@ -1,7 +1,7 @@
-/* listen: listening sockets, for daemons and for `millrace up`.
+/* listen: opens listening sockets, for daemons and for `millrace up`.
  *
- * An address is "127.0.0.1", "::1", "[::1]", a host name, or "unix:PATH". Sockets are non-blocking and close-on-exec. A socket file
- * that no process listens on is replaced. */
+ * An address is "127.0.0.1", "::1", "[::1]", a host name, or "unix:PATH". Sockets are non-blocking and close-on-exec. An abandoned
+ * socket file is replaced. */
 #ifndef MILLRACE_LISTEN_H
 #define MILLRACE_LISTEN_H
 
@@ -11,7 +11,7 @@
 #define LISTEN_BACKLOG 4096
 #define LISTEN_FILE_MODE 0660 /* of a socket file, regardless of the umask: the daemon's group may connect */
 
-/* A listening socket, or -1 with the error and what to change. Port 0 takes a free one. */
+/* A listening socket, or -1 with the error and a remedy. Port 0 takes a free port. */
 int listen_open(const char *address, int port, char *error, size_t error_size);
 
 /* The address of a listening socket: numeric for TCP, the path for a Unix socket, whose port is 0. */

@@ -1,16 +1,16 @@
-/* loop_notify: runs a function in an event loop, from any thread. After any number of wakes fn(arg) runs at least once. */
+/* loop_notify: makes an event loop run a function. After any number of calls from any thread, fn(arg) runs at least once. */
 #ifndef MILLRACE_LOOP_NOTIFY_H
 #define MILLRACE_LOOP_NOTIFY_H
 
 struct event_base;
 struct loop_notify;
 
-/* Called by the loop's thread. */
+/* From the loop's thread. */
 struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *arg), void *arg);
-/* From any thread: fn runs in a later turn, after the loop has polled. Takes void *, so that it can be a callback itself. */
+/* From any thread: fn runs in a later turn, after the loop has polled. Takes a void *, so that it can serve as a callback. */
 void loop_notify_wake(void *notify);
-/* From the loop's thread: fn runs at the end of the current turn, without a system call, so that work from many connections is
- * done at once. From other threads: as loop_notify_wake. */
+/* From the loop's thread: fn runs at the end of the current turn, without a system call. So one run handles work from many
+ * connections. From other threads: as loop_notify_wake. */
 void loop_notify_defer(void *notify);
 void loop_notify_free(struct loop_notify **n);
 

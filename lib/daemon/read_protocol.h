@@ -1,8 +1,8 @@
-/* read_protocol: the requests of the read protocol (docs/guide/protocol.md), parsed in one way by all daemons that serve it.
+/* read_protocol: parses the requests of the read protocol (docs/guide/protocol.md) for all daemons that serve it.
  *
  *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=    /range?start=&end=&limit=
  *
- * The records come from the caller. Text of a request is borrowed until it ends. */
+ * The caller finds the records. Text of a request is borrowed until the request ends. */
 #ifndef MILLRACE_READ_PROTOCOL_H
 #define MILLRACE_READ_PROTOCOL_H
 
@@ -10,14 +10,14 @@
 
 #define READ_PROTOCOL_TYPE "text/plain; charset=utf-8"
 
-/* A row for the table of options. */
+/* A row of the options. */
 /* clang-format off */
 #define READ_PROTOCOL_SETTING                                                                                \
     {.name = "max_answer", .type = OPTION_SIZE, .fallback = "32M", .min = 1, .max = 1 << 30, .unit = "bytes", \
-        .help = "limit on an answer; a longer one is cut and names the key to continue at"}
+        .help = "limit on an answer; a longer answer is cut and names the key to continue at"}
 /* clang-format on */
 
-/* Four rows for the table of routes. */
+/* Four rows of the routes. */
 /* clang-format off */
 #define READ_PROTOCOL_ROUTES(get_, mget_, fwmatch_, range_)                                                  \
     {.path = "/get", .methods = HTTP_GET_, .handler = (get_), .help = "?key= one record"},                   \
@@ -29,23 +29,23 @@
         .help = "?start=&end=&limit= records between two keys"}
 /* clang-format on */
 
-/* Each parses its request. False: it was answered with a problem. */
+/* Each function parses its request. False: the request was invalid, and the function has replied. */
 bool read_protocol_get(struct http_request *req, struct bytes *key);
 
-/* The keys of an mget, at least one. *at starts at 0; false behind the last key. */
+/* read_protocol_mget requires at least one key. read_protocol_next_key takes the next key; *at starts at 0; false at the end. */
 bool read_protocol_mget(struct http_request *req);
 bool read_protocol_next_key(const struct http_request *req, size_t *at, struct bytes *key);
 
 struct read_span {
     struct bytes prefix;     /* of fwmatch */
-    struct bytes start, end; /* of range; fwmatch has only `start`, to continue from; empty if missing */
+    struct bytes start, end; /* of range; fwmatch has only an optional `start`, to continue from */
     uint64_t limit;          /* records; 0: unlimited */
 };
 bool read_protocol_fwmatch(struct http_request *req, struct read_span *out);
 /* Requires start <= end, in the order of keys with that separator. */
 bool read_protocol_range(struct http_request *req, char separator, struct read_span *out);
 
-/* Names the key at which a cut answer continues. */
+/* Adds the header with the key at which a cut answer continues. */
 void read_protocol_add_next(struct http_request *req, struct bytes key);
 /* Replies 404. */
 void read_protocol_reply_missing(struct http_request *req);

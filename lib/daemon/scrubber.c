@@ -36,26 +36,21 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     daemon_set_degraded(s->daemon, damage);
 }
 
-static void show_numbers(struct scrubber *s)
-{
-    struct stats *st = daemon_stats(s->daemon);
-    stats_counter_read(st, "scrub_bytes_total", NULL, "Bytes of old segments re-read", bytes, s);
-    stats_counter_read(st, "scrub_segments_total", NULL, "Old segments verified", segments, s);
-    stats_counter_read(st, "scrub_passes_total", NULL, "Passes over all old segments", passes, s);
-    stats_counter_read(st, "scrub_damaged_total", NULL, "Segments found damaged", damaged, s);
-}
-
 struct scrubber *scrubber_start(struct daemon *d, struct journal_set *set)
 {
     uint64_t rate = (uint64_t)options_int(daemon_options(d), "scrub_rate");
     struct timeval tv = {0, (suseconds_t)INTERVAL};
+    struct stats *st = daemon_stats(d);
     if (rate == 0)
         return NULL;
     struct scrubber *s = mem_zalloc(sizeof *s);
     *s = (struct scrubber){.daemon = d, .set = set, .rate = rate};
     s->timer = event_new(daemon_base(d), -1, EV_PERSIST, on_timer, s);
     evtimer_add(s->timer, &tv);
-    show_numbers(s);
+    stats_counter_read(st, "scrub_bytes_total", NULL, "Bytes of old segments re-read", bytes, s);
+    stats_counter_read(st, "scrub_segments_total", NULL, "Old segments verified", segments, s);
+    stats_counter_read(st, "scrub_passes_total", NULL, "Passes over all old segments", passes, s);
+    stats_counter_read(st, "scrub_damaged_total", NULL, "Segments found damaged", damaged, s);
     return s;
 }
 

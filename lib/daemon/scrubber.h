@@ -1,6 +1,6 @@
-/* scrubber: runs journal_set_scrub from a daemon's event loop and reports the results: the counters scrub_bytes_total,
- * scrub_segments_total, scrub_passes_total and scrub_damaged_total, and /health, which names the first damage by file and byte.
- * Damage stops nothing else. */
+/* scrubber: runs journal_set_scrub from a daemon's event loop. Reports by the counters scrub_bytes_total, scrub_segments_total,
+ * scrub_passes_total and scrub_damaged_total, and by /health, which names the first damage by file and byte. The daemon keeps
+ * serving after damage. */
 #ifndef MILLRACE_SCRUBBER_H
 #define MILLRACE_SCRUBBER_H
 
@@ -12,7 +12,7 @@
     {                                                                                                        \
         .name = "scrub_rate", .type = OPTION_SIZE, .fallback = "1M", .min = 0, .max = 8 << 20,               \
         .unit = "bytes a second",                                                                            \
-        .help = "re-read old segments at this rate, to find damage on the disk; 0: do not"                   \
+        .help = "rate at which to re-read old segments, to find damage on the disk; 0: never"                \
     }
 
 struct scrubber;

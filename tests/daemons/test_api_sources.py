@@ -75,7 +75,7 @@ class ApiSources(harness.MillraceTest):
         for missing in range(3):
             refused = self.run_program("api", "--config", self.path("test.conf"), *urls, tokens[missing] + "-no")
             self.assertEqual(refused.returncode, 78, refused)
-            self.assertIn(b"cannot open the token file", refused.stderr)
+            self.assertIn(b"cannot read the token file", refused.stderr)
 
     def test_an_empty_archive_is_asked_first_all_the_same(self):
         self.archive.generation = self.archive.through = 0
