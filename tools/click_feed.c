@@ -7,7 +7,7 @@
 #define LATE_MAX 4 /* seconds */
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* The purpose of a random number: drawing for one never changes another. */
+/* Each purpose has random numbers of its own, so that more numbers for one purpose leave the others unchanged. */
 enum purpose { FOR_USER = 1, FOR_LINK, FOR_OWNER, FOR_REFERRER, FOR_CITY, FOR_LINES };
 
 struct click_feed {

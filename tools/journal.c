@@ -28,7 +28,7 @@ static void describe(const struct inspect_event *e)
         printf("%s: damaged at byte %" PRIu64 " (offset %" PRIu64 "): %s\n", e->path, e->position, e->offset,
             e->what);
     else if (e->kind == INSPECT_MISSING)
-        printf("%s: the segment before it is missing (up to offset %" PRIu64 ")\n", e->path, e->offset);
+        printf("%s: the previous segment is missing (up to offset %" PRIu64 ")\n", e->path, e->offset);
     else if (e->kind == INSPECT_LOST)
         printf("%s: missing, with all segments up to number %" PRIu64 "\n", e->path, e->last);
     else if (e->kind == INSPECT_NEWER)
@@ -170,7 +170,7 @@ static const struct {
     bool takes_payload;
 } acts[] = {{"check", check, false}, {"dump", dump, true}, {"repair", repair, false}};
 
-/* Options and words may come in any order. */
+/* Takes options and words in any order. */
 int tool_journal(int argc, char **argv)
 {
     const char *words[2] = {"", ""};

@@ -16,7 +16,7 @@
 
 enum kind { UNKNOWN, PLAIN, GZIP, ZSTD, FOREIGN };
 
-/* Only the upper half of the byte at `loose` counts. pzstd starts with a skippable frame of zstd. */
+/* At `loose` only the upper four bits of a byte must match. The second entry of zstd is the skippable frame that pzstd writes first. */
 static const struct magic {
     enum kind kind;
     const char *name;
@@ -46,20 +46,20 @@ static const struct magic {
 struct line_source {
     int fd;
     char *name;
-    enum kind kind; /* by the first bytes, once needed */
+    enum kind kind; /* found by the first bytes, at the first read */
     z_stream gzip;
     ZSTD_DCtx *zstd;
-    bool in_frame;   /* of gzip or zstd: an end here is a truncation */
-    bool unpacked;   /* a whole gzip member */
-    bool padded;     /* zeros after the last member */
+    bool in_frame;   /* of gzip or zstd: the input must not end here */
+    bool unpacked;   /* at least one whole gzip member */
+    bool padded;     /* zeros follow the last gzip member */
     struct buf raw;  /* read, not unpacked; empty for a plain file */
-    struct buf text; /* unpacked; [at, len) not returned yet */
+    struct buf text; /* unpacked; [at, len) is not returned yet */
     size_t at, searched;
     uint64_t offset, consumed;
-    uint64_t filled_from; /* packed bytes used before the last unpacking ... */
-    size_t filled;        /* ... which gave so many bytes */
-    bool skipping;        /* in a line that is too long ... */
-    uint64_t skipped;     /* ... of which so much is dropped */
+    uint64_t filled_from; /* packed bytes used before the last unpacking */
+    size_t filled;        /* bytes that the last unpacking produced */
+    bool skipping;        /* inside a line that is too long */
+    uint64_t skipped;     /* bytes of this line dropped so far */
     bool at_end, given_up;
     bool (*idle)(void *arg); /* NULL: reads block */
     void *idle_arg;
@@ -111,7 +111,7 @@ static const struct magic *find_magic(struct bytes head, bool *more)
     return found;
 }
 
-/* For a plain file the bytes read so far are text. */
+/* Finds the format. For a plain file the bytes read so far become text. */
 static int find_kind(struct line_source *s, char *error)
 {
     bool more = true;
@@ -240,7 +240,7 @@ static int unzstd_some(struct line_source *s, char *error)
     return 0;
 }
 
-/* More text, or at_end. */
+/* Adds text, or sets at_end. */
 static int fill(struct line_source *s, char *error)
 {
     size_t before = s->text.len;

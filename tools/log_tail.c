@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Earlier bytes of the file; length 0: unknown. */
+/* A checksum of earlier bytes of the file. length 0: none. */
 struct sample {
     uint64_t end, length, sum;
 };
@@ -28,13 +28,13 @@ struct place {
 struct log_tail {
     char *path, *state_path;
     int lock;    /* descriptor of the state file; -1: none yet */
-    bool locked; /* by another process */
+    bool locked; /* another process has the lock */
     struct place place;
     struct line_source *source; /* NULL: no file yet */
     uint64_t given;             /* offset in this file after the last line */
-    bool unsaved;               /* place.seen is not in the state file */
-    bool renamed;               /* its name means another file or none */
-    usec_t renamed_at;          /* time it was noticed */
+    bool unsaved;               /* the state file does not have place.seen yet */
+    bool renamed;               /* the log's name leads to another file, or to none */
+    usec_t renamed_at;          /* when this was noticed */
     bool over;                  /* renamed and complete */
     bool cut;
 };
@@ -184,7 +184,7 @@ static char *directory_of(const char *path)
     return name > path ? bytes_dup(bytes_of(path, (size_t)(name - path))) : mem_strdup("./");
 }
 
-/* access.log.1 starts with access.log. */
+/* Rotated files keep the log's name as a prefix: access.log.1. */
 static bool goes_on(const char *name, const char *log)
 {
     return strncmp(name, log, strlen(log)) == 0;
@@ -291,7 +291,7 @@ static int begin(struct log_tail *t, const char *path, uint64_t base, char *erro
     return take_source(t, path, error) == 0 ? begin_at(t, base, error) : -1;
 }
 
-/* The sampled bytes have changed. */
+/* Whether the sampled bytes have changed. */
 static bool was_rewritten(const struct log_tail *t)
 {
     char text[LOG_TAIL_SAMPLE_MAX];
@@ -313,7 +313,7 @@ static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char 
     uint64_t at = offset - t->place.base;
     bool ok = take_source(t, found.path, error) == 0;
     free(found.path);
-    /* A sample after the offset was not stored by the queue. */
+    /* The queue has not stored the bytes of a later sample. */
     if (ok && at < t->place.seen.end)
         t->place.seen = (struct sample){0};
     ok = ok && (at == 0 || (line_source_skip(t->source, at, &t->given, error) == 0 && t->given == at &&
@@ -403,7 +403,7 @@ static bool is_over(struct log_tail *t, usec_t now)
     usec_t written_at = mine.st_mtim.tv_sec * USEC_PER_SEC + mine.st_mtim.tv_nsec / 1000;
     usec_t quiet = now - (written_at > t->renamed_at ? written_at : t->renamed_at);
     bool unfinished = (uint64_t)mine.st_size > line_source_offset(t->source);
-    if (!has_writer) /* the kernel cannot say */
+    if (!has_writer) /* unknown */
         return quiet >= (unfinished ? LOG_TAIL_TIMEOUT : LOG_TAIL_GRACE);
     if (quiet < LOG_TAIL_TIMEOUT)
         return false;
@@ -412,7 +412,7 @@ static bool is_over(struct log_tail *t, usec_t now)
     return next.begun;
 }
 
-/* Whether the file was truncated before the last read. A file shorter than that was truncated after it. */
+/* Whether the file was truncated before the last read. If it is shorter than the bytes read, it was truncated after the read. */
 static bool was_cut(const struct log_tail *t)
 {
     struct stat st;
@@ -433,7 +433,7 @@ enum line_source_result log_tail_next(
         if (r == LINE_SOURCE_LINE || r == LINE_SOURCE_SKIPPED) {
             struct bytes given = line_source_recent(t->source, LOG_TAIL_SAMPLE_MAX);
             t->given = line_source_offset(t->source);
-            /* A new sample only at twice the length, so that the state is written rarely. */
+            /* Sample only when the length has doubled, so that the state is written rarely. */
             if (given.len > 0 && t->given >= 2 * t->place.seen.end) {
                 t->place.seen = (struct sample){t->given, given.len, XXH3_64bits(given.ptr, given.len)};
                 t->unsaved = true;
@@ -454,7 +454,7 @@ enum line_source_result log_tail_next(
         t->over = is_over(t, now);
         if (!t->over)
             return LINE_SOURCE_END;
-        /* Once more: in a complete file the last line counts without LF too. */
+        /* Read once more: the last line of a complete file needs no LF. */
     }
 }
 

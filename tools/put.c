@@ -27,7 +27,7 @@
 
 #define BATCH_BYTES ((size_t)1 << 20)
 #define FOLLOW_POLL (100 * USEC_PER_MSEC)
-#define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* before a batch that is not full is sent */
+#define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* longest wait for a full batch */
 
 static const struct option_row rows[] = {
     {.name = "queue_url",
@@ -80,8 +80,8 @@ static const struct option_row rows[] = {
 
 struct file_count {
     const char *name;
-    uint64_t base;  /* its offset in the input */
-    uint64_t lines; /* in batches, sent or not */
+    uint64_t base;  /* offset of its first byte in the input */
+    uint64_t lines; /* added to batches, sent or not */
     bool whole;     /* read to its end */
 };
 
@@ -100,7 +100,7 @@ struct put {
     struct rate_limit rate;
     struct file_count *files; /* files read so far; the last one is the current file */
     size_t n_files;
-    int idle_status; /* of a flush while the input was idle */
+    int idle_status; /* exit status of a flush while the input was idle */
     struct progress progress;
     struct put_rejects rejects;
     bool skipping;   /* inside a reported line that is too long */
@@ -168,7 +168,7 @@ static int print_error(const char *why, int status)
     return status;
 }
 
-/* The pipe is idle: send what has arrived. */
+/* The pipe is idle: send the lines that have arrived. */
 static bool on_idle(void *arg)
 {
     struct put *p = arg;
@@ -297,13 +297,6 @@ static void begin_file(struct put *p, const char *name, uint64_t base)
     p->files[p->n_files++] = (struct file_count){.name = name, .base = base};
 }
 
-static void warn_unfinished(const char *name)
-{
-    progress_leave();
-    fprintf(
-        stderr, "millrace put: %s ends without LF; posted its last line as it stands\n", shown_name(name));
-}
-
 static int put_file(struct put *p, const char *name, uint64_t *base)
 {
     char error[LINE_SOURCE_ERROR_MAX];
@@ -325,8 +318,11 @@ static int put_file(struct put *p, const char *name, uint64_t *base)
     if (status == 0)
         status = put_lines(p);
     /* An application may still be writing the line. */
-    if (p->unfinished && !options_bool(p->o, "quiet"))
-        warn_unfinished(name);
+    if (p->unfinished && !options_bool(p->o, "quiet")) {
+        progress_leave();
+        fprintf(stderr, "millrace put: %s ends without LF; posted its last line as it stands\n",
+            shown_name(name));
+    }
     p->files[p->n_files - 1].whole = status == 0 && !stopped;
     *base += line_source_offset(p->source);
     p->packed_before += line_source_consumed(p->source);
@@ -339,7 +335,7 @@ static int put_files(struct put *p, char **files, size_t n)
     int status = 0;
     uint64_t base = 0;
     struct stat st;
-    /* For the time left; one input of unknown size makes the whole unknown. */
+    /* The progress needs the total size; one input of unknown size makes the total unknown. */
     for (size_t i = 0; i < n; i++) {
         if (stat(files[i], &st) != 0 || !S_ISREG(st.st_mode)) {
             p->packed = 0;
@@ -420,7 +416,7 @@ static void summary(struct put *p)
     fprintf(stderr, ", %.2f s\n", seconds);
 }
 
-/* After an error: how much is stored, so that the rest can be posted. */
+/* After an error: prints how much of each file is stored, so that the operator can post the rest. */
 static void print_posted(const struct put *p)
 {
     struct put_batch_numbers n = put_batch_numbers(p->batch);
@@ -494,7 +490,7 @@ static bool is_input(const char *input, const struct stat *st)
     return there && its.st_dev == st->st_dev && its.st_ino == st->st_ino;
 }
 
-/* Refused lines would be read, refused and added again without end. */
+/* Refuses a rejects file that is read as input: its lines would be refused and added again without end. */
 static int check_rejects(const struct options *o, char **files, size_t n)
 {
     const char *rejects = options_string(o, "rejects");
@@ -512,7 +508,7 @@ static int check_rejects(const struct options *o, char **files, size_t n)
                  : 0;
 }
 
-/* Before the first line is sent, so that a mistyped name posts nothing. */
+/* Checks all options and files before the first line is sent, so that a mistyped name posts nothing. */
 static int check(const struct options *o)
 {
     struct url_address address;

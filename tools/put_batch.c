@@ -11,10 +11,11 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define NO_ADDRESS_WAIT (200 * USEC_PER_MSEC) /* no address yet: the pipeline may be starting */
-#define WATCH_EVERY 100000                    /* microseconds */
+#define NO_ADDRESS_WAIT                                                                                      \
+    (200 * USEC_PER_MSEC)  /* before another attempt without an address: the pipeline may be starting */
+#define WATCH_EVERY 100000 /* microseconds */
 
-/* Offsets of a line in the input. */
+/* The offsets of a line in the input. */
 struct place {
     uint64_t start, end;
 };
@@ -22,11 +23,11 @@ struct place {
 struct put_batch {
     struct put_batch_config config;
     struct event_base *base;
-    struct http_pool *pool;  /* of one connection; NULL: none yet, or an invalid URL */
+    struct http_pool *pool;  /* one connection; NULL: none yet, or an invalid URL */
     char *url;               /* the pool's */
     struct buf body, places; /* the lines, and a struct place of each */
-    size_t lines, lines_max; /* lines_max: in a request; less than all while a refused line is searched */
-    uint64_t mark, next;     /* offsets of its first byte and behind its last */
+    size_t lines, lines_max; /* lines_max: lines in a request; lowered to find a refused line */
+    uint64_t mark, next;     /* offsets of the batch: its first byte, and the byte after its last */
     struct put_batch_numbers numbers;
 };
 
@@ -187,7 +188,7 @@ static bool try_again(const struct put_batch *b, struct tries *t, const struct r
     return !*b->config.stopped;
 }
 
-/* why NULL: stopped, or out of time. */
+/* Prints why the put ends, and how much is stored. why NULL: stopped, or out of time. */
 static int give_up(const struct put_batch *b, const struct reply *r, const char *why)
 {
     if (why == NULL)
@@ -245,7 +246,7 @@ void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end)
     b->lines++;
 }
 
-/* The first n lines and `bytes` bytes. */
+/* Drops the first n lines, which have `bytes` bytes. */
 static void drop(struct put_batch *b, size_t n, size_t bytes)
 {
     size_t of_places = n * sizeof(struct place);
@@ -263,7 +264,7 @@ static bool may_send_again(const struct put_batch *b, const struct reply *r)
     bool has_marks = b->config.producer != NULL;
     if (r->result != HTTP_CLIENT_OK)
         return has_marks || r->result == HTTP_CLIENT_REFUSED;
-    /* After storage-failed the lines may be found after a restart. */
+    /* With storage-failed the queue may have the lines after a restart. */
     bool unsure =
         r->body.len > 0 && memmem(r->body.ptr, r->body.len, failed, strlen(failed)) != NULL && !has_marks;
     return !unsure && (r->status == 503 || r->status == 429);
@@ -283,7 +284,7 @@ static void drop_stored(struct put_batch *b, uint64_t mark)
     b->mark = mark;
 }
 
-/* One attempt to store a part. 0: go on, whether it is stored or not. */
+/* Makes one attempt to store a part. 0: continue, whether the part is stored or not. */
 static int send_part(struct put_batch *b, struct tries *tries)
 {
     const struct part part = next_part(b);

@@ -1,8 +1,8 @@
 /* millrace status: shows every daemon of a pipeline, and whether every posted event is counted.
  *
- * --wait asks in the order of the flow: first the queues (an acknowledged event leaves a queue only for a committed place in a stream), then
- * the ends of the streams, then the offsets of the aggregator. If every offset has reached the end asked before, every event posted before
- * the first request is counted. */
+ * Requests follow the flow of events. First come the queues: an acknowledged event leaves a queue only once its stream has committed the event.
+ * Then come the ends of the streams, then the aggregator's offsets. If the queues are empty and each offset has reached its stream's end,
+ * every event posted before the first request is counted. */
 #include "base/clock.h"
 #include "http/client/http_client.h"
 #include "counts/json_fields.h"
@@ -52,7 +52,7 @@ struct status {
     struct report reports[PEERS];
     struct json_doc *streams; /* of pubsub, to compare the aggregator with */
     uint64_t depth, lag;
-    bool known; /* depth and lag are valid */
+    bool known; /* depth and lag are those of all daemons */
 };
 
 static int fetch(struct status *s, const char *url, const char *target, struct buf *body)

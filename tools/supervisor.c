@@ -32,7 +32,7 @@ struct child {
     usec_t ready_since, delay;
     char status_text[STATUS_TEXT_MAX];
     unsigned restarts;
-    struct event *timer;        /* restart while RESTARTING, kill while STOPPING */
+    struct event *timer;        /* restarts the program while RESTARTING, kills it while STOPPING */
     struct bufferevent *output; /* the running process's standard output and error */
 };
 
@@ -128,7 +128,7 @@ static void exec_program(const struct child *c, int output, pid_t parent)
     if (getppid() != parent)
         _exit(EX_TEMPFAIL);
     dup2(output, STDOUT_FILENO);
-    dup2(output, STDERR_FILENO); /* now FIRST_PASSED_FD may be replaced, even if it is `output` */
+    dup2(output, STDERR_FILENO); /* `output` is no longer needed, even if it is FIRST_PASSED_FD */
     if (c->program->listen_fd >= 0) {
         dup2(c->program->listen_fd, FIRST_PASSED_FD);
         snprintf(pid, sizeof pid, "%d", (int)getpid());
@@ -170,7 +170,7 @@ static void start_child(struct child *c)
     set_state(c, SUPERVISOR_STARTING);
 }
 
-/* Starts the waiting programs up to the first required one that was never ready. */
+/* Starts waiting programs, up to the first required program that has never been ready. */
 static void start_next(struct supervisor *s)
 {
     for (size_t i = 0; i < s->config.n && !s->stopping; i++) {
@@ -230,20 +230,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-static void restart_later(struct child *c)
-{
-    const struct supervisor_config *config = &c->owner->config;
-    bool steady = c->ready_since != 0 && clock_monotonic() - c->ready_since >= SUPERVISOR_STEADY;
-    c->delay = c->delay == 0 || steady ? config->delay_min : c->delay * 2;
-    if (c->delay > config->delay_max)
-        c->delay = config->delay_max;
-    c->ready_since = 0;
-    c->restarts++;
-    set_state(c, SUPERVISOR_RESTARTING);
-    set_timer(c, c->delay);
-}
-
-/* A failed program keeps its status text: the reason. */
+/* A failed program keeps its status text, which says why it failed. */
 static void handle_end(struct child *c, const char *how, int code)
 {
     bool exited = strcmp(how, "exit") == 0;
@@ -264,13 +251,21 @@ static void handle_end(struct child *c, const char *how, int code)
         set_state(c, SUPERVISOR_FAILED);
         start_next(c->owner);
     } else {
-        restart_later(c);
+        const struct supervisor_config *config = &c->owner->config;
+        bool steady = c->ready_since != 0 && clock_monotonic() - c->ready_since >= SUPERVISOR_STEADY;
+        c->delay = c->delay == 0 || steady ? config->delay_min : c->delay * 2;
+        if (c->delay > config->delay_max)
+            c->delay = config->delay_max;
+        c->ready_since = 0;
+        c->restarts++;
+        set_state(c, SUPERVISOR_RESTARTING);
+        set_timer(c, c->delay);
         log_warn("daemon ended; restarting", LOG_S("daemon", name), LOG_S("by", how), LOG_I("code", code),
             LOG_I("delay_ms", c->delay / USEC_PER_MSEC));
     }
 }
 
-/* The text has NAME=VALUE lines, as sd_notify sends them. */
+/* A message of sd_notify has lines NAME=VALUE. */
 static void apply_message(struct supervisor *s, pid_t from, const char *text)
 {
     struct child *c = s->children, *end = c + s->config.n;

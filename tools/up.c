@@ -23,7 +23,7 @@ static const struct option_row rows[] = {
     {.name = "data_dir",
         .type = OPTION_STRING,
         .fallback = "millrace-data",
-        .help = "directory below which every daemon keeps its data"},
+        .help = "directory of the pipeline; each daemon has a directory below it"},
     {.name = "run",
         .type = OPTION_STRING,
         .help = "names of the daemons to run, separated by commas or spaces (default: all)"},
@@ -116,7 +116,7 @@ static void write_run_file(const struct up *up)
     buf_free(&fresh);
 }
 
-/* Once every daemon is ready or has failed. */
+/* Reports once that every daemon is ready or has failed. */
 static void report_up(struct up *up)
 {
     bool failed = false;
@@ -221,8 +221,8 @@ static int run_and_wait(char *const *argv)
     return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
 }
 
-/* sortdb and aggregator need an archive: create the empty generation 0 at the first start. An existing archive is left alone, since a
- * compactor may be running. */
+/* Creates the empty generation 0 at the first start, because sortdb and aggregator need an archive. A compactor may be running on an existing
+ * archive. */
 static int init_archive(const struct up *up)
 {
     struct buf program = {0}, archive = {0}, current = {0};
@@ -241,7 +241,7 @@ static int init_archive(const struct up *up)
     return status;
 }
 
-/* The weakest policy on the path of an event governs it. */
+/* The durability of an event is that of the weakest policy on its path. */
 static void print_durability(const struct config *config)
 {
     static const char *const keepers[] = {"simplequeue", "pubsub"};
@@ -265,8 +265,8 @@ static int run_up(struct up *up, const struct options *o)
     struct config_error error;
     const char *colour = options_string(o, "color");
     if (options_config(o) == NULL) {
-        fprintf(stderr,
-            "millrace up: --config=FILE is missing; it defines what to count (sample: etc/clicks.conf)\n");
+        fprintf(stderr, "millrace up: --config=FILE is missing; the file defines the counters (sample: "
+                        "etc/clicks.conf)\n");
         return EX_USAGE;
     }
     up->config_path = options_config(o)->path;
@@ -312,7 +312,7 @@ int tool_up(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "millrace",
         .usage = "millrace up",
-        .summary = "runs a whole pipeline in the foreground until Ctrl-C",
+        .summary = "runs a pipeline in the foreground until Ctrl-C",
         .rows = {rows, NULL}};
     struct options *o;
     struct up up = {0};

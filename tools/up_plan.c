@@ -10,7 +10,7 @@
 #define ARGS_MAX 16
 #define SEPARATORS " ,\t"
 #define PEERS_MAX 3
-#define FD_MIN 10 /* above the numbers that a started program uses for passed descriptors */
+#define FD_MIN 10 /* a started program uses lower numbers for passed descriptors */
 
 struct row {
     const char *name;
@@ -18,7 +18,7 @@ struct row {
     const char *peers[PEERS_MAX + 1]; /* daemons it sends requests to, ended by NULL */
 };
 
-/* In start order. Without the aggregator events are still stored, so queue_to_pubsub and api do not wait for it. */
+/* In start order. queue_to_pubsub and api do not wait for the aggregator, because events can be stored without it. */
 static const struct row rows[] = {
     {"pubsub", .keeps_data = true},
     {"simplequeue", .keeps_data = true},

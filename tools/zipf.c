@@ -53,7 +53,7 @@ static uint64_t log2_fixed(uint64_t x)
     return log;
 }
 
-/* roots[k] is 2^-(2^-(k+1)): what each fraction bit of an exponent contributes. Each is the square root of the one before. */
+/* roots[k] is 2^-(2^-(k+1)), the factor of fraction bit k of an exponent. Each root is the square root of the previous root. */
 static void make_roots(uint64_t roots[FRACTION_BITS])
 {
     uint64_t root = ONE / 2;
