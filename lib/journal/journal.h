@@ -2,8 +2,8 @@
  * Each segment is a run of checksummed frames (docs/formats/journal.md).
  *
  * An *offset* counts payload bytes since the journal's beginning; it never repeats and never changes. A *frame* is one append.
- * *Committed* means as safe as the sync policy promises: written under JOURNAL_SYNC_NEVER (survives kill -9), otherwise synced
- * (survives a power cut). A *producer* is a name with a *mark* that moves with its appends and exposes a retry.
+ * *Committed* means written under JOURNAL_SYNC_NEVER (survives kill -9) and synced under the other policies (survives a power
+ * cut). A *producer* is a name with a *mark* that moves with its appends and exposes a retry.
  *
  * 1. An append's callback reports JOURNAL_OK only when its frame is committed. Frames are committed in the order of the
  *    appends, each completely or not at all.
@@ -99,8 +99,8 @@ struct journal_config {
  * to be synced. `error` receives a message for any result except OK. */
 enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
     struct journal **out, char *error, size_t error_size);
-/* Commits pending appends first. Close its readers and cancel its seeks before. Not from a callback of the same set: it
- * polls. */
+/* Commits pending appends first. Close the journal's readers and cancel its seeks before. Do not call this from
+ * a callback of the same set. */
 void journal_close(struct journal **j);
 
 const char *journal_id(const struct journal *j); /* 32 hex digits; random, created with the journal */
@@ -141,7 +141,7 @@ typedef void journal_append_fn(const struct journal_commit *commit, void *arg);
 enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
     journal_append_fn *done, void *arg, uint64_t *mark);
 
-/* The committed mark. For a new producer it is 0, and *known (may be NULL) is false. */
+/* The committed mark; for a new producer 0, and *known (may be NULL) is false. */
 uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *known);
 
 /* Sets the journal's one observer. It is called after each commit that moved the committed end, behind the appends' own

@@ -1,5 +1,6 @@
-/* Committing: two committer threads a set, in a pipeline of two stages. A round takes the pending batch of every dirty journal,
- * writes the batches (stage one), syncs each file as the policy requires (stage two), and hands the batches back to the owner.
+/* Committing: two committer threads a set, in a pipeline of two stages. A round takes the pending batch of every dirty journal.
+ * It writes the batches (stage one) and syncs each file as the policy requires (stage two). Then it hands the batches back to
+ * the owner.
  *
  * 1. Each stage has one thread at a time (`writing`, `syncing`), and a committer leaves stage one only into stage two. So
  *    batches are written, synced and handed back in the order of the appends.

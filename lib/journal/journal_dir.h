@@ -17,7 +17,7 @@
 
 #include <sys/types.h>
 
-/* Returns a descriptor of the directory that holds the lock until it is closed, however the process ends. -1 with errno;
+/* Returns a descriptor of the directory, which holds the lock until it is closed or the process ends. -1 with errno;
  * EWOULDBLOCK: another process kept the directory open for journal_lock_timeout. On a file system without locks on
  * directories it logs a warning and succeeds. */
 int journal_dir_lock(const char *dir);

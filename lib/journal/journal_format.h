@@ -1,7 +1,7 @@
 /* journal_format: encodes and decodes segment headers and frames in memory. docs/formats/journal.md has the tables.
  *
- * 1. A frame's checksum covers the whole frame. Its seed consists of the journal's id, the segment's number and salt, and the
- *    frame's position, so a frame copied from any other place is invalid. The salt is random and never leaves the file, so no
+ * 1. A frame's checksum covers the whole frame. The seed consists of the journal's id, the segment's number and salt, and the
+ *    frame's position. So a frame copied from any other place is invalid. The salt is random and never leaves the file, so no
  *    payload can imitate a frame.
  * 2. Decoding reads nothing outside its span and allocates nothing.
  * 3. A frame header of zeros ends the segment. */

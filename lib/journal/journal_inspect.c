@@ -45,7 +45,7 @@ static void report_damage(struct inspection *n, uint64_t position, uint64_t offs
         (struct inspect_event){.kind = INSPECT_DAMAGE, .position = position, .offset = offset, .what = what});
 }
 
-/* The end of a segment's frames, and the bytes behind. */
+/* The end of a segment's frames, and a scan of the bytes behind that end. */
 struct run_end {
     uint64_t position, offset;
     bool zeros;

@@ -6,8 +6,8 @@
  *               pending (opening, closing). Stage two reads end, position, durable and latched, which change under the lock
  *   set->lock   pending, dirty, halted and prealloc of a journal; the fields of a set that are marked so
  *
- * A batch belongs to the owner while it is pending (under the lock), to a committer until it is on set->finished, and then to
- * the owner again. A job moves the same way between the owner and the reader thread. */
+ * A pending batch belongs to the owner (under the lock). The committer that takes it owns it until it is on set->finished. Then
+ * it belongs to the owner again. A job moves the same way between the owner and the reader thread. */
 #ifndef MILLRACE_JOURNAL_INTERNAL_H
 #define MILLRACE_JOURNAL_INTERNAL_H
 

@@ -1,10 +1,11 @@
 /* Opening judges all files first and changes them only afterwards.
  *
  * It reads every segment's header and refuses a newer version, another journal's id or a gap. It verifies the newest segment
- * frame by frame. Under JOURNAL_SYNC_NEVER it also verifies all segments that were not known to be synced when the newest
- * was created, unless the newest ends in a close frame. The first position without a valid frame is the end, unless a later
- * intact frame or header states that the position was durable: that is damage. A newest marker above the last segment is
- * damage too. */
+ * frame by frame. Under JOURNAL_SYNC_NEVER the older segments may not be synced. Then it verifies all segments that were not
+ * known to be synced when the newest was created, unless the newest ends in a close frame.
+ *
+ * The journal ends at the first position without a valid frame. If a later intact frame or header states that this position
+ * was durable, the journal is damaged. A newest marker above the last segment is damage too. */
 #include "base/log.h"
 #include "journal/journal_dir.h"
 #include "journal/journal_handoff.h"
@@ -251,8 +252,8 @@ static int sync_again(int fd, uint64_t from, uint64_t end)
     return file_copy(fd, fd, from, end) != 0 ? -1 : io->fsync(fd);
 }
 
-/* Opens the last segment for writing and cuts its tail. The cut is needed even without a valid frame in the tail: bytes there
- * could become a valid frame once the bytes before them are written. */
+/* Opens the last segment for writing and cuts its tail. A tail without a valid frame is cut too: its bytes could
+ * become a valid frame once the bytes before them are written. */
 static enum journal_result enter_last(struct opening *o)
 {
     struct journal *j = o->j;
@@ -290,8 +291,8 @@ static enum journal_result enter_last(struct opening *o)
     return JOURNAL_OK;
 }
 
-/* Brings the disk to the state that `verify` found: drops the segments behind the end, newest first, so that a crash leaves no
- * gap; syncs the segments before the end; enters the last. */
+/* Brings the disk to the state that `verify` found. Drops the segments behind the end, newest first, so that a crash leaves no
+ * gap. Syncs the segments before the end, and enters the last. */
 static enum journal_result settle(struct opening *o)
 {
     if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)

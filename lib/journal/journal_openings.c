@@ -26,7 +26,7 @@ static uint64_t checksum(const char *slot, size_t place)
     return XXH3_64bits_withSeed(slot, SLOT - 8, place);
 }
 
-/* Of the opening that a slot must hold by its place, when the newest has the number `newest`; false if it holds another. */
+/* Adds the opening number `sequence` from its slot to the list. False if the slot holds another opening. */
 static bool take_slot(struct openings *o, const char *ring, uint64_t sequence)
 {
     size_t place = sequence % OPENINGS_MAX;
@@ -48,8 +48,9 @@ static void read_ring(struct openings *o, const char *ring)
             sequence > o->sequence)
             o->sequence = sequence;
     }
-    uint64_t oldest =
-        o->sequence < OPENINGS_MAX ? 1 : o->sequence - OPENINGS_MAX + 2; /* the next takes a slot */
+    uint64_t oldest = o->sequence < OPENINGS_MAX
+                          ? 1
+                          : o->sequence - OPENINGS_MAX + 2; /* one slot is for the next opening */
     for (uint64_t sequence = oldest; sequence <= o->sequence; sequence++)
         (void)take_slot(o, ring, sequence);
 }
@@ -67,7 +68,7 @@ static void add(struct openings *o, uint64_t next, char slot[SLOT])
     put_le64(slot + 24, checksum(slot, o->sequence % OPENINGS_MAX));
 }
 
-/* A file that is too short was being made. */
+/* A crash during the creation left a file that is too short. */
 static int load_and_add(struct openings *o, int fd, const char *dir, uint64_t next)
 {
     char ring[RING] = {0}, slot[SLOT];

@@ -1,18 +1,18 @@
 /* journal_openings: remembers which opening of a store gave out each of its numbers.
  *
- * A store (a journal's offsets, a queue's message ids) gives out rising numbers. A copy restored from a backup gives out some of
- * them a second time, for other contents. Therefore each opening has a random id, and a cursor names the opening that gave out
- * the number before it. Two histories can share a number, but not a number and its opening.
+ * A store gives out rising numbers: a journal its offsets, a queue its message ids. A copy restored from a backup gives out some
+ * numbers a second time, for other contents. Therefore each opening has a random id, and a cursor names the opening that gave
+ * out the number before the cursor. Two histories can share a number, but not a number and its opening.
  *
- * The file OPENINGS_FILE in the store's directory is a ring of OPENINGS_MAX slots (docs/formats/journal.md). A copy of the
- * directory thus includes it. The file has its full size from the start, so a full disk does not keep a store closed.
+ * The file OPENINGS_FILE in the store's directory is a ring of OPENINGS_MAX slots (docs/formats/journal.md), so a copy of the
+ * directory includes the openings. The file has its full size from the start, so that a store opens on a full disk.
  *
  * 1. openings_open returns once the new opening is durable. The caller gives out no number before that.
  * 2. The id of a number that is older than the ring, or than the file, is "": unknown.
  * 3. A slot with a wrong checksum is ignored. Either its write was torn, and the opening gave out nothing. Or it is damaged, and
  *    cursors that name its opening are refused.
  *
- * Not changed after it was opened, so any thread may read.
+ * An open `struct openings` never changes, so any thread may read it.
  */
 #ifndef MILLRACE_JOURNAL_OPENINGS_H
 #define MILLRACE_JOURNAL_OPENINGS_H
@@ -26,7 +26,7 @@
 struct openings;
 
 struct opening {
-    uint64_t first; /* the first number that it may give out */
+    uint64_t first; /* the first number of this opening */
     char id[OPENING_ID_TEXT];
 };
 
@@ -34,12 +34,12 @@ struct opening {
 struct openings *openings_open(const char *dir, uint64_t next);
 void openings_free(struct openings **o);
 
-/* The id of the opening that gave out `number`, or would. "" if unknown. */
+/* The id of the opening that gave out `number`, or will give it out; "" if unknown. */
 const char *openings_id_of(const struct openings *o, uint64_t number);
-/* In the order of their numbers; the last is the present one. */
+/* Openings in the order of their numbers; the last is the current opening. */
 size_t openings_count(const struct openings *o);
 const struct opening *openings_at(const struct openings *o, size_t i);
-/* NULL: unknown. */
+/* The opening with this id; NULL: unknown. */
 const struct opening *openings_find(const struct openings *o, struct bytes id);
 
 #endif

@@ -1,4 +1,4 @@
-/* journal_prealloc: prepares the file `spare` for the next segment, so that a commit writes into blocks the file already has and
+/* journal_prealloc: prepares the file `spare` for the next segment. A commit then writes into blocks that the file already has, and
  * its sync changes no metadata. The filler thread allocates the file and fills it with zeros while no commit runs. The file of a
  * trimmed segment may become the spare file instead.
  *

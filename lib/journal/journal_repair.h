@@ -1,8 +1,8 @@
 /* journal_repair: makes a damaged journal open again. It keeps the unbroken run of segments before the first damage. The journal
  * continues after a hole, above every offset that the other segments may have held.
  *
- * 1. A repair deletes no data. It moves the damaged segment and all later segments into a directory beside the journal,
- *    DIR~damaged-TIME, and copies an intact beginning of the damaged segment back.
+ * 1. A repair deletes no data. It moves the damaged segment and all later segments into the directory DIR~damaged-TIME beside the
+ *    journal. It copies an intact beginning of the damaged segment back.
  * 2. No offset is used twice, however often a journal is repaired. Where a header is lost, offsets are estimated from file sizes
  *    and from the previous repair's note. Without that note, at most one hole is assumed before a segment without a header.
  * 3. The repair decides once and writes the decision to the file `repair` before anything moves (journal_repair_note.h). The
@@ -27,7 +27,7 @@ struct journal_repaired {
     uint64_t lost;       /* the highest offset found anywhere */
     uint64_t goes_on;    /* the first offset of new appends */
 };
-/* OK: the journal opens now. NEWER: left untouched. IN_USE. IO, NO_SPACE: remove the cause and run it again. DAMAGED: the note
+/* OK: the journal opens now. NEWER: left untouched. IN_USE. IO, NO_SPACE: remove the cause and repair again. DAMAGED: the note
  * of an interrupted repair is damaged. `error` receives the message of any result except OK. */
 enum journal_result journal_repair(
     const struct journal_repair *how, struct journal_repaired *out, char *error, size_t error_size);

@@ -1,6 +1,6 @@
 /* Seeking by time. Each segment's header states the time of the last frame before it, and times never decrease, so the headers
- * select the segment. The reader thread steps through the segment from the last index entry that is early enough, one step a
- * job, so that other reads do not wait. */
+ * select the segment. The reader thread searches the segment from the last index entry that is early enough. Each job is one
+ * step, so that other reads do not wait. */
 #include "journal/journal_frame_index.h"
 #include "journal/journal_job.h"
 #include "journal/journal_segment_list.h"

@@ -10,8 +10,8 @@
 
 #define PENDING_DEFAULT ((size_t)64 << 20)
 
-/* Without a boot id (in a bare chroot) takes a random id, which at worst makes an unneeded hole. A constant would claim that the
- * page cache survived a reboot. */
+/* Without a boot id (in a bare chroot) takes a random id, which at worst makes an unneeded hole. With a constant id, openings
+ * after a reboot would make no hole. */
 static void kernel_boot_id(uint8_t out[16])
 {
     char text[64] = "";

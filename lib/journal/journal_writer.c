@@ -45,8 +45,8 @@ static bool is_latched(const struct journal *j)
     return is;
 }
 
-/* Allocates blocks beyond the file's end, but only blocks that are not yet reserved: when tmpfs cannot allocate a whole range,
- * it frees all unwritten blocks of that range. */
+/* Allocates blocks beyond the file's end, from the end of the reserve on. When tmpfs cannot allocate a whole range, it frees all
+ * unwritten blocks of that range, so the range must not include the reserve. */
 static int allocate(struct writer *w, uint64_t end)
 {
     uint64_t from = w->reserved > w->position ? w->reserved : w->position;
