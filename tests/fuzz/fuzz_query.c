@@ -1,0 +1,45 @@
+/* Any text as the parameters of a request to the API: refused with a detail, or a span of hours within the bounds. */
+#include "api/query.h"
+#include "counts/records.h"
+#include <assert.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char config_text[] = "[input]\ntime = t\n[total u]\nkey = l\nlabel = user\n[total all]\nkey = \"x\"\n"
+                                  "[subtotal c.u]\nkey = c\nlabel = country\n";
+
+static void check(const struct query_context *context, enum query_kind kind, const struct url_query *params)
+{
+    struct query q;
+    struct query_error error = {0};
+    if (query_parse(context, kind, params, &q, &error) != 0) {
+        assert(error.status >= 400 && error.status < 500 && error.code && error.detail[0]);
+        return;
+    }
+    assert(q.total && 0 <= q.from && q.from < q.to && q.to <= HOUR_END);
+    assert(q.limit <= QUERY_LIMIT_MAX && q.calendar.week_start >= 0 && q.calendar.week_start < 7);
+    int64_t start = units_start(&q.calendar, q.from), next = units_next(&q.calendar, start);
+    assert(next > start && units_back(&q.calendar, next, 1) == start);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct query_context context = {.max_rows = 1000, .now = 1332633600};
+    struct url_query params;
+    if (!context.counters) {
+        static struct config *config; /* never freed, like the counters */
+        struct counters *counters;
+        struct config_error error;
+        if (config_parse("c", bytes_str(config_text), &config, &error) != 0 ||
+            counters_read(config, &counters, &error) != 0)
+            abort();
+        context.counters = counters;
+    }
+    if (url_query_parse(bytes_of(data, size), &params) != 0)
+        return 0;
+    check(&context, QUERY_SERIES, &params);
+    check(&context, QUERY_BREAKDOWN, &params);
+    url_query_free(&params);
+    return 0;
+}

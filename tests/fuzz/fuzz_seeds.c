@@ -1,0 +1,336 @@
+/* fuzz_seeds NAME DIR: writes inputs to DIR for the fuzz target NAME to begin with, made by the product's own writers where it has
+ * some. A target that is not named here begins with nothing. */
+#include "counts/count_run.h"
+#include "counts/manifest.h"
+#include "counts/records.h"
+#include "pubsub/stream/cursor_file.h"
+#include "simplequeue/queue/queue_log.h"
+#include "streams/archive/archive_state.h"
+#include "streams/archive/compressor.h"
+#include "support/fuzz_file.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char *to;
+static unsigned n_saved;
+
+static void save(struct bytes seed)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/seed-%u", to, n_saved++);
+    FILE *file = fopen(path, "w");
+    if (!file || fwrite(seed.ptr, 1, seed.len, file) != seed.len || fclose(file) != 0)
+        abort();
+}
+
+static void save_file(const char *flags, const char *path)
+{
+    struct buf seed = {0};
+    char bytes[4096];
+    buf_append_str(&seed, flags);
+    FILE *file = fopen(path, "r");
+    for (size_t n; file && (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        buf_append(&seed, bytes, n);
+    if (!file || fclose(file) != 0)
+        abort();
+    save(buf_bytes(&seed));
+    buf_free(&seed);
+}
+
+static void seed_archive_state(void)
+{
+    struct archive_state s = {.stream = "clicks", .cursor = {.id = "0123456789abcdef0123456789abcdef", .offset = 900}};
+    char name[] = "/a/x", staged[] = "/a/.s/1";
+    struct archive_file_state f = {
+        .name = name, .staged = staged, .length = 90, .lines = 3, .first = 10, .end = 100};
+    archive_state_write(fuzz_file(BYTES_NONE), &s);
+    save_file("", fuzz_file(BYTES_NONE));
+    archive_state_add(&s, &f);
+    staged[6] = '2';
+    f.finishing = true;
+    archive_state_add(&s, &f);
+    const char *path = fuzz_file(BYTES_NONE);
+    archive_state_write(path, &s);
+    save_file("", path);
+    archive_state_free(&s);
+    save(BYTES_LITERAL("{\"format\":1,\"stream\":\"s\",\"id\":\"0123456789abcdef0123456789abcdef\",\"offset\":\"9\",\"files\":["
+                       "{\"name\":\"/a/x.1\",\"period\":\"/a/x\",\"length\":\"8\",\"lines\":\"1\",\"first\":\"0\",\"end\":\"8\","
+                       "\"finishing\":false}]}"));
+}
+
+static void on_notify(void *arg)
+{
+    (void)arg;
+}
+
+static void on_stored(bool ok, void *arg)
+{
+    *(bool *)arg = ok;
+}
+
+static void seed_cursor_file(void)
+{
+    char error[200];
+    struct cursor_file *f;
+    const struct cursor_record r = {
+        .stream = "clicks", .name = "aggregator", .id = "0123456789abcdef0123456789abcdef", .offset = 1 << 20};
+    const char *path = fuzz_file(BYTES_NONE);
+    unlink(path);
+    if (cursor_file_open(path, 2, on_notify, NULL, &f, error, sizeof error) != CURSOR_FILE_OK)
+        abort();
+    for (int i = 0; i < 3; i++) {
+        bool stored = false;
+        cursor_file_put(f, i == 2, &r, on_stored, &stored);
+        while (!stored) {
+            poll(NULL, 0, 0);
+            cursor_file_poll(f);
+        }
+    }
+    cursor_file_close(&f);
+    save_file("\x02", path);
+    save_file("\x01", path);
+}
+
+/* A source of few records, as long as a block or two. */
+struct made_source {
+    struct count_source base;
+    unsigned record, value;
+    struct buf key, text;
+};
+
+static enum count_next made_record(struct count_source *s)
+{
+    struct made_source *m = (struct made_source *)s;
+    static const char *const keys[] = {"c.u|a.c413,", "lookup|h0aMB8AuNw4=,", "u|a,", "u|abc,"};
+    if (m->record == sizeof keys / sizeof *keys)
+        return COUNT_END;
+    s->key = bytes_str(keys[m->record++]);
+    m->value = 0;
+    return COUNT_FOUND;
+}
+
+static enum count_next made_value(struct count_source *s)
+{
+    struct made_source *m = (struct made_source *)s;
+    bool is_lookup = count_key_is_lookup(s->key);
+    if (m->value == (is_lookup ? 1 : 3 + (m->record == 4) * 3000))
+        return COUNT_END;
+    buf_clear(&m->text);
+    buf_printf(&m->text, "c%04u", m->value++);
+    s->name = s->text = buf_bytes(&m->text);
+    s->count = m->value * (uint64_t)977;
+    return COUNT_FOUND;
+}
+
+static void made_close(struct count_source *s)
+{
+    buf_free(&((struct made_source *)s)->text);
+}
+
+static int append_block(void *arg, uint32_t block, struct bytes data)
+{
+    (void)block;
+    buf_append_char(arg, (char)data.len);
+    buf_append_char(arg, (char)(data.len >> 8));
+    buf_append_bytes(arg, data);
+    return 0;
+}
+
+static void seed_count_run(void)
+{
+    static const struct count_source_kind kind = {made_record, made_value, made_close};
+    struct made_source made = {.base = {.kind = &kind}};
+    struct count_source *source = &made.base;
+    struct count_merge *m = count_merge_new(&source, 1);
+    struct buf blocks = {0}, index = {0}, seed = {0};
+    struct count_run_writer *w = count_run_writer_new(7, append_block, &blocks);
+    bool failed;
+    while (count_run_writer_copy(w, m, 1 << 20, &failed) == COUNT_FOUND)
+        ;
+    if (failed || count_run_writer_finish(w, &index) != 0)
+        abort();
+    for (char flags = 0; flags < 2; flags++) {
+        buf_clear(&seed);
+        buf_append_char(&seed, flags);
+        append_block(&seed, 0, buf_bytes(&index));
+        buf_append_bytes(&seed, buf_bytes(&blocks));
+        save(buf_bytes(&seed));
+    }
+    count_run_writer_free(&w);
+    count_merge_free(&m);
+    count_source_close(&source);
+    buf_free(&blocks);
+    buf_free(&index);
+    buf_free(&seed);
+}
+
+static void seed_line_source(void)
+{
+    static const enum archive_compression kinds[] = {ARCHIVE_GZIP, ARCHIVE_ZSTD};
+    for (int i = 0; i < 2; i++) {
+        struct compressor *c = compressor_new(kinds[i]);
+        struct buf seed = {0};
+        buf_append_char(&seed, 7);
+        compressor_add(c, BYTES_LITERAL("one\ntwo\nthe third, which is long\nlast"), true, &seed);
+        save(buf_bytes(&seed));
+        buf_free(&seed);
+        compressor_free(&c);
+    }
+    save(BYTES_LITERAL("\x03one\ntwo\r\n\nthe fourth, which is long\nlast"));
+}
+
+static void seed_manifest(void)
+{
+    struct manifest_file files[2] = {{.records = 3, .bytes = 60, .xxh3 = 77}, {.records = 1, .bytes = 20, .xxh3 = 78}};
+    struct manifest_stream stream = {.name = "clicks", .id = "0123456789abcdef0123456789abcdef", .end = 4096};
+    char counters[] = "total u key = l\n", retired[] = "";
+    struct manifest m = {.generation = 7,
+        .through = 6,
+        .made = 1332633600,
+        .counters = counters,
+        .retired = retired,
+        .shards = 2,
+        .files = files,
+        .streams = &stream,
+        .n_streams = 1};
+    struct buf text = {0};
+    for (uint32_t k = 0; k < m.shards; k++)
+        manifest_file_name(k, m.shards, files[k].name);
+    manifest_print(&m, &text);
+    save(buf_bytes(&text));
+    buf_free(&text);
+}
+
+static void seed_queue_log(void)
+{
+    const struct bytes messages[] = {BYTES_LITERAL("one"), BYTES_LITERAL(""), BYTES_LITERAL("three")};
+    const struct queue_record_item items[] = {
+        {.ids = {4, 4}, .tries = 2, .message = messages[0], .kept = KEPT_BURIED, .time = 9, .reason = messages[2]},
+        {.ids = {6, 6}, .tries = 1, .message = messages[2], .kept = KEPT_DELAYED, .time = 8},
+        {.ids = {7, 7}, .message = messages[0]}};
+    struct buf b = {0};
+    for (int type = 0; type < 4; type++) {
+        buf_clear(&b);
+        switch (type) {
+        case 0: queue_log_put(&b, 5, messages, 3); break;
+        case 1: queue_log_put_late(&b, 5, messages, 3, 1000); break;
+        case 2: queue_log_move(&b, 9, items, 3); break;
+        case 3: queue_log_keep(&b, 9, items, 3); break;
+        }
+        for (int i = 0; i < 3; i++) {
+            buf_append_bytes(&b, type < 2 ? messages[i] : items[i].message);
+            if (type == 3)
+                buf_append_bytes(&b, items[i].reason);
+        }
+        save(buf_bytes(&b));
+    }
+    buf_clear(&b);
+    queue_log_open(&b, 9, 100);
+    save(buf_bytes(&b));
+    buf_free(&b);
+}
+
+static void seed_texts(const char *const *texts)
+{
+    for (; *texts; texts++)
+        save(bytes_str(*texts));
+}
+
+/* A NUL in an input is a tab here. */
+static void seed_pairs(const char *const *texts)
+{
+    for (; *texts; texts++) {
+        char *copy = bytes_dup(bytes_str(*texts));
+        size_t n = strlen(copy);
+        *strchr(copy, '\t') = '\0';
+        save(bytes_of(copy, n));
+        free(copy);
+    }
+}
+
+static void seed_config(void)
+{
+    static const char *const texts[] = {
+        "[simplequeue]\nport = 8080 ; here\nmax_depth = 5\n[stream clicks]\nretain_bytes = 1G\n",
+        "# none\n[pubsub]\naddress = unix:/run/p.sock\n[total u]\nkey = \"x\"\n", "1500ms", "64M", "7d", "never", "-5",
+        "two", NULL};
+    seed_texts(texts);
+}
+
+static void seed_event_time(void)
+{
+    static const char *const texts[] = {"2012-03-16T18:40:47Z", "2012-02-29T23:59:60.5+01:00", "1331923247",
+        "2159-12-31T23:59:59-00:30", "{\"t\":1331923247.5,\"x\":[]}", "\"t\": 1331923247", NULL};
+    seed_texts(texts);
+}
+
+static void seed_http_reply(void)
+{
+    static const char *const texts[] = {"\x03 HTTP/1.1 200 OK\r\nX: v\r\nContent-Length: 3\r\n\r\nabc",
+        "\x01!HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: t\r\n\r\n",
+        "\x07!HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 503 No\r\nRetry-After: 1\r\n\r\nbody", NULL};
+    seed_texts(texts);
+}
+
+static void seed_json_doc(void)
+{
+    static const char *const texts[] = {"/a/0/b\t{\"a\":[{\"b\":\"\\u00e9\"},1.5e3]}",
+        "/n\t{\"n\":\"18446744073709551615\"}", "\t{\"a\":{},\"b\":[],\"\\ud83d\\ude00\":null}", NULL};
+    seed_pairs(texts);
+}
+
+static void seed_publish(void)
+{
+    static const char *const texts[] = {"one\ntwo\n", "one\r\ntwo\r", "a\n\nb", NULL};
+    seed_texts(texts);
+}
+
+static void seed_query(void)
+{
+    static const char *const texts[] = {"user=a&unit=day&units=7&unit_reference_ts=1332633600&timezone=America/New_York",
+        "ns=c.u&key=a&from=1331923247&to=1332633600&hour_offset=-5&sub=US", "user=a&by=country&limit=5&format=csv",
+        "ns=all&unit=mweek&week_start=monday", "ns=u&key=%C3%A9&unit=month", NULL};
+    seed_texts(texts);
+}
+
+static void seed_text_pattern(void)
+{
+    static const char *const texts[] = {"^(a|b)+[^c]{2,5}$\tababxyz", "(?i)x*\\d+(?=y)\txx12y", "(.)\\1\taabb",
+        "(?:a*)*b\taaaaaaaaaaaaaaaaaaaa", NULL};
+    seed_pairs(texts);
+}
+
+static const struct {
+    const char *name;
+    void (*write)(void);
+} targets[] = {
+    {"archive_state", seed_archive_state},
+    {"config", seed_config},
+    {"count_run", seed_count_run},
+    {"cursor_file", seed_cursor_file},
+    {"event_time", seed_event_time},
+    {"http_reply", seed_http_reply},
+    {"json_doc", seed_json_doc},
+    {"line_source", seed_line_source},
+    {"manifest", seed_manifest},
+    {"publish", seed_publish},
+    {"query", seed_query},
+    {"queue_log", seed_queue_log},
+    {"text_pattern", seed_text_pattern},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: fuzz_seeds NAME DIR\n");
+        return 64;
+    }
+    to = argv[2];
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+        if (strcmp(argv[1], targets[i].name) == 0)
+            targets[i].write();
+    return 0;
+}
