@@ -66,9 +66,10 @@ static void put_right(struct buf *index)
     buf_append(index, &sum, 8);
 }
 
-static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, char error[COUNT_ERROR_TEXT])
+static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, bool *is_unreadable,
+    char error[COUNT_ERROR_TEXT])
 {
-    (void)arg;
+    (void)arg, (void)is_unreadable;
     assert(run == RUN);
     if (block >= n_blocks) {
         strcpy(error, "no such block");

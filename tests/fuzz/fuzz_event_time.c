@@ -22,7 +22,8 @@ static int64_t expected_hour(const char *text)
     char sign = '+';
     if (!end || end != text + 19)
         return -1;
-    if (strcmp(end, "Z") != 0 && (sscanf(end, "%c%2d:%2d%n", &sign, &hours, &minutes, &n) != 3 || end[n] || n != 6))
+    if (strcmp(end, "Z") != 0 &&
+        (sscanf(end, "%c%2d:%2d%n", &sign, &hours, &minutes, &n) != 3 || end[n] || n != 6))
         return -1;
     int64_t t = timegm(&tm) - (tm.tm_sec == 60);
     t -= (sign == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);

@@ -6,8 +6,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char config_text[] = "[input]\ntime = t\n[total u]\nkey = l\nlabel = user\n[total all]\nkey = \"x\"\n"
-                                  "[subtotal c.u]\nkey = c\nlabel = country\n";
+static const char config_text[] =
+    "[input]\ntime = t\n[total u]\nkey = l\nlabel = user\n[total all]\nkey = \"x\"\n"
+    "[subtotal c.u]\nkey = c\nlabel = country\n";
 
 static void check(const struct query_context *context, enum query_kind kind, const struct url_query *params)
 {

@@ -42,7 +42,8 @@ static void save_file(const char *flags, const char *path)
 
 static void seed_archive_state(void)
 {
-    struct archive_state s = {.stream = "clicks", .cursor = {.id = "0123456789abcdef0123456789abcdef", .offset = 900}};
+    struct archive_state s = {
+        .stream = "clicks", .cursor = {.id = "0123456789abcdef0123456789abcdef", .offset = 900}};
     char name[] = "/a/x", staged[] = "/a/.s/1";
     struct archive_file_state f = {
         .name = name, .staged = staged, .length = 90, .lines = 3, .first = 10, .end = 100};
@@ -56,8 +57,10 @@ static void seed_archive_state(void)
     archive_state_write(path, &s);
     save_file("", path);
     archive_state_free(&s);
-    save(BYTES_LITERAL("{\"format\":1,\"stream\":\"s\",\"id\":\"0123456789abcdef0123456789abcdef\",\"offset\":\"9\",\"files\":["
-                       "{\"name\":\"/a/x.1\",\"period\":\"/a/x\",\"length\":\"8\",\"lines\":\"1\",\"first\":\"0\",\"end\":\"8\","
+    save(BYTES_LITERAL("{\"format\":1,\"stream\":\"s\",\"id\":\"0123456789abcdef0123456789abcdef\","
+                       "\"offset\":\"9\",\"files\":["
+                       "{\"name\":\"/a/x.1\",\"period\":\"/a/"
+                       "x\",\"length\":\"8\",\"lines\":\"1\",\"first\":\"0\",\"end\":\"8\","
                        "\"finishing\":false}]}"));
 }
 
@@ -75,8 +78,10 @@ static void seed_cursor_file(void)
 {
     char error[200];
     struct cursor_file *f;
-    const struct cursor_record r = {
-        .stream = "clicks", .name = "aggregator", .id = "0123456789abcdef0123456789abcdef", .offset = 1 << 20};
+    const struct cursor_record r = {.stream = "clicks",
+        .name = "aggregator",
+        .id = "0123456789abcdef0123456789abcdef",
+        .offset = 1 << 20};
     const char *path = fuzz_file(BYTES_NONE);
     unlink(path);
     if (cursor_file_open(path, 2, on_notify, NULL, &f, error, sizeof error) != CURSOR_FILE_OK)
@@ -184,7 +189,8 @@ static void seed_line_source(void)
 
 static void seed_manifest(void)
 {
-    struct manifest_file files[2] = {{.records = 3, .bytes = 60, .xxh3 = 77}, {.records = 1, .bytes = 20, .xxh3 = 78}};
+    struct manifest_file files[2] = {
+        {.records = 3, .bytes = 60, .xxh3 = 77}, {.records = 1, .bytes = 20, .xxh3 = 78}};
     struct manifest_stream stream = {.name = "clicks", .id = "0123456789abcdef0123456789abcdef", .end = 4096};
     char counters[] = "total u key = l\n", retired[] = "";
     struct manifest m = {.generation = 7,
@@ -207,18 +213,30 @@ static void seed_manifest(void)
 static void seed_queue_log(void)
 {
     const struct bytes messages[] = {BYTES_LITERAL("one"), BYTES_LITERAL(""), BYTES_LITERAL("three")};
-    const struct queue_record_item items[] = {
-        {.ids = {4, 4}, .tries = 2, .message = messages[0], .kept = KEPT_BURIED, .time = 9, .reason = messages[2]},
+    const struct queue_record_item items[] = {{.ids = {4, 4},
+                                                  .tries = 2,
+                                                  .message = messages[0],
+                                                  .kept = KEPT_BURIED,
+                                                  .time = 9,
+                                                  .reason = messages[2]},
         {.ids = {6, 6}, .tries = 1, .message = messages[2], .kept = KEPT_DELAYED, .time = 8},
         {.ids = {7, 7}, .message = messages[0]}};
     struct buf b = {0};
     for (int type = 0; type < 4; type++) {
         buf_clear(&b);
         switch (type) {
-        case 0: queue_log_put(&b, 5, messages, 3); break;
-        case 1: queue_log_put_late(&b, 5, messages, 3, 1000); break;
-        case 2: queue_log_move(&b, 9, items, 3); break;
-        case 3: queue_log_keep(&b, 9, items, 3); break;
+        case 0:
+            queue_log_put(&b, 5, messages, 3);
+            break;
+        case 1:
+            queue_log_put_late(&b, 5, messages, 3, 1000);
+            break;
+        case 2:
+            queue_log_move(&b, 9, items, 3);
+            break;
+        case 3:
+            queue_log_keep(&b, 9, items, 3);
+            break;
         }
         for (int i = 0; i < 3; i++) {
             buf_append_bytes(&b, type < 2 ? messages[i] : items[i].message);
@@ -255,8 +273,8 @@ static void seed_config(void)
 {
     static const char *const texts[] = {
         "[simplequeue]\nport = 8080 ; here\nmax_depth = 5\n[stream clicks]\nretain_bytes = 1G\n",
-        "# none\n[pubsub]\naddress = unix:/run/p.sock\n[total u]\nkey = \"x\"\n", "1500ms", "64M", "7d", "never", "-5",
-        "two", NULL};
+        "# none\n[pubsub]\naddress = unix:/run/p.sock\n[total u]\nkey = \"x\"\n", "1500ms", "64M", "7d",
+        "never", "-5", "two", NULL};
     seed_texts(texts);
 }
 
@@ -290,16 +308,18 @@ static void seed_publish(void)
 
 static void seed_query(void)
 {
-    static const char *const texts[] = {"user=a&unit=day&units=7&unit_reference_ts=1332633600&timezone=America/New_York",
-        "ns=c.u&key=a&from=1331923247&to=1332633600&hour_offset=-5&sub=US", "user=a&by=country&limit=5&format=csv",
-        "ns=all&unit=mweek&week_start=monday", "ns=u&key=%C3%A9&unit=month", NULL};
+    static const char *const texts[] = {
+        "user=a&unit=day&units=7&unit_reference_ts=1332633600&timezone=America/New_York",
+        "ns=c.u&key=a&from=1331923247&to=1332633600&hour_offset=-5&sub=US",
+        "user=a&by=country&limit=5&format=csv", "ns=all&unit=mweek&week_start=monday",
+        "ns=u&key=%C3%A9&unit=month", NULL};
     seed_texts(texts);
 }
 
 static void seed_text_pattern(void)
 {
-    static const char *const texts[] = {"^(a|b)+[^c]{2,5}$\tababxyz", "(?i)x*\\d+(?=y)\txx12y", "(.)\\1\taabb",
-        "(?:a*)*b\taaaaaaaaaaaaaaaaaaaa", NULL};
+    static const char *const texts[] = {"^(a|b)+[^c]{2,5}$\tababxyz", "(?i)x*\\d+(?=y)\txx12y",
+        "(.)\\1\taabb", "(?:a*)*b\taaaaaaaaaaaaaaaaaaaa", NULL};
     seed_pairs(texts);
 }
 
