@@ -3,11 +3,11 @@
 #include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "streams/archive/archive_commit.h"
 #include "streams/archive/archive_finisher.h"
 #include "streams/archive/archive_lock.h"
 #include "streams/archive/archive_part.h"
 #include "streams/archive/archive_shortage.h"
+#include "streams/archive/worker.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,6 +25,15 @@
 #define RESERVE_SHARE 16
 #define COMMIT_RETRY (200 * USEC_PER_MSEC) /* after a shortage */
 
+struct commit {
+    struct archive_state state; /* the new state */
+    int *fds;                   /* files to sync before the state is replaced */
+    size_t n_fds;
+    bool sync_staging; /* sync the staging directory too */
+    int error;         /* errno of the failure, or 0 */
+    bool sync_failed;  /* a sync failed, rather than writing the state */
+};
+
 struct file_archive {
     struct file_archive_config config;
     char *state_path, *format, *directory, *staging, *stream;
@@ -33,11 +42,11 @@ struct file_archive {
     struct archive_part **parts; /* in the order of their first lines */
     size_t n_parts;
     struct archive_names *names;
-    struct archive_committer *committer;
+    struct worker *committer;
     struct archive_finisher *finisher;
-    struct archive_commit commit;
-    bool committing; /* a commit is under way */
-    bool changed;    /* since the last commit began */
+    struct commit commit; /* used by the committer's thread while `committing` */
+    bool committing;
+    bool changed; /* since the last commit began */
     bool has_state;
     bool at_once; /* the next commit does not wait for commit_every */
     usec_t changed_at, now, commit_at;
@@ -272,14 +281,38 @@ void file_archive_gap(struct file_archive *a, uint64_t after)
     note_change(a);
 }
 
-/* Starts a commit of all lines taken. They must be written. */
+static void free_commit(struct commit *c)
+{
+    archive_state_free(&c->state);
+    free(c->fds);
+    *c = (struct commit){.n_fds = 0};
+}
+
+/* In the committer's thread: makes the lines durable, then the state that includes them. */
+static void run_commit(void *arg)
+{
+    struct file_archive *a = arg;
+    struct commit *c = &a->commit;
+    bool failed = false;
+    /* The disk gets all writes before the first sync waits, so it needs fewer passes. */
+    for (size_t i = 0; i < c->n_fds && c->n_fds > 1; i++)
+        (void)sync_file_range(c->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
+    for (size_t i = 0; i < c->n_fds && !failed; i++)
+        failed = io->fdatasync(c->fds[i]) != 0;
+    c->sync_failed = failed || (c->sync_staging && io_sync_dir(a->staging) != 0);
+    c->error = c->sync_failed ? errno : 0;
+    if (c->error == 0 && archive_state_write(a->state_path, &c->state) != 0)
+        c->error = errno;
+}
+
+/* Writes all lines taken and starts their commit. Returns -1 unless all are written. */
 static int start_commit(struct file_archive *a)
 {
-    struct archive_commit *c = &a->commit;
+    struct commit *c = &a->commit;
     for (size_t i = 0; i < a->n_parts; i++)
         if (write_part(a, a->parts[i]) != 0)
             return -1;
-    *c = (struct archive_commit){.fds = mem_alloc((a->n_parts + 1) * sizeof *c->fds)};
+    *c = (struct commit){.fds = mem_alloc((a->n_parts + 1) * sizeof *c->fds)};
     snprintf(c->state.stream, sizeof c->state.stream, "%s", a->stream);
     c->state.cursor = a->cursor;
     for (size_t i = 0; i < a->n_parts; i++) {
@@ -294,7 +327,7 @@ static int start_commit(struct file_archive *a)
     }
     a->changed = a->at_once = false;
     a->committing = true;
-    archive_committer_start(a->committer, c);
+    worker_start(a->committer, run_commit, a);
     return 0;
 }
 
@@ -326,7 +359,7 @@ static void mark_staging(struct file_archive *a)
 
 static void end_commit(struct file_archive *a)
 {
-    struct archive_commit *c = &a->commit;
+    struct commit *c = &a->commit;
     bool done = c->error == 0;
     a->committing = false;
     for (size_t i = 0; i < a->n_parts; i++) {
@@ -360,7 +393,7 @@ static void end_commit(struct file_archive *a)
         for (size_t i = 0; i < a->committed.n_files; i++)
             settle_part(a, &a->committed.files[i]);
     }
-    archive_commit_free(c);
+    free_commit(c);
 }
 
 static void end_finishing(struct file_archive *a, const struct archive_finished *f)
@@ -429,7 +462,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     archive_shortages_log(&a->shortages, a->now);
     room = disk_room(a, &reserve);
     check_room(a, room, reserve);
-    if (a->committing && archive_committer_is_idle(a->committer))
+    if (a->committing && worker_is_idle(a->committer))
         end_commit(a);
     while ((f = archive_finisher_collect(a->finisher, a->now)).part != NULL)
         end_finishing(a, &f);
@@ -445,7 +478,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
 int file_archive_flush(struct file_archive *a)
 {
     for (;;) {
-        archive_committer_wait(a->committer);
+        worker_wait(a->committer);
         if (a->committing)
             end_commit(a);
         if (cannot_write(a))
@@ -553,7 +586,7 @@ struct file_archive *file_archive_open(
     a->directory = fixed > 0 ? bytes_dup(bytes_of(a->format, fixed)) : mem_strdup(".");
     a->staging = archive_staging_directory(a->format);
     a->names = archive_names_new(a->format, config->local_time);
-    a->committer = archive_committer_new(a->state_path, a->staging, config->wake, config->arg);
+    a->committer = worker_new(config->wake, config->arg);
     a->finisher = archive_finisher_new(a->stream, config->compression, config->wake, config->arg);
     a->lock_fd = archive_lock_state(a->state_path, error);
     if (a->lock_fd >= 0)
@@ -568,9 +601,9 @@ void file_archive_close(struct file_archive **ap)
     struct file_archive *a = *ap;
     if (a == NULL)
         return;
-    archive_committer_free(&a->committer);
+    worker_free(&a->committer);
     archive_finisher_free(&a->finisher);
-    archive_commit_free(&a->commit);
+    free_commit(&a->commit);
     archive_state_free(&a->committed);
     for (size_t i = 0; i < a->n_parts; i++)
         archive_part_free(&a->parts[i]);
