@@ -51,14 +51,6 @@ static bool describe_streams(const struct app *app, char *out, size_t size)
     return false;
 }
 
-/* With --daemon, the start does not wait for a stream in trouble, which is retried in the background. */
-static void release_starter_on_trouble(const struct app *app)
-{
-    for (size_t i = 0; i < app->streams.n; i++)
-        if (follower_trouble(app->followers[i], NULL) != NULL)
-            daemon_notify_parent();
-}
-
 void health_update(struct app *app)
 {
     char text[512];
@@ -73,5 +65,8 @@ void health_update(struct app *app)
         health_set_not_ready(app, text);
     else
         set_ready(app);
-    release_starter_on_trouble(app);
+    /* With --daemon, the start does not wait for a stream in trouble, which is retried in the background. */
+    for (size_t i = 0; i < app->streams.n; i++)
+        if (follower_trouble(app->followers[i], NULL) != NULL)
+            daemon_notify_parent();
 }

@@ -52,8 +52,11 @@ static double complete_until(void *ctx)
     return (double)watermark_poll_complete_until(((struct app *)ctx)->watermark);
 }
 
-static void register_all(struct metrics *m)
+struct metrics *metrics_new(struct app *app)
 {
+    struct metrics *m = mem_zalloc(sizeof(*m));
+    m->app = app;
+    aggregate_numbers(app->aggregate, &m->shown);
     struct stats *s = daemon_stats(m->app->daemon);
     m->events =
         stats_counter(s, "events_counted_total", NULL, "events counted since the start of the process");
@@ -71,14 +74,6 @@ static void register_all(struct metrics *m)
     stats_gauge(s, "sealed_slices", NULL, "sealed slices not yet cleared", sealed_slices, m->app);
     stats_gauge(s, "complete_until_seconds", NULL, "every event published before this time is counted",
         complete_until, m->app);
-}
-
-struct metrics *metrics_new(struct app *app)
-{
-    struct metrics *m = mem_zalloc(sizeof(*m));
-    m->app = app;
-    aggregate_numbers(app->aggregate, &m->shown);
-    register_all(m);
     return m;
 }
 

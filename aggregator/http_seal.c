@@ -96,8 +96,9 @@ static void answer_seals(struct app *app)
     }
 }
 
-static void answer_clears(struct app *app)
+void app_answer_waiters(struct app *app)
 {
+    answer_seals(app);
     char error[SLICE_ERROR_TEXT];
     while (app->clear_waiters) {
         uint64_t through = app->clear_waiters->slice;
@@ -116,12 +117,6 @@ static void answer_clears(struct app *app)
             http_problem(req, 503, "storage-failed", NULL, "%s", error);
         }
     }
-}
-
-void app_answer_waiters(struct app *app)
-{
-    answer_seals(app);
-    answer_clears(app);
 }
 
 static bool required_slice(struct http_request *req, const char *name, uint64_t *slice)

@@ -116,44 +116,35 @@ static void begin_following(struct wiring *w, const struct options *o)
     }
 }
 
-static void begin(struct wiring *w)
-{
-    struct app *app = &w->app;
-    const struct options *o = daemon_options(app->daemon);
-    w->metrics = metrics_new(app);
-    app->watermark = watermark_poll_new(&(struct watermark_poll_config){.base = daemon_base(app->daemon),
-        .client = w->client,
-        .aggregate = app->aggregate,
-        .streams = app->streams.names,
-        .n_streams = app->streams.n});
-    health_set_not_ready(app, "catching up with the streams");
-    w->keeper = cursor_keeper_new(
-        w->client, app->aggregate, app->streams.n, options_string(o, "cursor"), w->cursor_key);
-    begin_following(w, o);
-    w->tick = every(w, tick_of(options_int(o, "flush_interval") * USEC_PER_MSEC), on_tick);
-    w->keep = every(w, USEC_PER_SEC, on_keep);
-}
-
-static void take_opened(struct wiring *w)
-{
-    char error[SLICE_ERROR_TEXT];
-    struct daemon *d = w->app.daemon;
-    enum slice_result r = opening_finish(&w->opening, &w->app.aggregate, error);
-    if (r == SLICE_OK && !daemon_is_draining(d)) {
-        begin(w);
-    } else if (r != SLICE_OK) {
-        log_error("cannot open the slices", LOG_S("result", slice_strerror(r)), LOG_S("error", error));
-        health_set_not_ready(&w->app, error);
-        daemon_fail(d, r == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
-    }
-}
-
 /* Recovery is complete, or the storage thread has completed a job. */
 static void on_notify(void *arg)
 {
     struct wiring *w = arg;
     if (w->opening && opening_is_over(w->opening)) {
-        take_opened(w);
+        char error[SLICE_ERROR_TEXT];
+        struct daemon *d = w->app.daemon;
+        enum slice_result r = opening_finish(&w->opening, &w->app.aggregate, error);
+        if (r == SLICE_OK && !daemon_is_draining(d)) {
+            struct app *app = &w->app;
+            const struct options *o = daemon_options(app->daemon);
+            w->metrics = metrics_new(app);
+            app->watermark =
+                watermark_poll_new(&(struct watermark_poll_config){.base = daemon_base(app->daemon),
+                    .client = w->client,
+                    .aggregate = app->aggregate,
+                    .streams = app->streams.names,
+                    .n_streams = app->streams.n});
+            health_set_not_ready(app, "catching up with the streams");
+            w->keeper = cursor_keeper_new(
+                w->client, app->aggregate, app->streams.n, options_string(o, "cursor"), w->cursor_key);
+            begin_following(w, o);
+            w->tick = every(w, tick_of(options_int(o, "flush_interval") * USEC_PER_MSEC), on_tick);
+            w->keep = every(w, USEC_PER_SEC, on_keep);
+        } else if (r != SLICE_OK) {
+            log_error("cannot open the slices", LOG_S("result", slice_strerror(r)), LOG_S("error", error));
+            health_set_not_ready(&w->app, error);
+            daemon_fail(d, r == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
+        }
     } else if (w->tick) {
         aggregate_poll(w->app.aggregate, clock_monotonic());
         app_answer_waiters(&w->app);

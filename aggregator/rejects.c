@@ -24,12 +24,6 @@ static size_t replacements(struct bytes text)
     return n;
 }
 
-static void append_hex(struct buf *out, struct bytes b)
-{
-    for (size_t i = 0; i < b.len; i++)
-        buf_printf(out, "%02x", (unsigned char)b.ptr[i]);
-}
-
 void rejects_format(struct buf *out, struct bytes stream, uint64_t offset, const char *reason, uint64_t bytes,
     struct bytes line)
 {
@@ -43,7 +37,8 @@ void rejects_format(struct buf *out, struct bytes stream, uint64_t offset, const
     /* If more replacement characters appear than the line had, some bytes were not UTF-8. */
     if (replacements(bytes_of(out->ptr + start, out->len - start)) > replacements(line)) {
         buf_append_str(out, ",\"hex\":\"");
-        append_hex(out, line);
+        for (size_t i = 0; i < line.len; i++)
+            buf_printf(out, "%02x", (unsigned char)line.ptr[i]);
         buf_append_char(out, '"');
     }
     buf_append_str(out, "}\n");

@@ -92,41 +92,6 @@ static void add_lookup(struct batch *b, uint32_t id)
     b->lookups[b->n_lookups++] = id;
 }
 
-static void intern_texts(struct tally *t, const struct counters_event *e)
-{
-    struct interner *texts = t->batch.texts;
-    for (size_t i = 0; i < e->n_texts; i++) {
-        t->hashes[i] = interner_hash(texts, e->texts[i]);
-        interner_prefetch(texts, t->hashes[i]);
-    }
-    for (size_t i = 0; i < e->n_texts; i++) {
-        t->ids[i] = interner_add(texts, e->texts[i], t->hashes[i]);
-        struct interned *text = interner_get(texts, t->ids[i]);
-        if (interned_is_hash(text) && text->lookup_mark != t->slice) {
-            text->lookup_mark = t->slice;
-            add_lookup(&t->batch, t->ids[i]);
-        }
-    }
-}
-
-static void add_counts(struct tally *t, const struct counters_event *e)
-{
-    struct count_table *table = t->batch.table;
-    size_t n_totals = t->counters->n_totals;
-    uint32_t tag = count_tag(0, e->hour), next = count_tag(1, e->hour) - tag;
-    for (size_t i = 0; i < t->n_counters; i++, tag += next) {
-        struct count_slot *c = &t->counts[i];
-        bool is_total = i < n_totals;
-        size_t total = is_total ? i : t->counters->subtotals[i - n_totals].total;
-        *c = (struct count_slot){
-            tag, t->ids[e->text_of[total]], is_total ? COUNT_NO_SUB : t->ids[e->text_of[i]], 1};
-        t->hashes[i] = count_table_hash(table, c);
-        count_table_prefetch(table, t->hashes[i]);
-    }
-    for (size_t i = 0; i < t->n_counters; i++)
-        count_table_add(table, &t->counts[i], t->hashes[i]);
-}
-
 enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason)
 {
     struct counters_event event;
@@ -135,8 +100,33 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
     if (verdict != COUNTERS_EVENT)
         return verdict;
     t->batch.events++;
-    intern_texts(t, &event);
-    add_counts(t, &event);
+    struct interner *texts = t->batch.texts;
+    for (size_t i = 0; i < event.n_texts; i++) {
+        t->hashes[i] = interner_hash(texts, event.texts[i]);
+        interner_prefetch(texts, t->hashes[i]);
+    }
+    for (size_t i = 0; i < event.n_texts; i++) {
+        t->ids[i] = interner_add(texts, event.texts[i], t->hashes[i]);
+        struct interned *text = interner_get(texts, t->ids[i]);
+        if (interned_is_hash(text) && text->lookup_mark != t->slice) {
+            text->lookup_mark = t->slice;
+            add_lookup(&t->batch, t->ids[i]);
+        }
+    }
+    struct count_table *table = t->batch.table;
+    size_t n_totals = t->counters->n_totals;
+    uint32_t tag = count_tag(0, event.hour), next = count_tag(1, event.hour) - tag;
+    for (size_t i = 0; i < t->n_counters; i++, tag += next) {
+        struct count_slot *c = &t->counts[i];
+        bool is_total = i < n_totals;
+        size_t total = is_total ? i : t->counters->subtotals[i - n_totals].total;
+        *c = (struct count_slot){
+            tag, t->ids[event.text_of[total]], is_total ? COUNT_NO_SUB : t->ids[event.text_of[i]], 1};
+        t->hashes[i] = count_table_hash(table, c);
+        count_table_prefetch(table, t->hashes[i]);
+    }
+    for (size_t i = 0; i < t->n_counters; i++)
+        count_table_add(table, &t->counts[i], t->hashes[i]);
     return COUNTERS_EVENT;
 }
 

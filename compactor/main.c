@@ -62,18 +62,6 @@ static int fail(const char *what, int status)
     return status;
 }
 
-static void log_outcome(const struct run_outcome *out)
-{
-    log_info(out->published ? "published a new generation" : "nothing new to merge",
-        LOG_U("generation", out->generation), LOG_U("through", out->through), LOG_U("slices", out->slices),
-        LOG_U("records", out->records), LOG_U("bytes", out->bytes));
-    if (out->collisions)
-        log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", out->collisions),
-            LOG_S("last", out->collision));
-    if (!out->served)
-        log_warn("sortdb_url is none: the slices are kept");
-}
-
 static void show_progress(const struct run_progress *at, void *arg)
 {
     progress_show(arg, at->step, at->done, at->total, at->records, false, clock_monotonic());
@@ -99,7 +87,14 @@ static int run_with(struct options *o, struct control *control)
         log_error(compact_strerror(r), LOG_S("error", error));
         return compact_exit_status(r);
     }
-    log_outcome(&out);
+    log_info(out.published ? "published a new generation" : "nothing new to merge",
+        LOG_U("generation", out.generation), LOG_U("through", out.through), LOG_U("slices", out.slices),
+        LOG_U("records", out.records), LOG_U("bytes", out.bytes));
+    if (out.collisions)
+        log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", out.collisions),
+            LOG_S("last", out.collision));
+    if (!out.served)
+        log_warn("sortdb_url is none: the slices are kept");
     return EX_OK;
 }
 

@@ -89,16 +89,6 @@ static void release(const void *data, size_t len, void *arg)
     generation_unref(&g);
 }
 
-static void add_run(struct answer *a, struct bytes run)
-{
-    if (run.len < REFERENCED_MIN)
-        evbuffer_add(a->piece, run.ptr, run.len);
-    else
-        evbuffer_add_reference(a->piece, run.ptr, run.len, release, generation_ref(a->generation));
-    if (lacks_lf(run))
-        evbuffer_add(a->piece, "\n", 1);
-}
-
 /* False at the end of the lines. */
 static bool fill_piece(struct answer *a)
 {
@@ -106,7 +96,12 @@ static bool fill_piece(struct answer *a)
     while (evbuffer_get_length(a->piece) < PIECE) {
         if (!next_run(&a->lines, &a->at, &run))
             return false;
-        add_run(a, run);
+        if (run.len < REFERENCED_MIN)
+            evbuffer_add(a->piece, run.ptr, run.len);
+        else
+            evbuffer_add_reference(a->piece, run.ptr, run.len, release, generation_ref(a->generation));
+        if (lacks_lf(run))
+            evbuffer_add(a->piece, "\n", 1);
     }
     return true;
 }

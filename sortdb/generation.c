@@ -440,18 +440,6 @@ static bool walk_to_bound(struct generation_cursor *walk, uint64_t max_records, 
     return false;
 }
 
-/* Ends each part of `c` at the walk's position in that shard. */
-static void end_where(struct generation_cursor *c, const struct generation_cursor *walk)
-{
-    size_t *ends = mem_alloc(c->g->info.shards * sizeof(*ends));
-    for (size_t i = 0; i < walk->n; i++)
-        ends[walk->parts[i].shard] = walk->parts[i].left.begin;
-    for (size_t i = 0; i < c->n; i++)
-        c->parts[i].left.end = ends[c->parts[i].shard];
-    free(ends);
-    order_parts(c);
-}
-
 bool generation_cursor_cut(
     struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct bytes *next)
 {
@@ -461,7 +449,14 @@ bool generation_cursor_cut(
     bool more = walk_to_bound(&walk, max_records, max_bytes);
     if (more) {
         *next = head_key(&walk, &walk.parts[0]);
-        end_where(c, &walk);
+        /* Ends each part of `c` at the walk's position in that shard. */
+        size_t *ends = mem_alloc(c->g->info.shards * sizeof(*ends));
+        for (size_t i = 0; i < walk.n; i++)
+            ends[walk.parts[i].shard] = walk.parts[i].left.begin;
+        for (size_t i = 0; i < c->n; i++)
+            c->parts[i].left.end = ends[c->parts[i].shard];
+        free(ends);
+        order_parts(c);
     }
     generation_cursor_free(&walk);
     return more;

@@ -36,11 +36,6 @@ static _Atomic(struct place *) places;
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 static uintptr_t page_size;
 
-static void die_of(int signal_number)
-{
-    signal(signal_number, SIG_DFL); /* the instruction runs again and ends the process */
-}
-
 static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 {
     int saved = errno;
@@ -56,15 +51,7 @@ static void on_sigbus(int signal_number, siginfo_t *info, void *context)
         errno = saved;
         return;
     }
-    die_of(signal_number);
-}
-
-static void install_handler(void)
-{
-    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
-    page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGBUS, &action, NULL);
+    signal(signal_number, SIG_DFL); /* the instruction runs again and ends the process */
 }
 
 static struct place *take_place(const char *base, size_t len)
@@ -116,7 +103,10 @@ static int map(struct mapping *m, bool lock, const char **what)
 int mapping_open(const char *path, bool lock, struct mapping **out, char error[MAPPING_ERROR_TEXT])
 {
     const char *what = "open";
-    install_handler();
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+    page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
     struct mapping *m = mem_zalloc(sizeof(*m));
     m->magic = MAPPING_MAGIC;
     m->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

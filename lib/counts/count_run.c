@@ -118,8 +118,10 @@ static int store_block(struct count_run_writer *w)
     return failed;
 }
 
-static void begin_record(struct count_run_writer *w, struct bytes key)
+static int end_record(struct count_run_writer *w, struct bytes key)
 {
+    if (w->values.len == 0)
+        return 0;
     size_t shared = 0, most = key.len < w->last_key.len ? key.len : w->last_key.len;
     if (w->block.len == 0) {
         append_varint(&w->entries, key.len);
@@ -132,13 +134,6 @@ static void begin_record(struct count_run_writer *w, struct bytes key)
     buf_append(&w->block, key.ptr + shared, key.len - shared);
     w->last_key.len = shared;
     buf_append(&w->last_key, key.ptr + shared, key.len - shared);
-}
-
-static int end_record(struct count_run_writer *w, struct bytes key)
-{
-    if (w->values.len == 0)
-        return 0;
-    begin_record(w, key);
     append_varint(&w->block, w->values.len);
     buf_append_bytes(&w->block, buf_bytes(&w->values));
     buf_clear(&w->values);

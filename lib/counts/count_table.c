@@ -375,27 +375,6 @@ struct table_source {
 #define KEY_RANK_SHIFT COUNT_TAG_HOUR_BITS
 #define SPACE_SHIFT (32 + COUNT_TAG_HOUR_BITS)
 
-static void collect(const struct count_table *t, struct table_source *s, const struct choice *choices,
-    const struct counters *counters)
-{
-    for (size_t i = 0; i < t->n_slots; i++) {
-        const struct count_slot *slot = &t->slots[i];
-        if (slot->tag == 0)
-            continue;
-        size_t counter = (slot->tag >> COUNT_TAG_HOUR_BITS) - 1;
-        const struct choice *c = &choices[counter];
-        if (c->none || (c->ids && !c->ids[slot->key]))
-            continue;
-        bool is_subtotal = counter >= counters->n_totals;
-        int end = is_subtotal ? END_SUBTOTAL : END_TOTAL;
-        ranks_note(&s->ranks[end], s->texts, slot->key, ends[end]);
-        if (is_subtotal)
-            ranks_note(&s->ranks[END_NAME], s->texts, slot->sub, ends[END_NAME]);
-        sortables_add(
-            &s->counts, (uint64_t)slot->tag << 32 | slot->key, (uint64_t)slot->sub << 32 | slot->count);
-    }
-}
-
 /* Replaces ids by ranks. */
 static void rank(struct table_source *s, const struct choice *choices)
 {
@@ -500,7 +479,22 @@ struct count_source *count_table_source(const struct count_table *t, const struc
         s->counts.room = t->n + 1;
         s->counts.items = mem_alloc(s->counts.room * sizeof(*s->counts.items));
     }
-    collect(t, s, choices, counters);
+    for (size_t i = 0; i < t->n_slots; i++) {
+        const struct count_slot *slot = &t->slots[i];
+        if (slot->tag == 0)
+            continue;
+        size_t counter = (slot->tag >> COUNT_TAG_HOUR_BITS) - 1;
+        const struct choice *c = &choices[counter];
+        if (c->none || (c->ids && !c->ids[slot->key]))
+            continue;
+        bool is_subtotal = counter >= counters->n_totals;
+        int end = is_subtotal ? END_SUBTOTAL : END_TOTAL;
+        ranks_note(&s->ranks[end], s->texts, slot->key, ends[end]);
+        if (is_subtotal)
+            ranks_note(&s->ranks[END_NAME], s->texts, slot->sub, ends[END_NAME]);
+        sortables_add(
+            &s->counts, (uint64_t)slot->tag << 32 | slot->key, (uint64_t)slot->sub << 32 | slot->count);
+    }
     rank(s, choices);
     sort(&s->counts);
     for (size_t i = 0; i < n; i++)

@@ -177,8 +177,14 @@ static void put_hashed(const struct interner *i, uint32_t id)
     i->hashed[at] = id + 1;
 }
 
-static void index_hashed(struct interner *i)
+void interner_mark(struct interner *i, struct bytes stored, uint8_t *marks)
 {
+    if (stored.len != COMPONENT_HASH) {
+        size_t at = find_slot(i, stored, interner_hash(i, stored));
+        if (i->slots[at] && !interned_is_hash(interner_get(i, (uint32_t)i->slots[at] - 1)))
+            marks[(uint32_t)i->slots[at] - 1] = 1;
+        return;
+    }
     for (; i->indexed < i->n; i->indexed++) {
         if (!interned_is_hash(interner_get(i, i->indexed)))
             continue;
@@ -193,17 +199,6 @@ static void index_hashed(struct interner *i)
         }
         put_hashed(i, i->indexed);
     }
-}
-
-void interner_mark(struct interner *i, struct bytes stored, uint8_t *marks)
-{
-    if (stored.len != COMPONENT_HASH) {
-        size_t at = find_slot(i, stored, interner_hash(i, stored));
-        if (i->slots[at] && !interned_is_hash(interner_get(i, (uint32_t)i->slots[at] - 1)))
-            marks[(uint32_t)i->slots[at] - 1] = 1;
-        return;
-    }
-    index_hashed(i);
     if (i->n_hashed == 0)
         return;
     size_t mask = i->n_hashed_slots - 1;

@@ -112,22 +112,6 @@ static bool parse_stream(const struct json_doc *d, size_t i, struct manifest_str
     return json_doc_u64(d, pointer, &s->end);
 }
 
-static const char *parse_lists(const struct json_doc *d, struct manifest *m)
-{
-    m->n_streams = json_doc_length(d, "/streams");
-    m->streams = mem_zalloc((m->n_streams + 1) * sizeof(*m->streams));
-    for (size_t i = 0; i < m->n_streams; i++)
-        if (!parse_stream(d, i, &m->streams[i]))
-            return "a stream without name, id or end";
-    if (json_doc_length(d, "/files") != m->shards)
-        return "the number of files differs from shards";
-    m->files = mem_zalloc(m->shards * sizeof(*m->files));
-    for (uint32_t k = 0; k < m->shards; k++)
-        if (!parse_file(d, k, m->shards, &m->files[k]))
-            return "a file without its name, counts or checksum";
-    return NULL;
-}
-
 /* Returns NULL, or the error. */
 static const char *parse_members(const struct json_doc *d, struct manifest *m)
 {
@@ -147,7 +131,18 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     m->shards = (uint32_t)shards;
     m->counters = bytes_dup(counters.v.string);
     m->retired = bytes_dup(retired.type == JSON_STRING ? retired.v.string : BYTES_NONE);
-    return parse_lists(d, m);
+    m->n_streams = json_doc_length(d, "/streams");
+    m->streams = mem_zalloc((m->n_streams + 1) * sizeof(*m->streams));
+    for (size_t i = 0; i < m->n_streams; i++)
+        if (!parse_stream(d, i, &m->streams[i]))
+            return "a stream without name, id or end";
+    if (json_doc_length(d, "/files") != m->shards)
+        return "the number of files differs from shards";
+    m->files = mem_zalloc(m->shards * sizeof(*m->files));
+    for (uint32_t k = 0; k < m->shards; k++)
+        if (!parse_file(d, k, m->shards, &m->files[k]))
+            return "a file without its name, counts or checksum";
+    return NULL;
 }
 
 static enum manifest_result parse_doc(
@@ -243,8 +238,12 @@ uint64_t manifest_content(const struct manifest *m)
     return content;
 }
 
-static void print_streams(const struct manifest *m, struct buf *out)
+void manifest_print(const struct manifest *m, struct buf *out)
 {
+    buf_printf(out,
+        "{\"format\":%d,\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"made\":%" PRId64
+        ",\"shards\":%" PRIu32 ",\n",
+        MANIFEST_FORMAT, m->generation, m->through, m->made, m->shards);
     buf_append_str(out, "\"streams\":{");
     for (size_t i = 0; i < m->n_streams; i++) {
         const struct manifest_stream *s = &m->streams[i];
@@ -253,10 +252,11 @@ static void print_streams(const struct manifest *m, struct buf *out)
         buf_printf(out, ",\"end\":\"%" PRIu64 "\"}", s->end);
     }
     buf_append_str(out, "},\n");
-}
-
-static void print_files(const struct manifest *m, struct buf *out)
-{
+    buf_append_str(out, "\"counters\":");
+    buf_append_json(out, bytes_str(m->counters ? m->counters : ""));
+    buf_append_str(out, ",\n\"retired\":");
+    buf_append_json(out, bytes_str(m->retired ? m->retired : ""));
+    buf_append_str(out, ",\n");
     buf_append_str(out, "\"files\":[");
     for (uint32_t k = 0; k < m->shards; k++) {
         const struct manifest_file *f = &m->files[k];
@@ -265,21 +265,6 @@ static void print_files(const struct manifest *m, struct buf *out)
             k ? ",\n  " : "", f->name, f->records, f->bytes, HASH_DIGITS, f->xxh3);
     }
     buf_append_str(out, "],\n");
-}
-
-void manifest_print(const struct manifest *m, struct buf *out)
-{
-    buf_printf(out,
-        "{\"format\":%d,\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"made\":%" PRId64
-        ",\"shards\":%" PRIu32 ",\n",
-        MANIFEST_FORMAT, m->generation, m->through, m->made, m->shards);
-    print_streams(m, out);
-    buf_append_str(out, "\"counters\":");
-    buf_append_json(out, bytes_str(m->counters ? m->counters : ""));
-    buf_append_str(out, ",\n\"retired\":");
-    buf_append_json(out, bytes_str(m->retired ? m->retired : ""));
-    buf_append_str(out, ",\n");
-    print_files(m, out);
     buf_append_str(out, "\"imports\":[]}\n");
 }
 

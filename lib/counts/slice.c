@@ -439,24 +439,6 @@ static enum slice_result write_counts(struct slice *s, const struct slice_batch 
     return r;
 }
 
-static void apply(const struct slice_batch *batch, struct slice_state *next)
-{
-    next->tally = batch->tally;
-    next->rejects_length = batch->rejects_length;
-    next->sealed = next->sealed || batch->seal;
-    for (size_t i = 0; i < batch->n_cursors; i++) {
-        size_t k = 0;
-        while (k < next->n_cursors && strcmp(next->cursors[k].stream, batch->cursors[i].stream) != 0)
-            k++;
-        if (k == next->n_cursors) {
-            next->cursors = mem_realloc(next->cursors, (k + 1) * sizeof(*next->cursors));
-            next->n_cursors++;
-        }
-        next->cursors[k] = batch->cursors[i];
-    }
-    qsort(next->cursors, next->n_cursors, sizeof(*next->cursors), compare_cursors);
-}
-
 /* Commits, and makes `next` the state. After a failure, rolls back. */
 static enum slice_result end(struct slice *s, enum slice_result r, struct slice_state *next, char *error)
 {
@@ -485,7 +467,20 @@ enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
         return r;
     struct slice_state next = slice_state_copy(&s->state);
     r = write_counts(s, batch, &next, written, error);
-    apply(batch, &next);
+    next.tally = batch->tally;
+    next.rejects_length = batch->rejects_length;
+    next.sealed = next.sealed || batch->seal;
+    for (size_t i = 0; i < batch->n_cursors; i++) {
+        size_t k = 0;
+        while (k < next.n_cursors && strcmp(next.cursors[k].stream, batch->cursors[i].stream) != 0)
+            k++;
+        if (k == next.n_cursors) {
+            next.cursors = mem_realloc(next.cursors, (k + 1) * sizeof(*next.cursors));
+            next.n_cursors++;
+        }
+        next.cursors[k] = batch->cursors[i];
+    }
+    qsort(next.cursors, next.n_cursors, sizeof(*next.cursors), compare_cursors);
     r = end(s, r, &next, error);
     s->next_run += r == SLICE_OK;
     return r;
@@ -594,25 +589,6 @@ static enum slice_result merge_part(struct slice *s, struct slice_written *w, bo
     return end(s, r, &next, error);
 }
 
-static enum slice_result continue_merge(struct slice *s, struct slice_written *w, char *error)
-{
-    bool is_over = false;
-    enum slice_result r = SLICE_OK;
-    if (!s->merge)
-        r = begin_merge(s, (uint64_t)find_level(s, SLICE_MERGE_RUNS), error);
-    if (r == SLICE_OK)
-        r = merge_part(s, w, &is_over, error);
-    if (r == SLICE_OK && is_over) {
-        for (size_t i = 0; i < s->merge->n; i++)
-            add_garbage(s, s->merge->runs[i]);
-        free_merge(s);
-    } else if (r != SLICE_OK) {
-        add_garbage(s, s->merge->into.id);
-        free_merge(s);
-    }
-    return r;
-}
-
 static enum slice_result delete_some(struct slice *s, char *error)
 {
     struct garbage *g = &s->garbage[s->n_garbage - 1];
@@ -637,7 +613,21 @@ enum slice_result slice_merge_step(
     *written = (struct slice_written){0};
     if (s->n_garbage > 0)
         return delete_some(s, error);
-    return continue_merge(s, written, error);
+    bool is_over = false;
+    enum slice_result r = SLICE_OK;
+    if (!s->merge)
+        r = begin_merge(s, (uint64_t)find_level(s, SLICE_MERGE_RUNS), error);
+    if (r == SLICE_OK)
+        r = merge_part(s, written, &is_over, error);
+    if (r == SLICE_OK && is_over) {
+        for (size_t i = 0; i < s->merge->n; i++)
+            add_garbage(s, s->merge->runs[i]);
+        free_merge(s);
+    } else if (r != SLICE_OK) {
+        add_garbage(s, s->merge->into.id);
+        free_merge(s);
+    }
+    return r;
 }
 
 enum slice_result slice_merge_abandon(struct slice *s, char error[SLICE_ERROR_TEXT])
