@@ -75,19 +75,6 @@ static enum slice_result list_slices(struct opening *o)
     return SLICE_OK;
 }
 
-/* Syncs the archive: a killed compactor may have switched `current` without syncing it. */
-static enum slice_result settle_current(const char *archive, char *error)
-{
-    struct buf path = {0};
-    buf_printf(&path, "%s/current", archive);
-    buf_append_char(&path, '\0');
-    int failed = io_sync_name(path.ptr);
-    buf_free(&path);
-    if (failed)
-        snprintf(error, SLICE_ERROR_TEXT, "cannot sync %.400s: %s", archive, strerror(errno));
-    return failed ? SLICE_FAILED : SLICE_OK;
-}
-
 static enum slice_result read_manifest(const char *archive, struct manifest *m, char *error)
 {
     char why[MANIFEST_ERROR_TEXT] = "";
@@ -95,8 +82,17 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
     if (!archive)
         return SLICE_OK;
     enum manifest_result r = manifest_read_current(archive, m, why);
-    if (r == MANIFEST_OK)
-        return settle_current(archive, error);
+    if (r == MANIFEST_OK) {
+        /* Syncs the archive: a killed compactor may have switched `current` without syncing it. */
+        struct buf path = {0};
+        buf_printf(&path, "%s/current", archive);
+        buf_append_char(&path, '\0');
+        int failed = io_sync_name(path.ptr);
+        buf_free(&path);
+        if (failed)
+            snprintf(error, SLICE_ERROR_TEXT, "cannot sync %.400s: %s", archive, strerror(errno));
+        return failed ? SLICE_FAILED : SLICE_OK;
+    }
     if (r == MANIFEST_ABSENT)
         return SLICE_OK;
     snprintf(error, SLICE_ERROR_TEXT, "cannot read which slices the archive includes: %.400s", why);
@@ -117,16 +113,6 @@ static enum slice_result check_numbers(const struct opening *o)
     snprintf(o->error, SLICE_ERROR_TEXT,
         "the archive %.200s goes through slice %" PRIu64 ", but the oldest slice in %.200s is %" PRIu64,
         c->archive, o->manifest.through, c->slices_dir, o->numbers[0]);
-    return SLICE_FOREIGN;
-}
-
-static enum slice_result check_not_archived(const struct opening *o, uint64_t open)
-{
-    if (open > o->manifest.through)
-        return SLICE_OK;
-    snprintf(o->error, SLICE_ERROR_TEXT,
-        "slice %" PRIu64 " in %.200s is open, but the archive %.200s goes through slice %" PRIu64 " already",
-        open, o->config->slices_dir, o->config->archive, o->manifest.through);
     return SLICE_FOREIGN;
 }
 
@@ -364,7 +350,12 @@ static enum slice_result open_chain(struct opening *o, struct sealed *sealed, st
         chain_follow(sealed, next);
     else
         follow_archive(o, next);
-    return check_not_archived(o, next->number);
+    if (next->number > o->manifest.through)
+        return SLICE_OK;
+    snprintf(o->error, SLICE_ERROR_TEXT,
+        "slice %" PRIu64 " in %.200s is open, but the archive %.200s goes through slice %" PRIu64 " already",
+        next->number, o->config->slices_dir, o->config->archive, o->manifest.through);
+    return SLICE_FOREIGN;
 }
 
 enum slice_result chain_open(const struct chain_config *config, struct sealed *sealed,

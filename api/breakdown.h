@@ -1,10 +1,10 @@
-/* breakdown: the subtotals of one key over [from, to), the largest first.
+/* breakdown: the subtotals of one key over [from, to), largest first.
  *
- * Subtotals are summed in their stored form and expanded to their texts only where the answer needs it. Equal counts are ordered by
- * text, so every subtotal that ties with the last row is a candidate and needs its text.
+ * The breakdown adds up subtotals in their stored form. Only the rows of the answer need the full text. Rows with equal counts are
+ * ordered by text, so each subtotal whose count equals that of the last row is a candidate and needs its text too.
  *
- * Use: add every record; breakdown_select; add a lookup for each candidate with breakdown_wants_text; breakdown_finish. No clock, no
- * network.
+ * Order of calls: breakdown_add for every record; breakdown_select; breakdown_add_lookup for each candidate for which
+ * breakdown_wants_text is true; breakdown_finish.
  */
 #ifndef MILLRACE_BREAKDOWN_H
 #define MILLRACE_BREAKDOWN_H
@@ -14,7 +14,7 @@
 
 struct breakdown_row {
     struct bytes stored;
-    char *text; /* expanded, owned; NULL: the stored form is the text */
+    char *text; /* the full text, owned; NULL: the stored form is the text */
     size_t text_len;
     uint64_t n;
 };
@@ -23,7 +23,7 @@ struct breakdown {
     struct breakdown_entry *entries; /* the sums, by stored form */
     size_t distinct;
     uint64_t total;
-    size_t n_rows; /* candidates after select, rows of the answer after finish */
+    size_t n_rows; /* after breakdown_select: candidates; after breakdown_finish: rows of the answer */
     struct breakdown_row *rows;
     uint64_t shown; /* sum of the rows of the answer */
 };
@@ -31,11 +31,11 @@ struct breakdown {
 void breakdown_init(struct breakdown *b, const struct query *q);
 /* Discards everything added, and frees it. */
 void breakdown_reset(struct breakdown *b);
-/* Adds one hour's record. Hours outside [from, to) are ignored. False: malformed, or of another counter. */
+/* Adds one hour's record. Hours outside [from, to) are ignored. False: the record is malformed or of another counter. */
 bool breakdown_add(struct breakdown *b, const struct record *r);
 void breakdown_select(struct breakdown *b);
 bool breakdown_wants_text(const struct breakdown *b, size_t row);
-/* Adds a lookup record. False: not a lookup, not wanted or malformed. */
+/* Adds a lookup record. False: the record is malformed, no lookup, or no candidate needs it. */
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
 /* Sorts the candidates and keeps the first `limit`. */
 void breakdown_finish(struct breakdown *b);

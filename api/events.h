@@ -1,4 +1,4 @@
-/* events: turns a posted body of events, one a line, into the body of an /mput: drops empty lines and a CR before an LF. */
+/* events: converts a posted body with one event per line to the body of an /mput. Drops empty lines and each CR before an LF. */
 #ifndef MILLRACE_EVENTS_H
 #define MILLRACE_EVENTS_H
 

@@ -1,4 +1,4 @@
-/* http: the endpoints of the API: requests to queries, queries to questions for the sources, records to answers. */
+/* http: the endpoints of the API. A handler parses a query, asks the sources, and renders the records that they return. */
 #ifndef MILLRACE_API_HTTP_H
 #define MILLRACE_API_HTTP_H
 

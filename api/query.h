@@ -1,11 +1,11 @@
-/* query: the parameters of a request, parsed and checked.
+/* query: parses and checks the parameters of a request.
  *
- * A counter is named by namespace (`ns=u&key=K`, `ns=c.u&key=K`) or by label (`user=K`, `user=K&by=country`). A counter over a constant
- * has one key, which may be omitted (`ns=all`, `feed=`). The span is `from=&to=` (hours that start in [from, to)) or
- * `units=N&unit_reference_ts=T` (the N units up to the one that contains T); by default the last 30 units up to now.
+ * A request names a counter by namespace (`ns=u&key=K`, `ns=c.u&key=K`) or by label (`user=K`, `user=K&by=country`). The key of a
+ * counter over a constant may be omitted (`ns=all`, `feed=`). The span is `from=&to=` (hours that start in [from, to)) or
+ * `units=N&unit_reference_ts=T` (the N units up to the unit that contains T). The default span is the last 30 units.
  *
- * 1. An unknown, repeated or contradictory parameter is refused: a typing error must not return numbers for another question.
- * 2. These parameters are never labels; ask for a counter with such a label by ns:
+ * 1. An unknown, repeated or contradictory parameter is refused, because a misspelling must not change the question silently.
+ * 2. These names are parameters, never labels; use ns= for a counter with such a label:
  *       ns key by sub unit units unit_reference_ts from to timezone hour_offset week_start limit format
  * 3. 0 <= from < to <= HOUR_END, and a series has at most max_rows rows.
  */
@@ -26,9 +26,9 @@ enum query_format { QUERY_JSON, QUERY_CSV };
 struct query {
     enum query_kind kind;
     const struct counter *total;
-    const struct counter *sub; /* of a breakdown, or of the series of a subtotal; else NULL */
+    const struct counter *sub; /* the subtotal of a breakdown or of a series; NULL: the total */
     struct bytes key;          /* full text; points into the parameters or the counters */
-    struct bytes sub_key;      /* of the series of a subtotal */
+    struct bytes sub_key;      /* the series of a subtotal shows this sub key only */
     struct calendar calendar;
     int64_t from, to;
     uint64_t limit;
@@ -39,7 +39,7 @@ struct query_error {
     int status;
     const char *code;
     char detail[256];
-    char hint[1024]; /* "" for none */
+    char hint[1024]; /* "": no hint */
 };
 
 struct query_context {
@@ -48,7 +48,7 @@ struct query_context {
     int64_t now; /* unix seconds */
 };
 
-/* 0, or -1 with *error. The parameters and the counters must outlive *out. */
+/* Returns 0, or -1 with *error. The parameters and the counters must outlive *out. */
 int query_parse(const struct query_context *context, enum query_kind kind, const struct url_query *params,
     struct query *out, struct query_error *error);
 

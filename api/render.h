@@ -1,4 +1,5 @@
-/* render: answers as JSON or CSV. Every event before complete_until is counted; a row is complete if its unit ends by then. */
+/* render: prints answers as JSON or CSV. Every event before complete_until is counted. A row is marked complete if its unit ends by
+ * that time. */
 #ifndef MILLRACE_RENDER_H
 #define MILLRACE_RENDER_H
 

@@ -414,14 +414,6 @@ uint32_t generation_cursor_shard(const struct generation_cursor *c)
     return c->n == 1 ? c->parts[0].shard : GENERATION_NO_SHARD;
 }
 
-static struct generation_cursor cursor_copy(const struct generation_cursor *c)
-{
-    struct generation_cursor copy = *c;
-    copy.parts = mem_alloc(c->n * sizeof(*c->parts));
-    memcpy(copy.parts, c->parts, c->n * sizeof(*c->parts));
-    return copy;
-}
-
 /* Advances past the last record within the limits. False: the end came first. */
 static bool walk_to_bound(struct generation_cursor *walk, uint64_t max_records, uint64_t max_bytes)
 {
@@ -445,7 +437,9 @@ bool generation_cursor_cut(
 {
     if (max_records == 0 && generation_cursor_bytes(c) <= max_bytes)
         return false;
-    struct generation_cursor walk = cursor_copy(c);
+    struct generation_cursor walk = *c;
+    walk.parts = mem_alloc(c->n * sizeof(*c->parts));
+    memcpy(walk.parts, c->parts, c->n * sizeof(*c->parts));
     bool more = walk_to_bound(&walk, max_records, max_bytes);
     if (more) {
         *next = head_key(&walk, &walk.parts[0]);

@@ -54,24 +54,6 @@ static void on_sigbus(int signal_number, siginfo_t *info, void *context)
     signal(signal_number, SIG_DFL); /* the instruction runs again and ends the process */
 }
 
-static struct place *take_place(const char *base, size_t len)
-{
-    pthread_mutex_lock(&places_lock);
-    struct place *p = atomic_load(&places);
-    while (p && atomic_load(&p->end) != 0)
-        p = p->next;
-    if (!p) {
-        p = mem_zalloc(sizeof(*p));
-        p->next = atomic_load(&places);
-        atomic_store(&places, p);
-    }
-    atomic_store(&p->torn, false);
-    atomic_store(&p->begin, (uintptr_t)base);
-    atomic_store(&p->end, (uintptr_t)base + len);
-    pthread_mutex_unlock(&places_lock);
-    return p;
-}
-
 static int map(struct mapping *m, bool lock, const char **what)
 {
     struct stat st;
@@ -92,7 +74,20 @@ static int map(struct mapping *m, bool lock, const char **what)
     if (base == MAP_FAILED)
         return -1;
     m->base = base;
-    m->place = take_place(m->base, m->len);
+    pthread_mutex_lock(&places_lock);
+    struct place *p = atomic_load(&places);
+    while (p && atomic_load(&p->end) != 0)
+        p = p->next;
+    if (!p) {
+        p = mem_zalloc(sizeof(*p));
+        p->next = atomic_load(&places);
+        atomic_store(&places, p);
+    }
+    atomic_store(&p->torn, false);
+    atomic_store(&p->begin, (uintptr_t)m->base);
+    atomic_store(&p->end, (uintptr_t)m->base + m->len);
+    pthread_mutex_unlock(&places_lock);
+    m->place = p;
     *what = "mlock";
     if (lock && mlock(m->base, m->len) != 0)
         return -1;

@@ -30,15 +30,6 @@ static bool wait_for_request(struct reloader *r, uint64_t *ticket)
     return !atomic_load(&r->stop);
 }
 
-static void hand_over(struct reloader *r, const struct reloader_outcome *outcome)
-{
-    pthread_mutex_lock(&r->lock);
-    r->outcome = *outcome;
-    r->ended = true;
-    pthread_mutex_unlock(&r->lock);
-    r->config.notify(r->config.notify_arg);
-}
-
 static void *run(void *arg)
 {
     struct reloader *r = arg;
@@ -51,7 +42,11 @@ static void *run(void *arg)
             r->opened = generation_info(o.generation);
             r->has_opened = true;
         }
-        hand_over(r, &o);
+        pthread_mutex_lock(&r->lock);
+        r->outcome = o;
+        r->ended = true;
+        pthread_mutex_unlock(&r->lock);
+        r->config.notify(r->config.notify_arg);
     }
     return NULL;
 }

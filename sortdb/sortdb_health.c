@@ -4,22 +4,15 @@
 
 #include <stdio.h>
 
-static void describe(const struct app *app, char *text, size_t size)
-{
-    char error[GENERATION_ERROR_TEXT];
-    text[0] = '\0';
-    if (app->reload_error[0])
-        snprintf(text, size, "reload failed: %.900s", app->reload_error);
-    else if (!generation_is_whole(app->generation, error) || !generation_is_untouched(app->generation, error))
-        snprintf(text, size, "%s", error);
-}
-
 void health_update(struct app *app)
 {
-    char text[GENERATION_ERROR_TEXT];
+    char text[GENERATION_ERROR_TEXT] = "", error[GENERATION_ERROR_TEXT];
     if (!app->generation)
         return;
-    describe(app, text, sizeof(text));
+    if (app->reload_error[0])
+        snprintf(text, sizeof(text), "reload failed: %.900s", app->reload_error);
+    else if (!generation_is_whole(app->generation, error) || !generation_is_untouched(app->generation, error))
+        snprintf(text, sizeof(text), "%s", error);
     if (daemon_is_ready(app->daemon) == (text[0] == '\0') && strcmp(text, app->health) == 0)
         return;
     memcpy(app->health, text, sizeof(text));

@@ -342,21 +342,6 @@ static uint8_t *mark_ids(const struct space *s, const struct interner *texts, co
     return ids;
 }
 
-static struct choice *choose(
-    const struct space *spaces, size_t n, const struct interner *texts, const struct count_range *range)
-{
-    struct choice *choices = mem_zalloc((n + 1) * sizeof(*choices));
-    for (size_t i = 0; i < n; i++) {
-        struct choice *c = &choices[spaces[i].counter];
-        struct bytes head = bytes_of(spaces[i].text, spaces[i].len);
-        c->rank = (uint32_t)i;
-        c->none = !may_have(range, head);
-        if (!c->none && !has_all(range, head))
-            c->ids = mark_ids(&spaces[i], texts, range);
-    }
-    return choices;
-}
-
 enum { END_TOTAL, END_SUBTOTAL, END_NAME, ENDS };
 static const char ends[ENDS] = {RECORD_SEPARATOR, '.', '\0'};
 
@@ -474,7 +459,16 @@ struct count_source *count_table_source(const struct count_table *t, const struc
     s->spaces = make_spaces(counters, &n);
     for (int end = 0; end < ENDS; end++)
         ranks_begin(&s->ranks[end], texts);
-    struct choice *choices = choose(s->spaces, n, texts, range);
+    const struct space *spaces = s->spaces;
+    struct choice *choices = mem_zalloc((n + 1) * sizeof(*choices));
+    for (size_t i = 0; i < n; i++) {
+        struct choice *c = &choices[spaces[i].counter];
+        struct bytes head = bytes_of(spaces[i].text, spaces[i].len);
+        c->rank = (uint32_t)i;
+        c->none = !may_have(range, head);
+        if (!c->none && !has_all(range, head))
+            c->ids = mark_ids(&spaces[i], texts, range);
+    }
     if (range->from.len + range->prefix.len + range->last.len == 0) {
         s->counts.room = t->n + 1;
         s->counts.items = mem_alloc(s->counts.room * sizeof(*s->counts.items));

@@ -216,19 +216,6 @@ static void append_sorted(struct buf *text, const char *kind, const struct count
     free(sorted);
 }
 
-static char *canonical_text(const struct counters *c)
-{
-    struct buf text = {0};
-    if (c->skip_if)
-        buf_printf(&text, "input skip_if = %s\n", c->skip_if);
-    buf_printf(&text, "input time = %s\ninput time_unit = %s\n", c->time_field, c->time_unit);
-    append_sorted(&text, "subtotal", c->subtotals, c->n_subtotals);
-    append_sorted(&text, "total", c->totals, c->n_totals);
-    char *copy = bytes_dup(buf_bytes(&text));
-    buf_free(&text);
-    return copy;
-}
-
 int counters_read(const struct config *config, struct counters **out, struct config_error *error)
 {
     struct counters *c = mem_zalloc(sizeof *c);
@@ -241,7 +228,14 @@ int counters_read(const struct config *config, struct counters **out, struct con
     if (read_input(&r) == 0 && read_sections(&r, "total", read_total) == 0 &&
         read_sections(&r, "subtotal", read_subtotal) == 0) {
         if (c->n_totals > 0 && c->n_totals + c->n_subtotals <= COUNTERS_MAX) {
-            c->text = canonical_text(c);
+            struct buf text = {0};
+            if (c->skip_if)
+                buf_printf(&text, "input skip_if = %s\n", c->skip_if);
+            buf_printf(&text, "input time = %s\ninput time_unit = %s\n", c->time_field, c->time_unit);
+            append_sorted(&text, "subtotal", c->subtotals, c->n_subtotals);
+            append_sorted(&text, "total", c->totals, c->n_totals);
+            c->text = bytes_dup(buf_bytes(&text));
+            buf_free(&text);
             return 0;
         }
         if (c->n_totals > 0)

@@ -123,20 +123,6 @@ static struct interned *new_entry(struct interner *i)
     return &(*chunk)[id % CHUNK_IDS];
 }
 
-static uint32_t add_new(struct interner *i, struct bytes text)
-{
-    char space[COMPONENT_HASH + 1];
-    struct bytes stored = component_store(text, space);
-    uint32_t id = i->n;
-    struct interned *t = new_entry(i);
-    if (stored.len > 0)
-        memcpy(t->stored, stored.ptr, stored.len);
-    t->stored_len = (uint8_t)stored.len;
-    t->text_len = (uint32_t)text.len;
-    t->text = interned_is_hash(t) ? copy_text(i, text) : t->stored;
-    return id;
-}
-
 /* The slot of the text, or the empty slot where it belongs. */
 static inline size_t find_slot(const struct interner *i, struct bytes text, uint64_t hash)
 {
@@ -157,7 +143,15 @@ uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
     size_t at = find_slot(i, text, hash);
     if (i->slots[at])
         return (uint32_t)i->slots[at] - 1;
-    uint32_t id = add_new(i, text);
+    char space[COMPONENT_HASH + 1];
+    struct bytes stored = component_store(text, space);
+    uint32_t id = i->n;
+    struct interned *t = new_entry(i);
+    if (stored.len > 0)
+        memcpy(t->stored, stored.ptr, stored.len);
+    t->stored_len = (uint8_t)stored.len;
+    t->text_len = (uint32_t)text.len;
+    t->text = interned_is_hash(t) ? copy_text(i, text) : t->stored;
     i->slots[at] = (hash >> 32 << 32) | (id + 1);
     if ((size_t)i->n * 2 > i->n_slots)
         grow(i);

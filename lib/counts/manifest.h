@@ -1,11 +1,11 @@
 /* manifest: reads and writes manifest.json, which describes a generation of the archive, and finds the current generation.
  *
- * The compactor writes manifests. sortdb reads them to find its files, and the aggregator to find out which slices the
- * archive holds. docs/guide/archive.md describes the layout and shows a manifest.
+ * The compactor writes manifests. sortdb reads a manifest to find its files. The aggregator reads it to learn which slices the
+ * archive includes. docs/guide/archive.md describes the layout and shows a manifest.
  *
  * 1. A parsed manifest describes one file for each shard. File k has the name manifest_file_name(k).
- * 2. manifest_parse restores what manifest_print wrote. Equal manifests print equal text.
- * 3. An unknown format is refused. Unknown members are ignored, because a later version may add some.
+ * 2. manifest_parse reads every text that manifest_print writes. Equal manifests print equal texts.
+ * 3. An unknown format is refused. Unknown members are ignored, because a later version may add members.
  */
 #ifndef MILLRACE_MANIFEST_H
 #define MILLRACE_MANIFEST_H
@@ -56,7 +56,7 @@ const char *manifest_strerror(enum manifest_result r);
 void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT]);
 /* "shard-0-of-4.csv" */
 void manifest_file_name(uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT]);
-/* False unless the name has the form of a generation's directory: exactly twelve digits. */
+/* Parses a directory's name. False unless the name has exactly twelve digits. */
 bool manifest_directory_number(const char *name, uint64_t *generation);
 
 /* With MANIFEST_OK the caller frees *out with manifest_free; otherwise *out is zeroed. */
@@ -66,12 +66,12 @@ enum manifest_result manifest_parse(struct bytes text, struct manifest *out, cha
 enum manifest_result manifest_read(
     const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
 void manifest_free(struct manifest *m);
-/* A checksum over all files. Archives with different contents have different numbers, except by chance. */
+/* A checksum (64 bits) of all files, which identifies the content of a generation. */
 uint64_t manifest_content(const struct manifest *m);
 /* Appends the text of manifest.json. */
 void manifest_print(const struct manifest *m, struct buf *out);
 
-/* The current generation, which ARCHIVE/current names. MANIFEST_ABSENT without one. */
+/* Reads the link ARCHIVE/current. MANIFEST_ABSENT: the archive has no current generation. */
 enum manifest_result manifest_current(
     const char *archive, uint64_t *generation, char error[MANIFEST_ERROR_TEXT]);
 /* Reads the manifest of the current generation. If the compactor removes that generation meanwhile, reads its
