@@ -116,6 +116,18 @@ class LinksTest(MillraceTest):
         self.assertEqual(gone, [])
 
 
+class NamesTest(MillraceTest):
+    def test_functions_that_the_internals_name_exist(self):
+        """Also those in the columns of drawn walks: a name with an underscore is the code's."""
+        sources = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, check=True).stdout.decode().splitlines()
+        code = " ".join(text_of(f) for f in sources if re.search(r"\.(c|h|cc|py|cmake|txt|sh)$|^scripts/", f))
+        known = set(re.findall(r"\w+", code)) | {os.path.splitext(os.path.basename(f))[0] for f in sources}
+        for path in [f for f in sources if f.startswith("docs/internals/")]:
+            named = re.findall(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b", text_of(path))
+            gone = [name for name in set(named) - known if not re.search(r"\b" + name, code)]
+            self.assertEqual(gone, [], path)
+
+
 class MapTest(MillraceTest):
     """ARCHITECTURE.md is a map: what it shows is there, and what is there it shows."""
 
