@@ -1,15 +1,15 @@
-/* overflow_log: files for the messages that full queues evict, one a line, oldest first.
+/* overflow_log: appends the messages that full queues evict to files, one on each line, oldest first.
  *
- * A thread writes and syncs batches, so only puts that need the room wait for this disk. Each batch opens its file, so a renamed
+ * A thread writes and syncs batches, so only puts that need room wait for this disk. The file is opened for each batch, so a renamed
  * (rotated) file gets no more lines.
  *
- * 1. A batch succeeds once all of it is in the file and synced, and so is the file's name in its directory.
- * 2. A failed batch is cut off the file again. If that fails, or a sync fails, the content is unknown: nothing more is written until
- *    overflow_log_reopen. After any other failure the next batch tries again. A device is neither cut nor synced.
+ * 1. A batch succeeds once all of its bytes, and the file's name in its directory, are synced.
+ * 2. A failed batch is cut off the file. If the cut or a sync fails, the content is unknown, and nothing more is written until
+ *    overflow_log_reopen. After any other failure, the next batch is tried. A device is neither cut nor synced.
  * 3. Batches are written, and their `done` called, in the order given.
  *
- * The owner's thread makes every call, and `done` is called from overflow_log_poll. `notify` may come from the other thread and must
- * only arrange for a poll.
+ * The owner's thread makes every call, and `done` is called from overflow_log_poll. The writing thread calls `notify`, which must only
+ * arrange for a poll.
  */
 #ifndef SIMPLEQUEUE_OVERFLOW_LOG_H
 #define SIMPLEQUEUE_OVERFLOW_LOG_H
@@ -28,8 +28,7 @@ void overflow_log_free(struct overflow_log **log);
 /* Creates the file if it is missing, and checks that it is a file or a character device such as /dev/null. 0, or -1 with the error.
  * Blocks. */
 int overflow_log_check(const char *path, char *error, size_t error_size);
-/* Refuses a path that the data directory uses: its lock, and everything below `queues`. The directory exists. 0, or -1 with the
- * error. */
+/* Refuses the data directory's own files: `lock`, and everything below `queues`. The directory exists. Returns 0, or -1 with the error. */
 int overflow_log_check_place(const char *path, const char *data_dir, char *error, size_t error_size);
 bool overflow_log_is_device(const char *path);
 /* Appends the text to the file. Copies the path and takes the text: *text is empty then. */
@@ -37,7 +36,7 @@ void overflow_log_write(
     struct overflow_log *log, const char *path, struct buf *text, overflow_log_done *done, void *arg);
 /* Calls `done` of each finished batch. */
 void overflow_log_poll(struct overflow_log *log);
-/* Writes again after a failure of 2. */
+/* Allows writing again after a failure with unknown content. */
 void overflow_log_reopen(struct overflow_log *log);
 
 #endif

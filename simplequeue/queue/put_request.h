@@ -1,4 +1,4 @@
-/* put_request: the parameters of a put, over HTTP or nng. Memory only. */
+/* put_request: parses the parameters and messages of a put, over HTTP or nng. */
 #ifndef SIMPLEQUEUE_PUT_REQUEST_H
 #define SIMPLEQUEUE_PUT_REQUEST_H
 
@@ -7,14 +7,14 @@
 
 #define PUT_MARKS_HINT "give producer (a name), mark and next (numbers, mark < next) together"
 
-/* Reads producer=&mark=&next= of the query, all or none, into `put`. The producer's name points into the query. NULL, or the fault as a
- * static text. */
+/* Reads producer=, mark= and next= into `put`; a query has all three or none. The producer's name points into the query. Returns NULL, or
+ * the fault as a static text. */
 const char *put_request_marks(const struct url_query *query, struct queue_put *put);
 
-/* What decides whether the put may create a queue. */
+/* The properties of a put that decide whether it may create a queue. */
 struct first_put first_put_of(const struct queue_put *put);
 
-/* Messages in a borrowed text. A zeroed one is empty. Reuse keeps its memory while that is small. */
+/* Messages in a borrowed text. A zeroed struct is empty. Its array is reused unless it is large. */
 struct records {
     struct bytes *at;
     size_t n, cap;

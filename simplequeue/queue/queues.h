@@ -6,8 +6,8 @@
  * 3. All queues share one heap of deadlines: queues_next_deadline and queues_tick serve all leases, delays and pauses.
  * 4. The first put that is accepted creates its queue. queues_may_add judges the put before there is a queue. Only a disk that another
  *    program fills in between leaves an empty queue.
- * 5. No queue is created if the data directory was moved away: it would lack the lock and the other queues.
- * 6. No queue is created with a descriptor that connections need. Recovery opens every queue all the same.
+ * 5. No queue is created if the data directory was moved away, because its path no longer has the lock and the other queues.
+ * 6. No queue is created with a descriptor that connections need. Recovery opens every queue regardless.
  */
 #ifndef SIMPLEQUEUE_QUEUES_H
 #define SIMPLEQUEUE_QUEUES_H
@@ -35,7 +35,8 @@ struct queues_config {
     void *hook_arg;
 };
 
-/* Checks that a directory holds queues, for `restored`: a mistyped name would become an empty directory. 0, or -1 with the error. */
+/* For `restored`: checks that the directory holds queues, because a mistyped path would become an empty directory. Returns 0, or -1 with
+ * the error. */
 int queues_check_copy(const char *data_dir, char *error, size_t error_size);
 
 /* NULL with the error and errno if the directory cannot be created or read. */
@@ -49,14 +50,14 @@ enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_RETRY, QUEUES_FAILE
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size);
 size_t queues_unopened(const struct queues *qs); /* queues that are still to be opened */
 
-/* The put that would create a queue; zeroed if a release or a pause does. */
+/* The put that would create a queue; zeroed for a release or a pause. */
 struct first_put {
     size_t n; /* messages */
     uint64_t bytes;
-    bool late;     /* delayed */
-    uint64_t mark; /* the producer's; a new queue's are 0 */
+    bool late;     /* the put is delayed */
+    uint64_t mark; /* the mark that the producer expects; in a new queue every mark is 0 */
 };
-/* QUEUE_OK if another queue may be created and would accept the put's messages. Does not judge the mark. */
+/* QUEUE_OK if another queue may be created and would accept the put's messages. Ignores the mark. */
 enum queue_result queues_may_add(const struct queues *qs, const struct first_put *put);
 
 /* NULL if there is no such queue. */

@@ -1,7 +1,7 @@
-/* removed_bits: the file `gone` of older versions, which marked removals in it when a full disk had no space for their records.
+/* removed_bits: the file `gone`, in which older versions marked removals when a full disk had no space for their records.
  *
- * An opening reads the file, the queue writes the removals into its journal, and the file is deleted once that is committed. Until
- * then each opening reads it again. A file that names another journal counts for nothing. */
+ * An opening reads the file and the queue writes the removals into its journal. The file is deleted once this record is committed. A file
+ * that names another journal is ignored. */
 #ifndef SIMPLEQUEUE_REMOVED_BITS_H
 #define SIMPLEQUEUE_REMOVED_BITS_H
 

@@ -1,9 +1,9 @@
-/* The routes. */
+/* The routes of simplequeue. */
 #include "simplequeue/server/http_handlers.h"
 
 #define GET_OR_POST (HTTP_GET_ | HTTP_POST_)
 #define MARKS "producer mark next"
-#define READY HTTP_ROUTE_WHEN_READY /* without it: inspections go on after storage has failed */
+#define READY HTTP_ROUTE_WHEN_READY /* inspections lack this flag: they continue after storage has failed */
 #define BITLY HTTP_ROUTE_LENIENT    /* ignores unknown parameters, as bitly's simplequeue does */
 #define NO_HEAD HTTP_ROUTE_NO_HEAD
 #define TOKEN HTTP_ROUTE_NEEDS_TOKEN

@@ -30,7 +30,7 @@ void http_pause(struct http_request *req, void *ctx)
 
 static void empty_done(const struct queue_outcome *outcome, void *arg);
 
-/* Drops the next part, or answers. Posted: a part may be done inside the call that began it. */
+/* Deletes the next part, or answers. Posted, because in memory named_queue_remove calls empty_done before it returns. */
 static void empty_more(void *arg)
 {
     struct pending *p = arg;
@@ -45,7 +45,7 @@ static void empty_more(void *arg)
     empty_done(&(struct queue_outcome){.result = result}, p);
 }
 
-/* After each part; a count of 0 ends it. */
+/* Called after each part. A count of 0 ends the request. */
 static void empty_done(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;
@@ -66,7 +66,7 @@ static void empty_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Drops the messages that are ready now, in parts; messages that become ready meanwhile stay. */
+/* Deletes the messages that are ready now, in parts. Messages put meanwhile stay. */
 void http_empty(struct http_request *req, void *ctx)
 {
     struct named_queue *q;

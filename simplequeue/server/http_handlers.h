@@ -1,4 +1,4 @@
-/* http_handlers: the HTTP endpoints, and what main.c calls of them. A handler's ctx is the struct queue_server. */
+/* http_handlers: the HTTP endpoints, and their functions that main.c calls. A handler's ctx is the struct queue_server. */
 #ifndef SIMPLEQUEUE_HTTP_HANDLERS_H
 #define SIMPLEQUEUE_HTTP_HANDLERS_H
 
@@ -13,17 +13,17 @@ http_handler http_dump, http_dead, http_producer; /* these also answer after sto
 http_handler http_pause, http_empty, http_exit;
 
 /* http_reserve.c */
-/* Messages may have become ready, or been loaded: answers waiting reserves in order. */
+/* Called when messages may have become ready or loaded: answers waiting reserves in order. */
 void reserve_serve(struct named_queue *q);
-/* A queue was made: its readers wait in its line from now on. */
+/* Called for a new queue: moves the reserves that wait for its messages to its line. */
 void reserve_queue_opened(struct queue_server *server, struct named_queue *q);
-/* A reader was released: answers the waiting reserves whose epoch has ended. */
+/* Called after a release: refuses the waiting reserves with an older epoch. */
 void reserve_refuse_stale(struct named_queue *q);
 
 /* http_stats.c */
 void stats_extra(void *ctx, bool json, struct buf *out);
 void stats_reset(void *ctx);
-/* The daemon's metrics, once its queues are open; one queue's. */
+/* Register the metrics of the daemon and of a queue. */
 void stats_register(struct queue_server *server);
 void stats_register_queue(struct queue_server *server, struct named_queue *q);
 

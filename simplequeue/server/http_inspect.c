@@ -1,5 +1,5 @@
-/* Reads messages and marks without changing them. Messages on disk are loaded on the way: the request then waits in the queue's line of
- * loads and goes on where it was. */
+/* DUMP, DEAD and PRODUCER: read messages and marks without changing them. A request for a message that is on disk only waits in the
+ * queue's line of loads, then continues at that message. */
 #include "simplequeue/server/http_common.h"
 #include "simplequeue/server/http_handlers.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 struct inspection;
-/* Adds messages to the body from i->from on, and ends it. QUEUE_LOADING: the next message is on disk. */
+/* Adds messages to the body from i->from on, then the end of the body. QUEUE_LOADING: the next message is being loaded from disk. */
 typedef enum queue_result inspect_fn(struct inspection *i);
 
 struct inspection {
@@ -26,7 +26,7 @@ static bool go_on(struct inspection *i, struct wait *w)
 {
     enum queue_result r = i->inspect(i);
     if (r == QUEUE_LOADING) {
-        http_set_held_bytes(i->req, evbuffer_get_length(i->body)); /* counts as the client's */
+        http_set_held_bytes(i->req, evbuffer_get_length(i->body)); /* counts towards the client's limit */
         return false;
     }
     if (w)
@@ -53,7 +53,7 @@ static bool retry_inspection(struct wait *w, enum wait_event event)
     return true;
 }
 
-/* Inspections go on after storage has failed, so their routes do not ask for a ready daemon. False when the problem was answered. */
+/* Inspections continue after storage has failed, so their routes do not require a ready daemon. False if the problem was answered. */
 static bool may_inspect(const struct queue_server *server, struct http_request *req)
 {
     bool stopping = daemon_is_draining(server->loop.daemon);
@@ -143,7 +143,7 @@ void http_dead(struct http_request *req, void *ctx)
         inspect(i, BYTES_LITERAL("{\"buried\":["), BYTES_LITERAL("{\"buried\":[]}\n"));
 }
 
-/* A producer that has never put to the queue is at mark 0. */
+/* The mark of an unknown producer is 0. */
 void http_producer(struct http_request *req, void *ctx)
 {
     struct queue_server *server = ctx;

@@ -1,4 +1,4 @@
-/* What becomes of leased messages, and of buried ones. */
+/* ACK, NACK, BURY, TOUCH, RELEASE and KICK: end or extend leases, and make buried messages ready. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 #include "simplequeue/server/http_handlers.h"
@@ -7,7 +7,7 @@
 
 #define JSON "application/json"
 
-/* lease=L&id=A-B,C of an existing queue. */
+/* The parameters lease=L&id=A-B,C, and the queue, which exists. */
 struct lease_request {
     struct named_queue *q;
     uint64_t lease;
@@ -24,7 +24,7 @@ static bool param_lease(struct http_request *req, uint64_t *lease)
     return false;
 }
 
-/* The ids are id=A-B,C, or the body: the length of a target is limited. */
+/* Reads the ids from id=, or from the body, because the length of a target is limited. False if the problem was answered. */
 static bool parse_lease_request(
     struct queue_server *server, struct http_request *req, struct lease_request *out)
 {
@@ -148,7 +148,7 @@ static bool retry_release(struct wait *w, enum wait_event event)
     return retry_request(w, event, http_release);
 }
 
-/* A reader releases before it reserves, and uses the queue's id as its name as a producer: so this makes the queue. */
+/* Creates the queue if needed: a reader releases before it reserves, and needs the queue's id for its producer name. */
 void http_release(struct http_request *req, void *ctx)
 {
     char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];

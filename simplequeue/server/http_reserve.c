@@ -1,6 +1,6 @@
-/* RESERVE: leases messages, and waits for them in the queue's line, first come, first served. A request is answered once: with messages,
- * with none at its deadline or a stop, or with 409 when another reader holds leases or its epoch has ended. Its deadline does not end
- * the wait while ready messages are being read from disk. Messages are leased in the turn that writes the reply, so none is leased
+/* RESERVE: leases messages. A request that finds none waits in the queue's line, first come, first served. The reply has messages, or is
+ * empty at the deadline or a stop, or is 409 if another reader holds leases or the epoch has ended. The deadline does not end the wait
+ * while ready messages are being read from disk. Messages are leased in the loop turn that writes the reply, so no message is leased
  * without a reply. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
@@ -14,16 +14,16 @@
 struct reserve {
     struct queue_server *server;
     struct http_request *req;
-    struct wait *wait; /* NULL: not yet */
+    struct wait *wait; /* NULL: it does not wait */
     char queue[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     size_t items;
     usec_t lease, timeout;
     uint64_t epoch; /* 0: none given */
-    bool acks;      /* it came with an ack, of `acked` messages */
-    uint64_t acked;
+    bool acks;      /* the request has ack= */
+    uint64_t acked; /* messages that this deleted */
 };
 
-/* Frees; the request is to be answered. */
+/* Frees `r` and returns the request, which the caller must answer. */
 static struct http_request *end(struct reserve *r, const struct named_queue *q)
 {
     struct http_request *req = r->req;
@@ -43,7 +43,7 @@ static void answer_nothing(struct reserve *r)
     http_reply(end(r, q), 200, OCTETS, BYTES_NONE);
 }
 
-/* False when nothing is ready. */
+/* False if nothing is ready. */
 static bool answer_messages(struct reserve *r, struct named_queue *q)
 {
     struct queue_server *server = r->server;
@@ -74,7 +74,7 @@ static bool answer_messages(struct reserve *r, struct named_queue *q)
     return true;
 }
 
-/* True when the epoch is not that of the reader's last release, and was answered so. `q` is NULL when there is no such queue. */
+/* Refuses a request whose epoch is not that of the reader's last release. True if it was refused. `q` is NULL if the queue does not exist. */
 static bool answer_stale(struct reserve *r, const struct named_queue *q)
 {
     char members[48] = "";
@@ -89,7 +89,7 @@ static bool answer_stale(struct reserve *r, const struct named_queue *q)
     return true;
 }
 
-/* True when the request was answered. */
+/* True if the request was answered. */
 static bool try_answer(struct reserve *r, struct named_queue *q)
 {
     if (answer_stale(r, q))

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* Numbers of a queue and of the daemon, for /stats and /metrics. */
+/* Each macro defines a function that reads one number of a queue or of the daemon, for /stats and /metrics. */
 #define OF_QUEUE(name, expression)                                                                           \
     static double read_##name(void *arg)                                                                     \
     {                                                                                                        \
@@ -50,7 +50,7 @@ static double read_limit_queues(void *server)
     return (double)(room < max ? room : max);
 }
 
-/* Of a queue, by their names in /stats and /metrics; NULL: not there. */
+/* The numbers of a queue. `name` is for /stats, `metric` for /metrics; NULL: not shown there. */
 static const struct field {
     const char *name;
     stats_gauge_fn *read;
@@ -76,8 +76,9 @@ static const struct field {
     {NULL, read_all_gets, "messages_got_total", "messages taken or leased", true},
 };
 #define FIELDS (sizeof fields / sizeof(*fields))
-#define FIELDS_STATS (FIELDS - 2) /* in /stats */
-#define FIELDS_BITLY 6            /* the first have bitly's names; the default queue's are at the top level */
+#define FIELDS_STATS (FIELDS - 2) /* the fields in /stats */
+#define FIELDS_BITLY                                                                                         \
+    6 /* the first fields have bitly's names; at the top level they are the default queue's */
 
 static unsigned long long read_field(size_t i, struct named_queue *q)
 {

@@ -18,8 +18,8 @@ static void take_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Takes messages, or waits while they are being loaded from disk: `retry` then runs the handler again. The separator ends the reply
- * too when it has fewer than `items`, as in bitly's simplequeue. */
+/* While the messages are being loaded from disk the request waits, and `retry` runs its handler again. If the reply has fewer messages than
+ * `items`, it ends with the separator, as in bitly's simplequeue. */
 static void take(struct queue_server *server, struct http_request *req, size_t items, struct bytes separator,
     wait_fn *retry)
 {

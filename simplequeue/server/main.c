@@ -34,7 +34,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     queue_loop_arm(&server->loop);
 }
 
-/* The journal's committers or the overflow log's writer have results. */
+/* Called when the journal's committers or the overflow log's writer have results. */
 static void on_notify(void *arg)
 {
     struct queue_server *server = &((struct wiring *)arg)->server;
@@ -43,7 +43,7 @@ static void on_notify(void *arg)
     queue_loop_arm(&server->loop);
 }
 
-/* Opens one queue a turn of the loop, so that /health answers meanwhile. */
+/* Opens one queue in each turn of the loop, so that /health answers meanwhile. */
 static void recover_next(void *arg)
 {
     struct wiring *w = arg;
@@ -89,7 +89,7 @@ static void on_stray(const char *name, void *arg)
     log_warn("ignored: not a directory, among the queues", LOG_S("name", name));
 }
 
-/* Also runs before the queue is served, and after. */
+/* Also called before served_queue_open and after served_queue_close. */
 static void on_ready(struct named_queue *q, void *arg)
 {
     struct queue_server *server = arg;
@@ -102,7 +102,7 @@ static void on_ready(struct named_queue *q, void *arg)
     overflow_on_ready(server->overflow, q);
 }
 
-/* The default of max_queues is no demand: only a value that is set must have its descriptors. */
+/* Warns only about an explicit max_queues: the default needs no descriptors for all of them. */
 static void warn_of_descriptors(const struct queues *qs, const struct options *o)
 {
     size_t found = queues_unopened(qs), room = queues_descriptor_limit(qs), max = queues_max(qs);
@@ -152,7 +152,7 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
     if (!(server->queues = open_queues(w, o, error)))
         return daemon_start_status(errno);
     server->loop.queues = server->queues;
-    /* After open_queues has made the data directory: the log may be beside it. */
+    /* After open_queues, which creates the data directory: the log may be in it. */
     if (log && data_dir && overflow_log_check_place(log, data_dir, error->text, sizeof error->text) != 0)
         return EX_CONFIG;
     errno = 0;

@@ -23,17 +23,17 @@ struct nng_ingest {
     nng_socket socket;
     struct event *readable, *sendable;
     bool on, receiving;
-    struct batch *unsent, **unsent_tail; /* answered, while nng accepts no more replies */
-    size_t waiting;                      /* batches that are unanswered or unsent */
+    struct batch *unsent, **unsent_tail; /* batches whose reply waits until nng accepts it */
+    size_t waiting;                      /* batches without a reply, or whose reply is unsent */
     uint64_t waiting_bytes;
     usec_t replied_at;
     _Atomic int connections; /* counted by nng's threads */
-    struct records records;  /* of the batch at hand; its memory is used again */
+    struct records records;  /* of the current batch; its memory is reused */
     struct stats_counter *batches, *messages, *refused, *accepted, *closed, *dropped;
     struct stats_histogram *seconds;
 };
 
-/* A message received and not answered. */
+/* A request that is not answered, or whose reply is not sent. */
 struct batch {
     struct nng_ingest *in;
     struct batch *next; /* unsent */
@@ -43,7 +43,7 @@ struct batch {
     usec_t began;
 };
 
-/* Called by nng's threads. A connection can be refused before it is added; its removal is reported even then. */
+/* Called by nng's threads. nng also reports the removal of a connection that is closed here before it is added. */
 static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
     struct nng_ingest *in = arg;
@@ -104,7 +104,7 @@ static void drop_reply(struct batch *b, int error)
     nng_msg_free(b->msg);
 }
 
-/* False: nng accepts no more replies now. */
+/* False if nng accepts no more replies now. */
 static bool send_reply(struct batch *b)
 {
     int error = nng_sendmsg(b->in->socket, b->msg, NNG_FLAG_NONBLOCK);
@@ -129,7 +129,7 @@ static void on_sendable(evutil_socket_t fd, short what, void *arg)
         event_add(in->sendable, NULL);
 }
 
-/* Turns the message into the reply: its header says where to. */
+/* Turns the request's message into the reply: the header of the message addresses it. */
 static void answer(struct batch *b, const struct buf *text)
 {
     struct nng_ingest *in = b->in;
@@ -149,7 +149,7 @@ static void answer(struct batch *b, const struct buf *text)
     in->unsent_tail = &b->next;
 }
 
-/* With the mark's value in `mark` for a conflict, else NULL. */
+/* `mark` is the producer's mark for a conflict, else NULL. */
 static void refuse_with(
     struct batch *b, int status, const char *code, const char *detail, const uint64_t *mark)
 {
@@ -164,7 +164,7 @@ static void refuse_with(
     buf_free(&text);
 }
 
-/* `detail` is NULL where the result says all. */
+/* `detail` is NULL if the text of the result suffices. */
 static void refuse(struct batch *b, enum queue_result result, const char *detail, uint64_t mark)
 {
     const struct refusal *r = refusal_of(result);
@@ -201,7 +201,7 @@ static void on_put(const struct queue_outcome *outcome, void *arg)
     queue_loop_arm(in->config.loop);
 }
 
-/* NULL, or what is wrong with the header line. */
+/* Returns NULL, or the fault of the header line. */
 static const char *parse_header(
     const struct url_query *query, int64_t max_delay, char name[NAME_LEN_MAX + 1], struct queue_put *put)
 {
@@ -252,7 +252,7 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
         refuse(b, r, NULL, mark);
 }
 
-/* A header line, then a line for each message. */
+/* Handles the request: a header line, then a line for each message. */
 static void handle(struct batch *b)
 {
     struct nng_ingest *in = b->in;
@@ -320,8 +320,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     set_receiving(in);
 }
 
-/* nng closes a connection that announces a message over RECVMAXSZ without an answer. So the limit is beyond --max-body: what lies between
- * is refused by name. 0, or nng's error. */
+/* nng closes a connection that announces a message over RECVMAXSZ, without a reply. So this limit is above --max-body, and batches between
+ * the two limits get a reply. Returns 0, or nng's error. */
 static int open_socket(struct nng_ingest *in, int *receive_fd, int *send_fd)
 {
     nng_socket *s = &in->socket;
@@ -394,8 +394,8 @@ void nng_ingest_close(struct nng_ingest **p)
     struct nng_ingest *in = *p;
     if (!in)
         return;
-    /* nng closes connections with what it has not written, and does not report when it has: a recent reply gets a moment. A client
-     * repeats a request whose reply is lost. */
+    /* nng drops unwritten replies on close, and does not report when they are written. So close waits FLUSH_MS after the last reply. A
+     * client repeats a request whose reply is lost. */
     usec_t since = clock_monotonic() - in->replied_at;
     if (in->replied_at && since < FLUSH_MS * USEC_PER_MSEC)
         nanosleep(&(struct timespec){.tv_nsec = FLUSH_MS * 1000000L}, NULL);

@@ -6,8 +6,8 @@
  * 1. A 200 is as safe as HTTP's: it is sent after the commit.
  * 2. Nothing is received while NNG_INGEST_BATCHES_MAX batches, or batches of NNG_INGEST_BYTES_MAX, are unanswered: nng's buffers fill and
  *    senders wait.
- * 3. Every request is answered once. A reply that nng's buffer has no room for is kept here and counts as unanswered. nng itself drops
- *    replies to a closed connection, and to one on which more than 64 wait to be written; the messages are stored all the same.
+ * 3. Every request is answered once. If nng's buffer is full, the reply is kept here and its batch counts as unanswered. nng drops replies
+ *    to a closed connection, and beyond 64 unwritten replies of one connection; the messages are stored all the same.
  * 4. A batch over --max-body is refused; nng closes the connection of one over NNG_INGEST_RECEIVE_FACTOR times that.
  * 5. Nothing is received before the queues are recovered.
  */
@@ -38,13 +38,13 @@ struct nng_ingest_config {
 /* Listens. NULL with the error. */
 struct nng_ingest *nng_ingest_open(const struct nng_ingest_config *config, struct config_error *error);
 
-/* The functions below do nothing if `in` is NULL: the setting nng_listen is not given. */
+/* The functions below do nothing if `in` is NULL, which means that nng_listen is not set. */
 
-/* Starts to receive. */
+/* Starts receiving. */
 void nng_ingest_start(struct nng_ingest *in);
-/* Stops to receive; what was received is answered. */
+/* Stops receiving. Batches that were received are still answered. */
 void nng_ingest_stop(struct nng_ingest *in);
-/* No batch may be under way any more. */
+/* Only when no batch is in progress. */
 void nng_ingest_close(struct nng_ingest **in);
 
 #endif

@@ -24,9 +24,9 @@ struct overflow {
 struct eviction {
     struct overflow *o;
     struct named_queue *q;
-    struct id_ranges ids;     /* of the batch: set aside */
+    struct id_ranges ids;     /* the messages of the batch, set aside */
     enum queue_result result; /* of the last batch */
-    bool held_up;             /* until an operation of the queue that is under way is decided */
+    bool held_up;             /* waits for an operation of the queue or for a load */
 };
 
 struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (*notify)(void *arg),
@@ -63,7 +63,7 @@ static void append_line(struct buf *out, struct named_queue *q, uint64_t id)
     buf_append_char(out, '\n');
 }
 
-/* Retries or refuses the puts that the batch makes room for. A put that still finds no room waits at the end of the line. */
+/* Retries or refuses the puts for which the batch made room. A put that is still refused for lack of room waits at the end of the line. */
 static void answer_covered(struct named_queue *q, enum queue_result result)
 {
     struct served_queue *served = served_of(q);
@@ -111,7 +111,7 @@ static void find_room(struct eviction *e)
 
 static void write_batch(struct eviction *e);
 
-/* Posted after each batch, and at the beginning. */
+/* Posted when an eviction begins and after each of its batches. */
 static void serve_line(void *arg)
 {
     struct eviction *e = arg;
@@ -150,10 +150,10 @@ static void on_removed(const struct queue_outcome *outcome, void *arg)
     e->result = outcome->result;
     if (e->result == QUEUE_OK)
         stats_add(served_of(e->q)->overflowed, outcome->count);
-    serve_soon(e); /* later: readers of this commit come first */
+    serve_soon(e); /* posted, so that readers of this commit come first */
 }
 
-/* Logs when failing begins and when it ends: each put that is refused meanwhile is another try. */
+/* Logs when failures begin and end, not each failure: every refused put is another try. */
 static void on_written(const char *error, void *arg)
 {
     struct eviction *e = arg;
@@ -224,7 +224,7 @@ void overflow_reopen(struct overflow *o)
         log_error("overflow log not reopened", LOG_S("error", error));
 }
 
-/* One queue on a stop. */
+/* The messages of one queue on a stop. */
 struct saving {
     uint64_t n; /* messages in the batch being written */
     uint64_t saved, lost;
@@ -240,7 +240,7 @@ static void on_saved(const char *error, void *arg)
         s->error = mem_strdup(error);
 }
 
-/* In batches: a failure loses one of them. */
+/* Writes the messages in batches, so that a failure loses only one batch. */
 static void save_queue(struct overflow *o, struct named_queue *q)
 {
     const struct queue_burial *burial;
@@ -275,7 +275,7 @@ void overflow_close(struct overflow **p)
         return;
     struct queues *qs = o->loop->queues;
     overflow_log_stop(o->log);
-    queues_flush(qs); /* removals of the last batches: on_removed needs the eviction */
+    queues_flush(qs); /* commits the removals of the last batches; on_removed needs their evictions */
     if (queues_count(qs) > 0 && !named_queue_journal(queues_at(qs, 0))) {
         struct queue_now late = {INT64_MAX / 2, queue_loop_now().wall}; /* every lease and delay has ended */
         usec_t deadline;

@@ -1,9 +1,9 @@
-/* overflow: makes room in a full queue by moving its oldest messages to the overflow log. Only a put that finds its queue full comes here:
- * it waits in the queue's line (served_queue.puts) and is retried once enough messages have left. The log is FILE for the default
- * queue and FILE.NAME for queue NAME; a device takes the messages of all queues.
+/* overflow: makes room in a full queue by moving its oldest messages to the overflow log. A put that finds its queue full waits in the
+ * queue's line (served_queue.puts) and is retried once enough messages have left. The log is FILE for the default queue and FILE.NAME
+ * for queue NAME; a device takes the messages of all queues.
  *
  * 1. Only ready messages leave, the oldest first, and no more than the waiting puts need. Leased messages stay.
- * 2. A message leaves its queue after the log has written and synced it. A crash in between leaves it in both.
+ * 2. A message leaves its queue after the log has written and synced the message. A crash in between leaves the message in both.
  * 3. When the log fails, the messages stay in their place and the put is refused.
  * 4. Puts are retried in the order in which they came, never from inside overflow_wait.
  * 5. On a stop, a queue in memory is written to the log completely: see overflow_close.
@@ -15,24 +15,23 @@
 
 struct overflow;
 
-/* Opens the overflow log. `notify` is called from the log's thread when overflow_poll has work. NULL with the error when the file cannot be
- * written. */
+/* Opens the overflow log. The log's thread calls `notify` when overflow_poll has work. NULL with the error if the file cannot be written. */
 struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (*notify)(void *arg),
     void *arg, char *error, size_t error_size);
 /* On a stop, once nothing else is in progress: writes the batches in progress and commits their removals. If the queues are in memory
  * only, writes all of their messages too, buried ones included. Blocks. Before served_queue_close. */
 void overflow_close(struct overflow **o);
 
-/* The functions below do nothing if `o` is NULL: there is no overflow log. */
+/* The functions below do nothing if `o` is NULL, which means that there is no overflow log. */
 
-/* Lets a put that found the queue full wait for room. False without an overflow log: the put is refused. */
+/* Makes a put wait that found the queue full. False without an overflow log: the caller refuses the put. */
 bool overflow_wait(struct overflow *o, struct named_queue *q, const struct first_put *put,
     struct http_request *req, wait_fn *retry, void *arg);
-/* After an operation of the queue is committed or refused: goes on with an eviction that needs its outcome. */
+/* After an operation of the queue is committed or refused: continues an eviction that waited for the outcome. */
 void overflow_on_ready(struct overflow *o, struct named_queue *q);
-/* Goes on with what the log has written. */
+/* Continues the evictions whose batch the log has written. */
 void overflow_poll(struct overflow *o);
-/* On SIGHUP: opens the file again, and retries what failed. */
+/* On SIGHUP: allows writing again after a failed sync, and checks the file. */
 void overflow_reopen(struct overflow *o);
 
 #endif

@@ -1,12 +1,12 @@
-/* queue_server: what simplequeue's HTTP handlers get as their context. docs/guide/protocol.md has the requests and replies.
+/* queue_server: the context of simplequeue's HTTP handlers. docs/guide/protocol.md describes the requests and replies.
  *
  * The parts below use only those above them:
  *
  *     queue_loop         the time, the timer, unfinished work
  *     wait_list          requests that wait, and their deadlines
- *     served_queue       what the server keeps beside each queue
+ *     served_queue       the server's state of each queue; reports failing storage and full disks
  *     refusals           status and code of each refusal
- *     queue_creation     makes queues, one a loop turn
+ *     queue_creation     makes queues, one in each loop turn
  *     overflow           makes room in full queues
  *     http_common        parameters and replies that handlers share
  *     http_*, nng_ingest translate between protocols and the queue
@@ -19,15 +19,15 @@
 #include "simplequeue/server/overflow.h"
 #include "simplequeue/server/queue_creation.h"
 
-#define REPLY_BYTES_MAX (16u << 20)              /* of messages in one reply, but at least one message */
-#define RESERVE_ITEMS_MAX (REPLY_BYTES_MAX / 64) /* bounds their frames too */
-#define LEASE_DEFAULT 30000                      /* ms, as the following */
+#define REPLY_BYTES_MAX (16u << 20) /* message bytes in one reply; a reply holds at least one message */
+#define RESERVE_ITEMS_MAX (REPLY_BYTES_MAX / 64) /* limits the bytes of frames in a reply */
+#define LEASE_DEFAULT 30000                      /* milliseconds, as are the next four */
 #define LEASE_MAX (24 * 3600 * 1000)
 #define WAIT_MAX (10 * 60 * 1000)
 #define DELAY_MAX (INT64_C(366) * 24 * 3600 * 1000)
 #define PAUSE_MAX DELAY_MAX
 #define REASON_MAX 1024       /* bytes */
-#define EMPTY_ITEMS_MAX 10000 /* dropped in one record, so that the loop serves others in between */
+#define EMPTY_ITEMS_MAX 10000 /* messages deleted by one record, so that the loop serves others in between */
 
 struct pending;
 
@@ -36,12 +36,12 @@ struct queue_server {
     struct queues *queues;
     struct queue_creation creation;
     struct overflow *overflow; /* NULL: full queues refuse puts */
-    struct wait_line strays;   /* reserves of queues that do not exist */
+    struct wait_line strays;   /* reserves that wait at queues that do not exist */
     bool recovered;            /* every queue is open */
     size_t max_message, max_items;
     struct bytes mget_separator, mput_separator;
     struct stats_counter *duplicates, *refused;
-    /* Memory that requests use in turn: */
+    /* Reused by one request after another: */
     struct records records; /* of the current put */
     struct buf frames;      /* of the current reserve */
     struct pending *spare;

@@ -47,9 +47,9 @@ const struct option_row settings_rows[] = {
     {.name = "when_full",
         .type = OPTION_CHOICE,
         .choices = "reject|overflow",
-        .help =
-            "effect of a put to a full queue: reject refuses it, overflow moves the oldest messages to the "
-            "overflow log (default: overflow if overflow_log is set)"},
+        .help = "effect of a put to a full queue: reject refuses the put, overflow moves the oldest messages "
+                "to the "
+                "overflow log (default: overflow if overflow_log is set, else reject)"},
     {.name = "overflow_log",
         .type = OPTION_STRING,
         .min = 1,

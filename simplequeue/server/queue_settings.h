@@ -13,9 +13,9 @@ int settings_check(struct options *o, struct config_error *error);
 /* Warns in the log about settings without effect. */
 void settings_warn(const struct options *o);
 
-/* The file for overflow; NULL: full queues refuse puts. */
+/* The path of the overflow log; NULL: full queues refuse puts. */
 const char *settings_overflow_log(const struct options *o);
-/* The value of the setting, or a newline. */
+/* The value of the setting; default: a newline. */
 struct bytes settings_separator(const struct options *o, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* served_queue: what the server keeps beside each queue (named_queue_data): the requests that wait at it, its counters, and which of its
- * failures are logged already. */
+/* served_queue: the server's state of each queue (named_queue_data): the requests that wait at it, its counters, and the failures that are
+ * logged already. */
 #ifndef SIMPLEQUEUE_SERVED_QUEUE_H
 #define SIMPLEQUEUE_SERVED_QUEUE_H
 
@@ -10,11 +10,11 @@ struct stats;
 struct stats_counter;
 
 struct served_queue {
-    struct wait_line reserves; /* wait for messages */
-    struct wait_line loads;    /* wait for messages to be read from disk */
-    struct wait_line puts;     /* wait for room */
-    struct eviction *eviction; /* overflow.c's, while it makes room; else NULL */
-    bool room_granted;         /* the puts that are retried now have room */
+    struct wait_line reserves; /* requests that wait for messages */
+    struct wait_line loads;    /* requests that wait for messages to be read from disk */
+    struct wait_line puts;     /* puts that wait for room */
+    struct eviction *eviction; /* in progress in overflow.c; NULL: none */
+    bool room_granted;         /* the puts that are being retried have room */
     char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* of every reply about the queue */
     size_t id_line_len;
     struct stats_counter *overflowed, *rejected;
@@ -28,15 +28,15 @@ static inline struct served_queue *served_of(const struct named_queue *q)
     return named_queue_data(q);
 }
 
-/* A new put must wait behind those that wait already. */
+/* Whether a new put must wait behind earlier ones. */
 static inline bool served_queue_puts_wait(const struct named_queue *q)
 {
     return served_of(q)->puts.first && !served_of(q)->room_granted;
 }
 
-/* For each queue that is recovered or made: attaches and logs. */
+/* Called for each queue that is recovered or created. */
 void served_queue_open(struct named_queue *q);
-/* Counts a refused put as `rejected` if the queue had no room for it. */
+/* Counts a refused put as `rejected` if the queue had no room. */
 void served_queue_count_refused(const struct named_queue *q, enum queue_result why);
 /* After an operation of a queue with a journal is committed or refused: reports failing storage and a full disk, in the log and on
  * /health, as they begin and end. */

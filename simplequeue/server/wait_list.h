@@ -1,13 +1,13 @@
-/* wait_list: requests that wait: reserves for messages, puts for room in a full queue, requests for a queue that is being made, and
- * reads for messages that are being loaded from disk.
+/* wait_list: requests that cannot be answered yet. A reserve waits for messages, a put for room in a full queue, a request for the
+ * creation of its queue, a read for messages that are being loaded from disk.
  *
- * A wait stands in one line. The owner of the line wakes its waits in order; `retry` then either answers the request, after wait_leave,
- * or keeps its place.
+ * Each wait stands in one line. The owner of the line wakes its waits in order, and each wake calls `retry`. `retry` either calls
+ * wait_leave and answers the request, or keeps the place in the line.
  *
- * 1. A wait ends exactly once: `retry` has called wait_leave and returned true. The list frees it then.
- * 2. A wait whose client disconnects leaves its line at once.
+ * 1. A wait ends exactly once: `retry` calls wait_leave and returns true, and the list frees the wait.
+ * 2. When the client disconnects, its wait leaves the line at once.
  * 3. All deadlines are in one heap, queue_loop.waits.
- * 4. A stop waits for every wait to end.
+ * 4. The daemon stops only after every wait has ended.
  */
 #ifndef SIMPLEQUEUE_WAIT_LIST_H
 #define SIMPLEQUEUE_WAIT_LIST_H
@@ -18,14 +18,14 @@ struct http_request;
 struct wait;
 
 enum wait_event {
-    WAIT_RETRY,   /* what the request waits for may be there */
-    WAIT_RECHECK, /* only the permission to wait may have ended */
-    WAIT_EXPIRED, /* the deadline has passed; a wait that stays is asked again after WAIT_RECHECK_TIME */
+    WAIT_RETRY,   /* the condition of the wait may hold now */
+    WAIT_RECHECK, /* the request may have lost its permission to wait */
+    WAIT_EXPIRED, /* the deadline has passed; a wait that stays is woken again after WAIT_RECHECK_TIME */
     WAIT_STOPPED, /* the daemon stops or its storage failed: the wait ends */
-    WAIT_REFUSED, /* the wait ends; `result` and `error` say why */
+    WAIT_REFUSED, /* the wait ends for the reason in `result` and `error` */
     WAIT_GONE     /* the client disconnected: the wait ends, and req is NULL */
 };
-/* True: the wait has left its line. False: it keeps its place, which only the first three events allow. */
+/* Returns true if the wait has left its line, false if it keeps its place. Only the first three events allow false. */
 typedef bool wait_fn(struct wait *w, enum wait_event event);
 
 #define WAIT_RECHECK_TIME (100 * USEC_PER_MSEC)
@@ -43,12 +43,12 @@ struct wait {
     wait_fn *retry;
     void *arg;
     /* For the owners of lines: */
-    struct named_queue *q;       /* that has no room; NULL: it is yet to be made */
-    char name[NAME_LEN_MAX + 1]; /* of the queue that does not exist yet */
-    struct first_put put;        /* what needs the room or the queue */
-    bool covered;                /* the eviction under way makes room for it */
-    enum queue_result result;    /* WAIT_REFUSED: why, */
-    const char *error;           /* and the system's text, valid during the call; NULL: none */
+    struct named_queue *q;       /* the full queue; NULL: the queue does not exist yet */
+    char name[NAME_LEN_MAX + 1]; /* of a queue that does not exist yet */
+    struct first_put put;        /* the put that needs the room or the queue */
+    bool covered;                /* the eviction in progress makes room for it */
+    enum queue_result result;    /* WAIT_REFUSED: the reason */
+    const char *error;           /* WAIT_REFUSED: its text, valid during the call; NULL: that of `result` */
 };
 
 /* Adds a wait at the end of the line. */
@@ -58,10 +58,10 @@ struct wait *wait_add(
 void wait_set_deadline(struct wait *w, usec_t deadline);
 /* Moves the wait to the end of another line. */
 void wait_move(struct wait *w, struct wait_line *line);
-/* For `retry`, before it answers: takes the wait out of its line and the heap. The request, or NULL. */
+/* Called by `retry` before it answers: takes the wait out of its line and the heap. Returns the request, or NULL. */
 struct http_request *wait_leave(struct wait *w);
 
-/* True: the wait has left. */
+/* Wakes one wait. Returns true if the wait has ended and is freed. */
 bool wait_wake(struct wait *w, enum wait_event event);
 bool wait_refuse(struct wait *w, enum queue_result result, const char *error);
 /* Wakes each wait in the line, in order, but not those that are added meanwhile. */
