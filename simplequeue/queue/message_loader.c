@@ -6,14 +6,14 @@
 #include <stdlib.h>
 
 #define CHUNK ((size_t)512 << 10)
-#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* a longer gap is worth a new stream */
+#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* beyond a longer gap, a new stream is opened */
 
 struct message_loader {
     struct journal *journal;
     struct journal_reader *reader; /* NULL: no stream */
     struct buf in;                 /* payloads from the current record on */
-    size_t at;                     /* in it: the next record */
-    struct queue_record record;    /* the current one */
+    size_t at;                     /* the offset of the next record in `in` */
+    struct queue_record record;    /* the current record, if in_record */
     bool in_record;
     uint64_t began;   /* the offset where the stream was opened */
     uint64_t next_id; /* of the next message in a PUT or MOVE */

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Lease numbers begin at the wall clock's microseconds, or this far above the last opening's if that is more. No opening gives out so
- * many. */
+/* The lease numbers of a session begin at the wall clock's microseconds, or LEASE_STEP above the base of the last session if that is more.
+ * No session gives out so many numbers. */
 #define LEASE_STEP (UINT64_C(1) << 36)
 
 const char *queue_strerror(enum queue_result r)
@@ -185,8 +185,8 @@ bool named_queue_is_recorded(const struct named_queue *q)
     return q->imported.n == 0 && !q->opening && !q->open_missing;
 }
 
-/* Removals that an older version marked in a file become one REMOVE record; then queues.c deletes the file. Its highest id may be
- * recorded nowhere else, so the next id is above it. */
+/* Removals that an older version marked in a file become one REMOVE record; then queues.c deletes the file. The highest id in the file may
+ * be recorded nowhere else, so the next id is above it. */
 static void import_removed(struct named_queue *q, const struct id_ranges *removed)
 {
     for (size_t i = 0; i < removed->n; i++) {
@@ -249,7 +249,7 @@ struct named_queue *named_queue_open(
         named_queue_free(&q);
         return NULL;
     }
-    q->config.id = NULL; /* the caller's, as is `removed` */
+    q->config.id = NULL; /* belongs to the caller, as `removed` does */
     q->config.removed = NULL;
     queue_restore_lease_base(q->core, (uint64_t)now.wall);
     queue_reset_high_water(q->core);

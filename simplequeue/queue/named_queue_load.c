@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-/* What to load next: a single message, what requests wait for, or what will be read soon. Single messages and requests take
- * turns. All that wait ask again after each load, so one wanted message is known at a time. */
+/* Finds the span to load next: that of a single message, of the messages that requests wait for, or of the read-ahead. Single messages and
+ * requests take turns. Every waiting request asks again after each load, so only one wanted message is stored. */
 static bool next_span(struct named_queue *q, struct store_span *out)
 {
     uint64_t wanted = q->wanted, limit = q->config.limits->max_memory;

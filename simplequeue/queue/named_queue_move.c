@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Shorter than the pause after a refused put: on a full disk a put and a MOVE in one commit are refused together. */
+/* Shorter than RETRY_SPACE, the pause after a refused put: on a full disk, a put and a MOVE in one commit are refused together. */
 #define MOVE_RETRY (USEC_PER_SEC / 2)
 
 /* Returns the messages to their former state. Delayed messages are due again at `retry_at`, in the same order. */

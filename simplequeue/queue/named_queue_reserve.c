@@ -38,8 +38,8 @@ bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_
     return q->full && now.monotonic < q->retry_space[kind];
 }
 
-/* Ignores the refusal of an op without a reserve: another op in the same commit may have caused it. Except for a MOVE, whose
- * reserved space may be lost after an unclean stop. */
+/* Ignores the refusal of an op without a reserve, because another op of the same commit may have caused it. A refused MOVE counts all the
+ * same: an unclean stop may have lost its space. */
 void reserve_note(const struct op *o, const struct journal_commit *c)
 {
     struct named_queue *q = o->q;

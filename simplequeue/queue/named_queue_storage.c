@@ -5,8 +5,8 @@
 /* On a full disk, rewrite the messages left in a segment only if all fit in SPARE_FOR_KEEP with their records. */
 #define KEEP_ON_FULL_DISK_MAX ((uint64_t)32 << 10)
 
-/* On a full disk, an opening has the space that the previous session reserved. This may be slightly less than a put reserves,
- * and too little if an older version wrote the directory. */
+/* On a full disk, an opening has only the space that the previous session reserved. That may be a little less than a put reserves, and is
+ * too little if an older version wrote the directory. So each retry reserves less. */
 static void open_encode(struct op *o)
 {
     struct named_queue *q = o->q;

@@ -44,7 +44,7 @@ struct overflow_log {
     struct batches given, written;
     bool stop;
     bool latched;       /* invariant 2 */
-    struct known known; /* the thread's: the file written to last */
+    struct known known; /* the file written to last; used by the writing thread only */
 };
 
 static void batches_add(struct batches *list, struct batch *b)
@@ -64,8 +64,8 @@ static struct batch *batches_take(struct batches *list)
 
 /* Writing: in the thread. */
 
-/* Opens the file, to be written from st->st_size on, and syncs its name: a process that created the file may have been killed before it did.
- * Refuses a pipe or a socket, which loses unread lines, and a block device, which has no end. -1 with errno. */
+/* Opens the file for writing from st->st_size on. Syncs its name, because an earlier process may have been killed before it did. Refuses
+ * pipes and sockets, which lose unread lines, and block devices, which have no end. Returns -1 with errno. */
 static int open_file(const char *path, const struct known *known, struct stat *st)
 {
     int fd =
@@ -158,7 +158,7 @@ static bool write_batch(struct batch *b, struct known *known)
     return known_content;
 }
 
-/* Writes the batch, unless an earlier failure latched the log. Called and returns with the lock held. */
+/* Writes the batch, unless an earlier failure latched the log. The caller holds the lock; it is released while the batch is written. */
 static void run_batch(struct overflow_log *log, struct batch *b)
 {
     bool latched = log->latched, known = true;

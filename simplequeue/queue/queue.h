@@ -1,5 +1,5 @@
-/* queue: the messages of one queue and the state of each. In memory: no journal, no sockets. Times are arguments, on the monotonic
- * clock.
+/* queue: the messages of one queue and their states, in memory. It knows neither journal nor sockets. Times are arguments, on the
+ * monotonic clock.
  *
  *     pending --commit--> ready --reserve--> leased --hold--> busy --remove--> gone
  *                           ^                  |               |---delay---> delayed --due--> busy, moved
@@ -7,18 +7,18 @@
  *                           `<-----------------abort-----------'
  *
  * A durable change has two steps. First the message is set aside (pending or busy). Once the journal has committed or refused the
- * record, the change is finished or undone. In between the message is neither shown nor leased, and its lease may end.
+ * record, the change is completed or undone. In between, the message is neither given out nor leased, and its lease may end.
  *
- * A message may be *spilled*: its length and its place in the journal are in memory, its bytes are not (see store.h). It keeps its
- * state and its place in the order. Its bytes must be loaded before it is given out.
+ * A message may be *spilled*: its length and its place in the journal are in memory, its bytes are not (see store.h). A spilled message
+ * keeps its state and its place in the order. Its bytes must be loaded before the message is given out.
  *
- * 1. Ids rise by one in the order of queue_add and never repeat. The ids of refused messages are given again unless later ones were
- *    committed; then they stay unused.
- * 2. The lowest ready id is always taken first. A message that is put back keeps its id, and so its place.
+ * 1. Ids rise by one in the order of queue_add. The ids of refused messages are used again, unless later messages were committed. No two
+ *    committed messages have the same id.
+ * 2. The ready message with the lowest id is always taken first. A message that is put back keeps its id, and so its place.
  * 3. A message is under at most one lease. Lease numbers rise from lease_base and never repeat. Readers' epochs are numbers of the
  *    same sequence.
- * 4. All leases at a time belong to one reader's name; "" is the name of readers that give none.
- * 5. `tries` counts deliveries since the daemon started, or since the last record that holds them (a delay, a burial).
+ * 4. At any time, all leases belong to one reader's name. "" is the name of readers without a name.
+ * 5. `tries` counts deliveries. It is kept over a restart only if a record holds it: that of a delay, a burial, a move or a copy.
  */
 #ifndef SIMPLEQUEUE_QUEUE_H
 #define SIMPLEQUEUE_QUEUE_H
@@ -44,13 +44,13 @@ enum message_state {
 struct id_range {
     uint64_t first, last; /* both inclusive */
 };
-/* Rising ids as few ranges. A zeroed one is empty. Owns its memory. */
+/* A rising sequence of ids, as ranges. A zeroed struct is empty. Owns its memory. */
 struct id_ranges {
     struct id_range *at;
     size_t n, cap;
     uint64_t count; /* of ids */
 };
-void id_ranges_add(struct id_ranges *r, uint64_t id); /* extends the last range if the id follows it */
+void id_ranges_add(struct id_ranges *r, uint64_t id); /* extends the last range if possible */
 void id_ranges_add_range(struct id_ranges *r, struct id_range range);
 void id_ranges_free(struct id_ranges *r);
 
@@ -80,8 +80,8 @@ struct queue_shared {
     uint64_t owners;            /* bytes of memory for leases, delays and burials */
     struct store_memory memory; /* for messages */
 };
-#define QUEUE_MESSAGE_COST sizeof(struct message) /* beside its bytes */
-/* Memory for all messages if none were spilled; memory that remains after all are. */
+#define QUEUE_MESSAGE_COST sizeof(struct message) /* memory of a message beside its bytes */
+/* The memory of all messages if none were spilled, and if all were. */
 static inline uint64_t queue_shared_cost(const struct queue_shared *s)
 {
     return s->bytes + s->messages * QUEUE_MESSAGE_COST + s->owners;
@@ -100,13 +100,13 @@ struct queue_timer {
     uint64_t id; /* LEASE: its number; DELAY: the message's id */
 };
 
-/* Read freely; only the queue changes it. */
+/* Only the queue changes it. */
 struct queue_state {
     uint64_t n[MESSAGE_STATES];
     uint64_t bytes;                  /* committed */
     uint64_t pending_bytes;          /* not committed */
-    uint64_t to_move, to_move_bytes; /* delayed messages, and those being moved because they are due */
-    uint64_t next_id;    /* one past the last committed message; the next has it unless one is pending */
+    uint64_t to_move, to_move_bytes; /* messages that are delayed, or due and being moved */
+    uint64_t next_id; /* one past the last committed message; pending messages have higher ids or this one */
     uint64_t puts, gets; /* messages stored by puts; messages given out */
     uint64_t expired;    /* leases that ended by their deadline while they held messages */
     uint64_t depth_high_water;
@@ -128,80 +128,83 @@ uint64_t queue_last_lease(const struct queue *q); /* the highest number given, o
 
 /* Copies the messages as pending. Returns the first id. */
 uint64_t queue_add(struct queue *q, const struct bytes *messages, size_t n);
-/* The added messages are ready. */
+/* Makes the added messages ready. */
 void queue_add_commit(struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset);
-/* The added messages are delayed until `due`. */
+/* Delays the added messages until `due`. */
 void queue_add_commit_delayed(
     struct queue *q, uint64_t first_id, size_t n, uint64_t journal_offset, usec_t due);
 void queue_add_abort(struct queue *q, uint64_t first_id, size_t n);
-/* Counts messages as put: not those that were moved. */
+/* Counts messages as put. A moved message is not counted again. */
 void queue_count_puts(struct queue *q, size_t n);
-/* Raises depth_high_water to the depth. Not between the two halves of a move. */
+/* Raises depth_high_water to the depth. Not called while a move has added its copies and not removed the originals. */
 void queue_note_depth(struct queue *q);
 void queue_reset_high_water(struct queue *q);
 
 /* The bytes of a message in the queue, valid until a message is removed or spilled; ptr is NULL if it is spilled. */
 struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries);
 
-/* Getting. None goes past a spilled message: see queue_in_memory. */
+/* Getting. These functions stop before a spilled message: see queue_in_memory. */
 
-/* Ready messages, the lowest ids first, become busy: at most max_items, and max_bytes together but at least one. Appends to *out. */
+/* Makes ready messages busy, the lowest ids first: at most max_items, and at most max_bytes together but at least one message. Appends
+ * to *out. */
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out);
-/* Counts messages that queue_take set aside as given out. */
+/* Counts messages of queue_take as given out, after their removal is committed. */
 void queue_count_given(struct queue *q, uint64_t n);
-/* Whether the reader may lease: nobody else has a lease. */
+/* Whether the reader may lease: no other reader has a lease. */
 bool queue_admits(const struct queue *q, const char *reader);
-/* As queue_take, but leases the messages until `deadline`. Stops before a message that queue_take or queue_block_reserves has set
- * aside: if it came back, a relay that goes by ids would already have passed it. Returns the lease's number, or 0 if nothing is ready.
- * The reader must be admitted. */
+/* As queue_take, but leases the messages until `deadline`. Stops before a message that queue_take or queue_block_reserves has set aside:
+ * that message may come back, and a relay takes messages in the order of ids. Returns the lease's number, or 0 if nothing is ready. The
+ * reader must be admitted. */
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
     usec_t deadline, struct id_ranges *out);
-/* As queue_take for eviction: only ids below `before`; counts neither as get nor as try; ignores a pause. `spilled`: takes spilled
- * messages too. */
+/* As queue_take, for eviction: takes only ids below `before`, counts neither gets nor tries, and ignores a pause. `spilled`: also takes
+ * spilled messages. */
 void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spilled, struct id_ranges *out);
 /* Bytes of committed messages that are not ready. Visits each of them. */
 uint64_t queue_bytes_not_ready(struct queue *q);
 
-/* Stops gets and leases until `until`, when its timer in the heap of deadlines ends, or until queue_resume (QUEUE_PAUSE_OPEN). Replaces an
- * earlier pause. Not kept over a restart. */
+/* Stops gets and leases until queue_resume. Unless `until` is QUEUE_PAUSE_OPEN, a timer in the heap of deadlines ends then. Replaces an
+ * earlier pause. A restart ends the pause. */
 #define QUEUE_PAUSE_OPEN INT64_MAX
 void queue_pause(struct queue *q, usec_t until);
 void queue_resume(struct queue *q);
 
 /* Leases. `wanted` may be in any order and overlap; each function returns the number of messages. */
 
-/* Those of `wanted` that are leased under the number become busy. Appends to *out. */
+/* Makes the messages of `wanted` that are leased under the number busy. Appends to *out. */
 uint64_t queue_hold(
     struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n, struct id_ranges *out);
-/* Busy messages that may yet return to their place: nothing behind them is reserved until they are decided. For delays and burials;
- * an acknowledged message does not return to another reader. */
+/* Blocks reserves of messages behind these busy ones until their change is committed or aborted. For delays and burials, which may
+ * return a message to its place. */
 void queue_block_reserves(struct queue *q, const struct id_ranges *ids);
-/* Those of `wanted` that are leased under the number are ready again. */
+/* Makes the messages of `wanted` that are leased under the number ready again. */
 uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n);
-/* Changes the lease's deadline. False if nothing is leased under it any more. */
+/* Changes the lease's deadline. False if no message is leased under it. */
 bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline);
-/* Ends every lease of the reader and begins its next epoch (see reader_fencing.h). Returns the messages that are ready again. */
+/* Ends every lease of the reader and begins its next epoch, which is above every earlier one and never 0. A reader sends its epoch with
+ * each reserve, and is refused once another process has released under the same name. Returns the number of messages that are ready
+ * again. */
 uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch);
-/* The epoch of the reader's last release; 0 if unknown. */
+/* The epoch of the reader's last release; 0 if unknown. Epochs are in memory only: after a restart, every reader releases again. */
 uint64_t queue_epoch(const struct queue *q, const char *reader);
-/* The lease's timer ended: its messages are ready again. */
+/* The lease's timer ended: makes its messages ready again. */
 void queue_lease_expire(struct queue *q, uint64_t lease);
 
-/* Busy messages: the change is committed, or aborted. */
+/* The change of these busy messages is committed, or aborted. */
 
 void queue_remove(struct queue *q, const struct id_ranges *ids);
 void queue_delay(struct queue *q, const struct id_ranges *ids, usec_t due);
 void queue_bury(struct queue *q, const struct id_ranges *ids, struct bytes reason, usec_t buried_at);
-/* Leased again if the lease still runs, else ready. */
+/* The messages are leased again if their lease still runs, else ready. */
 void queue_abort(struct queue *q, const struct id_ranges *ids);
 
-/* A delayed or buried message becomes busy, to be moved under a new id. False if it is neither. */
+/* Makes a delayed or buried message busy, to be moved under a new id. False if it is neither delayed nor buried. */
 bool queue_set_aside(struct queue *q, uint64_t id);
 /* Undoes queue_set_aside. A delayed message is due again at `retry_at`. */
 void queue_put_back(struct queue *q, uint64_t id, usec_t retry_at);
 void queue_set_tries(struct queue *q, uint64_t id, uint32_t tries);
 
-/* Looking. Each finds the first such message at or after `from`; false if there is none. */
+/* Searches. Each finds the first such message at or after `from`; false if there is none. */
 
 struct queue_burial {
     usec_t buried_at; /* wall clock */
@@ -219,20 +222,20 @@ bool queue_next_held(struct queue *q, uint64_t from, struct queue_view *out);
 bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id);
 bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struct queue_burial **burial);
 
-/* Spilling (queue_spill.c). The owner loads messages through queue_store. */
+/* Spilling. The owner loads messages through queue_store. */
 
 #define QUEUE_WINDOW_MAX ((uint64_t)2 << 20) /* read-ahead: a 64th of the memory limit, within these bounds */
 #define QUEUE_WINDOW_MIN ((uint64_t)128 << 10)
 
-/* Spills committed messages while all queues together take more than `limit` bytes of memory: the newest first, but neither the
- * read-ahead nor demanded messages. Not from inside another call. */
+/* Spills committed messages, the newest first, while all queues together take more than `limit` bytes of memory. Spares the read-ahead and
+ * demanded messages. Not called from inside another function of the queue. */
 void queue_spill(struct queue *q, uint64_t limit);
-/* Whether the first `items` ready messages, or the first of `bytes` together, are in memory. If not, *out is what to load next, or
- * empty (last_id 0) while that is being loaded. The messages are demanded: they stay in memory until two loads have ended. */
+/* Whether the first `items` ready messages, or the first of `bytes` together, are in memory. If not, *out is the span to load next; it is
+ * empty (last_id 0) while that span is being loaded. The messages are demanded: they stay in memory until two more loads have ended. */
 bool queue_in_memory(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out);
-/* A load ended. */
+/* Called when a load has ended. */
 void queue_demand_turn(struct queue *q);
-/* Whether the read-ahead is incomplete, and *out is to be loaded. */
+/* True if the read-ahead is incomplete and *out should be loaded. */
 bool queue_read_ahead(struct queue *q, uint64_t limit, struct store_span *out);
 
 /* Recovery: in the order of the journal, before all other calls. */
@@ -242,13 +245,13 @@ bool queue_restore_add(
     struct queue *q, uint64_t first_id, const struct bytes *messages, size_t n, uint64_t offset);
 void queue_restore_next_id(struct queue *q, uint64_t next_id); /* at least this */
 void queue_restore_lease_base(struct queue *q, uint64_t base); /* at least this */
-/* A copy of the message lies at that offset. False if the message is in the queue already. */
+/* Adds a message of which the journal has a copy at `offset`. False if the message is already in the queue. */
 bool queue_restore_kept(struct queue *q, uint64_t id, struct bytes message, uint32_t tries, uint64_t offset);
 /* Removes the messages of the range that are in the queue. */
 void queue_restore_remove(struct queue *q, struct id_range range);
-/* A ready message is delayed. */
+/* Delays a ready message. */
 void queue_restore_delay(struct queue *q, uint64_t id, usec_t due);
-/* The message becomes busy, for queue_delay or queue_bury. False if it is not in the queue, or busy. */
+/* Makes the message busy, for queue_delay or queue_bury. False if the message is not in the queue, or is busy. */
 bool queue_restore_hold(struct queue *q, uint64_t id, uint32_t tries);
 
 #endif

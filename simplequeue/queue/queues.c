@@ -16,13 +16,14 @@
 #include <unistd.h>
 
 #define DIRECTORY "/queues"
-#define TRIM_SHARE 4 /* of a segment: a part that is worth a trim */
+#define TRIM_SHARE 4 /* the journal is trimmed in steps of this part of a segment */
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
-#define QUEUE_FILES 2 /* open as long as the queue is: its directory, the newest segment */
-#define OWN_FILES 24  /* the daemon's */
-#define NEW_QUEUE_BYTES ((uint64_t)128 << 10) /* of disk: a queue's files, and the spare reserve of a put */
-#define NEW_MESSAGE_BYTES 128                 /* of disk, for each message beside its bytes */
-#define TICK_TIMERS_MAX 1000                  /* in one turn of the loop */
+#define QUEUE_FILES 2 /* descriptors of a queue: its directory and its newest segment */
+#define OWN_FILES 24  /* descriptors of the daemon */
+#define NEW_QUEUE_BYTES                                                                                      \
+    ((uint64_t)128 << 10)     /* disk space for a queue's files and for the spare reserve of a put */
+#define NEW_MESSAGE_BYTES 128 /* disk space for each message, beside its bytes */
+#define TICK_TIMERS_MAX 1000  /* in one turn of the loop */
 
 struct queues {
     struct queues_config config;
@@ -30,7 +31,7 @@ struct queues {
     struct queue_shared shared;
     struct journal_set *journals;
     struct name_table table; /* of struct named_queue */
-    char **found;            /* names yet to be recovered */
+    char **found;            /* names of the queues to recover */
     size_t n_found;
 };
 

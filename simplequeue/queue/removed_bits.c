@@ -11,10 +11,10 @@
 
 #define FILE_NAME "gone"
 #define MAGIC "mrgone 1"
-#define BLOCK 4096 /* the first one holds the magic and the journal's id */
+#define BLOCK 4096 /* the first block holds the magic and the journal's id */
 #define BLOCK_IDS ((uint64_t)8 * BLOCK)
 
-/* 1 after a block, 0 at the file's end, -1 with errno. Holes are skipped: ids may lie far apart. */
+/* Returns 1 if it has read a block, 0 at the file's end, -1 with errno. Skips holes, because ids may lie far apart. */
 static int read_block(int fd, off_t *at, unsigned char block[BLOCK])
 {
     off_t data = lseek(fd, *at, SEEK_DATA);

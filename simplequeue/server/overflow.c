@@ -277,7 +277,8 @@ void overflow_close(struct overflow **p)
     overflow_log_stop(o->log);
     queues_flush(qs); /* commits the removals of the last batches; on_removed needs their evictions */
     if (queues_count(qs) > 0 && !named_queue_journal(queues_at(qs, 0))) {
-        struct queue_now late = {INT64_MAX / 2, queue_loop_now().wall}; /* every lease and delay has ended */
+        struct queue_now late = {
+            INT64_MAX / 2, queue_loop_now().wall}; /* later than the end of every lease and delay */
         usec_t deadline;
         while (queues_next_deadline(qs, &deadline) && deadline <= late.monotonic)
             queues_tick(qs, late);
