@@ -228,9 +228,9 @@ struct found {
     bool begun; /* the file has data */
 };
 
-/* Searches the regular files beside the log whose names start with the log's. left NULL: finds the current file. Otherwise finds the next one:
- * the oldest log that is not older than the current file, whose status is `left`. By modification times the current file may look newest,
- * if it was written to after the next was created; the file under the log's name is newer all the same. */
+/* Searches the regular files beside the log whose names start with the log's. left NULL: finds the current file. Otherwise finds the next
+ * file: the oldest log that is not older than the current file, whose status is `left`. The file under the log's name is always newer than the
+ * current file, although the current file may have a later modification time. */
 static struct found find_file(const struct log_tail *t, const struct stat *left)
 {
     struct found found = {NULL, false};

@@ -7,8 +7,8 @@
  *
  * `seen`, `length` and `xxh3` are the checksum of earlier bytes (the sample), which detects a rewritten file.
  *
- * 1. Renames lose and repeat no line, as long as the rotated files stay beside the log, unpacked. This holds for several renames during
- *    a restart too. Otherwise log_tail_open reports the loss.
+ * 1. Renames lose and repeat no line, as long as the rotated files stay beside the log, unpacked. Several renames may happen during a
+ *    restart. If a file is missing, log_tail_open reports the loss.
  * 2. Files follow one another by creation time, or by modification time where there is no creation time.
  * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If one process keeps it open, it is
  *    complete LOG_TAIL_TIMEOUT after its last byte, once the next file has data. If the kernel cannot say (another user's file, NFS), it

@@ -188,12 +188,8 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
     size_t i = p->n_files - 1;
     while (i > 0 && p->files[i].base > refusal->start)
         i--;
-    return put_rejects_add(&p->rejects,
-        &(struct put_reject){.line = refusal->line,
-            .why = refusal->why,
-            .file = shown_name(p->files[i].name),
-            .offset = refusal->start - p->files[i].base},
-        clock_monotonic());
+    return put_rejects_add(&p->rejects, refusal, shown_name(p->files[i].name),
+        refusal->start - p->files[i].base, clock_monotonic());
 }
 
 /* Skips a line that is too long. end 0: it has not ended, and may never end. Without --rejects the lines before it are stored, and the

@@ -24,18 +24,18 @@ int put_rejects_open(struct put_rejects *r, const char *path)
     return path == NULL || reject_file_make(path) == 0 ? 0 : fail(path);
 }
 
-int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec_t now)
+int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
+    uint64_t offset, usec_t now)
 {
-    if (r->path != NULL && reject_file_add(r->path, reject->line) != 0) {
+    if (r->path != NULL && reject_file_add(r->path, refusal->line) != 0) {
         fail(r->path);
         return EX_IOERR;
     }
     if (r->n++ == 0) {
         progress_leave();
         fprintf(stderr,
-            "millrace put: the queue refuses the line at byte %" PRIu64 " of %s (%zu bytes): %.*s\n",
-            reject->offset, reject->file, reject->line.len, (int)reject->why.len,
-            reject->why.ptr != NULL ? reject->why.ptr : "");
+            "millrace put: the queue refuses the line at byte %" PRIu64 " of %s (%zu bytes): %.*s\n", offset,
+            file, refusal->line.len, (int)refusal->why.len, refusal->why.ptr != NULL ? refusal->why.ptr : "");
         if (r->path == NULL) {
             fprintf(stderr, "millrace put: use --rejects=FILE to keep such lines and continue\n");
             return EX_DATAERR;

@@ -8,8 +8,7 @@
 #ifndef MILLRACE_PUT_REJECTS_H
 #define MILLRACE_PUT_REJECTS_H
 
-#include "base/bytes.h"
-#include "base/clock.h"
+#include "tools/put_batch.h"
 
 #define PUT_REJECTS_REPORT_EVERY (60 * USEC_PER_SEC)
 
@@ -20,16 +19,11 @@ struct put_rejects {
     usec_t reported_at;
 };
 
-struct put_reject {
-    struct bytes line, why; /* without LF; the reply of the queue */
-    const char *file;       /* that contains the line */
-    uint64_t offset;        /* in that file's unpacked bytes */
-};
-
 /* Creates the file if needed. Borrows the path, which may be NULL. 0, or -1 after printing the error. */
 int put_rejects_open(struct put_rejects *r, const char *path);
-/* Keeps and reports a refused line. 0, or an exit status after printing the error. */
-int put_rejects_add(struct put_rejects *r, const struct put_reject *reject, usec_t now);
+/* Keeps and reports a refused line, which starts at `offset` of the unpacked file. 0, or an exit status after printing the error. */
+int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
+    uint64_t offset, usec_t now);
 /* Reports a line that is too long. length 0: it has not ended; else with its LF. 0, or an exit status without a file. */
 int put_rejects_skip(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length);
 /* Prints the number of new lines, at most once a minute, or at once with `last`. */

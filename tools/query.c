@@ -1,12 +1,10 @@
 /* millrace query: asks the API and prints the answer. Unknown options become parameters of the request, so a counter's label is an
  * option: `millrace query series --user bitly --unit day`. */
 #include "base/bytes.h"
-#include "http/client/http_client.h"
 #include "counts/json_fields.h"
 #include "tools/pipeline.h"
 #include "tools/tool.h"
 #include "base/url.h"
-#include <event2/event.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -231,8 +229,8 @@ static int ask_api(struct ask *a)
     struct config_error error;
     struct pipeline p;
     struct buf body = {0};
-    int status = 0, exit_status = EX_TEMPFAIL;
-    enum http_client_result r = HTTP_CLIENT_REFUSED;
+    const char *why;
+    int exit_status = EX_TEMPFAIL;
     if (a->config && config_read(a->config, &config, &error)) {
         fprintf(stderr, "millrace query: %s\n", error.text);
         return EX_CONFIG;
@@ -244,17 +242,11 @@ static int ask_api(struct ask *a)
     buf_append_char(&a->target, '\0');
     if (a->show_curl)
         show_curl(url, a->target.ptr);
-    struct event_base *base = event_base_new();
-    struct http_client *c = http_client_new(&(struct http_client_config){.base = base, .url = url});
-    if (c)
-        r = http_client_fetch(
-            c, &(struct http_call_spec){.method = "GET", .target = a->target.ptr}, &status, &body);
-    if (r != HTTP_CLIENT_OK)
-        fprintf(stderr, "millrace query: %s: %s\n", url, http_client_strerror(r));
+    int status = tool_get(url, a->target.ptr, 0, &body, &why);
+    if (status == 0)
+        fprintf(stderr, "millrace query: %s: %s\n", url, why);
     else
         exit_status = status == 200 ? print_answer(a, &body) : print_problem(status, &body);
-    http_client_free(&c);
-    event_base_free(base);
     buf_free(&body);
     pipeline_close(&p);
     config_free(&config);

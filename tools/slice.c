@@ -1,4 +1,4 @@
-/* millrace slice: prints a slice as archive text, and converts slices of older formats. */
+/* millrace slice: prints a slice as archive text, and converts slices of former formats. */
 #include "base/io.h"
 #include "counts/records.h"
 #include "counts/slice.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static const char help[] =
-    "prints a slice of the aggregator as archive text, or converts slices of an older format\n\n"
+    "prints a slice of the aggregator as archive text, or converts slices of a former format\n\n"
     "usage: millrace slice FILE\n"
     "       millrace slice convert FILE...\n"
     "\n"

@@ -4,13 +4,11 @@
  * Then come the ends of the streams, then the aggregator's offsets. If the queues are empty and each offset has reached its stream's end,
  * every event posted before the first request is counted. */
 #include "base/clock.h"
-#include "http/client/http_client.h"
 #include "counts/json_fields.h"
 #include "config/options.h"
 #include "config/peers.h"
 #include "tools/pipeline.h"
 #include "tools/tool.h"
-#include <event2/event.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -47,7 +45,6 @@ struct report {
 
 struct status {
     const struct options *o;
-    struct event_base *base;
     struct pipeline pipeline;
     struct report reports[PEERS];
     struct json_doc *streams; /* of pubsub, to compare the aggregator with */
@@ -55,23 +52,12 @@ struct status {
     bool known; /* depth and lag are those of all daemons */
 };
 
-static int fetch(struct status *s, const char *url, const char *target, struct buf *body)
-{
-    int status = 0;
-    struct http_client *c =
-        http_client_new(&(struct http_client_config){.base = s->base, .url = url, .timeout = REPLY_TIMEOUT});
-    if (!c)
-        return 0;
-    enum http_client_result r =
-        http_client_fetch(c, &(struct http_call_spec){.method = "GET", .target = target}, &status, body);
-    http_client_free(&c);
-    return r == HTTP_CLIENT_OK ? status : 0;
-}
-
-static struct json_doc *fetch_json(struct status *s, const char *url, const char *target)
+static struct json_doc *fetch_json(const char *url, const char *target)
 {
     struct buf body = {0};
-    struct json_doc *doc = fetch(s, url, target, &body) == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    const char *why;
+    bool ok = tool_get(url, target, REPLY_TIMEOUT, &body, &why) == 200;
+    struct json_doc *doc = ok ? json_doc_parse(buf_bytes(&body)) : NULL;
     buf_free(&body);
     return doc;
 }
@@ -104,7 +90,7 @@ static void add_warnings(const struct json_doc *d, struct bytes name, struct buf
 /* Other queues have other readers and do not flow into the counted streams. */
 static bool query_queue(struct status *s, const char *url, struct buf *detail)
 {
-    struct json_doc *d = fetch_json(s, url, "/stats?format=json");
+    struct json_doc *d = fetch_json(url, "/stats?format=json");
     char pointer[128];
     bool ok = d != NULL;
     uint64_t others = 0;
@@ -129,7 +115,7 @@ static bool query_queue(struct status *s, const char *url, struct buf *detail)
 
 static bool query_streams(struct status *s, const char *url, struct buf *detail)
 {
-    s->streams = fetch_json(s, url, "/streams");
+    s->streams = fetch_json(url, "/streams");
     if (!s->streams)
         return false;
     buf_printf(detail, "streams %zu", json_doc_length(s->streams, "/streams"));
@@ -139,7 +125,7 @@ static bool query_streams(struct status *s, const char *url, struct buf *detail)
 /* Streams that the aggregator does not read have no lag. */
 static bool query_counts(struct status *s, const char *url, struct buf *detail)
 {
-    struct json_doc *d = s->streams ? fetch_json(s, url, "/stats?format=json") : NULL;
+    struct json_doc *d = s->streams ? fetch_json(url, "/stats?format=json") : NULL;
     char pointer[192];
     bool ok = d != NULL;
     s->lag = 0;
@@ -167,7 +153,8 @@ static const struct {
 static void query_daemon(struct status *s, const char *name, const char *url, struct report *r)
 {
     struct buf body = {0};
-    int status = fetch(s, url, "/health", &body);
+    const char *why;
+    int status = tool_get(url, "/health", REPLY_TIMEOUT, &body, &why);
     struct json_doc *d = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
     struct json_value reason = d ? json_doc_at(d, "/detail") : (struct json_value){.type = JSON_MISSING};
     r->ready = status == 200;
@@ -275,7 +262,6 @@ static int status_with(const struct options *o)
     bool waits = options_bool(o, "wait");
     usec_t end = clock_monotonic() + (waits ? options_int(o, "timeout") * USEC_PER_MSEC : 0);
     signal(SIGPIPE, SIG_IGN);
-    s.base = event_base_new();
     take(&s);
     while (!is_settled(&s) && clock_monotonic() < end) {
         clock_sleep(POLL_INTERVAL);
@@ -288,7 +274,6 @@ static int status_with(const struct options *o)
     for (size_t i = 0; i < PEERS; i++)
         buf_free(&s.reports[i].detail);
     pipeline_close(&s.pipeline);
-    event_base_free(s.base);
     return status;
 }
 

@@ -1,6 +1,8 @@
 #include "tools/tool.h"
 #include "base/bytes.h"
+#include "http/client/http_client.h"
 #include <errno.h>
+#include <event2/event.h>
 #include <stdio.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -28,6 +30,21 @@ int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(
     buf_free(&run_file);
     options_free(&o);
     return status;
+}
+
+int tool_get(const char *url, const char *target, usec_t timeout, struct buf *body, const char **why)
+{
+    int status = 0;
+    enum http_client_result r = HTTP_CLIENT_REFUSED;
+    struct event_base *base = event_base_new();
+    struct http_client *c =
+        http_client_new(&(struct http_client_config){.base = base, .url = url, .timeout = timeout});
+    if (c != NULL)
+        r = http_client_fetch(c, &(struct http_call_spec){.method = "GET", .target = target}, &status, body);
+    http_client_free(&c);
+    event_base_free(base);
+    *why = http_client_strerror(r);
+    return r == HTTP_CLIENT_OK ? status : 0;
 }
 
 int tool_flush(const char *program, int status)

@@ -3,6 +3,7 @@
 #ifndef MILLRACE_TOOL_H
 #define MILLRACE_TOOL_H
 
+#include "base/clock.h"
 #include "config/options.h"
 
 int tool_up(int argc, char **argv);
@@ -16,6 +17,9 @@ int tool_slice(int argc, char **argv);
 /* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a run.json. `spec` must
  * have a row data_dir. */
 int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
+
+/* Sends a GET request and appends the body of the reply. timeout 0: the client's default. Returns the HTTP status, or 0 with the reason in *why. */
+int tool_get(const char *url, const char *target, usec_t timeout, struct buf *body, const char **why);
 
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
 int tool_flush(const char *program, int status);

@@ -63,9 +63,9 @@ static void assert_silent(void)
 
 static void refuse(usec_t now)
 {
-    const struct put_reject reject = {
-        .line = BYTES_LITERAL("long"), .why = BYTES_LITERAL("too-large"), .file = "a.log", .offset = 17};
-    assert_int_equal(put_rejects_add(&rejects, &reject, now), 0);
+    const struct put_batch_refusal refusal = {
+        .line = BYTES_LITERAL("long"), .why = BYTES_LITERAL("too-large")};
+    assert_int_equal(put_rejects_add(&rejects, &refusal, "a.log", 17, now), 0);
 }
 
 static void test_their_number_is_told_once_a_minute(void **state)
