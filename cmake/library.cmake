@@ -1,6 +1,6 @@
 # What other people's programs link with: both client libraries and what they need, as one archive that has no global
 # names but those of the headers installed with it. `pkg-config millrace` knows how to use it from wherever it lies.
-set(MILLRACE_HEADERS readers/queuereader.h readers/batch.h lib/stream/stream_client.h lib/stream/stream_place.h
+set(MILLRACE_HEADERS readers/queuereader.h readers/batch.h lib/stream/stream_client.h
   lib/http/client/http_client.h lib/base/bytes.h lib/base/clock.h lib/base/random_id.h)
 set(MILLRACE_NAMES queuereader_* batch_* stream_client_* stream_place_* http_client_* http_call_* http_reply_header
   bytes_* buf_* mem_* clock_* random_id)

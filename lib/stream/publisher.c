@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* After a reply for which the pool does not back off (401, 404, 413). */
+/* Backoff after a reply for which the pool has none (401, 404, 413). */
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
 #define RETRY_MAX (2 * USEC_PER_SEC)
 
@@ -88,7 +88,7 @@ static bool has_code(const struct http_reply_view *reply, const char *code)
     return is;
 }
 
-/* False: no reply; handled. */
+/* False without a reply, which is handled. */
 static bool replied(struct publisher *p, enum http_client_result result, const struct http_reply_view *reply)
 {
     p->call = NULL;
@@ -123,16 +123,6 @@ static void asked(enum http_client_result result, const struct http_reply_view *
     p->config.on_mark(known, mark, p->config.arg);
 }
 
-static void ask(struct publisher *p)
-{
-    char target[300];
-    snprintf(target, sizeof target, "/producer?%s=%s&producer=%s",
-        p->config.queue != NULL ? "queue" : "stream", p->name, p->producer);
-    p->call = http_pool_request(http_pool_single(p->config.destination),
-        &(struct http_call_spec){
-            .method = "GET", .target = target, .may_resend = true, .arg = p, .on_done = asked});
-}
-
 static void sent(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct publisher *p = arg;
@@ -151,33 +141,30 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
     }
 }
 
-/* Marks make sending it twice harmless. */
-static void send_run(struct publisher *p)
-{
-    char target[400];
-    snprintf(target, sizeof target, "%s=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64,
-        p->config.queue != NULL ? "/mput?separator=%0A&queue" : "/pub?stream", p->name, p->producer, p->mark,
-        p->next);
-    p->call = http_pool_request(
-        http_pool_single(p->config.destination), &(struct http_call_spec){.method = "POST",
-                                                     .target = target,
-                                                     .content_type = "application/octet-stream",
-                                                     .body = buf_bytes(&p->lines),
-                                                     .body_is_lent = true,
-                                                     .may_resend = true,
-                                                     .arg = p,
-                                                     .on_done = sent});
-}
-
 static void act(struct publisher *p)
 {
     usec_t wait = http_pool_wait(p->config.destination);
+    bool asks = p->doing == ASKING, to_queue = p->config.queue != NULL;
+    char target[400];
     if (wait > 0)
         again_after(p, wait);
-    else if (p->doing == ASKING)
-        ask(p);
-    else if (p->doing == SENDING)
-        send_run(p);
+    if (wait > 0 || p->doing == IDLE)
+        return;
+    if (asks)
+        snprintf(target, sizeof target, "/producer?%s=%s&producer=%s", to_queue ? "queue" : "stream", p->name,
+            p->producer);
+    else
+        snprintf(target, sizeof target, "%s=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64,
+            to_queue ? "/mput?separator=%0A&queue" : "/pub?stream", p->name, p->producer, p->mark, p->next);
+    struct http_call_spec spec = {.method = asks ? "GET" : "POST",
+        .target = target,
+        .content_type = asks ? NULL : "application/octet-stream",
+        .body = asks ? BYTES_NONE : buf_bytes(&p->lines),
+        .body_is_lent = !asks,
+        .may_resend = true, /* the mark makes a repeated run harmless */
+        .arg = p,
+        .on_done = asks ? asked : sent};
+    p->call = http_pool_request(http_pool_single(p->config.destination), &spec);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -219,7 +206,7 @@ void publisher_ask(struct publisher *p, const char *producer)
 
 void publisher_send(struct publisher *p, struct buf *lines, uint64_t mark, uint64_t next)
 {
-    struct buf used = p->lines; /* its memory is used again */
+    struct buf used = p->lines; /* gives its memory back to the caller */
     buf_clear(&used);
     p->lines = *lines;
     *lines = used;

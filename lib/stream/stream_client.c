@@ -17,7 +17,7 @@
 /* The first line of a new stream must arrive within a second. */
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
-#define OPENINGS_MAX 64 /* that a response names */
+#define OPENINGS_MAX 64 /* in a response */
 
 struct opening {
     uint64_t first;
@@ -28,8 +28,8 @@ struct stream_client {
     struct stream_client_config config;
     struct stream_cursor cursor; /* after the last line handed out */
     struct stream_place place;
-    struct opening openings[OPENINGS_MAX]; /* of the response, in the order of their offsets */
-    size_t n_openings, opening;            /* `opening`: that of the cursor */
+    struct opening openings[OPENINGS_MAX]; /* in the response, in the order of their offsets */
+    size_t n_openings, opening;            /* `opening`: index of the cursor's */
     char *stream, *begin;
     struct http_call *call;
     struct event *timer;
@@ -71,13 +71,6 @@ static void check_caught_up(struct stream_client *c)
     changed(c);
 }
 
-static void set_target(struct stream_client *c, uint64_t end)
-{
-    c->target = c->has_target ? c->target : end;
-    c->has_target = true;
-    check_caught_up(c);
-}
-
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
@@ -107,7 +100,7 @@ static void move_cursor(struct stream_client *c, uint64_t offset)
         memcpy(c->cursor.opening, c->openings[c->opening].id, STREAM_OPENING_TEXT);
 }
 
-/* "FIRST:ID, FIRST:ID". A pubsub that sends none leaves the cursor's opening unknown. */
+/* "FIRST:ID, FIRST:ID". Without the header the cursor's opening stays unknown. */
 static void read_openings(struct stream_client *c, const char *text)
 {
     struct bytes word;
@@ -166,7 +159,7 @@ static bool header_number(const struct http_reply_view *reply, const char *name,
     return bytes_to_u64(bytes_str(http_reply_header(reply, name)), out);
 }
 
-/* Such a response might never end. */
+/* Cancels the call, because such a response might never end. */
 static void give_up(struct stream_client *c, struct http_call *call, const char *text)
 {
     set_trouble(c, true, text);
@@ -183,7 +176,8 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
         return;
     if (strlen(id) != STREAM_ID_TEXT - 1 || !header_number(reply, "X-Millrace-Offset", &start) ||
         !header_number(reply, "X-Millrace-End", &end)) {
-        give_up(c, reply->call, "the response names no stream, offset and end: not a pubsub of millrace");
+        give_up(c, reply->call,
+            "the response lacks the headers of a stream: the server is not millrace's pubsub");
         return;
     }
     bool begins = c->cursor.id[0] == '\0';
@@ -202,7 +196,10 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     clear_trouble(c);
     if (begins && c->config.on_begin != NULL)
         c->config.on_begin(c->config.arg);
-    set_target(c, end);
+    if (!c->has_target)
+        c->target = end;
+    c->has_target = true;
+    check_caught_up(c);
 }
 
 static uint64_t member_number(struct bytes body, const char *pointer, uint64_t fallback)
@@ -216,25 +213,10 @@ static uint64_t member_number(struct bytes body, const char *pointer, uint64_t f
     return n;
 }
 
-static void unknown_stream(struct stream_client *c)
-{
-    if (c->cursor.id[0] != '\0') {
-        refuse(c, "pubsub no longer has the stream");
-        return;
-    }
-    clear_trouble(c);
-    set_target(c, 0);
-    if (strcmp(c->begin, "latest") == 0) {
-        free(c->begin);
-        c->begin = mem_strdup("earliest");
-    }
-    ask_after(c, RETRY_UNKNOWN);
-}
-
-static void go_on_after_loss(struct stream_client *c, const char *what, uint64_t before, uint64_t after)
+static void skip_lost(struct stream_client *c, const char *text, uint64_t before, uint64_t after)
 {
     uint64_t from = c->cursor.offset;
-    log_warn(what, LOG_S("stream", c->stream), LOG_U("from", from), LOG_U("before", before),
+    log_warn(text, LOG_S("stream", c->stream), LOG_U("from", from), LOG_U("before", before),
         LOG_U("after", after));
     c->cursor.offset = after;
     c->cursor.opening[0] = '\0';
@@ -252,11 +234,11 @@ static void on_gone(struct stream_client *c, struct bytes body)
         refuse(c, "the bytes at the cursor are gone, and pubsub does not say where the stream continues");
     } else if (c->config.loss == STREAM_LOSS_REFUSED && from < earliest) {
         snprintf(text, sizeof text,
-            "lines from offset %" PRIu64 " to %" PRIu64 " have expired; --accept-loss goes on without them",
+            "lines from offset %" PRIu64 " to %" PRIu64 " have expired; --accept-loss continues without them",
             from, after);
         refuse(c, text);
     } else {
-        go_on_after_loss(c, "skipping lost bytes of the stream", member_number(body, "/before", from), after);
+        skip_lost(c, "skipping lost bytes of the stream", member_number(body, "/before", from), after);
     }
 }
 
@@ -265,62 +247,61 @@ static void on_misfit(struct stream_client *c, struct bytes body)
     uint64_t differs = member_number(body, "/differs_from", UINT64_MAX);
     char text[200];
     if (differs == UINT64_MAX) {
-        refuse(c, "pubsub has another stream of this name: its id is not the cursor's");
+        refuse(c, "pubsub has another stream with this name: its id differs from the cursor's");
     } else if (c->config.loss == STREAM_LOSS_ACCEPTED) {
-        go_on_after_loss(c, "continuing in a restored copy of the stream", c->cursor.offset, differs);
+        skip_lost(c, "continuing in a restored copy of the stream", c->cursor.offset, differs);
     } else {
         snprintf(text, sizeof text,
             "the stream is a restored copy: from offset %" PRIu64
-            " on it differs from what was read up to %" PRIu64 "%s",
+            " on it differs from the lines read, which end at %" PRIu64 "%s",
             differs, c->cursor.offset,
-            c->config.loss == STREAM_LOSS_REFUSED ? "; --accept-loss goes on there" : "");
+            c->config.loss == STREAM_LOSS_REFUSED ? "; --accept-loss continues there" : "");
         refuse(c, text);
     }
-}
-
-static void unexpected(struct stream_client *c, enum http_client_result result, int status)
-{
-    char text[128];
-    if (result == HTTP_CLIENT_OK)
-        snprintf(text, sizeof text, "pubsub answered %d", status);
-    else
-        snprintf(text, sizeof text, "pubsub: %s", http_client_strerror(result));
-    set_trouble(c, false, text);
-    ask_after(c, backoff_failed(&c->backoff));
-}
-
-/* At once after a response that brought lines. */
-static void asked_again(struct stream_client *c)
-{
-    if (c->refused)
-        ask_after(c, RETRY_REFUSED);
-    else
-        ask_after(c, c->cursor.offset > c->asked_from ? 0 : backoff_failed(&c->backoff));
 }
 
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct stream_client *c = arg;
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
+    bool begins = c->cursor.id[0] == '\0';
+    char text[128];
     c->call = NULL;
     line_splitter_reset(&c->lines);
     if (c->stopped)
         return;
-    bool misfit = (status == 410 || status == 416) && c->cursor.id[0] == '\0' && c->config.on_refused != NULL;
-    if (misfit)
+    if ((status == 410 || status == 416) && begins && c->config.on_refused != NULL) {
         c->config.on_refused(status, reply->body, c->config.arg);
-    else if (status == 200 || (result == HTTP_CLIENT_CANCELLED && c->refused))
-        asked_again(c);
-    else if (status == 404)
-        unknown_stream(c);
-    else if (status == 410)
+    } else if (status == 200 || (result == HTTP_CLIENT_CANCELLED && c->refused)) {
+        if (c->refused)
+            ask_after(c, RETRY_REFUSED);
+        else /* at once after lines */
+            ask_after(c, c->cursor.offset > c->asked_from ? 0 : backoff_failed(&c->backoff));
+    } else if (status == 404 && begins) {
+        clear_trouble(c);
+        c->has_target = true; /* an unknown stream ends at 0 */
+        check_caught_up(c);
+        if (strcmp(c->begin, "latest") == 0) {
+            free(c->begin);
+            c->begin = mem_strdup("earliest");
+        }
+        ask_after(c, RETRY_UNKNOWN);
+    } else if (status == 404) {
+        refuse(c, "pubsub no longer has the stream");
+    } else if (status == 410) {
         on_gone(c, reply->body);
-    else if (status == 409)
+    } else if (status == 409) {
         on_misfit(c, reply->body);
-    else if (status == 416)
-        refuse(c, "the stream is shorter than the cursor: it is an old copy");
-    else
-        unexpected(c, result, status);
+    } else if (status == 416) {
+        refuse(c, "the stream ends before the cursor: it is an old copy");
+    } else {
+        if (result == HTTP_CLIENT_OK)
+            snprintf(text, sizeof text, "pubsub answered %d", status);
+        else
+            snprintf(text, sizeof text, "pubsub: %s", http_client_strerror(result));
+        set_trouble(c, false, text);
+        ask_after(c, backoff_failed(&c->backoff));
+    }
     changed(c);
 }
 
@@ -403,6 +384,17 @@ void stream_client_resume(struct stream_client *c)
         http_call_resume(c->call);
     else
         ask_after(c, 0);
+}
+
+void stream_place_read(const struct http_reply_view *reply, struct stream_place *place)
+{
+    const char *text = http_reply_header(reply, "X-Millrace-Stream-Place");
+    snprintf(place->text, sizeof place->text, "%s", strlen(text) < sizeof place->text ? text : "");
+}
+
+bool stream_place_is_same(const struct stream_place *a, const struct stream_place *b)
+{
+    return a->text[0] != '\0' && strcmp(a->text, b->text) == 0;
 }
 
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c)

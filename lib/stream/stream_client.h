@@ -26,46 +26,58 @@
  *         event_base_free(base);
  *     }
  *
- * It requests /sub, hands out whole lines, and requests again from its cursor, with backoff, when the response ends. Store the
- * cursor in the same step as the effect of the lines (a file's length, a transaction) and begin from the stored one: then every
- * line has its effect exactly once.
+ * The client requests /sub and hands out whole lines. When a response ends, it requests /sub again from its cursor, with backoff.
+ * Store the cursor in the same step as the effect of the lines (a file's length, a transaction), and begin from the stored
+ * cursor: then every line has its effect exactly once.
  *
  * 1. Lines are handed out whole, in runs; the cursor is after the last one. A line cut off by a broken connection is requested
  *    again from its beginning.
- * 2. Every request names the stream's id, so another stream's bytes never appear under this one's offsets.
+ * 2. Every request names the stream's id, so the bytes of another stream never appear under the offsets of this stream.
  * 3. on_gap reports bytes lost to retention or a power cut (410), with both edges; the client continues after them. With
- *    `loss` STREAM_LOSS_REFUSED, retention that has passed the cursor is refused instead.
- * 4. A stream with another id or history (409), shorter than the cursor (416), or gone (404) is refused: nothing is handed out,
- *    stream_client_trouble has the reason, and the client tries every five seconds. A stream that never existed is waited
- *    for and read from its beginning, also for "latest".
+ *    STREAM_LOSS_REFUSED, bytes that retention has deleted are refused instead.
+ * 4. A stream with another id or history (409), shorter than the cursor (416), or removed (404) is refused: no line is handed
+ *    out, stream_client_trouble gives the reason, and the client tries every five seconds. A stream that has never existed is
+ *    awaited and read from its beginning, also with "latest".
  * 5. A cursor also names the opening of the stream that wrote the byte before it. A stream restored from an older copy is
- *    therefore refused for good, even once it has grown past the cursor. With STREAM_LOSS_ACCEPTED the client continues where
- *    the histories part, and on_gap has after < before.
- * 6. The loop thread only. No callback may free the client; any may stop or pause it.
- */
+ *    therefore refused even after it has grown past the cursor. With STREAM_LOSS_ACCEPTED the client continues at the offset
+ *    where the histories part, and on_gap gets after < before.
+ * 6. The loop thread only. No callback may free the client; any callback may stop or pause it. */
 #ifndef MILLRACE_STREAM_CLIENT_H
 #define MILLRACE_STREAM_CLIENT_H
 
 #include "base/bytes.h"
-#include "stream/stream_place.h"
+#include "base/random_id.h"
 
 struct event_base;
 struct http_client;
+struct http_reply_view;
 struct stream_client;
 
 #define STREAM_ID_TEXT 33      /* 32 hexadecimal digits and a NUL */
-#define STREAM_OPENING_TEXT 17 /* 16 of them */
+#define STREAM_OPENING_TEXT 17 /* 16 hexadecimal digits and a NUL */
+
+/* A stream place identifies the stream that sent a reply, at whatever address. Each pubsub process makes a random name and
+ * sends it with the stream's name (X-Millrace-Stream-Place: LIFE/STREAM). Equal places are the same stream, because one process
+ * owns a directory; a copy elsewhere has the same id but another place. A restart changes the place, so compare only the latest
+ * places. */
+struct stream_place {
+    char text[RANDOM_ID_SIZE + 1 + NAME_LEN_MAX]; /* "": unknown */
+};
+/* Without the header *place becomes unknown. */
+void stream_place_read(const struct http_reply_view *reply, struct stream_place *place);
+/* True if both are known and equal. */
+bool stream_place_is_same(const struct stream_place *a, const struct stream_place *b);
 
 struct stream_cursor {
     char id[STREAM_ID_TEXT];           /* "": no stream yet */
-    char opening[STREAM_OPENING_TEXT]; /* that wrote the byte before `offset`; "": unknown */
+    char opening[STREAM_OPENING_TEXT]; /* wrote the byte before `offset`; "": unknown */
     uint64_t offset;
 };
-/* What to do about a cursor whose lines have expired, or were written into another history of the stream. */
+/* The reaction to deleted lines at the cursor, and to a stream with another history. */
 enum stream_loss {
-    STREAM_LOSS_CROSSED,  /* cross what has expired; refuse another history */
+    STREAM_LOSS_CROSSED,  /* skip deleted lines; refuse another history */
     STREAM_LOSS_REFUSED,  /* refuse both */
-    STREAM_LOSS_ACCEPTED, /* continue after what has expired, or where the histories part */
+    STREAM_LOSS_ACCEPTED, /* skip deleted lines; continue where the histories part */
 };
 
 struct stream_client_config {
@@ -73,20 +85,20 @@ struct stream_client_config {
     struct http_client *pubsub; /* borrowed: outlives the stream client, or is freed first */
     const char *stream;         /* a name; copied */
     struct stream_cursor from;  /* id "": begin at `begin` */
-    const char
-        *begin; /* without a cursor: "earliest" (also NULL), "latest", "@UNIXTIME" or an offset; copied */
-    size_t max_line; /* bytes without LF; 0: STREAM_LINE_MAX */
+    /* The start without a cursor: "earliest" (also NULL), "latest", "@UNIXTIME" or an offset; copied. */
+    const char *begin;
+    size_t max_line; /* maximum bytes of a line without LF; 0: STREAM_LINE_MAX */
     enum stream_loss loss;
-    /* The first response has set the cursor. Not called when `from` has an id. May be NULL. */
+    /* The first response has set the cursor. Not called if `from` has an id. May be NULL. */
     void (*on_begin)(void *arg);
     /* Whole lines, each with its LF, borrowed; the cursor is after them. */
     void (*on_lines)(struct bytes lines, void *arg);
-    /* A line over max_line: `head` is its beginning, `length` its length without LF; the cursor is after it. NULL: such a line
-     * is trouble, and nothing comes until max_line is raised. */
+    /* A line exceeds max_line: `head` is its beginning, `length` its length without LF; the cursor is after it. NULL: the client
+     * stops at such a line, as trouble, until max_line is raised. */
     void (*on_overlong)(struct bytes head, uint64_t length, void *arg);
     /* The bytes [before, after) are lost; the cursor is at `after`. May be NULL. */
     void (*on_gap)(uint64_t before, uint64_t after, void *arg);
-    /* `begin` is an offset that the stream does not have (410, 416); body is pubsub's reply. NULL: as with a cursor. */
+    /* The stream does not have the offset in `begin` (410, 416); `body` is pubsub's reply. NULL: handled as with a cursor. */
     void (*on_refused)(int status, struct bytes body, void *arg);
     /* stream_client_trouble or stream_client_is_caught_up has changed. May be NULL. */
     void (*on_change)(void *arg);
@@ -98,17 +110,17 @@ struct stream_client *stream_client_new(const struct stream_client_config *confi
 void stream_client_free(struct stream_client **c);
 /* Ends all requests and callbacks. */
 void stream_client_stop(struct stream_client *c);
-/* Stops reading from the connection; lines already read (at most one read) may still be handed out. */
+/* Stops reading from the connection. The lines of one read may still be handed out. */
 void stream_client_pause(struct stream_client *c);
 void stream_client_resume(struct stream_client *c);
 
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
-/* Of the last response that named it; .text "" before that. */
+/* The place in the latest response; .text is "" before. */
 const struct stream_place *stream_client_place(const struct stream_client *c);
-/* True for good once the cursor has reached the end named in the first response. Without a cursor, also for a stream that does
- * not exist. */
+/* True from the moment when the cursor has reached the end named in the first response. Without a cursor, also true for a stream
+ * that does not exist. */
 bool stream_client_is_caught_up(const struct stream_client *c);
-/* NULL, or why nothing comes. *refused: an operator has to act (invariant 4). */
+/* NULL, or the reason that no lines come. *refused (may be NULL): an operator has to act (invariant 4). */
 const char *stream_client_trouble(const struct stream_client *c, bool *refused);
 
 #endif

@@ -11,18 +11,14 @@
 
 #define INTO_ITSELF "a stream cannot go into itself: its lines would multiply without end"
 
-static bool is_beginning(const char *text)
-{
-    uint64_t n;
-    return strcmp(text, "earliest") == 0 || strcmp(text, "latest") == 0 ||
-           (text[0] == '@' && bytes_to_u64(bytes_str(text + 1), &n));
-}
-
 int stream_program_check(struct options *o, struct config_error *error)
 {
     if (options_check_name(o, "stream", error) != 0 || peer_check(o, "pubsub", error) != 0)
         return -1;
-    if (is_beginning(options_string(o, "from")))
+    const char *from = options_string(o, "from");
+    uint64_t n;
+    if (strcmp(from, "earliest") == 0 || strcmp(from, "latest") == 0 ||
+        (from[0] == '@' && bytes_to_u64(bytes_str(from + 1), &n)))
         return 0;
     return options_refuse(o, "from", error, "must be earliest, latest or @UNIXTIME");
 }

@@ -3,7 +3,7 @@
  * 1. The cursor is the destination's mark of the source, stored under the source's id or the given producer name. All lines below the
  *    mark have been filtered, and those that passed are in the destination.
  * 2. While a run is being published, passing lines are collected. At REPUBLISHER_RUN_MAX bytes the source pauses.
- * 3. The republisher stops for good if source and destination are one stream (stream_place.h). Before it publishes, it asks first the
+ * 3. The republisher stops for good if source and destination are one stream (stream_client.h). Before it publishes, it asks first the
  *    destination and then the source, so a restart of pubsub in between cannot hide this.
  * 4. Lines are filtered in slices (line_scheduler.h). The mark moves up to the first line that is not filtered yet.
  * 5. If no line passes, the mark alone moves, at most once a second, so that a restart does not begin far back. */
