@@ -15,7 +15,7 @@ static int system_open(const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
-/* Without RENAME_NOREPLACE in the file system, no other process may create `to` meanwhile. */
+/* If the file system has no RENAME_NOREPLACE, another process must not create `to` between the check and the rename. */
 static int system_rename_new(const char *from, const char *to)
 {
     struct stat st;

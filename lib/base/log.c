@@ -10,7 +10,7 @@
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 #define N_LEVELS (sizeof level_names / sizeof *level_names)
 
-/* log_init sets them before threads start. */
+/* log_init sets these values before threads start. */
 static struct {
     const char *part;
     enum log_level least;

@@ -9,7 +9,7 @@
 #define WIDTH 30
 #define ERASE_REST "\033[K"
 
-static bool open_line; /* one for the process: standard error is shared */
+static bool open_line; /* one for the process, because standard error is shared */
 
 void progress_begin(struct progress *p, const char *unit, bool quiet, usec_t now)
 {

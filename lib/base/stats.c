@@ -279,7 +279,7 @@ static void print_histogram(
     buf_append_char(out, '\n');
 }
 
-/* A histogram is shown by its count and quantiles. */
+/* Shows a histogram by its count and quantiles. */
 static void append_value(const struct family *f, const struct member *m, struct buf *out)
 {
     static const double quantiles[] = {0.5, 0.9, 0.99};

@@ -84,7 +84,7 @@ int listen_open(const char *address, int port, char *error, size_t error_size)
     size_t n = strlen(address);
     if (n >= sizeof host) {
         errno = 0;
-        return fail(-1, error, error_size, "the address given", port, "its name is too long");
+        return fail(-1, error, error_size, "the address given", port, "the host name is too long");
     }
     memcpy(host, address, n + 1);
     if (host[0] == '[' && host[n - 1] == ']') {

@@ -9,8 +9,8 @@
 struct loop_notify {
     int fd;
     struct event *event; /* of fd */
-    struct event *turn;  /* of nothing: made active by the loop's own thread */
-    pthread_t thread;    /* the loop's */
+    struct event *turn;  /* without fd; activated by the loop's thread */
+    pthread_t thread;    /* of the loop */
     void (*fn)(void *arg);
     void *arg;
 };

@@ -20,7 +20,7 @@ struct http_pool_host {
     usec_t wait;           /* length of the backoff */
     usec_t cooldown_until; /* no request before, while another host is up */
     usec_t watched_until;  /* cooldown_until of the last timeout, also after a probe has ended the cooldown */
-    usec_t failed_at;      /* an earlier request belongs to the same failure */
+    usec_t failed_at;      /* time of the last fault; requests begun before it belong to the same failure */
     size_t in_flight;
     bool silent; /* the last fault was a timeout */
     bool stalls; /* requests time out although probes are answered */

@@ -159,7 +159,7 @@ static size_t parse(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* Built-in endpoints report what is wrong, so they answer even without memory. */
+/* Built-in endpoints report problems, so they answer even without memory. */
 static void handle(struct http_conn *c)
 {
     struct http_request *req = &c->req;
@@ -275,9 +275,9 @@ static bool settle(struct http_conn *c)
     return true;
 }
 
-/* Whether this reply may wait for replies to requests that arrived with its own: one write that wakes a sleeping client costs
- * more than several to one that is awake. A reply behind bytes that the socket refused must not wait, because no turn would
- * then ask for the socket. */
+/* Whether this reply may wait for replies to requests that arrived at the same time. A write that wakes a sleeping client costs
+ * more than several writes to an awake client. A reply behind bytes that the socket refused must not wait, because a turn
+ * without a write does not watch the socket. */
 static bool may_cork(const struct http_conn *c)
 {
     const struct http_server *s = c->server;

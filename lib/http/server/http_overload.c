@@ -1,9 +1,9 @@
 /* Connections above the limit on connections or descriptors.
  *
  * A route may replace the 503 (on_overload), so the server reads the request before it refuses. It reads up to OVER_LIMIT_MAX
- * such connections at a time, each for a short time only. Once the head is complete, http_route.c refuses the request, and
- * the connection is closed. When all places are taken, a new connection replaces the oldest one that has sent nothing. If
- * every one has sent something, the new connection is read once, answered and closed. */
+ * such connections at a time, each for two seconds at most. Once the head is complete, http_route.c refuses the request, and
+ * the connection is closed. At OVER_LIMIT_MAX, a new connection replaces the oldest connection that has sent nothing. If all
+ * of them have sent something, the server reads the new connection once, answers and closes it. */
 #include "http/server/http_internal.h"
 #include "http/http_socket.h"
 

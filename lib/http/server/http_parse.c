@@ -1,7 +1,7 @@
 #include "http/server/http_parse.h"
 
 #define HEAD_AT_ONCE 512 /* most heads are shorter */
-#define LINE_SLACK 64    /* of a request line, beside its target */
+#define LINE_SLACK 64    /* bytes of a request line besides its target */
 #define CHUNK_MAX (UINT64_C(1) << 60)
 
 static bool refuse(struct http_head *h, enum http_refusal error)
@@ -104,7 +104,7 @@ static bool take_length(struct http_head *h, struct bytes value)
     return true;
 }
 
-/* A proxy might frame the rest differently: a second encoding, another coding, chunks from an HTTP/1.0 client. */
+/* Refuses encodings that a proxy might frame differently: a second encoding, another coding, chunks from an HTTP/1.0 client. */
 static bool take_encoding(struct http_head *h, struct bytes value)
 {
     if (h->is_chunked || h->http10 || !same_word(value, "chunked"))
@@ -274,7 +274,7 @@ static enum http_body_state after_text(
     return good ? stay : HTTP_BODY_BAD;
 }
 
-/* The state after a byte that is not data. */
+/* Returns the state after a byte that is not data. */
 static enum http_body_state after_byte(struct http_body_decoder *d, char byte)
 {
     int digit = bytes_hex_digit(byte);

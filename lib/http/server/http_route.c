@@ -80,7 +80,7 @@ static bool split_target(struct http_request *req)
     return url_query_parse(query, &req->query) == 0;
 }
 
-/* Takes the same time wherever the first difference is. */
+/* Compares in constant time, so that the time does not reveal the token. */
 static bool has_token(const struct http_request *req)
 {
     struct bytes given = http_header(req, "Authorization"), scheme = BYTES_LITERAL("Bearer ");
@@ -126,7 +126,7 @@ static enum http_refusal judge_access(const struct http_request *req)
                                                                       : HTTP_REFUSED_NOT;
 }
 
-/* With a token configured, judge_access has checked it. */
+/* If a token is configured, judge_access has checked it. */
 bool http_is_admin(const struct http_request *req)
 {
     return req->conn->server->auth_token || req->conn->server->config.allow_admin;
