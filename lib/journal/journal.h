@@ -11,7 +11,7 @@
  * 3. A frame carries its producer's new mark. After a crash the marks are exactly those of the surviving frames.
  * 4. An append moves its producer from `mark` to `next`. If the producer is at `mark`, the append is stored. If the producer is
  *    at `next` or beyond, the append is a duplicate: it stores nothing, and is answered when the original is committed. In any
- *    other case it gets JOURNAL_CONFLICT. Accepted appends count here before their commit; if one is refused, the
+ *    other case the append gets JOURNAL_CONFLICT. Accepted appends count here before their commit; if one is refused, the
  *    producer's later appends are refused too.
  * 5. Opening cuts a torn tail back to the last valid frame and reports the cut. Damage below the durable offset in an intact
  *    frame is JOURNAL_DAMAGED, with file and byte. The loss of the newest segments is JOURNAL_DAMAGED too.

@@ -17,15 +17,6 @@ static struct entry *batch_entry(struct batch *b)
     return &b->entries[b->count++];
 }
 
-static struct batch *take_pending(struct journal *j)
-{
-    set_lock(j->set);
-    struct batch *b = j->pending;
-    j->pending = NULL;
-    set_unlock(j->set);
-    return b;
-}
-
 /* Adds an append to the pending batch. The batch leaves the journal while the payload is copied, so the lock stays free.
  *
  * Small appends wait for the owner's next poll, so that one turn of its loop is one commit. Large appends start a commit at
@@ -34,7 +25,10 @@ static void enqueue(struct journal *j, const struct journal_append *a, size_t si
     journal_append_fn *done, void *arg)
 {
     struct journal_set *set = j->set;
-    struct batch *b = take_pending(j);
+    set_lock(set);
+    struct batch *b = j->pending;
+    j->pending = NULL;
+    set_unlock(set);
     if (!b) {
         b = batch_new(set, j);
         b->start = b->end = j->accepted_end;

@@ -16,7 +16,7 @@ enum inspect_kind {
     INSPECT_FRAME,   /* frame is filled */
     INSPECT_END,     /* the segment's frames end correctly */
     INSPECT_TAIL,    /* the segment's frames end in a torn tail, which an opening would cut */
-    INSPECT_DAMAGE,  /* described by `what` */
+    INSPECT_DAMAGE,  /* the field `what` describes the damage */
     INSPECT_MISSING, /* the segment before this one is missing */
     INSPECT_LOST,    /* the newest segments, from this one to number `last`, are missing */
     INSPECT_NEWER,   /* a newer format version */

@@ -326,7 +326,7 @@ static enum journal_result begin_segment(struct opening *o, uint64_t base)
     struct segment *s;
     if (writer_roll(o->j, base, base, &s) != 0) {
         bool full = errno_is_full(errno);
-        return refuse(o, full ? JOURNAL_NO_SPACE : JOURNAL_IO, o->j->dir, "cannot begin a segment", errno);
+        return refuse(o, full ? JOURNAL_NO_SPACE : JOURNAL_IO, o->j->dir, "cannot create a segment", errno);
     }
     segment_list_push(o->j, s);
     o->j->writer.durable = base;
@@ -425,7 +425,7 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
         .shares_files = config->shares_files,
     };
     if (dir_fd < 0 && io_make_dirs(j->dir) != 0)
-        r = refuse(&o, JOURNAL_IO, j->dir, "cannot make", errno);
+        r = refuse(&o, JOURNAL_IO, j->dir, "cannot create the directory", errno);
     else if (dir_fd < 0 && (j->dir_fd = journal_dir_lock(j->dir)) < 0)
         r = errno == EWOULDBLOCK ? refuse(&o, JOURNAL_IN_USE, j->dir, "in use by another process", 0)
                                  : refuse(&o, JOURNAL_IO, j->dir, "cannot lock", errno);

@@ -68,7 +68,7 @@ static enum cursor_status approach(struct job *job)
     return status;
 }
 
-/* The bytes that are still wanted, headers included. The bytes behind them are often only zeros. */
+/* The number of bytes still wanted, headers included. A larger chunk would often read only zeros. */
 static size_t chunk_for(const struct job *job)
 {
     uint64_t left = job->limit - (job->offset + job->out.len);

@@ -108,7 +108,8 @@ static enum journal_result decide(struct repair *r)
         snprintf(r->aside, sizeof r->aside, "%s%s", r->dir, suffix);
     }
     /* io_make_dirs makes the directory's name durable before anything moves into it. */
-    return io_make_dirs(r->aside) == 0 ? put_note(r, REPAIR_MOVING) : failed(r, r->aside, "cannot make");
+    return io_make_dirs(r->aside) == 0 ? put_note(r, REPAIR_MOVING)
+                                       : failed(r, r->aside, "cannot create the directory");
 }
 
 static bool is_there(const char *path)

@@ -255,7 +255,7 @@ class DiskFullTest(OnSmallDisk):
         args = ("--port=0", "--data-dir=" + self.disk.path("data"))
         refused = self.run_program("simplequeue", *args)
         self.assertEqual(refused.returncode, 75, refused.stderr)
-        self.assertIn(b"cannot begin a segment", refused.stderr)
+        self.assertIn(b"cannot create a segment", refused.stderr)
         self.disk.give_back()
         q = self.open()
         self.assertEqual(self.reserve(q, "items=5")[1], [(1, 1, b"kept")])
