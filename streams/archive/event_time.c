@@ -17,8 +17,6 @@
 #define REPEAT_MAX INT64_C(9999999999)
 #define INLINED static inline __attribute__((always_inline))
 
-typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
-
 /* The member's text in the latest line with a time of ten digits, from the comma or brace before it to the eighth digit. Lines of
  * one log usually repeat this text, because the eight digits change only every hundred seconds. */
 struct repeat {
@@ -36,9 +34,9 @@ struct event_time {
     struct json_fields *fields;
     char *name;
     size_t name_length;
-    bool plain;        /* the only escape that can spell the name is \u */
-    lanes last_letter; /* last letter of a plain name, in every lane */
-    scan_fn *scan;     /* with the widest vectors available */
+    bool plain;       /* the only escape that can spell the name is \u */
+    char last_letter; /* of a plain name */
+    scan_fn *scan;    /* with vectors if available */
     struct repeat repeat;
     int64_t divisor;
     bool divides; /* divisor != 1; otherwise the division is skipped */
@@ -61,80 +59,31 @@ static bool is_plain(const char *name)
  * that could spell the name follows. A line with no such bytes, no such \u and no other brace lacks the member. The parser
  * handles all other lines. */
 
-static inline lanes lanes_at(const char *at)
-{
-    lanes v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
-static inline lanes equal(lanes v, char c)
-{
-    return (lanes)(v == (lanes){0} + (unsigned char)c);
-}
-
-/* Finds marks in 16 bytes: a brace, the u of \u, or the closing quote of a possible name (compared by both quotes and its last
- * letter). Reads bytes before the 16, but none after. */
-static inline lanes marks_at(const struct event_time *e, const char *at)
-{
-    lanes here = lanes_at(at), before = lanes_at(at - 1);
-    return equal(here, '{') | equal(here, '}') | (equal(here, 'u') & equal(before, '\\')) |
-           (equal(here, '"') & (lanes)(before == e->last_letter) &
-               equal(lanes_at(at - e->name_length - 1), '"'));
-}
-
-static bool is_mark(const struct event_time *e, const char *begin, const char *at)
-{
-    if (*at == '{' || *at == '}')
-        return true;
-    if (*at == 'u')
-        return at > begin && at[-1] == '\\';
-    return *at == '"' && (size_t)(at - begin) > e->name_length && at[-1] == (char)e->last_letter[0] &&
-           at[-(ptrdiff_t)e->name_length - 1] == '"';
-}
-
-/* The last nonzero lane of 8. At least one must be nonzero. */
-static inline int last_set(uint64_t eight)
-{
-    return 7 - __builtin_clzll(le64toh(eight)) / 8;
-}
-
-/* -1: none. */
-static inline int last_lane(lanes v)
-{
-    uint64_t halves[2];
-    memcpy(halves, &v, sizeof halves);
-    return halves[1] != 0 ? 8 + last_set(halves[1]) : halves[0] != 0 ? last_set(halves[0]) : -1;
-}
-
-/* The last mark in [begin, end); begin[-1] must be readable. NULL: none. */
+/* Returns the last mark in [begin, end), or NULL: a brace, the u of \u, or the closing quote of a possible name (compared by both quotes
+ * and its last letter). */
 static const char *last_mark(const struct event_time *e, const char *begin, const char *end)
 {
-    size_t reach = sizeof(lanes) + e->name_length + 1;
-    for (; (size_t)(end - begin) >= reach; end -= sizeof(lanes)) {
-        int lane = last_lane(marks_at(e, end - sizeof(lanes)));
-        if (lane >= 0)
-            return end - sizeof(lanes) + lane;
-    }
-    while (end > begin)
-        if (is_mark(e, begin, --end))
+    while (end-- > begin) {
+        bool name = *end == '"' && (size_t)(end - begin) > e->name_length && end[-1] == e->last_letter &&
+                    end[-(ptrdiff_t)e->name_length - 1] == '"';
+        if (name || *end == '{' || *end == '}' || (*end == 'u' && end > begin && end[-1] == '\\'))
             return end;
+    }
     return NULL;
 }
 
 #ifdef __x86_64__
-/* Like marks_at, for 32 bytes. */
+/* Finds the marks of 32 bytes. Reads bytes before them, but none after. */
 SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char *at)
 {
     __m256i here = simd_at(at), before = simd_at(at - 1), first = simd_at(at - e->name_length - 1);
     __m256i brace = simd_equal(here, '{') | simd_equal(here, '}');
     __m256i escape = simd_equal(here, 'u') & simd_equal(before, '\\');
-    __m256i name =
-        simd_equal(here, '"') & simd_equal(before, (char)e->last_letter[0]) & simd_equal(first, '"');
+    __m256i name = simd_equal(here, '"') & simd_equal(before, e->last_letter) & simd_equal(first, '"');
     return brace | escape | name;
 }
 
-/* Like last_mark, with wide vectors. last_mark searches the remaining bytes at the beginning. */
+/* Like last_mark, with vectors. last_mark searches the remaining bytes at the beginning. */
 SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *begin, const char *end)
 {
     size_t reach = SIMD_STEP + e->name_length + 1;
@@ -258,7 +207,7 @@ INLINED bool repeats_last_member(
     return repeat->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
 }
 
-/* Compares the name with a mark, except for the last letter, which marks_at has compared. */
+/* Compares the name with a mark, except for its last letter, which last_mark has compared. */
 static inline bool is_name(const struct event_time *e, const char *mark)
 {
     size_t n = e->name_length;
@@ -310,15 +259,6 @@ static bool parse(struct event_time *e, struct bytes line, int64_t *out)
     return true;
 }
 
-static scan_fn *widest_scan(void)
-{
-#ifdef __x86_64__
-    if (simd_available())
-        return scan_wide;
-#endif
-    return scan;
-}
-
 struct event_time *event_time_new(const char *field, int64_t divisor)
 {
     struct event_time *e = mem_zalloc(sizeof *e);
@@ -327,10 +267,14 @@ struct event_time *event_time_new(const char *field, int64_t divisor)
     e->name_length = strlen(field);
     e->plain = is_plain(field);
     if (e->plain)
-        memset(&e->last_letter, field[e->name_length - 1], sizeof e->last_letter);
+        e->last_letter = field[e->name_length - 1];
     e->divisor = divisor;
     e->divides = divisor != 1;
-    e->scan = widest_scan();
+    e->scan = scan;
+#ifdef __x86_64__
+    if (simd_available())
+        e->scan = scan_wide;
+#endif
     return e;
 }
 
