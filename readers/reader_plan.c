@@ -148,7 +148,7 @@ static bool is_at_work(const struct plan *p)
     return p->phase == PHASE_ASK || p->phase == PHASE_FENCE || p->phase == PHASE_WORK;
 }
 
-/* Leaves the work when that is due and both lanes are idle: to stop, or to begin again with a release. */
+/* Once both lanes are idle, leaves the work in order to stop or to start again with RELEASE. */
 static void leave_work_if_due(struct plan *p, usec_t now)
 {
     bool lease_ended = false;
@@ -433,7 +433,7 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
         add_batch(p, batch, now);
     } else if (!batch->n) {
         if (p->fresh)
-            p->expected = p->next_id; /* the next message will be a new one */
+            p->expected = p->next_id; /* the queue is empty, so the next message will be a new one */
         p->fresh = false;
         p->dry = p->n_leased > 0;
     }

@@ -18,8 +18,8 @@
  *    reader moved it. The plan treats it as a conflict and starts again with RELEASE.
  * 2. A message below M is only acknowledged. So each message must be delivered or buried before M passes it: rules 3 to 5.
  * 3. Messages behind a poison message are delivered after the poison message is buried.
- * 4. A reader may skip ids only in its first batch after RELEASE. RELEASE ended all leases of the name, and no other reader has
- *    reserved since: a newer epoch, or a lease of another name, would make this reserve fail. A gap between later batches may
+ * 4. A reader may skip ids only in its first batch after RELEASE. RELEASE ended all leases of the name. No other reader
+ *    has reserved since, because a newer epoch, or a lease of another name, makes the reserve fail. A gap between later batches may
  *    hide messages leased by a client without an epoch, so the plan starts again.
  * 5. Buried and delayed messages come back under new ids. So while a delivery of a message may still arrive, that message must
  *    not get a new id. A reader fences after RELEASE, before its first reserve. It fences again before it buries and before it
@@ -56,7 +56,7 @@ enum plan_action {
     PLAN_TOUCH,   /* extend step.lease: plan_touched */
     PLAN_BURY,    /* step.first, with its reason: plan_buried */
     PLAN_ACK,     /* plan_acks: plan_acknowledged */
-    PLAN_NACK,    /* step.from to .to of step.lease, after plan_stop: plan_nacked */
+    PLAN_NACK,    /* after plan_stop: give back the ids step.from to step.to of step.lease: plan_nacked */
     /* the destination's lane */
     PLAN_ASK, /* request the destination's mark of this queue: plan_asked */
     PLAN_DELIVER, /* step.count messages from step.first (0: only move the mark): plan_delivered, _conflict or _refused */

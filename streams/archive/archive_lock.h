@@ -2,7 +2,7 @@
  *
  * STATE.lock is held while the archive is open (ps_to_http holds one too). A second lock for each pattern,
  * .ps_to_file-names-HASH.lock beside the files, is held as well: two archives of one pattern would interleave their files. That
- * file holds the path of its owner's state. Another archive takes it over if it is free and that state has no unfinished file.
+ * file holds the path of its owner's state. Another archive takes the lock over if the lock is free and that state has no unfinished file.
  *
  * The holder of the second lock owns the staging directory, .ps_to_file-names-HASH.staging. */
 #ifndef MILLRACE_ARCHIVE_LOCK_H

@@ -42,7 +42,7 @@ struct event_time {
     bool divides; /* divisor != 1; otherwise the division is skipped */
 };
 
-/* Whether the name is ASCII whose bytes have no escape but \u. A slash has another: \/. */
+/* Whether the name is ASCII and no escape but \u can spell its bytes. A slash can also be spelled \/. */
 static bool is_plain(const char *name)
 {
     for (const char *at = name; *at != '\0'; at++)

@@ -84,7 +84,7 @@ void file_archive_write(struct file_archive *a);
 void file_archive_gap(struct file_archive *a, uint64_t after);
 /* Completes all files (SIGHUP). The next line begins a new one. */
 void file_archive_roll(struct file_archive *a);
-/* Writes, commits and publishes whatever is due. Call it when woken, and about once a second. */
+/* Starts the writes, commits and publishing that are due. Call it when woken, and about once a second. */
 void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic);
 /* Commits all lines taken; blocks. Returns 0, or -1 with the reason in file_archive_trouble. The next process publishes
  * the files that are still staged. */

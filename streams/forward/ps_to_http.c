@@ -110,8 +110,8 @@ struct program {
     struct daemon *daemon;
     struct http_client *source;
     struct http_pool *pool;          /* the destinations, or the one server of a republisher */
-    struct republisher *republisher; /* for to_stream and to_queue; else NULL, and a poster */
-    struct poster *poster;
+    struct republisher *republisher; /* for to_stream and to_queue; else NULL */
+    struct poster *poster;           /* for destination; else NULL */
     struct stream_client *stream;
     struct archive_state state; /* only its cursor is used */
     const char *state_path;
