@@ -128,7 +128,8 @@ static enum slice_result check_counters(const struct opening *o, const char *wha
     return SLICE_DIFFERENT;
 }
 
-/* Compares positions with the manifest. A stream that the manifest lacks, or that was never read, may have any position. */
+/* Compares positions with the manifest. A stream that was never read, or is not in the manifest, may have any
+ * position. */
 static enum slice_result check_meeting(const struct manifest *m, uint64_t slice, const char *verb,
     const struct slice_cursor *cursors, size_t n, char *error)
 {
@@ -140,7 +141,7 @@ static enum slice_result check_meeting(const struct manifest *m, uint64_t slice,
             if (strcmp(s->name, c->stream) != 0 || same || s->id[0] == '\0')
                 continue;
             snprintf(error, SLICE_ERROR_TEXT,
-                "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but the archive says %" PRIu64
+                "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but in the archive at %" PRIu64
                 " of %s: they do not belong together",
                 slice, verb, s->name, c->offset, c->id, s->end, s->id);
             return SLICE_FOREIGN;
@@ -226,7 +227,7 @@ static enum slice_result cut_rejects(const struct opening *o, const struct slice
     return r;
 }
 
-/* Adds nothing. Lines after its last transaction count into the next slice. */
+/* Seals the newest slice without further counts. Lines after its last transaction count into the next slice. */
 static enum slice_result seal_as_it_is(const struct opening *o, const char *path)
 {
     const struct slice_state *at = &o->newest;

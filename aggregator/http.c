@@ -1,5 +1,5 @@
-/* The read protocol over the aggregate (docs/guide/protocol.md). One turn of the loop composes an answer, so an answer shows
- * one moment. max_answer limits its size and time; X-Millrace-Next is the key at which a longer one continues. */
+/* The read protocol over the aggregate (docs/guide/protocol.md). One turn of the loop composes an answer, so the answer shows
+ * one moment. max_answer limits an answer. A longer answer is cut, and X-Millrace-Next names the key at which it continues. */
 #include "aggregator/aggregator_app.h"
 #include "aggregator/aggregator_health.h"
 #include "daemon/read_protocol.h"
@@ -57,7 +57,7 @@ static void get(struct http_request *req, void *ctx)
         reply(req, reads_get(&layers, &key, 1, (struct reads_bounds){0}, &answer), &answer, false);
 }
 
-/* An answer over max_answer is refused: without an order of keys, there is no key at which it could continue. */
+/* An answer over max_answer is refused, because the keys have no order in which a next request could continue. */
 static void mget(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;

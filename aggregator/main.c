@@ -31,7 +31,7 @@ struct wiring {
     bool drained;
 };
 
-/* Before recovery completes there is nothing to flush. The recovery thread is joined when all is freed. */
+/* Before recovery is complete, no counts wait for a flush. */
 static bool is_flushed(const struct app *app)
 {
     bool latched;

@@ -2,7 +2,8 @@
  *
  * A layer is a slice's reader or a batch. Each count is in exactly one layer; an answer adds up all layers.
  *
- * 1. An answer consists of whole records in order. If the bounds cut it, `next` is the key at which to continue.
+ * 1. An answer consists of whole records: of reads_get in the order of the request, else in the order of keys. If the bounds cut
+ *    the answer, `next` is the key of the first record left out.
  * 2. Despite the bounds, an answer contains at least one record if any matches.
  * 3. If a layer cannot be read, the request fails instead of returning a partial answer.
  * Keys, and the bounds of a range, are ordered with their separator appended.
@@ -36,7 +37,8 @@ struct reads_answer {
 };
 void reads_answer_free(struct reads_answer *a);
 
-/* Each appends to the answer, which may be zeroed. Returns 0, or -1 with answer->error. */
+/* Each function appends to the answer, which is zeroed at first, and returns 0, or -1 with answer->error. */
+
 /* Reads the records of these keys, in this order, with one walk over the batches. */
 int reads_get(const struct reads_layers *l, const struct bytes *keys, size_t n, struct reads_bounds bounds,
     struct reads_answer *answer);

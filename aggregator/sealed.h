@@ -12,7 +12,7 @@
 
 #include "counts/slice_reader.h"
 
-#define SEALED_MAX 1000 /* a read opens a source in each */
+#define SEALED_MAX 1000 /* every read opens all of them */
 
 struct sealed_slice {
     char *path;

@@ -21,7 +21,7 @@ struct storage {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    /* Under the lock. */
+    /* Guarded by the lock. */
     struct storage_job *todo, *done;
     bool busy, stopping;
 };

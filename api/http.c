@@ -72,7 +72,7 @@ static bool ask_record(void *arg, const struct record *r)
     return a->query.kind == QUERY_SERIES ? series_add(&a->series, r) : breakdown_add(&a->breakdown, r);
 }
 
-/* Second half of a breakdown: the texts of hashed subtotals. */
+/* The second half of a breakdown requests the texts of hashed subtotals. */
 
 static void look_up(struct ask *a);
 
@@ -164,8 +164,8 @@ static int64_t countable_hour(int64_t t)
     return hour < HOUR_FIRST ? HOUR_FIRST : hour > last ? last : hour;
 }
 
-/* A total is one record, a subtotal one an hour; its hours are adjacent in key order. A span without any hour still asks for one hour,
- * which the answer omits, because the reply also tells complete_until. */
+/* A total is one record. A subtotal has one record for each hour, adjacent in key order. A span without any hour still asks for one
+ * hour, because the reply has complete_until; the answer omits that hour. */
 static void ask_start(struct ask *a)
 {
     const struct query *q = &a->query;

@@ -67,7 +67,7 @@ static void hint_totals(struct parse *p)
     hint(p, &text);
 }
 
-/* An unknown parameter: a misspelt one, or a counter that is not configured. */
+/* Refuses an unknown parameter: a misspelling, or the label of a counter that is not configured. */
 static int unknown_name(struct parse *p, struct bytes name)
 {
     const struct counters *c = p->context->counters;
@@ -105,7 +105,7 @@ static int parse_ns(struct parse *p, struct bytes ns)
     return 0;
 }
 
-/* Every other parameter is a label: exactly one, or none with ns. */
+/* Exactly one of the other parameters must be a label; with ns, none. */
 static int parse_label(struct parse *p)
 {
     struct bytes key;

@@ -66,7 +66,7 @@ bool series_add(struct series *s, const struct record *r)
     bool bad = false;
     if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, q->sub ? q->sub->ns : q->total->ns))
         return false;
-    /* A total's record has a count an hour; an hour's record of a subtotal has one a sub key. */
+    /* A total's record has one count for each hour. A subtotal's record has one count for each sub key of its hour. */
     while (record_next_count(&value, &name, &n, &bad))
         if (q->sub ? bytes_equal(name, sub) && !add_hour(s, key.hour, n) : !add_hour(s, name, n))
             return false;

@@ -1,15 +1,16 @@
-/* source: asks all sources one question; the answer is records, or one error.
+/* source: sends one request to the archive's sortdb and to the aggregator, and combines the records of both.
  *
- * The sources are in order of age: archives first, the aggregator last. Each speaks the read protocol (docs/guide/protocol.md). If a
- * source says with X-Millrace-Through that it holds every slice through n, the next one is asked with `after=n`, so that each slice
- * counts once. If a swap comes in between, the reply is 410, and the question starts again at the first source (on_restart). A long answer
- * comes in pages (X-Millrace-Next); pages of different generations start the question again too.
+ * The sources are in order of age: archives first, the aggregator last. Each serves the read protocol (docs/guide/protocol.md). An
+ * archive's reply names the last slice that it includes (X-Millrace-Through). The next request then has `after=` with this slice, so
+ * each slice counts once. A question starts again at the first source if a later source has cleared a slice that it needs (410), or
+ * if two pages of a long answer come from different generations.
  *
- * 1. on_done is called exactly once, never from inside source_ask, and with SOURCE_OK only if every source answered completely.
- * 2. A reply with neither X-Millrace-Complete-Until nor X-Millrace-Through is not from a source: SOURCE_UNAVAILABLE.
- * 3. Memory is bounded by the longest record (SOURCE_RECORD_MAX), not by the answer.
+ * 1. on_done is called exactly once, never from inside source_ask. SOURCE_OK means that every source answered completely.
+ * 2. A reply without X-Millrace-Complete-Until and X-Millrace-Through does not come from a source: SOURCE_UNAVAILABLE.
+ * 3. The longest record limits the memory (SOURCE_RECORD_MAX); the length of the answer does not matter.
  * 4. A question ends within `timeout`.
- * Loop thread only.
+ *
+ * The loop's thread only.
  */
 #ifndef MILLRACE_SOURCE_H
 #define MILLRACE_SOURCE_H
@@ -27,7 +28,7 @@ struct question;
 
 enum source_result {
     SOURCE_OK,
-    SOURCE_UNAVAILABLE, /* refused, reset, late, not ready or invalid */
+    SOURCE_UNAVAILABLE, /* a source refused the request, was late, or its reply is invalid */
     SOURCE_CANCELLED,   /* by source_cancel or sources_free */
 };
 
@@ -36,20 +37,20 @@ struct sources_config {
     size_t n;                       /* 1..SOURCES_MAX */
     const char *names[SOURCES_MAX]; /* for errors; borrowed until sources_free */
     const char *urls[SOURCES_MAX];
-    const char *tokens[SOURCES_MAX]; /* of each source; NULL: none; copied */
+    const char *tokens[SOURCES_MAX]; /* one for each source; NULL: none; copied */
     usec_t timeout;                  /* of a question */
 };
-/* NULL if a url is invalid. */
+/* Returns NULL if a URL is invalid. */
 struct sources *sources_new(const struct sources_config *config);
 void sources_free(struct sources **s); /* open questions end with SOURCE_CANCELLED */
 
 struct source_question {
     const char *target; /* "/range?start=...", with at least one parameter; copied */
     void *arg;
-    void (*on_restart)(void *arg); /* NULL: none */
-    /* A record, borrowed for the call. False: it does not belong to the question, so the answer is invalid. */
+    void (*on_restart)(void *arg); /* the question starts again: discard all records */ /* NULL: none */
+    /* The record is valid during the call. Return false if it does not belong to the question; the answer is then invalid. */
     bool (*on_record)(void *arg, const struct record *r);
-    /* complete_until: the least of all sources, in Unix seconds. `error` is a line for people. */
+    /* complete_until: the smallest value of all sources (Unix seconds). `error` is a message for the user. */
     void (*on_done)(void *arg, enum source_result result, int64_t complete_until, const char *error);
 };
 struct question *source_ask(struct sources *s, const struct source_question *q);

@@ -1,12 +1,12 @@
-/* merge: sources of counts become the shards of a generation, in one pass of the one merge (count_merge.h).
+/* merge: merges sources of counts (count_merge.h) into the shards of a generation, in one pass.
  *
  *     u|jehiah,c413:2        and  u|jehiah,c413:1 c41l:5     ->  u|jehiah,c413:3 c41l:5
  *     c.u|jehiah.c41l,JP:1   and  c.u|jehiah.c41l,US:4       ->  c.u|jehiah.c41l,JP:1 US:4
  *
- * 1. Each record is written once, in order, to the shard of its key. A record that only one shard has is copied as it is.
- * 2. The result does not depend on the order of the sources, nor on what was merged before:
+ * 1. Each record is written once, in order, to the shard of its key. A record that only one source has is copied unchanged.
+ * 2. The result depends neither on the order of the sources nor on earlier merges:
  *    merge(merge(A, B), C) = merge(A, B, C).
- * 3. Memory: that of the sources and writers, and the longest record.
+ * 3. The merge holds one record in memory, beside the buffers of the sources and writers.
  */
 #ifndef MILLRACE_MERGE_H
 #define MILLRACE_MERGE_H
@@ -16,9 +16,9 @@
 
 struct merge_report {
     uint64_t records; /* written */
-    uint64_t bytes;   /* of the records written, by which progress is measured */
+    uint64_t bytes;   /* of the records written */
     uint64_t collisions;
-    char collision[64]; /* the key of the last one */
+    char collision[64]; /* the key of the latest collision */
 };
 
 struct merge_spec {

@@ -1,10 +1,9 @@
-/* record_source: what a run of the compactor merges: shards of an archive and sealed slices, as sources of counts
- * (count_merge.h).
+/* record_source: opens the shards of an archive and the sealed slices as sources of counts (count_merge.h).
  *
- * 1. A shard that was read to its end had the records, bytes and checksum that its manifest names; else the last
- *    next_record fails. So nothing may be published before every source has ended.
- * 2. A slice is opened as immutable, and only if it is sealed and nothing is left in its log.
- * 3. Memory: a buffer a shard, or its longest record if that is longer; a block a run of a slice.
+ * 1. At the end of a shard the source compares records, bytes and checksum with the manifest. If they differ, the last
+ *    next_record fails. So the compactor publishes nothing before every source has ended.
+ * 2. A slice is opened as immutable. The slice must be sealed and its log must be empty.
+ * 3. A shard's source holds one buffer, or the longest record if that is longer. A slice's source holds one block of each run.
  */
 #ifndef MILLRACE_RECORD_SOURCE_H
 #define MILLRACE_RECORD_SOURCE_H
@@ -16,20 +15,20 @@
 
 enum compact_result record_source_open_shard(const char *path, const struct manifest_file *expected,
     struct count_source **out, char error[COMPACT_ERROR_TEXT]);
-/* The result of a merge that failed, with its error. */
+/* Returns the result of a failed merge and copies its error. */
 enum compact_result record_source_failed(const struct count_merge *m, char error[COMPACT_ERROR_TEXT]);
 
-/* COMPACT_TRY_AGAIN: its log is not empty. COMPACT_REFUSED: it is missing, not sealed, or of another format. */
+/* COMPACT_TRY_AGAIN: the log is not empty. COMPACT_REFUSED: the slice is missing, not sealed, or has another format. */
 enum compact_result record_source_open_slice(
     const char *path, struct slice_reader **out, char error[COMPACT_ERROR_TEXT]);
 
-/* What a sealed slice says of itself. */
+/* The metadata of a sealed slice. */
 struct slice_facts {
     uint64_t number;
     char *counters;
-    struct manifest_stream *streams; /* where it ends in each stream that was seen */
+    struct manifest_stream *streams; /* the end of the slice in each stream */
     size_t n_streams;
-    struct manifest_stream *begins; /* likewise, where it begins */
+    struct manifest_stream *begins; /* the start of the slice in each stream then known */
     size_t n_begins;
     uint64_t bytes; /* of its counts */
 };

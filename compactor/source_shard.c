@@ -1,4 +1,4 @@
-/* A shard of the archive as a source: read in large pieces, its checksum taken on the way. */
+/* A shard of the archive as a source of counts. It reads large pieces and computes the checksum. */
 #include "compactor/record_source.h"
 
 #include "base/io.h"
@@ -34,7 +34,7 @@ static enum count_next damaged(struct shard *s, const char *what)
     return COUNT_FAILED;
 }
 
-/* One more piece behind what is there; an unfinished line is moved to the front first. */
+/* Moves an incomplete line to the front of the buffer and reads another piece behind it. */
 static enum count_next fill(struct shard *s)
 {
     size_t rest = s->data.len - s->at;
@@ -69,7 +69,7 @@ static enum count_next check_whole(struct shard *s)
         return COUNT_FAILED;
     }
     if (XXH3_64bits_digest(s->hash) != s->expected.xxh3)
-        return damaged(s, "its checksum is not the manifest's");
+        return damaged(s, "its checksum does not match the manifest");
     return COUNT_END;
 }
 

@@ -12,7 +12,7 @@ void slice_path(const char *directory, uint64_t number, struct buf *out)
     buf_printf(out, "%s/%s", directory, name);
 }
 
-/* A log beside the file would be passed over by an immutable opening, and its counts with it. */
+/* SQLite ignores a log when it opens a file as immutable, so the counts in the log would be missing. */
 static enum compact_result check_is_settled(const char *path, char error[COMPACT_ERROR_TEXT])
 {
     struct stat st;
@@ -55,7 +55,7 @@ enum compact_result record_source_open_slice(
     return compact_fail(error, COMPACT_REFUSED, "%.500s", why);
 }
 
-/* Where the slice begins or ends in the streams that were seen by then. */
+/* Converts the positions at which a slice begins or ends. */
 static struct manifest_stream *streams_of(const struct slice_cursor *cursors, size_t n, size_t *n_streams)
 {
     struct manifest_stream *list = mem_zalloc((n + 1) * sizeof(*list));

@@ -66,7 +66,7 @@ static enum generation_result result_of_file(enum sorted_file_result r)
     return GENERATION_FAILED;
 }
 
-/* Why `now` looks incomplete beside the file served; NULL: it does not. */
+/* Returns the reason why the new file looks incomplete beside the served file, or NULL. */
 static const char *find_loss(const struct generation_info *served, const struct generation_info *now)
 {
     if (served && served->records > 0 && now->records == 0)
@@ -319,7 +319,7 @@ static void swap_parts(struct generation_cursor *c, size_t i, size_t k)
     c->parts[k] = moved;
 }
 
-/* The child of `i` with the smaller line; `live`: none. */
+/* Returns the child of `i` with the smaller line, or `live` if `i` has no child. */
 static size_t first_child(const struct generation_cursor *c, size_t i)
 {
     size_t left = 2 * i + 1, right = left + 1;
@@ -414,7 +414,7 @@ uint32_t generation_cursor_shard(const struct generation_cursor *c)
     return c->n == 1 ? c->parts[0].shard : GENERATION_NO_SHARD;
 }
 
-/* Advances past the last record within the limits. False: the end came first. */
+/* Advances past the last record within the limits. False: no record is left beyond them. */
 static bool walk_to_bound(struct generation_cursor *walk, uint64_t max_records, uint64_t max_bytes)
 {
     uint64_t records = 0, bytes = 0;

@@ -14,8 +14,8 @@
 
 #define MAPPING_MAGIC 0x4d617046u
 
-/* Where a mapping lies, for the handler. Places are made, reused and never freed, so that a handler can walk them at
- * any moment without a lock. */
+/* The addresses of a mapping, for the signal handler. Places are reused and never freed, so that the handler can walk the list
+ * without a lock. */
 struct place {
     struct place *next;          /* set before the place enters the list */
     atomic_uintptr_t begin, end; /* end 0: free */

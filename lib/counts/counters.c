@@ -78,7 +78,7 @@ static int read_input(struct reading *r)
     return 0;
 }
 
-/* `field`, `host(field)` or `"constant"`; false when it is none of them. */
+/* Parses `field`, `host(field)` or `"constant"`. */
 static bool parse_key(struct bytes text, struct counter *c)
 {
     struct bytes inner = text;
@@ -99,7 +99,7 @@ static bool parse_key(struct bytes text, struct counter *c)
     return true;
 }
 
-/* The settings that totals and subtotals share; c->ns is set. */
+/* Reads the settings that totals and subtotals have in common. c->ns is set. */
 static int read_settings(
     struct reading *r, const struct config_section *s, struct counter *c, const char *default_label)
 {
@@ -139,7 +139,7 @@ static int refuse_same_label(
     for (size_t i = 0; i + 1 < n; i++)
         if (list[i].total == last->total && strcmp(list[i].label, last->label) == 0)
             return config_fail(r->error, r->config, line_of(s, "label"),
-                "label '%s' is also that of [%s %s] on line %d", last->label, s->kind, list[i].ns,
+                "label '%s' is already the label of [%s %s] on line %d", last->label, s->kind, list[i].ns,
                 section_line(r, s->kind, list[i].ns));
     return 0;
 }
@@ -174,8 +174,8 @@ static int read_subtotal(struct reading *r, const struct config_section *s)
             s->name);
     const struct counter *total = find(r->totals, r->out->n_totals, bytes_str(dot + 1));
     if (!total)
-        return config_fail(
-            r->error, r->config, s->line, "[subtotal %s]: there is no [total %s]", s->name, dot + 1);
+        return config_fail(r->error, r->config, s->line, "[subtotal %s]: the section [total %s] is missing",
+            s->name, dot + 1);
     struct counter *c = &r->subtotals[r->out->n_subtotals++];
     c->ns = mem_strdup(s->name);
     c->total = (size_t)(total - r->totals);
@@ -241,7 +241,7 @@ int counters_read(const struct config *config, struct counters **out, struct con
         if (c->n_totals > 0)
             config_fail(error, config, 0, "more than %d counters", COUNTERS_MAX);
         else
-            config_fail(error, config, 0, "nothing is counted: there is no [total NAMESPACE] section");
+            config_fail(error, config, 0, "no [total NAMESPACE] section; add one for each counter");
     }
     counters_free(out);
     return -1;
@@ -299,7 +299,7 @@ const struct counter *counters_find_sub_label(
     return NULL;
 }
 
-/* A distinct key setting. Its text is computed once per event, however many counters share it. */
+/* A distinct key setting. Counters with the same key share it, so an event's text is computed once. */
 struct source {
     enum counter_key_kind kind;
     const char *field;
@@ -390,7 +390,7 @@ static const char *authority_of(struct bytes text)
     return NULL;
 }
 
-/* host, host:port, [address] or [address]:port -> without the port. */
+/* Removes the port from host:port or [address]:port. */
 static struct bytes without_port(struct bytes authority)
 {
     bool bracket = authority.len && authority.ptr[0] == '[';

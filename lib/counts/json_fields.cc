@@ -9,11 +9,11 @@ using namespace simdjson;
 
 namespace
 {
-/* 1000 levels, a scalar counted as one: what non-empty containers may reach with this bound. */
+/* simdjson counts a scalar as a level, so containers may nest to one level less. */
 constexpr size_t MAX_DEPTH = 1000;
 constexpr size_t FIRST_CAPACITY = 4096;
 
-/* A copy of the text with the room behind it that simdjson reads. */
+/* A copy of the text with the padding that simdjson reads beyond its end. */
 class padded
 {
   public:
@@ -64,7 +64,7 @@ const char *refusal(error_code code)
     case T_ATOM_ERROR:
     case F_ATOM_ERROR:
     case N_ATOM_ERROR:
-        return "not JSON: a word is not true, false or null";
+        return "not JSON: an unknown literal; expected true, false or null";
     case CAPACITY:
         return "not JSON: over 4 GB";
     default:
@@ -83,7 +83,7 @@ struct document {
             no_memory();
     }
 
-    /* NULL, or why the text is refused. */
+    /* Returns NULL, or the reason why the text is refused. */
     const char *parse(struct bytes line, dom::element *root)
     {
         const char *p = text.copy(line);
@@ -141,8 +141,8 @@ struct json_value value_of(dom::element e)
     return out;
 }
 
-/* The names asked for, found by length and outer bytes: most members of an event are not asked for, and an
- * empty slot says so without looking at the name. */
+/* The requested names in a hash table over length, first and last byte. Most members of an event are not requested; an
+ * empty slot shows that without a comparison. */
 class name_table
 {
   public:
@@ -163,7 +163,7 @@ class name_table
     {
         return names_.size();
     }
-    /* Every index whose name it is: a name may be asked for twice. */
+    /* A name may be requested twice. */
     template <class Found> void find(std::string_view name, Found found) const
     {
         for (size_t i = heads_[slot(name)]; i != NONE; i = next_[i])

@@ -187,7 +187,7 @@ int lookup_unescape(struct bytes text, struct buf *out)
     return 0;
 }
 
-/* Checks a namespace, or one part of a subtotal's. */
+/* Checks a namespace, or one of the two parts of a subtotal's namespace. */
 static bool is_namespace_text(struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {

@@ -211,7 +211,7 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, cha
     return synced == 0 ? SLICE_OK : SLICE_FAILED;
 }
 
-/* Appends the lines of `a` that `b` lacks, each after `mark`. */
+/* Appends the lines of `a` that are not in `b`, each with `mark` in front. */
 static void append_missing(struct buf *out, char mark, const char *a, const char *b)
 {
     while (*a) {
@@ -275,7 +275,7 @@ static bool has_run(const struct slice *s, uint64_t run)
     return false;
 }
 
-/* Finds blocks that a crash left without a run. Damage can change any id, so each must be above the one before. */
+/* Finds blocks that a crash left without a run. The ids must ascend: a damaged id could make the search endless. */
 static enum slice_result find_garbage(struct slice *s, char *error)
 {
     sqlite3_stmt *find = s->statements[FIND_BLOCK];

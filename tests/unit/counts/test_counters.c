@@ -94,7 +94,7 @@ static void test_refusals_name_the_line(void **state)
         const char *text, *error;
     } wrong[] = {
         {"[total u]\nkey = l\n", "[input]"},
-        {INPUT, "nothing is counted"},
+        {INPUT, "no [total NAMESPACE] section"},
         {"[input]\nskip_if = x\n[total u]\nkey = l\n", "test.conf:1: [input] needs time"},
         {INPUT "time_unit = m\n[total u]\nkey = l\n", "test.conf:3: time_unit"},
         {INPUT "tine = t\n[total u]\nkey = l\n", "test.conf:3: [input] has no setting 'tine'"},
@@ -111,12 +111,12 @@ static void test_refusals_name_the_line(void **state)
         {INPUT "[total u]\nkey = l\nlabel = a b\n", "test.conf:5: invalid label"},
         {INPUT "[total u]\nkey = l\nmax_keys = -1\n", "test.conf:5: max_keys"},
         {INPUT "[total u]\nkey = l\n[subtotal c]\nkey = c\n", "test.conf:5: [subtotal c]"},
-        {INPUT "[total u]\nkey = l\n[subtotal c.v]\nkey = c\n", "there is no [total v]"},
+        {INPUT "[total u]\nkey = l\n[subtotal c.v]\nkey = c\n", "the section [total v] is missing"},
         {INPUT "[total u]\nkey = l\n[subtotal c.c.u]\nkey = c\n", "test.conf:5: "},
         {INPUT "[total u]\nkey = l\n[total v]\nkey = m\nlabel = u\n",
-            "test.conf:7: label 'u' is also that of [total u] on line 3"},
+            "test.conf:7: label 'u' is already the label of [total u] on line 3"},
         {INPUT "[total u]\nkey = l\n[subtotal c.u]\nkey = c\nlabel = x\n[subtotal d.u]\nkey = c\nlabel = x\n",
-            "test.conf:10: label 'x' is also that of [subtotal c.u] on line 5"},
+            "test.conf:10: label 'x' is already the label of [subtotal c.u] on line 5"},
         {INPUT "[total u]\nkey = l\n[total u]\nkey = m\n", "test.conf:"},
     };
     (void)state;
