@@ -17,8 +17,6 @@ http_handler http_pause, http_empty, http_exit;
 void reserve_serve(struct named_queue *q);
 /* Called for a new queue: moves the reserves that wait for its messages to its line. */
 void reserve_queue_opened(struct queue_server *server, struct named_queue *q);
-/* Called after a release: refuses the waiting reserves with an older epoch. */
-void reserve_refuse_stale(struct named_queue *q);
 
 /* http_stats.c */
 void stats_extra(void *ctx, bool json, struct buf *out);

@@ -160,7 +160,7 @@ void http_release(struct http_request *req, void *ctx)
     uint64_t epoch;
     unsigned long long n = named_queue_release(q, reader, &epoch);
     unsigned long long next_id = queue_state(named_queue_core(q))->next_id;
-    reserve_refuse_stale(q);
+    wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK); /* refuses those with an older epoch */
     add_queue_id(req, q);
     http_replyf(req, 200, JSON,
         "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"epoch\":\"%llu\"}\n", n,

@@ -184,11 +184,6 @@ void reserve_queue_opened(struct queue_server *server, struct named_queue *q)
     }
 }
 
-void reserve_refuse_stale(struct named_queue *q)
-{
-    wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK);
-}
-
 static void ack_done(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;

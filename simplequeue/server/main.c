@@ -181,7 +181,7 @@ static void stop(void *ctx)
     struct wiring *w = ctx;
     struct queue_server *server = &w->server;
     if (server->queues) {
-        queue_creation_stop(&server->creation);
+        wait_refuse_all(&server->creation.line, QUEUE_CLOSED);
         queues_flush(server->queues);
         for (size_t i = 0; i < queues_count(server->queues); i++)
             wait_refuse_all(&served_of(queues_at(server->queues, i))->puts, QUEUE_CLOSED);

@@ -80,8 +80,3 @@ struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *
     serve_soon(c);
     return NULL;
 }
-
-void queue_creation_stop(struct queue_creation *c)
-{
-    wait_refuse_all(&c->line, QUEUE_CLOSED);
-}

@@ -25,7 +25,5 @@ struct queue_creation {
 struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *name,
     const struct first_put *put, struct http_request *req, wait_fn *retry, void *arg,
     enum queue_result *result);
-/* Ends all waits with QUEUE_CLOSED. */
-void queue_creation_stop(struct queue_creation *c);
 
 #endif
