@@ -14,7 +14,7 @@ struct block {
     uint64_t offset, end;
     uint64_t use;    /* block_cache.uses at the last use */
     usec_t used;     /* time of the last use */
-    usec_t verified; /* at this time or a little later */
+    usec_t verified; /* about when the bytes were verified */
     struct window *window;
     struct journal_file *file;
     uint64_t stamp;
