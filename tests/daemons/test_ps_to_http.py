@@ -182,7 +182,7 @@ class Delivery(ForwardTest):
         self.assertIn("not a valid header", refused("--destination", self.server.url, "--state=x", "--content-type=a\nb: c"))
         self.assertIn("not an address", refused("--destination", self.server.url + "/a b", "--state=x"))
         self.assertIn("requires skip_refused", refused("--destination", self.server.url, "--state=x", "--rejects=y"))
-        self.assertIn("is never sent", refused("--destination", self.server.url + "/in#part", "--state=x"))
+        self.assertIn("does not send the part", refused("--destination", self.server.url + "/in#part", "--state=x"))
         self.assertIn("takes one line", refused("--destination", self.server.url + "/%s", "--state=x", "--batch=10"))
         self.assertIn("poison_limit: requires skip_refused", refused("--destination", self.server.url, "--state=x",
                                                                    "--poison_limit=5"))
