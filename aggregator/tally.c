@@ -171,10 +171,11 @@ struct batch batch_pick(const struct batch *b, const struct bytes *components, s
         interner_mark(b->texts, components[i], marks);
     count_table_pick(b->table, b->texts, marks, out.table, out.texts);
     for (size_t i = 0; i < b->n_lookups; i++) {
+        if (!marks[b->lookups[i]])
+            continue;
         const struct interned *t = interner_get(b->texts, b->lookups[i]);
         struct bytes text = bytes_of(t->text, t->text_len);
-        if (marks[b->lookups[i]])
-            add_lookup(&out, interner_add(out.texts, text, interner_hash(out.texts, text)));
+        add_lookup(&out, interner_add(out.texts, text, interner_hash(out.texts, text)));
     }
     free(marks);
     return out;
