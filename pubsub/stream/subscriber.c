@@ -148,6 +148,7 @@ static bool write_piece(struct subscriber *sub)
         const struct journal_span *last = &piece.spans[piece.n_spans - 1];
         sub->offset = last->offset + last->len;
         sub->wrote_spans = true;
+        assert(sink->write_spans);
         sink->write_spans(sink->arg, piece.file, piece.spans, piece.n_spans);
         return true;
     }
