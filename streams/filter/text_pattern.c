@@ -21,6 +21,7 @@ struct text_pattern {
     pcre2_match_data *match;
     pcre2_match_context *context;
     const char *text; /* the pattern, during construction */
+    size_t length;    /* of the pattern */
     size_t *needs;    /* by position in the pattern: bytes that the item may skip before it fails */
     uint64_t of_byte; /* cost of a skipped byte */
     struct effort effort;
@@ -62,7 +63,8 @@ static int note_needs(pcre2_callout_enumerate_block *block, void *arg)
 {
     struct text_pattern *p = arg;
     const char *item = p->text + block->pattern_position;
-    size_t n = block->next_item_length;
+    /* PCRE2 reports three bytes behind a pattern that ends with (?). */
+    size_t n = MIN(block->next_item_length, p->length - block->pattern_position);
     uint32_t back = 0;
     if (*item == '(') /* any group may be a lookbehind, which has many spellings */
         pcre2_pattern_info(p->code, PCRE2_INFO_MAXLOOKBEHIND, &back);
@@ -99,10 +101,11 @@ struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t e
         return NULL;
     }
     pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
-    p->needs = mem_zalloc((strlen(pattern) + 1) * sizeof *p->needs);
+    p->length = strlen(pattern);
+    p->needs = mem_zalloc((p->length + 1) * sizeof *p->needs);
     p->text = pattern;
     pcre2_callout_enumerate(p->code, note_needs, p);
-    p->of_byte = STEP_OF_BYTE + strlen(pattern);
+    p->of_byte = STEP_OF_BYTE + p->length;
     p->match = pcre2_match_data_create_from_pattern(p->code, NULL);
     p->context = pcre2_match_context_create(NULL);
     pcre2_set_callout(p->context, count, p);
