@@ -4,6 +4,7 @@
  * are put right first, so that what lies behind them is reached. */
 #include "counts/count_run.h"
 #include "base/xxh3.h"
+#include "support/fuzz_copy.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -75,7 +76,8 @@ static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, 
         strcpy(error, "no such block");
         return -1;
     }
-    buf_append_bytes(out, blocks[block]);
+    buf_free(out);
+    *out = (struct buf){fuzz_copy(blocks[block]), blocks[block].len, blocks[block].len};
     return 0;
 }
 

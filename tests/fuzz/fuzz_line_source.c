@@ -3,6 +3,7 @@
 #include "base/line_splitter.h"
 #include "tools/line_source.h"
 
+#include "support/fuzz_copy.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -58,7 +59,7 @@ static void split(struct bytes text, size_t step, struct buf *out)
     struct line_splitter s = {
         .max_line = LINE_MAX_HERE, .lines = on_lines, .overlong = on_overlong, .arg = out};
     for (size_t at = 0; at < text.len; at += step) {
-        char *piece = bytes_dup(bytes_of(text.ptr + at, text.len - at < step ? text.len - at : step));
+        char *piece = fuzz_copy(bytes_of(text.ptr + at, text.len - at < step ? text.len - at : step));
         line_splitter_feed(&s, bytes_of(piece, text.len - at < step ? text.len - at : step));
         free(piece);
     }

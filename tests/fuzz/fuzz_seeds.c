@@ -274,7 +274,7 @@ static void seed_config(void)
     static const char *const texts[] = {
         "[simplequeue]\nport = 8080 ; here\nmax_depth = 5\n[stream clicks]\nretain_bytes = 1G\n",
         "# none\n[pubsub]\naddress = unix:/run/p.sock\n[total u]\nkey = \"x\"\n", "1500ms", "64M", "7d",
-        "never", "-5", "two", NULL};
+        "never", "-5", "two", "1000", "1001", "24h", "1d", "1024G", "1T", NULL};
     seed_texts(texts);
 }
 
@@ -312,14 +312,14 @@ static void seed_query(void)
         "user=a&unit=day&units=7&unit_reference_ts=1332633600&timezone=America/New_York",
         "ns=c.u&key=a&from=1331923247&to=1332633600&hour_offset=-5&sub=US",
         "user=a&by=country&limit=5&format=csv", "ns=all&unit=mweek&week_start=monday",
-        "ns=u&key=%C3%A9&unit=month", NULL};
+        "ns=u&key=%C3%A9&unit=month", "ns=u&key=a&from=1331923247&to=1331923247", NULL};
     seed_texts(texts);
 }
 
 static void seed_text_pattern(void)
 {
     static const char *const texts[] = {"^(a|b)+[^c]{2,5}$\tababxyz", "(?i)x*\\d+(?=y)\txx12y",
-        "(.)\\1\taabb", "(?:a*)*b\taaaaaaaaaaaaaaaaaaaa", NULL};
+        "(.)\\1\taabb", "ab(?)\tab", "(?:a*)*b\taaaaaaaaaaaaaaaaaaaa", NULL};
     seed_pairs(texts);
 }
 

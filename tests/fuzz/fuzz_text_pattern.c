@@ -1,6 +1,7 @@
 /* A pattern, a NUL and any text: refused with a reason, or the same result each time, within the bound of steps. The fuzzer's
  * -timeout sees a search that is not bounded. */
 #include "streams/filter/text_pattern.h"
+#include "support/fuzz_copy.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -22,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         buf_free(&text);
         return 0;
     }
-    char *copy = bytes_dup(buf_bytes(&text));
+    char *copy = fuzz_copy(buf_bytes(&text));
     enum text_pattern_result found = text_pattern_find(p, bytes_of(copy, text.len));
     assert(found == text_pattern_find(p, buf_bytes(&text)));
     text_pattern_free(&p);
