@@ -73,7 +73,7 @@ static double logged_errors(void *ctx)
 
 static double uptime_seconds(void *ctx)
 {
-    return (double)((clock_monotonic() - ((const struct stats *)ctx)->started) / USEC_PER_MSEC) / 1e3;
+    return (double)(clock_monotonic() - ((const struct stats *)ctx)->started) / 1e6;
 }
 
 struct stats *stats_new(const char *daemon)
