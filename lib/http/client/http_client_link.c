@@ -45,7 +45,7 @@ static int on_message_begin(http_parser *parser)
 
 static int append_head(struct http_call *call, const char *at, size_t n)
 {
-    if (call->head.len + n + 2 > HTTP_CLIENT_HEAD_MAX)
+    if (call->head.len + n + 2 > HTTP_CLIENT_HEAD_MAX || (n > 0 && memchr(at, 0, n)))
         return -1;
     buf_append(&call->head, at, n);
     return 0;
