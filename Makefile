@@ -30,6 +30,7 @@ test: build
 test-full: build
 	@scripts/setup --test
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(TESTS)
+	@BUILD=$(BUILD) TESTS=$(TESTS) scripts/test-clocks || test $$? -eq 77
 
 bench: build
 	@BUILD=$(BUILD) scripts/bench

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *archive_root = "/tmp";
 char directory[40], format[100], state_path[100];
 usec_t now = USEC_PER_SEC, commit_every = 1;
 enum archive_compression compression;
@@ -176,7 +177,7 @@ int setup(void **state)
     io = &io_system; /* a test that failed may have left its own */
     without_room = ".packed";
     no_room = false;
-    strcpy(directory, "/tmp/millrace-unit-XXXXXX");
+    snprintf(directory, sizeof directory, "%s/millrace-unit-XXXXXX", archive_root);
     if (mkdtemp(directory) == NULL)
         return -1;
     snprintf(format, sizeof format, "%s/%%H%%M", directory);

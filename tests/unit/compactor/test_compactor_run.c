@@ -3,6 +3,7 @@
 #include "compactor/archive.h"
 #include "base/io.h"
 #include "support/make_slice.h"
+#include "support/memory_dir.h"
 #include "compactor/merge.h"
 #include "compactor/run.h"
 #include "support/shell.h"
@@ -330,7 +331,7 @@ static void make_slices(void)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/millrace-run-XXXXXX");
+    snprintf(root, sizeof root, "%s/millrace-run-XXXXXX", memory_dir());
     assert_non_null(mkdtemp(root));
     snprintf(work, sizeof work, "%s/work", root);
     shell("mkdir -p %s/archive %s/slices", work, work);

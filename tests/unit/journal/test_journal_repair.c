@@ -4,6 +4,7 @@
  *
  * MILLRACE_STRIDE (default 5): try every so many operations. MILLRACE_SEED (default 1). */
 #include "support/journal_fixture.h"
+#include "support/memory_dir.h"
 #include "journal/journal_repair.h"
 #include "support/power.h"
 #include "support/shell.h"
@@ -596,8 +597,7 @@ int main(void)
         T(test_names_left_by_a_killed_repair_are_synced),
         T(test_a_damaged_note),
     };
-    if (access("/dev/shm", W_OK) == 0)
-        fixture_root = "/dev/shm"; /* waits for no disk */
+    fixture_root = memory_dir();
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

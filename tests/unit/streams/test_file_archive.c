@@ -1,4 +1,5 @@
 #include "support/archive_fixture.h"
+#include "support/memory_dir.h"
 #include "streams/archive/archive_finish.h"
 #include "base/log.h"
 #include "support/power.h"
@@ -783,5 +784,6 @@ int main(void)
         T(test_a_commit_that_lacks_descriptors_is_made_again), T(test_large_runs_are_written_as_they_lie),
         T(test_runs_of_two_files_that_take_turns), T(test_much_that_waits_is_written),
         T(test_a_name_that_is_taken_while_lines_come), T(test_a_state_that_cannot_be_is_refused)};
+    archive_root = memory_dir();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
