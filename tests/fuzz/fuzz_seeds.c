@@ -99,10 +99,10 @@ static void seed_cursor_file(void)
     save_file("\x01", path);
 }
 
-/* A source of few records, as long as a block or two. */
+/* A source of few records. */
 struct made_source {
     struct count_source base;
-    unsigned record, value;
+    unsigned record, value, most;
     struct buf key, text;
 };
 
@@ -121,7 +121,7 @@ static enum count_next made_value(struct count_source *s)
 {
     struct made_source *m = (struct made_source *)s;
     bool is_lookup = count_key_is_lookup(s->key);
-    if (m->value == (is_lookup ? 1 : 3 + (m->record == 4) * 3000))
+    if (m->value == (is_lookup ? 1 : m->record == 4 ? m->most : 3))
         return COUNT_END;
     buf_clear(&m->text);
     buf_printf(&m->text, "c%04u", m->value++);
@@ -144,10 +144,11 @@ static int append_block(void *arg, uint32_t block, struct bytes data)
     return 0;
 }
 
-static void seed_count_run(void)
+/* `most`: values of the last record. */
+static void save_count_run(unsigned most)
 {
     static const struct count_source_kind kind = {made_record, made_value, made_close};
-    struct made_source made = {.base = {.kind = &kind}};
+    struct made_source made = {.base = {.kind = &kind}, .most = most};
     struct count_source *source = &made.base;
     struct count_merge *m = count_merge_new(&source, 1);
     struct buf blocks = {0}, index = {0}, seed = {0};
@@ -170,6 +171,12 @@ static void seed_count_run(void)
     buf_free(&blocks);
     buf_free(&index);
     buf_free(&seed);
+}
+
+static void seed_count_run(void)
+{
+    save_count_run(2);
+    save_count_run(3000);
 }
 
 static void seed_line_source(void)
