@@ -465,7 +465,7 @@ static void flipped_bits_in_an_open_slice_are_refused_or_harmless(void **state)
         write_file(path, &files[0]);
         write_file(log, &files[1]);
         file->ptr[at] = old;
-        alarm(20);
+        alarm(120);
         intact += use_damaged(COMMITS) == 2;
         alarm(0);
     }
@@ -492,7 +492,7 @@ static void a_block_of_an_impossible_run_is_refused(void **state)
         assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
         sqlite3_close(db);
         struct slice_config c = config_of(COUNTERS, 0);
-        alarm(10);
+        alarm(120);
         assert_int_equal(slice_open(&c, &s, error), SLICE_DAMAGED);
         alarm(0);
         assert_non_null(strstr(error, path));
@@ -512,7 +512,7 @@ static void an_impossible_run_is_refused(void **state)
         commit_nth(s, 1);
         slice_close(&s);
         change_slice(path, changes[i]);
-        alarm(10);
+        alarm(120);
         assert_int_equal(slice_open(&c, &s, error), SLICE_DAMAGED);
         alarm(0);
         assert_non_null(strstr(error, path));
