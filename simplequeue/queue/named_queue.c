@@ -168,37 +168,6 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     return true;
 }
 
-static void import_encode(struct op *o)
-{
-    queue_log_remove(&o->q->record, queue_state(o->q->core)->next_id, &o->q->imported);
-}
-
-static void import_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
-{
-    (void)outcome;
-    if (c->result == JOURNAL_OK)
-        id_ranges_free(&o->q->imported);
-}
-
-bool named_queue_is_recorded(const struct named_queue *q)
-{
-    return q->imported.n == 0 && !q->opening && !q->open_missing;
-}
-
-/* Removals that an older version marked in a file become one REMOVE record; then queues.c deletes the file. The highest id in the file may
- * be recorded nowhere else, so the next id is above it. */
-static void import_removed(struct named_queue *q, const struct id_ranges *removed)
-{
-    for (size_t i = 0; i < removed->n; i++) {
-        struct id_range range = removed->at[i];
-        uint64_t id;
-        if (store_next_held(queue_store(q->core), range.first, &id) && id <= range.last)
-            id_ranges_add_range(&q->imported, range);
-        queue_restore_remove(q->core, range);
-        queue_restore_next_id(q->core, range.last + 1);
-    }
-}
-
 /* A hole in the journal may have lost messages that were given out. Their ids are skipped, so that a relay never takes a new message
  * for one that it has published. The number of holes counts, not the last id: the record of an earlier opening may be lost too. */
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
@@ -215,8 +184,6 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
             scan == JOURNAL_DAMAGED ? "; " QUEUE_REPAIR_HINT : "");
         return false;
     }
-    if (q->config.removed)
-        import_removed(q, q->config.removed);
     uint64_t holes = journal_committed_end(j) / JOURNAL_HOLE - q->last_record / JOURNAL_HOLE;
     queue_restore_next_id(q->core, queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE);
     return true;
@@ -232,7 +199,6 @@ static void step(struct named_queue *q)
 struct named_queue *named_queue_open(
     const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size)
 {
-    static const struct op_type import_type = {OP_IMPORT, import_finish, import_encode, .repeats = true};
     struct named_queue *q = mem_zalloc(sizeof *q);
     q->config = *config;
     q->step = step;
@@ -249,18 +215,12 @@ struct named_queue *named_queue_open(
         named_queue_free(&q);
         return NULL;
     }
-    q->config.id = NULL; /* belongs to the caller, as `removed` does */
-    q->config.removed = NULL;
+    q->config.id = NULL; /* belongs to the caller */
     queue_restore_lease_base(q->core, (uint64_t)now.wall);
     queue_reset_high_water(q->core);
     q->lease_base = queue_last_lease(q->core);
     q->opened = now;
     storage_append_open(q);
-    if (q->imported.n) {
-        struct op *o = op_new(q, &import_type, NULL, NULL);
-        if (op_append_record(o, now) != QUEUE_OK)
-            op_free(o);
-    }
     return q;
 }
 
@@ -276,7 +236,6 @@ void named_queue_free(struct named_queue **qp)
     assert(q->under_way == 0);
     queue_free(&q->core);
     producer_marks_free(q);
-    id_ranges_free(&q->imported);
     op_free_spare(q);
     buf_free(&q->record);
     free(q->pieces);

@@ -85,10 +85,9 @@ struct named_queue_config {
     const char *name;
     struct queue_shared *shared;
     const struct queue_limits *limits;
-    struct journal *journal;         /* closed by named_queue_free; NULL: memory only */
-    const char *id;                  /* of a copied queue; NULL or "": the journal's id. Copied */
-    const struct id_ranges *removed; /* removals from an older version's file (removed_bits.h); NULL: none */
-    uint64_t trim_step;              /* trim the journal in steps of about so many bytes */
+    struct journal *journal; /* closed by named_queue_free; NULL: memory only */
+    const char *id;          /* of a copied queue; NULL or "": the journal's id. Copied */
+    uint64_t trim_step;      /* trim the journal in steps of about so many bytes */
     /* Called after an operation or a load, never from inside itself: messages may have become ready or loaded, the disk full or writable
      * again. May be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);
@@ -101,8 +100,6 @@ struct named_queue *named_queue_open(
     const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size);
 /* Only while no operation is in progress: after journal_set_flush. */
 void named_queue_free(struct named_queue **q);
-/* Whether the journal holds everything that the queue was opened with, so that `removed` is not needed again. */
-bool named_queue_is_recorded(const struct named_queue *q);
 
 const char *named_queue_name(const struct named_queue *q);
 const char *named_queue_id(const struct named_queue *q);     /* 32 hex digits */

@@ -31,7 +31,7 @@ struct amount {
     uint64_t n, bytes;
 };
 
-enum op_kind { OP_PUT, OP_REMOVE, OP_DELAY, OP_BURY, OP_MOVE, OP_OPEN, OP_KEEP, OP_IMPORT, OP_KINDS };
+enum op_kind { OP_PUT, OP_REMOVE, OP_DELAY, OP_BURY, OP_MOVE, OP_OPEN, OP_KEEP, OP_KINDS };
 
 struct op;
 struct op_type {
@@ -121,7 +121,6 @@ struct named_queue {
     uint64_t lease_base;        /* of this opening */
     uint64_t open_record;       /* the offset of the last OPEN record */
     bool opening, open_missing; /* an OPEN record is in progress; the last one was refused */
-    struct id_ranges imported;  /* removals of an older version's file, until they are committed */
     bool keeping;               /* a KEEP record is in progress */
     size_t keep_changes;        /* store.changes at the last look for sparse segments */
     uint64_t keep_end;          /* the journal's end at that time */

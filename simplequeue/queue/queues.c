@@ -4,7 +4,6 @@
 #include "base/io.h"
 #include "base/name_table.h"
 #include "simplequeue/queue/queue_id.h"
-#include "simplequeue/queue/removed_bits.h"
 #include "base/random_id.h"
 
 #include <dirent.h>
@@ -135,9 +134,9 @@ void queues_free(struct queues **p)
     *p = NULL;
 }
 
-/* Opens the journal, then reads the queue's id, which a copy gets here, and the removals of an older version. */
+/* Opens the journal, then reads the queue's id, which a copy gets here. */
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
-    char id[JOURNAL_ID_TEXT], struct id_ranges *removed, char *error, size_t error_size)
+    char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
     char *dir = directory_of(qs, config->name);
     struct journal_config journal = {.dir = dir, .segment_bytes = qs->config.segment_bytes};
@@ -156,13 +155,12 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
             random_id(id);
         int failed = qs->config.restored ? queue_id_write(dir, of, id, error, error_size)
                                          : queue_id_read(dir, of, id, error, error_size);
-        if (failed || removed_bits_read(dir, of, removed, error, error_size) != 0) {
+        if (failed) {
             r = errno_is_fd_limit(errno) ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
             journal_close(&config->journal);
         }
     }
     config->id = id;
-    config->removed = removed;
     free(dir);
     return r;
 }
@@ -180,12 +178,10 @@ static struct named_queue *open_queue(struct queues *qs, const char *name, struc
         .on_ready_arg = qs->config.hook_arg,
     };
     char id[JOURNAL_ID_TEXT] = "";
-    struct id_ranges removed = {0};
     struct named_queue *q = NULL;
-    *result = qs->dir ? open_directory(qs, &config, id, &removed, error, error_size) : QUEUE_OK;
+    *result = qs->dir ? open_directory(qs, &config, id, error, error_size) : QUEUE_OK;
     if (*result == QUEUE_OK && !(q = named_queue_open(&config, now, error, error_size)))
         *result = QUEUE_LATCHED;
-    id_ranges_free(&removed);
     if (!q)
         return NULL;
     name_table_add(&qs->table, named_queue_name(q), q);
@@ -198,13 +194,6 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
 {
     if (qs->n_found == 0) {
         queues_flush(qs);
-        for (size_t i = 0; qs->dir && i < qs->table.n; i++) {
-            struct named_queue *opened = queues_at(qs, i);
-            char *dir = directory_of(qs, named_queue_name(opened));
-            if (named_queue_is_recorded(opened))
-                removed_bits_delete(dir);
-            free(dir);
-        }
         return QUEUES_RECOVERED;
     }
     enum queue_result result;

@@ -449,47 +449,6 @@ static void a_full_disk_drains(void **state)
     id_ranges_free(&ids);
 }
 
-static void write_removed_bits(const char *journal, const unsigned char *bits, size_t n)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/queues/default/gone", dir);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f, "mrgone 1%s", journal);
-    assert_int_equal(fseek(f, 4096, SEEK_SET), 0);
-    assert_int_equal(fwrite(bits, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
-static bool removed_bits_are_there(void)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/queues/default/gone", dir);
-    return access(path, F_OK) == 0;
-}
-
-/* An older version marked 2, 3 and, behind the last record, 12. The file is deleted once the journal says so, and not before. */
-static void removals_of_an_older_version_are_imported(void **state)
-{
-    char journal[JOURNAL_ID_TEXT];
-    (void)state;
-    for (int i = 0; i < 4; i++)
-        put("a");
-    flush();
-    snprintf(journal, sizeof journal, "%s", named_queue_id(q));
-    queues_free(&set);
-    write_removed_bits(journal, (const unsigned char[]){0x0c, 0x10}, 2);
-    no_growth = true;
-    open_set();
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(queue_depth(named_queue_core(q)), 2);
-        assert_int_equal(state_of()->next_id, 13);
-        assert_int_equal(removed_bits_are_there(), i == 0);
-        no_growth = false;
-        reopen();
-    }
-}
-
 /* The segment that a message keeps is to go when its removal is written and not yet told: were the message said again behind that,
  * it would be back in the next life. */
 static void what_is_being_removed_is_not_said_again(void **state)
@@ -525,7 +484,6 @@ int main(void)
         TEST(a_removal_refused_at_once_wakes_waiters),
         TEST(every_record_recovers),
         TEST(a_full_disk_drains),
-        TEST(removals_of_an_older_version_are_imported),
         TEST(what_is_being_removed_is_not_said_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
