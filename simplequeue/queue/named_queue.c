@@ -1,5 +1,4 @@
 #include "simplequeue/queue/named_queue_internal.h"
-#include "simplequeue/queue/queue_id.h"
 #include "base/random_id.h"
 
 #include <assert.h>
@@ -174,7 +173,6 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
 {
     struct journal *j = q->config.journal;
     struct recovery r = {.q = q, .now = now, .error = error, .error_size = error_size};
-    q->loader = message_loader_new(j);
     enum journal_result scan = journal_scan(j, journal_earliest(j), replay, &r);
     if (r.failed)
         return false;
@@ -229,7 +227,7 @@ void named_queue_free(struct named_queue **qp)
     struct named_queue *q = *qp;
     if (!q)
         return;
-    message_loader_free(&q->loader);
+    load_stop(q);
     moves_resume(q, QUEUE_CLOSED);
     if (q->config.journal)
         journal_close(&q->config.journal);

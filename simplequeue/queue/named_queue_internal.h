@@ -8,17 +8,15 @@
  *     reserve   disk space reserved for later records
  *     limits    depth, bytes and memory; eviction
  *     op        append a record, finish the operation
- *     load      read spilled messages from the journal
- *     storage   trim the journal, rewrite old messages, spill
+ *     storage   trim the journal, rewrite old messages, spill, load
  *     put, lease, move    the operations
  *     named_queue   open, recover, close
  *
- * The op and load layers end each step with q->step, which named_queue sets. It wakes waiters and maintains the storage.
+ * The op and storage layers end each step with q->step, which named_queue sets. It wakes waiters and maintains the storage.
  */
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
 #define SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
 
-#include "simplequeue/queue/message_loader.h"
 #include "simplequeue/queue/named_queue.h"
 #include "simplequeue/queue/queue_log.h"
 
@@ -84,6 +82,25 @@ struct mark {
     char producer[NAME_LEN_MAX + 1];
 };
 
+/* Reads spilled messages from the journal, in the order of its records, on the journal's reader thread.
+ *
+ * 1. One span is loaded at a time, in journal_set_poll.
+ * 2. The open stream also serves the next span if its messages lie a little ahead, even inside the same record. So a record of many
+ *    messages is read once when its messages are loaded in parts.
+ * 3. A stream keeps a segment of the journal from being deleted until it is closed.
+ */
+struct message_loader {
+    struct journal_reader *reader; /* NULL: no stream */
+    struct buf in;                 /* payloads from the current record on */
+    size_t at;                     /* the offset of the next record in `in` */
+    struct queue_record record;    /* the current record, if in_record */
+    bool in_record;
+    uint64_t began;   /* the offset where the stream was opened */
+    uint64_t next_id; /* of the next message in a PUT or MOVE */
+    uint64_t passed;  /* the highest id of the PUTs and MOVEs so far */
+    bool busy;
+};
+
 struct named_queue {
     struct named_queue_config config;
     char name[NAME_LEN_MAX + 1];
@@ -109,11 +126,11 @@ struct named_queue {
     usec_t retry_space[OP_KINDS]; /* monotonic: an op of the kind is refused until then */
     struct amount to_move;        /* of ops in progress */
 
-    struct message_loader *loader; /* NULL without a journal */
-    struct store_span span;        /* being loaded */
-    uint64_t wanted;               /* a single message to load; 0: none */
-    bool had_wanted;               /* the last load was for a single message */
-    size_t demand_items;           /* the most messages that a waiting request needs; 0: none waits */
+    struct message_loader loader;
+    struct store_span span; /* being loaded */
+    uint64_t wanted;        /* a single message to load; 0: none */
+    bool had_wanted;        /* the last load was for a single message */
+    size_t demand_items;    /* the most messages that a waiting request needs; 0: none waits */
     size_t demand_bytes;
     char failure[256]; /* the reason why spilled messages cannot be read; nothing is loaded any more */
 
@@ -172,12 +189,10 @@ void op_finish(const struct journal_commit *c, void *arg);
 
 void producer_marks_free(struct named_queue *q);
 
-/* named_queue_load.c */
-
-/* Starts loading what is needed next unless a load is in progress. */
-void load_next(struct named_queue *q);
-
 /* named_queue_storage.c */
+
+/* Ends a load in progress. */
+void load_stop(struct named_queue *q);
 
 /* Appends an OPEN record, which holds the base of this session's lease numbers. */
 void storage_append_open(struct named_queue *q);

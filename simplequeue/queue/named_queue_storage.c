@@ -1,9 +1,224 @@
 #include "simplequeue/queue/named_queue_internal.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#define CHUNK ((size_t)512 << 10)
+#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* beyond a longer gap, a new stream is opened */
 
 /* On a full disk, rewrite the messages left in a segment only if all fit in SPARE_FOR_KEEP with their records. */
 #define KEEP_ON_FULL_DISK_MAX ((uint64_t)32 << 10)
+
+static void close_stream(struct message_loader *r)
+{
+    journal_reader_close(&r->reader);
+    buf_free(&r->in);
+    *r = (struct message_loader){.busy = r->busy};
+}
+
+void load_stop(struct named_queue *q)
+{
+    close_stream(&q->loader);
+}
+
+static uint64_t position(const struct message_loader *r)
+{
+    return journal_reader_offset(r->reader) - (r->in.len - r->at);
+}
+
+static void load_finish(struct named_queue *q, const char *failure)
+{
+    q->loader.busy = false;
+    if (failure)
+        close_stream(&q->loader);
+    bool whole = store_load_end(queue_store(q->core), &q->span);
+    if (failure)
+        snprintf(q->failure, sizeof q->failure, "%s", failure);
+    else if (!whole && !q->failure[0])
+        snprintf(q->failure, sizeof q->failure, "the journal lacks messages from %llu on",
+            (unsigned long long)q->span.first_id);
+    queue_demand_turn(q->core);
+    q->demand_items = q->demand_bytes = 0;
+    q->wanted = 0;
+    q->step(q);
+}
+
+/* False once the span needs no more messages, or if the message differs. */
+static bool load_message(struct named_queue *q, uint64_t id, struct bytes text)
+{
+    struct store *store = queue_store(q->core);
+    if (!store_load(store, id, text))
+        snprintf(
+            q->failure, sizeof q->failure, "message %llu differs in the journal", (unsigned long long)id);
+    bool more = q->span.kept ? store_load_misses(store, &q->span) : id < q->span.last_id;
+    return more && !q->failure[0];
+}
+
+static void read_more(struct named_queue *q, size_t bytes);
+
+/* Makes the next record the current one. False if it is incomplete, or damaged: *failure. */
+static bool next_record(struct message_loader *r, const char **failure)
+{
+    struct bytes rest = bytes_of(r->in.ptr + r->at, r->in.len - r->at);
+    size_t size = queue_log_measure(rest);
+    if (size == 0)
+        return false;
+    const char *reason;
+    if (size == SIZE_MAX || !queue_log_decode(bytes_of(rest.ptr, size), &r->record, &reason)) {
+        *failure = "damaged record";
+        return false;
+    }
+    r->at += size;
+    r->next_id = r->record.id;
+    r->in_record = queue_record_is_dense(&r->record) || r->record.type == RECORD_KEEP;
+    return true;
+}
+
+/* Loads the messages that were read, and reads more if the span goes on. */
+static void go_on(struct named_queue *q, bool ended)
+{
+    struct message_loader *r = &q->loader;
+    const char *failure = NULL;
+    do {
+        struct queue_record_item item;
+        bool dense = queue_record_is_dense(&r->record);
+        while (r->in_record && (r->in_record = queue_record_next(&r->record, &item))) {
+            uint64_t id = dense ? r->next_id++ : item.ids.first;
+            if (dense)
+                r->passed = id;
+            if (!load_message(q, id, item.message)) {
+                load_finish(q, NULL);
+                return;
+            }
+        }
+    } while (next_record(r, &failure));
+    if (failure || ended)
+        load_finish(q, failure);
+    else
+        read_more(q, CHUNK);
+}
+
+/* Cannot fail: the offset is that of a committed record, or of the segment behind a hole. */
+static void open_stream(struct named_queue *q, uint64_t offset)
+{
+    struct message_loader *r = &q->loader;
+    struct journal_edges edges;
+    close_stream(r);
+    r->began = offset;
+    enum journal_result result = journal_reader_open(q->config.journal, offset, &r->reader, &edges);
+    if (result == JOURNAL_GONE) /* a hole is empty */
+        result = journal_reader_open(q->config.journal, edges.after, &r->reader, &edges);
+    assert(result == JOURNAL_OK);
+    (void)result;
+}
+
+static void on_window(const struct journal_window *w, void *arg)
+{
+    struct named_queue *q = arg;
+    struct message_loader *r = &q->loader;
+    if (w->result == JOURNAL_GONE) {
+        open_stream(q, w->edges.after);
+    } else if (w->result != JOURNAL_OK && w->result != JOURNAL_END) {
+        const char *why = journal_failure(q->config.journal);
+        load_finish(q, why ? why : journal_strerror(w->result));
+        return;
+    } else {
+        /* The current record borrows from the buffer, which may move. */
+        size_t table = r->in_record ? (size_t)(r->record.table.ptr - r->in.ptr) : 0;
+        size_t text = r->in_record ? (size_t)(r->record.text.ptr - r->in.ptr) : 0;
+        buf_append_bytes(&r->in, w->data);
+        if (r->in_record) {
+            r->record.table.ptr = r->in.ptr + table;
+            r->record.text.ptr = r->in.ptr + text;
+        }
+    }
+    go_on(q, w->result == JOURNAL_END);
+}
+
+static void read_more(struct named_queue *q, size_t bytes)
+{
+    struct message_loader *r = &q->loader;
+    if (!r->in_record && r->at > 0) {
+        memmove(r->in.ptr, r->in.ptr + r->at, r->in.len - r->at);
+        r->in.len -= r->at;
+        r->at = 0;
+        if (r->in.len == 0 && r->in.cap > 4 * CHUNK)
+            buf_free(&r->in);
+    }
+    journal_reader_read(r->reader, bytes, on_window, q);
+}
+
+/* Finds the span to load next: that of a single message, of the messages that requests wait for, or of the read-ahead. Single messages and
+ * requests take turns. Every waiting request asks again after each load, so only one wanted message is stored. */
+static bool next_span(struct named_queue *q, struct store_span *out)
+{
+    uint64_t wanted = q->wanted, limit = q->config.limits->max_memory;
+    bool first = wanted && !q->had_wanted;
+    q->had_wanted = first;
+    if (first)
+        q->wanted = 0;
+    if (first && store_span_of(queue_store(q->core), wanted, out))
+        return true;
+    if (q->demand_items && !queue_in_memory(q->core, q->demand_items, q->demand_bytes, limit, out) &&
+        out->last_id)
+        return true;
+    if (!first && wanted) {
+        q->wanted = 0;
+        return store_span_of(queue_store(q->core), wanted, out);
+    }
+    return queue_read_ahead(q->core, limit, out);
+}
+
+/* Starts loading what is needed next unless a load is in progress.
+ *
+ * The open stream serves a span whose messages lie ahead in it, and not far. Even if the buffer holds messages, it reads at least a byte,
+ * so that load_finish is called from the journal's poll. */
+static void load_next(struct named_queue *q)
+{
+    struct message_loader *r = &q->loader;
+    const struct store_span *span = &q->span;
+    if (!q->config.journal || r->busy || q->failure[0] || !next_span(q, &q->span))
+        return;
+    store_load_begin(queue_store(q->core), span);
+    bool goes_on = r->reader && !span->kept && r->began <= span->offset && r->passed < span->first_id &&
+                   span->offset <= position(r) + SKIP_BYTES_MAX;
+    r->busy = true;
+    if (!goes_on)
+        open_stream(q, span->offset);
+    read_more(q, goes_on && r->in_record ? 1 : CHUNK);
+}
+
+enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_t max_bytes)
+{
+    struct store_span unused;
+    if (queue_in_memory(q->core, items, max_bytes, q->config.limits->max_memory, &unused))
+        return QUEUE_OK;
+    if (q->failure[0])
+        return QUEUE_LATCHED;
+    q->demand_items = items > q->demand_items ? items : q->demand_items;
+    q->demand_bytes = max_bytes > q->demand_bytes ? max_bytes : q->demand_bytes;
+    load_next(q);
+    return q->failure[0] ? QUEUE_LATCHED : QUEUE_LOADING;
+}
+
+enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id)
+{
+    if (!store_is_spilled(queue_store(q->core), id))
+        return QUEUE_OK;
+    if (q->failure[0])
+        return QUEUE_LATCHED;
+    if (!q->wanted)
+        q->wanted = id;
+    load_next(q);
+    return q->failure[0] ? QUEUE_LATCHED : QUEUE_LOADING;
+}
+
+const char *named_queue_failure(const struct named_queue *q)
+{
+    const char *why = q->config.journal ? journal_failure(q->config.journal) : NULL;
+    return why ? why : q->failure[0] ? q->failure : NULL;
+}
 
 /* On a full disk, an opening has only the space that the previous session reserved. That may be a little less than a put reserves, and is
  * too little if an older version wrote the directory. So each retry reserves less. */
@@ -147,7 +362,8 @@ void storage_maintain(struct named_queue *q)
         if (q->open_record < needed && !q->open_missing) {
             storage_append_open(q);
         } else {
-            message_loader_release(q->loader, needed);
+            if (q->loader.reader && !q->loader.busy && position(&q->loader) < needed)
+                close_stream(&q->loader); /* releases its segment */
             journal_trim(q->config.journal, needed);
         }
     }

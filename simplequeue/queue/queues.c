@@ -3,11 +3,12 @@
 #include "base/errno_class.h"
 #include "base/io.h"
 #include "base/name_table.h"
-#include "simplequeue/queue/queue_id.h"
 #include "base/random_id.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -23,6 +24,8 @@
     ((uint64_t)128 << 10)     /* disk space for a queue's files and for the spare reserve of a put */
 #define NEW_MESSAGE_BYTES 128 /* disk space for each message, beside its bytes */
 #define TICK_TIMERS_MAX 1000  /* in one turn of the loop */
+#define ID_FILE "queue-id"
+#define ID_DIGITS (JOURNAL_ID_TEXT - 1)
 
 struct queues {
     struct queues_config config;
@@ -134,6 +137,63 @@ void queues_free(struct queues **p)
     *p = NULL;
 }
 
+static int id_fail(char *error, size_t error_size, const char *dir, const char *why)
+{
+    snprintf(error, error_size, "%s/" ID_FILE ": %s", dir, why);
+    return -1;
+}
+
+static bool is_id(const char *text)
+{
+    return strspn(text, "0123456789abcdef") == ID_DIGITS;
+}
+
+/* The id of a copied queue, which differs from its journal's, is in the file `queue-id`: docs/formats/simplequeue.md.
+ *
+ * 1. The file is whole and synced, or absent. Any other content is an error.
+ * 2. A file that names another journal is ignored: message ids begin again in a new journal, and must not repeat under a used id.
+ * 3. The file is read once the journal is open, which has synced the directory. So a power cut never takes back an id that was shown.
+ *
+ * Sets the id to "" without a file for `journal`, the id of the journal. Returns 0, or -1 with the error. */
+static int read_id(
+    const char *dir, const char *journal, char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
+{
+    char path[PATH_MAX], text[2 * JOURNAL_ID_TEXT + 1] = "";
+    snprintf(path, sizeof path, "%s/" ID_FILE, dir);
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    id[0] = '\0';
+    if (fd < 0)
+        return errno == ENOENT ? 0 : id_fail(error, error_size, dir, strerror(errno));
+    ssize_t n = io->pread(fd, text, sizeof text, 0);
+    io->close(fd);
+    const char *of = text + JOURNAL_ID_TEXT;
+    if (n != 2 * JOURNAL_ID_TEXT || !is_id(text) || text[ID_DIGITS] != ' ' || !is_id(of) ||
+        of[ID_DIGITS] != '\n')
+        return id_fail(error, error_size, dir, "it must hold two ids of 32 hexadecimal digits");
+    if (memcmp(of, journal, ID_DIGITS) == 0)
+        snprintf(id, JOURNAL_ID_TEXT, "%.*s", ID_DIGITS, text);
+    return 0;
+}
+
+/* Writes another file and renames it, so that a crash leaves the old file or the new one. */
+static int write_id(const char *dir, const char *journal, const char *id, char *error, size_t error_size)
+{
+    char path[PATH_MAX], fresh[PATH_MAX], text[2 * JOURNAL_ID_TEXT + 1];
+    snprintf(path, sizeof path, "%s/" ID_FILE, dir);
+    snprintf(fresh, sizeof fresh, "%s/" ID_FILE ".new", dir);
+    snprintf(text, sizeof text, "%s %s\n", id, journal);
+    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
+    if (fd < 0)
+        return id_fail(error, error_size, dir, strerror(errno));
+    bool wrote = io_write_all(fd, text, strlen(text), 0) == 0 && io->fsync(fd) == 0;
+    int why = errno;
+    io->close(fd);
+    errno = why;
+    if (wrote && io->rename(fresh, path) == 0 && io_sync_dir(dir) == 0)
+        return 0;
+    return id_fail(error, error_size, dir, strerror(errno));
+}
+
 /* Opens the journal, then reads the queue's id, which a copy gets here. */
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
     char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
@@ -153,8 +213,8 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
         errno = 0;
         if (qs->config.restored)
             random_id(id);
-        int failed = qs->config.restored ? queue_id_write(dir, of, id, error, error_size)
-                                         : queue_id_read(dir, of, id, error, error_size);
+        int failed = qs->config.restored ? write_id(dir, of, id, error, error_size)
+                                         : read_id(dir, of, id, error, error_size);
         if (failed) {
             r = errno_is_fd_limit(errno) ? QUEUE_NO_DESCRIPTORS : QUEUE_LATCHED;
             journal_close(&config->journal);
