@@ -202,7 +202,6 @@ static void list(struct pubsub_server *server, struct http_request *req)
     struct bytes name;
     struct buf out = {0};
     const char *between = "\n";
-    usec_t now = clock_wall();
     if (http_param(req, "stream", &name) && !(only = server_find_stream(server, req, NULL, false)))
         return;
     buf_append_str(&out, "{\"cursors\":[");
@@ -210,7 +209,7 @@ static void list(struct pubsub_server *server, struct http_request *req)
         const struct named_cursor *c = cursors_at(server->cursors, i);
         if (only && c->stream != only)
             continue;
-        struct lag lag = lag_read(c->meter, c->offset, now);
+        struct lag lag = cursors_lag(c);
         buf_printf(&out,
             "%s{\"stream\":\"%s\",\"id\":\"%s\",\"name\":\"%s\",\"offset\":\"%" PRIu64
             "\",\"lag_bytes\":%" PRIu64,
@@ -238,52 +237,4 @@ void http_cursors(struct http_request *req, void *ctx)
         change_cursor(server, req, deletes);
     else
         list(server, req);
-}
-
-static struct lag lag_of(const struct named_cursor *c)
-{
-    return lag_read(c->meter, c->offset, clock_wall());
-}
-
-static double lag_bytes(void *ctx)
-{
-    return (double)lag_of(ctx).bytes;
-}
-
-static double lag_lines(void *ctx)
-{
-    struct lag lag = lag_of(ctx);
-    return lag.known ? (double)lag.lines : -1;
-}
-
-static double lag_seconds(void *ctx)
-{
-    struct lag lag = lag_of(ctx);
-    return lag.known ? (double)lag.age / (double)USEC_PER_SEC : -1;
-}
-
-void http_cursors_add_gauges(void *arg, const struct named_cursor *c)
-{
-    static const struct {
-        const char *name, *help;
-        stats_gauge_fn *read;
-    } gauges[] = {
-        {"cursor_lag_bytes", "Bytes between a named cursor and the end of its stream", lag_bytes},
-        {"cursor_lag_lines", "Lines between a named cursor and the end of its stream; -1: not measured yet",
-            lag_lines},
-        {"cursor_lag_seconds", "Age of the line at a named cursor; -1: not measured yet", lag_seconds},
-    };
-    struct pubsub_server *server = arg;
-    void *ctx = (void *)(uintptr_t)c; /* only read */
-    char labels[2 * NAME_LEN_MAX + 32];
-    snprintf(labels, sizeof(labels), "stream=\"%s\",cursor=\"%s\"", stream_name(c->stream), c->name);
-    for (size_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++)
-        stats_gauge(
-            daemon_stats(server->daemon), gauges[i].name, labels, gauges[i].help, gauges[i].read, ctx);
-}
-
-void http_cursors_remove_gauges(void *arg, const struct named_cursor *c)
-{
-    struct pubsub_server *server = arg;
-    stats_remove_gauges(daemon_stats(server->daemon), c);
 }

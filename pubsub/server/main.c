@@ -92,7 +92,7 @@ static void take_recovered(void *arg)
         log_warn("dropped cursors of streams that are missing or have another id",
             LOG_U("cursors", cursors_dropped(server->cursors)));
     for (size_t i = 0; i < cursors_count(server->cursors); i++)
-        http_cursors_add_gauges(server, cursors_at(server->cursors, i));
+        http_stats_add_cursor(server, cursors_at(server->cursors, i));
     /* Half a heartbeat, so that a heartbeat is late by at most half of it. */
     usec_t interval = server->heartbeat / 2 < TICK_MAX ? server->heartbeat / 2 : TICK_MAX;
     struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
@@ -117,8 +117,8 @@ static void *recover(void *arg)
         .max = (size_t)options_int(o, "max_cursors"),
         .notify = loop_notify_wake,
         .notify_arg = w->notify,
-        .made = http_cursors_add_gauges,
-        .removed = http_cursors_remove_gauges,
+        .made = http_stats_add_cursor,
+        .removed = http_stats_remove_cursor,
         .arg = &w->server,
     };
     w->result = streams_recover(w->server.streams, w->error, sizeof(w->error));

@@ -49,14 +49,13 @@ void http_sub_tick(struct pubsub_server *server);
 /* Ends the responses of all subscribers, for a drain. */
 void http_sub_end_all(struct pubsub_server *server);
 
-/* http_cursors.c. Callbacks of cursors_config. */
-void http_cursors_add_gauges(void *server, const struct named_cursor *c);
-void http_cursors_remove_gauges(void *server, const struct named_cursor *c);
-
 /* http_stats.c */
 void http_stats_register(struct pubsub_server *server);
 /* Adds the gauges of a stream. Call it once for each stream. */
 void http_stats_add_stream(struct pubsub_server *server, struct stream *s);
+/* Callbacks of cursors_config. */
+void http_stats_add_cursor(void *server, const struct named_cursor *c);
+void http_stats_remove_cursor(void *server, const struct named_cursor *c);
 void http_stats_append_stream(struct buf *out, struct stream *s); /* appends members of a JSON object */
 /* Callbacks of daemon_spec. */
 void http_stats_extra(void *ctx, bool json, struct buf *out);

@@ -1,7 +1,11 @@
 #include "pubsub/stream/cursors.h"
 
+#include "pubsub/stream/line_index.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+
+#define WINDOW ((size_t)256 * 1024)
 
 /* A move or deletion that is being stored. */
 struct change {
@@ -13,6 +17,21 @@ struct change {
     void *arg;
 };
 
+struct lag_meter {
+    struct journal_reader *reader; /* NULL: no measurement is under way */
+    /* The measurement under way. */
+    uint64_t from, to;         /* `to` is a point of the stream's line_index */
+    uint64_t lines;            /* between `from` and the reader */
+    usec_t time;               /* of the frame at `from` */
+    struct line_point *passed; /* points on the way; their lines count from `from` */
+    size_t n_passed, cap_passed;
+    /* The last result. */
+    bool seen;
+    uint64_t at;
+    int64_t lines_at; /* as numbered by the index */
+    usec_t time_at;
+};
+
 struct cursors {
     struct cursors_config config;
     struct cursor_file *file;
@@ -20,6 +39,106 @@ struct cursors {
     size_t n, dropped;
     bool *taken; /* slots with a cursor */
 };
+
+static void end_measurement(struct lag_meter *m)
+{
+    journal_reader_close(&m->reader);
+    free(m->passed);
+    m->passed = NULL;
+    m->n_passed = m->cap_passed = 0;
+}
+
+static void read_on(struct named_cursor *c);
+
+static void window_read(const struct journal_window *w, void *arg)
+{
+    struct named_cursor *c = arg;
+    struct lag_meter *m = c->meter;
+    if (w->result == JOURNAL_GONE) { /* a hole has no lines */
+        journal_reader_close(&m->reader);
+        if (journal_reader_open(stream_journal(c->stream), w->edges.after, &m->reader, NULL) == JOURNAL_OK)
+            read_on(c);
+        return;
+    }
+    if (w->result != JOURNAL_OK) {
+        end_measurement(m);
+        return;
+    }
+    if (m->time == 0)
+        m->time = w->time;
+    if (!m->n_passed || w->offset - m->passed[m->n_passed - 1].offset >= LINE_INDEX_SPACING) {
+        if (m->n_passed == m->cap_passed) {
+            m->cap_passed = m->cap_passed ? m->cap_passed * 2 : 16;
+            m->passed = mem_realloc(m->passed, m->cap_passed * sizeof *m->passed);
+        }
+        m->passed[m->n_passed++] = (struct line_point){w->offset, (int64_t)m->lines};
+    }
+    m->lines += bytes_count_lines(w->data);
+    read_on(c);
+}
+
+static void read_on(struct named_cursor *c)
+{
+    struct lag_meter *m = c->meter;
+    struct line_index *index = stream_line_index(c->stream);
+    uint64_t at = journal_reader_offset(m->reader);
+    if (at < m->to) {
+        journal_reader_read(m->reader, m->to - at < WINDOW ? (size_t)(m->to - at) : WINDOW, window_read, c);
+        return;
+    }
+    /* The index has the line number at `to`, which gives those of all points on the way. */
+    struct line_point point = line_index_at(index, m->to);
+    int64_t base = point.lines - (int64_t)m->lines;
+    for (size_t i = 0; i < m->n_passed; i++)
+        m->passed[i].lines += base;
+    if (point.offset == m->to) {
+        line_index_prepend(index, m->passed, m->n_passed);
+        m->seen = true;
+        m->at = m->from;
+        m->lines_at = base;
+        m->time_at = m->time;
+    }
+    end_measurement(m);
+}
+
+/* Starts a measurement, unless one is under way or the last one was at this offset. */
+static void measure_lag(struct named_cursor *c)
+{
+    struct lag_meter *m = c->meter;
+    uint64_t offset = c->offset;
+    struct journal *j = stream_journal(c->stream);
+    struct journal_edges edges;
+    if (m->reader || (m->seen && m->at == offset) || offset >= journal_committed_end(j))
+        return;
+    enum journal_result r = journal_reader_open(j, offset, &m->reader, &edges);
+    if (r == JOURNAL_GONE)
+        r = journal_reader_open(j, edges.after, &m->reader, &edges);
+    if (r != JOURNAL_OK)
+        return;
+    m->from = offset;
+    m->to = line_index_at(stream_line_index(c->stream), offset + 1).offset;
+    m->lines = 0;
+    m->time = 0;
+    read_on(c);
+}
+
+struct lag cursors_lag(const struct named_cursor *c)
+{
+    const struct lag_meter *m = c->meter;
+    uint64_t offset = c->offset;
+    usec_t now = clock_wall();
+    struct journal *j = stream_journal(c->stream);
+    uint64_t end = journal_committed_end(j);
+    if (offset >= end)
+        return (struct lag){.known = true};
+    struct lag lag = {.bytes = journal_bytes_between(j, offset, end), .known = m->seen && m->at <= offset};
+    int64_t lines = stream_line_index(c->stream)->end.lines - m->lines_at;
+    if (!lag.known)
+        return lag;
+    lag.lines = lines > 0 ? (uint64_t)lines : 0;
+    lag.age = now > m->time_at ? now - m->time_at : 0;
+    return lag;
+}
 
 static struct named_cursor *find(const struct cursors *cs, const struct stream *s, const char *name)
 {
@@ -35,7 +154,7 @@ static struct named_cursor *add(struct cursors *cs, size_t slot, struct stream *
     c->slot = slot;
     c->stream = s;
     snprintf(c->name, sizeof c->name, "%s", name);
-    c->meter = lag_meter_new(s);
+    c->meter = mem_zalloc(sizeof *c->meter);
     cs->list[cs->n++] = c;
     cs->taken[slot] = true;
     return c;
@@ -49,7 +168,8 @@ static void drop(struct cursors *cs, struct named_cursor *c)
     cs->config.removed(cs->config.arg, c);
     cs->list[i] = cs->list[--cs->n];
     cs->taken[c->slot] = false;
-    lag_meter_free(&c->meter);
+    end_measurement(c->meter);
+    free(c->meter);
     free(c);
 }
 
@@ -107,7 +227,7 @@ void cursors_poll(struct cursors *cs)
 void cursors_tick(struct cursors *cs)
 {
     for (size_t i = 0; i < cs->n; i++)
-        lag_look(cs->list[i]->meter, cs->list[i]->offset);
+        measure_lag(cs->list[i]);
 }
 
 static void change_stored(bool stored, void *arg)

@@ -12,15 +12,26 @@
  *    becomes the cursor's key.
  * 6. Opening drops the cursors of streams that are missing or have another id; cursors_dropped counts them.
  *
+ * 7. A lag's bytes are known at once. For its lines and seconds, the stream is read from the cursor to the next point of its
+ *    line_index: a few windows. Without such a point, once after a start, everything up to the end of that time is read, and points
+ *    are added on the way. So these numbers are as old as the last cursors_tick, and exact for a cursor that does not move.
+ *
  * One thread at a time: cursors_open may run in another thread before the loop uses the cursors. The streams outlive them. */
 #ifndef MILLRACE_PUBSUB_CURSORS_H
 #define MILLRACE_PUBSUB_CURSORS_H
 
 #include "pubsub/stream/cursor_file.h"
-#include "pubsub/stream/lag.h"
 #include "pubsub/stream/streams.h"
 
 struct cursors;
+
+/* How far a cursor is behind the end of its stream. */
+struct lag {
+    uint64_t bytes; /* without holes and deleted bytes */
+    bool known;     /* lines and age are valid */
+    uint64_t lines;
+    usec_t age; /* of the line at the cursor; 0 at the end */
+};
 
 /* Read only. */
 struct named_cursor {
@@ -83,5 +94,6 @@ size_t cursors_dropped(const struct cursors *cs);
 /* In no order. Valid until the next move, delete or poll. */
 size_t cursors_count(const struct cursors *cs);
 const struct named_cursor *cursors_at(const struct cursors *cs, size_t i);
+struct lag cursors_lag(const struct named_cursor *c);
 
 #endif

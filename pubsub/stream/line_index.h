@@ -1,7 +1,7 @@
 /* line_index: the number of lines between an offset and the end of a stream, without reading them.
  *
  * The index is a list of points (offset, number of lines before it) in the order of their offsets, up to the stream's end.
- * Numbers count from the offset where the index began; points below, which lag.h adds, have negative numbers. For an offset
+ * Numbers count from the offset where the index began; points below, which cursors.h adds, have negative numbers. For an offset
  * between two points, the caller reads from there to the next point and counts.
  *
  * At LINE_INDEX_POINTS_MAX points every second one is dropped and the spacing doubles. */

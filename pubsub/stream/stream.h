@@ -3,7 +3,7 @@
  * The journal's payload is the stream's text, a publish is one frame, and the journal's id is the stream's id. A *cursor* is
  * (id, offset): a line begins at the offset, which counts the bytes of the stream before the line.
  *
- * 1. Every frame holds whole lines (lines.h). So a line begins at every frame, also after a hole and after a trim.
+ * 1. Every frame holds whole lines. So a line begins at every frame, also after a hole and after a trim.
  * 2. A publish is stored as a whole or not at all; its callback runs when the frame is committed.
  * 3. The observers are the subscribers (subscriber.h). They are called after the callbacks of the commit's publishes.
  * 4. Retention deletes whole segments from the earliest on, never at or above `hold`. Retention does not wait for subscribers,
@@ -14,7 +14,6 @@
 #define MILLRACE_PUBSUB_STREAM_H
 
 #include "journal/journal.h"
-#include "pubsub/stream/lines.h"
 
 struct stream;
 struct block_cache;
@@ -51,6 +50,30 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now);
 bool stream_set_refusing(struct stream *s, bool refusing);
 /* Records that the storage has failed; true the first time. */
 bool stream_set_failed(struct stream *s);
+
+/* The text of a publish: lines that each end with one LF.
+ *
+ * 1. A missing last LF is added.
+ * 2. One CR directly before an LF, also before an added one, is dropped. All other bytes stay: NUL, invalid UTF-8, other CRs.
+ * 3. An empty line, or a line of more than max_line bytes without its LF, refuses the whole body.
+ * 4. The result is at most one LF longer than the body. */
+enum lines_result {
+    LINES_OK,
+    LINES_EMPTY_BODY,
+    LINES_EMPTY_LINE,
+    LINES_TOO_LARGE,
+};
+
+struct lines {
+    uint64_t n;             /* number of lines; after a refusal the number of the refused line, from 1 */
+    struct bytes pieces[2]; /* the text, in up to two pieces */
+    size_t n_pieces;
+    struct buf rewritten; /* the text without CRs; empty if the body is stored unchanged */
+};
+
+/* The pieces point into `body` or `out`; both must outlive them. Free `out` also after a refusal. */
+enum lines_result lines_from_body(struct bytes body, size_t max_line, struct lines *out);
+void lines_free(struct lines *l);
 
 struct stream_marks {
     struct bytes producer; /* empty: none */

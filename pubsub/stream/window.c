@@ -1,7 +1,5 @@
 #include "pubsub/stream/window.h"
 
-#include "pubsub/stream/line_index.h"
-
 #include <assert.h>
 #include <malloc.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Any bytes as the body of a publish: refused by the number of a line, or lines that hold the body's bytes. */
-#include "pubsub/stream/lines.h"
+#include "pubsub/stream/stream.h"
 #include "support/fuzz_copy.h"
 #include <assert.h>
 #include <stdlib.h>
