@@ -1,22 +1,50 @@
-#include "readers/command.h"
+/* queue_exec: runs a command once for each batch of messages, with the batch as standard input.
+ *
+ * 1. The command leads a process group of its own. After the timeout the whole group gets SIGTERM, and GRACE later SIGKILL.
+ *    The command also gets SIGKILL when this process dies.
+ * 2. Standard output and error share one pipe. It is read continuously, so output never blocks the command. At most output_max bytes
+ *    of a run are logged, as whole lines without the empty ones; the rest is counted.
+ * 3. The command need not read its input; the unread part is dropped.
+ * 4. A run ends with the process, even if another process still holds its pipes. One run at a time. */
+#include "base/errno_class.h"
 #include "base/log.h"
 #include "readers/reader_program.h"
 
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #define INPUT_MAX ((size_t)16 << 20) /* input of a run in bytes, unless one message is longer */
+#define GRACE USEC_PER_SEC
+#define OUTPUT_LINE_MAX 1000 /* bytes of a line of output */
 
 struct executor {
     struct daemon *daemon;
     struct reader_program *program;
-    struct command *command;
     bool framed;
     char *shell[4]; /* argv of the `command` setting */
-    struct buf input;
-    struct stats_counter *hidden;
+    char **argv;    /* argv[0] is searched in PATH */
+    usec_t timeout;
+    size_t output_max;
+    struct stats_counter *hidden_total;
+    /* the run */
+    pid_t pid; /* 0: none */
+    bool timed_out;
+    int in, out; /* this process's ends of the pipes; -1: closed */
+    struct buf input, line;
+    size_t written;
+    uint64_t shown, hidden; /* bytes of output logged, and not logged */
+    char last_line[OUTPUT_LINE_MAX + 1];
+    struct event *child_event, *in_event, *out_event, *timer;
 };
 
 static const struct option_row option_rows[] = {
@@ -56,42 +84,187 @@ static int check(struct options *o, struct config_error *error)
               : "required: --command='...', or -- PROGRAM ARGUMENT...");
 }
 
-static void on_line(struct bytes line, void *arg)
+/* `lf` is 1 if an LF ended the line, else 0; it counts as a byte of output. */
+static void show_line(struct executor *x, size_t lf)
 {
-    (void)arg;
-    log_info("output", LOG_B("line", line));
+    struct bytes line = buf_bytes(&x->line);
+    bool fits = x->shown + line.len + lf <= x->output_max;
+    if (fits)
+        x->shown += line.len + lf;
+    else
+        x->hidden += line.len + lf;
+    if (!line.len)
+        return;
+    memcpy(x->last_line, line.ptr, line.len);
+    x->last_line[line.len] = '\0';
+    if (fits)
+        log_info("output", LOG_B("line", line));
+    buf_clear(&x->line);
 }
 
-static void on_end(const struct command_result *result, void *arg)
+static void close_end(int *fd, struct event **event)
 {
-    struct executor *x = arg;
-    struct queuereader *reader = reader_program_reader(x->program);
-    static const char *const ways[] = {
-        [COMMAND_EXITED] = "exit status",
-        [COMMAND_SIGNALLED] = "killed by signal",
-        [COMMAND_TIMED_OUT] = "timeout: exit status",
-        [COMMAND_NOT_STARTED] = "cannot start: errno",
-    };
-    bool killed = result->end == COMMAND_TIMED_OUT && result->signalled;
-    char why[256];
-    snprintf(why, sizeof(why), "%s %d%s%.150s", killed ? "timeout: killed by signal" : ways[result->end],
-        result->code, *result->last_line ? ": " : "", result->last_line);
-    if (result->hidden) {
-        stats_add(x->hidden, result->hidden);
-        log_info("output not logged", LOG_U("bytes", result->hidden));
+    if (*event)
+        event_free(*event);
+    if (*fd >= 0)
+        close(*fd);
+    *event = NULL;
+    *fd = -1;
+}
+
+/* Reads one pipe buffer at most, so that a flood of output does not block the loop. Returns false at the end of the output. */
+static bool read_output(struct executor *x)
+{
+    char piece[65536];
+    ssize_t n = x->out >= 0 ? read(x->out, piece, sizeof(piece)) : 0;
+    for (ssize_t i = 0; i < n; i++) {
+        if (piece[i] == '\n')
+            show_line(x, 1);
+        else if (x->line.len < OUTPUT_LINE_MAX)
+            buf_append_char(&x->line, piece[i]);
+        else
+            x->hidden++;
     }
-    if (result->end == COMMAND_EXITED && result->code == EX_OK)
+    return n > 0 || (n < 0 && errno_is_retry(errno));
+}
+
+static void on_output(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct executor *x = arg;
+    if (!read_output(x))
+        close_end(&x->out, &x->out_event);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    (void)what;
+    struct executor *x = arg;
+    ssize_t n = write(fd, x->input.ptr + x->written, x->input.len - x->written);
+    if (n > 0)
+        x->written += (size_t)n;
+    if ((n < 0 && !errno_is_retry(errno)) || x->written == x->input.len)
+        close_end(&x->in, &x->in_event);
+}
+
+/* `exited` is true only for a command that ended by itself. */
+static void end_run(struct executor *x, const char *how, int code, bool exited)
+{
+    struct queuereader *reader = reader_program_reader(x->program);
+    char why[256];
+    x->pid = 0;
+    event_del(x->timer);
+    (void)read_output(x);
+    show_line(x, 0);
+    close_end(&x->in, &x->in_event);
+    close_end(&x->out, &x->out_event);
+    snprintf(why, sizeof(why), "%s%s %d%s%.150s", x->timed_out ? "timeout: " : "", how, code,
+        *x->last_line ? ": " : "", x->last_line);
+    if (x->hidden) {
+        stats_add(x->hidden_total, x->hidden);
+        log_info("output not logged", LOG_U("bytes", x->hidden));
+    }
+    if (exited && code == EX_OK)
         queuereader_delivered(reader);
-    else if (result->end == COMMAND_EXITED && result->code == EX_DATAERR)
+    else if (exited && code == EX_DATAERR)
         queuereader_refused(reader, why);
     else
         queuereader_faulted(reader, why, QUEUEREADER_BACKOFF);
+}
+
+static void on_child(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct executor *x = arg;
+    int status;
+    if (!x->pid || waitpid(x->pid, &status, WNOHANG) != x->pid)
+        return;
+    if (x->timed_out)
+        kill(-x->pid, SIGKILL); /* processes of its group that ignored SIGTERM */
+    if (WIFSIGNALED(status))
+        end_run(x, "killed by signal", WTERMSIG(status), false);
+    else
+        end_run(x, "exit status", WEXITSTATUS(status), !x->timed_out);
+}
+
+static void set_timer(struct executor *x, usec_t after)
+{
+    struct timeval tv = {(time_t)(after / USEC_PER_SEC), (suseconds_t)(after % USEC_PER_SEC)};
+    event_add(x->timer, &tv);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct executor *x = arg;
+    if (!x->pid)
+        return;
+    kill(-x->pid, x->timed_out ? SIGKILL : SIGTERM);
+    x->timed_out = true;
+    set_timer(x, GRACE);
+}
+
+/* Runs in the child. The parent has only one thread, so the child may call any function. */
+static void become(const struct executor *x, int in, int out, pid_t parent)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127);
+    dup2(in, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    execvp(x->argv[0], x->argv);
+    dprintf(STDERR_FILENO, "cannot run %s: %s\n", x->argv[0], strerror(errno));
+    _exit(127);
+}
+
+/* Returns false with errno if the command cannot be started. */
+static bool start_run(struct executor *x)
+{
+    int in[2], out[2];
+    pid_t parent = getpid();
+    if (pipe2(in, O_CLOEXEC) != 0)
+        return false;
+    if (pipe2(out, O_CLOEXEC) != 0) {
+        close(in[0]);
+        close(in[1]);
+        return false;
+    }
+    fcntl(in[1], F_SETFL, O_NONBLOCK);
+    fcntl(out[0], F_SETFL, O_NONBLOCK);
+    x->pid = fork();
+    if (x->pid == 0)
+        become(x, in[0], out[1], parent);
+    int error = errno;
+    close(in[0]);
+    close(out[1]);
+    x->in = in[1];
+    x->out = out[0];
+    errno = error;
+    if (x->pid < 0)
+        return false;
+    setpgid(x->pid, x->pid); /* parent and child race to do this */
+    x->in_event = event_new(daemon_base(x->daemon), x->in, EV_WRITE | EV_PERSIST, on_writable, x);
+    x->out_event = event_new(daemon_base(x->daemon), x->out, EV_READ | EV_PERSIST, on_output, x);
+    event_add(x->in_event, NULL);
+    event_add(x->out_event, NULL);
+    return true;
 }
 
 static void deliver(struct queuereader *reader, const struct queuereader_run *run, void *arg)
 {
     (void)reader;
     struct executor *x = arg;
+    assert(!x->pid);
     buf_clear(&x->input);
     for (size_t i = 0; i < run->n; i++) {
         const struct message *m = &run->messages[i];
@@ -100,7 +273,15 @@ static void deliver(struct queuereader *reader, const struct queuereader_run *ru
         buf_append_bytes(&x->input, m->text);
         buf_append_char(&x->input, '\n');
     }
-    command_run(x->command, buf_bytes(&x->input));
+    buf_clear(&x->line);
+    x->written = x->shown = 0;
+    x->hidden = 0;
+    x->last_line[0] = '\0';
+    x->timed_out = false;
+    if (start_run(x))
+        set_timer(x, x->timeout);
+    else
+        end_run(x, "cannot start: errno", errno, false);
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
@@ -110,25 +291,20 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     *ctx = x;
     x->daemon = d;
     x->framed = strcmp(options_string(o, "format"), "framed") == 0;
-    x->hidden = stats_counter(
+    x->hidden_total = stats_counter(
         daemon_stats(d), "output_not_logged_bytes_total", NULL, "Output of commands beyond output_max");
-    char **argv = x->shell;
-    if (options_operands(o, &argv) == 0) {
+    if (options_operands(o, &x->argv) == 0) {
         x->shell[0] = mem_strdup("/bin/sh");
         x->shell[1] = mem_strdup("-c");
         x->shell[2] = mem_strdup(options_string(o, "command"));
-        argv = x->shell;
+        x->argv = x->shell;
     }
-    struct command_config command = {
-        .base = daemon_base(d),
-        .argv = argv,
-        .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
-        .output_max = (size_t)options_int(o, "output_max"),
-        .on_line = on_line,
-        .on_end = on_end,
-        .arg = x,
-    };
-    x->command = command_new(&command);
+    x->timeout = options_int(o, "timeout") * USEC_PER_MSEC;
+    x->output_max = (size_t)options_int(o, "output_max");
+    x->in = x->out = -1;
+    x->child_event = evsignal_new(daemon_base(d), SIGCHLD, on_child, x);
+    x->timer = evtimer_new(daemon_base(d), on_timer, x);
+    event_add(x->child_event, NULL);
     struct queuereader_destination destination = {
         .deliver = deliver,
         .arg = x,
@@ -147,7 +323,9 @@ static void drain(void *ctx)
 static bool abort_drain(void *ctx)
 {
     struct executor *x = ctx;
-    return reader_program_cut_short(x->program, command_cut_short(x->command));
+    if (x->pid && !x->timed_out)
+        set_timer(x, 0); /* ends the run as after the timeout */
+    return reader_program_cut_short(x->program, x->pid != 0);
 }
 
 static void stop(void *ctx)
@@ -155,11 +333,19 @@ static void stop(void *ctx)
     struct executor *x = ctx;
     if (!x)
         return;
-    command_free(&x->command);
+    if (x->pid > 0) {
+        kill(-x->pid, SIGKILL);
+        waitpid(x->pid, NULL, 0);
+    }
+    close_end(&x->in, &x->in_event);
+    close_end(&x->out, &x->out_event);
+    event_free(x->child_event);
+    event_free(x->timer);
     reader_program_free(&x->program);
     for (size_t i = 0; i < 3; i++)
         free(x->shell[i]);
     buf_free(&x->input);
+    buf_free(&x->line);
     free(x);
 }
 

@@ -1,12 +1,22 @@
-/* millrace up: runs one pipeline in the foreground. */
+/* millrace up: runs one pipeline in the foreground.
+ *
+ * 1. Daemons are in start order: a daemon comes after those it depends on.
+ * 2. Listening sockets are opened once and stay open while the pipeline lives. An address in use is reported before any
+ *    daemon starts, and a port chosen by port 0 survives restarts.
+ * 3. Unless its section of the configuration says otherwise, a daemon gets a data directory and the archive below the pipeline's
+ *    directory, and the addresses of the daemons it talks to. */
 #include "daemon/daemon.h"
+#include "daemon/listen.h"
 #include "base/log.h"
 #include "config/options.h"
+#include "config/peers.h"
 #include "tools/supervisor.h"
 #include "tools/tool.h"
-#include "tools/up_plan.h"
+
+#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -18,6 +28,10 @@
 
 #define RUN_FILE "run.json"
 #define N_COLOURS 6
+#define ARGS_MAX 16
+#define SEPARATORS " ,\t"
+#define PEERS_MAX 3
+#define FD_MIN 10 /* a started program uses lower numbers for passed descriptors */
 
 static const struct option_row rows[] = {
     {.name = "data_dir",
@@ -61,21 +75,153 @@ static const struct option_row rows[] = {
     {0},
 };
 
+struct daemon_row {
+    const char *name;
+    bool keeps_data, uses_archive, optional;
+    const char *peers[PEERS_MAX + 1]; /* daemons it sends requests to, ended by NULL */
+};
+
+/* In start order. queue_to_pubsub and api do not wait for the aggregator, because events can be stored without it. */
+static const struct daemon_row daemon_rows[] = {
+    {"pubsub", .keeps_data = true},
+    {"simplequeue", .keeps_data = true},
+    {"sortdb", .uses_archive = true},
+    {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .peers = {"pubsub"}},
+    {"queue_to_pubsub", .peers = {"simplequeue", "pubsub"}},
+    {"api", .peers = {"sortdb", "aggregator", "simplequeue"}},
+};
+#define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)
+
 struct up {
+    const struct options *options;
+    const struct config *config;
+    const char *data_dir;
+    char *libexec; /* directory of the programs */
+    char *archive; /* directory */
+    bool check_only;
+    size_t n;
+    struct supervisor_program daemons[N_DAEMONS];
+    char *urls[N_DAEMONS]; /* where each listens; NULL: nowhere */
     struct event_base *base;
-    struct up_plan plan;
     struct supervisor *supervisor;
-    const char *config_path, *data_dir;
     bool colours, is_up, ended;
     int status;
 };
+
+static void add_arg(struct supervisor_program *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_arg(struct supervisor_program *d, const char *fmt, ...)
+{
+    struct buf text = {0};
+    size_t n = 0;
+    va_list ap;
+    while (d->argv[n] != NULL)
+        n++;
+    assert(n < ARGS_MAX);
+    va_start(ap, fmt);
+    buf_vprintf(&text, fmt, ap);
+    va_end(ap);
+    d->argv[n] = bytes_dup(buf_bytes(&text));
+    buf_free(&text);
+}
+
+static int open_socket(struct up *up, size_t i, struct config_error *error)
+{
+    const char *daemon = up->daemons[i].name;
+    const char *address = config_setting(up->config, daemon, "address");
+    const char *port_text = config_setting(up->config, daemon, "port");
+    char reason[400], text[300];
+    uint64_t port = (uint64_t)peer_named(daemon)->port;
+    struct listen_name name;
+    if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
+        return config_fail(
+            error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535", daemon, port_text);
+    if (options_bool(up->options, "free_ports"))
+        port = 0;
+    int low = listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
+    if (low < 0)
+        return config_fail(error, NULL, 0, "%s: %s", daemon, reason);
+    up->daemons[i].listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
+    close(low);
+    listen_name(up->daemons[i].listen_fd, &name);
+    listen_url(&name, text, sizeof text);
+    up->urls[i] = mem_strdup(text);
+    return 0;
+}
+
+/* Returns the number of a daemon, or up->n if it does not run. */
+static size_t find_daemon(const struct up *up, const char *name)
+{
+    size_t i = 0;
+    while (i < up->n && strcmp(up->daemons[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* Opens the daemon's socket and makes its command line. */
+static int add_daemon(struct up *up, const struct daemon_row *row, struct config_error *error)
+{
+    struct supervisor_program *d = &up->daemons[up->n++];
+    *d = (struct supervisor_program){.name = row->name, .listen_fd = -1, .optional = row->optional};
+    d->argv = mem_zalloc((ARGS_MAX + 1) * sizeof *d->argv);
+    add_arg(d, "%s/%s", up->libexec, row->name);
+    add_arg(d, "--config=%s", up->config->path);
+    if (row->keeps_data && config_setting(up->config, row->name, "data_dir") == NULL)
+        add_arg(d, "--data_dir=%s/%s", up->data_dir, row->name);
+    if (row->uses_archive && config_setting(up->config, row->name, "archive") == NULL &&
+        config_setting(up->config, row->name, "db_file") == NULL)
+        add_arg(d, "--archive=%s", up->archive);
+    if (up->check_only)
+        add_arg(d, "--check-config");
+    else if (open_socket(up, up->n - 1, error) != 0)
+        return -1;
+    for (const char *const *peer = row->peers; *peer != NULL; peer++) {
+        const char *setting = peer_named(*peer)->setting;
+        size_t i = find_daemon(up, *peer);
+        if (i < up->n && up->urls[i] != NULL && config_setting(up->config, row->name, setting) == NULL)
+            add_arg(d, "--%s=%s", setting, up->urls[i]);
+    }
+    return 0;
+}
+
+/* Adds the daemons of --run, or all. Returns -1 with the error: an unknown daemon, an address in use. */
+static int add_daemons(struct up *up, struct config_error *error)
+{
+    const char *list = options_string(up->options, "run");
+    bool all = list == NULL, runs[N_DAEMONS] = {false};
+    struct bytes word;
+    while (!all && bytes_next_word(&list, SEPARATORS, &word)) {
+        struct buf known = {0};
+        size_t i = 0;
+        for (; i < N_DAEMONS && !bytes_equal_str(word, daemon_rows[i].name); i++)
+            buf_printf(&known, " %s", daemon_rows[i].name);
+        if (i == N_DAEMONS)
+            config_fail(error, up->config, 0, "run: no daemon %.*s; expected any of:%.*s", (int)word.len,
+                word.ptr, (int)known.len, known.ptr);
+        buf_free(&known);
+        if (i == N_DAEMONS)
+            return -1;
+        runs[i] = true;
+    }
+    for (size_t i = 0; i < N_DAEMONS; i++)
+        if ((all || runs[i]) && add_daemon(up, &daemon_rows[i], error) != 0)
+            return -1;
+    return 0;
+}
+
+/* Clients are then refused instead of waiting in the backlog. */
+static void close_socket(struct supervisor_program *d)
+{
+    if (d->listen_fd >= 0)
+        close(d->listen_fd);
+    d->listen_fd = -1;
+}
 
 static void on_line(size_t program, struct bytes line, void *arg)
 {
     static const int colours[N_COLOURS] = {36, 32, 33, 35, 34, 31};
     const struct up *up = arg;
     struct buf out = {0};
-    const char *name = up->plan.daemons[program].name;
+    const char *name = up->daemons[program].name;
     if (up->colours)
         buf_printf(&out, "\033[%dm%-15s |\033[0m ", colours[program % N_COLOURS], name);
     else
@@ -93,13 +239,13 @@ static void write_run_file(const struct up *up)
     buf_printf(&path, "%s/" RUN_FILE, up->data_dir);
     buf_printf(&fresh, "%s/" RUN_FILE ".new", up->data_dir);
     buf_printf(&text, "{\"pid\":%d,\"ended\":%s,\"config\":", (int)getpid(), up->ended ? "true" : "false");
-    buf_append_json(&text, bytes_str(up->config_path));
+    buf_append_json(&text, bytes_str(up->config->path));
     buf_append_str(&text, ",\"daemons\":{");
-    for (size_t i = 0; i < up->plan.n; i++) {
+    for (size_t i = 0; i < up->n; i++) {
         struct supervisor_report r = supervisor_report(up->supervisor, i);
         buf_printf(&text, "%s\n\"%s\":{\"pid\":%d,\"state\":\"%s\",\"restarts\":%u,\"url\":", i ? "," : "",
-            up->plan.daemons[i].name, (int)r.pid, supervisor_state_name(r.state), r.restarts);
-        buf_append_json(&text, bytes_str(up->plan.urls[i]));
+            up->daemons[i].name, (int)r.pid, supervisor_state_name(r.state), r.restarts);
+        buf_append_json(&text, bytes_str(up->urls[i]));
         buf_append_str(&text, ",\"said\":");
         buf_append_json(&text, bytes_str(r.status_text));
         buf_append_char(&text, '}');
@@ -120,15 +266,15 @@ static void write_run_file(const struct up *up)
 static void report_up(struct up *up)
 {
     bool failed = false;
-    for (size_t i = 0; i < up->plan.n; i++) {
+    for (size_t i = 0; i < up->n; i++) {
         enum supervisor_state state = supervisor_report(up->supervisor, i).state;
         if (up->is_up || (state != SUPERVISOR_READY && state != SUPERVISOR_FAILED))
             return;
         failed = failed || state == SUPERVISOR_FAILED;
     }
     up->is_up = true;
-    for (size_t i = 0; i < up->plan.n; i++)
-        log_info("listening", LOG_S("daemon", up->plan.daemons[i].name), LOG_S("url", up->plan.urls[i]));
+    for (size_t i = 0; i < up->n; i++)
+        log_info("listening", LOG_S("daemon", up->daemons[i].name), LOG_S("url", up->urls[i]));
     if (failed)
         log_warn("pipeline runs without its failed daemons", LOG_S("data_dir", up->data_dir));
     else
@@ -140,10 +286,10 @@ static void on_change(size_t program, void *arg)
 {
     struct up *up = arg;
     enum supervisor_state state = supervisor_report(up->supervisor, program).state;
-    log_debug("state", LOG_S("daemon", up->plan.daemons[program].name),
-        LOG_S("state", supervisor_state_name(state)));
+    log_debug(
+        "state", LOG_S("daemon", up->daemons[program].name), LOG_S("state", supervisor_state_name(state)));
     if (state == SUPERVISOR_FAILED)
-        up_plan_close_socket(&up->plan, program);
+        close_socket(&up->daemons[program]);
     write_run_file(up);
     report_up(up);
 }
@@ -169,19 +315,20 @@ static void on_hangup(evutil_socket_t sig, short what, void *arg)
 {
     struct up *up = arg;
     (void)what;
-    for (size_t i = 0; i < up->plan.n; i++) {
+    for (size_t i = 0; i < up->n; i++) {
         struct supervisor_report r = supervisor_report(up->supervisor, i);
         if (r.state == SUPERVISOR_READY)
             kill(r.pid, (int)sig);
     }
 }
 
-static int run_pipeline(struct up *up, const struct options *o)
+static int run_pipeline(struct up *up)
 {
+    const struct options *o = up->options;
     char error[200];
     struct supervisor_config config = {.base = up->base,
-        .n = up->plan.n,
-        .programs = up->plan.daemons,
+        .n = up->n,
+        .programs = up->daemons,
         .delay_min = options_int(o, "restart_delay") * USEC_PER_MSEC,
         .delay_max = options_int(o, "restart_delay_max") * USEC_PER_MSEC,
         .stop_timeout = options_int(o, "stop_timeout") * USEC_PER_MSEC,
@@ -227,17 +374,15 @@ static int init_archive(const struct up *up)
 {
     struct buf program = {0}, archive = {0}, current = {0};
     char init[] = "--init";
-    char *libexec = tool_libexec_dir();
-    buf_printf(&program, "%s/compactor", libexec);
-    buf_printf(&archive, "--archive=%s", up->plan.archive);
-    buf_printf(&current, "%s/current", up->plan.archive);
+    buf_printf(&program, "%s/compactor", up->libexec);
+    buf_printf(&archive, "--archive=%s", up->archive);
+    buf_printf(&current, "%s/current", up->archive);
     char *argv[] = {program.ptr, archive.ptr, init, NULL};
-    bool needed = up_plan_find(&up->plan, "sortdb") < up->plan.n && access(current.ptr, F_OK) != 0;
+    bool needed = find_daemon(up, "sortdb") < up->n && access(current.ptr, F_OK) != 0;
     int status = needed ? run_and_wait(argv) : EX_OK;
     buf_free(&program);
     buf_free(&archive);
     buf_free(&current);
-    free(libexec);
     return status;
 }
 
@@ -260,51 +405,62 @@ static void print_durability(const struct config *config)
         printf("# durability: an acknowledged event survives kill -9 and a power cut\n");
 }
 
-static int run_up(struct up *up, const struct options *o)
+static int check_daemons(const struct up *up)
+{
+    puts("# millrace up");
+    options_show_settings(up->options);
+    for (size_t i = 0; i < up->n; i++) {
+        printf("# %s\n", up->daemons[i].name);
+        int status = run_and_wait(up->daemons[i].argv);
+        if (status != EX_OK)
+            return status;
+    }
+    print_durability(up->config);
+    return EX_OK;
+}
+
+static int run_up(const struct options *o)
 {
     struct config_error error;
     const char *colour = options_string(o, "color");
-    if (options_config(o) == NULL) {
+    struct up up = {.options = o,
+        .config = options_config(o),
+        .data_dir = options_string(o, "data_dir"),
+        .check_only = options_check_only(o),
+        .colours = strcmp(colour, "always") == 0 || (strcmp(colour, "auto") == 0 && isatty(STDERR_FILENO))};
+    if (up.config == NULL) {
         fprintf(stderr, "millrace up: --config=FILE is missing; the file defines the counters (sample: "
                         "etc/clicks.conf)\n");
         return EX_USAGE;
     }
-    up->config_path = options_config(o)->path;
-    up->data_dir = options_string(o, "data_dir");
-    up->colours = strcmp(colour, "always") == 0 || (strcmp(colour, "auto") == 0 && isatty(STDERR_FILENO));
-    if (!options_check_only(o) && daemon_lock_directory(up->data_dir, &error) != 0) {
-        log_error("cannot start the pipeline", LOG_S("error", error.text));
-        return EX_CONFIG;
-    }
-    char *libexec = tool_libexec_dir();
-    struct up_plan_spec spec = {.config = options_config(o),
-        .data_dir = up->data_dir,
-        .libexec = libexec,
-        .run = options_string(o, "run"),
-        .free_ports = options_bool(o, "free_ports"),
-        .check_only = options_check_only(o)};
-    int rc = up_plan_make(&spec, &up->plan, &error);
-    free(libexec);
-    if (rc != 0) {
-        log_error("cannot start the pipeline", LOG_S("error", error.text));
-        return EX_CONFIG;
-    }
+    const char *archive = config_setting(up.config, "compactor", "archive");
+    struct buf path = {0};
+    buf_printf(&path, "%s%s", archive != NULL ? archive : up.data_dir, archive != NULL ? "" : "/archive");
+    up.archive = path.ptr;
+    up.libexec = tool_libexec_dir();
     int status = EX_OK;
-    if (options_check_only(o)) {
-        puts("# millrace up");
-        options_show_settings(o);
-        for (size_t i = 0; i < up->plan.n && status == EX_OK; i++) {
-            printf("# %s\n", up->plan.daemons[i].name);
-            status = run_and_wait(up->plan.daemons[i].argv);
-        }
-        if (status == EX_OK)
-            print_durability(options_config(o));
-    } else if ((status = init_archive(up)) == EX_OK) {
-        up->base = event_base_new();
-        status = run_pipeline(up, o);
-        event_base_free(up->base);
+    if ((!up.check_only && daemon_lock_directory(up.data_dir, &error) != 0) ||
+        add_daemons(&up, &error) != 0) {
+        log_error("cannot start the pipeline", LOG_S("error", error.text));
+        status = EX_CONFIG;
+    } else if (up.check_only) {
+        status = check_daemons(&up);
+    } else if ((status = init_archive(&up)) == EX_OK) {
+        up.base = event_base_new();
+        status = run_pipeline(&up);
+        event_base_free(up.base);
     }
-    up_plan_free(&up->plan);
+    for (size_t i = 0; i < up.n; i++) {
+        close_socket(&up.daemons[i]);
+        if (up.urls[i] != NULL && strncmp(up.urls[i], "unix:", 5) == 0)
+            unlink(up.urls[i] + 5);
+        free(up.urls[i]);
+        for (char **arg = up.daemons[i].argv; *arg != NULL; arg++)
+            free(*arg);
+        free(up.daemons[i].argv);
+    }
+    free(up.libexec);
+    buf_free(&path);
     return status;
 }
 
@@ -315,12 +471,11 @@ int tool_up(int argc, char **argv)
         .summary = "runs a pipeline in the foreground until Ctrl-C",
         .rows = {rows, NULL}};
     struct options *o;
-    struct up up = {0};
     log_init("up", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
     enum options_result r = options_parse(&spec, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
     if (r == OPTIONS_OK)
-        status = run_up(&up, o);
+        status = run_up(o);
     else if (r != OPTIONS_EXIT)
         fprintf(stderr, "millrace up: %s\n", options_error(o));
     options_free(&o);

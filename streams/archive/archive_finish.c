@@ -4,23 +4,127 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/xxh3.h"
-#include "streams/archive/compressor.h"
+#include "streams/archive/archive_part.h"
+#include "streams/archive/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
 
+#define OUTPUT_STEP ((size_t)128 << 10)
+#define GZIP_WINDOW (15 + 16) /* zlib's way to ask for a gzip header */
+#define ZSTD_CHECKSUM 1
+#define MANIFEST_MAX ((size_t)8 << 10) /* a manifest has some 300 bytes, and the file's name */
 #define READ_STEP ((size_t)256 << 10)
+#define THREADS 4 /* their syncs wait at the same time, which the disk combines */
+#define RETRY (1 * USEC_PER_SEC)
+#define RETRY_MAX (30 * USEC_PER_SEC)
+
+static const char *const compression_names[ARCHIVE_COMPRESSIONS] = {"none", "gzip", "zstd"};
+const char *const archive_suffixes[] = {"", ".gz", ".zst"};
+
+static bool contains(struct bytes text, struct bytes part)
+{
+    return text.len > 0 && memmem(text.ptr, text.len, part.ptr, part.len) != NULL;
+}
+
+/* Reads a manifest or summary. Returns false if there is none. */
+static bool manifest_read(const char *path, struct buf *out)
+{
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    buf_reserve(out, MANIFEST_MAX);
+    ssize_t n = io->pread(fd, out->ptr, MANIFEST_MAX, 0);
+    io->close(fd);
+    out->len = n > 0 ? (size_t)n : 0;
+    return n > 0;
+}
+
+/* Whether `path` is a manifest of these lines. */
+static bool manifest_has_identity(const char *path, struct bytes identity)
+{
+    struct buf text = {0};
+    bool has = manifest_read(path, &text) && contains(buf_bytes(&text), identity);
+    buf_free(&text);
+    return has;
+}
+
+struct compressor {
+    enum archive_compression compression;
+    z_stream gzip;
+    ZSTD_CCtx *zstd;
+};
+
+static void compressor_begin(struct compressor *p, enum archive_compression c)
+{
+    *p = (struct compressor){.compression = c};
+    if (c == ARCHIVE_GZIP &&
+        deflateInit2(&p->gzip, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        abort();
+    if (c == ARCHIVE_ZSTD) {
+        p->zstd = ZSTD_createCCtx();
+        if (p->zstd == NULL)
+            abort();
+        ZSTD_CCtx_setParameter(p->zstd, ZSTD_c_checksumFlag, ZSTD_CHECKSUM);
+    }
+}
+
+static void compressor_end(struct compressor *p)
+{
+    if (p->compression == ARCHIVE_GZIP)
+        deflateEnd(&p->gzip);
+    ZSTD_freeCCtx(p->zstd);
+}
+
+static int add_gzip(struct compressor *p, struct bytes piece, bool last, struct buf *out)
+{
+    p->gzip.next_in = (Bytef *)(uintptr_t)piece.ptr;
+    p->gzip.avail_in = (uInt)piece.len;
+    int rc;
+    do {
+        buf_reserve(out, OUTPUT_STEP);
+        p->gzip.next_out = (Bytef *)out->ptr + out->len;
+        p->gzip.avail_out = OUTPUT_STEP;
+        rc = deflate(&p->gzip, last ? Z_FINISH : Z_NO_FLUSH);
+        out->len += OUTPUT_STEP - p->gzip.avail_out;
+    } while (rc == Z_OK && (p->gzip.avail_in > 0 || p->gzip.avail_out == 0 || last));
+    return rc == Z_OK || rc == Z_BUF_ERROR || rc == Z_STREAM_END ? 0 : -1;
+}
+
+static int add_zstd(struct compressor *p, struct bytes piece, bool last, struct buf *out)
+{
+    ZSTD_inBuffer in = {piece.ptr, piece.len, 0};
+    size_t left;
+    do {
+        buf_reserve(out, OUTPUT_STEP);
+        ZSTD_outBuffer to = {out->ptr + out->len, OUTPUT_STEP, 0};
+        left = ZSTD_compressStream2(p->zstd, &to, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+        if (ZSTD_isError(left))
+            return -1;
+        out->len += to.pos;
+    } while (last ? left > 0 : in.pos < in.size);
+    return 0;
+}
+
+/* Appends the compressed bytes that are ready, or all of them with `last`. Returns -1 if the library fails. */
+static int compressor_add(struct compressor *p, struct bytes piece, bool last, struct buf *out)
+{
+    if (p->compression == ARCHIVE_GZIP)
+        return add_gzip(p, piece, last, out);
+    return add_zstd(p, piece, last, out);
+}
 
 struct finish {
     const struct archive_finish_spec *spec;
     enum archive_compression compression; /* of what is being published */
     struct buf packed, summary_path;      /* paths beside the staged file */
-    struct buf identity, summary;         /* parts of the manifest */
+    struct buf identity, summary; /* parts of the manifest; the summary is its text behind the file's name */
     char *error;
 };
 
@@ -73,73 +177,63 @@ static int write_synced(struct finish *f, const char *path, struct bytes text)
     return rc;
 }
 
-/* Reads the staged file once: hashes and counts its lines and, with a compressor, writes the packed file. */
-static int copy(struct finish *f, int in, int out, struct compressor *c, XXH3_state_t *hash)
+/* Reads the staged file once: describes it in f->summary and, for compression, writes the packed file. */
+static int pack(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
+    bool plain = f->compression == ARCHIVE_PLAIN;
+    struct compressor c;
+    XXH3_state_t *hash = XXH3_createState();
     uint64_t at = 0, lines = 0, stored = 0;
     struct buf text = {0}, packed = {0};
-    int rc = 0;
+    if (hash == NULL)
+        abort();
+    XXH3_64bits_reset(hash);
+    compressor_begin(&c, f->compression);
     buf_reserve(&text, READ_STEP);
-    while (rc == 0) {
+    int in = io->open(file->staged, O_RDONLY | O_CLOEXEC, 0), out = -1;
+    int rc = in >= 0 ? 0 : fail_system(f, file->staged);
+    if (rc == 0 && !plain) {
+        out = io->open(f->packed.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        rc = out >= 0 ? 0 : fail_system(f, f->packed.ptr);
+    }
+    for (bool last = false; rc == 0 && !last;) {
         size_t want = file->length - at < READ_STEP ? (size_t)(file->length - at) : READ_STEP;
         ssize_t n = want > 0 ? io->pread(in, text.ptr, want, (off_t)at) : 0;
         struct bytes piece = bytes_of(text.ptr, n > 0 ? (size_t)n : 0);
+        last = want == 0;
         if (n < 0)
             rc = fail_system(f, file->staged);
-        else if (n == 0 && want > 0)
+        else if (n == 0 && !last)
             rc = fail_content(f, file->staged, "shorter than its length in the state");
         XXH3_64bits_update(hash, piece.ptr, piece.len);
         lines += bytes_count_lines(piece);
         at += piece.len;
         buf_clear(&packed);
-        if (rc == 0 && out >= 0 && compressor_add(c, piece, want == 0, &packed) != 0)
+        if (rc == 0 && !plain && compressor_add(&c, piece, last, &packed) != 0)
             rc = fail_content(f, file->staged, "compression failed");
-        if (rc == 0 && io_write_all(out, packed.ptr, packed.len, (off_t)stored) != 0)
+        if (rc == 0 && !plain && io_write_all(out, packed.ptr, packed.len, (off_t)stored) != 0)
             rc = fail_system(f, f->packed.ptr);
         stored += packed.len;
-        if (want == 0)
-            break;
     }
     if (rc == 0 && lines != file->lines)
         rc = fail_content(f, file->staged, "its number of lines is not that in the state");
     buf_clear(&f->summary);
-    archive_manifest_summary(buf_bytes(&f->identity), XXH3_64bits_digest(hash), f->compression,
-        out >= 0 ? stored : file->length, &f->summary);
-    int saved = errno;
-    buf_free(&text);
-    buf_free(&packed);
-    errno = saved;
-    return rc;
-}
-
-/* Describes the staged file in f->summary and, for compression, writes the packed file. */
-static int pack(struct finish *f)
-{
-    const struct archive_file_state *file = f->spec->file;
-    bool plain = f->compression == ARCHIVE_PLAIN;
-    struct compressor *c = plain ? NULL : compressor_new(f->compression);
-    XXH3_state_t *hash = XXH3_createState();
-    int in = io->open(file->staged, O_RDONLY | O_CLOEXEC, 0), out = -1;
-    int rc = in >= 0 ? 0 : fail_system(f, file->staged);
-    if (hash == NULL)
-        abort();
-    XXH3_64bits_reset(hash);
-    if (rc == 0 && !plain) {
-        out = io->open(f->packed.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        rc = out >= 0 ? 0 : fail_system(f, f->packed.ptr);
-    }
-    if (rc == 0)
-        rc = copy(f, in, out, c, hash);
-    if (rc == 0 && out >= 0 && io->fdatasync(out) != 0)
+    buf_append_bytes(&f->summary, buf_bytes(&f->identity));
+    buf_printf(&f->summary,
+        ",\"xxh3\":\"%016" PRIx64 "\",\"compression\":\"%s\",\"stored_bytes\":\"%" PRIu64 "\"}\n",
+        XXH3_64bits_digest(hash), compression_names[f->compression], plain ? file->length : stored);
+    if (rc == 0 && !plain && io->fdatasync(out) != 0)
         rc = fail_system(f, f->packed.ptr);
     int saved = errno;
     if (in >= 0)
         io->close(in);
     if (out >= 0)
         io->close(out);
-    compressor_free(&c);
+    compressor_end(&c);
     XXH3_freeState(hash);
+    buf_free(&text);
+    buf_free(&packed);
     errno = saved;
     return rc;
 }
@@ -161,8 +255,11 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     path_of(&target, name, archive_suffixes[f->compression]);
     path_of(&manifest, name, ".manifest.json");
     path_of(&fresh, f->spec->file->staged, ".manifest");
-    archive_manifest_print(target.ptr, buf_bytes(&f->summary), &text);
-    bool own = archive_manifest_has_identity(manifest.ptr, buf_bytes(&f->identity));
+    const char *slash = strrchr(target.ptr, '/');
+    buf_append_str(&text, "{\"format\":1,\"file\":");
+    buf_append_json(&text, bytes_str(slash != NULL ? slash + 1 : target.ptr));
+    buf_append_bytes(&text, buf_bytes(&f->summary));
+    bool own = manifest_has_identity(manifest.ptr, buf_bytes(&f->identity));
     int rc = is_published(name) || (!own && exists(manifest.ptr));
     bool unmanifest =
         rc == 1 && own; /* an earlier attempt named the manifest before another file took NAME */
@@ -218,11 +315,13 @@ static int publish(struct finish *f, const char *from)
 static int resume(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
-    bool packed = exists(f->packed.ptr), summary = archive_manifest_read(f->summary_path.ptr, &f->summary);
+    bool packed = exists(f->packed.ptr), summary = manifest_read(f->summary_path.ptr, &f->summary);
     if (packed && !summary)
         return fail_system(f, f->summary_path.ptr);
     if (packed) {
-        f->compression = archive_summary_compression(buf_bytes(&f->summary));
+        bool gzip = contains(buf_bytes(&f->summary), BYTES_LITERAL("\"compression\":\"gzip\""));
+        bool zstd = contains(buf_bytes(&f->summary), BYTES_LITERAL("\"compression\":\"zstd\""));
+        f->compression = gzip ? ARCHIVE_GZIP : zstd ? ARCHIVE_ZSTD : ARCHIVE_PLAIN;
         return publish(f, f->packed.ptr);
     }
     if (!is_published(file->name))
@@ -265,7 +364,10 @@ int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char 
     int rc = 0;
     path_of(&f.packed, file->staged, ".packed");
     path_of(&f.summary_path, file->staged, ".summary");
-    archive_manifest_identity(spec->stream, spec->id, file, &f.identity);
+    buf_printf(&f.identity,
+        ",\"stream\":\"%s\",\"id\":\"%s\",\"first\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
+        "\",\n\"lines\":\"%" PRIu64 "\",\"bytes\":\"%" PRIu64 "\"",
+        spec->stream, spec->id, file->first, file->end, file->lines, file->length);
     if (file->length == 0) {
         /* An interrupted attempt may have deleted the file without syncing its directory. */
         bool gone = io->unlink(file->staged) == 0 || errno == ENOENT;
@@ -282,4 +384,120 @@ int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char 
     buf_free(&f.identity);
     buf_free(&f.summary);
     return rc;
+}
+
+struct attempt {
+    struct worker *worker;
+    struct archive_finish_spec spec;
+    char id[STREAM_ID_TEXT];
+    struct archive_finished result; /* .part is NULL while no attempt is under way */
+};
+
+struct archive_finisher {
+    const char *stream;
+    enum archive_compression compression;
+    struct attempt attempts[THREADS];
+    usec_t pause, due; /* while attempts fail: the pause between two, and the time of the next */
+};
+
+struct archive_finisher *archive_finisher_new(
+    const char *stream, enum archive_compression compression, void (*done)(void *arg), void *arg)
+{
+    struct archive_finisher *f = mem_zalloc(sizeof *f);
+    f->stream = stream;
+    f->compression = compression;
+    for (int i = 0; i < THREADS; i++)
+        f->attempts[i].worker = worker_new(done, arg);
+    return f;
+}
+
+void archive_finisher_free(struct archive_finisher **f)
+{
+    if (*f == NULL)
+        return;
+    for (int i = 0; i < THREADS; i++)
+        worker_free(&(*f)->attempts[i].worker);
+    free(*f);
+    *f = NULL;
+}
+
+static void run(void *arg)
+{
+    struct attempt *a = arg;
+    a->result.rc = archive_finish(&a->spec, &a->result.shortage, a->result.error);
+}
+
+/* After a failure, the shortest file is next: it needs the least space, and publishing it lets an operator remove it. */
+static struct archive_part *next_part(
+    const struct archive_finisher *f, struct archive_part *const *parts, size_t n, bool at_once, usec_t now)
+{
+    struct archive_part *next = NULL;
+    for (size_t i = 0; i < n; i++) {
+        struct archive_part *p = parts[i];
+        bool due = now >= p->finish_at || (at_once && f->compression == ARCHIVE_PLAIN);
+        bool better = next == NULL || (f->pause > 0 && p->state.length < next->state.length);
+        /* Files of one name are published in order, unless a shortage holds up the first one. */
+        bool behind = false;
+        for (size_t k = 0; k < i && !behind; k++)
+            behind = strcmp(parts[k]->state.name, p->state.name) == 0 && parts[k]->shortage == NULL;
+        if (p->stage == PART_SETTLED && due && better && !behind)
+            next = p;
+    }
+    return next;
+}
+
+void archive_finisher_start(struct archive_finisher *f, struct archive_part *const *parts, size_t n,
+    const char *id, bool at_once, usec_t now)
+{
+    size_t busy = 0;
+    for (int i = 0; i < THREADS; i++)
+        busy += f->attempts[i].result.part != NULL;
+    for (int i = 0; i < THREADS && now >= f->due && (f->pause == 0 || busy == 0); i++) {
+        struct attempt *a = &f->attempts[i];
+        struct archive_part *p = a->result.part == NULL ? next_part(f, parts, n, at_once, now) : NULL;
+        if (p == NULL)
+            continue;
+        p->stage = PART_FINISHING;
+        memcpy(a->id, id, sizeof a->id);
+        a->result.part = p;
+        a->spec = (struct archive_finish_spec){.file = &p->state,
+            .stream = f->stream,
+            .id = a->id,
+            .compression = f->compression,
+            .retried = p->tried};
+        worker_start(a->worker, run, a);
+        busy++;
+    }
+}
+
+static void wait_longer(usec_t now, usec_t *pause, usec_t *until)
+{
+    usec_t next = *pause == 0 ? RETRY : 2 * *pause;
+    *pause = next < RETRY_MAX ? next : RETRY_MAX;
+    *until = now + *pause;
+}
+
+struct archive_finished archive_finisher_collect(struct archive_finisher *f, usec_t now)
+{
+    for (int i = 0; i < THREADS; i++) {
+        struct attempt *a = &f->attempts[i];
+        struct archive_part *p = a->result.part;
+        if (p == NULL || !worker_is_idle(a->worker))
+            continue;
+        struct archive_finished result = a->result;
+        a->result.part = NULL;
+        p->tried = true;
+        p->stage = PART_SETTLED;
+        free(p->shortage);
+        p->shortage = result.rc == 0 ? NULL : mem_strdup(result.error);
+        if (result.rc == 0)
+            f->pause = f->due = 0;
+        else
+            wait_longer(now, &p->finish_pause, &p->finish_at);
+        /* Concurrent attempts that fail lengthen the pause once. */
+        if (result.rc != 0 && now >= f->due)
+            wait_longer(now, &f->pause, &f->due);
+        return result;
+    }
+    return (struct archive_finished){.part = NULL};
 }

@@ -1,6 +1,6 @@
-/* archive_finish: publishes a complete staged file: compresses it if asked, and gives it its name and a manifest.
+/* archive_finish: publishes complete staged files in a few threads: compresses each if asked, and gives it its name and a manifest.
  *
- * The file waits in the staging directory as STAGED. Publishing makes NAME (or NAME.gz, NAME.zst) and NAME.manifest.json:
+ * A file waits in the staging directory as STAGED. Publishing makes NAME (or NAME.gz, NAME.zst) and NAME.manifest.json:
  *
  *     compressed only:  write STAGED.packed and STAGED.summary, sync, delete STAGED, sync
  *     both:             write STAGED.manifest, rename it to NAME.manifest.json, sync
@@ -13,11 +13,31 @@
  * 4. No rename replaces a foreign file. If NAME, NAME.gz, NAME.zst or NAME.manifest.json exists, the file becomes NAME.1, NAME.2 and so
  *    on. A manifest of this file that already has the taken name is deleted first.
  * 5. Other programs may move published files away at once, and delete the empty directory: it is made again.
- * 6. The length and the line count of STAGED must be those of the state. Otherwise publishing fails and leaves STAGED. */
+ * 6. The length and the line count of STAGED must be those of the state. Otherwise publishing fails and leaves STAGED.
+ * 7. Each attempt packs the whole file again, so attempts are rare during a shortage. After a failed attempt that file waits longer
+ *    before its next one. All files wait longer too, until one attempt succeeds. Meanwhile one file is tried at a time, the shortest
+ *    first.
+ *
+ * The manifest:
+ *
+ *     {"format":1,"file":"clicks-05.ndjson.gz","stream":"clicks","id":"62528bf0...","first":"120000","end":"123456",
+ *      "lines":"12","bytes":"3456","xxh3":"00f3...","compression":"gzip","stored_bytes":"871"}
+ *
+ * lines, bytes and xxh3 (64 bits, seed 0) describe the uncompressed lines. The stream's id and the offsets identify the lines: a
+ * manifest with equal ones was written by an earlier attempt to publish the same file. */
 #ifndef MILLRACE_ARCHIVE_FINISH_H
 #define MILLRACE_ARCHIVE_FINISH_H
 
-#include "streams/archive/archive_manifest.h"
+#include "base/clock.h"
+#include "streams/archive/archive_state.h"
+
+/* Descriptors that the threads may need at once. */
+#define ARCHIVE_FINISHER_DESCRIPTORS 12
+
+enum archive_compression { ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD };
+#define ARCHIVE_COMPRESSIONS 3
+
+extern const char *const archive_suffixes[ARCHIVE_COMPRESSIONS]; /* "", ".gz", ".zst" */
 
 struct archive_finish_spec {
     const struct archive_file_state *file;
@@ -25,7 +45,28 @@ struct archive_finish_spec {
     enum archive_compression compression;
     bool retried; /* an earlier attempt, perhaps of another process, may have published the file */
 };
-/* Returns 0, or -1 with the reason. *shortage: another attempt may succeed (errno_is_shortage). Blocks. */
+/* One attempt. Returns 0, or -1 with the reason. *shortage: another attempt may succeed (errno_is_shortage). Blocks. */
 int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char error[ARCHIVE_ERROR_TEXT]);
+
+struct archive_finisher;
+struct archive_part;
+
+struct archive_finished {
+    struct archive_part *part; /* NULL: no attempt has ended */
+    int rc;
+    bool shortage;
+    char error[ARCHIVE_ERROR_TEXT];
+};
+
+/* `done` is called from a thread. `stream` is borrowed. */
+struct archive_finisher *archive_finisher_new(
+    const char *stream, enum archive_compression compression, void (*done)(void *arg), void *arg);
+/* Waits for the attempts under way. */
+void archive_finisher_free(struct archive_finisher **f);
+/* Starts attempts for files that are SETTLED and due. `at_once`: space is free again, so uncompressed files need not wait. */
+void archive_finisher_start(struct archive_finisher *f, struct archive_part *const *parts, size_t n,
+    const char *id, bool at_once, usec_t now);
+/* Returns an attempt that has ended; call it until there is none. A part whose attempt failed is SETTLED again. */
+struct archive_finished archive_finisher_collect(struct archive_finisher *f, usec_t now);
 
 #endif

@@ -3,10 +3,8 @@
 #include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "streams/archive/archive_finisher.h"
 #include "streams/archive/archive_lock.h"
 #include "streams/archive/archive_part.h"
-#include "streams/archive/archive_shortage.h"
 #include "streams/archive/worker.h"
 
 #include <dirent.h>
@@ -16,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
+#include <time.h>
 
 #define FINISHING_MAX 32 /* with more complete files, the archive is full */
 /* Two locks, the new state, and a directory that is being synced. */
@@ -24,6 +23,27 @@
 #define RESERVE_MAX ((uint64_t)1 << 20)
 #define RESERVE_SHARE 16
 #define COMMIT_RETRY (200 * USEC_PER_MSEC) /* after a shortage */
+#define SHORTAGE_LOG_INTERVAL (60 * USEC_PER_SEC)
+#define SPANS_MAX 1024 /* a span is cached at its number modulo SPANS_MAX */
+
+enum shortage_kind {
+    SHORTAGE_TO_WRITE,  /* writes and commits fail */
+    SHORTAGE_TO_TAKE,   /* the next line does not fit on the disk beside the reserve */
+    SHORTAGE_TO_FINISH, /* complete files cannot be published */
+    SHORTAGE_KINDS,
+};
+
+struct shortage {
+    bool on;
+    char text[ARCHIVE_ERROR_TEXT];
+};
+
+/* Times that share a name, and the file for their lines. */
+struct cached_span {
+    struct archive_span times;
+    struct archive_part *part; /* NULL at first */
+    bool used;
+};
 
 struct commit {
     struct archive_state state; /* the new state */
@@ -41,7 +61,9 @@ struct file_archive {
     struct archive_state committed;
     struct archive_part **parts; /* in the order of their first lines */
     size_t n_parts;
-    struct archive_names *names;
+    int64_t span; /* seconds; see span_of */
+    struct cached_span spans[SPANS_MAX];
+    char name[PATH_MAX]; /* the last result of name_of_time */
     struct worker *committer;
     struct archive_finisher *finisher;
     struct commit commit; /* used by the committer's thread while `committing` */
@@ -51,9 +73,11 @@ struct file_archive {
     bool at_once; /* the next commit does not wait for commit_every */
     usec_t changed_at, now, commit_at;
     int lock_fd, names_fd;
-    struct archive_shortages shortages;
-    size_t next_line; /* bytes of the next line that waits for disk space; 1 if none waits */
-    bool was_full;    /* a write found no space: publish complete files before more lines are written */
+    struct shortage shortages[SHORTAGE_KINDS];
+    bool shortage_logged;   /* the log has named a shortage but not its end */
+    usec_t shortage_log_at; /* earliest time of the next log line */
+    size_t next_line;       /* bytes of the next line that waits for disk space; 1 if none waits */
+    bool was_full;          /* a write found no space: publish complete files before more lines are written */
     bool failed;
     char failure[ARCHIVE_ERROR_TEXT];
     struct file_archive_numbers numbers;
@@ -74,18 +98,51 @@ static void set_failed(struct file_archive *a, const char *text)
     a->failed = true;
 }
 
-static void set_trouble(
-    struct file_archive *a, enum archive_shortage_kind kind, bool passes, const char *text)
+/* Returns the text of the most severe shortage, or NULL. */
+static const char *shortage_text(const struct file_archive *a)
+{
+    for (int i = 0; i < SHORTAGE_KINDS; i++)
+        if (a->shortages[i].on)
+            return a->shortages[i].text;
+    return NULL;
+}
+
+/* A shortage may begin and end many times a minute. The log names a shortage at most once a minute, and its end. */
+static void log_shortage(struct file_archive *a)
+{
+    const char *text = shortage_text(a);
+    if (text != NULL && a->now >= a->shortage_log_at) {
+        log_error("waiting for space, descriptors or memory", LOG_S("error", text));
+        a->shortage_log_at = a->now + SHORTAGE_LOG_INTERVAL;
+        a->shortage_logged = true;
+    }
+    if (text == NULL && a->shortage_logged) {
+        log_info("the shortage is over");
+        a->shortage_logged = false;
+    }
+}
+
+/* Without a text, the shortage is over. */
+static void set_shortage(struct file_archive *a, enum shortage_kind kind, const char *text)
+{
+    struct shortage *s = &a->shortages[kind];
+    snprintf(s->text, sizeof s->text, "%s", text != NULL ? text : "");
+    a->numbers.shortages += text != NULL && !s->on;
+    s->on = text != NULL;
+    log_shortage(a);
+}
+
+static void set_trouble(struct file_archive *a, enum shortage_kind kind, bool passes, const char *text)
 {
     if (passes)
-        archive_shortages_set(&a->shortages, kind, text, a->now);
+        set_shortage(a, kind, text);
     else
         set_failed(a, text);
 }
 
 static bool cannot_write(const struct file_archive *a)
 {
-    return a->shortages.on[SHORTAGE_TO_WRITE] || a->failed;
+    return a->shortages[SHORTAGE_TO_WRITE].on || a->failed;
 }
 
 static size_t count_stage(const struct file_archive *a, enum archive_part_stage stage)
@@ -197,13 +254,13 @@ static void check_room(struct file_archive *a, uint64_t room, uint64_t reserve)
 {
     char text[ARCHIVE_ERROR_TEXT];
     if (room >= a->next_line) {
-        archive_shortages_clear(&a->shortages, SHORTAGE_TO_TAKE, a->now);
+        set_shortage(a, SHORTAGE_TO_TAKE, NULL);
         return;
     }
     snprintf(text, sizeof text,
         "%.300s: %s: the last %" PRIu64 " kB are reserved for the state and the manifests", a->directory,
         strerror(ENOSPC), reserve >> 10);
-    archive_shortages_set(&a->shortages, SHORTAGE_TO_TAKE, text, a->now);
+    set_shortage(a, SHORTAGE_TO_TAKE, text);
 }
 
 struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines)
@@ -219,6 +276,38 @@ struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines)
     }
     check_room(a, room, reserve);
     return fitting;
+}
+
+/* The format comes from the operator, and strftime reads no arguments by it. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+/* The name is valid until the next call. If strftime fails (a time beyond the calendar, or a name too long), returns the format. */
+static const char *name_of_time(struct file_archive *a, int64_t time)
+{
+    time_t t = (time_t)time;
+    struct tm tm;
+    if ((a->config.local_time ? localtime_r(&t, &tm) : gmtime_r(&t, &tm)) == NULL ||
+        strftime(a->name, sizeof a->name, a->format, &tm) == 0)
+        snprintf(a->name, sizeof a->name, "%s", a->format);
+    return a->name;
+}
+#pragma GCC diagnostic pop
+
+/* Names are cached in spans of an hour, or of a minute in a local time zone, so most lines need no strftime. Within such a span a
+ * name never changes and changes back. So if its first and last second share a name, all of its seconds do. */
+static struct cached_span *span_of(struct file_archive *a, int64_t time)
+{
+    struct cached_span *s = &a->spans[(uint64_t)time / (uint64_t)a->span % SPANS_MAX];
+    if (s->used && time >= s->times.first && time <= s->times.last)
+        return s;
+    int64_t first = time - time % a->span, last = first + a->span - 1;
+    char *name = mem_strdup(name_of_time(a, first));
+    bool one_name = strcmp(name, name_of_time(a, last)) == 0;
+    free(name);
+    *s = (struct cached_span){.times = {time, time}, .used = true};
+    if (one_name)
+        s->times = (struct archive_span){.first = first, .last = last};
+    return s;
 }
 
 /* Returns the open file of that name, begun if there is none. */
@@ -244,12 +333,12 @@ static struct archive_part *open_part(struct file_archive *a, const char *name)
 void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n)
 {
     for (const struct archive_run *run = runs; run < runs + n; run++) {
-        struct archive_names_entry *e = archive_names_entry(a->names, run->time);
-        if (e->part == NULL || e->part->stage != PART_OPEN)
-            e->part = open_part(a, archive_names_of_time(a->names, run->time));
+        struct cached_span *s = span_of(a, run->time);
+        if (s->part == NULL || s->part->stage != PART_OPEN)
+            s->part = open_part(a, name_of_time(a, run->time));
         a->cursor.offset += run->lines.len;
-        archive_part_take(e->part, run->lines, run->n, a->cursor.offset);
-        e->part->last_taken = a->now;
+        archive_part_take(s->part, run->lines, run->n, a->cursor.offset);
+        s->part->last_taken = a->now;
         a->numbers.bytes += run->lines.len;
         a->numbers.pending += run->lines.len;
     }
@@ -382,7 +471,7 @@ static void end_commit(struct file_archive *a)
         while (errno_is_fd_limit(c->error) && free_descriptor(a))
             continue;
     } else {
-        archive_shortages_clear(&a->shortages, SHORTAGE_TO_WRITE, a->now);
+        set_shortage(a, SHORTAGE_TO_WRITE, NULL);
         if (!a->has_state)
             mark_staging(a);
         a->has_state = true;
@@ -416,17 +505,15 @@ static void end_finishing(struct file_archive *a, const struct archive_finished 
         at++;
     a->n_parts--;
     memmove(a->parts + at, a->parts + at + 1, (a->n_parts - at) * sizeof *a->parts);
-    archive_names_forget_parts(a->names);
+    for (size_t i = 0; i < SPANS_MAX; i++)
+        a->spans[i].part = NULL;
     archive_part_free(&p);
     note_change(a);
     a->at_once = true;
     /* The shortage ends once no staged file waits because of it. */
     for (size_t i = 0; i < a->n_parts && shortage == NULL; i++)
         shortage = a->parts[i]->shortage;
-    if (shortage != NULL)
-        archive_shortages_set(&a->shortages, SHORTAGE_TO_FINISH, shortage, a->now);
-    else
-        archive_shortages_clear(&a->shortages, SHORTAGE_TO_FINISH, a->now);
+    set_shortage(a, SHORTAGE_TO_FINISH, shortage);
 }
 
 /* After a crash or a change of max_open, more than max_open files may be open. Left open, they would keep the archive full. */
@@ -440,7 +527,7 @@ static void close_idle_parts(struct file_archive *a, usec_t wall)
             continue;
         bool idle = a->config.by_event_time
                         ? a->now - p->last_taken >= a->config.close_after
-                        : strcmp(archive_names_of_time(a->names, wall / USEC_PER_SEC), p->state.name) != 0;
+                        : strcmp(name_of_time(a, wall / USEC_PER_SEC), p->state.name) != 0;
         if (idle)
             close_part(a, p);
     }
@@ -448,7 +535,7 @@ static void close_idle_parts(struct file_archive *a, usec_t wall)
 
 static bool is_commit_due(const struct file_archive *a)
 {
-    bool urgent = a->at_once || a->shortages.on[SHORTAGE_TO_WRITE] || count_stage(a, PART_CLOSED) > 0 ||
+    bool urgent = a->at_once || a->shortages[SHORTAGE_TO_WRITE].on || count_stage(a, PART_CLOSED) > 0 ||
                   a->numbers.pending >= a->config.max_pending;
     return a->changed && a->now >= a->commit_at && !finishes_first(a) &&
            (urgent || a->now - a->changed_at >= a->config.commit_every);
@@ -459,7 +546,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     struct archive_finished f;
     uint64_t reserve = 0, room;
     a->now = monotonic;
-    archive_shortages_log(&a->shortages, a->now);
+    log_shortage(a);
     room = disk_room(a, &reserve);
     check_room(a, room, reserve);
     if (a->committing && worker_is_idle(a->committer))
@@ -472,7 +559,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     if (!a->committing && is_commit_due(a))
         start_commit(a);
     archive_finisher_start(a->finisher, a->parts, a->n_parts, a->cursor.id, a->was_full, a->now);
-    a->was_full = a->was_full && (a->shortages.on[SHORTAGE_TO_WRITE] || finishes_first(a));
+    a->was_full = a->was_full && (a->shortages[SHORTAGE_TO_WRITE].on || finishes_first(a));
 }
 
 int file_archive_flush(struct file_archive *a)
@@ -585,7 +672,8 @@ struct file_archive *file_archive_open(
     size_t fixed = archive_fixed_directory(a->format);
     a->directory = fixed > 0 ? bytes_dup(bytes_of(a->format, fixed)) : mem_strdup(".");
     a->staging = archive_staging_directory(a->format);
-    a->names = archive_names_new(a->format, config->local_time);
+    /* A zone's clocks may be set back right after midnight; UTC is never set back. */
+    a->span = config->local_time ? 60 : 3600;
     a->committer = worker_new(config->wake, config->arg);
     a->finisher = archive_finisher_new(a->stream, config->compression, config->wake, config->arg);
     a->lock_fd = archive_lock_state(a->state_path, error);
@@ -612,7 +700,6 @@ void file_archive_close(struct file_archive **ap)
         io->close(a->names_fd);
     if (a->lock_fd >= 0)
         io->close(a->lock_fd);
-    archive_names_free(&a->names);
     free(a->state_path);
     free(a->format);
     free(a->stream);
@@ -634,19 +721,19 @@ const struct stream_cursor *file_archive_committed(const struct file_archive *a)
 
 struct archive_span file_archive_span_of(struct file_archive *a, int64_t time)
 {
-    return archive_names_entry(a->names, time)->times;
+    return span_of(a, time)->times;
 }
 
 bool file_archive_is_full(const struct file_archive *a)
 {
-    return cannot_write(a) || a->shortages.on[SHORTAGE_TO_TAKE] || finishes_first(a) ||
+    return cannot_write(a) || a->shortages[SHORTAGE_TO_TAKE].on || finishes_first(a) ||
            a->numbers.pending > a->config.max_pending || a->n_parts > a->config.max_open + FINISHING_MAX;
 }
 
 const char *file_archive_trouble(const struct file_archive *a, bool *final)
 {
     *final = a->failed;
-    return a->failed ? a->failure : archive_shortages_text(&a->shortages);
+    return a->failed ? a->failure : shortage_text(a);
 }
 
 struct file_archive_numbers file_archive_numbers(const struct file_archive *a)
@@ -654,7 +741,6 @@ struct file_archive_numbers file_archive_numbers(const struct file_archive *a)
     struct file_archive_numbers n = a->numbers;
     n.open = count_stage(a, PART_OPEN);
     n.finishing = a->n_parts - n.open;
-    n.shortages = a->shortages.begun;
-    n.is_short = archive_shortages_text(&a->shortages) != NULL;
+    n.is_short = shortage_text(a) != NULL;
     return n;
 }

@@ -26,8 +26,7 @@
 #define MILLRACE_FILE_ARCHIVE_H
 
 #include "base/clock.h"
-#include "streams/archive/archive_manifest.h"
-#include "streams/archive/archive_names.h"
+#include "streams/archive/archive_finish.h"
 
 struct file_archive;
 
@@ -65,7 +64,11 @@ bool file_archive_has_state(const struct file_archive *a);
 void file_archive_make_state(struct file_archive *a);
 /* Sets the stream's id and the first offset. Allowed only while the cursor has no id. */
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at);
-/* A span of times around this one with the same file name: an hour, a minute or a second. */
+/* Times that share a name. */
+struct archive_span {
+    int64_t first, last; /* unix seconds, at least 0 */
+};
+/* A span around this time: an hour, a minute or a second. */
 struct archive_span file_archive_span_of(struct file_archive *a, int64_t time);
 /* Whole lines whose times are in one span. */
 struct archive_run {
