@@ -1,9 +1,5 @@
 /* The owner's side of a commit: it checks marks, gathers frames in a journal's pending batch, and applies finished batches. */
-#include "journal/journal_commit.h"
-#include "journal/journal_frame_index.h"
-#include "journal/journal_handoff.h"
-#include "journal/journal_job.h"
-#include "journal/journal_segment_list.h"
+#include "journal/journal_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -12,8 +12,7 @@
  *
  * Under JOURNAL_SYNC_NEVER the owner runs a round itself if the round only copies into the page cache: that costs less than
  * waking a thread. Both stages must be free. */
-#include "journal/journal_commit.h"
-#include "journal/journal_handoff.h"
+#include "journal/journal_internal.h"
 
 #include <assert.h>
 

@@ -1,4 +1,3 @@
-#include "journal/journal_frame_index.h"
 #include "journal/journal_internal.h"
 
 #include <stdlib.h>

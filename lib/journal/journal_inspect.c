@@ -2,7 +2,6 @@
 
 #include "journal/journal_cursor.h"
 #include "journal/journal_dir.h"
-#include "journal/journal_repair_note.h"
 
 #include <errno.h>
 #include <stdio.h>

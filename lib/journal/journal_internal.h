@@ -1,4 +1,4 @@
-/* journal_internal: the structures that the journal's files share. Only they and their tests include it.
+/* journal_internal: the structures and calls that the journal's files share, file by file. Only they and their tests include it.
  *
  * Which thread may touch which fields
  *   owner       the thread that calls journal.h: segments, marks, ends, readers, and every field not named below
@@ -11,15 +11,180 @@
 #ifndef MILLRACE_JOURNAL_INTERNAL_H
 #define MILLRACE_JOURNAL_INTERNAL_H
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "journal/journal.h"
 #include "journal/journal_cursor.h"
-#include "journal/journal_fd_cache.h"
-#include "journal/journal_marks.h"
-#include "journal/journal_prealloc.h"
-#include "journal/journal_writer.h"
+#include "journal/journal_dir.h"
 
 #include <pthread.h>
+
+struct batch;
+struct segment;
+struct journal_reader;
+struct journal_seek;
+
+/* journal_marks: a table of producers and their marks. `accepted` moves with an append, `committed` with its commit. */
+struct mark {
+    char name[NAME_LEN_MAX];
+    uint8_t length; /* 0: an empty slot */
+    bool known;     /* a frame of this producer is committed */
+    uint64_t accepted, committed;
+};
+struct marks {
+    struct mark *slots; /* open addressing: a power of two, at most half full */
+    size_t capacity, count;
+};
+
+struct mark *marks_find(const struct marks *m, struct bytes name); /* NULL: none */
+struct mark *marks_add(struct marks *m, struct bytes name);        /* finds it, or adds it with mark 0 */
+void marks_commit(struct marks *m, struct bytes name, uint64_t mark);
+/* Replaces `to` by the committed marks of `from`, which may be the same table. */
+void marks_copy(struct marks *to, const struct marks *from);
+/* Encodes the committed marks as the payload of a table frame, and decodes it. marks_load replaces all marks; false:
+ * malformed. */
+void marks_table(const struct marks *m, struct buf *out);
+bool marks_load(struct marks *m, struct bytes table);
+void marks_free(struct marks *m);
+
+/* The fd cache (journal_handoff.c): the descriptors through which a set reads its segments. All readers of a segment share one descriptor, and a
+ * set has FD_CACHE_MAX of them. When the process runs out of descriptors, the cache closes one of its own to open the next
+ * segment. So reads continue as long as the cache has one descriptor.
+ *
+ * A segment's descriptor is closed before its file is unlinked, so the cache never holds the space of a removed file. */
+#define FD_CACHE_MAX 8
+
+struct fd_cache_entry {
+    const struct segment *segment; /* NULL: free */
+    int fd;
+    uint64_t use;
+};
+struct fd_cache {
+    pthread_mutex_t lock; /* journal_close uses the cache outside the reader thread */
+    struct fd_cache_entry open[FD_CACHE_MAX];
+    uint64_t uses;
+};
+
+/* Reader thread: the segment's descriptor, valid for the current job. -1 with errno. */
+int fd_cache_get(struct fd_cache *cache, const struct segment *s);
+void fd_cache_drop(struct fd_cache *cache, const struct segment *s);
+
+/* journal_frame_index: remembers positions in a segment at which frames begin, so that a search need not start at the segment's
+ * beginning. Owner thread only.
+ *
+ * Appends and readers add entries. The index covers the FRAME_INDEX_SEGMENTS_MAX most recently used segments of a set, with at
+ * most FRAME_INDEX_ENTRIES_MAX entries each, so its memory is bounded. A missing entry costs time, never correctness. */
+#define FRAME_INDEX_SEGMENTS_MAX 256
+#define FRAME_INDEX_ENTRIES_MAX 128
+
+struct frame_index {
+    struct segment *segment; /* NULL: free */
+    uint64_t used;           /* by the set's index_clock */
+    uint64_t spacing;        /* bytes of file between entries, at least; doubles when the entries are full */
+    size_t n;
+    struct index_entry at[FRAME_INDEX_ENTRIES_MAX]; /* ascending */
+};
+extern uint64_t journal_index_spacing; /* of a new index; replaceable for tests */
+
+void frame_index_add(struct journal *j, struct segment *s, const struct index_entry *p);
+/* The last entry at or below `offset` before which all frames are older than `time`. Without an entry, the segment's
+ * beginning. */
+struct index_entry frame_index_find(struct journal *j, struct segment *s, uint64_t offset, usec_t time);
+
+/* journal_prealloc: prepares the file `spare` for the next segment. A commit then writes into blocks that the file already has, and
+ * its sync changes no metadata. The filler thread allocates the file and fills it with zeros while no commit runs. The file of a
+ * trimmed segment may become the spare file instead.
+ *
+ * The spare file's contents mean nothing until the writer gives it a header with a new salt and a segment's name. So nothing
+ * that a crash leaves in it can do harm. */
+#define PREALLOC_NAME "spare"
+
+enum prealloc_state {
+    PREALLOC_NONE,
+    PREALLOC_REQUESTED, /* on set->to_fill */
+    PREALLOC_BUSY,      /* one thread uses the name */
+    PREALLOC_READY,
+    PREALLOC_NO_SPACE, /* the next segment asks again */
+};
+struct prealloc {
+    enum prealloc_state state;
+    bool recycled;  /* holds old bytes instead of zeros */
+    bool abandon;   /* the journal is being closed */
+    bool allocated; /* BUSY, and its blocks are allocated: a committer may take it at once */
+    bool hurry;     /* a committer waits for it */
+    bool trimmed;   /* a segment was trimmed since zeros were last requested */
+    usec_t busy;    /* time of the last commit */
+    uint64_t size;
+    uint64_t filled; /* written up to here; beyond, only allocated */
+    int failed;      /* errno of a failed write or sync: the next commit latches */
+};
+extern usec_t
+    journal_prealloc_idle; /* time without a commit before zeros are written; replaceable for tests */
+
+void *filler_main(void *set);
+
+/* Stage one of a commit. */
+void prealloc_request(struct journal *j); /* the current segment is filling up */
+bool prealloc_is_ready(struct journal *j);
+/* Takes the spare file; its name stays in use until prealloc_release. False: there is none. */
+bool prealloc_take(struct journal *j, struct prealloc *out);
+void prealloc_release(struct journal *j);
+void prealloc_discard(struct journal *j); /* frees its blocks for a commit that finds no room */
+
+/* Reader thread: turns a trimmed segment's file into the spare file. 1: done. 0: not wanted. -1 with errno. */
+int prealloc_recycle(struct journal *j, const struct segment *s);
+
+/* Owner. */
+void prealloc_adopt(struct journal *j); /* opening: takes over an earlier session's spare file */
+void prealloc_close(struct journal *j); /* waits until no thread uses the file */
+uint64_t prealloc_bytes(const struct journal *j);
+
+/* journal_writer: writes batches to a journal's newest segment, begins the next segment, and syncs. The stages of a commit use
+ * it (journal_commit.c), and the owner while it opens or closes a journal.
+ *
+ * Two threads may use the writer of one journal, one in each stage. The fields that stage two reads (end, position, durable,
+ * latched) change under the lock. The batch receives the result. */
+struct writer {
+    int fd;
+    uint64_t sequence, seed, base;
+    uint64_t position; /* of the next frame */
+    uint64_t size;     /* of the file */
+    uint64_t filled; /* zeros or old bytes lie between position and here; beyond, at most allocated blocks */
+    uint64_t usual;  /* mean bytes of a commit; 0: none yet */
+    bool recycled;   /* the file holds old bytes: each write ends with the zeros that end a segment */
+    bool prepared;   /* the segment began in a spare file */
+
+    uint64_t reserved; /* blocks are allocated up to this position, beyond the file's end */
+    uint64_t
+        found; /* end of an earlier session's reserve, for appends without a reserve; 0 after a new reserve */
+    uint64_t wanted; /* the reserve in force: its unused part is kept */
+    bool no_space;   /* the last reserve failed */
+
+    uint64_t end;              /* offset behind the last frame written */
+    uint64_t durable;          /* every offset below is synced */
+    uint64_t durable_position; /* this file is synced up to here */
+    usec_t last_time;
+    struct marks marks; /* of the frames written: the next segment's table */
+    bool announced;     /* the segment holds this session's boot id and policy */
+    bool latched;
+    char failure[JOURNAL_ERROR_TEXT];
+};
+extern size_t journal_write_chunk; /* bytes of one pwrite; replaceable for tests */
+
+void writer_write(struct batch *b); /* stage one */
+void writer_sync(
+    struct batch *b); /* stage two; nothing to do if the policy needs no sync or an earlier sync covers it */
+/* Whether writing the batch only copies into the page cache. */
+bool writer_only_copies(struct journal *j, const struct batch *b);
+
+/* Begins the next segment at `base`; `reach` is the end of the commit that needs the segment. 0, or -1 with errno. */
+int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
+/* The unused bytes of the reserve in force. */
+uint64_t writer_unused_reserve(const struct writer *w);
+/* After a cut of the file: reserves `bytes` again, or as many as the disk has room for. */
+void writer_reserve_again(struct journal *j, uint64_t bytes);
+/* Writes the close frame and closes the file. */
+void writer_close(struct journal *j);
 
 struct segment {
     uint64_t sequence, base, seed;
@@ -189,5 +354,128 @@ void set_wait(struct journal_set *set);
 
 /* The kernel's boot id; replaceable, so that a test can pretend a reboot. */
 extern void (*journal_boot_id)(uint8_t out[16]);
+
+/* journal_handoff: the lock of a set, waking its threads, the dirty list, batches, and jobs. */
+void set_lock(struct journal_set *set);
+void set_unlock(struct journal_set *set);
+bool set_is_locked(const struct journal_set *set); /* by this thread */
+/* Waits on a condition without the lock, until `due` (monotonic; 0: without limit) at the latest. */
+void set_sleep(struct journal_set *set, pthread_cond_t *until, usec_t due);
+
+/* Under the lock: wakes an owner that waits in set_wait, if a list was empty before. */
+void set_signal_owner(struct journal_set *set, bool was_empty);
+/* Owner: requests one call of journal_set_poll through `notify`. */
+void set_request_poll(struct journal_set *set);
+/* Under the lock, in stage one of a commit: waits while the other committer syncs. It may return early. */
+void set_wait_while_syncing(struct journal_set *set);
+
+void journal_make_dirty(struct journal *j); /* under the lock */
+
+/* Owner: an empty batch that reuses the memory of an earlier batch if possible. */
+struct batch *batch_new(struct journal_set *set, struct journal *j);
+void batch_release(struct journal_set *set, struct batch *b);
+void batch_free(struct batch *b);
+
+/* A job is work for the reader thread. The owner submits a job, the reader thread runs it, and journal_set_poll delivers
+ * its result. So every callback runs in the owner's thread, in the order of the jobs.
+ *
+ * A long job ends after a step (`again`) and is submitted once more, so that other jobs get their turn. */
+/* The result of a read of spans (journal_sendfile.c). */
+struct span_read {
+    struct journal_span_request how;
+    struct journal_span *spans;
+    size_t n, cap;
+    uint64_t bytes, stamp;
+    int fd; /* -1: none */
+};
+
+#define JOB_ENTRIES_MAX 4
+struct job {
+    struct job *next;
+    struct journal *journal;
+    void (*run)(struct job *job);     /* reader thread; NULL: nothing to do */
+    void (*deliver)(struct job *job); /* owner; the job is freed afterwards */
+    struct journal_reader *reader; /* owner only, as `seek`; NULL: closed meanwhile, or another kind of job */
+    struct journal_seek *seek;
+    struct segment *segment; /* held by a reference; of an unlink: to be freed */
+    struct cursor *cursor;
+    uint64_t offset, limit;
+    size_t max_bytes;
+    struct buf out;
+    bool frame_starts;
+    bool again;        /* a step ended before its goal */
+    usec_t not_before; /* monotonic; 0: at once */
+    usec_t time;
+    struct index_entry begin, indexed[JOB_ENTRIES_MAX];
+    size_t n_indexed;
+    bool wants_spans; /* false: read a copy */
+    struct span_read spans;
+    enum journal_result result;
+    char failure[JOURNAL_ERROR_TEXT];
+};
+extern uint64_t journal_step_max;  /* bytes of a segment that one job passes; replaceable for tests */
+extern usec_t journal_retry_pause; /* before a job is retried after a shortage; replaceable for tests */
+
+void *reader_main(void *set);
+
+/* Owner. */
+void job_submit(struct journal *j, struct job *job);
+void job_deliver(struct job *job);
+void job_report_failure(const struct job *job); /* for journal_failure */
+
+/* Reader thread. */
+enum cursor_status job_enter(struct job *job); /* gives the cursor its descriptor for this job */
+/* A step begins at job->begin, or at the cursor if the cursor is further on. job_pass skips the frame at the cursor. */
+void job_begin(struct job *job);
+void job_pass(struct job *job, const struct frame *f);
+/* Sets the job's failure; after a shortage of descriptors or memory, sets `again` instead. */
+void job_read_failed(struct job *job, enum cursor_status status);
+
+/* journal_commit: the committer threads, and the owner's own commits. The variables are replaceable for tests. */
+extern size_t journal_gather_max; /* bytes from which on an append starts a commit before the next poll */
+extern size_t journal_owner_write_max; /* pending bytes up to which the owner commits */
+/* Duration from which on a commit of the owner's counts as slow: the committers do the next commits. */
+extern usec_t journal_owner_slow_write;
+
+void *committer_main(void *committer);
+
+/* Owner. */
+void commit_start(struct journal_set *set);    /* wakes a committer if there is work */
+void commit_wake_all(struct journal_set *set); /* under the lock */
+/* Whether the owner may commit the pending appends itself. */
+bool commit_by_owner(const struct journal_set *set);
+/* Commits the pending appends, if that only copies into the page cache and no committer is at work. */
+void commit_write(struct journal_set *set);
+
+/* journal_segment_list: a journal's segments in order of their sequence numbers. Owner thread only, except segment_new.
+ *
+ * The first n_trimmed segments are trimmed and wait for their readers to leave. They are removed in order, and each removal is
+ * durable before the next, so the segments on disk never have a gap. */
+struct segment *segment_new(const char *dir, const struct segment_header *h);
+void segment_free(struct segment *s);
+
+void segment_list_push(struct journal *j, struct segment *s);
+struct segment *segment_list_last(const struct journal *j);
+/* The segment after s; NULL after the last. */
+struct segment *segment_list_after(const struct journal *j, const struct segment *s);
+/* The segment that serves `offset`. OK, GONE (edges filled), BEYOND. */
+enum journal_result segment_list_find(
+    const struct journal *j, uint64_t offset, struct segment **out, struct journal_edges *edges);
+/* Drops a reader's reference. */
+void segment_list_leave(struct journal *j, struct segment *s);
+
+/* journal_sendfile: reading without copies. The reader thread verifies frames in the file and reports their positions; the owner
+ * gives out the segment's file (struct journal_file). */
+
+/* Reader thread: collects spans from the cursor on. False: it did nothing, and the frames must be copied. */
+bool spans_fill(struct job *job, enum cursor_status *status);
+/* Owner: puts the spans, if any, into the window. The caller releases the file. */
+void spans_answer(struct job *job, struct journal_window *w);
+/* Owner: whether this segment's file may be given out. */
+bool file_may_share(const struct segment *s);
+/* Files that the process gives out at once; the bytes of other files are copied. Replaceable for tests. */
+extern unsigned journal_shared_files_max;
+
+void segment_detach_file(struct segment *s); /* before the segment is freed */
 
 #endif

@@ -1,5 +1,4 @@
-#include "journal/journal_marks.h"
-#include "journal/journal_format.h"
+#include "journal/journal_internal.h"
 
 #include <stdlib.h>
 #include <xxhash.h>

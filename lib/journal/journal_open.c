@@ -7,10 +7,7 @@
  * The journal ends at the first position without a valid frame. If a later intact frame or header states that this position
  * was durable, the journal is damaged. A newest marker above the last segment is damage too. */
 #include "base/log.h"
-#include "journal/journal_dir.h"
-#include "journal/journal_handoff.h"
-#include "journal/journal_repair_note.h"
-#include "journal/journal_segment_list.h"
+#include "journal/journal_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,4 @@
-#include "journal/journal_prealloc.h"
-
-#include "journal/journal_dir.h"
-#include "journal/journal_handoff.h"
+#include "journal/journal_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,8 +1,5 @@
 /* Reading: the reader thread fills a window for one reader at a time. The owner moves readers from segment to segment. */
-#include "journal/journal_dir.h"
-#include "journal/journal_frame_index.h"
-#include "journal/journal_segment_list.h"
-#include "journal/journal_sendfile.h"
+#include "journal/journal_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,10 +1,7 @@
 #include "journal/journal_repair.h"
 
 #include "base/byte_order.h"
-#include "base/io.h"
-#include "journal/journal_dir.h"
 #include "journal/journal_internal.h"
-#include "journal/journal_repair_note.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
  *    journal. It copies an intact beginning of the damaged segment back.
  * 2. No offset is used twice, however often a journal is repaired. Where a header is lost, offsets are estimated from file sizes
  *    and from the previous repair's note. Without that note, at most one hole is assumed before a segment without a header.
- * 3. The repair decides once and writes the decision to the file `repair` before anything moves (journal_repair_note.h). The
+ * 3. The repair decides once and writes the decision to the file `repair` before anything moves (journal_dir.h). The
  *    next repair finishes an interrupted one; until then the journal does not open. Judging a half-moved journal anew could
  *    mistake damage for a torn tail.
  * 4. The journal must not be open: JOURNAL_IN_USE. */

@@ -1,9 +1,6 @@
 /* The scrub re-reads sealed segments, to find damage before the data is needed. */
-#include "journal/journal_dir.h"
-#include "journal/journal_job.h"
-#include "journal/journal_segment_list.h"
+#include "journal/journal_internal.h"
 
-#include "base/io.h"
 #include "base/log.h"
 
 #include <errno.h>

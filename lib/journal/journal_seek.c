@@ -1,9 +1,7 @@
 /* Seeking by time. Each segment's header states the time of the last frame before it, and times never decrease, so the headers
  * select the segment. The reader thread searches the segment from the last index entry that is early enough. Each job is one
  * step, so that other reads do not wait. */
-#include "journal/journal_frame_index.h"
-#include "journal/journal_job.h"
-#include "journal/journal_segment_list.h"
+#include "journal/journal_internal.h"
 
 #include <stdlib.h>
 

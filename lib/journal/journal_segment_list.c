@@ -1,10 +1,6 @@
-#include "journal/journal_segment_list.h"
+#include "journal/journal_internal.h"
 
 #include "base/log.h"
-#include "journal/journal_dir.h"
-#include "journal/journal_frame_index.h"
-#include "journal/journal_job.h"
-#include "journal/journal_sendfile.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,4 @@
-#include "journal/journal_sendfile.h"
-
-#include "base/io.h"
+#include "journal/journal_internal.h"
 
 #include <assert.h>
 #include <fcntl.h>

@@ -1,7 +1,4 @@
-#include "journal/journal_commit.h"
-#include "journal/journal_handoff.h"
-#include "journal/journal_job.h"
-#include "journal/journal_prealloc.h"
+#include "journal/journal_internal.h"
 
 #include <fcntl.h>
 #include <stdio.h>

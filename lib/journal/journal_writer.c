@@ -1,9 +1,4 @@
-#include "journal/journal_writer.h"
-
-#include "journal/journal_dir.h"
-#include "journal/journal_handoff.h"
-#include "journal/journal_prealloc.h"
-#include "journal/journal_segment_list.h"
+#include "journal/journal_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,8 +5,6 @@
  * is never to sync; flag 2: the checksums are put right first, so that what lies behind them is reached. Such a forgery
  * may say what no journal would write, and be refused once something was appended to it: only that is forgiven. */
 #include "journal/journal.h"
-#include "journal/journal_format.h"
-#include "journal/journal_dir.h"
 #include "journal/journal_internal.h"
 #include "base/log.h"
 

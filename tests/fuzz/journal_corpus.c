@@ -1,7 +1,6 @@
 /* journal_corpus DIR: inputs for fuzz_journal_open, made by the journal itself: a fresh one, one with producers, one of
  * several segments, one that was killed, one with a hole, one in files used again. */
 #include "journal/journal.h"
-#include "journal/journal_dir.h"
 #include "journal/journal_internal.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "support/cm.h"
 #include "base/io.h"
 #include "journal/journal.h"
-#include "support/journal_private.h"
+#include "journal/journal_internal.h"
 #include "base/log.h"
 
 struct fixture {

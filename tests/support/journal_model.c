@@ -1,7 +1,7 @@
 #include "support/cm.h"
 #include "support/journal_model.h"
 
-#include "support/journal_private.h"
+#include "journal/journal_internal.h"
 #include "support/journal_settle.h"
 #include "support/power.h"
 

@@ -1,6 +1,6 @@
 #include "support/journal_settle.h"
 
-#include "support/journal_private.h"
+#include "journal/journal_internal.h"
 
 #include <sched.h>
 
