@@ -1,13 +1,7 @@
 /* PAUSE, EMPTY and EXIT: their routes need the token or --allow-exit. */
 #include "simplequeue/server/http_common.h"
-#include "simplequeue/server/http_handlers.h"
 
 #define JSON "application/json"
-
-static bool retry_pause(struct wait *w, enum wait_event event)
-{
-    return retry_request(w, event, http_pause);
-}
 
 /* A queue can be paused before its first put. */
 void http_pause(struct http_request *req, void *ctx)
@@ -19,7 +13,7 @@ void http_pause(struct http_request *req, void *ctx)
     bool open = !http_param(req, "for", &text);
     if (!param_queue(req, name) || !http_param_u64(req, "for", 0, 0, PAUSE_MAX, &ms))
         return;
-    struct named_queue *q = obtain_queue(server, req, name, &(struct first_put){0}, retry_pause);
+    struct named_queue *q = obtain_queue(server, req, name, &(struct first_put){0}, http_pause);
     if (!q)
         return;
     named_queue_pause(q, open ? QUEUE_PAUSE_OPEN : (usec_t)ms * USEC_PER_MSEC, queue_loop_now());

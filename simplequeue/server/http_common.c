@@ -47,21 +47,24 @@ bool param_separator(struct http_request *req, struct bytes fallback, struct byt
 }
 
 struct named_queue *obtain_queue(struct queue_server *server, struct http_request *req, const char *name,
-    const struct first_put *put, wait_fn *retry)
+    const struct first_put *put, http_handler *handler)
 {
     enum queue_result r;
-    struct named_queue *q = queue_creation_obtain(&server->creation, name, put, req, retry, server, &r);
+    struct named_queue *q =
+        queue_creation_obtain(&server->creation, name, put, req, retry_request, server, &r);
     if (r != QUEUE_OK)
         reply_refused(server, req, r, 0);
+    else if (!q)
+        server->creation.line.last->handler = handler;
     return q;
 }
 
-bool retry_request(struct wait *w, enum wait_event event, http_handler *handler)
+bool retry_request(struct wait *w, enum wait_event event)
 {
     struct queue_server *server = w->arg;
     struct http_request *req = wait_leave(w);
     if (event == WAIT_RETRY) {
-        handler(req, server);
+        w->handler(req, server);
     } else if (event == WAIT_REFUSED && w->error) {
         const struct refusal *r = refusal_of(w->result);
         stats_add(server->refused, 1);

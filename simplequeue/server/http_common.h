@@ -1,9 +1,28 @@
-/* http_common: parameters and replies that the handlers share. */
+/* http_common: the HTTP handlers, their functions that main.c calls, and the parameters and replies that they share. A handler's ctx is the
+ * struct queue_server. */
 #ifndef SIMPLEQUEUE_HTTP_COMMON_H
 #define SIMPLEQUEUE_HTTP_COMMON_H
 
 #include "daemon/daemon.h"
 #include "simplequeue/server/queue_server.h"
+
+http_handler http_put, http_mput, http_get, http_mget, http_reserve;
+http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_kick;
+http_handler http_dump, http_dead, http_producer; /* these also answer after storage has failed */
+http_handler http_pause, http_empty, http_exit;
+
+/* http_reserve.c */
+/* Called when messages may have become ready or loaded: answers waiting reserves in order. */
+void reserve_serve(struct named_queue *q);
+/* Called for a new queue: moves the reserves that wait for its messages to its line. */
+void reserve_queue_opened(struct queue_server *server, struct named_queue *q);
+
+/* http_stats.c */
+void stats_extra(void *ctx, bool json, struct buf *out);
+void stats_reset(void *ctx);
+/* Register the metrics of the daemon and of a queue. */
+void stats_register(struct queue_server *server);
+void stats_register_queue(struct queue_server *server, struct named_queue *q);
 
 /* Each of these returns false if the parameter is wrong; the problem is then answered. */
 
@@ -18,12 +37,12 @@ bool param_items(struct queue_server *server, struct http_request *req, size_t f
 /* separator=; default: the fallback. Not empty. */
 bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out);
 
-/* Returns the queue. NULL: the refusal was answered, or the request waits for the creation and `retry` runs its handler again. So the
+/* Returns the queue. NULL: the refusal was answered, or the request waits for the creation and runs its handler again. So the
  * handler calls this before it changes anything. */
 struct named_queue *obtain_queue(struct queue_server *server, struct http_request *req, const char *name,
-    const struct first_put *put, wait_fn *retry);
-/* The usual `retry`: runs the handler again, or answers the refusal. */
-bool retry_request(struct wait *w, enum wait_event event, http_handler *handler);
+    const struct first_put *put, http_handler *handler);
+/* The wait_fn of requests that change nothing before they wait: runs w->handler again, or answers the refusal. */
+bool retry_request(struct wait *w, enum wait_event event);
 
 void add_queue_id(struct http_request *req, const struct named_queue *q);
 /* Answers a result other than QUEUE_OK. `mark` is the producer's mark if the result is a conflict. */

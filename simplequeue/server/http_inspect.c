@@ -1,7 +1,6 @@
 /* DUMP, DEAD and PRODUCER: read messages and marks without changing them. A request for a message that is on disk only waits in the
  * queue's line of loads, then continues at that message. */
 #include "simplequeue/server/http_common.h"
-#include "simplequeue/server/http_handlers.h"
 
 #include <event2/buffer.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* ACK, NACK, BURY, TOUCH, RELEASE and KICK: end or extend leases, and make buried messages ready. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
-#include "simplequeue/server/http_handlers.h"
 
 #include <stdlib.h>
 
@@ -143,18 +142,13 @@ void http_touch(struct http_request *req, void *ctx)
     reply_count(req, q, "extended", extend);
 }
 
-static bool retry_release(struct wait *w, enum wait_event event)
-{
-    return retry_request(w, event, http_release);
-}
-
 /* Creates the queue if needed: a reader releases before it reserves, and needs the queue's id for its producer name. */
 void http_release(struct http_request *req, void *ctx)
 {
     char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     if (!param_queue(req, name) || !param_reader(req, reader))
         return;
-    struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, retry_release);
+    struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_release);
     if (!q)
         return;
     uint64_t epoch;

@@ -1,6 +1,5 @@
 /* PUT and MPUT. docs/internals/put.md follows a put to its reply. */
 #include "simplequeue/server/http_common.h"
-#include "simplequeue/server/http_handlers.h"
 
 static void put_done(const struct queue_outcome *outcome, void *arg)
 {
@@ -42,7 +41,7 @@ static bool fits(struct queue_server *server, struct http_request *req, size_t l
 }
 
 static void put(struct queue_server *server, struct http_request *req, struct queue_put *what,
-    const char *id_header, wait_fn *retry)
+    const char *id_header, http_handler *handler)
 {
     char name[NAME_LEN_MAX + 1];
     uint64_t mark = 0, delay;
@@ -61,7 +60,7 @@ static void put(struct queue_server *server, struct http_request *req, struct qu
         return;
     }
     struct first_put first = first_put_of(what);
-    struct named_queue *q = obtain_queue(server, req, name, &first, retry);
+    struct named_queue *q = obtain_queue(server, req, name, &first, handler);
     if (!q)
         return;
     struct pending *p = pending_new(server, req, q);
@@ -71,22 +70,13 @@ static void put(struct queue_server *server, struct http_request *req, struct qu
         r = named_queue_put(q, what, queue_loop_now_at(http_now(req)), put_done, p, &mark);
     if (r == QUEUE_OK)
         return;
-    if (queue_is_full(r) && overflow_wait(server->overflow, q, &first, req, retry, server)) {
+    if (queue_is_full(r) && overflow_wait(server->overflow, q, &first, req, retry_request, server)) {
+        served_of(q)->puts.last->handler = handler;
         pending_free(p);
         return;
     }
     served_queue_count_refused(q, r);
     pending_refuse(p, r, mark);
-}
-
-static bool retry_put(struct wait *w, enum wait_event event)
-{
-    return retry_request(w, event, http_put);
-}
-
-static bool retry_mput(struct wait *w, enum wait_event event)
-{
-    return retry_request(w, event, http_mput);
 }
 
 void http_put(struct http_request *req, void *ctx)
@@ -97,7 +87,7 @@ void http_put(struct http_request *req, void *ctx)
     if (data.len == 0)
         http_problem(req, 400, "missing-data", "give ?data= or a body", "missing data");
     else if (fits(server, req, data.len))
-        put(server, req, &what, "X-Millrace-Id", retry_put);
+        put(server, req, &what, "X-Millrace-Id", http_put);
 }
 
 void http_mput(struct http_request *req, void *ctx)
@@ -109,5 +99,5 @@ void http_mput(struct http_request *req, void *ctx)
     records_split(&server->records, message_data(req), separator);
     struct queue_put what = {.messages = server->records.at, .n = server->records.n};
     if (fits(server, req, records_longest(&server->records)))
-        put(server, req, &what, NULL, retry_mput);
+        put(server, req, &what, NULL, http_mput);
 }

@@ -4,7 +4,6 @@
  * without a reply. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
-#include "simplequeue/server/http_handlers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

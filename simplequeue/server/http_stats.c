@@ -1,5 +1,4 @@
 #include "simplequeue/server/http_common.h"
-#include "simplequeue/server/http_handlers.h"
 
 #include <stdio.h>
 

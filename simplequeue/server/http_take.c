@@ -1,6 +1,5 @@
 /* GET and MGET: messages leave the queue before their reply is written, so each is delivered at most once. */
 #include "simplequeue/server/http_common.h"
-#include "simplequeue/server/http_handlers.h"
 
 #define OCTETS "application/octet-stream"
 
@@ -18,10 +17,10 @@ static void take_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* While the messages are being loaded from disk the request waits, and `retry` runs its handler again. If the reply has fewer messages than
+/* While the messages are being loaded from disk the request waits, and `handler` runs again. If the reply has fewer messages than
  * `items`, it ends with the separator, as in bitly's simplequeue. */
 static void take(struct queue_server *server, struct http_request *req, size_t items, struct bytes separator,
-    wait_fn *retry)
+    http_handler *handler)
 {
     struct named_queue *q;
     size_t most = REPLY_BYTES_MAX / (separator.len + 1), n = 0; /* separators count as bytes of the reply */
@@ -31,7 +30,7 @@ static void take(struct queue_server *server, struct http_request *req, size_t i
         return;
     enum queue_result r = q ? named_queue_prepare(q, most, REPLY_BYTES_MAX) : QUEUE_OK;
     if (r == QUEUE_LOADING) {
-        wait_add(&server->loop, &served_of(q)->loads, req, retry, server);
+        wait_add(&server->loop, &served_of(q)->loads, req, retry_request, server)->handler = handler;
         return;
     }
     if (r != QUEUE_OK) {
@@ -59,19 +58,9 @@ static void take(struct queue_server *server, struct http_request *req, size_t i
         pending_refuse(p, r, 0);
 }
 
-static bool retry_get(struct wait *w, enum wait_event event)
-{
-    return retry_request(w, event, http_get);
-}
-
-static bool retry_mget(struct wait *w, enum wait_event event)
-{
-    return retry_request(w, event, http_mget);
-}
-
 void http_get(struct http_request *req, void *ctx)
 {
-    take(ctx, req, 1, BYTES_NONE, retry_get);
+    take(ctx, req, 1, BYTES_NONE, http_get);
 }
 
 void http_mget(struct http_request *req, void *ctx)
@@ -80,5 +69,5 @@ void http_mget(struct http_request *req, void *ctx)
     struct bytes separator;
     size_t items;
     if (param_items(server, req, 1, &items) && param_separator(req, server->mget_separator, &separator))
-        take(server, req, items, separator, retry_mget);
+        take(server, req, items, separator, http_mget);
 }

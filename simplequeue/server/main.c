@@ -5,15 +5,17 @@
 #include "daemon/scrubber.h"
 #include "simplequeue/queue/overflow_log.h"
 #include "simplequeue/server/http_common.h"
-#include "simplequeue/server/http_handlers.h"
 #include "simplequeue/server/nng_ingest.h"
 #include "simplequeue/server/queue_settings.h"
 
 #include <errno.h>
 #include <event2/event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+
+#define LOG_AGAIN (10 * USEC_PER_SEC)
 
 struct wiring {
     struct queue_server server; /* first: handlers get it as their ctx */
@@ -78,7 +80,14 @@ static void recover_next(void *arg)
 
 static void on_new_queue(struct named_queue *q, void *arg)
 {
-    served_queue_open(q);
+    struct served_queue *served = mem_zalloc(sizeof *served);
+    int n =
+        snprintf(served->id_line, sizeof served->id_line, "X-Millrace-Queue-Id: %s\r\n", named_queue_id(q));
+    served->id_line_len = (size_t)n;
+    named_queue_set_data(q, served);
+    log_info("queue open", LOG_S("queue", named_queue_name(q)), LOG_S("id", named_queue_id(q)),
+        LOG_U("depth", queue_depth(named_queue_core(q))),
+        LOG_U("next_id", queue_state(named_queue_core(q))->next_id));
     reserve_queue_opened(arg, q);
     stats_register_queue(arg, q);
 }
@@ -89,14 +98,42 @@ static void on_stray(const char *name, void *arg)
     log_warn("ignored: not a directory, among the queues", LOG_S("name", name));
 }
 
-/* Also called before served_queue_open and after served_queue_close. */
+static void stop_waits(void *loop)
+{
+    wait_stop(loop);
+}
+
+/* Logs a full disk at intervals: when it is nearly full, short messages may fit and long ones not, in turns. With failed storage the
+ * daemon is not ready: a reader would do work that it cannot acknowledge. */
+static void note_health(struct queue_loop *loop, const struct named_queue *q)
+{
+    struct served_queue *served = served_of(q);
+    const char *error = loop->storage_failed ? NULL : named_queue_failure(q);
+    bool full = named_queue_disk_is_full(q);
+    if (error) {
+        loop->storage_failed = true;
+        log_error("storage failed: nothing is written any more", LOG_S("error", error));
+        daemon_set_not_ready(loop->daemon, "storage failed: %s", error);
+        daemon_post(loop->daemon, stop_waits, loop);
+    }
+    if (full && !served->disk_full_logged && queue_loop_now().monotonic >= served->log_disk_full_at) {
+        served->disk_full_logged = true;
+        served->log_disk_full_at = queue_loop_now().monotonic + LOG_AGAIN;
+        log_error("the disk is full: puts are refused", LOG_S("queue", named_queue_name(q)));
+    } else if (!full && served->disk_full_logged) {
+        served->disk_full_logged = false;
+        log_info("the disk has room: puts are accepted again", LOG_S("queue", named_queue_name(q)));
+    }
+}
+
+/* Also called before on_new_queue, and while the queues are freed. */
 static void on_ready(struct named_queue *q, void *arg)
 {
     struct queue_server *server = arg;
     if (!served_of(q))
         return;
     if (named_queue_journal(q))
-        served_queue_note_health(&server->loop, q);
+        note_health(&server->loop, q);
     wait_wake_all(&served_of(q)->loads, WAIT_RETRY);
     reserve_serve(q);
     overflow_on_ready(server->overflow, q);
@@ -161,19 +198,8 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
         return daemon_start_status(errno);
     warn_of_descriptors(server->queues, o);
     stats_register(server);
-    struct nng_ingest_config ingest = {
-        .urls = options_string(o, NNG_LISTEN_SETTING),
-        .loop = &server->loop,
-        .creation = &server->creation,
-        .overflow = server->overflow,
-        .max_message = server->max_message,
-        .max_body = (size_t)options_int(o, "max_body"),
-        .max_connections = (int)options_int(o, "max_connections"),
-        .max_delay = DELAY_MAX,
-        .duplicates = server->duplicates,
-        .refused = server->refused,
-    };
-    return !ingest.urls || (w->ingest = nng_ingest_open(&ingest, error)) ? 0 : EX_CONFIG;
+    const char *urls = options_string(o, NNG_LISTEN_SETTING);
+    return !urls || (w->ingest = nng_ingest_open(server, urls, error)) ? 0 : EX_CONFIG;
 }
 
 static void stop(void *ctx)
@@ -187,8 +213,13 @@ static void stop(void *ctx)
             wait_refuse_all(&served_of(queues_at(server->queues, i))->puts, QUEUE_CLOSED);
         nng_ingest_close(&w->ingest); /* after every batch is answered */
         overflow_close(&server->overflow);
-        for (size_t i = 0; i < queues_count(server->queues); i++)
-            served_queue_close(queues_at(server->queues, i), daemon_stats(server->loop.daemon));
+        for (size_t i = 0; i < queues_count(server->queues); i++) {
+            struct named_queue *q = queues_at(server->queues, i);
+            stats_remove_gauges(daemon_stats(server->loop.daemon), q);
+            free(served_of(q)->eviction);
+            free(served_of(q));
+            named_queue_set_data(q, NULL);
+        }
     }
     stats_remove_gauges(daemon_stats(server->loop.daemon), server);
     scrubber_stop(&w->scrubber);
@@ -249,6 +280,50 @@ static void drain(void *ctx)
     wait_stop(&w->server.loop);
     queue_loop_check_drained(&w->server.loop);
 }
+
+#define GET_OR_POST (HTTP_GET_ | HTTP_POST_)
+#define MARKS "producer mark next"
+#define READY HTTP_ROUTE_WHEN_READY /* inspections lack this flag: they continue after storage has failed */
+#define BITLY HTTP_ROUTE_LENIENT    /* ignores unknown parameters, as bitly's simplequeue does */
+#define NO_HEAD HTTP_ROUTE_NO_HEAD
+#define TOKEN HTTP_ROUTE_NEEDS_TOKEN
+#define ROUTE(path_, methods_, flags_, handler_, params_, help_)                                             \
+    {                                                                                                        \
+        .path = (path_), .methods = (methods_), .flags = (flags_), .handler = (handler_),                    \
+        .params = (params_), .help = (help_)                                                                 \
+    }
+
+static const struct http_route queue_routes[] = {
+    ROUTE("/put", GET_OR_POST, READY | BITLY | NO_HEAD, http_put, "queue data delay " MARKS,
+        "put one message: ?data= or the body, ?delay="),
+    ROUTE("/mput", GET_OR_POST, READY | BITLY | NO_HEAD | HTTP_ROUTE_IDENTITY_BODY, http_mput,
+        "queue data separator delay " MARKS, "put messages: ?separator=&delay="),
+    ROUTE("/get", GET_OR_POST, READY | BITLY | NO_HEAD, http_get, "queue", "take one message"),
+    ROUTE("/mget", GET_OR_POST, READY | BITLY | NO_HEAD, http_mget, "queue items separator",
+        "take messages: ?items=&separator="),
+    ROUTE("/dump", GET_OR_POST, BITLY, http_dump, "queue from", "list the ready messages: ?from="),
+    ROUTE("/reserve", GET_OR_POST, READY | NO_HEAD, http_reserve, "queue items lease wait reader epoch ack",
+        "lease messages: ?items=&lease=&wait=&reader=&epoch=&ack="),
+    ROUTE("/ack", GET_OR_POST, READY | NO_HEAD, http_ack, "queue lease id",
+        "delete leased messages: ?lease=&id="),
+    ROUTE("/nack", GET_OR_POST, READY | NO_HEAD, http_nack, "queue lease id delay",
+        "return leased messages: ?lease=&id=&delay="),
+    ROUTE("/bury", GET_OR_POST, READY | NO_HEAD, http_bury, "queue lease id reason",
+        "set leased messages aside: ?lease=&id=&reason="),
+    ROUTE("/touch", GET_OR_POST, READY | NO_HEAD, http_touch, "queue lease extend",
+        "extend a lease: ?lease=&extend="),
+    ROUTE("/release", GET_OR_POST, READY | NO_HEAD, http_release, "queue reader",
+        "end a reader's leases: ?reader="),
+    ROUTE("/producer", GET_OR_POST, 0, http_producer, "queue producer", "a producer's mark: ?producer="),
+    ROUTE("/dead", GET_OR_POST, 0, http_dead, "queue items from", "list the buried messages: ?items=&from="),
+    ROUTE("/kick", GET_OR_POST, READY | NO_HEAD, http_kick, "queue items",
+        "make buried messages ready again: ?items="),
+    ROUTE(
+        "/pause", HTTP_POST_, READY | TOKEN, http_pause, "queue for", "deliver nothing: ?for=MS, 0 ends it"),
+    ROUTE("/empty", HTTP_POST_, READY | TOKEN, http_empty, "queue", "delete the ready messages"),
+    ROUTE("/exit", GET_OR_POST, TOKEN | NO_HEAD, http_exit, NULL, "stop the daemon, as SIGTERM does"),
+    {0},
+};
 
 int main(int argc, char **argv)
 {

@@ -5,7 +5,6 @@
 #include "base/stats.h"
 #include "daemon/daemon.h"
 #include "daemon/nng_listen.h"
-#include "simplequeue/queue/put_request.h"
 #include "simplequeue/server/queue_settings.h"
 #include "simplequeue/server/refusals.h"
 
@@ -19,7 +18,9 @@
 #define FLUSH_MS 50
 
 struct nng_ingest {
-    struct nng_ingest_config config;
+    struct queue_server *server;
+    size_t max_body;
+    int max_connections;
     nng_socket socket;
     struct event *readable, *sendable;
     bool on, receiving;
@@ -28,7 +29,6 @@ struct nng_ingest {
     uint64_t waiting_bytes;
     usec_t replied_at;
     _Atomic int connections; /* counted by nng's threads */
-    struct records records;  /* of the current batch; its memory is reused */
     struct stats_counter *batches, *messages, *refused, *accepted, *closed, *dropped;
     struct stats_histogram *seconds;
 };
@@ -49,7 +49,7 @@ static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
     struct nng_ingest *in = arg;
     int n = what == NNG_PIPE_EV_REM_POST ? --in->connections : ++in->connections;
     stats_add(in->accepted, what == NNG_PIPE_EV_ADD_PRE);
-    if (what == NNG_PIPE_EV_ADD_PRE && n > in->config.max_connections) {
+    if (what == NNG_PIPE_EV_ADD_PRE && n > in->max_connections) {
         stats_add(in->closed, 1);
         nng_pipe_close(pipe);
     }
@@ -94,7 +94,7 @@ static void forget(struct batch *b)
     in->waiting_bytes -= b->len;
     free(b);
     set_receiving(in);
-    queue_loop_end(in->config.loop);
+    queue_loop_end(&in->server->loop);
 }
 
 static void drop_reply(struct batch *b, int error)
@@ -168,7 +168,7 @@ static void refuse_with(
 static void refuse(struct batch *b, enum queue_result result, const char *detail, uint64_t mark)
 {
     const struct refusal *r = refusal_of(result);
-    stats_add(b->in->config.refused, 1);
+    stats_add(b->in->server->refused, 1);
     if (b->q)
         served_queue_count_refused(b->q, result);
     refuse_with(b, r->status, r->code, detail ? detail : queue_strerror(result),
@@ -193,17 +193,17 @@ static void on_put(const struct queue_outcome *outcome, void *arg)
     buf_append_str(&text, "}\n");
     stats_add(in->batches, 1);
     if (outcome->duplicate)
-        stats_add(in->config.duplicates, 1);
+        stats_add(in->server->duplicates, 1);
     else
         stats_add(in->messages, outcome->count);
     answer(b, &text);
     buf_free(&text);
-    queue_loop_arm(in->config.loop);
+    queue_loop_arm(&in->server->loop);
 }
 
 /* Returns NULL, or the fault of the header line. */
 static const char *parse_header(
-    const struct url_query *query, int64_t max_delay, char name[NAME_LEN_MAX + 1], struct queue_put *put)
+    const struct url_query *query, char name[NAME_LEN_MAX + 1], struct queue_put *put)
 {
     struct bytes queue = BYTES_LITERAL(QUEUES_DEFAULT), delay = BYTES_LITERAL("0");
     static const char *const known[] = {"queue", "producer", "mark", "next", "delay"};
@@ -222,7 +222,7 @@ static const char *parse_header(
     if (put_request_marks(query, put))
         return PUT_MARKS_HINT;
     url_query_get(query, "delay", &delay);
-    if (!bytes_to_u64(delay, &ms) || ms > (uint64_t)max_delay)
+    if (!bytes_to_u64(delay, &ms) || ms > (uint64_t)DELAY_MAX)
         return "delay is not a number of milliseconds";
     put->delay = (usec_t)ms * USEC_PER_MSEC;
     return NULL;
@@ -232,20 +232,20 @@ static bool retry_batch(struct wait *w, enum wait_event event);
 
 static void put(struct batch *b, const char *name, const struct queue_put *what)
 {
-    const struct nng_ingest_config *c = &b->in->config;
+    struct queue_server *server = b->in->server;
     struct first_put first = first_put_of(what);
     enum queue_result r;
     uint64_t mark = 0;
-    if (c->loop->storage_failed) { /* over HTTP the daemon is not ready then */
+    if (server->loop.storage_failed) { /* over HTTP the daemon is not ready then */
         refuse(b, QUEUE_CLOSED, NULL, 0);
         return;
     }
-    b->q = queue_creation_obtain(c->creation, name, &first, NULL, retry_batch, b, &r);
+    b->q = queue_creation_obtain(&server->creation, name, &first, NULL, retry_batch, b, &r);
     if (b->q) {
         r = QUEUE_FULL;
         if (!what->n || !served_queue_puts_wait(b->q))
             r = named_queue_put(b->q, what, queue_loop_now(), on_put, b, &mark);
-        if (queue_is_full(r) && overflow_wait(c->overflow, b->q, &first, NULL, retry_batch, b))
+        if (queue_is_full(r) && overflow_wait(server->overflow, b->q, &first, NULL, retry_batch, b))
             r = QUEUE_OK;
     }
     if (r != QUEUE_OK)
@@ -266,15 +266,15 @@ static void handle(struct batch *b)
         refuse_with(b, 400, "bad-parameter", "the first line is the header: a bad %-escape in it", NULL);
         return;
     }
-    const char *wrong = parse_header(&query, in->config.max_delay, name, &what);
-    records_split(&in->records, bytes_of(text.ptr + skip, text.len - skip), BYTES_LITERAL("\n"));
-    what.messages = in->records.at;
-    what.n = in->records.n;
+    const char *wrong = parse_header(&query, name, &what);
+    records_split(&in->server->records, bytes_of(text.ptr + skip, text.len - skip), BYTES_LITERAL("\n"));
+    what.messages = in->server->records.at;
+    what.n = in->server->records.n;
     if (wrong)
         refuse_with(b, 400, "bad-parameter", wrong, NULL);
     else if (what.n == 0 && what.producer.len == 0)
         refuse_with(b, 400, "missing-data", "no message follows the header line", NULL);
-    else if (records_longest(&in->records) > in->config.max_message)
+    else if (records_longest(&in->server->records) > in->server->max_message)
         refuse_with(b, 413, "too-large", "a message is over --max-message", NULL);
     else
         put(b, name, &what);
@@ -294,7 +294,7 @@ static bool retry_batch(struct wait *w, enum wait_event event)
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct nng_ingest *in = arg;
-    size_t max_body = in->config.max_body;
+    size_t max_body = in->max_body;
     nng_msg *msg;
     (void)fd;
     (void)what;
@@ -305,13 +305,13 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
         *b = (struct batch){.in = in, .msg = msg, .len = nng_msg_len(msg), .began = clock_monotonic()};
         in->waiting++;
         in->waiting_bytes += b->len;
-        queue_loop_begin(in->config.loop);
+        queue_loop_begin(&in->server->loop);
         if (b->len > max_body) {
             char detail[120];
             snprintf(detail, sizeof detail, "a batch of %zu bytes; the limit, --max-body, is %zu", b->len,
                 max_body);
             log_warn("an nng batch is over max_body", LOG_U("bytes", b->len), LOG_U("max_body", max_body));
-            stats_add(in->config.refused, 1);
+            stats_add(in->server->refused, 1);
             refuse_with(b, 413, "too-large", detail, NULL);
         } else {
             handle(b);
@@ -325,7 +325,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 static int open_socket(struct nng_ingest *in, int *receive_fd, int *send_fd)
 {
     nng_socket *s = &in->socket;
-    size_t largest = NNG_INGEST_RECEIVE_FACTOR * in->config.max_body + 64; /* the header of a request */
+    size_t largest = NNG_INGEST_RECEIVE_FACTOR * in->max_body + 64; /* the header of a request */
     int error = nng_rep0_open_raw(s);
     if (error == 0)
         error = nng_socket_set_int(*s, NNG_OPT_SENDBUF, NNG_INGEST_BATCHES_MAX);
@@ -342,13 +342,16 @@ static int open_socket(struct nng_ingest *in, int *receive_fd, int *send_fd)
     return error ? error : nng_socket_get_int(*s, NNG_OPT_SENDFD, send_fd);
 }
 
-struct nng_ingest *nng_ingest_open(const struct nng_ingest_config *config, struct config_error *error)
+struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct config_error *error)
 {
     struct nng_ingest *in = mem_zalloc(sizeof *in);
-    struct event_base *base = daemon_base(config->loop->daemon);
-    struct stats *s = daemon_stats(config->loop->daemon);
+    struct event_base *base = daemon_base(server->loop.daemon);
+    struct stats *s = daemon_stats(server->loop.daemon);
+    const struct options *o = daemon_options(server->loop.daemon);
     int receive_fd = -1, send_fd = -1;
-    in->config = *config;
+    in->server = server;
+    in->max_body = (size_t)options_int(o, "max_body");
+    in->max_connections = (int)options_int(o, "max_connections");
     in->batches = stats_counter(s, "nng_batches_total", NULL, "batches stored, duplicates included");
     in->messages = stats_counter(s, "nng_messages_total", NULL, "messages stored from nng batches");
     in->refused = stats_counter(s, "nng_refused_total", NULL, "nng batches refused");
@@ -364,7 +367,7 @@ struct nng_ingest *nng_ingest_open(const struct nng_ingest_config *config, struc
     int failure = open_socket(in, &receive_fd, &send_fd);
     if (failure)
         snprintf(error->text, sizeof error->text, NNG_LISTEN_SETTING ": socket: %s", nng_strerror(failure));
-    if (failure || nng_listen_on(NNG_LISTEN_SETTING, config->urls, in->socket, error) != 0) {
+    if (failure || nng_listen_on(NNG_LISTEN_SETTING, urls, in->socket, error) != 0) {
         nng_ingest_close(&in);
         return NULL;
     }
@@ -410,8 +413,7 @@ void nng_ingest_close(struct nng_ingest **p)
     if (in->sendable)
         event_free(in->sendable);
     nng_close(in->socket);
-    stats_remove_gauges(daemon_stats(in->config.loop->daemon), in);
-    records_free(&in->records);
+    stats_remove_gauges(daemon_stats(in->server->loop.daemon), in);
     free(in);
     *p = NULL;
 }

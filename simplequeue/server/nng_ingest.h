@@ -15,8 +15,7 @@
 #define SIMPLEQUEUE_NNG_INGEST_H
 
 #include "config/options.h"
-#include "simplequeue/server/overflow.h"
-#include "simplequeue/server/queue_creation.h"
+#include "simplequeue/server/queue_server.h"
 
 struct nng_ingest;
 
@@ -24,19 +23,8 @@ struct nng_ingest;
 #define NNG_INGEST_BYTES_MAX (16u << 20)
 #define NNG_INGEST_RECEIVE_FACTOR 2
 
-struct nng_ingest_config {
-    const char *urls; /* that nng_listen_check has accepted */
-    struct queue_loop *loop;
-    struct queue_creation *creation;
-    struct overflow *overflow;
-    size_t max_message, max_body;
-    int max_connections;
-    int64_t max_delay; /* ms */
-    struct stats_counter *duplicates, *refused;
-};
-
-/* Listens. NULL with the error. */
-struct nng_ingest *nng_ingest_open(const struct nng_ingest_config *config, struct config_error *error);
+/* Listens at URLs that nng_listen_check has accepted. NULL with the error. */
+struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct config_error *error);
 
 /* The functions below do nothing if `in` is NULL, which means that nng_listen is not set. */
 

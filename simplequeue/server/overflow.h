@@ -19,7 +19,7 @@ struct overflow;
 struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (*notify)(void *arg),
     void *arg, char *error, size_t error_size);
 /* On a stop, once nothing else is in progress: writes the batches in progress and commits their removals. If the queues are in memory
- * only, writes all of their messages too, buried ones included. Blocks. Before served_queue_close. */
+ * only, writes all of their messages too, buried ones included. Blocks. The queues still have their served_queue. */
 void overflow_close(struct overflow **o);
 
 /* The functions below do nothing if `o` is NULL, which means that there is no overflow log. */

@@ -8,9 +8,9 @@
  *     refusals           status and code of each refusal
  *     queue_creation     makes queues, one in each loop turn
  *     overflow           makes room in full queues
- *     http_common        parameters and replies that handlers share
+ *     http_common        the handlers; parameters and replies that they share
  *     http_*, nng_ingest translate between protocols and the queue
- *     http, main         the routes; the wiring
+ *     main               the routes; the wiring
  */
 #ifndef SIMPLEQUEUE_QUEUE_SERVER_H
 #define SIMPLEQUEUE_QUEUE_SERVER_H

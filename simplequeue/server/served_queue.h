@@ -3,11 +3,10 @@
 #ifndef SIMPLEQUEUE_SERVED_QUEUE_H
 #define SIMPLEQUEUE_SERVED_QUEUE_H
 
+#include "base/stats.h"
 #include "simplequeue/server/wait_list.h"
 
 struct eviction;
-struct stats;
-struct stats_counter;
 
 struct served_queue {
     struct wait_line reserves; /* requests that wait for messages */
@@ -34,13 +33,11 @@ static inline bool served_queue_puts_wait(const struct named_queue *q)
     return served_of(q)->puts.first && !served_of(q)->room_granted;
 }
 
-/* Called for each queue that is recovered or created. */
-void served_queue_open(struct named_queue *q);
 /* Counts a refused put as `rejected` if the queue had no room. */
-void served_queue_count_refused(const struct named_queue *q, enum queue_result why);
-/* After an operation of a queue with a journal is committed or refused: reports failing storage and a full disk, in the log and on
- * /health, as they begin and end. */
-void served_queue_note_health(struct queue_loop *loop, const struct named_queue *q);
-void served_queue_close(struct named_queue *q, struct stats *stats);
+static inline void served_queue_count_refused(const struct named_queue *q, enum queue_result why)
+{
+    if (queue_is_full(why) || why == QUEUE_OVERFLOW_FAILED)
+        stats_add(served_of(q)->rejected, 1);
+}
 
 #endif

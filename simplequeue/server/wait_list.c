@@ -1,7 +1,6 @@
 #include "simplequeue/server/wait_list.h"
 
 #include "base/bytes.h"
-#include "http/server/http_server.h"
 
 #include <assert.h>
 #include <stdlib.h>

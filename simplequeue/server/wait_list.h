@@ -12,9 +12,9 @@
 #ifndef SIMPLEQUEUE_WAIT_LIST_H
 #define SIMPLEQUEUE_WAIT_LIST_H
 
+#include "http/server/http_server.h"
 #include "simplequeue/server/queue_loop.h"
 
-struct http_request;
 struct wait;
 
 enum wait_event {
@@ -42,6 +42,7 @@ struct wait {
     struct http_request *req; /* NULL: nng */
     wait_fn *retry;
     void *arg;
+    http_handler *handler; /* HTTP: run again by retry_request */
     /* For the owners of lines: */
     struct named_queue *q;       /* the full queue; NULL: the queue does not exist yet */
     char name[NAME_LEN_MAX + 1]; /* of a queue that does not exist yet */
