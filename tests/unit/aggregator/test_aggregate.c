@@ -75,9 +75,20 @@ static int tear_down(void **state)
     return system(command);
 }
 
+static _Atomic unsigned jobs_over; /* of the storage thread */
+
 static void notify(void *arg)
 {
     (void)arg;
+    jobs_over++;
+}
+
+/* One turn of a wait that began at `began`: sleeps briefly, or fails after PATIENCE. */
+static void wait_turn(usec_t began)
+{
+    if (clock_monotonic() - began > PATIENCE)
+        fail_msg("nothing happened for %d s", (int)(PATIENCE / USEC_PER_SEC));
+    usleep(100);
 }
 
 static enum slice_result try_open(struct aggregate **a)
@@ -123,11 +134,12 @@ static void take(struct aggregate *a, int lines)
 static enum slice_result seal(struct aggregate *a)
 {
     uint64_t n = aggregate_open_slice(a);
+    usec_t began = clock_monotonic();
     while (!sealed_find(aggregate_sealed(a), n)) {
         enum slice_result r = aggregate_seal(a, 0, 0, error);
         if (r != SLICE_OK)
             return r;
-        usleep(100);
+        wait_turn(began);
         aggregate_poll(a, 0);
     }
     return SLICE_OK;
@@ -136,8 +148,9 @@ static enum slice_result seal(struct aggregate *a)
 static enum aggregate_clear clear(struct aggregate *a, uint64_t through)
 {
     enum aggregate_clear r;
+    usec_t began = clock_monotonic();
     while ((r = aggregate_clear(a, 0, through, error)) == AGGREGATE_CLEAR_BUSY) {
-        usleep(100);
+        wait_turn(began);
         aggregate_poll(a, 0);
     }
     return r;
@@ -147,8 +160,9 @@ static enum aggregate_clear clear(struct aggregate *a, uint64_t through)
 static void settle(struct aggregate *a, usec_t now)
 {
     bool latched;
+    usec_t began = clock_monotonic();
     while (!aggregate_is_clean(a) && !aggregate_failure(a, &latched)) {
-        usleep(100);
+        wait_turn(began);
         aggregate_flush(a, now);
         aggregate_poll(a, now);
     }
@@ -287,8 +301,9 @@ static void the_first_lines_are_committed_at_once(void **state)
     assert_false(aggregate_tick(a, 2));
     take(a, 1);
     assert_true(aggregate_tick(a, 3));
+    usec_t began = clock_monotonic();
     while (!aggregate_is_clean(a)) {
-        usleep(100);
+        wait_turn(began);
         aggregate_poll(a, 3);
     }
     take(a, 1);
@@ -331,13 +346,13 @@ static void runs_stay_few_however_often_it_flushes(void **state)
     (void)state;
     struct aggregate *a = open_good();
     struct reads_layers layers;
-    usec_t now = 0;
+    usec_t now = 0, began = clock_monotonic();
     int lines = 0;
     for (struct aggregate_numbers n = {0}; n.flushes < 10 * SLICE_MERGE_RUNS; aggregate_numbers(a, &n)) {
         take(a, 1);
         lines++;
         aggregate_tick(a, now += 2 * USEC_PER_SEC);
-        usleep(50);
+        wait_turn(began);
         aggregate_poll(a, now);
         assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
         assert_true(slice_reader_runs(layers.readers[0]) <= 3 * SLICE_MERGE_RUNS);
@@ -390,10 +405,10 @@ static void damage_found_by_a_merge_is_named(void **state)
     make_many_runs();
     change_slice(in_dir("slices/0000000001.db"), "UPDATE blocks SET data = x'00' || data");
     struct aggregate *a = open_good();
-    usec_t now = 0;
+    usec_t now = 0, began = clock_monotonic();
     while (!aggregate_failure(a, &latched)) {
         aggregate_tick(a, ++now);
-        usleep(100);
+        wait_turn(began);
         aggregate_poll(a, now);
     }
     assert_true(latched && aggregate_is_full(a));
@@ -552,17 +567,15 @@ static void watch_writes(bool on)
             vfs->xSetSystemCall(vfs, calls[i], on ? (sqlite3_syscall_ptr)pwrite_with_room : NULL), SQLITE_OK);
 }
 
-/* Waits for what is tried again, to its end. */
+/* Retries the job that failed and waits until it is over. If it succeeds, waits for every later job too. */
 static void retry(struct aggregate *a, usec_t now)
 {
-    bool latched;
+    unsigned before = jobs_over;
+    usec_t began = clock_monotonic();
     aggregate_tick(a, now);
-    for (int i = 0; i < 20000 && aggregate_failure(a, &latched); i++) {
-        usleep(100);
-        aggregate_poll(a, now);
-        if (no_room_for && i == 100)
-            break;
-    }
+    while (jobs_over == before)
+        wait_turn(began);
+    aggregate_poll(a, now);
     settle(a, now);
 }
 
@@ -939,8 +952,9 @@ static void commit_and_be_killed(void)
     struct aggregate *a = open_good();
     take(a, 5);
     aggregate_flush(a, 0);
+    usec_t began = clock_monotonic();
     while (!aggregate_is_clean(a)) {
-        usleep(100);
+        wait_turn(began);
         aggregate_poll(a, 0);
     }
     kill(getpid(), SIGKILL);
