@@ -26,7 +26,6 @@ struct app {
 void app_answer_waiters(struct app *app);
 
 extern const struct http_route app_routes[];
-http_handler http_seal, http_clear, http_slices;
 void app_extra_stats(void *ctx, bool json, struct buf *out);
 
 #endif

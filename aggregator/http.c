@@ -1,17 +1,39 @@
-/* The read protocol over the aggregate (docs/guide/protocol.md). One turn of the loop composes an answer, so the answer shows
+/* The HTTP endpoints (docs/guide/protocol.md): the read protocol over the aggregate, sealing and clearing. One turn of the loop composes an answer, so the answer shows
  * one moment. max_answer limits an answer. A longer answer is cut, and X-Millrace-Next names the key at which it continues. */
 #include "aggregator/aggregator_app.h"
-#include "aggregator/aggregator_health.h"
+#include "base/log.h"
 #include "daemon/read_protocol.h"
 #include "aggregator/reads.h"
 #include "counts/records.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+
+#define JSON "application/json"
+
+/* Refuses the request with 503 and returns false until the slices are open. */
+static bool check_open(const struct app *app, struct http_request *req)
+{
+    if (!app->watermark)
+        http_problem(req, 503, "not-ready", NULL, "opening the slices");
+    return app->watermark != NULL;
+}
+
+/* Refuses the request with 503 and returns false until every stream has caught up. Before that, counts could be lower than
+ * those answered before a restart. */
+static bool check_caught_up(const struct app *app, struct http_request *req)
+{
+    if (!check_open(app, req))
+        return false;
+    if (!app->answers)
+        http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
+    return app->answers;
+}
 
 static bool find_layers(struct http_request *req, struct app *app, struct reads_layers *layers)
 {
     uint64_t after;
-    if (!health_check_caught_up(app, req) || !http_param_u64(req, "after", 0, 0, INT64_MAX, &after))
+    if (!check_caught_up(app, req) || !http_param_u64(req, "after", 0, 0, INT64_MAX, &after))
         return false;
     switch (aggregate_layers(app->aggregate, after, layers)) {
     case AGGREGATE_AFTER_OK:
@@ -141,16 +163,194 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
         buf_append_char(out, '}');
 }
 
+/* Sealing and clearing: requests wait for the storage thread. */
+struct slice_waiter {
+    struct app *app;
+    struct http_request *req;
+    uint64_t slice;
+    struct slice_waiter *next, **link;
+};
+
+static void append_streams(struct buf *out, const struct slice_state *state)
+{
+    for (size_t i = 0; i < state->n_cursors; i++) {
+        const struct slice_cursor *c = &state->cursors[i];
+        buf_printf(out, "%s\"%s\":{\"id\":\"%s\",\"end\":\"%" PRIu64 "\"}", i > 0 ? "," : "", c->stream,
+            c->id, c->offset);
+    }
+}
+
+static void reply_sealed(struct http_request *req, const struct slice_state *state)
+{
+    struct buf out = {0};
+    buf_printf(
+        &out, "{\"sealed\":%" PRIu64 ",\"open\":%" PRIu64 ",\"streams\":{", state->number, state->number + 1);
+    append_streams(&out, state);
+    buf_append_str(&out, "}}\n");
+    http_reply(req, 200, JSON, buf_bytes(&out));
+    buf_free(&out);
+}
+
+static void reply_refused(struct http_request *req, enum slice_result r, const char *error)
+{
+    http_problem(req, 503, r == SLICE_FULL ? "storage-full" : "storage-failed", NULL, "%s", error);
+}
+
+static void remove_waiter(struct slice_waiter *w)
+{
+    *w->link = w->next;
+    if (w->next)
+        w->next->link = w->link;
+    free(w);
+}
+
+static void on_gone(struct http_request *req, void *arg)
+{
+    (void)req;
+    remove_waiter(arg);
+}
+
+static void add_waiter(struct app *app, struct slice_waiter **list, struct http_request *req, uint64_t slice)
+{
+    struct slice_waiter *w = mem_zalloc(sizeof(*w));
+    *w = (struct slice_waiter){app, req, slice, *list, list};
+    if (w->next)
+        w->next->link = &w->next;
+    *list = w;
+    http_on_gone(req, on_gone, w);
+    app_answer_waiters(app);
+}
+
+static struct http_request *take_waiter(struct slice_waiter *w)
+{
+    struct http_request *req = w->req;
+    http_on_gone(req, NULL, NULL);
+    remove_waiter(w);
+    return req;
+}
+
+static void answer_seals(struct app *app)
+{
+    char error[SLICE_ERROR_TEXT];
+    if (!app->seal_waiters)
+        return;
+    /* All requests wait for the same slice: no other slice can be sealed meanwhile. */
+    uint64_t number = app->seal_waiters->slice;
+    const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), number);
+    enum slice_result r =
+        sealed ? SLICE_OK : aggregate_seal(app->aggregate, clock_monotonic(), clock_wall(), error);
+    if (r == SLICE_OK && !sealed)
+        return;
+    if (sealed)
+        log_info("sealed", LOG_U("slice", number));
+    while (app->seal_waiters) {
+        struct http_request *req = take_waiter(app->seal_waiters);
+        if (sealed)
+            reply_sealed(req, &sealed->state);
+        else
+            reply_refused(req, r, error);
+    }
+}
+
+void app_answer_waiters(struct app *app)
+{
+    answer_seals(app);
+    char error[SLICE_ERROR_TEXT];
+    while (app->clear_waiters) {
+        uint64_t through = app->clear_waiters->slice;
+        enum aggregate_clear r = aggregate_clear(app->aggregate, clock_monotonic(), through, error);
+        if (r == AGGREGATE_CLEAR_BUSY)
+            return;
+        struct http_request *req = take_waiter(app->clear_waiters);
+        if (r == AGGREGATE_CLEAR_OK) {
+            log_info("cleared", LOG_U("through", through));
+            http_replyf(req, 200, JSON, "{\"cleared\":%" PRIu64 "}\n", through);
+        } else if (r == AGGREGATE_CLEAR_OPEN) {
+            http_problem(req, 409, "slice-open", "seal it first", "slice %" PRIu64 " is not sealed", through);
+        } else if (r == AGGREGATE_CLEAR_NOT_ARCHIVED) {
+            http_problem(req, 409, "not-archived", NULL, "%s", error);
+        } else {
+            http_problem(req, 503, "storage-failed", NULL, "%s", error);
+        }
+    }
+}
+
+static bool required_slice(struct http_request *req, const char *name, uint64_t *slice)
+{
+    struct bytes text;
+    if (http_param(req, name, &text))
+        return http_param_u64(req, name, 0, 1, INT64_MAX, slice);
+    http_problem(req, 400, "missing-parameter", NULL, "%s= is missing", name);
+    return false;
+}
+
+static void seal(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    uint64_t slice;
+    if (!http_require_local(req) || !required_slice(req, "slice", &slice) || !check_caught_up(app, req))
+        return;
+    uint64_t open = aggregate_open_slice(app->aggregate);
+    const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), slice);
+    bool latched;
+    const char *failure = aggregate_failure(app->aggregate, &latched);
+    struct aggregate_numbers n;
+    aggregate_numbers(app->aggregate, &n);
+    if (sealed)
+        reply_sealed(req, &sealed->state);
+    else if (latched)
+        reply_refused(req, SLICE_FAILED, failure);
+    else if (slice < open)
+        http_problem(req, 410, "slice-cleared", NULL, "slice %" PRIu64 " is cleared", slice);
+    else if (slice > open)
+        http_problem(req, 409, "slice-ahead", NULL, "the open slice is %" PRIu64, open);
+    else if (n.slice.events + n.slice.skipped + n.slice.rejected == 0)
+        http_replyf(
+            req, 200, JSON, "{\"sealed\":%" PRIu64 ",\"open\":%" PRIu64 ",\"streams\":{}}\n", open - 1, open);
+    else
+        add_waiter(app, &app->seal_waiters, req, slice);
+}
+
+static void clear(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    uint64_t through;
+    if (http_require_local(req) && required_slice(req, "through", &through) && check_open(app, req))
+        add_waiter(app, &app->clear_waiters, req, through);
+}
+
+static void slices(struct http_request *req, void *ctx)
+{
+    const struct app *app = ctx;
+    struct buf out = {0};
+    if (!check_open(app, req))
+        return;
+    const struct sealed *sealed = aggregate_sealed(app->aggregate);
+    buf_printf(&out, "{\"open\":%" PRIu64 ",\"slices\":[", aggregate_open_slice(app->aggregate));
+    for (size_t i = 0; i < sealed->n; i++) {
+        const struct sealed_slice *s = &sealed->slices[i];
+        buf_printf(&out, "%s{\"slice\":%" PRIu64 ",\"state\":\"sealed\",\"file\":", i > 0 ? "," : "",
+            s->state.number);
+        buf_append_json(&out, bytes_str(s->path));
+        buf_append_str(&out, ",\"streams\":{");
+        append_streams(&out, &s->state);
+        buf_append_str(&out, "}}");
+    }
+    buf_append_str(&out, "]}\n");
+    http_reply(req, 200, JSON, buf_bytes(&out));
+    buf_free(&out);
+}
+
 const struct http_route app_routes[] = {
     READ_PROTOCOL_ROUTES(get, mget, fwmatch, range),
     {.path = "/seal",
         .methods = HTTP_POST_,
-        .handler = http_seal,
+        .handler = seal,
         .help = "seal slice ?slice= and begin the next"},
     {.path = "/clear",
         .methods = HTTP_POST_,
-        .handler = http_clear,
+        .handler = clear,
         .help = "delete archived slices up to ?through="},
-    {.path = "/slices", .methods = HTTP_GET_, .handler = http_slices, .help = "list the slices"},
+    {.path = "/slices", .methods = HTTP_GET_, .handler = slices, .help = "list the slices"},
     {0},
 };

@@ -1,16 +1,15 @@
 /* aggregator: connects the streams' followers, the aggregate and the HTTP endpoints to the event loop. */
 #include "aggregator/aggregator_app.h"
 #include "aggregator/cursor_keeper.h"
-#include "aggregator/aggregator_health.h"
 #include "http/client/http_client.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
-#include "aggregator/aggregator_metrics.h"
-#include "aggregator/aggregator_recovery.h"
 #include "config/peers.h"
 
 #include <event2/event.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -18,6 +17,145 @@
 #define TICKS_A_FLUSH 4
 #define TICK_MOST (250 * USEC_PER_MSEC)
 #define TICK_LEAST (5 * USEC_PER_MSEC)
+
+/* aggregate_open in a thread of its own. Recovery reads the log left by a crash and checks the chain of slices; meanwhile the
+ * daemon answers that it is not ready. */
+struct opening {
+    struct aggregate_config config;
+    usec_t wall;
+    void (*done)(void *arg);
+    void *arg;
+    pthread_t thread;
+    atomic_bool over;
+    struct aggregate *aggregate;
+    enum slice_result result;
+    char error[SLICE_ERROR_TEXT];
+};
+
+static void *run_opening(void *arg)
+{
+    struct opening *o = arg;
+    o->result = aggregate_open(&o->config, o->wall, &o->aggregate, o->error);
+    atomic_store(&o->over, true);
+    o->done(o->arg);
+    return NULL;
+}
+
+static bool opening_is_over(const struct opening *o)
+{
+    return atomic_load(&o->over);
+}
+
+/* The new thread calls `done` at its end. Returns NULL if the thread cannot be started. */
+static struct opening *opening_start(
+    const struct aggregate_config *config, usec_t wall, void (*done)(void *arg), void *arg)
+{
+    struct opening *o = mem_zalloc(sizeof(*o));
+    *o = (struct opening){.config = *config, .wall = wall, .done = done, .arg = arg};
+    if (pthread_create(&o->thread, NULL, run_opening, o) == 0)
+        return o;
+    free(o);
+    return NULL;
+}
+
+/* Waits for the thread and returns the result of aggregate_open. */
+static enum slice_result opening_finish(
+    struct opening **op, struct aggregate **out, char error[SLICE_ERROR_TEXT])
+{
+    struct opening *o = *op;
+    pthread_join(o->thread, NULL);
+    enum slice_result r = o->result;
+    *out = o->aggregate;
+    snprintf(error, SLICE_ERROR_TEXT, "%s", o->error);
+    free(o);
+    *op = NULL;
+    return r;
+}
+
+/* Totals count from the start of the process and never decrease. */
+struct metrics {
+    struct app *app;
+    struct aggregate_numbers shown;
+    struct stats_counter *events, *skipped, *rejected, *rows, *collisions, *holes;
+    struct stats_histogram *flush_seconds;
+};
+
+static void metrics_update(struct metrics *m)
+{
+    struct aggregate_numbers n;
+    aggregate_numbers(m->app->aggregate, &n);
+    stats_add(m->events, n.counted.events - m->shown.counted.events);
+    stats_add(m->skipped, n.counted.skipped - m->shown.counted.skipped);
+    stats_add(m->rejected, n.counted.rejected - m->shown.counted.rejected);
+    stats_add(m->rows, n.rows_flushed - m->shown.rows_flushed);
+    stats_add(m->collisions, n.collisions - m->shown.collisions);
+    stats_add(m->holes, n.holes - m->shown.holes);
+    if (n.flushes != m->shown.flushes)
+        stats_observe(m->flush_seconds, n.last_flush);
+    m->shown = n;
+}
+
+static double lag_bytes(void *ctx)
+{
+    struct app *app = ctx;
+    uint64_t lag = 0;
+    for (size_t i = 0; i < app->streams.n; i++)
+        lag += watermark_poll_lag(app->watermark, i);
+    return (double)lag;
+}
+
+static double memory_bytes(void *ctx)
+{
+    struct aggregate_numbers n;
+    aggregate_numbers(((struct app *)ctx)->aggregate, &n);
+    return (double)n.memory;
+}
+
+static double sealed_slices(void *ctx)
+{
+    return (double)aggregate_sealed(((struct app *)ctx)->aggregate)->n;
+}
+
+static double complete_until(void *ctx)
+{
+    return (double)watermark_poll_complete_until(((struct app *)ctx)->watermark);
+}
+
+/* The aggregate must be open; free the metrics before it. */
+static struct metrics *metrics_new(struct app *app)
+{
+    struct metrics *m = mem_zalloc(sizeof(*m));
+    m->app = app;
+    aggregate_numbers(app->aggregate, &m->shown);
+    struct stats *s = daemon_stats(m->app->daemon);
+    m->events =
+        stats_counter(s, "events_counted_total", NULL, "events counted since the start of the process");
+    m->skipped = stats_counter(s, "lines_skipped_total", NULL, "lines skipped because of skip_if");
+    m->rejected = stats_counter(s, "lines_rejected_total", NULL, "lines written to the rejects file");
+    m->rows = stats_counter(s, "rows_flushed_total", NULL, "rows written to the slice");
+    m->collisions =
+        stats_counter(s, "lookup_collisions_total", NULL, "collisions of two texts with the same hash");
+    m->holes = stats_counter(s, "holes_crossed_total", NULL, "holes in streams crossed");
+    m->flush_seconds = stats_histogram(
+        s, "flush_seconds", NULL, "time from the swap of a batch to its committed transaction");
+    stats_gauge(
+        s, "lag_bytes", NULL, "bytes published but not counted, as of the latest poll", lag_bytes, m->app);
+    stats_gauge(s, "unwritten_bytes", NULL, "memory of counts not yet in the slice", memory_bytes, m->app);
+    stats_gauge(s, "sealed_slices", NULL, "sealed slices not yet cleared", sealed_slices, m->app);
+    stats_gauge(s, "complete_until_seconds", NULL, "every event published before this time is counted",
+        complete_until, m->app);
+    return m;
+}
+
+static void metrics_free(struct metrics **mp)
+{
+    struct metrics *m = *mp;
+    *mp = NULL;
+    if (!m)
+        return;
+    stats_remove_gauges(daemon_stats(m->app->daemon), m->app);
+    free(m);
+}
 
 struct wiring {
     struct app app; /* first: it is the ctx of the handlers */
@@ -30,6 +168,54 @@ struct wiring {
     struct event *tick, *keep;
     bool drained;
 };
+
+static void health_set_not_ready(struct app *app, const char *text)
+{
+    if (strcmp(app->health, text) == 0)
+        return;
+    snprintf(app->health, sizeof(app->health), "%s", text);
+    daemon_set_not_ready(app->daemon, "%s", app->health);
+}
+
+/* Describes the first stream that is refused or, before all have caught up once, still behind. */
+static bool describe_streams(const struct app *app, char *out, size_t size)
+{
+    for (size_t i = 0; i < app->streams.n; i++) {
+        bool refused;
+        const char *trouble = follower_trouble(app->followers[i], &refused);
+        bool is_behind = !app->answers && !follower_is_caught_up(app->followers[i]);
+        if (!refused && !is_behind)
+            continue;
+        snprintf(out, size, "%s stream %s%s%s", refused ? "refusing" : "catching up with",
+            app->streams.names[i], trouble ? ": " : "", trouble ? trouble : "");
+        return true;
+    }
+    return false;
+}
+
+/* The aggregator is not ready if its storage fails, a stream is refused, or a stream has not caught up since the start. */
+static void health_update(struct app *app)
+{
+    char text[512];
+    bool caught_up = true, latched;
+    for (size_t i = 0; i < app->streams.n; i++)
+        caught_up = caught_up && follower_is_caught_up(app->followers[i]);
+    app->answers = app->answers || caught_up;
+    const char *failure = aggregate_failure(app->aggregate, &latched);
+    if (failure)
+        health_set_not_ready(app, failure);
+    else if (describe_streams(app, text, sizeof(text)))
+        health_set_not_ready(app, text);
+    else {
+        if (app->health[0] || !daemon_is_ready(app->daemon))
+            daemon_set_ready(app->daemon);
+        app->health[0] = '\0';
+    }
+    /* With --daemon, the start does not wait for a stream in trouble, which is retried in the background. */
+    for (size_t i = 0; i < app->streams.n; i++)
+        if (follower_trouble(app->followers[i], NULL) != NULL)
+            daemon_notify_parent();
+}
 
 /* Before recovery is complete, no counts wait for a flush. */
 static bool is_flushed(const struct app *app)

@@ -1,8 +1,9 @@
 #include "api/http.h"
 
-#include "api/events.h"
-#include "api/render.h"
+#include "api/breakdown.h"
+#include "api/series.h"
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define ASK_MAGIC 0x61736b21u
@@ -38,6 +39,113 @@ static void ask_gone(struct http_request *req, void *arg)
     source_cancel(a->question);
 }
 
+/* Answers in JSON or CSV. Every event before complete_until is counted. A row is complete if its unit ends by that time. */
+
+static void member(struct buf *out, const char *name, struct bytes text)
+{
+    buf_printf(out, "\"%s\":", name);
+    buf_append_json(out, text);
+    buf_append_char(out, ',');
+}
+
+static void render_head(const struct query *q, struct buf *out)
+{
+    buf_append_char(out, '{');
+    member(out, "ns", bytes_str(q->sub ? q->sub->ns : q->total->ns));
+    member(out, "key", q->key);
+    member(out, "label", bytes_str(q->total->label));
+    if (q->sub)
+        member(out, "by", bytes_str(q->sub->label));
+}
+
+static void render_span(const struct query *q, uint64_t total, int64_t complete_until, struct buf *out)
+{
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", q->from, q->to);
+    member(out, "timezone", bytes_str(q->calendar.zone.name));
+    buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete_until);
+}
+
+static void render_series(const struct series *s, int64_t complete_until, struct buf *out)
+{
+    const struct query *q = s->query;
+    bool csv = q->format == QUERY_CSV;
+    if (csv) {
+        buf_append_str(out, "t,date,n,complete\n");
+    } else {
+        render_head(q, out);
+        if (q->sub)
+            member(out, "sub", q->sub_key);
+        member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+        render_span(q, s->total, complete_until, out);
+        buf_append_str(out, "\"rows\":[");
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        const char *complete = series_row_end(s, i) <= complete_until ? "true" : "false";
+        buf_printf(out, csv ? "%s%" PRId64 "," : "%s{\"t\":%" PRId64 ",\"date\":\"", !csv && i ? "," : "",
+            s->rows[i].start);
+        units_print_date(&q->calendar, s->rows[i].start, out);
+        buf_printf(
+            out, csv ? ",%" PRIu64 ",%s\n" : "\",\"n\":%" PRIu64 ",\"complete\":%s}", s->rows[i].n, complete);
+    }
+    if (!csv)
+        buf_append_str(out, "]}\n");
+}
+
+static void render_breakdown(const struct breakdown *b, int64_t complete_until, struct buf *out)
+{
+    bool csv = b->query->format == QUERY_CSV;
+    if (csv) {
+        buf_append_str(out, "key,n,share\n");
+    } else {
+        render_head(b->query, out);
+        render_span(b->query, b->total, complete_until, out);
+        buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
+    }
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const struct breakdown_row *row = &b->rows[i];
+        double share = b->total ? (double)row->n / (double)b->total : 0;
+        if (csv) {
+            buf_append_csv(out, breakdown_text(row));
+            buf_printf(out, ",%" PRIu64 ",%.6f\n", row->n, share);
+        } else {
+            buf_append_str(out, i ? ",{" : "{");
+            member(out, "key", breakdown_text(row));
+            buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f}", row->n, share);
+        }
+    }
+    if (!csv)
+        buf_printf(out, "],\"other\":%" PRIu64 "}\n", b->total - b->shown);
+}
+
+static void counter_json(const struct counter *c, struct buf *out)
+{
+    member(out, "ns", bytes_str(c->ns));
+    member(out, "label", bytes_str(c->label));
+    buf_append_str(out, "\"key\":");
+    buf_append_json(out, bytes_str(c->key_text));
+}
+
+static void render_counters(const struct counters *c, struct buf *out)
+{
+    buf_append_char(out, '{');
+    member(out, "time", bytes_str(c->time_field));
+    buf_append_str(out, "\"totals\":[");
+    for (size_t i = 0; i < c->n_totals; i++) {
+        buf_append_str(out, i ? ",{" : "{");
+        counter_json(&c->totals[i], out);
+        buf_append_str(out, ",\"subtotals\":[");
+        for (size_t j = 0, n = 0; j < c->n_subtotals; j++) {
+            if (c->subtotals[j].total != i)
+                continue;
+            buf_append_str(out, n++ ? ",{" : "{");
+            counter_json(&c->subtotals[j], out);
+            buf_append_char(out, '}');
+        }
+        buf_append_str(out, "]}");
+    }
+    buf_append_str(out, "]}\n");
+}
+
 static void answer(struct ask *a)
 {
     struct buf out = {0};
@@ -46,7 +154,8 @@ static void answer(struct ask *a)
     else
         render_breakdown(&a->breakdown, a->complete_until, &out);
     http_add_header(a->req, "X-Millrace-Complete-Until", "%lld", (long long)a->complete_until);
-    http_reply(a->req, 200, render_content_type(a->query.format), buf_bytes(&out));
+    http_reply(a->req, 200, a->query.format == QUERY_CSV ? "text/csv; charset=utf-8" : "application/json",
+        buf_bytes(&out));
     buf_free(&out);
     ask_free(a);
 }
@@ -263,6 +372,27 @@ static void post_done(enum http_client_result result, const struct http_reply_vi
     free(p);
 }
 
+/* Converts a posted body to the body of an /mput and returns the number of events. Drops empty lines and each CR before an LF. */
+static size_t clean_events(struct bytes body, struct buf *out)
+{
+    const char *at = body.ptr, *end = body.len ? body.ptr + body.len : at;
+    size_t n = 0;
+    while (at != end) {
+        const char *lf = memchr(at, '\n', (size_t)(end - at));
+        const char *stop = lf ? lf : end;
+        size_t len = (size_t)(stop - at);
+        if (len && at[len - 1] == '\r')
+            len--;
+        if (len) {
+            buf_append(out, at, len);
+            buf_append_char(out, '\n');
+            n++;
+        }
+        at = lf ? lf + 1 : end;
+    }
+    return n;
+}
+
 static void handle_events(struct http_request *req, void *ctx)
 {
     static const char *const marks[] = {"queue", "producer", "mark", "next"};
@@ -288,7 +418,7 @@ static void handle_events(struct http_request *req, void *ctx)
         url_encode(value, &target);
     }
     buf_append_char(&target, '\0');
-    size_t n = events_clean(http_body(req), &lines);
+    size_t n = clean_events(http_body(req), &lines);
     /* Pages of other origins may neither name a queue nor move a mark. */
     bool allowed = !names_producer || http_require_same_origin(req);
     bool is_empty = n == 0 && !http_param(req, "mark", &value);

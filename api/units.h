@@ -3,15 +3,40 @@
  * A unit is named by its start in Unix seconds. The counters keep UTC hours. An hour belongs to the unit in which the hour's first
  * second lies, in local time.
  *
+ * A zone is an IANA zone or a fixed offset. The C library reads the zone that the environment variable TZ names from /usr/share/zoneinfo. The module sets TZ when a request
+ * needs another zone than the previous request.
+ *
  * 1. A day starts at the first second with its local date. If the clocks skip midnight, the day starts at the jump.
  * 2. A local date that a zone skips, such as 30 December 2011 in Samoa, is not a unit.
  * 3. The local date alone decides to which day an hour belongs. If the clocks go back over midnight, hours of the old day follow
  *    the start of the new day.
+ * 4. A zone's name becomes part of a path only if it consists of parts of [A-Za-z0-9_+-] joined by '/', so the path stays below
+ *    the directory.
+ * 5. A name without a zone file is refused. The C library would silently use UTC.
+ * 6. One thread only, because TZ belongs to the process.
  */
 #ifndef MILLRACE_UNITS_H
 #define MILLRACE_UNITS_H
 
-#include "api/zone.h"
+#include "base/bytes.h"
+
+#define ZONE_NAME_MAX 64
+#define ZONE_OFFSET_FIRST (-12) /* hours */
+#define ZONE_OFFSET_LAST 14
+
+struct zone {
+    bool fixed;
+    int64_t offset;               /* seconds east of UTC, when fixed */
+    char name[ZONE_NAME_MAX + 1]; /* "America/New_York", or "-05:00" */
+};
+
+/* Finds an IANA zone. False: no such zone; *out is unchanged. */
+bool zone_find(struct bytes name, struct zone *out);
+/* Sets *out to a fixed number of hours east of UTC, ZONE_OFFSET_FIRST..ZONE_OFFSET_LAST. */
+void zone_fixed(int hours, struct zone *out);
+
+/* Local time minus UTC, in seconds. */
+int64_t zone_offset(const struct zone *z, int64_t utc);
 
 #define HOUR_SECONDS INT64_C(3600)
 

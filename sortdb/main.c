@@ -1,9 +1,7 @@
 /* sortdb: wires reloader, generation and HTTP to the event loop. */
 #include "sortdb/sortdb_app.h"
-#include "sortdb/sortdb_health.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
-#include "sortdb/sortdb_metrics.h"
 #include "config/peers.h"
 #include "sortdb/sortdb_settings.h"
 
@@ -20,45 +18,91 @@ struct wiring {
     struct event *look;
 };
 
+/* Updates the reason of /health: a failed reload, or a truncated or modified file. Reads continue in every state. */
+static void update_health(struct app *app)
+{
+    char text[GENERATION_ERROR_TEXT] = "", error[GENERATION_ERROR_TEXT];
+    if (!app->generation)
+        return;
+    if (app->reload_error[0])
+        snprintf(text, sizeof(text), "reload failed: %.900s", app->reload_error);
+    else if (!generation_is_whole(app->generation, error) || !generation_is_untouched(app->generation, error))
+        snprintf(text, sizeof(text), "%s", error);
+    if (daemon_is_ready(app->daemon) == (text[0] == '\0') && strcmp(text, app->health) == 0)
+        return;
+    memcpy(app->health, text, sizeof(text));
+    if (text[0])
+        daemon_set_not_ready(app->daemon, "%s", text);
+    else
+        daemon_set_ready(app->daemon);
+}
+
+/* Notices truncated and modified files. */
 static void on_look(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
-    health_update(arg);
-}
-
-static void serve_generation(struct wiring *w, struct reloader_outcome *o)
-{
-    struct generation_info info = generation_info(o->generation);
-    generation_unref(&w->app.generation);
-    w->app.generation = o->generation;
-    w->app.reload_error[0] = '\0';
-    stats_add(w->app.reloads, 1);
-    log_info("serving", LOG_U("generation", info.number), LOG_U("through", info.through),
-        LOG_U("shards", info.shards), LOG_U("records", info.records), LOG_U("bytes", info.bytes));
-}
-
-static void reject_generation(struct wiring *w, const struct reloader_outcome *o)
-{
-    stats_add(w->app.failed_reloads, 1);
-    memcpy(w->app.reload_error, o->error, sizeof(w->app.reload_error));
-    log_error(w->app.generation ? "reload failed; the old files keep serving" : "cannot serve",
-        LOG_S("error", o->error));
-    if (!w->app.generation)
-        daemon_fail(w->app.daemon, o->result == GENERATION_FAILED ? EX_TEMPFAIL : EX_CONFIG);
+    update_health(arg);
 }
 
 static void on_opened(void *arg)
 {
     struct wiring *w = arg;
+    struct app *app = &w->app;
     struct reloader_outcome o;
-    if (!w->app.reloader || !reloader_take(w->app.reloader, &o))
+    if (!app->reloader || !reloader_take(app->reloader, &o))
         return;
-    if (o.result == GENERATION_OK)
-        serve_generation(w, &o);
-    else
-        reject_generation(w, &o);
-    health_update(&w->app);
-    app_answer_calls(&w->app, o.ticket, o.result == GENERATION_OK ? NULL : o.error);
+    if (o.result == GENERATION_OK) {
+        struct generation_info info = generation_info(o.generation);
+        generation_unref(&app->generation);
+        app->generation = o.generation;
+        app->reload_error[0] = '\0';
+        stats_add(app->reloads, 1);
+        log_info("serving", LOG_U("generation", info.number), LOG_U("through", info.through),
+            LOG_U("shards", info.shards), LOG_U("records", info.records), LOG_U("bytes", info.bytes));
+    } else {
+        stats_add(app->failed_reloads, 1);
+        memcpy(app->reload_error, o.error, sizeof(app->reload_error));
+        log_error(app->generation ? "reload failed; the old files keep serving" : "cannot serve",
+            LOG_S("error", o.error));
+        if (!app->generation)
+            daemon_fail(app->daemon, o.result == GENERATION_FAILED ? EX_TEMPFAIL : EX_CONFIG);
+    }
+    update_health(app);
+    app_answer_calls(app, o.ticket, o.result == GENERATION_OK ? NULL : o.error);
+}
+
+static struct generation_info served(const struct app *app)
+{
+    return app->generation ? generation_info(app->generation) : (struct generation_info){0};
+}
+
+static double served_generation(void *ctx)
+{
+    return (double)served(ctx).number;
+}
+
+static double served_records(void *ctx)
+{
+    return (double)served(ctx).records;
+}
+
+static double served_bytes(void *ctx)
+{
+    return (double)served(ctx).bytes;
+}
+
+static void register_metrics(struct app *app)
+{
+    struct stats *s = daemon_stats(app->daemon);
+    app->get_hits = stats_counter(s, "get_hits_total", NULL, "keys found by get and mget");
+    app->get_misses = stats_counter(s, "get_misses_total", NULL, "keys not found by get and mget");
+    app->fwmatch_hits = stats_counter(s, "fwmatch_hits_total", NULL, "fwmatch requests with records");
+    app->fwmatch_misses = stats_counter(s, "fwmatch_misses_total", NULL, "fwmatch requests without records");
+    app->reloads = stats_counter(s, "reloads_total", NULL, "generations opened, including the first");
+    app->failed_reloads = stats_counter(s, "reload_failures_total", NULL, "generations that failed to open");
+    stats_gauge(s, "served_generation", NULL, "number of the current generation", served_generation, app);
+    stats_gauge(s, "served_records", NULL, "records served", served_records, app);
+    stats_gauge(s, "served_bytes", NULL, "size of the current files", served_bytes, app);
 }
 
 static void hangup(void *ctx)
@@ -76,7 +120,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     w->app.daemon = d;
     w->app.max_answer = (size_t)options_int(daemon_options(d), "max_answer");
     TAILQ_INIT(&w->app.calls);
-    metrics_register(&w->app);
+    register_metrics(&w->app);
     daemon_set_not_ready(d, "opening the files");
     w->notify = loop_notify_new(daemon_base(d), on_opened, w);
     config.notify_arg = w->notify;
