@@ -38,7 +38,7 @@ struct aggregate;
 struct aggregate_config {
     const char *dir;                 /* contains slices/ and rejects/, which are created */
     const char *archive;             /* the archive's directory; NULL: no archive, slices are never cleared */
-    const struct counters *counters; /* must outlive it */
+    const struct counters *counters; /* must outlive the aggregate */
     const char *const *streams;      /* names, copied */
     size_t n_streams;
     usec_t flush_interval;
@@ -68,7 +68,7 @@ void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
 /* Rejects the line at the cursor because it exceeds max_line, and moves the cursor behind it. The line has `length` bytes
  * without its LF; `head` is its beginning. */
 void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes head, uint64_t length);
-/* The cursor's id as slices store it, which changes with the opening that wrote the byte before the cursor. */
+/* Sets the cursor's id in the form that slices store. The id changes with the opening that wrote the byte before the cursor. */
 void aggregate_set_stream_id(struct aggregate *a, size_t stream, const char *id);
 /* Moves the cursor across lost bytes, or back to where a restored copy of the stream differs. */
 void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);

@@ -90,7 +90,7 @@ static void log_refusal(struct stream_cursor_state *s, int status, struct bytes 
     free(text);
 }
 
-/* If pubsub does not answer, the follower reports it. */
+/* The follower reports a pubsub that does not answer. */
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct stream_cursor_state *s = arg;

@@ -2,9 +2,9 @@
  *
  * 1. A cursor moves only to a position that a transaction of the slice has committed. It starts where counting begins.
  * 2. Only the first request after a start may move a cursor back, because the slices may be a restored older copy. If
- *    pubsub refuses a later request, another process moves the cursor; the keeper logs that.
- * 3. The cursors have an owner's key, so no other client moves them. It is kept in DIR/cursor-key, made once; a copy of the
- *    directory is the same owner.
+ *    pubsub refuses a later request, another process moves the cursor, and the keeper logs the refusal.
+ * 3. The cursors have an owner's key, so that no other client moves them. The keeper creates the key once and stores it in
+ *    DIR/cursor-key. A copy of the directory has the same key.
  * 4. A failed request is logged once and repeated at the next tick.
  *
  * The loop's thread only.
@@ -19,7 +19,7 @@ struct config_error;
 struct http_client;
 struct cursor_keeper;
 
-/* Reads the key, or makes it. -1 with the error and errno. */
+/* Reads the key, or creates it. Returns 0, or -1 with the error and errno. */
 int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_error *error);
 /* Borrows all arguments but `key`. All cursors have the name `name`. Free the client first. */
 struct cursor_keeper *cursor_keeper_new(struct http_client *client, const struct aggregate *a,

@@ -15,7 +15,7 @@ static bool is_full(const struct follower *f)
     return aggregate_is_full(f->config.aggregate);
 }
 
-/* As slices store it: with the opening, if that is known. */
+/* Prints the id as slices store it: with the opening, if the opening is known. */
 static void print_id(const struct stream_cursor *at, char id[SLICE_ID_TEXT])
 {
     snprintf(id, SLICE_ID_TEXT, "%s%s%s", at->id, at->opening[0] ? "." : "", at->opening);

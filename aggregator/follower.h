@@ -17,7 +17,7 @@ struct http_client;
 
 struct follower_config {
     struct event_base *base;
-    struct http_client *client; /* must outlive it, or be freed first */
+    struct http_client *client; /* must outlive the follower, or be freed first */
     struct aggregate *aggregate;
     size_t stream; /* an index of the aggregate */
     size_t max_line;

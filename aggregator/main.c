@@ -15,84 +15,44 @@
 #include <sysexits.h>
 
 #define TICKS_A_FLUSH 4
-#define TICK_MOST (250 * USEC_PER_MSEC)
-#define TICK_LEAST (5 * USEC_PER_MSEC)
+#define TICK_MAX (250 * USEC_PER_MSEC)
+#define TICK_MIN (5 * USEC_PER_MSEC)
 
-/* aggregate_open in a thread of its own. Recovery reads the log left by a crash and checks the chain of slices; meanwhile the
- * daemon answers that it is not ready. */
-struct opening {
+struct wiring {
+    struct app app; /* first: it is the ctx of the handlers */
+    struct loop_notify *notify;
+    struct http_client *client;
+    struct cursor_keeper *keeper;
+    char cursor_key[RANDOM_ID_SIZE];
+    struct event *tick, *keep;
+    bool drained;
+    /* Recovery runs in a thread of its own; meanwhile the daemon answers that it is not ready. */
     struct aggregate_config config;
-    usec_t wall;
-    void (*done)(void *arg);
-    void *arg;
     pthread_t thread;
-    atomic_bool over;
-    struct aggregate *aggregate;
+    bool is_opening;       /* the thread is not joined */
+    atomic_bool recovered; /* the thread has set the result below */
     enum slice_result result;
+    struct aggregate *aggregate;
     char error[SLICE_ERROR_TEXT];
-};
-
-static void *run_opening(void *arg)
-{
-    struct opening *o = arg;
-    o->result = aggregate_open(&o->config, o->wall, &o->aggregate, o->error);
-    atomic_store(&o->over, true);
-    o->done(o->arg);
-    return NULL;
-}
-
-static bool opening_is_over(const struct opening *o)
-{
-    return atomic_load(&o->over);
-}
-
-/* The new thread calls `done` at its end. Returns NULL if the thread cannot be started. */
-static struct opening *opening_start(
-    const struct aggregate_config *config, usec_t wall, void (*done)(void *arg), void *arg)
-{
-    struct opening *o = mem_zalloc(sizeof(*o));
-    *o = (struct opening){.config = *config, .wall = wall, .done = done, .arg = arg};
-    if (pthread_create(&o->thread, NULL, run_opening, o) == 0)
-        return o;
-    free(o);
-    return NULL;
-}
-
-/* Waits for the thread and returns the result of aggregate_open. */
-static enum slice_result opening_finish(
-    struct opening **op, struct aggregate **out, char error[SLICE_ERROR_TEXT])
-{
-    struct opening *o = *op;
-    pthread_join(o->thread, NULL);
-    enum slice_result r = o->result;
-    *out = o->aggregate;
-    snprintf(error, SLICE_ERROR_TEXT, "%s", o->error);
-    free(o);
-    *op = NULL;
-    return r;
-}
-
-/* Totals count from the start of the process and never decrease. */
-struct metrics {
-    struct app *app;
+    /* Totals on /metrics count from the start of the process and never decrease. */
     struct aggregate_numbers shown;
     struct stats_counter *events, *skipped, *rejected, *rows, *collisions, *holes;
     struct stats_histogram *flush_seconds;
 };
 
-static void metrics_update(struct metrics *m)
+static void update_metrics(struct wiring *w)
 {
     struct aggregate_numbers n;
-    aggregate_numbers(m->app->aggregate, &n);
-    stats_add(m->events, n.counted.events - m->shown.counted.events);
-    stats_add(m->skipped, n.counted.skipped - m->shown.counted.skipped);
-    stats_add(m->rejected, n.counted.rejected - m->shown.counted.rejected);
-    stats_add(m->rows, n.rows_flushed - m->shown.rows_flushed);
-    stats_add(m->collisions, n.collisions - m->shown.collisions);
-    stats_add(m->holes, n.holes - m->shown.holes);
-    if (n.flushes != m->shown.flushes)
-        stats_observe(m->flush_seconds, n.last_flush);
-    m->shown = n;
+    aggregate_numbers(w->app.aggregate, &n);
+    stats_add(w->events, n.counted.events - w->shown.counted.events);
+    stats_add(w->skipped, n.counted.skipped - w->shown.counted.skipped);
+    stats_add(w->rejected, n.counted.rejected - w->shown.counted.rejected);
+    stats_add(w->rows, n.rows_flushed - w->shown.rows_flushed);
+    stats_add(w->collisions, n.collisions - w->shown.collisions);
+    stats_add(w->holes, n.holes - w->shown.holes);
+    if (n.flushes != w->shown.flushes)
+        stats_observe(w->flush_seconds, n.last_flush);
+    w->shown = n;
 }
 
 static double lag_bytes(void *ctx)
@@ -121,53 +81,28 @@ static double complete_until(void *ctx)
     return (double)watermark_poll_complete_until(((struct app *)ctx)->watermark);
 }
 
-/* The aggregate must be open; free the metrics before it. */
-static struct metrics *metrics_new(struct app *app)
+static void register_metrics(struct wiring *w)
 {
-    struct metrics *m = mem_zalloc(sizeof(*m));
-    m->app = app;
-    aggregate_numbers(app->aggregate, &m->shown);
-    struct stats *s = daemon_stats(m->app->daemon);
-    m->events =
+    struct app *app = &w->app;
+    struct stats *s = daemon_stats(app->daemon);
+    aggregate_numbers(app->aggregate, &w->shown);
+    w->events =
         stats_counter(s, "events_counted_total", NULL, "events counted since the start of the process");
-    m->skipped = stats_counter(s, "lines_skipped_total", NULL, "lines skipped because of skip_if");
-    m->rejected = stats_counter(s, "lines_rejected_total", NULL, "lines written to the rejects file");
-    m->rows = stats_counter(s, "rows_flushed_total", NULL, "rows written to the slice");
-    m->collisions =
+    w->skipped = stats_counter(s, "lines_skipped_total", NULL, "lines skipped because of skip_if");
+    w->rejected = stats_counter(s, "lines_rejected_total", NULL, "lines written to the rejects file");
+    w->rows = stats_counter(s, "rows_flushed_total", NULL, "rows written to the slice");
+    w->collisions =
         stats_counter(s, "lookup_collisions_total", NULL, "collisions of two texts with the same hash");
-    m->holes = stats_counter(s, "holes_crossed_total", NULL, "holes in streams crossed");
-    m->flush_seconds = stats_histogram(
+    w->holes = stats_counter(s, "holes_crossed_total", NULL, "holes in streams crossed");
+    w->flush_seconds = stats_histogram(
         s, "flush_seconds", NULL, "time from the swap of a batch to its committed transaction");
     stats_gauge(
-        s, "lag_bytes", NULL, "bytes published but not counted, as of the latest poll", lag_bytes, m->app);
-    stats_gauge(s, "unwritten_bytes", NULL, "memory of counts not yet in the slice", memory_bytes, m->app);
-    stats_gauge(s, "sealed_slices", NULL, "sealed slices not yet cleared", sealed_slices, m->app);
+        s, "lag_bytes", NULL, "bytes published but not counted, as of the latest poll", lag_bytes, app);
+    stats_gauge(s, "unwritten_bytes", NULL, "memory of counts not yet in the slice", memory_bytes, app);
+    stats_gauge(s, "sealed_slices", NULL, "sealed slices not yet cleared", sealed_slices, app);
     stats_gauge(s, "complete_until_seconds", NULL, "every event published before this time is counted",
-        complete_until, m->app);
-    return m;
+        complete_until, app);
 }
-
-static void metrics_free(struct metrics **mp)
-{
-    struct metrics *m = *mp;
-    *mp = NULL;
-    if (!m)
-        return;
-    stats_remove_gauges(daemon_stats(m->app->daemon), m->app);
-    free(m);
-}
-
-struct wiring {
-    struct app app; /* first: it is the ctx of the handlers */
-    struct loop_notify *notify;
-    struct http_client *client;
-    struct opening *opening; /* until the aggregate is open */
-    struct metrics *metrics;
-    struct cursor_keeper *keeper;
-    char cursor_key[RANDOM_ID_SIZE];
-    struct event *tick, *keep;
-    bool drained;
-};
 
 static void health_set_not_ready(struct app *app, const char *text)
 {
@@ -218,24 +153,18 @@ static void health_update(struct app *app)
 }
 
 /* Before recovery is complete, no counts wait for a flush. */
-static bool is_flushed(const struct app *app)
-{
-    bool latched;
-    if (!app->aggregate)
-        return true;
-    aggregate_failure(app->aggregate, &latched);
-    return latched || aggregate_is_clean(app->aggregate);
-}
-
 static void check_drained(struct wiring *w)
 {
     struct app *app = &w->app;
+    bool latched;
     if (w->drained || !daemon_is_draining(app->daemon))
         return;
-    if (app->aggregate)
+    if (app->aggregate) {
         aggregate_flush(app->aggregate, clock_monotonic());
-    if (!is_flushed(app))
-        return;
+        aggregate_failure(app->aggregate, &latched);
+        if (!latched && !aggregate_is_clean(app->aggregate))
+            return;
+    }
     w->drained = true;
     daemon_drained(app->daemon);
 }
@@ -245,7 +174,7 @@ static void after_change(struct wiring *w)
     for (size_t i = 0; i < w->app.streams.n; i++)
         follower_resume(w->app.followers[i]);
     health_update(&w->app);
-    metrics_update(w->metrics);
+    update_metrics(w);
     check_drained(w);
 }
 
@@ -280,56 +209,63 @@ static struct event *every(struct wiring *w, usec_t interval, event_callback_fn 
     return e;
 }
 
-static usec_t tick_of(usec_t flush_interval)
+static void *recover(void *arg)
 {
-    usec_t tick = flush_interval / TICKS_A_FLUSH;
-    return tick > TICK_MOST ? TICK_MOST : tick < TICK_LEAST ? TICK_LEAST : tick;
+    struct wiring *w = arg;
+    w->result = aggregate_open(&w->config, clock_wall(), &w->aggregate, w->error);
+    atomic_store(&w->recovered, true);
+    loop_notify_wake(w->notify);
+    return NULL;
 }
 
-static void begin_following(struct wiring *w, const struct options *o)
+static void join_recovery(struct wiring *w)
+{
+    pthread_join(w->thread, NULL);
+    w->is_opening = false;
+    w->app.aggregate = w->aggregate;
+}
+
+static void begin_counting(struct wiring *w)
 {
     struct app *app = &w->app;
-    for (size_t i = 0; i < app->streams.n; i++) {
-        struct follower_config c = {.base = daemon_base(app->daemon),
+    const struct options *o = daemon_options(app->daemon);
+    usec_t tick = w->config.flush_interval / TICKS_A_FLUSH;
+    register_metrics(w);
+    app->watermark = watermark_poll_new(&(struct watermark_poll_config){.base = daemon_base(app->daemon),
+        .client = w->client,
+        .aggregate = app->aggregate,
+        .streams = app->streams.names,
+        .n_streams = app->streams.n});
+    health_set_not_ready(app, "catching up with the streams");
+    w->keeper = cursor_keeper_new(
+        w->client, app->aggregate, app->streams.n, options_string(o, "cursor"), w->cursor_key);
+    for (size_t i = 0; i < app->streams.n; i++)
+        app->followers[i] = follower_new(&(struct follower_config){.base = daemon_base(app->daemon),
             .client = w->client,
             .aggregate = app->aggregate,
             .stream = i,
             .max_line = (size_t)options_int(o, "max_line"),
             .accepts_loss = options_bool(o, "accept_loss"),
             .changed = on_stream,
-            .arg = w};
-        app->followers[i] = follower_new(&c);
-    }
+            .arg = w});
+    w->tick = every(w, tick > TICK_MAX ? TICK_MAX : tick < TICK_MIN ? TICK_MIN : tick, on_tick);
+    w->keep = every(w, USEC_PER_SEC, on_keep);
 }
 
 /* Recovery is complete, or the storage thread has completed a job. */
 static void on_notify(void *arg)
 {
     struct wiring *w = arg;
-    if (w->opening && opening_is_over(w->opening)) {
-        char error[SLICE_ERROR_TEXT];
-        struct daemon *d = w->app.daemon;
-        enum slice_result r = opening_finish(&w->opening, &w->app.aggregate, error);
-        if (r == SLICE_OK && !daemon_is_draining(d)) {
-            struct app *app = &w->app;
-            const struct options *o = daemon_options(app->daemon);
-            w->metrics = metrics_new(app);
-            app->watermark =
-                watermark_poll_new(&(struct watermark_poll_config){.base = daemon_base(app->daemon),
-                    .client = w->client,
-                    .aggregate = app->aggregate,
-                    .streams = app->streams.names,
-                    .n_streams = app->streams.n});
-            health_set_not_ready(app, "catching up with the streams");
-            w->keeper = cursor_keeper_new(
-                w->client, app->aggregate, app->streams.n, options_string(o, "cursor"), w->cursor_key);
-            begin_following(w, o);
-            w->tick = every(w, tick_of(options_int(o, "flush_interval") * USEC_PER_MSEC), on_tick);
-            w->keep = every(w, USEC_PER_SEC, on_keep);
-        } else if (r != SLICE_OK) {
-            log_error("cannot open the slices", LOG_S("result", slice_strerror(r)), LOG_S("error", error));
-            health_set_not_ready(&w->app, error);
-            daemon_fail(d, r == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
+    struct daemon *d = w->app.daemon;
+    if (w->is_opening && atomic_load(&w->recovered)) {
+        join_recovery(w);
+        if (w->result != SLICE_OK) {
+            log_error("cannot open the slices", LOG_S("result", slice_strerror(w->result)),
+                LOG_S("error", w->error));
+            health_set_not_ready(&w->app, w->error);
+            daemon_fail(d, w->result == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
+        } else if (!daemon_is_draining(d)) {
+            begin_counting(w);
         }
     } else if (w->tick) {
         aggregate_poll(w->app.aggregate, clock_monotonic());
@@ -343,15 +279,14 @@ static void stop(void *ctx)
 {
     struct wiring *w = ctx;
     struct app *app = &w->app;
-    char error[SLICE_ERROR_TEXT];
-    if (w->opening)
-        opening_finish(&w->opening, &app->aggregate, error);
+    if (w->is_opening)
+        join_recovery(w);
     for (size_t i = 0; i < app->streams.n; i++)
         follower_free(&app->followers[i]);
     if (w->client)
         http_client_free(&w->client);
     cursor_keeper_free(&w->keeper);
-    metrics_free(&w->metrics);
+    stats_remove_gauges(daemon_stats(app->daemon), app);
     if (w->tick)
         event_free(w->tick);
     if (w->keep)
@@ -365,51 +300,39 @@ static void stop(void *ctx)
     free(w);
 }
 
-static int start_opening(struct wiring *w, const struct options *o, struct config_error *error)
+static int open_parts(struct wiring *w, struct options *o, struct config_error *error)
 {
-    const struct aggregate_config c = {.dir = options_string(o, "data_dir"),
+    struct app *app = &w->app;
+    char *token;
+    if (settings_read_streams(o, &app->streams, error) != 0 ||
+        settings_read_counters(o, &app->counters, error) != 0)
+        return EX_CONFIG;
+    int status = daemon_read_token(options_text(o, "pubsub_token_file"), &token, error);
+    if (status != 0)
+        return status;
+    w->client = http_client_new(&(struct http_client_config){.base = daemon_base(app->daemon),
+        .url = peer_url(o, "pubsub"),
+        .max_connections = (int)app->streams.n + 2,
+        .auth_token = token});
+    free(token);
+    w->config = (struct aggregate_config){.dir = options_string(o, "data_dir"),
         .archive = options_string(o, "archive"),
-        .counters = w->app.counters,
-        .streams = w->app.streams.names,
-        .n_streams = w->app.streams.n,
+        .counters = app->counters,
+        .streams = app->streams.names,
+        .n_streams = app->streams.n,
         .flush_interval = options_int(o, "flush_interval") * USEC_PER_MSEC,
         .max_memory = (size_t)options_int(o, "max_memory"),
         .notify = loop_notify_wake,
         .notify_arg = w->notify};
-    if (daemon_lock_directory(c.dir, error) != 0)
+    if (daemon_lock_directory(w->config.dir, error) != 0 ||
+        cursor_key_read(w->config.dir, w->cursor_key, error) != 0)
         return daemon_start_status(errno);
-    if (cursor_key_read(c.dir, w->cursor_key, error) != 0)
-        return daemon_start_status(errno);
-    health_set_not_ready(&w->app, "opening the slices");
-    w->opening = opening_start(&c, clock_wall(), loop_notify_wake, w->notify);
-    if (w->opening)
+    health_set_not_ready(app, "opening the slices");
+    w->is_opening = pthread_create(&w->thread, NULL, recover, w) == 0;
+    if (w->is_opening)
         return 0;
     snprintf(error->text, sizeof(error->text), "cannot start a thread");
     return EX_TEMPFAIL;
-}
-
-static int open_client(struct wiring *w, struct options *o, struct config_error *error)
-{
-    char *token;
-    int status = daemon_read_token(options_text(o, "pubsub_token_file"), &token, error);
-    if (status != 0)
-        return status;
-    w->client = http_client_new(&(struct http_client_config){.base = daemon_base(w->app.daemon),
-        .url = peer_url(o, "pubsub"),
-        .max_connections = (int)w->app.streams.n + 2,
-        .auth_token = token});
-    free(token);
-    return 0;
-}
-
-static int open_parts(struct wiring *w, struct options *o, struct config_error *error)
-{
-    struct app *app = &w->app;
-    if (settings_read_streams(o, &app->streams, error) != 0 ||
-        settings_read_counters(o, &app->counters, error) != 0)
-        return EX_CONFIG;
-    int status = open_client(w, o, error);
-    return status == 0 ? start_opening(w, o, error) : status;
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)

@@ -18,7 +18,7 @@ struct watermark_poll_config {
     struct event_base *base;
     struct http_client *client; /* free the client first, which ends its request */
     const struct aggregate *aggregate;
-    const char *const *streams; /* names in the aggregate's order; must outlive it */
+    const char *const *streams; /* names in the aggregate's order; must outlive the poll */
     size_t n_streams;
 };
 

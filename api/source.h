@@ -2,8 +2,8 @@
  *
  * The sources are in order of age: archives first, the aggregator last. Each serves the read protocol (docs/guide/protocol.md). An
  * archive's reply names the last slice that it includes (X-Millrace-Through). The next request then has `after=` with this slice, so
- * each slice counts once. A question starts again at the first source if a later source has cleared a slice that it needs (410), or
- * if two pages of a long answer come from different generations.
+ * each slice counts once. A question starts again at the first source in two cases: a later source has cleared a slice that
+ * the question needs (410), or two pages of a long answer come from different generations.
  *
  * 1. on_done is called exactly once, never from inside source_ask. SOURCE_OK means that every source answered completely.
  * 2. A reply without X-Millrace-Complete-Until and X-Millrace-Through does not come from a source: SOURCE_UNAVAILABLE.

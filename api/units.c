@@ -28,7 +28,7 @@ static bool is_zone_name(struct bytes name)
         if (c == '\0')
             return false;
     }
-    return !bytes_starts_with(name, BYTES_LITERAL("right/")); /* those count leap seconds */
+    return !bytes_starts_with(name, BYTES_LITERAL("right/")); /* the zones in right/ count leap seconds */
 }
 
 static bool is_zone_file(const char *path)
@@ -68,7 +68,7 @@ void zone_fixed(int hours, struct zone *out)
 
 int64_t zone_offset(const struct zone *z, int64_t utc)
 {
-    static char current[ZONE_NAME_MAX + 1]; /* the process's */
+    static char current[ZONE_NAME_MAX + 1]; /* the zone in TZ */
     char value[sizeof ZONE_DIRECTORY + 2 + ZONE_NAME_MAX];
     struct tm local;
     time_t t = utc;

@@ -3,8 +3,8 @@
  * A unit is named by its start in Unix seconds. The counters keep UTC hours. An hour belongs to the unit in which the hour's first
  * second lies, in local time.
  *
- * A zone is an IANA zone or a fixed offset. The C library reads the zone that the environment variable TZ names from /usr/share/zoneinfo. The module sets TZ when a request
- * needs another zone than the previous request.
+ * A zone is an IANA zone or a fixed offset. The C library reads the zone that the environment variable TZ names from
+ * /usr/share/zoneinfo. The module sets TZ when a request needs another zone than the previous request.
  *
  * 1. A day starts at the first second with its local date. If the clocks skip midnight, the day starts at the jump.
  * 2. A local date that a zone skips, such as 30 December 2011 in Samoa, is not a unit.

@@ -92,7 +92,7 @@ static bool is_leftover(const char *name)
     return manifest_directory_number(digits, &generation);
 }
 
-/* Removes `name` if an interrupted run left it. */
+/* Removes `name` if it is the leftover of an interrupted run. */
 static enum compact_result recover_one(
     const char *archive, const char *name, bool has_current, char error[COMPACT_ERROR_TEXT])
 {

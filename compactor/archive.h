@@ -1,11 +1,11 @@
 /* archive: the directory of generations (docs/guide/archive.md), with each change in its crash-safe order.
  *
- * 1. A directory named by a generation's twelve digits is complete, checked and synced. It is made as N.tmp and renamed last;
- *    a removal renames it first, durably.
+ * 1. A directory named by a generation's twelve digits is complete, checked and synced. A run fills N.tmp and renames it
+ *    last. A removal first renames the directory to N.tmp, durably.
  * 2. `current` names the current generation and is replaced by rename, so it always exists.
- * 3. Everything besides `current` and the generations up to it is left from an interrupted run; archive_recover and archive_undo remove
- *    it. A newer generation may also be there because an operator returned to an older one, so it is removed only once the caller
- *    has seen every slice that it alone holds.
+ * 3. An interrupted run may leave *.tmp and a generation newer than `current`. archive_recover and archive_undo remove them. A newer
+ *    generation may also exist because an operator returned to an older one. So archive_undo requires that the slices of a generation
+ *    still exist.
  * 4. Every change goes through io, so tests can stop it anywhere.
  *
  * One process at a time: the caller holds the lock of the directory.
@@ -16,10 +16,10 @@
 #include "counts/manifest.h"
 #include "compactor/result.h"
 
-/* Syncs the directory, because an interrupted run may not have, and removes *.tmp. Without `current` it also removes an unfinished
- * generation 0, and refuses any other generation: something else removed `current`. */
+/* Syncs the directory, because an interrupted run may have changed it without a sync, and removes *.tmp. Without `current`, removes an
+ * unfinished generation 0 and refuses any other generation, because no run removes `current`. */
 enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT]);
-/* Removes the generations past the current one. Refuses one that holds slices past `through`. */
+/* Removes the generations newer than `current`. Refuses a generation that includes slices past `through`. */
 enum compact_result archive_undo(
     const char *archive, uint64_t current, uint64_t through, char error[COMPACT_ERROR_TEXT]);
 
@@ -40,7 +40,7 @@ enum compact_result archive_check(const char *archive, uint64_t generation, char
 enum compact_result archive_publish(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 enum compact_result archive_switch(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 
-/* Removes N.tmp if it exists. On failure it is left to the next run. */
+/* Removes N.tmp if it exists. After a failure, the next run removes it. */
 void archive_discard(const char *archive, uint64_t generation);
 
 /* Removes all generations up to the current one, except the newest `keep`. */

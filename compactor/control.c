@@ -23,7 +23,7 @@ struct control {
     struct run_control calls;
 };
 
-/* *reply: for COMPACT_OK only; the caller frees it. */
+/* Sets *reply only with COMPACT_OK; the caller frees it. */
 static enum compact_result ask(const struct peer *peer, const char *method, const char *target,
     struct json_doc **reply, char error[COMPACT_ERROR_TEXT])
 {
@@ -80,7 +80,7 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char 
     struct json_doc *stats = NULL;
     uint64_t sum = 0;
     enum compact_result r = ask_number(&c->aggregator, "GET", "/slices", "/open", open, error);
-    if (r == COMPACT_OK) /* then the slice is open, and /stats describes it */
+    if (r == COMPACT_OK) /* /stats describes the open slice */
         r = ask(&c->aggregator, "GET", "/stats?format=json", &stats, error);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r == COMPACT_OK; i++) {
         uint64_t n = 0;

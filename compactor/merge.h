@@ -3,7 +3,7 @@
  *     u|jehiah,c413:2        and  u|jehiah,c413:1 c41l:5     ->  u|jehiah,c413:3 c41l:5
  *     c.u|jehiah.c41l,JP:1   and  c.u|jehiah.c41l,US:4       ->  c.u|jehiah.c41l,JP:1 US:4
  *
- * 1. Each record is written once, in order, to the shard of its key. A record that only one source has is copied unchanged.
+ * 1. Each record is written once, in order, to the shard of its key. A record of only one source is copied unchanged.
  * 2. The result depends neither on the order of the sources nor on earlier merges:
  *    merge(merge(A, B), C) = merge(A, B, C).
  * 3. The merge holds one record in memory, beside the buffers of the sources and writers.
@@ -26,7 +26,7 @@ struct merge_spec {
     size_t n_sources;
     struct shard_writer **writers; /* as many as shards */
     uint32_t shards;
-    /* Called now and then, also at the end; may be NULL. */
+    /* Called at intervals and at the end; may be NULL. */
     void (*on_progress)(const struct merge_report *so_far, void *arg);
     void *arg;
 };

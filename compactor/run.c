@@ -60,7 +60,7 @@ static enum compact_result step_look(struct run *run)
 }
 
 /* An empty slice stays open, so that a silent stream makes no generations. A slice that cannot be sealed stays open too, and the run
- * continues with the sealed ones: a full aggregator gets space only when those are cleared. */
+ * continues with the sealed ones: a full aggregator gets space only after they are cleared. */
 static enum compact_result step_seal(struct run *run)
 {
     const struct run_control *c = run->spec->control;
@@ -88,7 +88,7 @@ static enum compact_result check_counters(struct run *run, const char *path, con
         (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
 }
 
-/* A slice must start where the one before it ended, else events would be missing or doubled. A new stream may start anywhere. */
+/* A slice must start where the previous slice ended, else events would be missing or counted twice. A new stream may start anywhere. */
 static enum compact_result check_meeting(struct run *run, const char *path, const struct slice_facts *f)
 {
     for (size_t i = 0; i < run->made.n_streams; i++) {
@@ -125,8 +125,8 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
     if (r == COMPACT_OK)
         r = check_meeting(run, path, &f);
     if (r == COMPACT_OK) {
-        /* The manifest has the counters and cursors of its newest slice, and the counters that it lacks, in case their names
-         * return. */
+        /* The manifest takes the counters and cursors of its newest slice. `retired` keeps all earlier counters, because a later
+         * slice may use their names again. */
         struct manifest *m = &run->made;
         struct buf retired = {0};
         counters_append_missing(m->retired, f.counters, &retired);

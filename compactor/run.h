@@ -1,17 +1,17 @@
 /* run: one run of the compactor, from recovery to the cleared slices (docs/guide/archive.md has the steps and why they are safe).
  *
- * A run is a table of steps. It reaches the daemons through the four calls of run_control, so tests can replace them and stop the
- * run between and within steps.
+ * A run is a table of steps. It reaches the daemons through the four calls of run_control. Tests replace these calls, and stop the run
+ * between and within steps.
  *
  * 1. A run repeated after a kill at any point produces the same bytes.
- * 2. clear is called only once `current` names a synced generation that includes those slices, and reload has confirmed that every
- *    sortdb serves it.
+ * 2. The run calls clear only after `current` names a synced generation with those slices, and reload has confirmed that every sortdb
+ *    serves this generation.
  * 3. The slices after the manifest's `through` are merged exactly once, without a gap.
  * 4. The current generation is never written to.
  * 5. If the open slice cannot be sealed, the run merges the sealed ones and then reports the failure.
  * 6. A failed run removes its unfinished generation, to free the space.
- * 7. With no new slices and the same number of shards no generation is made. reload and clear are called all the same, because an
- *    interrupted run may have missed them.
+ * 7. Without new slices, and with the same number of shards, a run makes no generation. The run still calls reload and clear, because
+ *    an interrupted run may have missed them.
  */
 #ifndef MILLRACE_RUN_H
 #define MILLRACE_RUN_H

@@ -20,11 +20,11 @@ struct shard {
     struct manifest_file expected;
     uint64_t records, bytes; /* bytes: read from the file */
     XXH3_state_t *hash;
-    struct buf data; /* read and not yet given, from `at` on */
+    struct buf data; /* read; not yet returned from `at` on */
     size_t at;
     bool ended;
-    struct bytes rest; /* of the record's value, not yet given */
-    bool has_text;     /* a lookup whose text is not yet given */
+    struct bytes rest; /* of the record's value, not yet returned */
+    bool has_text;     /* the record is a lookup whose text is not yet returned */
     struct buf text;
 };
 

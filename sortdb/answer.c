@@ -41,8 +41,8 @@ static uint64_t total_bytes(const struct answer_lines *l)
     return n;
 }
 
-/* Only the last line of a file may lack its LF. */
-static bool lacks_lf(struct bytes run)
+/* Only the last line of a file may end without LF. */
+static bool needs_lf(struct bytes run)
 {
     return run.len > 0 && run.ptr[run.len - 1] != '\n';
 }
@@ -56,7 +56,7 @@ static void send_copied(
     buf_clear(scratch);
     while (next_run(l, &at, &run)) {
         buf_append_bytes(scratch, run);
-        if (lacks_lf(run))
+        if (needs_lf(run))
             buf_append_char(scratch, '\n');
     }
     if (generation_is_whole(g, error))
@@ -89,7 +89,7 @@ static void release(const void *data, size_t len, void *arg)
     generation_unref(&g);
 }
 
-/* False at the end of the lines. */
+/* Returns false at the end of the lines. */
 static bool fill_piece(struct answer *a)
 {
     struct bytes run;
@@ -100,7 +100,7 @@ static bool fill_piece(struct answer *a)
             evbuffer_add(a->piece, run.ptr, run.len);
         else
             evbuffer_add_reference(a->piece, run.ptr, run.len, release, generation_ref(a->generation));
-        if (lacks_lf(run))
+        if (needs_lf(run))
             evbuffer_add(a->piece, "\n", 1);
     }
     return true;

@@ -4,8 +4,8 @@
  * bounded number of bytes ahead of the client.
  *
  * 1. An answer holds a reference to its generation until its last byte has left, so it never mixes generations.
- * 2. The generation is checked for truncation after the last byte was copied or taken by the socket. A truncated short answer is a
- *    503; a long one ends without its last chunk, so the client sees that it is incomplete.
+ * 2. The server checks the generation for truncation after it copied the last byte or the socket took it. After a truncation, a short
+ *    answer is a 503. A long answer ends without its last chunk, so the client sees that the answer is incomplete.
  */
 #ifndef MILLRACE_SORTDB_ANSWER_H
 #define MILLRACE_SORTDB_ANSWER_H
@@ -16,12 +16,12 @@ struct http_request;
 
 /* The lines of an answer: a cursor, or single lines. */
 struct answer_lines {
-    struct generation_cursor cursor; /* taken over; used when `found` is NULL */
+    struct generation_cursor cursor; /* answer_send takes ownership; used if `found` is NULL */
     struct bytes *found;             /* copied */
     size_t n_found;
 };
 
-/* Ends the request, now or later. `scratch` is used only during the call. */
+/* Answers the request, at once or while the client reads. Uses `scratch` only during the call. */
 void answer_send(
     struct http_request *req, struct generation *g, struct answer_lines *lines, struct buf *scratch);
 

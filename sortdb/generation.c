@@ -136,7 +136,7 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     return r;
 }
 
-/* If files vanish meanwhile, a newer generation has replaced this one: open that. */
+/* If a file is missing, the compactor has replaced this generation: open the newer one. */
 static enum generation_result open_archive(const struct generation_source *source, const atomic_bool *cancel,
     struct generation **out, char error[GENERATION_ERROR_TEXT])
 {
@@ -228,8 +228,8 @@ static uint32_t shard_of_key(const struct generation *g, struct bytes key)
     return record_key_parse(key, &parsed) ? record_shard(&parsed, g->info.shards) : GENERATION_NO_SHARD;
 }
 
-/* All subtotals of one key are on one shard, and `c.u|jehiah.` is a prefix of no other key. So any hour may complete a prefix that
- * ends in an hour. Other prefixes match keys of many shards. */
+/* All subtotals of one key are on one shard, and no other key begins with `c.u|jehiah.`. So the prefix up to this dot, completed with
+ * any hour, gives the shard. Other prefixes match keys of many shards. */
 static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
 {
     static const char any_hour[] = "0110";
@@ -414,7 +414,7 @@ uint32_t generation_cursor_shard(const struct generation_cursor *c)
     return c->n == 1 ? c->parts[0].shard : GENERATION_NO_SHARD;
 }
 
-/* Advances past the last record within the limits. False: no record is left beyond them. */
+/* Advances past the last record within the limits. False: no record follows. */
 static bool walk_to_bound(struct generation_cursor *walk, uint64_t max_records, uint64_t max_bytes)
 {
     uint64_t records = 0, bytes = 0;

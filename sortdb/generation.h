@@ -1,10 +1,10 @@
 /* generation: the files that sortdb serves at one moment: all shards of an archive's generation, or one file.
  *
- * 1. A generation is opened and checked whole, and never changes. A reload opens another one.
- * 2. It is reference counted. An answer holds a reference until its last byte has left. References are taken and dropped on the
- *    loop's thread; generation_open may run on another thread and hands over the only reference.
+ * 1. A generation is opened and checked whole, and never changes. A reload opens another generation.
+ * 2. A generation is reference counted. An answer holds a reference until its last byte has left. Only the loop's
+ *    thread takes and drops references. generation_open may run on another thread and returns the first reference.
  * 3. Records come in the order of whole lines (records.h), across all shards.
- * 4. Bytes read from it are valid only if generation_is_whole says so afterwards.
+ * 4. Bytes read from a generation are valid only if generation_is_whole returns true afterwards.
  */
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
@@ -37,8 +37,9 @@ struct generation_info {
     bool is_cut; /* a file's last line has no LF */
 };
 
-/* Opens the archive's current generation, or the file, and reads all of it. `served` is the one to replace, NULL at first; the number
- * of a file is one higher. A file without a manifest may be incomplete, so it is refused if it has lost all lines or its last LF. */
+/* Opens the archive's current generation, or db_file, and checks every line. `served` describes the generation to replace; NULL: none.
+ * Each opening of db_file adds one to the number. Without a manifest, db_file may be incomplete: if the served file had lines, or a last
+ * LF, the new file must have them too. */
 enum generation_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     char error[GENERATION_ERROR_TEXT]);
@@ -48,16 +49,16 @@ void generation_unref(struct generation **g);
 struct generation_info generation_info(const struct generation *g);
 char generation_separator(const struct generation *g);
 
-/* False, with the file in the text, once one of its files was truncated. */
+/* False once a file of the generation was truncated; the error names the file. */
 bool generation_is_whole(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
-/* False, likewise, if a file was modified since it was opened. One system call a file. */
+/* False if a file was modified after the opening; the error names the file. Makes one system call for each file. */
 bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
 
-/* The line of a record, with its LF if the file has one. False: no such record. */
+/* Finds a record's line, with its LF unless the file ends without LF. False: no such record. */
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard);
 
-/* Records still to be read: a span of lines in each of `n` shards. Holds no reference. The spans that are not empty form a heap by their
- * first line. */
+/* A cursor has a span of lines still to be read in each of `n` shards. It holds no reference. The spans that are not empty form a heap
+ * by their first line. */
 struct generation_part {
     uint32_t shard;
     struct sorted_span left;
@@ -70,10 +71,10 @@ struct generation_cursor {
 };
 void generation_cursor_free(struct generation_cursor *c);
 
-/* Keys with this prefix, from the key `start` on (may be empty). */
+/* Sets *out to the records whose keys have this prefix, from the key `start` on. An empty `start` begins at the first record. */
 void generation_prefix(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
-/* start <= key <= end. */
+/* Sets *out to the records with start <= key <= end. */
 void generation_range(
     const struct generation *g, struct bytes start, struct bytes end, struct generation_cursor *out);
 
@@ -81,11 +82,11 @@ void generation_range(
 uint64_t generation_cursor_bytes(const struct generation_cursor *c);
 /* The only shard searched, or GENERATION_NO_SHARD for several. */
 uint32_t generation_cursor_shard(const struct generation_cursor *c);
-/* Limits the cursor to `max_records` records (0: no limit) that start before `max_bytes`, but to at least one record, and never between
- * lines of one key. True if records are left out: *next is the key of the first. */
+/* Limits the cursor to `max_records` records (0: no limit) that start before `max_bytes`. The cursor keeps at least one record and all
+ * lines of its last key. True if records are left out; *next is the key of the first of them. */
 bool generation_cursor_cut(
     struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct bytes *next);
-/* The next adjacent whole lines, about `enough` bytes at most (a longer line comes whole). False at the end. */
+/* Sets *run to the next adjacent lines, up to about `enough` bytes. A longer line is returned whole. False at the end. */
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run);
 
 #endif

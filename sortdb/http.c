@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* The current generation; NULL after answering 503. */
+/* Returns the current generation, or NULL after answering 503. */
 static struct generation *begin_answer(struct app *app, struct http_request *req)
 {
     if (!app->generation)

@@ -27,7 +27,7 @@ struct mapping {
     int fd;
     char *base;
     size_t len;
-    char last; /* byte of the file */
+    char last; /* byte of the file, as of the opening */
     struct timespec written;
     struct place *place;
 };

@@ -1,8 +1,8 @@
 /* reloader: opens the newest generation on a thread of its own.
  *
- * 1. One opening at a time. A request during an opening may concern files that the opening missed, so another opening follows; all
- *    requests that arrive meanwhile share it.
- * 2. Every request is answered by an opening that began after it (the ticket of reloader_request).
+ * 1. The reloader runs one opening at a time. A request during an opening may concern files that this opening missed, so a second
+ *    opening follows. All requests that arrive during the first opening share the second.
+ * 2. An opening answers only requests that arrived before it began. The ticket of reloader_request identifies a request.
  * 3. A failed opening leaves nothing behind; the old generation keeps serving.
  *
  * Call everything from the loop's thread. `notify` runs on the reloader's thread.
@@ -15,8 +15,8 @@
 struct reloader;
 
 struct reloader_config {
-    struct generation_source source; /* its texts outlive the reloader */
-    void (*notify)(void *arg);       /* an opening has ended: call reloader_take */
+    struct generation_source source; /* its texts must outlive the reloader */
+    void (*notify)(void *arg);       /* called after each opening; then call reloader_take */
     void *notify_arg;
 };
 
@@ -33,7 +33,7 @@ void reloader_free(struct reloader **r);
 
 /* Returns the ticket of this request: 1, 2, ...; requests may share one. */
 uint64_t reloader_request(struct reloader *r);
-/* Takes the outcome of an ended opening; false: none. */
+/* Takes the outcome of a completed opening. False: none. */
 bool reloader_take(struct reloader *r, struct reloader_outcome *out);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STEP ((size_t)1 << 20) /* checked and hashed at once, while in the cache */
+#define STEP ((size_t)1 << 20) /* checked and hashed while the cache holds it */
 
 struct sorted_file {
     struct mapping *mapping;

@@ -1,11 +1,11 @@
 /* sorted_file: one mapped file of sorted lines.
  *
- * Opening reads the whole file once and checks that every line has a separator, that the lines are in order, and that size, record
- * count and checksum match the manifest, if there is one. Then the searches of sorted_text.h apply to sorted_file_text.
+ * Opening reads the whole file once. It checks that every line has a separator and that the lines are in order. With a manifest it also
+ * compares size, record count and checksum. The searches of sorted_text.h work on sorted_file_text.
  *
- * 1. A line is valid only if sorted_file_is_whole says so after it was read or copied: a truncated file is an error, not a
- *    crash or a wrong answer (mapping.h).
- * 2. sorted_file_is_untouched notices writes in place.
+ * 1. A line is valid only if sorted_file_is_whole returns true after the caller has read or copied it. A truncated file then causes an
+ *    error, not a crash or a wrong answer (mapping.h).
+ * 2. sorted_file_is_untouched detects writes in place.
  */
 #ifndef MILLRACE_SORTED_FILE_H
 #define MILLRACE_SORTED_FILE_H
@@ -45,7 +45,7 @@ enum sorted_file_result sorted_file_open(
     const struct sorted_file_config *config, struct sorted_file **out, char error[SORTED_FILE_ERROR_TEXT]);
 void sorted_file_close(struct sorted_file **f);
 
-/* Lives as long as the file is open. */
+/* Valid while the file is open. */
 const struct sorted_text *sorted_file_text(const struct sorted_file *f);
 const char *sorted_file_path(const struct sorted_file *f);
 uint64_t sorted_file_records(const struct sorted_file *f);

@@ -23,7 +23,7 @@ struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span lin
     return record_split(bytes, t->separator, &record) ? record.key : bytes;
 }
 
-/* Whether a line with this key sorts before the target. */
+/* True if a line with this key sorts before the target. */
 typedef bool before_fn(struct bytes key, struct bytes sought, char separator);
 
 static bool key_is_below(struct bytes key, struct bytes sought, char separator)
@@ -36,7 +36,7 @@ static bool key_is_not_above(struct bytes key, struct bytes sought, char separat
     return record_key_compare(key, sought, separator) <= 0;
 }
 
-/* The prefix has no separator after it: the key may be longer. */
+/* The key may be longer than the prefix, so no separator is compared after the prefix. */
 static bool key_is_below_prefix(struct bytes key, struct bytes prefix, char separator)
 {
     if (bytes_starts_with(key, prefix))

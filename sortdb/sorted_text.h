@@ -6,7 +6,7 @@
  *
  * 1. A search halves the bytes and finds the line around the middle. It reads each line at most once, and nothing outside the text.
  * 2. It allocates nothing and makes no system call.
- * 3. Any bytes may be searched. On unsorted text the result is some lines of it, or none.
+ * 3. A search accepts any bytes. On unsorted text it returns some lines or none.
  * 4. Several adjacent lines may share a key.
  */
 #ifndef MILLRACE_SORTED_TEXT_H
@@ -29,7 +29,7 @@ size_t sorted_line_end(const struct sorted_text *t, size_t at);
 /* The key of the line at [begin, end). */
 struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span line);
 
-/* The first line with exactly this key; false when there is none. */
+/* Finds the first line with exactly this key. False: no such line. */
 bool sorted_find(const struct sorted_text *t, struct bytes key, struct sorted_span *line);
 /* Every line whose key begins with `prefix`. */
 struct sorted_span sorted_prefix(const struct sorted_text *t, struct bytes prefix);
@@ -46,14 +46,14 @@ enum sorted_fault {
 };
 const char *sorted_fault_text(enum sorted_fault fault);
 
-/* A check in steps, so that its caller can do something else with the same bytes while they are near. Zeroed at first. */
+/* A check in steps, so that the caller can hash the same bytes while the cache holds them. Begin with a zeroed struct. */
 struct sorted_check {
     bool unique_keys;
-    size_t at;                   /* where the next line to check begins */
-    uint64_t records;            /* checked and good: the line at fault is records + 1 */
-    struct sorted_span previous; /* the newest good one */
+    size_t at;                   /* the start of the next line to check */
+    uint64_t records;            /* valid lines so far; a fault is in line records + 1 */
+    struct sorted_span previous; /* the last valid line */
 };
-/* Goes on with every line that begins before `until`. */
+/* Checks the lines that begin before `until`, from c->at on. */
 enum sorted_fault sorted_check_step(const struct sorted_text *t, struct sorted_check *c, size_t until);
 
 #endif

@@ -27,14 +27,14 @@ void count_run_writer_free(struct count_run_writer **w);
  * again. COUNT_FAILED: storing failed if *write_failed is set, else the merge failed. A name over COUNT_NAME_MAX fails the merge. */
 enum count_next count_run_writer_copy(
     struct count_run_writer *w, struct count_merge *m, uint64_t max_bytes, bool *write_failed);
-/* Stores the last block and appends the index. 0, or -1 when storing failed. */
+/* Stores the last block and appends the index. Returns 0, or -1 if storing failed. */
 int count_run_writer_finish(struct count_run_writer *w, struct buf *index);
 uint64_t count_run_writer_counts(const struct count_run_writer *w); /* values written */
 uint64_t count_run_writer_bytes(const struct count_run_writer *w);  /* stored in blocks */
 
 struct count_run_index;
 
-/* NULL when the index is damaged. */
+/* Returns NULL if the index is damaged. */
 struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data);
 void count_run_index_free(struct count_run_index **i);
 uint64_t count_run_index_checksum(const struct count_run_index *i);

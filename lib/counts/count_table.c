@@ -299,14 +299,14 @@ static int compare_heads(struct bytes a, struct bytes b)
     return n > 0 ? memcmp(a.ptr, b.ptr, n) : 0;
 }
 
-/* Whether a key that begins with `head` can be in the range. */
+/* True if a key that begins with `head` can be in the range. */
 static bool may_have(const struct count_range *r, struct bytes head)
 {
     return compare_heads(head, r->prefix) == 0 && compare_heads(head, r->from) >= 0 &&
            (r->last.len == 0 || compare_heads(head, r->last) <= 0);
 }
 
-/* Whether every key that begins with `head` is in the range. */
+/* True if every key that begins with `head` is in the range. */
 static bool has_all(const struct count_range *r, struct bytes head)
 {
     return bytes_starts_with(head, r->prefix) && compare_heads(head, r->from) >= 0 &&
@@ -314,7 +314,7 @@ static bool has_all(const struct count_range *r, struct bytes head)
            (r->last.len == 0 || compare_heads(head, r->last) < 0);
 }
 
-/* What to take of a counter: nothing, everything, or the marked ids. */
+/* The part of a counter to take: nothing, everything, or the marked ids. */
 struct choice {
     bool none;
     uint8_t *ids; /* NULL: all */

@@ -7,9 +7,9 @@
  * A key is a top-level field, host(field), or a "constant". docs/guide/counting.md has the rules for values: missing, null
  * and empty count as `None`, an integer as its digits; an array, an object or another number rejects the event.
  *
- * 1. Every total's namespace and every subtotal's pair occurs once; a subtotal's second part is a total.
+ * 1. The namespaces of totals and of subtotals are unique. A subtotal's second part names a total.
  * 2. Counters keep the configuration's order. A label defaults to the namespace, or to its first part for a subtotal.
- *    Totals have distinct labels, and so have the subtotals of one total.
+ *    Labels are unique among the totals, and among the subtotals of each total.
  * 3. counters_extract either returns every key of an event or rejects the event. An event is counted under all
  *    counters or under none.
  */

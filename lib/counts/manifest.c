@@ -191,7 +191,7 @@ static int read_whole(const char *path, struct buf *text)
     return n == 0 ? 0 : -1;
 }
 
-/* Whether the path ends in the generation's directory name, with or without ".tmp". */
+/* True if the path ends in the generation's directory name, with or without ".tmp". */
 static bool is_directory_of(const char *directory, uint64_t generation)
 {
     char name[MANIFEST_NAME_TEXT];

@@ -244,7 +244,7 @@ bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, 
     return !*bad;
 }
 
-/* Whether component_store can have returned this text. */
+/* True if component_store can have returned this text. */
 static bool is_stored(struct bytes component)
 {
     return !has_reserved(component) && (component.len < COMPONENT_HASH || component_is_hash(component));

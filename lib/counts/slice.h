@@ -56,17 +56,17 @@ struct slice_batch {
 };
 struct slice_written {
     uint64_t counts, bytes;
-    uint64_t collisions; /* how often one lookup had two texts */
+    uint64_t collisions; /* lookups with two texts */
     char collision[64];  /* the key of the latest */
 };
 enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     struct slice_written *written, char error[SLICE_ERROR_TEXT]);
 
-/* Whether a merge, or a deletion of leftover blocks, is due. */
+/* True if a merge, or a deletion of leftover blocks, is due. */
 bool slice_merge_is_due(const struct slice *s);
-/* Whether a level has twice as many runs as a merge takes. Merge before further commits then, to keep reads fast. */
+/* True if a level has twice as many runs as a merge takes. The caller should then merge before further commits, to keep reads fast. */
 bool slice_merge_is_behind(const struct slice *s);
-/* Does a step of the merge, which takes about 10 ms. A failure abandons the merge and leaves the committed counts intact. */
+/* Performs one step of the merge (about 10 ms). A failure abandons the merge and leaves the committed counts intact. */
 enum slice_result slice_merge_step(
     struct slice *s, struct slice_written *written, char error[SLICE_ERROR_TEXT]);
 /* Abandons the current merge and deletes its blocks. */
@@ -79,8 +79,8 @@ unsigned slice_log_pages(const struct slice *s);
 enum slice_result slice_checkpoint(struct slice *s, bool *whole, char error[SLICE_ERROR_TEXT]);
 
 /* Reads the state of a slice with any counters. With SLICE_OK, *state is set; its number is 0 if the file is missing or its
- * creation was interrupted. No other connection may be open: SQLite then moves the log into the file and syncs when this
- * connection closes. After that the state is durable, and a sealed slice may be opened as immutable. */
+ * creation was interrupted. Call it only while no other connection is open. SQLite then moves the log into the file and
+ * syncs when this connection closes. Afterwards the state is durable, and a sealed slice can be opened as immutable. */
 enum slice_result slice_look(
     const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
 

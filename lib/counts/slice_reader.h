@@ -26,7 +26,7 @@ void slice_reader_close(struct slice_reader **r);
 /* Moves to the latest commit. After a failure, slice_reader_failure has the reason, and the reader has no sources until a
  * renewal succeeds. */
 enum slice_result slice_reader_renew(struct slice_reader *r, char error[SLICE_ERROR_TEXT]);
-/* NULL, or why the last renewal failed. */
+/* The error of the last renewal, or NULL if it succeeded. */
 const char *slice_reader_failure(const struct slice_reader *r);
 
 /* Valid until the next renewal. */
