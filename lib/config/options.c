@@ -1,4 +1,5 @@
-#include "config/options_internal.h"
+/* In order: parsing values, printing, and reading argv, the environment and the file. */
+#include "config/options.h"
 #include "base/log.h"
 #include "base/suggest.h"
 #include <assert.h>
@@ -6,6 +7,358 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define HELP_COLUMN 30
+
+struct option_value {
+    const struct option_row *row;
+    bool is_set; /* from a source or the default */
+    char *text;  /* as written */
+    char *source;
+    int64_t number;                   /* INT, SIZE, DURATION (ms), BOOL (0, 1), SYNC (-1: never) */
+    int rank;                         /* option_rank of the source; the highest wins */
+    const char *shown, *shown_source; /* of options_show_as */
+};
+
+enum option_rank { RANK_UNSET, RANK_DEFAULT, RANK_FILE, RANK_ENVIRONMENT, RANK_COMMAND_LINE };
+
+struct options {
+    const struct options_spec *spec;
+    struct option_value *values;
+    size_t n_values;
+    char **operands;
+    size_t n_operands;
+    struct config *config;
+    char **kept; /* texts of options_keep */
+    size_t n_kept;
+    bool check_only;
+    char error[600];
+};
+
+struct unit {
+    const char *name;
+    int64_t ms;
+};
+static const struct unit duration_units[] = {
+    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000}, {"h", 3600000}, {"d", 86400000}};
+#define N_UNITS (sizeof duration_units / sizeof *duration_units)
+
+static int refuse(char *why, size_t size, const char *what)
+{
+    snprintf(why, size, "%s", what);
+    return -1;
+}
+
+static int read_bool(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    (void)row;
+    for (int i = 0; i < 8; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *number = i % 2;
+            return 0;
+        }
+    return refuse(why, size, "is not a boolean (true, false, yes, no, on, off, 1, 0)");
+}
+
+/* The unit of a bare number: "ms" or "s". */
+static const char *bare_unit_of(const struct option_row *row)
+{
+    return row->unit != NULL ? row->unit : "ms";
+}
+
+/* Uses the largest unit that divides the duration. */
+static void append_duration(struct buf *out, int64_t ms)
+{
+    const struct unit *u = &duration_units[N_UNITS - 1];
+    while (ms % u->ms != 0)
+        u--;
+    if (ms == 0)
+        buf_append_char(out, '0');
+    else
+        buf_printf(out, "%lld%s", (long long)(ms / u->ms), strcmp(u->name, "min") == 0 ? "m" : u->name);
+}
+
+/* Appends the bounds: "100ms..1h", "1..65535", "1..64 bytes". */
+static void append_bounds(const struct option_row *row, struct buf *out)
+{
+    if (row->type == OPTION_DURATION) {
+        append_duration(out, row->min);
+        buf_append_str(out, "..");
+        append_duration(out, row->max);
+        return;
+    }
+    buf_printf(out, "%lld..%lld", (long long)row->min, (long long)row->max);
+    if (row->unit != NULL)
+        buf_printf(out, " %s", row->unit);
+}
+
+static int in_bounds(const struct option_row *row, int64_t n, char *why, size_t size)
+{
+    if ((row->min == 0 && row->max == 0) || (n >= row->min && n <= row->max))
+        return 0;
+    struct buf text = {0};
+    append_bounds(row, &text);
+    snprintf(why, size, "is out of bounds: %.*s", (int)text.len, text.ptr);
+    buf_free(&text);
+    return -1;
+}
+
+static int read_int(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
+{
+    if (!bytes_to_i64(bytes_str(text), number))
+        return refuse(why, size, "is not an integer");
+    return in_bounds(row, *number, why, size);
+}
+
+static int read_size(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
+{
+    uint64_t n;
+    if (!bytes_to_size(bytes_str(text), &n) || n > INT64_MAX)
+        return refuse(why, size, "is not a size in bytes (512, 64K, 64M, 2G)");
+    *number = (int64_t)n;
+    return in_bounds(row, *number, why, size);
+}
+
+/* Converts `5s`, `500ms` or a number in bare_unit to milliseconds. */
+static bool parse_duration(const char *text, const char *bare_unit, int64_t *ms)
+{
+    size_t digits = strspn(text, "0123456789");
+    int64_t n;
+    const char *unit = text[digits] != '\0' ? text + digits : bare_unit;
+    if (!bytes_to_i64(bytes_of(text, digits), &n))
+        return false;
+    for (size_t i = 0; i < N_UNITS; i++)
+        if (strcmp(unit, duration_units[i].name) == 0)
+            return !__builtin_mul_overflow(n, duration_units[i].ms, ms);
+    return false;
+}
+
+static int read_duration(
+    const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
+{
+    if (!parse_duration(text, bare_unit_of(row), number))
+        return refuse(why, size, "is not a duration (500ms, 5s, 2m, 1h, 7d)");
+    return in_bounds(row, *number, why, size);
+}
+
+static int read_string(
+    const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
+{
+    *number = (int64_t)strlen(text);
+    if (row->max != 0 && (*number < row->min || *number > row->max)) {
+        snprintf(why, size, "has %lld bytes; allowed are %lld..%lld", (long long)*number, (long long)row->min,
+            (long long)row->max);
+        return -1;
+    }
+    return 0;
+}
+
+static int read_choice(
+    const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
+{
+    size_t n = strlen(text);
+    *number = 0;
+    for (const char *p = row->choices; n > 0; p = strchr(p, '|') + 1) {
+        if (strncmp(p, text, n) == 0 && (p[n] == '|' || p[n] == '\0'))
+            return 0;
+        ++*number;
+        if (strchr(p, '|') == NULL)
+            break;
+    }
+    snprintf(why, size, "is not one of %s", row->choices);
+    return -1;
+}
+
+static int read_sync(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
+{
+    if (strcmp(text, "never") == 0) {
+        *number = -1;
+        return 0;
+    }
+    if (!parse_duration(text, "ms", number) || *number > 60000)
+        return refuse(
+            why, size, "is neither `never` nor a number of milliseconds up to 60000 (0: sync each commit)");
+    (void)row;
+    return 0;
+}
+
+struct type {
+    int (*read)(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size);
+    const char *word;
+};
+static const struct type value_types[] = {
+    [OPTION_BOOL] = {read_bool, NULL},
+    [OPTION_INT] = {read_int, "N"},
+    [OPTION_SIZE] = {read_size, "SIZE"},
+    [OPTION_DURATION] = {read_duration, "TIME"},
+    [OPTION_STRING] = {read_string, "TEXT"},
+    [OPTION_CHOICE] = {read_choice, NULL},
+    [OPTION_SYNC] = {read_sync, "never|MS"},
+};
+
+int option_value_read(
+    const struct option_row *row, const char *text, int64_t *number, char *why, size_t why_size)
+{
+    return value_types[row->type].read(row, text, number, why, why_size);
+}
+
+/* Appends the placeholder of a value for --help: "N", "SIZE", "a|b". */
+static void append_placeholder(const struct option_row *row, struct buf *out)
+{
+    const char *word = row->type == OPTION_CHOICE ? row->choices : value_types[row->type].word;
+    if (word != NULL)
+        buf_append_str(out, word);
+}
+
+/* The settings of every program. */
+static const struct option_row common_rows[] = {
+    {.name = "help",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'h',
+        .help = "print this help and exit"},
+    {.name = "version",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'V',
+        .help = "print the version and exit"},
+    {.name = "config",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .letter = 'c',
+        .help = "configuration file (also $MILLRACE_CONFIG)"},
+    {.name = "instance",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "read the section [PROGRAM NAME] instead of [PROGRAM]"},
+    {.name = "check_config",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "check all settings, print their values and sources, and exit"},
+    {.name = NULL},
+};
+
+static void append_note(struct buf *notes, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void append_note(struct buf *notes, const char *fmt, ...)
+{
+    va_list ap;
+    buf_append_str(notes, notes->len > 0 ? "; " : " (");
+    va_start(ap, fmt);
+    buf_vprintf(notes, fmt, ap);
+    va_end(ap);
+}
+
+static void append_option(const struct option_row *r, struct buf *out)
+{
+    size_t start = out->len;
+    if (r->letter != 0)
+        buf_printf(out, "  -%c, --", r->letter);
+    else
+        buf_append_str(out, "      --");
+    for (const char *name = r->name; *name != '\0'; name++)
+        buf_append_char(out, *name == '_' ? '-' : *name);
+    if (r->type != OPTION_BOOL) {
+        buf_append_str(out, r->alone != NULL ? "[=" : "=");
+        append_placeholder(r, out);
+        buf_append_str(out, r->alone != NULL ? "]" : "");
+    }
+    if (out->len - start >= HELP_COLUMN) {
+        buf_append_char(out, '\n');
+        start = out->len;
+    }
+    while (out->len - start < HELP_COLUMN)
+        buf_append_char(out, ' ');
+    buf_append_str(out, r->help);
+    struct buf notes = {0}, bounds = {0};
+    if (r->alone != NULL)
+        append_note(&notes, "alone: %s", r->alone);
+    if (r->fallback != NULL && *r->fallback != '\0' &&
+        (r->type != OPTION_BOOL || strcmp(r->fallback, "false") != 0))
+        append_note(&notes, "default %s", r->fallback);
+    bool is_number = r->type == OPTION_INT || r->type == OPTION_SIZE;
+    if (r->max != 0 && (r->type == OPTION_DURATION || (is_number && r->max < INT64_C(1) << 50))) {
+        append_bounds(r, &bounds);
+        append_note(&notes, "%.*s", (int)bounds.len, bounds.ptr);
+    }
+    if (r->type == OPTION_DURATION)
+        append_note(&notes, "a bare number is %sseconds", strcmp(bare_unit_of(r), "ms") == 0 ? "milli" : "");
+    buf_append_bytes(out, buf_bytes(&notes));
+    buf_append_str(out, notes.len > 0 ? ")\n" : "\n");
+    buf_free(&notes);
+    buf_free(&bounds);
+}
+
+static void print_help(const struct options *o, struct buf *out)
+{
+    const struct options_spec *spec = o->spec;
+    buf_printf(out, "%s\n\nusage: ", spec->summary);
+    if (spec->usage != NULL)
+        buf_append_str(out, spec->usage);
+    else
+        buf_printf(out, "millrace %s", spec->program);
+    buf_printf(out, " [OPTION...]%s%s\n\n", spec->operands ? " " : "", spec->operands ? spec->operands : "");
+    for (size_t t = 0; t < OPTIONS_TABLES_MAX && spec->rows[t] != NULL; t++) {
+        for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
+            append_option(r, out);
+        buf_append_char(out, '\n');
+    }
+    for (const struct option_row *r = common_rows; r->name != NULL; r++)
+        append_option(r, out);
+    buf_printf(out,
+        "\nEvery option is also a setting under [%s] in the configuration file, and a variable\n"
+        "MILLRACE_<PROGRAM>_<OPTION>. The command line overrides the environment, which overrides the "
+        "file.\n",
+        spec->program);
+    if (spec->more != NULL)
+        buf_printf(out, "\n%s", spec->more);
+}
+
+static void pad_to_source(struct buf *out, size_t start)
+{
+    while (out->len - start < HELP_COLUMN + 6)
+        buf_append_char(out, ' ');
+}
+
+void options_print_settings(const struct options *o, struct buf *out)
+{
+    for (size_t i = 0; i < o->n_values; i++) {
+        const struct option_value *v = &o->values[i];
+        size_t start = out->len;
+        if (v->row->flags & OPTION_COMMAND_LINE)
+            continue;
+        const char *text = v->is_set ? v->text : "", *source = v->is_set ? v->source : "unset";
+        buf_printf(out, "%s = %s", v->row->name, v->shown ? v->shown : text);
+        pad_to_source(out, start);
+        buf_printf(out, " ; %s\n", v->shown ? v->shown_source : source);
+    }
+}
+
+void options_show_settings(const struct options *o)
+{
+    const struct config *c = o->config;
+    const char *kind = o->spec->sections;
+    struct buf out = {0};
+    options_print_settings(o, &out);
+    for (size_t i = 0; kind != NULL && c != NULL && i < c->n_sections; i++) {
+        const struct config_section *s = &c->sections[i];
+        if (strcmp(s->kind, kind) != 0)
+            continue;
+        buf_printf(&out, "[%s %s]\n", s->kind, s->name);
+        for (const struct config_entry *e = s->entries; e < s->entries + s->n_entries; e++) {
+            size_t start = out.len;
+            buf_printf(&out, "%s = %s", e->key, e->value);
+            pad_to_source(&out, start);
+            buf_printf(&out, " ; %s:%d\n", c->path, e->line);
+        }
+    }
+    fwrite(out.ptr, 1, out.len, stdout);
+    fflush(stdout);
+    buf_free(&out);
+}
 
 static struct option_value *find(const struct options *o, const char *name)
 {
@@ -216,7 +569,7 @@ enum options_result options_parse(
         tables[n_tables] = spec->rows[n_tables];
         n_tables++;
     }
-    tables[n_tables++] = options_common_rows;
+    tables[n_tables++] = common_rows;
     for (size_t t = 0; t < n_tables; t++)
         for (const struct option_row *r = tables[t]; r->name != NULL; r++) {
             o->values = mem_realloc(o->values, (o->n_values + 1) * sizeof *o->values);
@@ -230,7 +583,7 @@ enum options_result options_parse(
         return OPTIONS_USAGE;
     struct buf text = {0};
     if (options_bool(o, "help"))
-        options_print_help(o, &text);
+        print_help(o, &text);
     else if (options_bool(o, "version"))
         buf_printf(&text, "%s (millrace) %s\n", spec->program, MILLRACE_VERSION);
     if (text.len > 0) {

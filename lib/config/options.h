@@ -13,7 +13,7 @@
  * 2. Unknown settings in the program's own section, unknown options, and unknown variables MILLRACE_<PROGRAM>_... are errors.
  * 3. A program does not check the sections of other programs.
  *
- * Every program has --help, --version, --config, --instance and --check-config. daemon_start.c has the settings of all daemons. */
+ * Every program has --help, --version, --config, --instance and --check-config. daemon.c has the settings of all daemons. */
 #ifndef MILLRACE_OPTIONS_H
 #define MILLRACE_OPTIONS_H
 
@@ -87,6 +87,12 @@ bool options_is_set(const struct options *o, const char *name); /* the value is 
 
 /* Sets a default that depends on another setting. An explicit value stays. 0, or -1 with the error if out of bounds. */
 int options_set_default(struct options *o, const char *name, int64_t number, struct config_error *error);
+
+/* Copies a text. The copy lives as long as the options. */
+const char *options_keep(struct options *o, struct bytes text);
+/* Sets the value and source that --check-config prints for an unset setting with a derived value. The texts live as long as the
+ * options. */
+void options_show_as(struct options *o, const char *name, const char *text, const char *source);
 
 size_t options_operands(const struct options *o, char ***operands);
 /* The configuration file, or NULL. It lives as long as the options. */

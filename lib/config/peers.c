@@ -1,6 +1,5 @@
 #include "config/peers.h"
 
-#include "config/options_internal.h"
 #include "base/url.h"
 
 #include <assert.h>

@@ -1,17 +1,14 @@
 /* http_internal: declarations that the server's files share. Each file calls only those above it:
  *
  *     http_parse.c         parse bytes into a request, pure
- *     http_output.c        unsent bytes of a connection, and the schedule of turns
- *     http_memory_limit.c  the limit on memory held for all clients together
- *     http_rewind.c        cut the unsent end of a streamed body
- *     http_reply.c         replies, problems, streams
+ *     http_output.c        unsent bytes of a connection, the schedule of turns, and the limit on memory of all clients
+ *     http_reply.c         replies, problems, streams and their rewind
  *     http_origin.c        detect requests from web pages of other sites, pure
  *     http_request.c       accessors for handlers
  *     http_route.c         select the route, check access
  *     http_builtin.c       the endpoints of every daemon
  *     http_conn.c          a connection's turn: read, parse, run the handler, write
- *     http_overload.c      connections above the limit
- *     http_server.c        listening, accepting, time limits, drain
+ *     http_server.c        listening, accepting, connections above the limit, time limits, drain
  *
  * A connection acts only in a turn, which the event loop starts: the socket is readable or writable, or the turn was
  * scheduled. A turn parses and handles one request after the other and writes all replies at its end. A reply outside a turn
@@ -215,12 +212,8 @@ void http_output_account(struct http_conn *c);
 void http_output_schedule_turn(struct http_conn *c);
 /* Schedules a turn, unless the connection is inside its own turn. Every function that queues a reply calls it. */
 void http_output_schedule(struct http_conn *c);
-
-/* http_memory_limit.c: false above max_buffered. Closes stalled connections to free memory. */
+/* False above max_buffered. Closes stalled connections to free memory. */
 bool http_memory_available(struct http_server *s);
-
-/* http_rewind.c */
-void http_mark_piece(struct http_request *req); /* records the place before a piece */
 
 /* http_request.c: ready for the next request. */
 void http_request_reset(struct http_request *req);
@@ -245,10 +238,5 @@ bool http_conn_read(struct http_conn *c);
 void http_conn_run_scheduled(struct http_server *s);
 /* Whether a time limit has passed and the connection must be closed. */
 bool http_conn_is_late(struct http_conn *c, usec_t now);
-
-/* http_overload.c */
-/* Takes over a connection above the limit. has_room: descriptors are left to keep it for a short time. */
-void http_overload_accept(struct http_server *s, int fd, const char *peer, bool is_public, bool has_room);
-void http_overload_timeout(struct http_conn *c); /* sends the 503 of a connection without a request */
 
 #endif

@@ -335,6 +335,8 @@ void http_route_refuse(struct http_request *req)
         http_add_header(req, "Accept-Encoding", "identity");
     if (why == HTTP_REFUSED_TOKEN)
         http_add_header(req, "WWW-Authenticate", "Bearer");
-    http_problem(
-        req, refusals[why].status, refusals[why].code, refusals[why].hint, "%s", refusals[why].detail);
+    bool has_list =
+        why != HTTP_REFUSED_UNKNOWN || !req->conn->is_public; /* the public port does not serve / */
+    http_problem(req, refusals[why].status, refusals[why].code, has_list ? refusals[why].hint : NULL, "%s",
+        refusals[why].detail);
 }

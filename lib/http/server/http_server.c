@@ -1,4 +1,4 @@
-/* Listening sockets, accepting, time limits and drain. */
+/* Listening sockets, accepting, connections above the limit, time limits and drain. */
 #include "http/server/http_internal.h"
 #include "http/http_socket.h"
 
@@ -22,6 +22,7 @@
 #define ACCEPT_PAUSE_USEC 100000
 #define SWEEP_MIN (10 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
+#define OVER_LIMIT_MAX 64
 #define RESERVE_MAX 256 /* descriptors left to the daemon's own files */
 
 struct http_listener {
@@ -31,6 +32,62 @@ struct http_listener {
     bool is_public;
     struct event *event;
 };
+
+/* Connections above the limit on connections or descriptors.
+ *
+ * A route may replace the 503 (on_overload), so the server reads the request before it refuses. It reads up to OVER_LIMIT_MAX
+ * such connections at a time, each for two seconds at most. Once the head is complete, http_route.c refuses the request, and
+ * the connection is closed. At OVER_LIMIT_MAX, a new connection replaces the oldest connection that has sent nothing. If all
+ * of them have sent something, the server reads the new connection once, answers and closes it. */
+
+/* Sends the 503 of a connection without a request. */
+static void send_overloaded(struct http_conn *c)
+{
+    static const char body[] = "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
+                               "\"code\":\"overloaded\",\"detail\":\"too many connections\"}\n";
+    char text[512];
+    int n = snprintf(text, sizeof text,
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
+        "Content-Length: %zu\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
+        sizeof body - 1, body);
+    if (c->queued == 0)
+        (void)send(c->fd, text, (size_t)n, MSG_NOSIGNAL);
+}
+
+/* Reads first: closing a socket with unread input would reset the connection and discard the reply. */
+static void answer_and_close(struct http_conn *c)
+{
+    if (!http_conn_read(c))
+        return;
+    send_overloaded(c);
+    http_conn_free(c);
+}
+
+/* Takes over a connection above the limit. has_room: descriptors are left to keep it for a short time. */
+static void accept_over_limit(struct http_server *s, int fd, const char *peer, bool is_public, bool has_room)
+{
+    struct http_conn *silent = NULL;
+    bool full = s->n_over_limit >= OVER_LIMIT_MAX;
+    stats_add(s->refused, 1);
+    if (has_room && full) { /* connections above the limit are new, so they are near the end of the list */
+        size_t left = s->n_over_limit;
+        for (struct http_conn *c = TAILQ_LAST(&s->conns, http_conn_list); c && left > 0;
+             c = TAILQ_PREV(c, http_conn_list, link)) {
+            left -= c->over_limit;
+            if (c->over_limit && c->moved == 0)
+                silent = c;
+        }
+        if (silent)
+            answer_and_close(silent);
+    }
+    http_socket_configure(fd);
+    struct http_conn *c = http_conn_new(s, fd, peer);
+    c->over_limit = true;
+    c->is_public = is_public;
+    s->n_over_limit++;
+    if (!has_room || (full && !silent))
+        answer_and_close(c);
+}
 
 static void on_scheduled(evutil_socket_t fd, short what, void *arg)
 {
@@ -51,7 +108,7 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
         if (!http_conn_is_late(c, now))
             continue;
         if (c->over_limit)
-            http_overload_timeout(c);
+            send_overloaded(c);
         http_conn_free(c);
     }
 }
@@ -169,7 +226,7 @@ static void take_connection(struct http_listener *l, int fd, const char *peer)
     }
     bool public_is_full = l->is_public && s->n_public >= (size_t)limit / 2;
     if (fd >= most - reserve || is_full || public_is_full) {
-        http_overload_accept(s, fd, peer, l->is_public, fd < most - reserve / 2);
+        accept_over_limit(s, fd, peer, l->is_public, fd < most - reserve / 2);
         return;
     }
     http_socket_configure(fd);
