@@ -67,6 +67,7 @@ class StrangersTest(MillraceTest):
             for method in ("GET", "POST", "DELETE") if path != "/v1/events" else ():
                 reply = harness.request(url, method, path, headers={"Authorization": "Bearer secret"})
                 self.assertEqual(reply.status, 404, (method, path))
+                self.assertNotIn("GET /", reply.text, "the public port serves no list of endpoints")
         page = {"Origin": "http://shop.example", "Host": "clicks.example"}
         self.assertEqual(harness.request(url, "POST", "/v1/events", EVENT, headers=page).status, 200)
         self.assertEqual(up.ask("simplequeue", "GET", "/stats?format=json").json()["puts"], 1)
