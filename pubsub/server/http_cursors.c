@@ -9,13 +9,10 @@
 /* /cursors. A subscriber that only starts checks the new offset, as for /sub. */
 
 struct change {
+    struct cursor_change of; /* first */
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has left */
-    struct stream *stream;
     struct subscriber *check; /* of the new offset; NULL when done */
-    char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
-    bool deletes, backwards;
-    uint64_t offset;
 };
 
 static void finish(struct change *c)
@@ -37,7 +34,7 @@ static void client_gone(struct http_request *req, void *arg)
         finish(c);
 }
 
-static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
+static void answer_refused(const struct change *c, enum cursors_result r)
 {
     char members[64];
     const char *failure = cursors_failure(c->server->cursors);
@@ -46,12 +43,12 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
         break;
     case CURSORS_UNKNOWN:
         http_problem(c->req, 404, "unknown-cursor", NULL, "stream %s has no cursor %s",
-            stream_name(c->stream), c->name);
+            stream_name(c->of.stream), c->of.name);
         break;
     case CURSORS_BEHIND:
-        snprintf(members, sizeof(members), "\"offset\":\"%" PRIu64 "\"", at);
+        snprintf(members, sizeof(members), "\"offset\":\"%" PRIu64 "\"", c->of.offset);
         http_problem_with(c->req, 409, "cursor-ahead", members,
-            "the cursor is at %" PRIu64 "; add backwards=1 to move it back", at);
+            "the cursor is at %" PRIu64 "; add backwards=1 to move it back", c->of.offset);
         break;
     case CURSORS_TOO_MANY:
         http_problem(c->req, 409, "too-many-cursors", "delete an unused cursor, or raise max_cursors",
@@ -63,7 +60,7 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
     case CURSORS_OWNED:
         http_problem(c->req, 403, "cursor-owned",
             "send its key in X-Millrace-Cursor-Key, or the daemon's token",
-            "cursor %s of stream %s belongs to another client", c->name, stream_name(c->stream));
+            "cursor %s of stream %s belongs to another client", c->of.name, stream_name(c->of.stream));
         break;
     case CURSORS_STORAGE:
         http_problem(c->req, 503, failure ? "storage-failed" : "storage-full",
@@ -72,9 +69,9 @@ static void answer_refused(struct change *c, enum cursors_result r, uint64_t at)
     }
 }
 
-static void stored(enum cursors_result r, void *arg)
+static void stored(struct cursor_change *change, enum cursors_result r)
 {
-    struct change *c = arg;
+    struct change *c = (struct change *)change;
     const char *failure = cursors_failure(c->server->cursors);
     if (failure && !c->server->cursors_failed) {
         c->server->cursors_failed = true;
@@ -82,27 +79,23 @@ static void stored(enum cursors_result r, void *arg)
         daemon_set_not_ready(c->server->daemon, "storage failed: %s", failure);
     }
     if (c->req && r != CURSORS_OK)
-        answer_refused(c, r, 0);
-    else if (c->req && c->deletes)
+        answer_refused(c, r);
+    else if (c->req && c->of.deletes)
         http_replyf(c->req, 200, "application/json", "{\"stream\":\"%s\",\"name\":\"%s\",\"deleted\":true}\n",
-            stream_name(c->stream), c->name);
+            stream_name(c->of.stream), c->of.name);
     else if (c->req)
         http_replyf(c->req, 200, "application/json",
             "{\"stream\":\"%s\",\"id\":\"%s\",\"name\":\"%s\",\"offset\":\"%" PRIu64 "\"}\n",
-            stream_name(c->stream), journal_id(stream_journal(c->stream)), c->name, c->offset);
+            stream_name(c->of.stream), journal_id(stream_journal(c->of.stream)), c->of.name, c->of.offset);
     finish(c);
 }
 
 static void carry_out(struct change *c)
 {
-    struct cursors *cs = c->server->cursors;
-    uint64_t at = 0;
-    enum cursors_result r =
-        c->deletes ? cursors_delete(cs, c->stream, c->name, c->key, stored, c)
-                   : cursors_move(cs, c->stream, c->name, c->key, c->offset, c->backwards, stored, c, &at);
+    enum cursors_result r = cursors_change(c->server->cursors, &c->of);
     if (r == CURSORS_OK)
         return;
-    answer_refused(c, r, at);
+    answer_refused(c, r);
     finish(c);
 }
 
@@ -115,14 +108,14 @@ static size_t nothing_pending(void *arg)
 static void position_refused(void *arg, enum subscriber_refusal why, const struct journal_edges *edges)
 {
     struct change *c = arg;
-    server_refuse_cursor(c->server, c->req, c->stream, why, edges);
+    server_refuse_cursor(c->server, c->req, c->of.stream, why, edges);
     finish(c);
 }
 
 static void position_found(void *arg, uint64_t offset, uint64_t end)
 {
     (void)end;
-    ((struct change *)arg)->offset = offset;
+    ((struct change *)arg)->of.offset = offset;
 }
 
 static void write_nothing(void *arg, struct bytes piece, struct window *window)
@@ -158,28 +151,24 @@ static bool read_key(struct http_request *req, char key[CURSOR_KEY_TEXT])
 /* Moves or deletes a cursor. */
 static void change_cursor(struct pubsub_server *server, struct http_request *req, bool deletes)
 {
-    char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
+    struct change given = {.of = {.deletes = deletes, .done = stored}, .server = server, .req = req};
     struct stream_from from;
     struct bytes id = BYTES_NONE, text;
-    bool backwards = false;
     if (!deletes && !http_param(req, "from", &text)) {
         http_problem(
             req, 400, "missing-parameter", "from=OFFSET: where its consumer continues", "from is required");
         return;
     }
     if (!deletes &&
-        (!server_read_from(req, "", &from) || !http_param_bool(req, "backwards", false, &backwards)))
+        (!server_read_from(req, "", &from) || !http_param_bool(req, "backwards", false, &given.of.backwards)))
         return;
-    struct stream *s = server_find_stream(server, req, NULL, false);
+    struct stream *s = given.of.stream = server_find_stream(server, req, NULL, false);
     (void)http_param(req, "id", &id);
-    if (!s || !http_param_name(req, "name", NULL, name) || !read_key(req, key) ||
+    if (!s || !http_param_name(req, "name", NULL, given.of.name) || !read_key(req, given.of.key) ||
         !server_check_stream_id(req, s, id, deletes ? NULL : &from))
         return;
-    struct change *c = mem_zalloc(sizeof(*c));
-    *c = (struct change){
-        .server = server, .req = req, .stream = s, .deletes = deletes, .backwards = backwards};
-    memcpy(c->name, name, sizeof(name));
-    memcpy(c->key, key, sizeof(key));
+    struct change *c = mem_alloc(sizeof(*c));
+    *c = given;
     server->in_flight++;
     http_on_gone(req, client_gone, c);
     if (deletes) {

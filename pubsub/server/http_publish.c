@@ -8,10 +8,10 @@
 
 /* A publish that waits for its commit. */
 struct pub {
+    struct stream_publish publish; /* first */
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has left */
-    struct stream *stream;
-    bool is_bitlys; /* without stream=: gets bitly's reply */
+    bool is_bitlys;           /* without stream=: gets bitly's reply */
 };
 
 static const struct {
@@ -97,29 +97,29 @@ static void refuse(
         http_problem(req, 500, "internal", NULL, "%s", journal_strerror(r));
 }
 
-static void publish_done(const struct stream_published *p, void *arg)
+static void publish_done(struct stream_publish *p, const struct journal_commit *commit)
 {
-    struct pub *pub = arg;
+    struct pub *pub = (struct pub *)p;
     struct pubsub_server *server = pub->server;
     struct http_request *req = pub->req;
-    struct stream *s = pub->stream;
+    struct stream *s = p->stream;
     const char *id = journal_id(stream_journal(s));
-    bool is_stored = p->commit.result == JOURNAL_OK;
+    bool is_stored = commit->result == JOURNAL_OK;
     if (is_stored) {
         if (p->lines)
             set_refusing(s, false, NULL);
         stats_add(server->lines, p->lines);
-        stats_add(server->bytes, p->commit.end - p->commit.start);
-        stats_add(server->duplicates, p->commit.duplicate);
+        stats_add(server->bytes, commit->end - commit->start);
+        stats_add(server->duplicates, commit->duplicate);
     }
     if (is_stored && req)
         server_add_place(server, req, s);
     if (!is_stored)
-        refuse(server, req, s, p->commit.result);
+        refuse(server, req, s, commit->result);
     else if (req && pub->is_bitlys)
         http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
             stream_numbers(s).subscribers);
-    else if (req && p->commit.duplicate)
+    else if (req && commit->duplicate)
         http_replyf(req, 200, "application/json",
             "{\"stream\":\"%s\",\"id\":\"%s\",\"start\":null,\"end\":null,\"lines\":0,\"duplicate\":true}\n",
             stream_name(s), id);
@@ -127,7 +127,7 @@ static void publish_done(const struct stream_published *p, void *arg)
         http_replyf(req, 200, "application/json",
             "{\"stream\":\"%s\",\"id\":\"%s\",\"start\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
             "\",\"lines\":%" PRIu64 ",\"duplicate\":false}\n",
-            stream_name(s), id, p->commit.start, p->commit.end, p->lines);
+            stream_name(s), id, commit->start, commit->end, p->lines);
     free(pub);
     server->in_flight--;
     server_check_drained(server);
@@ -217,10 +217,12 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
     if (refuse_when_full(server, req, s, lines, marks))
         return;
     struct pub *pub = mem_alloc(sizeof(*pub));
-    *pub = (struct pub){
-        .server = server, .req = req, .stream = s, .is_bitlys = !http_param(req, "stream", &name)};
+    *pub = (struct pub){.publish.done = publish_done,
+        .server = server,
+        .req = req,
+        .is_bitlys = !http_param(req, "stream", &name)};
     uint64_t mark = 0;
-    enum journal_result r = stream_publish(s, lines, marks, clock_wall(), publish_done, pub, &mark);
+    enum journal_result r = stream_publish(s, lines, marks, clock_wall(), &pub->publish, &mark);
     if (r == JOURNAL_OK) {
         server->in_flight++;
         http_on_gone(req, publisher_gone, pub);

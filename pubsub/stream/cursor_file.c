@@ -36,15 +36,6 @@ struct slot {
     bool dirty;
 };
 
-struct waiter {
-    cursor_file_done *done;
-    void *arg;
-};
-struct waiters {
-    struct waiter *list;
-    size_t n, cap;
-};
-
 /* A copy to be written by the thread. */
 struct write {
     size_t slot;
@@ -57,8 +48,8 @@ struct cursor_file {
     char *path;
     struct slot *slots;
     size_t n_slots, n_dirty;
-    struct waiters waiting; /* puts of the next batch */
-    struct waiters written; /* puts of the batch under way */
+    struct cursor_put *waiting, **waiting_end; /* puts of the next batch */
+    struct cursor_put *written;                /* puts of the batch under way */
     bool under_way;
     char failure[256];
     void (*notify)(void *arg);
@@ -273,8 +264,6 @@ static void free_file(struct cursor_file *f)
 {
     if (f->fd >= 0)
         io->close(f->fd);
-    free(f->waiting.list);
-    free(f->written.list);
     free(f->slots);
     free(f->batch);
     free(f->path);
@@ -287,6 +276,7 @@ enum cursor_file_result cursor_file_open(const char *path, size_t slots, void (*
     assert(slots > 0 && slots <= CURSOR_FILE_SLOTS_MAX);
     struct cursor_file *f = mem_zalloc(sizeof *f);
     f->path = mem_strdup(path);
+    f->waiting_end = &f->waiting;
     f->notify = notify;
     f->notify_arg = notify_arg;
     enum cursor_file_result r = load(f, slots, error, error_size);
@@ -322,22 +312,27 @@ const char *cursor_file_failure(const struct cursor_file *f)
     return f->failure[0] ? f->failure : NULL;
 }
 
-static void call_back(struct waiters *w, bool stored)
+/* Empties the list first: a callback may put again. */
+static void call_back(struct cursor_put **list, bool stored)
 {
-    struct waiters all = *w;
-    *w = (struct waiters){0}; /* a callback may put again */
-    for (size_t i = 0; i < all.n; i++)
-        all.list[i].done(stored, all.list[i].arg);
-    free(all.list);
+    struct cursor_put *put = *list, *next;
+    *list = NULL;
+    for (; put; put = next) {
+        next = put->next;
+        put->done(put, stored);
+    }
 }
 
 /* Gives the thread the last put of every slot. */
 static void begin_next(struct cursor_file *f)
 {
-    if (f->under_way || !f->waiting.n)
+    if (f->under_way || !f->waiting)
         return;
+    f->written = f->waiting;
+    f->waiting = NULL;
+    f->waiting_end = &f->waiting;
     if (f->failure[0]) {
-        call_back(&f->waiting, false);
+        call_back(&f->written, false);
         return;
     }
     f->n_batch = 0;
@@ -352,8 +347,6 @@ static void begin_next(struct cursor_file *f)
         s->dirty = false;
         f->n_dirty--;
     }
-    f->written = f->waiting;
-    f->waiting = (struct waiters){0};
     f->under_way = true;
     pthread_mutex_lock(&f->lock);
     f->given = true;
@@ -362,18 +355,15 @@ static void begin_next(struct cursor_file *f)
 }
 
 void cursor_file_put(
-    struct cursor_file *f, size_t slot, const struct cursor_record *record, cursor_file_done *done, void *arg)
+    struct cursor_file *f, size_t slot, const struct cursor_record *record, struct cursor_put *put)
 {
     assert(slot < f->n_slots);
-    struct waiters *w = &f->waiting;
     f->slots[slot].record = *record;
     f->n_dirty += !f->slots[slot].dirty;
     f->slots[slot].dirty = true;
-    if (w->n == w->cap) {
-        w->cap = w->cap ? w->cap * 2 : 8;
-        w->list = mem_realloc(w->list, w->cap * sizeof *w->list);
-    }
-    w->list[w->n++] = (struct waiter){done, arg};
+    put->next = NULL;
+    *f->waiting_end = put;
+    f->waiting_end = &put->next;
     if (f->failure[0])
         f->notify(f->notify_arg); /* callbacks run only in cursor_file_poll */
     else
@@ -404,7 +394,7 @@ void cursor_file_close(struct cursor_file **p)
     if (!f)
         return;
     *p = NULL;
-    while (f->under_way || f->waiting.n) {
+    while (f->under_way || f->waiting) {
         pthread_mutex_lock(&f->lock);
         while (f->under_way && !f->finished)
             pthread_cond_wait(&f->progress, &f->lock);

@@ -50,10 +50,14 @@ size_t cursor_file_slots(const struct cursor_file *f);
 /* The record of the last put, stored or not. */
 const struct cursor_record *cursor_file_at(const struct cursor_file *f, size_t slot);
 
-typedef void cursor_file_done(bool stored, void *arg);
-/* Copies the record. `done` is called exactly once. Puts of one slot are stored in order. */
-void cursor_file_put(struct cursor_file *f, size_t slot, const struct cursor_record *record,
-    cursor_file_done *done, void *arg);
+/* A put in progress, which the caller embeds in its own state and keeps until `done`. */
+struct cursor_put {
+    struct cursor_put *next; /* in the file's list */
+    void (*done)(struct cursor_put *put, bool stored);
+};
+/* Copies the record. put->done is called exactly once. Puts of one slot are stored in order. */
+void cursor_file_put(
+    struct cursor_file *f, size_t slot, const struct cursor_record *record, struct cursor_put *put);
 void cursor_file_poll(struct cursor_file *f);
 const char *cursor_file_failure(const struct cursor_file *f); /* NULL, or the reason that puts are refused */
 

@@ -7,16 +7,6 @@
 
 #define WINDOW ((size_t)256 * 1024)
 
-/* A move or deletion that is being stored. */
-struct change {
-    struct cursors *cursors;
-    struct named_cursor *cursor;
-    uint64_t offset;
-    bool deletes;
-    cursors_done *done;
-    void *arg;
-};
-
 struct lag_meter {
     struct journal_reader *reader; /* NULL: no measurement is under way */
     /* The measurement under way. */
@@ -230,89 +220,68 @@ void cursors_tick(struct cursors *cs)
         measure_lag(cs->list[i]);
 }
 
-static void change_stored(bool stored, void *arg)
+static void change_stored(struct cursor_put *put, bool stored)
 {
-    struct change change = *(struct change *)arg;
-    struct named_cursor *c = change.cursor;
-    free(arg);
+    struct cursor_change *change = (struct cursor_change *)put; /* its first member */
+    struct named_cursor *c = change->cursor;
     c->under_way--;
-    if (stored && !change.deletes) {
+    if (stored && !change->deletes) {
         c->stored = true;
-        c->offset = change.offset;
+        c->offset = change->offset;
     }
-    if (change.deletes)
+    if (change->deletes)
         c->deleting = stored;
     if (!c->under_way)
         c->low = c->latest = c->offset;
     if (!c->under_way && (c->deleting || !c->stored))
-        drop(change.cursors, c);
-    change.done(stored ? CURSORS_OK : CURSORS_STORAGE, change.arg);
+        drop(change->cursors, c);
+    change->done(change, stored ? CURSORS_OK : CURSORS_STORAGE);
 }
 
-static void put(
-    struct cursors *cs, struct named_cursor *c, uint64_t offset, bool deletes, cursors_done *done, void *arg)
+enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *change)
 {
-    struct cursor_record r = {.offset = offset};
-    struct change *change = mem_alloc(sizeof *change);
-    *change = (struct change){cs, c, offset, deletes, done, arg};
-    if (!deletes) {
-        memcpy(r.name, c->name, sizeof r.name);
-        memcpy(r.key, c->key, sizeof r.key);
-        snprintf(r.stream, sizeof r.stream, "%s", stream_name(c->stream));
-        snprintf(r.id, sizeof r.id, "%s", journal_id(stream_journal(c->stream)));
-    }
-    c->under_way++;
-    cursor_file_put(cs->file, c->slot, &r, change_stored, change);
-}
-
-static bool is_owned_by_another(const struct named_cursor *c, const char *key)
-{
-    return c->key[0] && strcmp(key, CURSORS_ANY_KEY) != 0 && strcmp(key, c->key) != 0;
-}
-
-enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const char *name, const char *key,
-    uint64_t offset, bool backwards, cursors_done *done, void *arg, uint64_t *at)
-{
-    struct named_cursor *c = find(cs, s, name);
+    struct cursor_record r = {0}; /* of a deleted cursor */
+    struct named_cursor *c = find(cs, change->stream, change->name);
+    bool any_key = strcmp(change->key, CURSORS_ANY_KEY) == 0;
+    if (!c && change->deletes)
+        return CURSORS_UNKNOWN;
     if (!c) {
         size_t slot = 0, slots = cursor_file_slots(cs->file);
         while (slot < slots && cs->taken[slot])
             slot++;
         if (slot == slots)
             return CURSORS_TOO_MANY;
-        c = add(cs, slot, s, name);
-        c->offset = c->low = c->latest = offset; /* held from now on */
+        c = add(cs, slot, change->stream, change->name);
+        c->offset = c->low = c->latest = change->offset; /* held from now on */
         cs->config.made(cs->config.arg, c);
     }
     if (c->deleting)
         return CURSORS_BUSY;
-    if (is_owned_by_another(c, key))
+    if (c->key[0] && !any_key && strcmp(change->key, c->key) != 0)
         return CURSORS_OWNED;
-    if (offset < c->latest && !backwards) {
-        *at = c->latest;
-        return CURSORS_BEHIND;
+    if (change->deletes) {
+        c->deleting = true;
+    } else {
+        if (change->offset < c->latest && !change->backwards) {
+            change->offset = c->latest;
+            return CURSORS_BEHIND;
+        }
+        if (!c->key[0] && !any_key)
+            memcpy(c->key, change->key, sizeof c->key);
+        c->latest = change->offset;
+        if (change->offset < c->low)
+            c->low = change->offset;
+        r.offset = change->offset;
+        memcpy(r.name, c->name, sizeof r.name);
+        memcpy(r.key, c->key, sizeof r.key);
+        snprintf(r.stream, sizeof r.stream, "%s", stream_name(c->stream));
+        snprintf(r.id, sizeof r.id, "%s", journal_id(stream_journal(c->stream)));
     }
-    if (!c->key[0] && strcmp(key, CURSORS_ANY_KEY) != 0)
-        snprintf(c->key, sizeof c->key, "%s", key);
-    c->latest = offset;
-    if (offset < c->low)
-        c->low = offset;
-    put(cs, c, offset, false, done, arg);
-    return CURSORS_OK;
-}
-
-enum cursors_result cursors_delete(
-    struct cursors *cs, struct stream *s, const char *name, const char *key, cursors_done *done, void *arg)
-{
-    struct named_cursor *c = find(cs, s, name);
-    if (!c)
-        return CURSORS_UNKNOWN;
-    if (c->deleting)
-        return CURSORS_BUSY;
-    if (is_owned_by_another(c, key))
-        return CURSORS_OWNED;
-    c->deleting = true;
-    put(cs, c, 0, true, done, arg);
+    change->put.done = change_stored;
+    change->cursors = cs;
+    change->cursor = c;
+    c->under_way++;
+    cursor_file_put(cs->file, c->slot, &r, &change->put);
     return CURSORS_OK;
 }
 

@@ -63,7 +63,7 @@ struct cursors_config {
     size_t max;
     void (*notify)(void *arg); /* as cursor_file's */
     void *notify_arg;
-    /* Called after cursors_move has made a cursor, and before any cursor is freed. */
+    /* Called after cursors_change has made a cursor, and before any cursor is freed. */
     void (*made)(void *arg, const struct named_cursor *c);
     void (*removed)(void *arg, const struct named_cursor *c);
     void *arg;
@@ -75,16 +75,24 @@ void cursors_poll(struct cursors *cs);
 /* Measures lags. Call it about once a second. */
 void cursors_tick(struct cursors *cs);
 
-typedef void cursors_done(enum cursors_result r, void *arg); /* OK or STORAGE */
-
 #define CURSORS_ANY_KEY "*" /* an operator's */
 
-/* Makes or moves a cursor. CURSORS_OK: `done` will be called once. Any other result: `done` will not be called. With
- * CURSORS_BEHIND, *at is the cursor's offset. `key` is 32 hexadecimal digits, "" or CURSORS_ANY_KEY. */
-enum cursors_result cursors_move(struct cursors *cs, struct stream *s, const char *name, const char *key,
-    uint64_t offset, bool backwards, cursors_done *done, void *arg, uint64_t *at);
-enum cursors_result cursors_delete(
-    struct cursors *cs, struct stream *s, const char *name, const char *key, cursors_done *done, void *arg);
+/* A move or deletion, which the caller embeds in its own state and keeps until `done`. */
+struct cursor_change {
+    struct cursor_put put;
+    struct stream *stream;
+    char name[NAME_LEN_MAX + 1];
+    char key[CURSOR_KEY_TEXT]; /* 32 hexadecimal digits, "" or CURSORS_ANY_KEY */
+    bool deletes;
+    bool backwards;
+    uint64_t offset; /* after CURSORS_BEHIND, that of the cursor */
+    void (*done)(struct cursor_change *change, enum cursors_result r); /* OK or STORAGE */
+    /* Set by cursors_change. */
+    struct cursors *cursors;
+    struct named_cursor *cursor;
+};
+/* Makes, moves or deletes a cursor. CURSORS_OK: `done` will be called once. Any other result: `done` will not be called. */
+enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *change);
 
 /* The lowest offset of the stream's cursors, and in *name (may be NULL) that cursor's name. UINT64_MAX without cursors. */
 uint64_t cursors_hold(const struct cursors *cs, const struct stream *s, const char **name);

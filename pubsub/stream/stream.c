@@ -28,14 +28,6 @@ struct stream {
     uint64_t since; /* bytes published since then */
 };
 
-/* A publish that waits for its commit. */
-struct publish {
-    struct stream *stream;
-    uint64_t lines;
-    stream_publish_fn *done;
-    void *arg;
-};
-
 static void on_commit(struct journal *j, void *arg)
 {
     struct stream *s = arg;
@@ -189,28 +181,28 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
 
 static void publish_committed(const struct journal_commit *commit, void *arg)
 {
-    struct publish *p = arg;
+    struct stream_publish *p = arg;
     struct stream *s = p->stream;
     assert(s->magic == STREAM_MAGIC);
-    struct stream_published published = {.commit = *commit, .lines = commit->duplicate ? 0 : p->lines};
+    if (commit->duplicate)
+        p->lines = 0;
     if (commit->result == JOURNAL_OK) {
-        s->lines += published.lines;
+        s->lines += p->lines;
         s->since += commit->end - commit->start;
         if (commit->end > commit->start)
             line_index_add(&s->index, commit->end, p->lines);
         if (commit->end > commit->start && s->n_observers > 0) /* a closing stream has no cache */
             block_cache_add(s->cache, commit->start, commit->payload, p->lines);
     }
-    p->done(&published, p->arg);
-    free(p);
+    p->done(p, commit);
 }
 
 enum journal_result stream_publish(struct stream *s, const struct lines *lines,
-    const struct stream_marks *marks, usec_t time, stream_publish_fn *done, void *arg, uint64_t *mark)
+    const struct stream_marks *marks, usec_t time, struct stream_publish *p, uint64_t *mark)
 {
     assert(s->magic == STREAM_MAGIC && (lines->n_pieces || marks->producer.len));
-    struct publish *p = mem_alloc(sizeof(*p));
-    *p = (struct publish){.stream = s, .lines = lines->n, .done = done, .arg = arg};
+    p->stream = s;
+    p->lines = lines->n;
     struct journal_append append = {
         .producer = marks->producer,
         .mark = marks->mark,
@@ -218,10 +210,7 @@ enum journal_result stream_publish(struct stream *s, const struct lines *lines,
         .pieces = lines->pieces,
         .n_pieces = lines->n_pieces,
     };
-    enum journal_result r = journal_append(s->journal, &append, time, publish_committed, p, mark);
-    if (r != JOURNAL_OK)
-        free(p);
-    return r;
+    return journal_append(s->journal, &append, time, publish_committed, p, mark);
 }
 
 enum lines_result lines_from_body(struct bytes body, size_t max_line, struct lines *out)

@@ -79,16 +79,17 @@ struct stream_marks {
     struct bytes producer; /* empty: none */
     uint64_t mark, next;   /* mark < next */
 };
-struct stream_published {
-    struct journal_commit commit;
-    uint64_t lines;
+/* A publish, which the caller embeds in its own state and keeps until `done`. */
+struct stream_publish {
+    void (*done)(struct stream_publish *p, const struct journal_commit *commit);
+    struct stream *stream;
+    uint64_t lines; /* 0 for a duplicate */
 };
-typedef void stream_publish_fn(const struct stream_published *p, void *arg);
 
 /* Appends the text of `lines`; with a producer the text may be empty. JOURNAL_OK: `done` will be called exactly once. Any other
  * result: `done` will not be called. *mark is the producer's committed mark; it may be NULL. */
 enum journal_result stream_publish(struct stream *s, const struct lines *lines,
-    const struct stream_marks *marks, usec_t time, stream_publish_fn *done, void *arg, uint64_t *mark);
+    const struct stream_marks *marks, usec_t time, struct stream_publish *p, uint64_t *mark);
 
 /* The start of a subscription: "earliest", "latest", an offset or "@UNIXTIME" (whole seconds). */
 struct stream_from {

@@ -17,10 +17,13 @@ static void notify(void *arg)
     (void)arg;
 }
 
-static void stored(bool ok, void *arg)
+static int done;
+
+static void stored(struct cursor_put *put, bool ok)
 {
+    (void)put;
     assert(ok);
-    *(int *)arg += 1;
+    done++;
 }
 
 static void put_right(struct buf *file)
@@ -62,8 +65,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(!before[i].name[0] || bytes_is_name(bytes_str(before[i].name)));
         assert(!before[i].name[0] || bytes_is_name(bytes_str(before[i].stream)));
     }
-    int done = 0;
-    cursor_file_put(f, last, &fresh, stored, &done);
+    struct cursor_put put = {.done = stored};
+    done = 0;
+    cursor_file_put(f, last, &fresh, &put);
     while (!done) {
         poll(NULL, 0, 0);
         cursor_file_poll(f);

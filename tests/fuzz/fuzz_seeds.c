@@ -68,9 +68,12 @@ static void on_notify(void *arg)
     (void)arg;
 }
 
-static void on_stored(bool ok, void *arg)
+static bool is_stored;
+
+static void on_stored(struct cursor_put *put, bool ok)
 {
-    *(bool *)arg = ok;
+    (void)put;
+    is_stored = ok;
 }
 
 static void seed_cursor_file(void)
@@ -86,9 +89,10 @@ static void seed_cursor_file(void)
     if (cursor_file_open(path, 2, on_notify, NULL, &f, error, sizeof error) != CURSOR_FILE_OK)
         abort();
     for (int i = 0; i < 3; i++) {
-        bool stored = false;
-        cursor_file_put(f, i == 2, &r, on_stored, &stored);
-        while (!stored) {
+        struct cursor_put put = {.done = on_stored};
+        is_stored = false;
+        cursor_file_put(f, i == 2, &r, &put);
+        while (!is_stored) {
             poll(NULL, 0, 0);
             cursor_file_poll(f);
         }

@@ -77,9 +77,14 @@ static int tear_down(void **state)
     return status;
 }
 
-static void note(bool stored, void *arg)
+struct noted {
+    struct cursor_put put; /* first */
+    int stored;            /* -1: not called back yet; 1: stored, 0: refused */
+};
+
+static void note(struct cursor_put *put, bool stored)
 {
-    *(int *)arg = stored ? 1 : 0;
+    ((struct noted *)put)->stored = stored ? 1 : 0;
 }
 
 static struct cursor_record record(const char *name, uint64_t offset)
@@ -93,13 +98,13 @@ static struct cursor_record record(const char *name, uint64_t offset)
 static int put(struct world *w, size_t slot, uint64_t offset)
 {
     struct cursor_record r = record("c", offset);
-    int stored = -1;
-    cursor_file_put(w->file, slot, &r, note, &stored);
-    while (stored < 0) {
+    struct noted noted = {{.done = note}, -1};
+    cursor_file_put(w->file, slot, &r, &noted.put);
+    while (noted.stored < 0) {
         cursor_file_poll(w->file);
         usleep(200);
     }
-    return stored;
+    return noted.stored;
 }
 
 static void reopen(struct world *w)
@@ -133,16 +138,16 @@ static void records_come_back(void **state)
 static void puts_of_one_slot_keep_their_order(void **state)
 {
     struct world *w = *state;
-    int stored[50];
+    struct noted noted[50];
     assert_int_equal(open_file(w, 1), CURSOR_FILE_OK);
     for (int i = 0; i < 50; i++) {
         struct cursor_record r = record("c", (uint64_t)i);
-        stored[i] = -1;
-        cursor_file_put(w->file, 0, &r, note, &stored[i]);
+        noted[i] = (struct noted){{.done = note}, -1};
+        cursor_file_put(w->file, 0, &r, &noted[i].put);
     }
     cursor_file_close(&w->file);
     for (int i = 0; i < 50; i++)
-        assert_int_equal(stored[i], 1);
+        assert_int_equal(noted[i].stored, 1);
     assert_int_equal(open_file(w, 1), CURSOR_FILE_OK);
     assert_int_equal(cursor_file_at(w->file, 0)->offset, 49);
 }

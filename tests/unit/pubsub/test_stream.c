@@ -199,20 +199,25 @@ static void wait_for(struct world *w, struct sink *k, size_t len)
     }
 }
 
-static void published(const struct stream_published *p, void *arg)
+struct publish {
+    struct stream_publish p; /* first */
+    struct journal_commit commit;
+};
+
+static void published(struct stream_publish *p, const struct journal_commit *commit)
 {
-    assert_int_equal(p->commit.result, JOURNAL_OK);
-    *(struct stream_published *)arg = *p;
+    assert_int_equal(commit->result, JOURNAL_OK);
+    ((struct publish *)p)->commit = *commit;
 }
 
-static struct stream_published publish(struct world *w, struct bytes body)
+static struct publish publish(struct world *w, struct bytes body)
 {
     struct lines l;
-    struct stream_published p;
+    struct publish p = {.p.done = published};
     uint64_t mark;
     static const struct stream_marks none;
     assert_int_equal(lines_from_body(body, 1 << 20, &l), LINES_OK);
-    assert_int_equal(stream_publish(w->stream, &l, &none, 1, published, &p, &mark), JOURNAL_OK);
+    assert_int_equal(stream_publish(w->stream, &l, &none, 1, &p.p, &mark), JOURNAL_OK);
     lines_free(&l);
     journal_set_flush(streams_set(w->streams));
     return p;
@@ -242,9 +247,9 @@ static void cursors_are_judged(void **state)
 {
     struct world *w = *state;
     publish(w, BYTES_LITERAL("one\ntwo\n"));
-    struct stream_published p = publish(w, BYTES_LITERAL("three\n"));
+    struct publish p = publish(w, BYTES_LITERAL("three\n"));
     assert_int_equal(p.commit.start, 8);
-    assert_int_equal(p.lines, 1);
+    assert_int_equal(p.p.lines, 1);
     read_to_the_end(w, "0", BYTES_LITERAL("one\ntwo\nthree\n"));
     read_to_the_end(w, "4", BYTES_LITERAL("two\nthree\n"));
     read_to_the_end(w, "8", BYTES_LITERAL("three\n"));
@@ -294,9 +299,12 @@ static void who_waits_gets_it_with_the_answer(void **state)
     finish(&k);
 }
 
-static void counted(const struct stream_published *p, void *arg)
+static int stored_publishes;
+
+static void counted(struct stream_publish *p, const struct journal_commit *commit)
 {
-    *(int *)arg += p->commit.result == JOURNAL_OK;
+    (void)p;
+    stored_publishes += commit->result == JOURNAL_OK;
 }
 
 /* What was published last is committed while the streams are being closed. */
@@ -304,14 +312,17 @@ static void closed_while_publishing(void **state)
 {
     struct world *w = *state;
     struct lines l;
-    int done = 0;
+    struct stream_publish p[3];
+    stored_publishes = 0;
     assert_int_equal(lines_from_body(BYTES_LITERAL("first\n"), 100, &l), LINES_OK);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
+        p[i].done = counted;
         assert_int_equal(
-            stream_publish(w->stream, &l, &(struct stream_marks){0}, 1, counted, &done, NULL), JOURNAL_OK);
+            stream_publish(w->stream, &l, &(struct stream_marks){0}, 1, &p[i], NULL), JOURNAL_OK);
+    }
     lines_free(&l);
     streams_free(&w->streams);
-    assert_int_equal(done, 3);
+    assert_int_equal(stored_publishes, 3);
     open_world(w);
     read_to_the_end(w, "earliest", BYTES_LITERAL("first\nfirst\nfirst\n"));
 }
