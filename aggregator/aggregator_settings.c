@@ -63,19 +63,6 @@ const struct option_row settings_rows[] = {
     {0},
 };
 
-static bool has_key_bound(const struct counters *c)
-{
-    for (size_t i = 0; i < c->n_totals; i++) {
-        if (c->totals[i].max_keys > 0)
-            return true;
-    }
-    for (size_t i = 0; i < c->n_subtotals; i++) {
-        if (c->subtotals[i].max_keys > 0)
-            return true;
-    }
-    return false;
-}
-
 int settings_read_counters(struct options *o, struct counters **out, struct config_error *error)
 {
     const struct config *config = options_config(o);
@@ -84,7 +71,13 @@ int settings_read_counters(struct options *o, struct counters **out, struct conf
             "nothing to count: --config must name a file with [input] and [total ...] sections");
     if (counters_read(config, out, error) != 0)
         return -1;
-    if (!has_key_bound(*out))
+    const struct counters *c = *out;
+    bool has_bound = false;
+    for (size_t i = 0; i < c->n_totals; i++)
+        has_bound = has_bound || c->totals[i].max_keys > 0;
+    for (size_t i = 0; i < c->n_subtotals; i++)
+        has_bound = has_bound || c->subtotals[i].max_keys > 0;
+    if (!has_bound)
         return 0;
     counters_free(out);
     return config_fail(error, config, 0, "max_keys is not supported; remove it");

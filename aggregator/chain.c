@@ -149,36 +149,22 @@ static enum slice_result check_meeting(const struct manifest *m, uint64_t slice,
     return SLICE_OK;
 }
 
-static enum slice_result check_same_data(const struct manifest *m, const struct sealed *sealed, char *error)
-{
-    const struct sealed_slice *last = sealed_find(sealed, m->through);
-    if (last)
-        return check_meeting(m, m->through, "ends", last->state.cursors, last->state.n_cursors, error);
-    if (sealed->n == 0 || m->through < sealed->slices[0].state.number)
-        return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT,
-        "the current archive goes through slice %" PRIu64 ", which was never sealed here", m->through);
-    return SLICE_FOREIGN;
-}
-
 enum slice_result chain_archived(
     const char *archive, const struct sealed *sealed, uint64_t *through, char error[SLICE_ERROR_TEXT])
 {
     struct manifest m;
     enum slice_result r = read_manifest(archive, &m, error);
-    if (r == SLICE_OK)
-        r = check_same_data(&m, sealed, error);
+    const struct sealed_slice *last = sealed_find(sealed, m.through);
+    if (r == SLICE_OK && last) {
+        r = check_meeting(&m, m.through, "ends", last->state.cursors, last->state.n_cursors, error);
+    } else if (r == SLICE_OK && sealed->n > 0 && m.through >= sealed->slices[0].state.number) {
+        snprintf(error, SLICE_ERROR_TEXT,
+            "the current archive goes through slice %" PRIu64 ", which was never sealed here", m.through);
+        r = SLICE_FOREIGN;
+    }
     *through = m.through;
     manifest_free(&m);
     return r;
-}
-
-static const struct slice_cursor *find_cursor(const struct slice_cursor *list, size_t n, const char *stream)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(list[i].stream, stream) == 0)
-            return &list[i];
-    return NULL;
 }
 
 /* Checks that a slice begins where its predecessor ends. */
@@ -187,7 +173,9 @@ static enum slice_result check_follows(
 {
     for (size_t i = 0; i < before->n_cursors; i++) {
         const struct slice_cursor *end = &before->cursors[i];
-        const struct slice_cursor *begin = find_cursor(next->begins, next->n_begins, end->stream);
+        const struct slice_cursor *begin = NULL;
+        for (size_t k = 0; k < next->n_begins && !begin; k++)
+            begin = strcmp(next->begins[k].stream, end->stream) == 0 ? &next->begins[k] : NULL;
         if (begin && strcmp(begin->id, end->id) == 0 && begin->offset == end->offset)
             continue;
         snprintf(o->error, SLICE_ERROR_TEXT,
@@ -212,21 +200,6 @@ static enum slice_result check_state(const struct opening *o, const struct slice
     return r;
 }
 
-static enum slice_result cut_rejects(const struct opening *o, const struct slice_state *state)
-{
-    struct rejects *rejects = NULL;
-    char *path = chain_rejects_path(o->config->rejects_dir, state->number);
-    enum slice_result r = SLICE_OK;
-    if (rejects_open(path, state->rejects_length, &rejects) != 0) {
-        snprintf(o->error, SLICE_ERROR_TEXT, "cannot open %.300s: %s", path,
-            errno == ERANGE ? "shorter than recorded" : strerror(errno));
-        r = SLICE_FAILED;
-    }
-    rejects_close(&rejects);
-    free(path);
-    return r;
-}
-
 /* Seals the newest slice without further counts. Lines after its last transaction count into the next slice. */
 static enum slice_result seal_as_it_is(const struct opening *o, const char *path)
 {
@@ -240,7 +213,15 @@ static enum slice_result seal_as_it_is(const struct opening *o, const char *path
     const struct slice_state *state = slice_committed(slice);
     const struct slice_batch last = {
         .tally = state->tally, .rejects_length = state->rejects_length, .seal = true};
-    r = cut_rejects(o, state);
+    struct rejects *rejects = NULL;
+    char *rejects_path = chain_rejects_path(o->config->rejects_dir, state->number);
+    if (rejects_open(rejects_path, state->rejects_length, &rejects) != 0) {
+        snprintf(o->error, SLICE_ERROR_TEXT, "cannot open %.300s: %s", rejects_path,
+            errno == ERANGE ? "shorter than recorded" : strerror(errno));
+        r = SLICE_FAILED;
+    }
+    rejects_close(&rejects);
+    free(rejects_path);
     if (r == SLICE_OK)
         r = slice_merge_abandon(slice, o->error);
     if (r == SLICE_OK)
@@ -293,17 +274,6 @@ static enum slice_result take_in(const struct opening *o, uint64_t number, struc
     return r;
 }
 
-static enum slice_result take_in_sealed(const struct opening *o, struct sealed *sealed)
-{
-    enum slice_result r = SLICE_OK;
-    bool has_open = o->n > 0 && !o->newest.sealed;
-    for (size_t i = 0; i + has_open < o->n && r == SLICE_OK; i++)
-        r = take_in(o, o->numbers[i], sealed);
-    if (r == SLICE_OK && has_open && o->newest.number > 0 && sealed->n > 0)
-        r = check_follows(o, &sealed->slices[sealed->n - 1].state, &o->newest);
-    return r;
-}
-
 void chain_follow(const struct sealed *sealed, struct chain_next *next)
 {
     const struct slice_state *last = &sealed->slices[sealed->n - 1].state;
@@ -316,55 +286,48 @@ void chain_follow(const struct sealed *sealed, struct chain_next *next)
         memcpy(next->cursors, last->cursors, last->n_cursors * sizeof *next->cursors);
 }
 
-static void follow_archive(const struct opening *o, struct chain_next *next)
-{
-    const struct manifest *m = &o->manifest;
-    *next = (struct chain_next){.number = o->n > 0 ? o->numbers[o->n - 1] : m->through + 1};
-    next->cursors = mem_zalloc((m->n_streams + 1) * sizeof *next->cursors);
-    for (next->n_cursors = 0; next->n_cursors < m->n_streams; next->n_cursors++) {
-        const struct manifest_stream *s = &m->streams[next->n_cursors];
-        struct slice_cursor *c = &next->cursors[next->n_cursors];
-        snprintf(c->stream, sizeof c->stream, "%s", s->name);
-        snprintf(c->id, sizeof c->id, "%.*s", SLICE_ID_TEXT - 1, s->id);
-        c->offset = s->end;
-    }
-}
-
-static enum slice_result open_chain(struct opening *o, struct sealed *sealed, struct chain_next *next)
-{
-    enum slice_result r = read_manifest(o->config->archive, &o->manifest, o->error);
-    if (r == SLICE_OK && o->manifest.counters)
-        r = check_counters(o, o->config->archive, o->manifest.counters);
-    if (r == SLICE_OK && o->manifest.retired)
-        r = check_counters(o, o->config->archive, o->manifest.retired);
-    if (r == SLICE_OK)
-        r = list_slices(o);
-    if (r == SLICE_OK)
-        r = check_numbers(o);
-    if (r == SLICE_OK)
-        r = look_at_newest(o);
-    if (r == SLICE_OK)
-        r = take_in_sealed(o, sealed);
-    if (r != SLICE_OK)
-        return r;
-    if (sealed->n > 0)
-        chain_follow(sealed, next);
-    else
-        follow_archive(o, next);
-    if (next->number > o->manifest.through)
-        return SLICE_OK;
-    snprintf(o->error, SLICE_ERROR_TEXT,
-        "slice %" PRIu64 " in %.200s is open, but the archive %.200s goes through slice %" PRIu64 " already",
-        next->number, o->config->slices_dir, o->config->archive, o->manifest.through);
-    return SLICE_FOREIGN;
-}
-
 enum slice_result chain_open(const struct chain_config *config, struct sealed *sealed,
     struct chain_next *next, char error[SLICE_ERROR_TEXT])
 {
     struct opening o = {.config = config, .error = error};
+    const struct manifest *m = &o.manifest;
     *next = (struct chain_next){0};
-    enum slice_result r = open_chain(&o, sealed, next);
+    enum slice_result r = read_manifest(config->archive, &o.manifest, error);
+    if (r == SLICE_OK && m->counters)
+        r = check_counters(&o, config->archive, m->counters);
+    if (r == SLICE_OK && m->retired)
+        r = check_counters(&o, config->archive, m->retired);
+    if (r == SLICE_OK)
+        r = list_slices(&o);
+    if (r == SLICE_OK)
+        r = check_numbers(&o);
+    if (r == SLICE_OK)
+        r = look_at_newest(&o);
+    bool has_open = o.n > 0 && !o.newest.sealed;
+    for (size_t i = 0; i + has_open < o.n && r == SLICE_OK; i++)
+        r = take_in(&o, o.numbers[i], sealed);
+    if (r == SLICE_OK && has_open && o.newest.number > 0 && sealed->n > 0)
+        r = check_follows(&o, &sealed->slices[sealed->n - 1].state, &o.newest);
+    if (r == SLICE_OK && sealed->n > 0) {
+        chain_follow(sealed, next);
+    } else if (r == SLICE_OK) {
+        *next = (struct chain_next){.number = o.n > 0 ? o.numbers[o.n - 1] : m->through + 1};
+        next->cursors = mem_zalloc((m->n_streams + 1) * sizeof *next->cursors);
+        for (; next->n_cursors < m->n_streams; next->n_cursors++) {
+            const struct manifest_stream *s = &m->streams[next->n_cursors];
+            struct slice_cursor *c = &next->cursors[next->n_cursors];
+            snprintf(c->stream, sizeof c->stream, "%s", s->name);
+            snprintf(c->id, sizeof c->id, "%.*s", SLICE_ID_TEXT - 1, s->id);
+            c->offset = s->end;
+        }
+    }
+    if (r == SLICE_OK && next->number <= m->through) {
+        snprintf(error, SLICE_ERROR_TEXT,
+            "slice %" PRIu64 " in %.200s is open, but the archive %.200s goes through slice %" PRIu64
+            " already",
+            next->number, config->slices_dir, config->archive, m->through);
+        r = SLICE_FOREIGN;
+    }
     manifest_free(&o.manifest);
     slice_state_free(&o.newest);
     free(o.numbers);

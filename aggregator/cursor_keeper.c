@@ -78,18 +78,6 @@ void cursor_keeper_free(struct cursor_keeper **k)
     *k = NULL;
 }
 
-static void log_refusal(struct stream_cursor_state *s, int status, struct bytes body)
-{
-    const struct slice_cursor *c = aggregate_committed(s->keeper->aggregate, s->stream);
-    if (status == s->logged)
-        return;
-    s->logged = status;
-    char *text = bytes_dup(body);
-    log_warn("pubsub refused to move the cursor that retains uncounted lines", LOG_S("stream", c->stream),
-        LOG_S("cursor", s->keeper->name), LOG_U("status", (uint64_t)status), LOG_S("answer", text));
-    free(text);
-}
-
 /* The follower reports a pubsub that does not answer. */
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
@@ -98,7 +86,15 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     if (result != HTTP_CLIENT_OK)
         return;
     if (reply->status != 200) {
-        log_refusal(s, reply->status, reply->body);
+        if (reply->status == s->logged)
+            return;
+        s->logged = reply->status;
+        const struct slice_cursor *c = aggregate_committed(s->keeper->aggregate, s->stream);
+        char *text = bytes_dup(reply->body);
+        log_warn("pubsub refused to move the cursor that retains uncounted lines", LOG_S("stream", c->stream),
+            LOG_S("cursor", s->keeper->name), LOG_U("status", (uint64_t)reply->status),
+            LOG_S("answer", text));
+        free(text);
         return;
     }
     s->logged = 0;
@@ -106,29 +102,24 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     s->sent = s->asked;
 }
 
-static void send_cursor(struct stream_cursor_state *s, const struct slice_cursor *c)
-{
-    struct buf target = {0};
-    buf_printf(&target, "/cursors?stream=%s&name=%s&from=%" PRIu64 "&id=%s%s%c", c->stream, s->keeper->name,
-        c->offset, c->id, s->is_sent ? "" : "&backwards=1", '\0');
-    s->is_asking = true;
-    s->asked = c->offset;
-    struct http_call_spec spec = {.method = "POST",
-        .target = target.ptr,
-        .headers = s->keeper->headers,
-        .may_resend = true,
-        .arg = s,
-        .on_done = on_done};
-    http_client_request(s->keeper->client, &spec);
-    buf_free(&target);
-}
-
 void cursor_keeper_tick(struct cursor_keeper *k)
 {
     for (size_t i = 0; i < k->n; i++) {
         struct stream_cursor_state *s = &k->streams[i];
         const struct slice_cursor *c = aggregate_committed(k->aggregate, i);
-        if (c->id[0] && !s->is_asking && (!s->is_sent || s->sent != c->offset))
-            send_cursor(s, c);
+        if (!c->id[0] || s->is_asking || (s->is_sent && s->sent == c->offset))
+            continue;
+        struct buf target = {0};
+        buf_printf(&target, "/cursors?stream=%s&name=%s&from=%" PRIu64 "&id=%s%s%c", c->stream, k->name,
+            c->offset, c->id, s->is_sent ? "" : "&backwards=1", '\0');
+        s->is_asking = true;
+        s->asked = c->offset;
+        http_client_request(k->client, &(struct http_call_spec){.method = "POST",
+                                           .target = target.ptr,
+                                           .headers = k->headers,
+                                           .may_resend = true,
+                                           .arg = s,
+                                           .on_done = on_done});
+        buf_free(&target);
     }
 }

@@ -130,17 +130,6 @@ static void range(struct http_request *req, void *ctx)
     reply(req, result, &answer, true);
 }
 
-static void stream_stats(const struct app *app, size_t i, bool json, struct buf *out)
-{
-    const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
-    uint64_t end = c->offset + watermark_poll_lag(app->watermark, i);
-    if (json)
-        buf_printf(out, "%s\"%s\":{\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\"end\":\"%" PRIu64 "\"}",
-            i ? "," : "", c->stream, c->id, c->offset, end);
-    else
-        buf_printf(out, "stream %s: offset %" PRIu64 " end %" PRIu64 "\n", c->stream, c->offset, end);
-}
-
 void app_extra_stats(void *ctx, bool json, struct buf *out)
 {
     struct app *app = ctx;
@@ -157,8 +146,15 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
                "\ncomplete_until: %" PRId64 "\n",
         aggregate_open_slice(app->aggregate), n.slice.events, n.slice.skipped, n.slice.rejected,
         n.total.events, n.total.skipped, n.total.rejected, watermark_poll_complete_until(app->watermark));
-    for (size_t i = 0; i < app->streams.n; i++)
-        stream_stats(app, i, json, out);
+    for (size_t i = 0; i < app->streams.n; i++) {
+        const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
+        uint64_t end = c->offset + watermark_poll_lag(app->watermark, i);
+        if (json)
+            buf_printf(out, "%s\"%s\":{\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\"end\":\"%" PRIu64 "\"}",
+                i ? "," : "", c->stream, c->id, c->offset, end);
+        else
+            buf_printf(out, "stream %s: offset %" PRIu64 " end %" PRIu64 "\n", c->stream, c->offset, end);
+    }
     if (json)
         buf_append_char(out, '}');
 }

@@ -44,24 +44,18 @@ void rejects_format(struct buf *out, struct bytes stream, uint64_t offset, const
     buf_append_str(out, "}\n");
 }
 
-static int cut_back(int fd, uint64_t length)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return -1;
-    if ((uint64_t)st.st_size < length) {
-        errno = ERANGE;
-        return -1;
-    }
-    return (uint64_t)st.st_size == length ? 0 : io->ftruncate(fd, (off_t)length);
-}
-
 int rejects_open(const char *path, uint64_t length, struct rejects **out)
 {
     int fd = io->open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
     if (fd < 0)
         return -1;
-    if (cut_back(fd, length) != 0) {
+    struct stat st;
+    bool ok = fstat(fd, &st) == 0;
+    if (ok && (uint64_t)st.st_size < length) {
+        errno = ERANGE;
+        ok = false;
+    }
+    if (!ok || ((uint64_t)st.st_size > length && io->ftruncate(fd, (off_t)length) != 0)) {
         int saved = errno;
         io->close(fd);
         errno = saved;

@@ -7,14 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void forget(struct sealed_slice *slice)
-{
-    slice_reader_close(&slice->reader);
-    slice_state_free(&slice->state);
-    free(slice->path);
-    *slice = (struct sealed_slice){0};
-}
-
 void sealed_add(struct sealed *s, const char *path, struct slice_reader *reader)
 {
     if (s->n == s->room) {
@@ -50,8 +42,11 @@ enum slice_result sealed_unlink(
 
 void sealed_forget(struct sealed *s, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        forget(&s->slices[i]);
+    for (size_t i = 0; i < n; i++) {
+        slice_reader_close(&s->slices[i].reader);
+        slice_state_free(&s->slices[i].state);
+        free(s->slices[i].path);
+    }
     s->n -= n;
     if (n > 0)
         memmove(&s->slices[0], &s->slices[n], s->n * sizeof(s->slices[0]));

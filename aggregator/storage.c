@@ -63,34 +63,20 @@ static enum slice_result fold(struct storage *s, struct storage_job *job)
     return r == SLICE_OK ? slice_reader_open_sealed(job->begin.path, &job->reader, job->error) : r;
 }
 
-static enum slice_result open_rejects(struct storage *s, const char *path, char *error)
-{
-    char *directory = mem_strdup(path);
-    enum slice_result r = SLICE_OK;
-    if (rejects_open(path, slice_committed(s->slice)->rejects_length, &s->rejects) != 0)
-        r = fail_errno("open", path, error);
-    else if (io_sync_dir(dirname(directory)) != 0)
-        r = fail_errno("sync the directory of", path, error);
-    free(directory);
-    return r;
-}
-
 static enum slice_result begin(struct storage *s, struct storage_job *job)
 {
     rejects_close(&s->rejects);
     slice_close(&s->slice);
     enum slice_result r = slice_open(&job->begin, &s->slice, job->error);
-    if (r == SLICE_OK)
-        r = open_rejects(s, job->rejects_path, job->error);
+    if (r != SLICE_OK)
+        return r;
+    char *directory = mem_strdup(job->rejects_path);
+    if (rejects_open(job->rejects_path, slice_committed(s->slice)->rejects_length, &s->rejects) != 0)
+        r = fail_errno("open", job->rejects_path, job->error);
+    else if (io_sync_dir(dirname(directory)) != 0)
+        r = fail_errno("sync the directory of", job->rejects_path, job->error);
+    free(directory);
     return r == SLICE_OK ? slice_reader_open(job->begin.path, &job->reader, job->error) : r;
-}
-
-static enum slice_result merge(struct storage *s, struct storage_job *job)
-{
-    size_t runs = slice_committed(s->slice)->n_runs;
-    enum slice_result r = slice_merge_step(s->slice, &job->written, job->error);
-    job->runs_changed = slice_committed(s->slice)->n_runs != runs;
-    return r;
 }
 
 static enum slice_result clear(struct storage_job *job)
@@ -107,12 +93,15 @@ static enum slice_result clear(struct storage_job *job)
 static void run_job(struct storage *s, struct storage_job *job)
 {
     bool whole;
+    size_t runs;
     switch (job->kind) {
     case STORAGE_COMMIT:
         job->result = commit(s, job);
         break;
     case STORAGE_MERGE:
-        job->result = merge(s, job);
+        runs = slice_committed(s->slice)->n_runs;
+        job->result = slice_merge_step(s->slice, &job->written, job->error);
+        job->runs_changed = slice_committed(s->slice)->n_runs != runs;
         break;
     case STORAGE_CHECKPOINT:
         job->result = slice_checkpoint(s->slice, &whole, job->error);

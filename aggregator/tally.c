@@ -20,14 +20,6 @@ struct tally {
     struct count_slot *counts; /* the counts of the event, one for each counter */
 };
 
-static uint64_t random_seed(void)
-{
-    char text[RANDOM_ID_SIZE];
-    random_id(text);
-    text[16] = '\0';
-    return strtoull(text, NULL, 16);
-}
-
 static void begin_batch(struct tally *t, struct interner *texts)
 {
     t->batch = (struct batch){.table = count_table_new(t->seed), .texts = texts};
@@ -37,11 +29,14 @@ struct tally *tally_new(const struct counters *counters, size_t max_memory)
 {
     struct tally *t = mem_zalloc(sizeof(*t));
     size_t n = counters->n_totals + counters->n_subtotals;
+    char seed[RANDOM_ID_SIZE];
+    random_id(seed);
+    seed[16] = '\0'; /* 64 bits */
     *t = (struct tally){.counters = counters,
         .reader = counters_reader_new(counters),
         .max_memory = max_memory,
         .n_counters = n,
-        .seed = random_seed(),
+        .seed = strtoull(seed, NULL, 16),
         .slice = 1,
         .hashes = mem_zalloc((n + 1) * sizeof(uint64_t)),
         .ids = mem_zalloc((n + 1) * sizeof(uint32_t)),

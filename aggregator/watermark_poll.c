@@ -55,10 +55,13 @@ static bool read_end(const struct watermark_poll *p, const struct json_doc *doc,
     return true;
 }
 
-static void take_ends(struct watermark_poll *p, struct bytes body)
+static void on_streams(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
+    struct watermark_poll *p = arg;
     uint64_t ends[WATERMARK_STREAMS_MAX] = {0};
-    struct json_doc *doc = json_doc_parse(body);
+    p->asking = false;
+    struct json_doc *doc =
+        result == HTTP_CLIENT_OK && reply->status == 200 ? json_doc_parse(reply->body) : NULL;
     if (!doc)
         return;
     bool ok = json_doc_at(doc, "/streams").type == JSON_ARRAY;
@@ -68,14 +71,6 @@ static void take_ends(struct watermark_poll *p, struct bytes body)
         watermark_observe(p->watermark, p->asked_at, ends);
     json_doc_free(&doc);
     watermark_poll_complete_until(p);
-}
-
-static void on_streams(enum http_client_result result, const struct http_reply_view *reply, void *arg)
-{
-    struct watermark_poll *p = arg;
-    p->asking = false;
-    if (result == HTTP_CLIENT_OK && reply->status == 200)
-        take_ends(p, reply->body);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)

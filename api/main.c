@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sysexits.h>
 
 #define MAX_ROWS "100000"
 
@@ -99,32 +100,26 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     return status;
 }
 
-static int connect_queue(struct daemon *d, struct api *api, usec_t timeout, struct config_error *error)
-{
-    struct options *o = daemon_options(d);
-    char *token;
-    int status = daemon_read_token(options_text(o, "queue_token_file"), &token, error);
-    if (status != 0)
-        return status;
-    api->queue = http_client_new(&(struct http_client_config){.base = daemon_base(d),
-        .url = peer_url(o, "simplequeue"),
-        .max_connections = 32,
-        .timeout = timeout,
-        .auth_token = token});
-    free(token);
-    return 0;
-}
-
 static int api_start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct api *api = mem_zalloc(sizeof *api);
-    usec_t timeout = options_int(daemon_options(d), "upstream_timeout") * USEC_PER_MSEC;
-    api->max_rows = (uint64_t)options_int(daemon_options(d), "max_rows");
-    int status = read_counters(daemon_options(d), &api->counters, error) ? 78 : 0;
+    struct options *o = daemon_options(d);
+    char *token;
+    usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;
+    api->max_rows = (uint64_t)options_int(o, "max_rows");
+    int status = read_counters(o, &api->counters, error) ? EX_CONFIG : 0;
     if (status == 0)
         status = connect_sources(d, api, timeout, error);
     if (status == 0)
-        status = connect_queue(d, api, timeout, error);
+        status = daemon_read_token(options_text(o, "queue_token_file"), &token, error);
+    if (status == 0) {
+        api->queue = http_client_new(&(struct http_client_config){.base = daemon_base(d),
+            .url = peer_url(o, "simplequeue"),
+            .max_connections = 32,
+            .timeout = timeout,
+            .auth_token = token});
+        free(token);
+    }
     if (status) {
         api_stop(api);
         return status;

@@ -15,14 +15,6 @@ struct parse {
 static const char *const reserved[] = {"ns", "key", "by", "sub", "unit", "units", "unit_reference_ts", "from",
     "to", "timezone", "hour_offset", "week_start", "limit", "format"};
 
-static bool is_reserved(struct bytes name)
-{
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (bytes_equal_str(name, reserved[i]))
-            return true;
-    return false;
-}
-
 static bool get(const struct parse *p, const char *name, struct bytes *value)
 {
     return url_query_get(p->params, name, value);
@@ -111,7 +103,10 @@ static int parse_label(struct parse *p)
     struct bytes key;
     for (size_t i = 0; i < p->params->n; i++) {
         struct url_param param = p->params->params[i];
-        if (is_reserved(param.name))
+        bool is_reserved = false;
+        for (size_t k = 0; k < sizeof reserved / sizeof *reserved; k++)
+            is_reserved = is_reserved || bytes_equal_str(param.name, reserved[k]);
+        if (is_reserved)
             continue;
         const struct counter *found = counters_find_total_label(p->context->counters, param.name);
         if (!found)

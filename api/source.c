@@ -170,16 +170,6 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     return true;
 }
 
-/* Prepares the next page. False: its key does not fit the question. */
-static bool read_next(struct question *q, const struct http_reply_view *reply)
-{
-    const char *next = http_reply_header(reply, "X-Millrace-Next");
-    bool goes_on = *next && strncmp(q->target, RANGE, strlen(RANGE)) == 0 && strlen(next) < SOURCE_RECORD_MAX;
-    free(q->page);
-    q->page = goes_on ? mem_strdup(next) : NULL;
-    return goes_on || !*next;
-}
-
 static void fail(struct question *q, const char *what, int status)
 {
     const char *name = q->sources->names[q->at], *url = q->sources->urls[q->at];
@@ -212,12 +202,21 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         fail(q, "", reply->status);
     else if (mixed)
         restart(q);
-    else if (q->bad || q->partial.len || !read_headers(q, reply) || !read_next(q, reply))
-        fail(q, "the reply does not follow the read protocol", 0);
-    else if (q->page || ++q->at < q->sources->n)
-        ask(q);
-    else
-        finish(q, SOURCE_OK);
+    else {
+        bool ok = !q->bad && !q->partial.len && read_headers(q, reply);
+        const char *next = http_reply_header(reply, "X-Millrace-Next");
+        /* Only /range is answered in pages. */
+        ok = ok &&
+             (!*next || (strncmp(q->target, RANGE, strlen(RANGE)) == 0 && strlen(next) < SOURCE_RECORD_MAX));
+        free(q->page);
+        q->page = ok && *next ? mem_strdup(next) : NULL;
+        if (!ok)
+            fail(q, "the reply does not follow the read protocol", 0);
+        else if (q->page || ++q->at < q->sources->n)
+            ask(q);
+        else
+            finish(q, SOURCE_OK);
+    }
 }
 
 static void ask(struct question *q)

@@ -80,18 +80,6 @@ static enum compact_result remove_generation(
     return r;
 }
 
-static bool is_leftover(const char *name)
-{
-    char digits[MANIFEST_DIRECTORY_DIGITS + 1] = "";
-    uint64_t generation;
-    size_t len = strlen(name);
-    if (len != MANIFEST_DIRECTORY_DIGITS + strlen(TMP_SUFFIX) ||
-        strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) != 0)
-        return false;
-    memcpy(digits, name, MANIFEST_DIRECTORY_DIGITS);
-    return manifest_directory_number(digits, &generation);
-}
-
 /* Removes `name` if it is the leftover of an interrupted run. */
 static enum compact_result recover_one(
     const char *archive, const char *name, bool has_current, char error[COMPACT_ERROR_TEXT])
@@ -100,8 +88,14 @@ static enum compact_result recover_one(
     struct buf path = {0};
     enum compact_result r = COMPACT_OK;
     bool is_stray = !has_current && manifest_directory_number(name, &generation);
+    char digits[MANIFEST_DIRECTORY_DIGITS + 1];
+    uint64_t unfinished;
+    snprintf(digits, sizeof(digits), "%.*s", MANIFEST_DIRECTORY_DIGITS, name);
+    bool is_leftover = strlen(name) > MANIFEST_DIRECTORY_DIGITS &&
+                       strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) == 0 &&
+                       manifest_directory_number(digits, &unfinished);
     buf_printf(&path, "%s/%s", archive, name);
-    if (is_leftover(name))
+    if (is_leftover)
         r = remove_directory(path.ptr, error);
     else if (strcmp(name, CURRENT_TMP) == 0 && io->unlink(path.ptr) != 0)
         r = compact_fail_errno(error, path.ptr);
@@ -132,24 +126,6 @@ enum compact_result archive_recover(const char *archive, char error[COMPACT_ERRO
     return r;
 }
 
-static enum compact_result undo_one(
-    const char *archive, uint64_t generation, uint64_t through, char error[COMPACT_ERROR_TEXT])
-{
-    struct buf path = {0};
-    struct manifest m;
-    archive_path(archive, generation, false, &path);
-    enum compact_result r = from_manifest(manifest_read(path.ptr, &m, error));
-    if (r == COMPACT_OK && m.through > through)
-        r = compact_fail(error, COMPACT_REFUSED,
-            "%.300s is not the current generation, but the only one with slices through %" PRIu64, path.ptr,
-            m.through);
-    if (r == COMPACT_OK)
-        r = remove_generation(archive, generation, error);
-    manifest_free(&m);
-    buf_free(&path);
-    return r;
-}
-
 enum compact_result archive_undo(
     const char *archive, uint64_t current, uint64_t through, char error[COMPACT_ERROR_TEXT])
 {
@@ -160,8 +136,20 @@ enum compact_result archive_undo(
         return compact_fail_errno(error, archive);
     for (int i = n; i-- > 0 && r == COMPACT_OK;) {
         uint64_t generation;
-        if (manifest_directory_number(names[i]->d_name, &generation) && generation > current)
-            r = undo_one(archive, generation, through, error);
+        struct buf path = {0};
+        struct manifest m;
+        if (!manifest_directory_number(names[i]->d_name, &generation) || generation <= current)
+            continue;
+        archive_path(archive, generation, false, &path);
+        r = from_manifest(manifest_read(path.ptr, &m, error));
+        if (r == COMPACT_OK && m.through > through)
+            r = compact_fail(error, COMPACT_REFUSED,
+                "%.300s is not the current generation, but the only one with slices through %" PRIu64,
+                path.ptr, m.through);
+        if (r == COMPACT_OK)
+            r = remove_generation(archive, generation, error);
+        manifest_free(&m);
+        buf_free(&path);
     }
     free_names(names, n);
     return r;
@@ -287,22 +275,6 @@ enum compact_result archive_switch(const char *archive, uint64_t generation, cha
     return r;
 }
 
-static enum compact_result make_empty(const char *archive, struct manifest *m, char error[COMPACT_ERROR_TEXT])
-{
-    struct buf directory = {0};
-    archive_path(archive, 0, true, &directory);
-    enum compact_result r = archive_begin(archive, 0, error);
-    for (uint32_t k = 0; k < m->shards && r == COMPACT_OK; k++) {
-        struct shard_writer *w = NULL;
-        r = shard_writer_open(directory.ptr, k, m->shards, &w, error);
-        if (r == COMPACT_OK)
-            r = shard_writer_finish(w, &m->files[k], error);
-        shard_writer_close(&w);
-    }
-    buf_free(&directory);
-    return r == COMPACT_OK ? archive_describe(archive, m, error) : r;
-}
-
 enum compact_result archive_init(
     const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT])
 {
@@ -312,7 +284,19 @@ enum compact_result archive_init(
         return from_manifest(there);
     struct manifest m = {.made = now, .shards = shards};
     m.files = mem_zalloc(shards * sizeof(*m.files));
-    enum compact_result r = make_empty(archive, &m, error);
+    struct buf directory = {0};
+    archive_path(archive, 0, true, &directory);
+    enum compact_result r = archive_begin(archive, 0, error);
+    for (uint32_t k = 0; k < shards && r == COMPACT_OK; k++) {
+        struct shard_writer *w = NULL;
+        r = shard_writer_open(directory.ptr, k, shards, &w, error);
+        if (r == COMPACT_OK)
+            r = shard_writer_finish(w, &m.files[k], error);
+        shard_writer_close(&w);
+    }
+    buf_free(&directory);
+    if (r == COMPACT_OK)
+        r = archive_describe(archive, &m, error);
     if (r == COMPACT_OK)
         r = archive_publish(archive, 0, error);
     if (r == COMPACT_OK)

@@ -98,19 +98,6 @@ static int run_with(struct options *o, struct control *control)
     return EX_OK;
 }
 
-static int init_archive(struct options *o)
-{
-    char error[COMPACT_ERROR_TEXT] = "";
-    const char *archive = options_string(o, "archive");
-    uint32_t shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 1;
-    enum compact_result r = archive_recover(archive, error);
-    if (r == COMPACT_OK)
-        r = archive_init(archive, shards, clock_wall() / USEC_PER_SEC, error);
-    if (r != COMPACT_OK)
-        log_error(compact_strerror(r), LOG_S("error", error));
-    return compact_exit_status(r);
-}
-
 static int run_over_http(struct options *o)
 {
     char error[COMPACT_ERROR_TEXT] = "";
@@ -146,7 +133,17 @@ static int run_options(struct options *o)
     if (daemon_lock_directory(options_string(o, "archive"), &error) != 0)
         return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
     daemon_raise_file_limit();
-    return init ? init_archive(o) : run_over_http(o);
+    if (!init)
+        return run_over_http(o);
+    char why[COMPACT_ERROR_TEXT] = "";
+    const char *archive = options_string(o, "archive");
+    uint32_t shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 1;
+    enum compact_result r = archive_recover(archive, why);
+    if (r == COMPACT_OK)
+        r = archive_init(archive, shards, clock_wall() / USEC_PER_SEC, why);
+    if (r != COMPACT_OK)
+        log_error(compact_strerror(r), LOG_S("error", why));
+    return compact_exit_status(r);
 }
 
 int main(int argc, char **argv)

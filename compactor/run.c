@@ -23,7 +23,6 @@ struct run {
     size_t n_slices;
     struct count_source **sources;
     size_t n_sources;
-    struct shard_writer **writers;
     uint64_t total; /* bytes of the sources */
 };
 
@@ -209,35 +208,6 @@ static enum compact_result open_sources(struct run *run)
     return r;
 }
 
-static enum compact_result open_writers(struct run *run)
-{
-    struct buf directory = {0};
-    enum compact_result r = archive_begin(run->spec->archive, run->made.generation, run->error);
-    archive_path(run->spec->archive, run->made.generation, true, &directory);
-    run->writers = mem_zalloc(run->made.shards * sizeof(struct shard_writer *));
-    for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++)
-        r = shard_writer_open(directory.ptr, k, run->made.shards, &run->writers[k], run->error);
-    buf_free(&directory);
-    return r;
-}
-
-static void close_files(struct run *run)
-{
-    for (size_t i = 0; i < run->n_sources; i++)
-        count_source_close(&run->sources[i]);
-    for (size_t i = 0; i < run->n_slices; i++)
-        slice_reader_close(&run->slices[i]);
-    for (uint32_t k = 0; run->writers && k < run->made.shards; k++)
-        shard_writer_close(&run->writers[k]);
-    run->n_sources = run->n_slices = 0;
-    free(run->slices);
-    run->slices = NULL;
-    free(run->sources);
-    free(run->writers);
-    run->sources = NULL;
-    run->writers = NULL;
-}
-
 static void on_merged(const struct merge_report *so_far, void *arg)
 {
     struct run *run = arg;
@@ -250,22 +220,36 @@ static enum compact_result step_merge(struct run *run)
 {
     struct merge_report report = {0};
     struct merge_spec spec = {.shards = run->made.shards, .on_progress = on_merged, .arg = run};
+    struct buf directory = {0};
     enum compact_result r = open_sources(run);
     if (r == COMPACT_OK)
-        r = open_writers(run);
+        r = archive_begin(run->spec->archive, run->made.generation, run->error);
+    archive_path(run->spec->archive, run->made.generation, true, &directory);
+    struct shard_writer **writers = mem_zalloc(run->made.shards * sizeof(struct shard_writer *));
+    for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++)
+        r = shard_writer_open(directory.ptr, k, run->made.shards, &writers[k], run->error);
+    buf_free(&directory);
     spec.sources = run->sources;
     spec.n_sources = run->n_sources;
-    spec.writers = run->writers;
+    spec.writers = writers;
     if (r == COMPACT_OK)
         r = merge_run(&spec, &report, run->error);
     run->out->collisions = report.collisions;
     memcpy(run->out->collision, report.collision, sizeof(report.collision));
     for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++) {
-        r = shard_writer_finish(run->writers[k], &run->made.files[k], run->error);
+        r = shard_writer_finish(writers[k], &run->made.files[k], run->error);
         run->out->records += run->made.files[k].records;
         run->out->bytes += run->made.files[k].bytes;
     }
-    close_files(run);
+    for (size_t i = 0; i < run->n_sources; i++)
+        count_source_close(&run->sources[i]);
+    for (size_t i = 0; i < run->n_slices; i++)
+        slice_reader_close(&run->slices[i]);
+    for (uint32_t k = 0; k < run->made.shards; k++)
+        shard_writer_close(&writers[k]);
+    free(run->slices);
+    free(run->sources);
+    free(writers);
     return r == COMPACT_OK ? archive_describe(run->spec->archive, &run->made, run->error) : r;
 }
 

@@ -31,16 +31,6 @@ static bool next_run(struct answer_lines *l, size_t *at, struct bytes *run)
     return true;
 }
 
-static uint64_t total_bytes(const struct answer_lines *l)
-{
-    uint64_t n = 0;
-    if (!l->found)
-        return generation_cursor_bytes(&l->cursor);
-    for (size_t i = 0; i < l->n_found; i++)
-        n += l->found[i].len;
-    return n;
-}
-
 /* Only the last line of a file may end without LF. */
 static bool needs_lf(struct bytes run)
 {
@@ -169,7 +159,10 @@ static void send_streamed(struct http_request *req, struct generation *g, struct
 void answer_send(
     struct http_request *req, struct generation *g, struct answer_lines *lines, struct buf *scratch)
 {
-    if (total_bytes(lines) <= COPIED_MAX)
+    uint64_t bytes = lines->found ? 0 : generation_cursor_bytes(&lines->cursor);
+    for (size_t i = 0; lines->found && i < lines->n_found; i++)
+        bytes += lines->found[i].len;
+    if (bytes <= COPIED_MAX)
         send_copied(req, g, lines, scratch);
     else
         send_streamed(req, g, lines);

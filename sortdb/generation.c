@@ -66,16 +66,6 @@ static enum generation_result result_of_file(enum sorted_file_result r)
     return GENERATION_FAILED;
 }
 
-/* Returns the reason why the new file looks incomplete beside the served file, or NULL. */
-static const char *find_loss(const struct generation_info *served, const struct generation_info *now)
-{
-    if (served && served->records > 0 && now->records == 0)
-        return "is empty, unlike the file served";
-    if (served && !served->is_cut && now->is_cut)
-        return "ends without LF, unlike the file served: it may be truncated";
-    return NULL;
-}
-
 static enum generation_result open_db_file(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out, char *error)
 {
@@ -85,7 +75,12 @@ static enum generation_result open_db_file(const struct generation_source *sourc
         .lock_memory = source->lock_memory,
         .cancel = cancel};
     enum sorted_file_result r = open_shard(g, 0, &config, error);
-    const char *loss = r == SORTED_FILE_OK ? find_loss(served, &g->info) : NULL;
+    /* Without a manifest, compare the new file with the served file to notice an incomplete one. */
+    const char *loss = NULL;
+    if (r == SORTED_FILE_OK && served && served->records > 0 && g->info.records == 0)
+        loss = "is empty, unlike the file served";
+    else if (r == SORTED_FILE_OK && served && !served->is_cut && g->info.is_cut)
+        loss = "ends without LF, unlike the file served: it may be truncated";
     g->info.number = served ? served->number + 1 : 1;
     if (loss) {
         snprintf(error, GENERATION_ERROR_TEXT, "%.400s: %s", source->db_file, loss);
@@ -98,37 +93,31 @@ static enum generation_result open_db_file(const struct generation_source *sourc
     return result_of_file(r);
 }
 
-static enum sorted_file_result open_manifest_file(struct generation *g, const struct manifest *m,
-    uint32_t shard, const struct generation_source *source, const atomic_bool *cancel, char *error)
-{
-    const struct manifest_file *file = &m->files[shard];
-    struct sorted_file_expected expected = {file->bytes, file->records, file->xxh3};
-    char directory[MANIFEST_NAME_TEXT];
-    struct buf path = {0};
-    manifest_directory_name(m->generation, directory);
-    buf_printf(&path, "%s/%s/%s", source->archive, directory, file->name);
-    buf_append_char(&path, '\0');
-    struct sorted_file_config config = {.path = path.ptr,
-        .separator = RECORD_SEPARATOR,
-        .lock_memory = source->lock_memory,
-        .unique_keys = true,
-        .expected = &expected,
-        .cancel = cancel};
-    enum sorted_file_result r = open_shard(g, shard, &config, error);
-    buf_free(&path);
-    return r;
-}
-
 static enum sorted_file_result open_manifest(const struct manifest *m, const struct generation_source *source,
     const atomic_bool *cancel, struct generation **out, char *error)
 {
     struct generation *g = generation_new(m->shards, RECORD_SEPARATOR);
     enum sorted_file_result r = SORTED_FILE_OK;
+    char directory[MANIFEST_NAME_TEXT];
+    manifest_directory_name(m->generation, directory);
     g->info.number = m->generation;
     g->info.through = m->through;
     g->info.content = manifest_content(m);
-    for (uint32_t i = 0; i < m->shards && r == SORTED_FILE_OK; i++)
-        r = open_manifest_file(g, m, i, source, cancel, error);
+    for (uint32_t i = 0; i < m->shards && r == SORTED_FILE_OK; i++) {
+        const struct manifest_file *file = &m->files[i];
+        struct sorted_file_expected expected = {file->bytes, file->records, file->xxh3};
+        struct buf path = {0};
+        buf_printf(&path, "%s/%s/%s", source->archive, directory, file->name);
+        buf_append_char(&path, '\0');
+        struct sorted_file_config config = {.path = path.ptr,
+            .separator = RECORD_SEPARATOR,
+            .lock_memory = source->lock_memory,
+            .unique_keys = true,
+            .expected = &expected,
+            .cancel = cancel};
+        r = open_shard(g, i, &config, error);
+        buf_free(&path);
+    }
     if (r == SORTED_FILE_OK)
         *out = g;
     else
@@ -136,36 +125,27 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     return r;
 }
 
-/* If a file is missing, the compactor has replaced this generation: open the newer one. */
-static enum generation_result open_archive(const struct generation_source *source, const atomic_bool *cancel,
-    struct generation **out, char error[GENERATION_ERROR_TEXT])
-{
-    enum sorted_file_result r;
-    uint64_t tried;
-    do {
-        struct manifest m;
-        enum manifest_result read = manifest_read_current(source->archive, &m, error);
-        if (read != MANIFEST_OK)
-            return read == MANIFEST_FAILED ? GENERATION_FAILED : GENERATION_REFUSED;
-        tried = m.generation;
-        r = open_manifest(&m, source, cancel, out, error);
-        manifest_free(&m);
-        char ignored[MANIFEST_ERROR_TEXT];
-        uint64_t now;
-        if (r == SORTED_FILE_ABSENT && manifest_current(source->archive, &now, ignored) != MANIFEST_OK)
-            break;
-        if (r != SORTED_FILE_ABSENT || now == tried)
-            break;
-    } while (true);
-    return result_of_file(r);
-}
-
 enum generation_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     char error[GENERATION_ERROR_TEXT])
 {
-    return source->archive ? open_archive(source, cancel, out, error)
-                           : open_db_file(source, served, cancel, out, error);
+    if (!source->archive)
+        return open_db_file(source, served, cancel, out, error);
+    for (;;) {
+        struct manifest m;
+        char ignored[MANIFEST_ERROR_TEXT];
+        uint64_t now;
+        enum manifest_result read = manifest_read_current(source->archive, &m, error);
+        if (read != MANIFEST_OK)
+            return read == MANIFEST_FAILED ? GENERATION_FAILED : GENERATION_REFUSED;
+        uint64_t tried = m.generation;
+        enum sorted_file_result r = open_manifest(&m, source, cancel, out, error);
+        manifest_free(&m);
+        /* If a file is missing, the compactor may have replaced this generation: open the newer one. */
+        if (r != SORTED_FILE_ABSENT || manifest_current(source->archive, &now, ignored) != MANIFEST_OK ||
+            now == tried)
+            return result_of_file(r);
+    }
 }
 
 struct generation *generation_ref(struct generation *g)
@@ -244,14 +224,6 @@ static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
     memcpy(key, prefix.ptr, n);
     memcpy(key + n, any_hour, sizeof(any_hour) - 1);
     return shard_of_key(g, bytes_of(key, n + sizeof(any_hour) - 1));
-}
-
-static struct bytes common_prefix(struct bytes a, struct bytes b)
-{
-    size_t n = 0;
-    while (n < a.len && n < b.len && a.ptr[n] == b.ptr[n])
-        n++;
-    return bytes_of(a.ptr, n);
 }
 
 static bool find_in(const struct generation *g, uint32_t shard, struct bytes key, struct bytes *line)
@@ -395,7 +367,10 @@ void generation_prefix(
 void generation_range(
     const struct generation *g, struct bytes start, struct bytes end, struct generation_cursor *out)
 {
-    begin_cursor(g, shard_of_prefix(g, common_prefix(start, end)), out);
+    size_t common = 0;
+    while (common < start.len && common < end.len && start.ptr[common] == end.ptr[common])
+        common++;
+    begin_cursor(g, shard_of_prefix(g, bytes_of(start.ptr, common)), out);
     for (size_t i = 0; i < out->n; i++)
         out->parts[i].left = sorted_range(text_of(out, &out->parts[i]), start, end);
     order_parts(out);
@@ -414,24 +389,6 @@ uint32_t generation_cursor_shard(const struct generation_cursor *c)
     return c->n == 1 ? c->parts[0].shard : GENERATION_NO_SHARD;
 }
 
-/* Advances past the last record within the limits. False: no record follows. */
-static bool walk_to_bound(struct generation_cursor *walk, uint64_t max_records, uint64_t max_bytes)
-{
-    uint64_t records = 0, bytes = 0;
-    struct bytes key = BYTES_NONE;
-    while (walk->live > 0) {
-        const struct generation_part *p = &walk->parts[0];
-        bool is_full = records > 0 && ((max_records && records >= max_records) || bytes >= max_bytes);
-        if (is_full && !bytes_equal(head_key(walk, p), key))
-            return true;
-        key = head_key(walk, p);
-        bytes += p->head_end - p->left.begin;
-        records++;
-        advance_first(walk, p->head_end);
-    }
-    return false;
-}
-
 bool generation_cursor_cut(
     struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct bytes *next)
 {
@@ -440,7 +397,20 @@ bool generation_cursor_cut(
     struct generation_cursor walk = *c;
     walk.parts = mem_alloc(c->n * sizeof(*c->parts));
     memcpy(walk.parts, c->parts, c->n * sizeof(*c->parts));
-    bool more = walk_to_bound(&walk, max_records, max_bytes);
+    uint64_t records = 0, bytes = 0;
+    struct bytes key = BYTES_NONE;
+    bool more = false;
+    while (walk.live > 0) {
+        const struct generation_part *p = &walk.parts[0];
+        bool is_full = records > 0 && ((max_records && records >= max_records) || bytes >= max_bytes);
+        more = is_full && !bytes_equal(head_key(&walk, p), key);
+        if (more)
+            break;
+        key = head_key(&walk, p);
+        bytes += p->head_end - p->left.begin;
+        records++;
+        advance_first(&walk, p->head_end);
+    }
     if (more) {
         *next = head_key(&walk, &walk.parts[0]);
         /* Ends each part of `c` at the walk's position in that shard. */

@@ -134,20 +134,6 @@ static void reload(struct http_request *req, void *ctx)
     http_on_gone(req, on_caller_gone, call);
 }
 
-static void answer_call(const struct app *app, struct http_request *req, const char *error)
-{
-    if (error) {
-        http_problem(
-            req, 503, "reload-failed", app->generation ? "the old files keep serving" : NULL, "%s", error);
-        return;
-    }
-    struct generation_info info = generation_info(app->generation);
-    add_headers(req, app->generation, GENERATION_NO_SHARD);
-    http_replyf(req, 200, "application/json",
-        "{\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"content\":\"%" PRIu64 "\"}\n", info.number,
-        info.through, info.content);
-}
-
 void app_answer_calls(struct app *app, uint64_t ticket, const char *error)
 {
     struct reload_call *call = TAILQ_FIRST(&app->calls);
@@ -155,7 +141,16 @@ void app_answer_calls(struct app *app, uint64_t ticket, const char *error)
         struct reload_call *next = TAILQ_NEXT(call, link);
         if (call->ticket <= ticket) {
             TAILQ_REMOVE(&app->calls, call, link);
-            answer_call(app, call->req, error);
+            if (error) {
+                http_problem(call->req, 503, "reload-failed",
+                    app->generation ? "the old files keep serving" : NULL, "%s", error);
+            } else {
+                struct generation_info info = generation_info(app->generation);
+                add_headers(call->req, app->generation, GENERATION_NO_SHARD);
+                http_replyf(call->req, 200, "application/json",
+                    "{\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"content\":\"%" PRIu64 "\"}\n",
+                    info.number, info.through, info.content);
+            }
             free(call);
         }
         call = next;

@@ -138,19 +138,15 @@ struct bytes mapping_bytes(const struct mapping *m)
     return bytes_of(m->base, m->len);
 }
 
-static bool has_size(const struct mapping *m)
-{
-    struct stat st;
-    return fstat(m->fd, &st) == 0 && (size_t)st.st_size >= m->len;
-}
-
 bool mapping_is_whole(struct mapping *m)
 {
     assert(m->magic == MAPPING_MAGIC);
     if (m->len == 0)
         return true;
     const volatile char *last = m->base + m->len - 1;
-    if (*last != m->last || (m->last == '\0' && !has_size(m)))
+    struct stat st;
+    bool is_long = m->last != '\0' || (fstat(m->fd, &st) == 0 && (size_t)st.st_size >= m->len);
+    if (*last != m->last || !is_long)
         atomic_store(&m->place->torn, true);
     return !atomic_load(&m->place->torn);
 }

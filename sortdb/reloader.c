@@ -19,23 +19,19 @@ struct reloader {
     bool has_opened;
 };
 
-/* Waits until the last outcome is taken and a request arrives. False: stop. */
-static bool wait_for_request(struct reloader *r, uint64_t *ticket)
-{
-    pthread_mutex_lock(&r->lock);
-    while (!atomic_load(&r->stop) && (r->requested == r->begun || r->ended))
-        pthread_cond_wait(&r->changed, &r->lock);
-    *ticket = r->begun = r->requested;
-    pthread_mutex_unlock(&r->lock);
-    return !atomic_load(&r->stop);
-}
-
 static void *run(void *arg)
 {
     struct reloader *r = arg;
-    uint64_t ticket;
-    while (wait_for_request(r, &ticket)) {
-        struct reloader_outcome o = {.ticket = ticket};
+    pthread_mutex_lock(&r->lock);
+    for (;;) {
+        /* An opening begins once the last outcome is taken and a request arrives. */
+        while (!atomic_load(&r->stop) && (r->requested == r->begun || r->ended))
+            pthread_cond_wait(&r->changed, &r->lock);
+        r->begun = r->requested;
+        struct reloader_outcome o = {.ticket = r->begun};
+        if (atomic_load(&r->stop))
+            break;
+        pthread_mutex_unlock(&r->lock);
         o.result = generation_open(
             &r->config.source, r->has_opened ? &r->opened : NULL, &r->stop, &o.generation, o.error);
         if (o.result == GENERATION_OK) {
@@ -47,7 +43,9 @@ static void *run(void *arg)
         r->ended = true;
         pthread_mutex_unlock(&r->lock);
         r->config.notify(r->config.notify_arg);
+        pthread_mutex_lock(&r->lock);
     }
+    pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 

@@ -62,38 +62,26 @@ static enum sorted_file_result check_lines(
     return SORTED_FILE_OK;
 }
 
-static enum sorted_file_result check_size(
-    const struct sorted_file *f, const struct sorted_file_expected *expected, char *error)
-{
-    if (expected && f->text.text.len != expected->bytes)
-        return refuse(
-            f, error, "has %zu bytes; the manifest says %" PRIu64, f->text.text.len, expected->bytes);
-    return SORTED_FILE_OK;
-}
-
-static enum sorted_file_result check_sums(
-    const struct sorted_file *f, const struct sorted_file_expected *expected, uint64_t xxh3, char *error)
-{
-    if (expected && f->records != expected->records)
-        return refuse(
-            f, error, "has %" PRIu64 " records, the manifest says %" PRIu64, f->records, expected->records);
-    if (expected && xxh3 != expected->xxh3)
-        return refuse(
-            f, error, "has checksum %016" PRIx64 "; the manifest says %016" PRIx64, xxh3, expected->xxh3);
-    return SORTED_FILE_OK;
-}
-
 static enum sorted_file_result check(
     struct sorted_file *f, const struct sorted_file_config *config, char *error)
 {
+    const struct sorted_file_expected *expected = config->expected;
     uint64_t xxh3;
-    enum sorted_file_result r = check_size(f, config->expected, error);
-    if (r != SORTED_FILE_OK)
-        return r;
+    if (expected && f->text.text.len != expected->bytes)
+        return refuse(
+            f, error, "has %zu bytes; the manifest says %" PRIu64, f->text.text.len, expected->bytes);
     mapping_expect_scan(f->mapping, true);
-    r = check_lines(f, config, &xxh3, error);
+    enum sorted_file_result r = check_lines(f, config, &xxh3, error);
     mapping_expect_scan(f->mapping, false);
-    return r == SORTED_FILE_OK ? check_sums(f, config->expected, xxh3, error) : r;
+    if (r != SORTED_FILE_OK || !expected)
+        return r;
+    if (f->records != expected->records)
+        return refuse(
+            f, error, "has %" PRIu64 " records, the manifest says %" PRIu64, f->records, expected->records);
+    if (xxh3 != expected->xxh3)
+        return refuse(
+            f, error, "has checksum %016" PRIx64 "; the manifest says %016" PRIx64, xxh3, expected->xxh3);
+    return SORTED_FILE_OK;
 }
 
 enum sorted_file_result sorted_file_open(

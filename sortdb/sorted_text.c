@@ -85,15 +85,10 @@ bool sorted_find(const struct sorted_text *t, struct bytes key, struct sorted_sp
     return line->begin < line->end && bytes_equal(sorted_line_key(t, *line), key);
 }
 
-static bool has_separator(const struct sorted_text *t, struct bytes key)
-{
-    return key.len > 0 && memchr(key.ptr, t->separator, key.len);
-}
-
 struct sorted_span sorted_prefix(const struct sorted_text *t, struct bytes prefix)
 {
     struct sorted_span span = {0, 0};
-    if (has_separator(t, prefix)) /* no key contains one */
+    if (prefix.len > 0 && memchr(prefix.ptr, t->separator, prefix.len)) /* no key contains a separator */
         return span;
     span.begin = seek(t, 0, key_is_below_prefix, prefix);
     span.end = seek(t, span.begin, key_is_not_above_prefix, prefix);
