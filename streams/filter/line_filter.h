@@ -14,6 +14,7 @@
 #define MILLRACE_LINE_FILTER_H
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "streams/filter/hash_key.h"
 
 #define LINE_FILTER_ERROR_TEXT 300
@@ -35,6 +36,8 @@ enum line_filter_result {
     LINE_FILTERED,  /* a condition is false */
     LINE_UNDECIDED, /* the pattern took too many steps */
     LINE_REFUSED,   /* not a JSON object, or nested too deeply */
+    LINE_OVERLONG,  /* not filtered: the source cut it at max_line */
+    LINE_RESULTS,
 };
 
 struct line_filter;
@@ -47,5 +50,26 @@ void line_filter_free(struct line_filter **f);
 void line_filter_set_key(struct line_filter *f, struct hash_key *key);
 /* Filters a line without its LF. If it passes, appends its edited text and an LF to *out; otherwise *out is unchanged. */
 enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out);
+
+#define LOSS_LOG_INTERVAL (10 * USEC_PER_SEC)
+
+struct line_counts {
+    uint64_t read, by[LINE_RESULTS];
+};
+static inline void line_counts_add(struct line_counts *c, enum line_filter_result result)
+{
+    c->read++;
+    c->by[result]++;
+}
+
+/* Losses: lines left out, from LINE_UNDECIDED on, because the filter could not judge them. */
+struct loss_log {
+    struct line_counts counts; /* at the last report */
+    usec_t at;
+};
+/* Logs the losses since the last report, at most every LOSS_LOG_INTERVAL, or at once if `last`. `destination` names the output in the
+ * log. */
+void loss_log_report(
+    struct loss_log *log, const struct line_counts *c, const char *destination, usec_t now, bool last);
 
 #endif

@@ -1,7 +1,13 @@
-/* pubsub_filtered: filters a stream: drops and hashes fields, selects lines by content. */
-#include "streams/filter/filtered_sub.h"
+/* pubsub_filtered: filters a stream: drops and hashes fields, selects lines by content. Republishes it, answers /sub, or both.
+ *
+ * Each request for /sub follows the source stream over its own connection, so a slow client does not delay the others. As in bitly's
+ * pubsub_filtered, a request may add a filter of its own. Lines that a filter cannot judge are left out, counted and logged.
+ *
+ * The answer's bytes are not the stream's, so a client cannot resume by counting them. A client that must not miss a line follows
+ * a republished stream. */
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
+#include "http/server/http_server.h"
 #include "streams/filter/line_scheduler.h"
 #include "base/log.h"
 #include "streams/filter/republisher.h"
@@ -13,6 +19,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
+
+#define PENDING_MAX ((size_t)1 << 20)   /* unsent bytes of a client at which its source pauses */
+#define PENDING_LOW ((size_t)128 << 10) /* unsent bytes at which the source resumes */
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to filter", "longest line that may pass"),
@@ -78,9 +87,32 @@ struct program {
     struct http_client *source;
     struct http_pool *destination;   /* one server: it keeps the mark */
     struct republisher *republisher; /* NULL: not requested */
-    struct filtered_subs *subs;
+    char *token;                     /* for pubsub; NULL: none */
+    struct sub *subs;
+    size_t n_subs;
+    struct line_counts sub_lines; /* of all answers together: a line in two answers counts twice */
+    struct loss_log sub_losses;
     struct stream_client *sample; /* --dry-run */
     int64_t to_show;
+};
+
+/* A request for /sub. */
+struct sub {
+    struct program *program;
+    struct sub *previous, *next;
+    struct http_request *req;
+    struct http_client *pubsub;
+    struct stream_client *source;
+    struct event *ending;
+    struct line_filter *filter; /* the request's filter; NULL: none */
+    struct line_queue *unfiltered;
+    struct buf once;    /* a line that passed the program's filter */
+    struct buf passed;  /* lines to send */
+    struct buf refusal; /* the body with which pubsub refused the offset */
+    bool started, follow;
+    bool congested; /* the client reads too slowly, so the source pauses */
+    bool over;      /* the answer ends once all lines are filtered */
+    int refused;    /* the status with which pubsub refused the offset; 0: none */
 };
 
 static int make_filter(
@@ -215,6 +247,267 @@ static void on_sample_change(void *arg)
         end_sample(p);
 }
 
+static void report_losses(struct program *p, bool last)
+{
+    loss_log_report(&p->sub_losses, &p->sub_lines, "/sub", clock_monotonic(), last);
+}
+
+static void forget(struct sub *h)
+{
+    struct program *p = h->program;
+    *(h->previous != NULL ? &h->previous->next : &p->subs) = h->next;
+    if (h->next != NULL)
+        h->next->previous = h->previous;
+    p->n_subs--;
+    report_losses(p, false);
+    stream_client_free(&h->source);
+    http_client_free(&h->pubsub);
+    line_queue_free(&h->unfiltered);
+    event_free(h->ending);
+    line_filter_free(&h->filter);
+    buf_free(&h->once);
+    buf_free(&h->passed);
+    buf_free(&h->refusal);
+    free(h);
+}
+
+static void start_answer(void *arg)
+{
+    struct sub *h = arg;
+    const struct stream_cursor *at = stream_client_cursor(h->source);
+    if (h->started)
+        return;
+    h->started = true;
+    http_add_header(h->req, "X-Millrace-Stream-Id", "%s", at->id);
+    http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, at->offset);
+    http_add_header(h->req, "Cache-Control", "no-store");
+    http_stream_start(h->req, 200, "application/octet-stream", -1);
+    http_stream_disable_timeout(h->req);
+}
+
+/* The program's filter comes first, so that the request's filter does not see the fields that it removes. */
+static enum line_filter_result filter_for(struct sub *h, struct bytes line)
+{
+    if (h->filter == NULL)
+        return line_filter_apply(h->program->filter, line, &h->passed);
+    buf_clear(&h->once);
+    enum line_filter_result r = line_filter_apply(h->program->filter, line, &h->once);
+    if (r == LINE_PASSED)
+        r = line_filter_apply(h->filter, bytes_of(h->once.ptr, h->once.len - 1), &h->passed);
+    return r;
+}
+
+static void on_sub_line(struct bytes line, void *arg)
+{
+    struct sub *h = arg;
+    line_counts_add(&h->program->sub_lines, filter_for(h, line));
+}
+
+static void pause_or_resume(struct sub *h)
+{
+    if (h->congested || line_queue_is_full(h->unfiltered))
+        stream_client_pause(h->source);
+    else
+        stream_client_resume(h->source);
+}
+
+static void end_if_over(struct sub *h)
+{
+    static const struct timeval now = {0, 0};
+    if (h->over && line_queue_is_empty(h->unfiltered))
+        evtimer_add(h->ending, &now);
+}
+
+static void on_sub_slice(void *arg)
+{
+    struct sub *h = arg;
+    if (h->passed.len > 0)
+        http_stream_write(h->req, buf_bytes(&h->passed));
+    buf_clear(&h->passed);
+    h->congested = h->congested || http_stream_pending(h->req) > PENDING_MAX;
+    report_losses(h->program, false);
+    pause_or_resume(h);
+    end_if_over(h);
+}
+
+static void on_sub_lines(struct bytes lines, void *arg)
+{
+    struct sub *h = arg;
+    line_queue_add(h->unfiltered, lines, stream_client_cursor(h->source)->offset);
+    pause_or_resume(h);
+}
+
+static void on_sub_overlong(struct bytes head, uint64_t length, void *arg)
+{
+    struct sub *h = arg;
+    (void)head, (void)length;
+    line_counts_add(&h->program->sub_lines, LINE_OVERLONG);
+    report_losses(h->program, false);
+}
+
+static void drained(struct http_request *req, void *arg)
+{
+    struct sub *h = arg;
+    (void)req;
+    h->congested = false;
+    pause_or_resume(h);
+}
+
+static void client_gone(struct http_request *req, void *arg)
+{
+    (void)req;
+    forget(arg);
+}
+
+static void on_ending(evutil_socket_t fd, short what, void *arg)
+{
+    struct sub *h = arg;
+    (void)fd, (void)what;
+    const char *trouble = stream_client_trouble(h->source, NULL);
+    if (h->started)
+        http_stream_end(h->req);
+    else if (h->refused != 0)
+        http_reply(h->req, h->refused, "application/problem+json", buf_bytes(&h->refusal));
+    else if (trouble != NULL)
+        http_problem(h->req, 503, "upstream-unavailable", NULL, "%s", trouble);
+    else
+        http_problem(h->req, 404, "unknown-stream", NULL, "no such stream");
+    forget(h);
+}
+
+/* Ends the answer once all lines are filtered. The loop does this, because a callback of the source must not free the source. */
+static void end_soon(struct sub *h)
+{
+    stream_client_stop(h->source);
+    h->over = true;
+    end_if_over(h);
+}
+
+/* If pubsub fails after the answer has begun, the source reconnects, and the client only sees a pause. If another stream has replaced the
+ * source's, the answer ends. */
+static void on_sub_change(void *arg)
+{
+    struct sub *h = arg;
+    bool refused, over = stream_client_is_caught_up(h->source) && !(h->started && h->follow);
+    bool trouble = stream_client_trouble(h->source, &refused) != NULL;
+    if (over || (trouble && (refused || !h->started)))
+        end_soon(h);
+}
+
+/* pubsub refuses the request's offset, and its refusal becomes the answer. */
+static void on_sub_refused(int status, struct bytes body, void *arg)
+{
+    struct sub *h = arg;
+    h->refused = status;
+    buf_append_bytes(&h->refusal, body);
+    end_soon(h);
+}
+
+/* The answer ends at a gap, as pubsub's does, so that the client notices the gap. */
+static void on_sub_gap(uint64_t before, uint64_t after, void *arg)
+{
+    (void)before, (void)after;
+    end_soon(arg);
+}
+
+/* Reads bitly's parameters filter_subject and filter_pattern. Returns false after an error answer. */
+static bool read_filter(const struct program *p, struct http_request *req, struct line_filter **out)
+{
+    struct bytes subject, pattern;
+    bool has_subject = http_param(req, "filter_subject", &subject);
+    bool has_pattern = http_param(req, "filter_pattern", &pattern);
+    char error[LINE_FILTER_ERROR_TEXT];
+    *out = NULL;
+    if (!has_subject && !has_pattern)
+        return true;
+    if (!has_subject || !has_pattern) {
+        http_problem(
+            req, 400, "missing-parameter", NULL, "filter_subject and filter_pattern require each other");
+        return false;
+    }
+    char *field = bytes_dup(subject), *text = bytes_dup(pattern);
+    *out = line_filter_new(&(struct line_filter_spec){.subject = field,
+                               .pattern = text,
+                               .heartbeat = options_text(daemon_options(p->daemon), "heartbeat")},
+        error);
+    free(field);
+    free(text);
+    if (*out == NULL)
+        http_problem(req, 400, "bad-parameter", "a PCRE2 pattern", "filter_pattern: %s", error);
+    return *out != NULL;
+}
+
+/* Returns false after an error answer. */
+static bool read_from(struct http_request *req, char out[64])
+{
+    struct bytes from = BYTES_LITERAL("latest");
+    uint64_t n;
+    (void)http_param(req, "from", &from);
+    bool at = from.len > 1 && from.ptr[0] == '@' && bytes_to_u64(bytes_of(from.ptr + 1, from.len - 1), &n);
+    bool ok =
+        at || bytes_equal_str(from, "latest") || bytes_equal_str(from, "earliest") || bytes_to_u64(from, &n);
+    snprintf(out, 64, "%.*s", (int)(ok ? from.len : 0), from.ptr);
+    if (!ok || from.len > 60)
+        http_problem(req, 400, "bad-parameter",
+            "use earliest, latest, an offset, or @UNIXTIME in whole seconds", "invalid from");
+    return ok && from.len <= 60;
+}
+
+/* Only the program's stream is served: the filter is made for that stream, and the token for pubsub may give access to other streams. */
+static void serve_sub(struct http_request *req, void *ctx)
+{
+    struct program *p = ctx;
+    struct options *o = daemon_options(p->daemon);
+    const char *own = options_string(o, "stream");
+    char from[64], stream[NAME_LEN_MAX + 1];
+    struct line_filter *filter;
+    bool follow, multipart;
+    if (!http_param_name(req, "stream", own, stream))
+        return;
+    if (strcmp(stream, own) != 0) { /* also if pubsub has a stream of that name */
+        http_problem(req, 404, "unknown-stream", "omit stream", "only the stream %s is served here", own);
+        return;
+    }
+    if (!http_param_bool(req, "follow", true, &follow) ||
+        !http_param_bool(req, "multipart", false, &multipart))
+        return;
+    if (multipart) { /* bitly's clients set this parameter */
+        http_problem(req, 400, "bad-parameter", "ask for multipart=0", "multipart is not supported");
+        return;
+    }
+    if (!read_from(req, from) || !read_filter(p, req, &filter))
+        return;
+    struct sub *h = mem_zalloc(sizeof *h);
+    *h = (struct sub){.program = p, .req = req, .filter = filter, .follow = follow, .next = p->subs};
+    if (h->next != NULL)
+        h->next->previous = h;
+    p->subs = h;
+    p->n_subs++;
+    http_on_gone(req, client_gone, h);
+    http_on_drain(req, PENDING_LOW, drained, h);
+    if (follow)
+        http_set_long_poll(req);
+    h->ending = evtimer_new(daemon_base(p->daemon), on_ending, h);
+    h->unfiltered = line_queue_new(&(struct line_queue_config){
+        .scheduler = p->scheduler, .on_line = on_sub_line, .on_slice = on_sub_slice, .arg = h});
+    h->pubsub = http_client_new(&(struct http_client_config){.base = daemon_base(p->daemon),
+        .url = peer_url(o, "pubsub"),
+        .max_connections = 1,
+        .auth_token = p->token});
+    h->source = stream_client_new(&(struct stream_client_config){.base = daemon_base(p->daemon),
+        .pubsub = h->pubsub,
+        .stream = own,
+        .begin = from,
+        .max_line = (size_t)options_int(o, "max_line"),
+        .on_begin = start_answer,
+        .on_lines = on_sub_lines,
+        .on_overlong = on_sub_overlong,
+        .on_gap = on_sub_gap,
+        .on_refused = on_sub_refused,
+        .on_change = on_sub_change,
+        .arg = h});
+}
+
 static void on_change(void *arg)
 {
     struct program *p = arg;
@@ -236,25 +529,25 @@ NUMBER(runs)
 NUMBER(gaps)
 NUMBER(offset)
 
-#define LINES(member)                                                                                        \
-    static double read_##member(void *ctx)                                                                   \
+#define LINES(name, member)                                                                                  \
+    static double read_##name(void *ctx)                                                                     \
     {                                                                                                        \
         return (double)republisher_numbers(((struct program *)ctx)->republisher).lines.member;               \
     }                                                                                                        \
-    static double read_sub_##member(void *ctx)                                                               \
+    static double read_sub_##name(void *ctx)                                                                 \
     {                                                                                                        \
-        return (double)filtered_subs_lines(((struct program *)ctx)->subs)->member;                           \
+        return (double)((struct program *)ctx)->sub_lines.member;                                            \
     }
-LINES(read)
-LINES(passed)
-LINES(filtered)
-LINES(undecided)
-LINES(refused)
-LINES(overlong)
+LINES(read, read)
+LINES(passed, by[LINE_PASSED])
+LINES(filtered, by[LINE_FILTERED])
+LINES(undecided, by[LINE_UNDECIDED])
+LINES(refused, by[LINE_REFUSED])
+LINES(overlong, by[LINE_OVERLONG])
 
 static double read_subscribers(void *ctx)
 {
-    return (double)filtered_subs_count(((struct program *)ctx)->subs);
+    return (double)((struct program *)ctx)->n_subs;
 }
 
 static void register_stats(struct program *p)
@@ -289,11 +582,6 @@ static void register_stats(struct program *p)
     if (p->republisher != NULL)
         stats_gauge(
             s, "offset_bytes", NULL, "Offset below which the stream is filtered and stored", read_offset, p);
-}
-
-static void serve_sub(struct http_request *req, void *ctx)
-{
-    filtered_sub_answer(((struct program *)ctx)->subs, req);
 }
 
 static const struct http_route routes[] = {
@@ -344,24 +632,14 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
     struct program *p = mem_zalloc(sizeof *p);
-    char *token;
     *ctx = p;
     p->daemon = d;
     if (make_filter(o, &p->key, &p->filter, error) != 0)
         return EX_CONFIG;
     p->scheduler = line_scheduler_new(daemon_base(d));
     p->source = stream_program_connect(d, error);
-    if (p->source == NULL || daemon_read_token(options_text(o, "pubsub_token_file"), &token, error) != 0)
+    if (p->source == NULL || daemon_read_token(options_text(o, "pubsub_token_file"), &p->token, error) != 0)
         return EX_CONFIG;
-    p->subs = filtered_subs_new(&(struct filtered_subs_config){.base = daemon_base(d),
-        .pubsub_url = peer_url(o, "pubsub"),
-        .auth_token = token,
-        .stream = options_string(o, "stream"),
-        .heartbeat = options_text(o, "heartbeat"),
-        .max_line = (size_t)options_int(o, "max_line"),
-        .filter = p->filter,
-        .scheduler = p->scheduler});
-    free(token);
     p->to_show = options_int(o, "dry_run");
     if (p->to_show > 0)
         p->sample = stream_program_follow(d, false,
@@ -399,7 +677,14 @@ static void hangup(void *ctx)
 static void drain(void *ctx)
 {
     struct program *p = ctx;
-    filtered_subs_end(p->subs);
+    while (p->subs != NULL) {
+        struct sub *h = p->subs;
+        if (h->started)
+            http_stream_end(h->req);
+        else
+            http_problem(h->req, 503, "not-ready", NULL, "stopping");
+        forget(h);
+    }
     daemon_drained(p->daemon);
 }
 
@@ -411,12 +696,15 @@ static void stop(void *ctx)
     stats_remove_gauges(daemon_stats(p->daemon), p);
     stream_client_free(&p->sample);
     republisher_free(&p->republisher);
-    filtered_subs_free(&p->subs);
+    while (p->subs != NULL)
+        forget(p->subs);
+    report_losses(p, true);
     line_scheduler_free(&p->scheduler);
     http_client_free(&p->source);
     http_pool_free(&p->destination);
     line_filter_free(&p->filter);
     hash_key_free(&p->key);
+    free(p->token);
     free(p);
 }
 

@@ -1,34 +1,51 @@
 #include "streams/filter/republisher.h"
 
+#include "base/backoff.h"
 #include "base/clock.h"
-#include "streams/filter/line_scheduler.h"
 #include "base/log.h"
-#include "stream/publisher.h"
+#include "counts/json_fields.h"
+#include "http/client/http_pool.h"
 #include "stream/stream_client.h"
+#include "streams/filter/line_scheduler.h"
 
 #include <event2/event.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MARK_EVERY_SECONDS 1
+/* Backoff after a reply for which the pool has none (401, 404, 413). */
+#define RETRY_FIRST (50 * USEC_PER_MSEC)
+#define RETRY_MAX (2 * USEC_PER_SEC)
 
 struct republisher {
     struct republisher_config config;
-    struct publisher *publisher;
     struct stream_client *source;
-    struct event *timer;
+    struct event *mark_timer;
     struct line_queue *unfiltered; /* NULL: no filter */
-    struct buf passed;             /* lines to send */
+    struct buf passed;             /* lines of the next run */
     uint64_t first;                /* the first offset if the destination has no mark */
     uint64_t mark;                 /* the destination's mark */
     uint64_t sending;              /* the destination's mark after the run under way */
     bool asked;                    /* the mark is known */
     bool into_itself;
+    /* the request to the destination */
+    enum { IDLE, ASKING, SENDING } doing;
+    const char *name; /* of the destination's stream or queue */
+    char producer[NAME_LEN_MAX + 1];
+    struct buf run; /* lines under way */
+    struct http_call *call;
+    struct event *retry_timer;
+    struct backoff backoff;
+    char trouble[300];
+    struct stream_place place; /* of the destination's last reply; .text "": no reply yet, or a queue */
     struct republisher_numbers numbers;
     struct loss_log losses;
 };
 
 static void follow(struct republisher *r, const struct stream_cursor *from);
+static void request(struct republisher *r);
 
 /* Returns the offset below which all lines are filtered. */
 static uint64_t reached(const struct republisher *r)
@@ -55,16 +72,22 @@ static void drop_collected(struct republisher *r)
         line_queue_clear(r->unfiltered);
 }
 
+/* Sends the lines that passed, or moves the mark alone. */
 static void send_now(struct republisher *r)
 {
+    struct buf used = r->run;
+    buf_clear(&used);
+    r->run = r->passed;
+    r->passed = used;
     r->sending = reached(r);
-    publisher_send(r->publisher, &r->passed, r->mark, r->sending);
+    r->doing = SENDING;
+    request(r);
     pause_or_resume(r);
 }
 
 static bool may_send(const struct republisher *r)
 {
-    return r->asked && !r->into_itself && !publisher_is_busy(r->publisher);
+    return r->asked && !r->into_itself && r->doing == IDLE;
 }
 
 static void send_what_passed(struct republisher *r)
@@ -76,8 +99,7 @@ static void send_what_passed(struct republisher *r)
 /* Stops if the destination is the source: its lines would be read and sent again without end. */
 static bool is_into_itself(struct republisher *r)
 {
-    if (!r->into_itself &&
-        stream_place_is_same(stream_client_place(r->source), publisher_place(r->publisher))) {
+    if (!r->into_itself && stream_place_is_same(stream_client_place(r->source), &r->place)) {
         r->into_itself = true;
         stream_client_stop(r->source);
         r->config.on_into_itself(r->config.arg);
@@ -85,9 +107,41 @@ static bool is_into_itself(struct republisher *r)
     return r->into_itself;
 }
 
-static void on_stored(void *arg)
+static void on_change(void *arg)
 {
     struct republisher *r = arg;
+    if (!is_into_itself(r))
+        r->config.on_change(r->config.arg);
+}
+
+static void retry_after(struct republisher *r, usec_t delay)
+{
+    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    evtimer_add(r->retry_timer, &tv);
+}
+
+static void failed(struct republisher *r, const char *why)
+{
+    if (strcmp(r->trouble, why) != 0)
+        log_warn("cannot publish", LOG_S("to", r->name), LOG_S("error", why));
+    snprintf(r->trouble, sizeof r->trouble, "%s", why);
+    usec_t wait = http_pool_wait(r->config.destination);
+    retry_after(r, wait > 0 ? wait : backoff_failed(&r->backoff));
+    on_change(r);
+}
+
+static void succeeded(struct republisher *r)
+{
+    backoff_succeeded(&r->backoff);
+    r->doing = IDLE;
+    if (r->trouble[0] == '\0')
+        return;
+    r->trouble[0] = '\0';
+    on_change(r);
+}
+
+static void stored(struct republisher *r)
+{
     r->mark = r->numbers.offset = r->sending;
     r->numbers.runs++;
     if (!is_into_itself(r))
@@ -95,7 +149,7 @@ static void on_stored(void *arg)
 }
 
 /* Moves the mark alone if no line has passed. */
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct republisher *r = arg;
     (void)fd, (void)what;
@@ -106,14 +160,13 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 /* Follows the source anew, even from the same offset. The source's place must be newer than the destination's answer: the old
  * connection may be to a process that no longer runs. */
-static void on_mark(bool known, uint64_t mark, void *arg)
+static void begin_at(struct republisher *r, uint64_t mark)
 {
-    struct republisher *r = arg;
     struct stream_cursor from = *stream_client_cursor(r->source);
     if (is_into_itself(r))
         return;
     r->asked = true;
-    r->mark = r->numbers.offset = known ? mark : 0;
+    r->mark = r->numbers.offset = mark;
     from.offset = r->mark > 0 ? r->mark : r->first;
     drop_collected(r);
     follow(r, &from);
@@ -125,16 +178,122 @@ static void ask_mark(struct republisher *r)
     const char *id = stream_client_cursor(r->source)->id;
     r->asked = false;
     stream_client_pause(r->source);
-    publisher_ask(r->publisher, r->config.producer != NULL ? r->config.producer : id);
+    snprintf(r->producer, sizeof r->producer, "%s", r->config.producer != NULL ? r->config.producer : id);
+    r->doing = ASKING;
+    request(r);
 }
 
-/* Drops the collected lines, because they follow a mark that the destination no longer has. */
-static void on_conflict(void *arg)
+static bool has_code(const struct http_reply_view *reply, const char *code)
+{
+    struct json_doc *doc = json_doc_parse(reply->body);
+    struct json_value v = doc != NULL ? json_doc_at(doc, "/code") : (struct json_value){.type = JSON_MISSING};
+    bool is = v.type == JSON_STRING && bytes_equal_str(v.v.string, code);
+    json_doc_free(&doc);
+    return is;
+}
+
+/* The destination answered with an error, such as "409 mark-conflict: ...". */
+static void refused(struct republisher *r, const struct http_reply_view *reply)
+{
+    struct json_doc *doc = json_doc_parse(reply->body);
+    struct json_value code = {.type = JSON_MISSING}, detail = code;
+    char why[300];
+    if (doc != NULL) {
+        code = json_doc_at(doc, "/code");
+        detail = json_doc_at(doc, "/detail");
+    }
+    snprintf(why, sizeof why, "the destination answered %d", reply->status);
+    if (code.type == JSON_STRING && detail.type == JSON_STRING)
+        snprintf(why, sizeof why, "the destination answered %d %.*s: %.*s", reply->status,
+            (int)(code.v.string.len < 60 ? code.v.string.len : 60), code.v.string.ptr,
+            (int)(detail.v.string.len < 150 ? detail.v.string.len : 150), detail.v.string.ptr);
+    json_doc_free(&doc);
+    failed(r, why);
+}
+
+/* Returns false without a reply; the failure is then handled. */
+static bool replied(
+    struct republisher *r, enum http_client_result result, const struct http_reply_view *reply)
+{
+    r->call = NULL;
+    if (result == HTTP_CLIENT_OK) {
+        stream_place_read(reply, &r->place);
+        return true;
+    }
+    if (result != HTTP_CLIENT_CANCELLED)
+        failed(r, http_client_strerror(result));
+    return false;
+}
+
+static void asked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct republisher *r = arg;
-    log_warn("another producer has moved the destination's mark: asking again");
-    drop_collected(r);
-    ask_mark(r);
+    uint64_t mark = 0;
+    bool known = false;
+    if (!replied(r, result, reply))
+        return;
+    struct json_doc *doc = reply->status == 200 ? json_doc_parse(reply->body) : NULL;
+    if (doc != NULL) {
+        struct json_value k = json_doc_at(doc, "/known");
+        known = k.type == JSON_BOOL && k.v.boolean && json_doc_u64(doc, "/mark", &mark);
+        json_doc_free(&doc);
+    } else if (reply->status != 404 || !has_code(reply, "unknown-stream")) {
+        refused(r, reply);
+        return;
+    }
+    succeeded(r);
+    begin_at(r, known ? mark : 0);
+}
+
+static void sent(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct republisher *r = arg;
+    if (!replied(r, result, reply))
+        return;
+    if (reply->status == 200) {
+        succeeded(r);
+        stored(r);
+    } else if (reply->status == 409 && has_code(reply, "mark-conflict")) {
+        succeeded(r);
+        log_warn("another producer has moved the destination's mark: asking again");
+        drop_collected(r); /* they follow a mark that the destination no longer has */
+        ask_mark(r);
+    } else {
+        refused(r, reply);
+    }
+}
+
+static void request(struct republisher *r)
+{
+    usec_t wait = http_pool_wait(r->config.destination);
+    bool asks = r->doing == ASKING, to_queue = r->config.to_queue != NULL;
+    char target[400];
+    if (wait > 0)
+        retry_after(r, wait);
+    if (wait > 0 || r->doing == IDLE)
+        return;
+    if (asks)
+        snprintf(target, sizeof target, "/producer?%s=%s&producer=%s", to_queue ? "queue" : "stream", r->name,
+            r->producer);
+    else
+        snprintf(target, sizeof target, "%s=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64,
+            to_queue ? "/mput?separator=%0A&queue" : "/pub?stream", r->name, r->producer, r->mark,
+            r->sending);
+    struct http_call_spec spec = {.method = asks ? "GET" : "POST",
+        .target = target,
+        .content_type = asks ? NULL : "application/octet-stream",
+        .body = asks ? BYTES_NONE : buf_bytes(&r->run),
+        .body_is_lent = !asks,
+        .may_resend = true, /* the mark makes a repeated run harmless */
+        .arg = r,
+        .on_done = asks ? asked : sent};
+    r->call = http_pool_request(http_pool_single(r->config.destination), &spec);
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    request(arg);
 }
 
 static void on_begin(void *arg)
@@ -175,7 +334,7 @@ static void on_overlong(struct bytes head, uint64_t length, void *arg)
     (void)head;
     log_warn("line left out: longer than max_line", LOG_U("bytes", length),
         LOG_U("end", stream_client_cursor(r->source)->offset));
-    line_counts_add_overlong(&r->numbers.lines);
+    line_counts_add(&r->numbers.lines, LINE_OVERLONG);
 }
 
 static void on_gap(uint64_t before, uint64_t after, void *arg)
@@ -183,13 +342,6 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     struct republisher *r = arg;
     (void)before, (void)after;
     r->numbers.gaps++;
-}
-
-static void on_change(void *arg)
-{
-    struct republisher *r = arg;
-    if (!is_into_itself(r))
-        r->config.on_change(r->config.arg);
 }
 
 static void follow(struct republisher *r, const struct stream_cursor *from)
@@ -214,21 +366,15 @@ struct republisher *republisher_new(const struct republisher_config *config)
     struct republisher *r = mem_zalloc(sizeof *r);
     const struct timeval every = {MARK_EVERY_SECONDS, 0};
     r->config = *config;
-    r->publisher = publisher_new(&(struct publisher_config){.base = config->base,
-        .destination = config->destination,
-        .stream = config->to_stream,
-        .queue = config->to_queue,
-        .on_mark = on_mark,
-        .on_stored = on_stored,
-        .on_conflict = on_conflict,
-        .on_change = on_change,
-        .arg = r});
+    r->name = config->to_queue != NULL ? config->to_queue : config->to_stream;
+    r->retry_timer = evtimer_new(config->base, on_retry, r);
+    backoff_init(&r->backoff, RETRY_FIRST, RETRY_MAX, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
     if (config->filter != NULL)
         r->unfiltered = line_queue_new(&(struct line_queue_config){
             .scheduler = config->scheduler, .on_line = filter_line, .on_slice = on_filtered, .arg = r});
     follow(r, NULL);
-    r->timer = event_new(config->base, -1, EV_PERSIST, on_timer, r);
-    event_add(r->timer, &every);
+    r->mark_timer = event_new(config->base, -1, EV_PERSIST, on_mark_timer, r);
+    event_add(r->mark_timer, &every);
     return r;
 }
 
@@ -238,18 +384,21 @@ void republisher_free(struct republisher **rp)
     if (r == NULL)
         return;
     loss_log_report(&r->losses, &r->numbers.lines, r->config.to_stream, clock_monotonic(), true);
-    event_free(r->timer);
+    if (r->call != NULL)
+        http_call_cancel(r->call);
+    event_free(r->mark_timer);
+    event_free(r->retry_timer);
     stream_client_free(&r->source);
     line_queue_free(&r->unfiltered);
-    publisher_free(&r->publisher);
     buf_free(&r->passed);
+    buf_free(&r->run);
     free(r);
     *rp = NULL;
 }
 
 const char *republisher_trouble(const struct republisher *r)
 {
-    const char *trouble = publisher_trouble(r->publisher);
+    const char *trouble = r->trouble[0] != '\0' ? r->trouble : NULL;
     if (trouble == NULL)
         trouble = stream_client_trouble(r->source, NULL);
     if (trouble == NULL && !r->asked)

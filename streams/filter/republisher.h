@@ -1,16 +1,20 @@
 /* republisher: copies a stream, filtered or not, into another stream or a queue, each line once.
  *
- * 1. The cursor is the destination's mark of the source, stored under the source's id or the given producer name. All lines below the
- *    mark have been filtered, and those that passed are in the destination.
- * 2. While a run is being published, passing lines are collected. At REPUBLISHER_RUN_MAX bytes the source pauses.
+ * 1. The republisher is a producer whose marks are the source's offsets, under the source's id or the given producer name. A run
+ *    from offset A to B moves the destination's mark from A to B in the same frame as its lines. So the mark is the cursor to continue
+ *    from, and any run may be sent again: below the mark all lines have been filtered, and those that passed are stored.
+ * 2. One run is under way at a time. It is sent again until it is stored or the mark differs: after a late request of an earlier
+ *    process, or if another producer uses the name. The republisher then asks for the mark again. A run that the destination refuses
+ *    is trouble and sent again: no line is skipped.
  * 3. The republisher stops for good if source and destination are one stream (stream_client.h). Before it publishes, it asks first the
  *    destination and then the source, so a restart of pubsub in between cannot hide this.
- * 4. Lines are filtered in slices (line_scheduler.h). The mark moves up to the first line that is not filtered yet.
+ * 4. Lines are filtered in slices (line_scheduler.h). The mark moves up to the first line that is not filtered yet. While a run is
+ *    under way, passing lines are collected. At REPUBLISHER_RUN_MAX bytes the source pauses.
  * 5. If no line passes, the mark alone moves, at most once a second, so that a restart does not begin far back. */
 #ifndef MILLRACE_REPUBLISHER_H
 #define MILLRACE_REPUBLISHER_H
 
-#include "streams/filter/line_counts.h"
+#include "streams/filter/line_filter.h"
 
 #define REPUBLISHER_RUN_MAX ((size_t)4 << 20)
 
@@ -22,9 +26,10 @@ struct republisher;
 
 struct republisher_config {
     struct event_base *base;
-    struct http_client *source;       /* borrowed */
-    struct http_pool *destination;    /* one server (publisher.h); borrowed, freed after this */
-    const char *stream;               /* the source's name */
+    struct http_client *source; /* borrowed */
+    struct http_pool
+        *destination; /* one server, because its mark says nothing about others; borrowed, freed after this */
+    const char *stream;               /* the source's name; borrowed, as the others are */
     const char *to_stream, *to_queue; /* one of them; the other is NULL */
     const char *producer;             /* NULL: the source stream's id */
     const char *begin;                /* start of the first run: earliest, latest, ... */
