@@ -1,9 +1,22 @@
-/* ps_to_http: posts a stream to HTTP servers, at least once, or into a millrace stream or queue, exactly once. */
+/* ps_to_http: posts a stream to HTTP servers, at least once, or into a millrace stream or queue, exactly once (republisher.h).
+ *
+ * Lines are sent to HTTP servers in batches. If a destination's URL contains %s, which stands for the escaped line, each request has
+ * one line. Several destinations take turns; a failing one is taken down for a while (http_pool.h).
+ *
+ * 1. Every line below the cursor was answered with 2xx. A restart after a crash continues from the stored cursor. Only lines
+ *    answered after the last store are delivered again.
+ * 2. A batch is retried until it is answered with 2xx. If the answer does not take the destination down, the next attempt follows
+ *    after a second.
+ * 3. With skip_refused, an answer that blames the request (http_pool_is_poison) halves the batch, until one line is left. Once
+ *    every destination that is up has refused that line, the line is left out, logged with its offsets and counted. After
+ *    poison_limit such lines in a row the destination is assumed to be at fault: the line is retried until one is accepted.
+ * 4. At most `parallel` requests are under way. With one, a single destination gets the lines in order. With more batches than
+ *    `parallel` the source pauses. */
 #include "streams/archive/archive_lock.h"
 #include "http/client/http_client.h"
+#include "http/client/http_pool.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "streams/forward/poster.h"
 #include "base/reject_file.h"
 #include "streams/filter/republisher.h"
 #include "stream/stream_client.h"
@@ -14,6 +27,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
+
+/* The pool takes a failing host down, but not one that refuses or answers 302 or 408. */
+#define REFUSED_RETRY (1 * USEC_PER_SEC)
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to read", "longest line accepted"),
@@ -106,12 +122,24 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
+/* Lines [begin, end) of the stream. Batches are in the stream's order; the cursor is the first one's begin. */
+struct batch {
+    struct program *program;
+    struct batch *next;
+    const struct http_pool_host *host; /* of the last attempt */
+    uint64_t refusers;                 /* hosts that refused this single line (http_pool_host_bit) */
+    struct buf lines;
+    size_t n_lines;
+    uint64_t begin, end;
+    usec_t due; /* time of the next attempt; until then the batch gathers lines or waits for a retry */
+    enum { GATHERING, WAITING, UNDER_WAY, DONE } state;
+};
+
 struct program {
     struct daemon *daemon;
     struct http_client *source;
     struct http_pool *pool;          /* the destinations, or the one server of a republisher */
     struct republisher *republisher; /* for to_stream and to_queue; else NULL */
-    struct poster *poster;           /* for destination; else NULL */
     struct stream_client *stream;
     struct archive_state state; /* only its cursor is used */
     const char *state_path;
@@ -120,6 +148,23 @@ struct program {
     struct event *committer;
     bool state_found; /* at the start, or stored since */
     bool state_failed;
+    /* settings */
+    bool get; /* GET instead of POST: the line goes into the URL */
+    bool skip_refused;
+    size_t batch_lines, batch_bytes, parallel;
+    usec_t gather;
+    uint64_t poison_limit; /* 0: unlimited */
+    const char *content_type;
+    /* delivery */
+    struct batch *first, *last;
+    size_t n_batches, under_way;
+    uint64_t cursor;         /* valid while there is no batch */
+    uint64_t refused_in_row; /* lines left out since the last accepted one */
+    struct event *timer;     /* for the next attempt */
+    bool was_full, stopping;
+    bool refuses_all; /* poison_limit is reached, and another line was refused */
+    char trouble[400];
+    struct stats_counter *lines, *batches, *failures, *refused;
 };
 
 /* Refuses the first of these settings that is set: a setting without effect is a mistake. */
@@ -196,8 +241,8 @@ static void update_health(struct program *p)
         trouble = republisher_trouble(p->republisher);
     else if (p->state_failed)
         trouble = "cannot store the state";
-    else if (poster_trouble(p->poster) != NULL)
-        trouble = poster_trouble(p->poster);
+    else if (p->trouble[0] != '\0')
+        trouble = p->trouble;
     else
         trouble = stream_client_trouble(p->stream, NULL);
     stream_program_set_trouble(p->daemon, trouble);
@@ -205,6 +250,12 @@ static void update_health(struct program *p)
 
 static void write_state(struct program *p);
 static void end_drain(struct program *p);
+
+/* Every line below this offset is delivered. */
+static uint64_t cursor_of(const struct program *p)
+{
+    return p->first != NULL ? p->first->begin : p->cursor;
+}
 
 /* For a stream that does not exist yet, `latest` means its beginning. A state without an id records this for the next start, because
  * the stream may exist by then. */
@@ -215,7 +266,7 @@ static void on_change(void *arg)
         !p->state_found)
         write_state(p);
     update_health(p);
-    if (p->poster != NULL && daemon_is_draining(p->daemon) && poster_is_idle(p->poster))
+    if (p->republisher == NULL && daemon_is_draining(p->daemon) && p->under_way == 0)
         end_drain(p);
 }
 
@@ -231,7 +282,7 @@ static void write_state(struct program *p)
 
 static void commit(struct program *p)
 {
-    uint64_t cursor = poster_cursor(p->poster);
+    uint64_t cursor = cursor_of(p);
     const char *id = stream_client_cursor(p->stream)->id;
     if (*id == '\0' ||
         (cursor == p->state.cursor.offset && p->state.cursor.id[0] != '\0' && !p->state_failed))
@@ -255,61 +306,285 @@ static void on_commit(evutil_socket_t fd, short what, void *arg)
     update_health(p);
 }
 
+static void on_into_itself(void *arg)
+{
+    stream_program_fail_into_itself(((struct program *)arg)->daemon);
+}
+
+static void start_waiting(struct program *p);
+
+/* Inserts a batch behind `before`, or as the first if that is NULL. */
+static struct batch *batch_new(struct program *p, struct batch *before, uint64_t begin)
+{
+    struct batch *b = mem_zalloc(sizeof *b), **place = before != NULL ? &before->next : &p->first;
+    *b = (struct batch){
+        .program = p, .next = *place, .begin = begin, .end = begin, .due = clock_monotonic() + p->gather};
+    *place = b;
+    if (p->last == before)
+        p->last = b;
+    p->n_batches++;
+    return b;
+}
+
+/* Moves the cursor past the batches that are done. */
+static void drop_done(struct program *p)
+{
+    while (p->first != NULL && p->first->state == DONE) {
+        struct batch *b = p->first;
+        p->first = b->next;
+        p->last = p->first != NULL ? p->last : NULL;
+        p->cursor = b->end;
+        p->n_batches--;
+        buf_free(&b->lines);
+        free(b);
+    }
+}
+
+/* The source then pauses. One read of the source is always taken whole. */
+static bool is_full(const struct program *p)
+{
+    return p->n_batches > p->parallel;
+}
+
+static bool is_full_batch(const struct program *p, const struct batch *b)
+{
+    return b->n_lines >= p->batch_lines || b->lines.len >= p->batch_bytes;
+}
+
+static void set_trouble(struct program *p, const char *text)
+{
+    if (strcmp(p->trouble, text) == 0)
+        return;
+    if (*text != '\0')
+        log_warn("cannot deliver", LOG_S("error", text));
+    snprintf(p->trouble, sizeof p->trouble, "%s", text);
+}
+
+static void failed(struct batch *b, enum http_client_result result, const struct http_reply_view *reply)
+{
+    struct program *p = b->program;
+    int status = result == HTTP_CLIENT_OK ? reply->status : 0;
+    bool fault = http_pool_is_fault(result, status);
+    const char *url = http_pool_host_url(b->host);
+    char why[180], text[sizeof p->trouble];
+    b->state = WAITING;
+    b->due = fault ? 0 : clock_monotonic() + REFUSED_RETRY;
+    stats_add(p->failures, 1);
+    http_pool_describe(reply, why, sizeof why);
+    if (result == HTTP_CLIENT_OK && !fault)
+        snprintf(text, sizeof text, "%.200s %s", url, why);
+    else if (result == HTTP_CLIENT_OK)
+        snprintf(text, sizeof text, "%.200s answered %d", url, status);
+    else
+        snprintf(text, sizeof text, "%.200s: %s", url, http_client_strerror(result));
+    set_trouble(p, text);
+}
+
+static void wait_refused(struct batch *b, const char *trouble)
+{
+    b->state = WAITING;
+    b->due = clock_monotonic() + REFUSED_RETRY;
+    b->refusers = 0;
+    set_trouble(b->program, trouble);
+}
+
+static void refused(struct batch *b, const struct http_reply_view *reply)
+{
+    struct program *p = b->program;
+    char why[180], text[sizeof p->trouble];
+    stats_add(p->failures, 1);
+    b->state = WAITING;
+    b->due = 0;
+    if (b->n_lines > 1) { /* halve it: the second half becomes a batch behind the first */
+        size_t keep = b->n_lines / 2;
+        const char *at = b->lines.ptr;
+        for (size_t i = 0; i < keep; i++)
+            at = (const char *)memchr(at, '\n', (size_t)(b->lines.ptr + b->lines.len - at)) + 1;
+        size_t length = (size_t)(at - b->lines.ptr);
+        struct batch *rest = batch_new(p, b, b->begin + length);
+        rest->end = b->end;
+        rest->n_lines = b->n_lines - keep;
+        rest->state = WAITING;
+        rest->due = 0;
+        buf_append(&rest->lines, at, b->lines.len - length);
+        b->end = rest->begin;
+        b->n_lines = keep;
+        b->lines.len = length;
+        return;
+    }
+    b->refusers |= http_pool_host_bit(b->host);
+    if (http_pool_next_except(p->pool, b->refusers) != NULL)
+        return; /* another host may accept the line, for example with a larger limit */
+    http_pool_describe(reply, why, sizeof why);
+    /* Without a limit, a mistyped address that answers 400 would make the program leave out the whole stream. */
+    p->refuses_all = p->poison_limit > 0 && p->refused_in_row >= p->poison_limit;
+    if (p->refuses_all) {
+        snprintf(text, sizeof text, "%.80s refuses every line (poison_limit): %s",
+            http_pool_host_url(b->host), why);
+        wait_refused(b, text);
+        return;
+    }
+    if (p->rejects != NULL && reject_file_add(p->rejects, bytes_of(b->lines.ptr, b->lines.len - 1)) != 0) {
+        log_warn("cannot store a refused line", LOG_S("path", p->rejects), LOG_S("error", strerror(errno)));
+        wait_refused(b, "cannot store a refused line");
+        return;
+    }
+    log_warn("line left out: the destination refuses it", LOG_S("destination", http_pool_host_url(b->host)),
+        LOG_I("status", reply->status), LOG_U("from", b->begin), LOG_U("to", b->end), LOG_S("error", why));
+    set_trouble(p, "");
+    stats_add(p->refused, 1);
+    p->refused_in_row++;
+    b->state = DONE;
+}
+
+static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct batch *b = arg;
+    struct program *p = b->program;
+    int status = result == HTTP_CLIENT_OK ? reply->status : 0;
+    p->under_way--;
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    if (status >= 200 && status < 300) {
+        b->state = DONE;
+        stats_add(p->batches, 1);
+        stats_add(p->lines, b->n_lines);
+        p->refuses_all = false;
+        p->refused_in_row = 0;
+        set_trouble(p, "");
+        /* Only an answer can show that a destination is the source stream itself. By then it has stored some batches. */
+        struct stream_place place;
+        stream_place_read(reply, &place);
+        if (stream_place_is_same(&place, stream_client_place(p->stream)))
+            on_into_itself(p);
+    } else if (http_pool_is_poison(status) && p->skip_refused) {
+        refused(b, reply);
+    } else {
+        failed(b, result, reply);
+    }
+    drop_done(p);
+    start_waiting(p);
+    on_change(p);
+    if (p->was_full && !is_full(p)) {
+        p->was_full = false;
+        stream_client_resume(p->stream);
+    }
+}
+
+static void send_batch(struct batch *b, struct http_pool_host *host)
+{
+    struct program *p = b->program;
+    struct buf target = {0};
+    http_pool_fill_target(host, bytes_of(b->lines.ptr, b->lines.len - 1), &target); /* without the LF */
+    b->host = host;
+    b->state = UNDER_WAY;
+    p->under_way++;
+    http_pool_request(host, &(struct http_call_spec){.method = p->get ? "GET" : "POST",
+                                .target = target.ptr,
+                                .content_type = p->get ? NULL : p->content_type,
+                                .body = p->get ? BYTES_NONE : buf_bytes(&b->lines),
+                                .arg = b,
+                                .on_done = answered});
+    buf_free(&target);
+}
+
+/* Sends the batches that are due. A batch that waits for a retry occupies one of the `parallel` slots, so with one slot no other batch
+ * overtakes it. */
+static void start_waiting(struct program *p)
+{
+    usec_t now = clock_monotonic(), wake = INT64_MAX;
+    size_t slots = p->stopping ? 0 : p->parallel - p->under_way;
+    for (struct batch *b = p->first; b != NULL && slots > 0; b = b->next) {
+        if (b->state == UNDER_WAY || b->state == DONE)
+            continue;
+        struct http_pool_host *host = NULL;
+        bool early = b->due > now && !(b->state == GATHERING && is_full_batch(p, b));
+        if (!early)
+            host = http_pool_next_except(p->pool, b->refusers);
+        if (!early &&
+            host == NULL) /* while all others are down, a host that refused the line is asked again */
+            host = http_pool_next(p->pool);
+        usec_t due = early ? b->due : now + http_pool_wait(p->pool) + USEC_PER_MSEC;
+        if (host != NULL)
+            send_batch(b, host);
+        else if (due < wake)
+            wake = due;
+        slots--;
+    }
+    if (wake == INT64_MAX)
+        return;
+    usec_t delay = wake > now ? wake - now : 0;
+    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    evtimer_add(p->timer, &tv);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    start_waiting(arg);
+}
+
 static void on_lines(struct bytes lines, void *arg)
 {
     struct program *p = arg;
-    poster_take(p->poster, lines, stream_client_cursor(p->stream)->offset);
-    if (poster_is_full(p->poster))
+    uint64_t at = stream_client_cursor(p->stream)->offset - lines.len;
+    while (lines.len > 0) {
+        struct batch *b = p->last;
+        size_t bytes = 0;
+        if (b == NULL || b->state != GATHERING || is_full_batch(p, b))
+            b = batch_new(p, p->last, at);
+        while (bytes < lines.len && b->n_lines < p->batch_lines && b->lines.len + bytes < p->batch_bytes) {
+            const char *lf = memchr(lines.ptr + bytes, '\n', lines.len - bytes);
+            bytes = (size_t)(lf - lines.ptr) + 1;
+            b->n_lines++;
+        }
+        buf_append(&b->lines, lines.ptr, bytes);
+        at += bytes;
+        b->end = at;
+        lines = bytes_of(lines.ptr + bytes, lines.len - bytes);
+    }
+    start_waiting(p);
+    p->was_full = p->was_full || is_full(p);
+    if (is_full(p))
         stream_client_pause(p->stream);
 }
 
-static void on_room(void *arg)
+/* Moves past a gap of the source, which ends at this offset. */
+static void pass_over(struct program *p, uint64_t end)
 {
-    struct program *p = arg;
-    if (p->stream != NULL)
-        stream_client_resume(p->stream);
+    struct batch *b = batch_new(p, p->last, end);
+    b->state = DONE;
+    drop_done(p);
 }
 
 static void on_begin(void *arg)
 {
     struct program *p = arg;
-    poster_pass_over(p->poster, stream_client_cursor(p->stream)->offset);
+    pass_over(p, stream_client_cursor(p->stream)->offset);
 }
 
 static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     struct program *p = arg;
     (void)before;
-    poster_pass_over(p->poster, after);
+    pass_over(p, after);
 }
 
-static bool on_refused(struct bytes line, void *arg)
+static double read_refuses_all(void *ctx)
 {
-    const char *path = ((struct program *)arg)->rejects;
-    bool stored = reject_file_add(path, bytes_of(line.ptr, line.len - 1)) == 0;
-    if (!stored)
-        log_warn("cannot store a refused line", LOG_S("path", path), LOG_S("error", strerror(errno)));
-    return stored;
+    return ((struct program *)ctx)->refuses_all;
 }
 
-static void on_into_itself(void *arg)
+static double read_offset(void *ctx)
 {
-    stream_program_fail_into_itself(((struct program *)arg)->daemon);
+    struct program *p = ctx;
+    return (double)(p->republisher != NULL ? republisher_numbers(p->republisher).offset : cursor_of(p));
 }
 
-/* Only an answer can show that a destination is the source stream itself. By then it has stored some batches. */
-static void on_delivered(const struct http_reply_view *reply, void *arg)
-{
-    struct program *p = arg;
-    struct stream_place place;
-    stream_place_read(reply, &place);
-    if (stream_place_is_same(&place, stream_client_place(p->stream)))
-        on_into_itself(p);
-}
-
-static int start_poster(struct program *p, struct options *o, struct config_error *error)
+static int start_delivery(struct program *p, struct options *o, struct config_error *error)
 {
     char why[ARCHIVE_ERROR_TEXT], *token;
+    struct stats *s = daemon_stats(p->daemon);
     bool line_by_line = strstr(options_text(o, "destination"), "%s") != NULL;
     p->state_path = options_text(o, "state");
     p->state_lock = archive_lock_state(p->state_path, why);
@@ -334,24 +609,25 @@ static int start_poster(struct program *p, struct options *o, struct config_erro
                                 .auth_token = token},
         why, sizeof why);
     free(token);
-    http_pool_register_stats(p->pool, daemon_stats(p->daemon));
+    http_pool_register_stats(p->pool, s);
     p->rejects = options_text(o, "rejects");
-    p->poster = poster_new(&(struct poster_config){.base = daemon_base(p->daemon),
-                               .pool = p->pool,
-                               .get = strcmp(options_string(o, "method"), "GET") == 0,
-                               .batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch"),
-                               .batch_bytes = (size_t)options_int(o, "batch_bytes"),
-                               .parallel = (size_t)options_int(o, "parallel"),
-                               .gather = options_int(o, "gather") * USEC_PER_MSEC,
-                               .skip_refused = options_bool(o, "skip_refused"),
-                               .poison_limit = (uint64_t)options_int(o, "poison_limit"),
-                               .on_refused = p->rejects != NULL ? on_refused : NULL,
-                               .content_type = options_string(o, "content_type"),
-                               .on_delivered = on_delivered,
-                               .on_room = on_room,
-                               .on_change = on_change,
-                               .arg = p},
-        p->state.cursor.offset);
+    p->get = strcmp(options_string(o, "method"), "GET") == 0;
+    p->batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch");
+    p->batch_bytes = (size_t)options_int(o, "batch_bytes");
+    p->parallel = (size_t)options_int(o, "parallel");
+    p->gather = options_int(o, "gather") * USEC_PER_MSEC;
+    p->skip_refused = options_bool(o, "skip_refused");
+    p->poison_limit = (uint64_t)options_int(o, "poison_limit");
+    p->content_type = options_string(o, "content_type");
+    p->cursor = p->state.cursor.offset;
+    p->timer = evtimer_new(daemon_base(p->daemon), on_timer, p);
+    p->lines = stats_counter(s, "lines_delivered_total", NULL, "Lines delivered (2xx)");
+    p->batches = stats_counter(s, "batches_delivered_total", NULL, "Requests answered with 2xx");
+    p->failures = stats_counter(s, "tries_failed_total", NULL, "Requests that failed");
+    p->refused =
+        stats_counter(s, "lines_refused_total", NULL, "Lines left out because the destinations refused them");
+    stats_gauge(s, "refuses_all", NULL, "1 while poison_limit is reached and no more lines are left out",
+        read_refuses_all, p);
     p->stream = stream_program_follow(p->daemon, p->state_found,
         &(struct stream_client_config){.pubsub = p->source,
             .from = p->state.cursor,
@@ -397,40 +673,6 @@ static int start_republish(struct program *p, struct options *o, struct config_e
     return 0;
 }
 
-#define NUMBER(name, expression)                                                                             \
-    static double read_##name(void *ctx)                                                                     \
-    {                                                                                                        \
-        struct program *p = ctx;                                                                             \
-        return (double)(expression);                                                                         \
-    }
-NUMBER(lines, poster_numbers(p->poster).lines)
-NUMBER(batches, poster_numbers(p->poster).batches)
-NUMBER(failures, poster_numbers(p->poster).failures)
-NUMBER(refused, poster_numbers(p->poster).refused)
-NUMBER(refuses_all, poster_numbers(p->poster).refuses_all)
-NUMBER(offset, p->republisher != NULL ? republisher_numbers(p->republisher).offset : poster_cursor(p->poster))
-
-static void register_stats(struct program *p)
-{
-    static const struct {
-        const char *name, *help;
-        stats_gauge_fn *read;
-    } counters[] = {
-        {"lines_delivered_total", "Lines delivered (2xx)", read_lines},
-        {"batches_delivered_total", "Requests answered with 2xx", read_batches},
-        {"tries_failed_total", "Requests that failed", read_failures},
-        {"lines_refused_total", "Lines left out because the destinations refused them", read_refused},
-    };
-    struct stats *s = daemon_stats(p->daemon);
-    stats_gauge(s, "offset_bytes", NULL, "Offset below which the stream is delivered", read_offset, p);
-    if (p->poster == NULL)
-        return;
-    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
-        stats_counter_read(s, counters[i].name, NULL, counters[i].help, counters[i].read, p);
-    stats_gauge(s, "refuses_all", NULL, "1 while poison_limit is reached and no more lines are left out",
-        read_refuses_all, p);
-}
-
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
@@ -442,10 +684,11 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     if (p->source == NULL)
         return EX_CONFIG;
     int status =
-        options_text(o, "destination") == NULL ? start_republish(p, o, error) : start_poster(p, o, error);
+        options_text(o, "destination") == NULL ? start_republish(p, o, error) : start_delivery(p, o, error);
     if (status != 0)
         return status;
-    register_stats(p);
+    stats_gauge(
+        daemon_stats(d), "offset_bytes", NULL, "Offset below which the stream is delivered", read_offset, p);
     daemon_set_not_ready(d, "asking pubsub for the stream");
     return 0;
 }
@@ -454,13 +697,13 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 static void drain(void *ctx)
 {
     struct program *p = ctx;
-    if (p->poster == NULL) {
+    if (p->republisher != NULL) {
         daemon_drained(p->daemon);
         return;
     }
     stream_client_stop(p->stream);
-    poster_stop(p->poster);
-    if (poster_is_idle(p->poster))
+    p->stopping = true; /* on_change follows when the requests under way are answered */
+    if (p->under_way == 0)
         end_drain(p);
     else
         commit(p);
@@ -477,7 +720,14 @@ static void stop(void *ctx)
     republisher_free(&p->republisher);
     stream_client_free(&p->stream);
     http_pool_free(&p->pool);
-    poster_free(&p->poster);
+    while (p->first != NULL) {
+        struct batch *b = p->first;
+        p->first = b->next;
+        buf_free(&b->lines);
+        free(b);
+    }
+    if (p->timer != NULL)
+        event_free(p->timer);
     http_client_free(&p->source);
     archive_state_free(&p->state);
     if (p->state_lock >= 0)
