@@ -46,16 +46,6 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
         nng_publish_tick(w->nng);
 }
 
-static void report_stream(struct stream *s)
-{
-    struct journal *j = stream_journal(s);
-    if (journal_cut_bytes(j))
-        log_warn("cut the incomplete tail of a stream", LOG_S("stream", stream_name(s)),
-            LOG_U("bytes", journal_cut_bytes(j)));
-    log_info("stream recovered", LOG_S("stream", stream_name(s)), LOG_S("id", journal_id(j)),
-        LOG_U("end", journal_committed_end(j)));
-}
-
 static void join_recovery(struct wiring *w)
 {
     if (w->recovering)
@@ -85,8 +75,14 @@ static void take_recovered(void *arg)
     }
     server->recovered = true;
     for (size_t i = 0; i < streams_count(server->streams); i++) {
-        report_stream(streams_at(server->streams, i));
-        http_stats_add_stream(server, streams_at(server->streams, i));
+        struct stream *s = streams_at(server->streams, i);
+        struct journal *j = stream_journal(s);
+        if (journal_cut_bytes(j))
+            log_warn("cut the incomplete tail of a stream", LOG_S("stream", stream_name(s)),
+                LOG_U("bytes", journal_cut_bytes(j)));
+        log_info("stream recovered", LOG_S("stream", stream_name(s)), LOG_S("id", journal_id(j)),
+            LOG_U("end", journal_committed_end(j)));
+        http_stats_add_stream(server, s);
     }
     if (cursors_dropped(server->cursors))
         log_warn("dropped cursors of streams that are missing or have another id",

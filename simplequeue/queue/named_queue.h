@@ -10,7 +10,7 @@
  * 4. After a crash, the committed records determine the queue: docs/formats/simplequeue.md.
  * 5. The journal is trimmed up to the first record that the queue needs. Its last record is never trimmed.
  * 6. On a full disk every message can be removed, in any order, and every delayed message comes back: the space for their records is
- *    reserved when they are accepted (named_queue_reserve.c).
+ *    reserved when they are accepted (named_queue_op.c).
  * 7. Ids never repeat, even if the journal lost messages (a power cut under JOURNAL_SYNC_NEVER, a repair): behind each hole of the
  *    journal they rise by QUEUE_ID_HOLE, which is more than are ever given out unsynced.
  *

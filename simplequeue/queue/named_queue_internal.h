@@ -5,9 +5,8 @@
  *
  * The files form layers, and each calls only those before it:
  *
- *     reserve   disk space reserved for later records
  *     limits    depth, bytes and memory; eviction
- *     op        append a record, finish the operation
+ *     op        append a record, finish the operation; disk space reserved for later records
  *     storage   trim the journal, rewrite old messages, spill, load
  *     put, lease, move    the operations
  *     named_queue   open, recover, close
@@ -149,7 +148,12 @@ struct named_queue {
     size_t moving;     /* MOVEs of ended delays in progress */
 };
 
-/* named_queue_reserve.c */
+/* named_queue_limits.c */
+
+/* Whether the messages `in` fit once `out` are removed. */
+bool limits_have_room(const struct named_queue *q, struct amount in, struct amount out);
+
+/* named_queue_op.c */
 
 #define SPARE_OF_PUT                                                                                         \
     ((uint64_t)64 << 10) /* free bytes that a put leaves for OPEN, BURY, DELAY, kicks and KEEP */
@@ -162,15 +166,6 @@ void reserve_expect_move(struct op *o, struct amount amount);
 void reserve_forget_move(struct op *o);
 /* True if the disk refused an op of this kind within the last second: a retry would make the journal refuse other ops too. */
 bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now);
-/* Notes that the journal has committed or refused the op. */
-void reserve_note(const struct op *o, const struct journal_commit *c);
-
-/* named_queue_limits.c */
-
-/* Whether the messages `in` fit once `out` are removed. */
-bool limits_have_room(const struct named_queue *q, struct amount in, struct amount out);
-
-/* named_queue_op.c */
 
 struct op *op_new(struct named_queue *q, const struct op_type *type, queue_done_fn *done, void *arg);
 void op_free(struct op *o);

@@ -33,20 +33,6 @@ static uint64_t producer_mark_expected(const struct named_queue *q, const char *
     return last ? last->next : named_queue_mark(q, producer, NULL);
 }
 
-/* The put moves a mark: producer_mark_expected counts it until producer_mark_decided. */
-static void producer_mark_add(struct op *o)
-{
-    struct named_queue *q = o->q;
-    if (!o->producer[0])
-        return;
-    o->moves_mark = true;
-    if (q->newest)
-        q->newest->newer = o;
-    else
-        q->oldest = o;
-    q->newest = o;
-}
-
 static void producer_mark_decided(struct op *o)
 {
     struct named_queue *q = o->q;
@@ -61,17 +47,6 @@ static void producer_mark_decided(struct op *o)
         q->oldest = o->newer;
     if (q->newest == o)
         q->newest = before;
-}
-
-static void producer_mark_set(struct named_queue *q, const char *producer, uint64_t value)
-{
-    struct mark *m = find_mark(q, producer);
-    if (!m) {
-        m = mem_zalloc(sizeof *m);
-        snprintf(m->producer, sizeof m->producer, "%s", producer);
-        HASH_ADD_STR(q->marks, producer, m);
-    }
-    m->value = value;
 }
 
 void producer_marks_free(struct named_queue *q)
@@ -93,8 +68,15 @@ static void put_finish(struct op *o, const struct journal_commit *c, struct queu
         outcome->count = 0;
         return;
     }
-    if (o->producer[0] && !q->config.journal)
-        producer_mark_set(q, o->producer, o->next);
+    if (o->producer[0] && !q->config.journal) {
+        struct mark *m = find_mark(q, o->producer);
+        if (!m) {
+            m = mem_zalloc(sizeof *m);
+            snprintf(m->producer, sizeof m->producer, "%s", o->producer);
+            HASH_ADD_STR(q->marks, producer, m);
+        }
+        m->value = o->next;
+    }
     if (o->n && o->time)
         queue_add_commit_delayed(q->core, o->first_id, o->n, c->start, o->time);
     else if (o->n)
@@ -113,7 +95,14 @@ static enum queue_result put_new(
     o->n = n;
     o->first_id = first_id;
     o->time = put->delay ? now.monotonic + put->delay : 0;
-    producer_mark_add(o);
+    if (o->producer[0]) { /* producer_mark_expected counts the put until producer_mark_decided */
+        o->moves_mark = true;
+        if (q->newest)
+            q->newest->newer = o;
+        else
+            q->oldest = o;
+        q->newest = o;
+    }
     if (put->delay)
         reserve_expect_move(o, in);
     o->reserve = reserve_for_all(q, SPARE_OF_PUT);

@@ -463,28 +463,36 @@ static size_t lease_index(const struct lease *l, uint64_t id)
     return low;
 }
 
-static struct message *leased_under(struct queue *q, const struct lease *l, uint64_t id)
+/* Takes the messages of `wanted` that are under this lease: makes them busy and adds them to *out, or ready if `out` is NULL. Returns
+ * their number. */
+static uint64_t lease_take(
+    struct queue *q, struct lease *l, const struct id_range *wanted, size_t n, struct id_ranges *out)
 {
-    struct message *m = store_find(&q->store, id);
-    return m && m->owner == l && m->state == MESSAGE_LEASED ? m : NULL;
+    uint64_t before = l->leased;
+    for (size_t r = 0; r < n; r++)
+        for (size_t i = lease_index(l, wanted[r].first); i < l->n && l->ids[i] <= wanted[r].last; i++) {
+            struct message *m = store_find(&q->store, l->ids[i]);
+            if (!m || m->owner != l || m->state != MESSAGE_LEASED)
+                continue;
+            l->leased--;
+            if (out) {
+                set_state(q, l->ids[i], m, MESSAGE_BUSY);
+                id_ranges_add(out, l->ids[i]);
+            } else {
+                make_ready(q, l->ids[i], m);
+            }
+        }
+    return before - l->leased;
 }
 
 uint64_t queue_hold(
     struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n, struct id_ranges *out)
 {
     struct lease *l = find_lease(q, lease);
-    uint64_t before = out->count;
-    for (size_t r = 0; l && r < n; r++)
-        for (size_t i = lease_index(l, wanted[r].first); i < l->n && l->ids[i] <= wanted[r].last; i++) {
-            struct message *m = leased_under(q, l, l->ids[i]);
-            if (!m)
-                continue;
-            set_state(q, l->ids[i], m, MESSAGE_BUSY);
-            l->leased--;
-            l->busy++;
-            id_ranges_add(out, l->ids[i]);
-        }
-    return out->count - before;
+    uint64_t count = l ? lease_take(q, l, wanted, n, out) : 0;
+    if (l)
+        l->busy += count;
+    return count;
 }
 
 void queue_block_reserves(struct queue *q, const struct id_ranges *ids)
@@ -494,27 +502,12 @@ void queue_block_reserves(struct queue *q, const struct id_ranges *ids)
         id_heap_put(&q->taken, w.id);
 }
 
-/* Makes the messages of `wanted` that are under this lease ready again. Returns their number. */
-static uint64_t lease_return(struct queue *q, struct lease *l, const struct id_range *wanted, size_t n)
-{
-    uint64_t before = l->leased;
-    for (size_t r = 0; r < n; r++)
-        for (size_t i = lease_index(l, wanted[r].first); i < l->n && l->ids[i] <= wanted[r].last; i++) {
-            struct message *m = leased_under(q, l, l->ids[i]);
-            if (!m)
-                continue;
-            make_ready(q, l->ids[i], m);
-            l->leased--;
-        }
-    return before - l->leased;
-}
-
 uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n)
 {
     struct lease *l = find_lease(q, lease);
     if (!l)
         return 0;
-    uint64_t count = lease_return(q, l, wanted, n);
+    uint64_t count = lease_take(q, l, wanted, n, NULL);
     settle(q, l);
     return count;
 }
@@ -531,7 +524,7 @@ bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline)
 /* Leased messages are ready again. Busy messages leave the lease when their change is committed or aborted. */
 static uint64_t lease_end(struct queue *q, struct lease *l)
 {
-    uint64_t count = lease_return(q, l, &(struct id_range){0, UINT64_MAX}, l->leased ? 1 : 0);
+    uint64_t count = lease_take(q, l, &(struct id_range){0, UINT64_MAX}, l->leased ? 1 : 0, NULL);
     l->ended = true;
     heap_remove(&q->shared->deadlines, &l->timer.node);
     settle(q, l);

@@ -449,8 +449,10 @@ static void compact(struct store *s, size_t i)
 
 /* Messages removed in order empty the first page, which is freed without a copy. Pages behind it are checked for compaction only when the
  * number of their messages falls to a power of two, so that a drop costs little. */
-static void drop_from(struct store *s, size_t i, uint64_t id)
+void store_drop(struct store *s, uint64_t id)
 {
+    assert(page_of(s, id) && page_peek(page_of(s, id), id).state != STORE_GONE);
+    size_t i = page_index(s, id);
     struct store_page *p = s->pages[i];
     page_drop(p, id);
     if (i > s->head && (p->held & (p->held - 1)) == 0) {
@@ -459,12 +461,6 @@ static void drop_from(struct store *s, size_t i, uint64_t id)
     }
     if (p->held == 0 && i != s->n - 1)
         pages_remove(s, i);
-}
-
-void store_drop(struct store *s, uint64_t id)
-{
-    assert(page_of(s, id) && page_peek(page_of(s, id), id).state != STORE_GONE);
-    drop_from(s, page_index(s, id), id);
 }
 
 bool store_next_held(struct store *s, uint64_t from, uint64_t *id)
