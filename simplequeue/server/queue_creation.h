@@ -8,7 +8,7 @@
 #ifndef SIMPLEQUEUE_QUEUE_CREATION_H
 #define SIMPLEQUEUE_QUEUE_CREATION_H
 
-#include "simplequeue/server/wait_list.h"
+#include "simplequeue/server/queue_loop.h"
 
 struct stats_counter;
 

@@ -1,12 +1,13 @@
-/* queue_loop: the event loop as the server's parts see it: the time, one timer, and a count of unfinished work.
+/* queue_loop: the event loop as the server's parts see it: the time, one timer, a count of unfinished work, and requests that wait.
  *
- * 1. One timer serves every deadline: leases, delays and pauses of the queues, and waits (wait_list.h).
+ * 1. One timer serves every deadline: leases, delays and pauses of the queues, and waits.
  * 2. A draining daemon stops once no work is left. queue_loop_begin and queue_loop_end enclose each piece of work.
  */
 #ifndef SIMPLEQUEUE_QUEUE_LOOP_H
 #define SIMPLEQUEUE_QUEUE_LOOP_H
 
 #include "base/heap.h"
+#include "http/server/http_server.h"
 #include "simplequeue/queue/queues.h"
 
 struct daemon;
@@ -34,5 +35,75 @@ void queue_loop_begin(struct queue_loop *loop);
 void queue_loop_end(struct queue_loop *loop);
 /* Reports to a draining daemon, once, that no work is left. */
 void queue_loop_check_drained(struct queue_loop *loop);
+
+/* Requests that cannot be answered yet. A reserve waits for messages, a put for room in a full queue, a request for the
+ * creation of its queue, a read for messages that are being loaded from disk.
+ *
+ * Each wait stands in one line. The owner of the line wakes its waits in order, and each wake calls `retry`. `retry` either calls
+ * wait_leave and answers the request, or keeps the place in the line.
+ *
+ * 1. A wait ends exactly once: `retry` calls wait_leave and returns true, and the list frees the wait.
+ * 2. When the client disconnects, its wait leaves the line at once.
+ * 3. All deadlines are in one heap, queue_loop.waits.
+ * 4. The daemon stops only after every wait has ended.
+ */
+struct wait;
+
+enum wait_event {
+    WAIT_RETRY,   /* the condition of the wait may hold now */
+    WAIT_RECHECK, /* the request may have lost its permission to wait */
+    WAIT_EXPIRED, /* the deadline has passed; a wait that stays is woken again after WAIT_RECHECK_TIME */
+    WAIT_STOPPED, /* the daemon stops or its storage failed: the wait ends */
+    WAIT_REFUSED, /* the wait ends for the reason in `result` and `error` */
+    WAIT_GONE     /* the client disconnected: the wait ends, and req is NULL */
+};
+/* Returns true if the wait has left its line, false if it keeps its place. Only the first three events allow false. */
+typedef bool wait_fn(struct wait *w, enum wait_event event);
+
+#define WAIT_RECHECK_TIME (100 * USEC_PER_MSEC)
+
+struct wait_line {
+    struct wait *first, *last;
+};
+
+struct wait {
+    struct heap_node deadline; /* first member: in queue_loop.waits */
+    struct queue_loop *loop;
+    struct wait_line *line;
+    struct wait *before, *after;
+    struct http_request *req; /* NULL: nng */
+    wait_fn *retry;
+    void *arg;
+    http_handler *handler; /* HTTP: run again by retry_request */
+    /* For the owners of lines: */
+    struct named_queue *q;       /* the full queue; NULL: the queue does not exist yet */
+    char name[NAME_LEN_MAX + 1]; /* of a queue that does not exist yet */
+    struct first_put put;        /* the put that needs the room or the queue */
+    bool covered;                /* the eviction in progress makes room for it */
+    enum queue_result result;    /* WAIT_REFUSED: the reason */
+    const char *error;           /* WAIT_REFUSED: its text, valid during the call; NULL: that of `result` */
+};
+
+/* Adds a wait at the end of the line. */
+struct wait *wait_add(
+    struct queue_loop *loop, struct wait_line *line, struct http_request *req, wait_fn *retry, void *arg);
+/* Sets the monotonic deadline. */
+void wait_set_deadline(struct wait *w, usec_t deadline);
+/* Moves the wait to the end of another line. */
+void wait_move(struct wait *w, struct wait_line *line);
+/* Called by `retry` before it answers: takes the wait out of its line and the heap. Returns the request, or NULL. */
+struct http_request *wait_leave(struct wait *w);
+
+/* Wakes one wait. Returns true if the wait has ended and is freed. */
+bool wait_wake(struct wait *w, enum wait_event event);
+bool wait_refuse(struct wait *w, enum queue_result result, const char *error);
+/* Wakes each wait in the line, in order, but not those that are added meanwhile. */
+void wait_wake_all(struct wait_line *line, enum wait_event event);
+/* Ends each wait in the line. */
+void wait_refuse_all(struct wait_line *line, enum queue_result result);
+/* Wakes the waits whose deadline has passed. */
+void wait_tick(struct queue_loop *loop, usec_t monotonic);
+/* Ends every wait that has a deadline. */
+void wait_stop(struct queue_loop *loop);
 
 #endif

@@ -2,8 +2,7 @@
  *
  * The parts below use only those above them:
  *
- *     queue_loop         the time, the timer, unfinished work
- *     wait_list          requests that wait, and their deadlines
+ *     queue_loop         the time, the timer, unfinished work; requests that wait, and their deadlines
  *     served_queue       the server's state of each queue; reports failing storage and full disks
  *     refusals           status and code of each refusal
  *     queue_creation     makes queues, one in each loop turn

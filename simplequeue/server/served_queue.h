@@ -4,7 +4,7 @@
 #define SIMPLEQUEUE_SERVED_QUEUE_H
 
 #include "base/stats.h"
-#include "simplequeue/server/wait_list.h"
+#include "simplequeue/server/queue_loop.h"
 
 struct eviction;
 
