@@ -1,9 +1,8 @@
-/* millrace compact: runs the compactor on a pipeline, with its addresses (pipeline.h) and the directories of `millrace up`. Settings in
+/* millrace compact: runs the compactor on a pipeline, with its addresses (tool.h) and the directories of `millrace up`. Settings in
  * [compactor] win over both. */
 #include "base/bytes.h"
 #include "config/config.h"
 #include "config/options.h"
-#include "tools/pipeline.h"
 #include "tools/tool.h"
 #include <errno.h>
 #include <stdio.h>

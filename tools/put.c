@@ -8,7 +8,6 @@
 #include "tools/log_tail.h"
 #include "config/options.h"
 #include "base/rate_limit.h"
-#include "tools/pipeline.h"
 #include "base/progress.h"
 #include "tools/put_batch.h"
 #include "tools/put_rejects.h"

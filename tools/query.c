@@ -2,7 +2,6 @@
  * option: `millrace query series --user bitly --unit day`. */
 #include "base/bytes.h"
 #include "counts/json_fields.h"
-#include "tools/pipeline.h"
 #include "tools/tool.h"
 #include "base/url.h"
 #include <inttypes.h>

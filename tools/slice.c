@@ -38,32 +38,26 @@ static int fail(enum slice_result r, const char *error)
     }
 }
 
-/* A sealed slice is opened immutable. An open one may still have its log. */
-static enum slice_result open_reader(
-    const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
-{
-    struct stat st;
-    struct buf log = {0};
-    buf_printf(&log, "%s-wal", path);
-    bool is_open = stat(log.ptr, &st) == 0 && st.st_size > 0;
-    buf_free(&log);
-    if (stat(path, &st) != 0) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
-        return SLICE_FOREIGN;
-    }
-    enum slice_result r = is_open ? SLICE_UNSEALED : slice_reader_open_sealed(path, out, error);
-    return r == SLICE_UNSEALED ? slice_reader_open(path, out, error) : r;
-}
-
 static int print(const char *path)
 {
     char error[SLICE_ERROR_TEXT];
     struct slice_reader *reader;
     struct buf text = {0};
     enum count_next r;
-    enum slice_result opened = open_reader(path, &reader, error);
-    if (opened != SLICE_OK)
+    struct stat st;
+    buf_printf(&text, "%s-wal", path);
+    bool is_open = stat(text.ptr, &st) == 0 && st.st_size > 0;
+    enum slice_result opened = SLICE_FOREIGN;
+    if (stat(path, &st) != 0)
+        snprintf(error, sizeof error, "%.400s: %s", path, strerror(errno));
+    else /* A sealed slice is opened immutable. An open one may still have its log. */
+        opened = is_open ? SLICE_UNSEALED : slice_reader_open_sealed(path, &reader, error);
+    if (opened == SLICE_UNSEALED)
+        opened = slice_reader_open(path, &reader, error);
+    if (opened != SLICE_OK) {
+        buf_free(&text);
         return fail(opened, error);
+    }
     size_t n = slice_reader_runs(reader);
     struct count_source **sources = mem_zalloc((n + 1) * sizeof(*sources));
     for (size_t i = 0; i < n; i++)
@@ -266,24 +260,20 @@ static enum slice_result convert(const char *path, bool *is_done, char error[SLI
     return r;
 }
 
-static int convert_all(int n, char **paths)
-{
-    char error[SLICE_ERROR_TEXT];
-    for (int i = 0; i < n; i++) {
-        bool is_done;
-        enum slice_result r = convert(paths[i], &is_done, error);
-        if (r != SLICE_OK)
-            return fail(r, error);
-        printf("%s: %s\n", paths[i], is_done ? "converted" : "already has the current format");
-    }
-    return EX_OK;
-}
-
 int tool_slice(int argc, char **argv)
 {
     bool asks = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    if (argc > 2 && strcmp(argv[1], "convert") == 0)
-        return convert_all(argc - 2, argv + 2);
+    bool converts = argc > 2 && strcmp(argv[1], "convert") == 0;
+    for (int i = 2; i < argc && converts; i++) {
+        char error[SLICE_ERROR_TEXT];
+        bool is_done;
+        enum slice_result r = convert(argv[i], &is_done, error);
+        if (r != SLICE_OK)
+            return fail(r, error);
+        printf("%s: %s\n", argv[i], is_done ? "converted" : "already has the current format");
+    }
+    if (converts)
+        return EX_OK;
     if (argc == 2 && argv[1][0] != '-' && strcmp(argv[1], "convert") != 0)
         return print(argv[1]);
     fputs(help, asks ? stdout : stderr);

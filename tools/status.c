@@ -7,7 +7,6 @@
 #include "counts/json_fields.h"
 #include "config/options.h"
 #include "config/peers.h"
-#include "tools/pipeline.h"
 #include "tools/tool.h"
 #include <inttypes.h>
 #include <signal.h>

@@ -386,27 +386,9 @@ static int init_archive(const struct up *up)
     return status;
 }
 
-/* The durability of an event is that of the weakest policy on its path. */
-static void print_durability(const struct config *config)
-{
-    static const char *const keepers[] = {"simplequeue", "pubsub"};
-    const char *weakest = NULL;
-    for (size_t i = 0; i < 2; i++) {
-        const struct config_section *s = config_section(config, keepers[i], "");
-        const char *sync = s != NULL ? config_value(s, "sync") : NULL;
-        if (sync != NULL && strcmp(sync, "never") == 0)
-            weakest = weakest == NULL ? keepers[i] : weakest;
-    }
-    if (weakest != NULL)
-        printf(
-            "# durability: an acknowledged event survives kill -9 but not a power cut ([%s] sync = never)\n",
-            weakest);
-    else
-        printf("# durability: an acknowledged event survives kill -9 and a power cut\n");
-}
-
 static int check_daemons(const struct up *up)
 {
+    static const char *const keepers[] = {"simplequeue", "pubsub"};
     puts("# millrace up");
     options_show_settings(up->options);
     for (size_t i = 0; i < up->n; i++) {
@@ -415,7 +397,20 @@ static int check_daemons(const struct up *up)
         if (status != EX_OK)
             return status;
     }
-    print_durability(up->config);
+    /* The durability of an event is that of the weakest policy on its path. */
+    const char *weakest = NULL;
+    for (size_t i = 0; i < 2 && weakest == NULL; i++) {
+        const struct config_section *s = config_section(up->config, keepers[i], "");
+        const char *sync = s != NULL ? config_value(s, "sync") : NULL;
+        if (sync != NULL && strcmp(sync, "never") == 0)
+            weakest = keepers[i];
+    }
+    if (weakest != NULL)
+        printf(
+            "# durability: an acknowledged event survives kill -9 but not a power cut ([%s] sync = never)\n",
+            weakest);
+    else
+        printf("# durability: an acknowledged event survives kill -9 and a power cut\n");
     return EX_OK;
 }
 

@@ -533,14 +533,6 @@ static void close_idle_parts(struct file_archive *a, usec_t wall)
     }
 }
 
-static bool is_commit_due(const struct file_archive *a)
-{
-    bool urgent = a->at_once || a->shortages[SHORTAGE_TO_WRITE].on || count_stage(a, PART_CLOSED) > 0 ||
-                  a->numbers.pending >= a->config.max_pending;
-    return a->changed && a->now >= a->commit_at && !finishes_first(a) &&
-           (urgent || a->now - a->changed_at >= a->config.commit_every);
-}
-
 void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
 {
     struct archive_finished f;
@@ -556,7 +548,10 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     close_idle_parts(a, wall);
     if (a->failed)
         return;
-    if (!a->committing && is_commit_due(a))
+    bool urgent = a->at_once || a->shortages[SHORTAGE_TO_WRITE].on || count_stage(a, PART_CLOSED) > 0 ||
+                  a->numbers.pending >= a->config.max_pending;
+    bool may_commit = !a->committing && a->changed && a->now >= a->commit_at && !finishes_first(a);
+    if (may_commit && (urgent || a->now - a->changed_at >= a->config.commit_every))
         start_commit(a);
     archive_finisher_start(a->finisher, a->parts, a->n_parts, a->cursor.id, a->was_full, a->now);
     a->was_full = a->was_full && (a->shortages[SHORTAGE_TO_WRITE].on || finishes_first(a));

@@ -260,15 +260,6 @@ static void on_lines(struct bytes lines, void *arg)
     }
 }
 
-static void take_held(struct writer *w)
-{
-    size_t taken = take_fitting(w, buf_bytes(&w->held));
-    w->held.len -= taken;
-    memmove(w->held.ptr, w->held.ptr + taken, w->held.len);
-    if (w->held.len == 0)
-        buf_free(&w->held);
-}
-
 static void on_begin(void *arg)
 {
     struct writer *w = arg;
@@ -313,8 +304,13 @@ static void tick(void *arg)
     file_archive_tick(w->archive, clock_wall(), clock_monotonic());
     if (!evtimer_pending(w->quiet, NULL)) /* lines that a shortage has kept in memory */
         file_archive_write(w->archive);
-    if (w->held.len > 0 && !file_archive_is_full(w->archive))
-        take_held(w);
+    if (w->held.len > 0 && !file_archive_is_full(w->archive)) {
+        size_t taken = take_fitting(w, buf_bytes(&w->held));
+        w->held.len -= taken;
+        memmove(w->held.ptr, w->held.ptr + taken, w->held.len);
+        if (w->held.len == 0)
+            buf_free(&w->held);
+    }
     if (!is_full(w))
         stream_client_resume(w->stream);
     update_health(w);

@@ -471,23 +471,6 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     }
 }
 
-static void send_batch(struct batch *b, struct http_pool_host *host)
-{
-    struct program *p = b->program;
-    struct buf target = {0};
-    http_pool_fill_target(host, bytes_of(b->lines.ptr, b->lines.len - 1), &target); /* without the LF */
-    b->host = host;
-    b->state = UNDER_WAY;
-    p->under_way++;
-    http_pool_request(host, &(struct http_call_spec){.method = p->get ? "GET" : "POST",
-                                .target = target.ptr,
-                                .content_type = p->get ? NULL : p->content_type,
-                                .body = p->get ? BYTES_NONE : buf_bytes(&b->lines),
-                                .arg = b,
-                                .on_done = answered});
-    buf_free(&target);
-}
-
 /* Sends the batches that are due. A batch that waits for a retry occupies one of the `parallel` slots, so with one slot no other batch
  * overtakes it. */
 static void start_waiting(struct program *p)
@@ -505,11 +488,23 @@ static void start_waiting(struct program *p)
             host == NULL) /* while all others are down, a host that refused the line is asked again */
             host = http_pool_next(p->pool);
         usec_t due = early ? b->due : now + http_pool_wait(p->pool) + USEC_PER_MSEC;
-        if (host != NULL)
-            send_batch(b, host);
-        else if (due < wake)
-            wake = due;
         slots--;
+        if (host == NULL) {
+            wake = due < wake ? due : wake;
+            continue;
+        }
+        struct buf target = {0};
+        http_pool_fill_target(host, bytes_of(b->lines.ptr, b->lines.len - 1), &target); /* without the LF */
+        b->host = host;
+        b->state = UNDER_WAY;
+        p->under_way++;
+        http_pool_request(host, &(struct http_call_spec){.method = p->get ? "GET" : "POST",
+                                    .target = target.ptr,
+                                    .content_type = p->get ? NULL : p->content_type,
+                                    .body = p->get ? BYTES_NONE : buf_bytes(&b->lines),
+                                    .arg = b,
+                                    .on_done = answered});
+        buf_free(&target);
     }
     if (wake == INT64_MAX)
         return;
