@@ -16,8 +16,7 @@ const struct option_row settings_rows[] = {
         .type = OPTION_STRING,
         .min = 1,
         .max = 4096,
-        .help = "directory of the archive that the compactor makes of sealed slices; without it no slice is "
-                "cleared"},
+        .help = "directory of the compactor's archive; without an archive no slice is cleared"},
     {.name = "pubsub_url",
         .type = OPTION_STRING,
         .help = "address of pubsub; default: that of [pubsub] in the configuration file"},
@@ -35,9 +34,8 @@ const struct option_row settings_rows[] = {
     {.name = "accept_loss",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "for one start: go on although lines expired before they were counted, or the stream is a "
-                "restored "
-                "copy; without it the aggregator stays not ready"},
+        .help = "for one start: continue although lines expired uncounted or the stream is a restored copy; "
+                "otherwise the aggregator stays not ready"},
     {.name = "flush_interval",
         .type = OPTION_DURATION,
         .fallback = "2s",
@@ -51,7 +49,7 @@ const struct option_row settings_rows[] = {
         .min = 4 << 20,
         .max = INT64_C(1) << 40,
         .unit = "bytes",
-        .help = "memory for counts and their texts; at the limit the stream waits"},
+        .help = "memory for counts and their texts; at the limit the aggregator pauses the streams"},
     {.name = "max_line",
         .type = OPTION_SIZE,
         .fallback = "1M",

@@ -5,7 +5,7 @@
  * 2. The log of each slice was moved into its file, which never changes again. Readers open it as immutable.
  * 3. Clearing unlinks the oldest first and syncs the directory, so a crash leaves no gap.
  *
- * Owned by the aggregate; one thread.
+ * The aggregate owns the list and uses it from one thread.
  */
 #ifndef MILLRACE_SEALED_H
 #define MILLRACE_SEALED_H

@@ -160,7 +160,7 @@ struct batch tally_take(struct tally *t, bool ends_slice)
 struct batch batch_pick(const struct batch *b, const struct bytes *components, size_t n)
 {
     uint8_t *marks = mem_zalloc((size_t)interner_count(b->texts) + 1);
-    uint64_t seed = interner_hash(b->texts, BYTES_NONE); /* as hard to guess as the texts' own */
+    uint64_t seed = interner_hash(b->texts, BYTES_NONE); /* as hard to guess as the seed of `texts` */
     struct batch out = {.table = count_table_new(seed), .texts = interner_new(seed), .owns_texts = true};
     for (size_t i = 0; i < n; i++)
         interner_mark(b->texts, components[i], marks);

@@ -74,7 +74,7 @@ static int compare_largest(const void *a, const void *b)
 
 void breakdown_select(struct breakdown *b)
 {
-    uint64_t least = 0; /* the count of the last row: smaller ones are no candidates */
+    uint64_t least = 0; /* the count of the last row; rows with smaller counts are not candidates */
     if (b->distinct > b->query->limit) {
         uint64_t *counts = mem_alloc(b->distinct * sizeof *counts);
         size_t i = 0;
@@ -99,7 +99,7 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row)
     return !b->rows[row].text && component_is_hash(b->rows[row].stored);
 }
 
-/* Two sources may both have the lookup. Of two texts with one hash the smaller is kept (docs/formats/records.md). */
+/* Two sources may both have the lookup. The breakdown keeps the smaller of two texts with one hash (docs/formats/records.md). */
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
 {
     struct record_key key;

@@ -97,7 +97,7 @@ static int parse_ns(struct parse *p, struct bytes ns)
     return 0;
 }
 
-/* Exactly one of the other parameters must be a label; with ns, none. */
+/* Without ns, exactly one of the other parameters must be a label. With ns, none may be a label. */
 static int parse_label(struct parse *p)
 {
     struct bytes key;

@@ -131,7 +131,8 @@ static void restart(struct question *q)
 {
     const struct sources *s = q->sources;
     if (++q->restarts > SOURCE_RESTARTS_MAX) {
-        /* A swap is over by the next try. Otherwise a setting is wrong, or the archive was restored from a backup. */
+        /* A change of generations is complete by the next attempt. If not, a setting is wrong, or the archive was restored from a
+         * backup. */
         if (s->n > 1)
             snprintf(q->error, sizeof q->error,
                 "the replies of %s keep changing, or do not include slices that %s has cleared; check that "
@@ -154,7 +155,7 @@ static void restart(struct question *q)
     ask(q);
 }
 
-/* An archive says through which slice it is complete; only the aggregator says until when. */
+/* An archive's reply names its last slice. Only the aggregator's reply has a time up to which counts are complete. */
 static bool read_headers(struct question *q, const struct http_reply_view *reply)
 {
     const char *complete = http_reply_header(reply, "X-Millrace-Complete-Until");

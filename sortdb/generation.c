@@ -14,7 +14,7 @@ struct generation {
     unsigned magic, references;
     char separator;
     struct generation_info info;
-    struct sorted_file **files; /* info.shards of them; NULL: not open */
+    struct sorted_file **files; /* one for each shard; NULL: not open */
 };
 
 static struct generation *generation_new(uint32_t shards, char separator)

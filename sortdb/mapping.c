@@ -124,7 +124,7 @@ void mapping_close(struct mapping **mp)
         return;
     assert(m->magic == MAPPING_MAGIC);
     if (m->place) {
-        atomic_store(&m->place->end, 0); /* before the addresses can be reused */
+        atomic_store(&m->place->end, 0); /* frees the place before munmap releases the addresses */
         munmap(m->base, m->len);
     }
     if (m->fd >= 0)

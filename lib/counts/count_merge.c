@@ -45,11 +45,6 @@ static bool is_less(const struct head *a, const struct head *b)
     return a->prefix != b->prefix ? a->prefix < b->prefix : bytes_compare(a->text, b->text) < 0;
 }
 
-static bool is_equal(const struct head *a, const struct head *b)
-{
-    return a->prefix == b->prefix && bytes_equal(a->text, b->text);
-}
-
 static struct head head_of(struct count_source *s, struct bytes text)
 {
     uint64_t first = 0;
@@ -123,30 +118,26 @@ static enum count_next record_failed(
     return COUNT_FAILED;
 }
 
-static enum count_next advance(struct count_merge *m, struct count_source *s)
-{
-    enum count_next r = s->kind->next_record(s);
-    if (r == COUNT_FAILED)
-        return source_failed(m, s);
-    if (r == COUNT_END)
-        return r;
-    if (bytes_compare(s->key, buf_bytes(&m->key)) <= 0)
-        return record_failed(m, s, "out of order", s->key);
-    heap_push(&m->records, head_of(s, s->key));
-    return r;
-}
-
 enum count_next count_merge_next_record(struct count_merge *m)
 {
-    for (size_t i = 0; i < m->n_current; i++)
-        if (advance(m, m->current[i].source) == COUNT_FAILED)
-            return COUNT_FAILED;
+    for (size_t i = 0; i < m->n_current; i++) {
+        struct count_source *s = m->current[i].source;
+        enum count_next r = s->kind->next_record(s);
+        if (r == COUNT_FAILED)
+            return source_failed(m, s);
+        if (r == COUNT_END)
+            continue;
+        if (bytes_compare(s->key, buf_bytes(&m->key)) <= 0)
+            return record_failed(m, s, "out of order", s->key);
+        heap_push(&m->records, head_of(s, s->key));
+    }
     m->n_current = 0;
     m->has_values = m->has_name = false;
     if (m->records.n == 0)
         return COUNT_END;
     m->current[m->n_current++] = heap_pop(&m->records);
-    while (m->records.n > 0 && is_equal(&m->records.heads[0], &m->current[0]))
+    while (m->records.n > 0 && m->records.heads[0].prefix == m->current[0].prefix &&
+           bytes_equal(m->records.heads[0].text, m->current[0].text))
         m->current[m->n_current++] = heap_pop(&m->records);
     buf_clear(&m->key);
     buf_append_bytes(&m->key, m->current[0].text);
@@ -206,17 +197,6 @@ static enum count_next fetch_value(struct count_merge *m, struct count_source *s
     return r == COUNT_FAILED ? source_failed(m, s) : r;
 }
 
-/* Fills the heap with the first value of each source. */
-static enum count_next begin_values(struct count_merge *m)
-{
-    m->values.n = 0;
-    m->has_values = true;
-    for (size_t i = 0; i < m->n_current; i++)
-        if (fetch_value(m, m->current[i].source) == COUNT_FAILED)
-            return COUNT_FAILED;
-    return COUNT_FOUND;
-}
-
 static enum count_next add_up(struct count_merge *m, struct count_value *out)
 {
     struct head first = heap_pop(&m->values);
@@ -236,7 +216,7 @@ static enum count_next add_up(struct count_merge *m, struct count_value *out)
     }
 }
 
-/* The fast path: one source holds the record, so no heap and no copy. */
+/* The fast path for a record of one source: no heap is needed. */
 static enum count_next take_only(struct count_merge *m, struct count_value *out)
 {
     struct count_source *s = m->current[0].source;
@@ -258,8 +238,13 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
         return take_text(m, out);
     if (m->n_current == 1)
         return take_only(m, out);
-    if (!m->has_values && begin_values(m) == COUNT_FAILED)
-        return COUNT_FAILED;
+    if (!m->has_values) {
+        m->values.n = 0;
+        m->has_values = true;
+        for (size_t i = 0; i < m->n_current; i++)
+            if (fetch_value(m, m->current[i].source) == COUNT_FAILED)
+                return COUNT_FAILED;
+    }
     return m->values.n == 0 ? COUNT_END : add_up(m, out);
 }
 

@@ -184,7 +184,7 @@ static int compare_sortables(const void *a, const void *b)
 /* Sorts by the upper 96 bits. */
 static void sort(struct sortables *s)
 {
-    /* Six digits cover high, three the upper half of low. No two digits overlap. */
+    /* Six digits cover `high`; three cover the upper half of `low`. No two digits overlap. */
     static const unsigned shifts[] = {32, 43, 54, 64, 75, 86, 97, 108, 119};
     if (s->n < RADIX_SIZE) {
         if (s->n > 1)

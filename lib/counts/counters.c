@@ -241,7 +241,7 @@ int counters_read(const struct config *config, struct counters **out, struct con
         if (c->n_totals > 0)
             config_fail(error, config, 0, "more than %d counters", COUNTERS_MAX);
         else
-            config_fail(error, config, 0, "no [total NAMESPACE] section; add one for each counter");
+            config_fail(error, config, 0, "no [total NAMESPACE] section; add one for each total");
     }
     counters_free(out);
     return -1;

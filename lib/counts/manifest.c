@@ -70,15 +70,6 @@ static bool text_at(const struct json_doc *d, const char *pointer, char *out, si
     return true;
 }
 
-static bool parse_hash(const char *text, uint64_t *out)
-{
-    char *end;
-    if (strlen(text) != HASH_DIGITS || strspn(text, "0123456789abcdef") != HASH_DIGITS)
-        return false;
-    *out = strtoull(text, &end, 16);
-    return true;
-}
-
 static bool parse_file(const struct json_doc *d, uint32_t shard, uint32_t shards, struct manifest_file *f)
 {
     static const char *const numbers[] = {"records", "bytes"};
@@ -94,7 +85,10 @@ static bool parse_file(const struct json_doc *d, uint32_t shard, uint32_t shards
     if (!text_at(d, pointer, f->name, sizeof(f->name)) || strcmp(f->name, name) != 0)
         return false;
     snprintf(pointer, sizeof(pointer), "/files/%" PRIu32 "/xxh3", shard);
-    return text_at(d, pointer, hash, sizeof(hash)) && parse_hash(hash, &f->xxh3);
+    if (!text_at(d, pointer, hash, sizeof(hash)) || strspn(hash, "0123456789abcdef") != HASH_DIGITS)
+        return false;
+    f->xxh3 = strtoull(hash, NULL, 16);
+    return true;
 }
 
 static bool parse_stream(const struct json_doc *d, size_t i, struct manifest_stream *s)
@@ -145,31 +139,27 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     return NULL;
 }
 
-static enum manifest_result parse_doc(
-    const struct json_doc *d, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
-{
-    uint64_t format;
-    if (!json_doc_u64(d, "/format", &format) || format == 0)
-        return bad(error, "its format is missing");
-    if (format > MANIFEST_FORMAT) {
-        snprintf(error, MANIFEST_ERROR_TEXT, "manifest: format %" PRIu64 "; this version knows %d", format,
-            MANIFEST_FORMAT);
-        return MANIFEST_NEWER;
-    }
-    const char *wrong = parse_members(d, out);
-    if (!wrong)
-        return MANIFEST_OK;
-    manifest_free(out);
-    return bad(error, wrong);
-}
-
 enum manifest_result manifest_parse(struct bytes text, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
 {
     memset(out, 0, sizeof(*out));
     struct json_doc *d = json_doc_parse(text);
     if (!d)
         return bad(error, "not JSON");
-    enum manifest_result r = parse_doc(d, out, error);
+    uint64_t format;
+    enum manifest_result r = MANIFEST_OK;
+    if (!json_doc_u64(d, "/format", &format) || format == 0) {
+        r = bad(error, "its format is missing");
+    } else if (format > MANIFEST_FORMAT) {
+        snprintf(error, MANIFEST_ERROR_TEXT, "manifest: format %" PRIu64 "; this version knows %d", format,
+            MANIFEST_FORMAT);
+        r = MANIFEST_NEWER;
+    } else {
+        const char *wrong = parse_members(d, out);
+        if (wrong) {
+            manifest_free(out);
+            r = bad(error, wrong);
+        }
+    }
     json_doc_free(&d);
     return r;
 }

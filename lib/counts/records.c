@@ -12,11 +12,6 @@
 static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuv";
 static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-static bool is_leap(int year)
-{
-    return year % 4 == 0 && year != CENTURY_YEAR;
-}
-
 static int year_first_day(int year)
 {
     return 365 * year + (year + 3) / 4 - (year > CENTURY_YEAR);
@@ -25,7 +20,8 @@ static int year_first_day(int year)
 static int month_days(int year, int month)
 {
     static const signed char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    return days[month - 1] + (month == 2 && is_leap(year));
+    bool is_leap = year % 4 == 0 && year != CENTURY_YEAR;
+    return days[month - 1] + (month == 2 && is_leap);
 }
 
 size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
@@ -56,20 +52,12 @@ static int digit_of(char c)
     return c >= 'a' && c <= 'v' ? c - 'a' + 10 : -1;
 }
 
-/* The year since 2000, without its last digit, from a text's length and first byte. -1 if they are invalid. */
-static int year_lead(struct bytes text)
-{
-    if (text.len == HOUR_TEXT_MAX - 1)
-        return 0;
-    if (text.len != HOUR_TEXT_MAX || text.ptr[0] < 'w' || text.ptr[0] > 'z')
-        return -1;
-    return BASE * (text.ptr[0] - 'w' + 1);
-}
-
 bool hour_decode(struct bytes text, int64_t *seconds)
 {
-    int lead = year_lead(text);
-    if (lead < 0)
+    int lead = 0; /* the year since 2000 without its last digit */
+    if (text.len == HOUR_TEXT_MAX && text.ptr[0] >= 'w' && text.ptr[0] <= 'z')
+        lead = BASE * (text.ptr[0] - 'w' + 1);
+    else if (text.len != HOUR_TEXT_MAX - 1)
         return false;
     const char *p = text.ptr + text.len - 4;
     int digit = digit_of(p[0]), year = lead + digit, month = digit_of(p[1]), day = digit_of(p[2]),
@@ -250,22 +238,6 @@ static bool is_stored(struct bytes component)
     return !has_reserved(component) && (component.len < COMPONENT_HASH || component_is_hash(component));
 }
 
-static bool subtotal_parse(struct record_key *out, const char *dot)
-{
-    size_t first = (size_t)(dot - out->ns.ptr), rest = out->ns.len - first - 1;
-    if (!is_namespace_text(bytes_of(out->ns.ptr, first)) || !namespace_is_valid(bytes_of(dot + 1, rest)))
-        return false;
-    const char *end = memrchr(out->key.ptr, '.', out->key.len);
-    if (!end)
-        return false;
-    size_t key = (size_t)(end - out->key.ptr);
-    int64_t hour;
-    out->hour = bytes_of(end + 1, out->key.len - key - 1);
-    out->key.len = key;
-    out->is_subtotal = true;
-    return hour_decode(out->hour, &hour) && is_stored(out->key);
-}
-
 bool record_key_parse(struct bytes key, struct record_key *out)
 {
     *out = (struct record_key){.hour = {"", 0}};
@@ -279,9 +251,21 @@ bool record_key_parse(struct bytes key, struct record_key *out)
         return component_is_hash(out->key) && !has_reserved(out->key);
     }
     const char *dot = out->ns.len ? memchr(out->ns.ptr, '.', out->ns.len) : NULL;
-    if (dot)
-        return subtotal_parse(out, dot);
-    return namespace_is_valid(out->ns) && is_stored(out->key);
+    if (!dot)
+        return namespace_is_valid(out->ns) && is_stored(out->key);
+    size_t first = (size_t)(dot - out->ns.ptr);
+    if (!is_namespace_text(bytes_of(out->ns.ptr, first)) ||
+        !namespace_is_valid(bytes_of(dot + 1, out->ns.len - first - 1)))
+        return false;
+    const char *end = memrchr(out->key.ptr, '.', out->key.len);
+    if (!end)
+        return false;
+    size_t len = (size_t)(end - out->key.ptr);
+    int64_t hour;
+    out->hour = bytes_of(end + 1, out->key.len - len - 1);
+    out->key.len = len;
+    out->is_subtotal = true;
+    return hour_decode(out->hour, &hour) && is_stored(out->key);
 }
 
 static struct bytes shard_namespace(const struct record_key *k)

@@ -136,24 +136,6 @@ static enum slice_result set_state(struct slice *s, const struct slice_state *ne
     return r;
 }
 
-static enum slice_result set_beginnings(struct slice *s, const struct slice_state *next, char *error)
-{
-    const struct {
-        const char *key;
-        uint64_t value;
-    } fields[] = {{"number", next->number}, {"started", (uint64_t)next->started},
-        {"events_before", next->before.events}, {"skipped_before", next->before.skipped},
-        {"rejected_before", next->before.rejected}};
-    enum slice_result r = set_cursors(s, SET_BEGIN, next->begins, next->n_begins, error);
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && r == SLICE_OK; i++)
-        r = set_meta(s, fields[i].key, fields[i].value, error);
-    if (r != SLICE_OK)
-        return r;
-    sqlite3_bind_text(s->statements[SET_META], 1, "counters", -1, SQLITE_STATIC);
-    sqlite3_bind_text(s->statements[SET_META], 2, next->counters, -1, SQLITE_STATIC);
-    return finish(s, SET_META, error);
-}
-
 static int compare_cursors(const void *a, const void *b)
 {
     return strcmp(((const struct slice_cursor *)a)->stream, ((const struct slice_cursor *)b)->stream);
@@ -189,13 +171,26 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, cha
         .n_begins = c->n_cursors,
         .cursors = sorted_cursors(c->cursors, c->n_cursors),
         .n_cursors = c->n_cursors};
+    const struct {
+        const char *key;
+        uint64_t value;
+    } fields[] = {{"number", c->number}, {"started", (uint64_t)c->started},
+        {"events_before", c->before.events}, {"skipped_before", c->before.skipped},
+        {"rejected_before", c->before.rejected}};
     enum slice_result r = slice_sql_run(s->db, "BEGIN IMMEDIATE", error);
     if (r == SLICE_OK)
         r = slice_sql_run(s->db, schema, error);
     if (r == SLICE_OK)
         r = prepare(s, error);
     if (r == SLICE_OK)
-        r = set_beginnings(s, &state, error);
+        r = set_cursors(s, SET_BEGIN, state.begins, state.n_begins, error);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && r == SLICE_OK; i++)
+        r = set_meta(s, fields[i].key, fields[i].value, error);
+    if (r == SLICE_OK) {
+        sqlite3_bind_text(s->statements[SET_META], 1, "counters", -1, SQLITE_STATIC);
+        sqlite3_bind_text(s->statements[SET_META], 2, state.counters, -1, SQLITE_STATIC);
+        r = finish(s, SET_META, error);
+    }
     if (r == SLICE_OK)
         r = set_state(s, &state, error);
     if (r == SLICE_OK)
@@ -246,36 +241,13 @@ static int count_log_pages(void *arg, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-static enum slice_result set_up(struct slice *s, const struct slice_config *c, char *error)
-{
-    /* No automatic checkpoints: slice_checkpoint moves the log once readers were renewed. */
-    enum slice_result r = slice_sql_run(s->db,
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; "
-        "PRAGMA cache_size = -8192;",
-        error);
-    char sql[64];
-    snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %u", c->max_pages);
-    if (r == SLICE_OK && c->max_pages > 0)
-        r = slice_sql_run(s->db, sql, error);
-    sqlite3_wal_hook(s->db, count_log_pages, &s->log_pages);
-    return r;
-}
-
 static void add_garbage(struct slice *s, uint64_t run)
 {
     s->garbage = mem_realloc(s->garbage, (s->n_garbage + 1) * sizeof(*s->garbage));
     s->garbage[s->n_garbage++] = (struct garbage){.run = run};
 }
 
-static bool has_run(const struct slice *s, uint64_t run)
-{
-    for (size_t i = 0; i < s->state.n_runs; i++)
-        if (s->state.runs[i].id == run)
-            return true;
-    return false;
-}
-
-/* Finds blocks that a crash left without a run. The ids must ascend: a damaged id could make the search endless. */
+/* Finds blocks that a crash left without a run. The search checks that the ids ascend, because a damaged id could make it endless. */
 static enum slice_result find_garbage(struct slice *s, char *error)
 {
     sqlite3_stmt *find = s->statements[FIND_BLOCK];
@@ -294,24 +266,15 @@ static enum slice_result find_garbage(struct slice *s, char *error)
             snprintf(error, SLICE_ERROR_TEXT, "%.400s is damaged: a block has the id %lld", s->path, id);
             return SLICE_DAMAGED;
         }
-        if (!has_run(s, run))
+        bool is_used = false;
+        for (size_t i = 0; i < s->state.n_runs; i++)
+            is_used = is_used || s->state.runs[i].id == run;
+        if (!is_used)
             add_garbage(s, run);
         s->next_run = run + 1 > s->next_run ? run + 1 : s->next_run;
         from = SLICE_BLOCK_ID(run + 1, 0);
     }
     return code == SQLITE_DONE ? SLICE_OK : slice_sql_fail(s->db, "read the blocks", error);
-}
-
-static enum slice_result open_made(struct slice *s, const struct slice_config *c, char *error)
-{
-    enum slice_result r = s->block ? SLICE_OK : prepare(s, error);
-    if (r == SLICE_OK)
-        r = slice_state_read(s->db, c->path, &s->state, error);
-    if (r == SLICE_OK)
-        r = slice_state_check_number(&s->state, c->path, c->number, error);
-    if (r == SLICE_OK)
-        r = check_counters(&s->state, c, error);
-    return r == SLICE_OK ? find_garbage(s, error) : r;
 }
 
 enum slice_result slice_open(
@@ -324,12 +287,30 @@ enum slice_result slice_open(
         slice_sql_open(config->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &s->db, error);
     if (r == SLICE_OK)
         r = slice_state_check_format(s->db, config->path, &is_new, error);
+    /* No automatic checkpoints: slice_checkpoint moves the log once readers were renewed. */
     if (r == SLICE_OK)
-        r = set_up(s, config, error);
+        r = slice_sql_run(s->db,
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; "
+            "PRAGMA cache_size = -8192;",
+            error);
+    char sql[64];
+    snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %u", config->max_pages);
+    if (r == SLICE_OK && config->max_pages > 0)
+        r = slice_sql_run(s->db, sql, error);
+    if (r == SLICE_OK)
+        sqlite3_wal_hook(s->db, count_log_pages, &s->log_pages);
     if (r == SLICE_OK && is_new)
         r = make(s, config, error);
+    if (r == SLICE_OK && !s->block)
+        r = prepare(s, error);
     if (r == SLICE_OK)
-        r = open_made(s, config, error);
+        r = slice_state_read(s->db, config->path, &s->state, error);
+    if (r == SLICE_OK)
+        r = slice_state_check_number(&s->state, config->path, config->number, error);
+    if (r == SLICE_OK)
+        r = check_counters(&s->state, config, error);
+    if (r == SLICE_OK)
+        r = find_garbage(s, error);
     if (r != SLICE_OK)
         slice_close(&s);
     *out = s;
@@ -540,23 +521,6 @@ static enum slice_result begin_merge(struct slice *s, uint64_t level, char *erro
     return r;
 }
 
-/* Replaces the input runs by the merged run. */
-static enum slice_result replace_runs(struct slice *s, struct slice_state *next, char *error)
-{
-    struct merge *m = s->merge;
-    enum slice_result r = SLICE_OK;
-    for (size_t i = 0; i < m->n && r == SLICE_OK; i++) {
-        sqlite3_bind_int64(s->statements[DROP_RUN], 1, (sqlite3_int64)m->runs[i]);
-        r = finish(s, DROP_RUN, error);
-        size_t k = 0;
-        while (next->runs[k].id != m->runs[i])
-            k++;
-        next->n_runs--;
-        memmove(&next->runs[k], &next->runs[k + 1], (next->n_runs - k) * sizeof(*next->runs));
-    }
-    return r == SLICE_OK ? add_run(s, m->writer, m->into, next, &m->sink) : r;
-}
-
 static int compare_runs(const void *a, const void *b)
 {
     const struct slice_run *x = a, *y = b;
@@ -580,8 +544,20 @@ static enum slice_result merge_part(struct slice *s, struct slice_written *w, bo
         snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(m->merge));
         r = count_merge_is_unreadable(m->merge) ? SLICE_FAILED : SLICE_DAMAGED;
     }
-    if (*is_over)
-        r = replace_runs(s, &next, error);
+    if (*is_over) {
+        /* Replace the input runs by the merged run. */
+        for (size_t i = 0; i < m->n && r == SLICE_OK; i++) {
+            sqlite3_bind_int64(s->statements[DROP_RUN], 1, (sqlite3_int64)m->runs[i]);
+            r = finish(s, DROP_RUN, error);
+            size_t k = 0;
+            while (next.runs[k].id != m->runs[i])
+                k++;
+            next.n_runs--;
+            memmove(&next.runs[k], &next.runs[k + 1], (next.n_runs - k) * sizeof(*next.runs));
+        }
+        if (r == SLICE_OK)
+            r = add_run(s, m->writer, m->into, &next, &m->sink);
+    }
     qsort(next.runs, next.n_runs, sizeof(*next.runs), compare_runs);
     w->bytes = count_run_writer_bytes(m->writer);
     note_collisions(m->merge, m->collisions, w);

@@ -194,13 +194,6 @@ static void take_cursor(struct slice_cursor **list, size_t *n, sqlite3_stmt *row
     take_text(row, 1, c->id, sizeof(c->id));
 }
 
-static void take_run(struct slice_state *state, sqlite3_stmt *row)
-{
-    state->runs = mem_realloc(state->runs, (state->n_runs + 1) * sizeof(*state->runs));
-    state->runs[state->n_runs++] = (struct slice_run){column_number(row, 0), column_number(row, 1),
-        column_number(row, 2), column_number(row, 3), column_number(row, 4)};
-}
-
 enum part { PART_META, PART_CURSORS, PART_BEGINS, PART_RUNS, PARTS };
 
 static enum slice_result read_part(
@@ -220,8 +213,11 @@ static enum slice_result read_part(
             take_cursor(&state->cursors, &state->n_cursors, row);
         else if (part == PART_BEGINS)
             take_cursor(&state->begins, &state->n_begins, row);
-        else
-            take_run(state, row);
+        else {
+            state->runs = mem_realloc(state->runs, (state->n_runs + 1) * sizeof(*state->runs));
+            state->runs[state->n_runs++] = (struct slice_run){column_number(row, 0), column_number(row, 1),
+                column_number(row, 2), column_number(row, 3), column_number(row, 4)};
+        }
     }
     return sqlite3_finalize(row) == SQLITE_OK ? SLICE_OK
                                               : slice_sql_fail(db, "read the slice's state", error);
