@@ -49,8 +49,8 @@ size_t tally_bytes(const struct tally *t);
 /* Takes the batch and begins an empty one. With `ends_slice`, later batches contain all lookups again. */
 struct batch tally_take(struct tally *t, bool ends_slice);
 
-/* Copies the part of a batch with these components (stored forms) into a batch of its own, so that reads of few keys do not
- * walk all counts for each. Only the thread that adds may call it. */
+/* Copies the part of a batch with these components (stored forms) into a new batch. Reads of few keys then do
+ * not walk all counts for each key. Only the thread that adds may call it. */
 struct batch batch_pick(const struct batch *b, const struct bytes *components, size_t n);
 
 /* Appends at most BATCH_SOURCES sources to `out`, for the batch's counts and lookups in the range. */

@@ -1,7 +1,7 @@
 /* breakdown: the subtotals of one key over [from, to), largest first.
  *
  * The breakdown adds up subtotals in their stored form. Only the rows of the answer need the full text. Rows with equal counts are
- * ordered by text, so each subtotal whose count equals that of the last row is a candidate and needs its text too.
+ * ordered by text. So each subtotal with the count of the last row is a candidate and needs its text too.
  *
  * Order of calls: breakdown_add for every record; breakdown_select; breakdown_add_lookup for each candidate for which
  * breakdown_wants_text is true; breakdown_finish.

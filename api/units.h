@@ -10,8 +10,8 @@
  * 2. A local date that a zone skips, such as 30 December 2011 in Samoa, is not a unit.
  * 3. The local date alone decides to which day an hour belongs. If the clocks go back over midnight, hours of the old day follow
  *    the start of the new day.
- * 4. A zone's name becomes part of a path only if it consists of parts of [A-Za-z0-9_+-] joined by '/', so the path stays below
- *    the directory.
+ * 4. A zone's name is used in a path only if it consists of parts of [A-Za-z0-9_+-] joined by '/'. So the path stays below the
+ *    directory.
  * 5. A name without a zone file is refused. The C library would silently use UTC.
  * 6. One thread only, because TZ belongs to the process.
  */

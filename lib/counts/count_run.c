@@ -356,12 +356,6 @@ static enum count_next run_next_record(struct count_source *base)
     return COUNT_FOUND;
 }
 
-static bool read_count(struct run_source *s)
-{
-    unsigned char len = s->values.at < s->values.end ? *s->values.at++ : 0;
-    return read_span(&s->values, len, &s->base.name) && read_varint(&s->values, &s->base.count);
-}
-
 static enum count_next run_next_value(struct count_source *base)
 {
     struct run_source *s = (struct run_source *)base;
@@ -384,7 +378,9 @@ static enum count_next run_next_value(struct count_source *base)
         s->values.at = s->values.end;
         return COUNT_FOUND;
     }
-    return read_count(s) ? COUNT_FOUND : damaged(s, "a malformed count");
+    unsigned char len = *s->values.at++;
+    bool ok = read_span(&s->values, len, &base->name) && read_varint(&s->values, &base->count);
+    return ok ? COUNT_FOUND : damaged(s, "a malformed count");
 }
 
 static void run_close(struct count_source *base)
@@ -396,30 +392,25 @@ static void run_close(struct count_source *base)
     free(s);
 }
 
-/* The last block whose first key is below `from`. Records at or above `from` begin in it or later. */
-static uint32_t find_block(const struct count_run_index *i, struct bytes from)
-{
-    uint32_t low = 0, high = i->n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (bytes_compare(i->blocks[middle].first, from) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low > 0 ? low - 1 : 0;
-}
-
 struct count_source *count_run_source(const struct count_run_index *index, struct bytes from,
     const char *name, count_block_read *read, void *arg)
 {
     static const struct count_source_kind kind = {run_next_record, run_next_value, run_close};
     struct run_source *s = mem_zalloc(sizeof(*s));
+    /* Find the last block whose first key is below `from`. Records at or above `from` begin in this block or later. */
+    uint32_t low = 0, high = index->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (bytes_compare(index->blocks[middle].first, from) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
     *s = (struct run_source){.base = {.kind = &kind, .container = name},
         .index = index,
         .read = read,
         .arg = arg,
-        .next = find_block(index, from)};
+        .next = low > 0 ? low - 1 : 0};
     buf_append_bytes(&s->from, from);
     return &s->base;
 }

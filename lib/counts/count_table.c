@@ -224,11 +224,6 @@ struct ranks {
     struct sortables texts;
 };
 
-static void ranks_begin(struct ranks *r, const struct interner *texts)
-{
-    *r = (struct ranks){.rank_of = mem_zalloc(((size_t)interner_count(texts) + 1) * sizeof(uint32_t))};
-}
-
 static void ranks_note(struct ranks *r, const struct interner *texts, uint32_t id, char end)
 {
     if (r->rank_of[id])
@@ -458,7 +453,8 @@ struct count_source *count_table_source(const struct count_table *t, const struc
     s->texts = texts;
     s->spaces = make_spaces(counters, &n);
     for (int end = 0; end < ENDS; end++)
-        ranks_begin(&s->ranks[end], texts);
+        s->ranks[end] =
+            (struct ranks){.rank_of = mem_zalloc(((size_t)interner_count(texts) + 1) * sizeof(uint32_t))};
     const struct space *spaces = s->spaces;
     struct choice *choices = mem_zalloc((n + 1) * sizeof(*choices));
     for (size_t i = 0; i < n; i++) {

@@ -45,14 +45,6 @@ static const struct time_unit {
     int64_t a_second;
 } time_units[] = {{"s", 1}, {"ms", 1000}, {"us", 1000000}, {"ns", 1000000000}};
 
-static const struct time_unit *find_unit(const char *name)
-{
-    for (size_t i = 0; i < sizeof time_units / sizeof *time_units; i++)
-        if (strcmp(time_units[i].name, name) == 0)
-            return &time_units[i];
-    return NULL;
-}
-
 static int read_input(struct reading *r)
 {
     static const char *const known[] = {"time", "time_unit", "skip_if", NULL};
@@ -65,7 +57,9 @@ static int read_input(struct reading *r)
                *skip = config_value(s, "skip_if");
     if (!time || !*time)
         return config_fail(r->error, r->config, line_of(s, "time"), "[input] needs time = FIELD");
-    const struct time_unit *known_unit = find_unit(unit ? unit : "s");
+    const struct time_unit *known_unit = NULL;
+    for (size_t i = 0; i < sizeof time_units / sizeof *time_units && !known_unit; i++)
+        known_unit = strcmp(time_units[i].name, unit ? unit : "s") == 0 ? &time_units[i] : NULL;
     if (!known_unit)
         return config_fail(r->error, r->config, line_of(s, "time_unit"),
             "time_unit must be s, ms, us or ns, not '%s'", unit);
@@ -390,14 +384,6 @@ static const char *authority_of(struct bytes text)
     return NULL;
 }
 
-/* Removes the port from host:port or [address]:port. */
-static struct bytes without_port(struct bytes authority)
-{
-    bool bracket = authority.len && authority.ptr[0] == '[';
-    const char *end = authority.len ? memchr(authority.ptr, bracket ? ']' : ':', authority.len) : NULL;
-    return end ? bytes_of(authority.ptr, (size_t)(end - authority.ptr) + bracket) : authority;
-}
-
 struct bytes counters_host(struct bytes text, struct buf *space)
 {
     if (text.len == 0)
@@ -412,9 +398,14 @@ struct bytes counters_host(struct bytes text, struct buf *space)
     const char *at = stop > start ? memrchr(start, '@', (size_t)(stop - start)) : NULL;
     if (at)
         start = at + 1;
-    struct bytes host = without_port(bytes_of(start, (size_t)(stop - start)));
+    /* Remove the port from host:port or [address]:port. */
+    struct bytes host = bytes_of(start, (size_t)(stop - start));
+    bool bracket = host.len && host.ptr[0] == '[';
+    const char *last = host.len ? memchr(host.ptr, bracket ? ']' : ':', host.len) : NULL;
+    if (last)
+        host.len = (size_t)(last - host.ptr) + bracket;
     /* Complete an unclosed bracket: "[::1" and "[::1]" are one host. */
-    bool open = host.len && host.ptr[0] == '[' && host.ptr[host.len - 1] != ']';
+    bool open = bracket && host.ptr[host.len - 1] != ']';
     buf_append_bytes(space, host);
     if (open)
         buf_append_char(space, ']');
@@ -513,13 +504,6 @@ static const char *hour_of(const struct counters *c, const struct json_value *ti
     return NULL;
 }
 
-static struct bytes digits_of(struct source *s, const struct json_value *v)
-{
-    int n = v->type == JSON_I64 ? snprintf(s->digits, sizeof s->digits, "%lld", (long long)v->v.i64)
-                                : snprintf(s->digits, sizeof s->digits, "%llu", (unsigned long long)v->v.u64);
-    return bytes_of(s->digits, (size_t)n);
-}
-
 /* Sets the key's text from its field. Returns NULL, or the reason why the value cannot be a key. */
 static const char *make_text(struct source *s, const struct json_value *v)
 {
@@ -532,8 +516,12 @@ static const char *make_text(struct source *s, const struct json_value *v)
         s->text = v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
         break;
     case JSON_I64:
+        s->text =
+            bytes_of(s->digits, (size_t)snprintf(s->digits, sizeof s->digits, "%lld", (long long)v->v.i64));
+        break;
     case JSON_U64:
-        s->text = digits_of(s, v);
+        s->text = bytes_of(
+            s->digits, (size_t)snprintf(s->digits, sizeof s->digits, "%llu", (unsigned long long)v->v.u64));
         break;
     case JSON_STRING:
         s->text = v->v.string.len ? v->v.string : BYTES_LITERAL(NONE_TEXT);

@@ -110,19 +110,6 @@ static const char *copy_text(struct interner *i, struct bytes text)
     return at;
 }
 
-static struct interned *new_entry(struct interner *i)
-{
-    assert(i->n < INTERNER_IDS_MAX);
-    struct interned **chunk = &i->chunks[i->n / CHUNK_IDS];
-    if (!*chunk) {
-        *chunk = mem_zalloc(CHUNK_IDS * sizeof(**chunk));
-        i->bytes += CHUNK_IDS * sizeof(**chunk);
-    }
-    uint32_t id = i->n;
-    __atomic_store_n(&i->n, id + 1, __ATOMIC_RELAXED); /* interner_count may be called by a reader */
-    return &(*chunk)[id % CHUNK_IDS];
-}
-
 /* The slot of the text, or the empty slot where it belongs. */
 static inline size_t find_slot(const struct interner *i, struct bytes text, uint64_t hash)
 {
@@ -146,7 +133,14 @@ uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
     char space[COMPONENT_HASH + 1];
     struct bytes stored = component_store(text, space);
     uint32_t id = i->n;
-    struct interned *t = new_entry(i);
+    assert(id < INTERNER_IDS_MAX);
+    struct interned **chunk = &i->chunks[id / CHUNK_IDS];
+    if (!*chunk) {
+        *chunk = mem_zalloc(CHUNK_IDS * sizeof(**chunk));
+        i->bytes += CHUNK_IDS * sizeof(**chunk);
+    }
+    __atomic_store_n(&i->n, id + 1, __ATOMIC_RELAXED); /* interner_count may be called by a reader */
+    struct interned *t = &(*chunk)[id % CHUNK_IDS];
     if (stored.len > 0)
         memcpy(t->stored, stored.ptr, stored.len);
     t->stored_len = (uint8_t)stored.len;
