@@ -349,35 +349,28 @@ static int put_files(struct put *p, char **files, size_t n)
     return stopped && status == 0 ? 128 + SIGINT : status;
 }
 
-/* Opens the log. Waits for a log that does not exist yet, since the put may start before the writer. */
-static struct log_tail *open_log(
-    const struct put *p, const char *path, enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX])
-{
-    const char *given = options_string(p->o, "state"), *slash = strrchr(path, '/');
-    struct buf state = {0};
-    if (given != NULL)
-        buf_printf(&state, "%s", given);
-    else
-        buf_printf(&state, "%.*s.%s.%s", slash != NULL ? (int)(slash - path) + 1 : 0, path,
-            slash != NULL ? slash + 1 : path, options_string(p->o, "producer"));
-    struct log_tail *t = log_tail_open(path, state.ptr, p->resume, place, error);
-    for (bool waits = false;
-         t == NULL && !stopped && *place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT;
-         waits = true) {
-        if (!waits)
-            fprintf(stderr, "millrace put: waiting for %s to be created\n", path);
-        clock_sleep(FOLLOW_POLL);
-        t = log_tail_open(path, state.ptr, p->resume, place, error);
-    }
-    buf_free(&state);
-    return t;
-}
-
 static int follow(struct put *p, const char *path)
 {
     char error[LINE_SOURCE_ERROR_MAX];
     enum log_tail_start place;
-    p->tail = open_log(p, path, &place, error);
+    const char *given = options_string(p->o, "state"), *slash = strrchr(path, '/');
+    struct buf state = {0};
+    if (given != NULL)
+        buf_append_str(&state, given);
+    else
+        buf_printf(&state, "%.*s.%s.%s", slash != NULL ? (int)(slash - path) + 1 : 0, path,
+            slash != NULL ? slash + 1 : path, options_string(p->o, "producer"));
+    p->tail = log_tail_open(path, state.ptr, p->resume, &place, error);
+    /* The put may start before the writer of the log. */
+    for (bool waits = false; p->tail == NULL && !stopped && place != LOG_TAIL_LOCKED &&
+                             access(path, F_OK) != 0 && errno == ENOENT;
+         waits = true) {
+        if (!waits)
+            fprintf(stderr, "millrace put: waiting for %s to be created\n", path);
+        clock_sleep(FOLLOW_POLL);
+        p->tail = log_tail_open(path, state.ptr, p->resume, &place, error);
+    }
+    buf_free(&state);
     if (p->tail == NULL && place == LOG_TAIL_LOCKED)
         return print_error(error, EX_CONFIG);
     if (p->tail == NULL)
@@ -485,24 +478,6 @@ static bool is_input(const char *input, const struct stat *st)
     return there && its.st_dev == st->st_dev && its.st_ino == st->st_ino;
 }
 
-/* Refuses a rejects file that is read as input: its lines would be refused and added again without end. */
-static int check_rejects(const struct options *o, char **files, size_t n)
-{
-    const char *rejects = options_string(o, "rejects");
-    struct stat st;
-    if (rejects == NULL)
-        return 0;
-    bool found = options_bool(o, "follow") && log_tail_could_read(files[0], rejects);
-    bool exists = stat(rejects, &st) == 0;
-    found = found || (exists && n == 0 && is_input("-", &st));
-    for (size_t i = 0; exists && i < n; i++)
-        found = found || is_input(files[i], &st);
-    return found ? print_error("--rejects names an input, or a file whose name starts with the log's; name "
-                               "another file",
-                       EX_USAGE)
-                 : 0;
-}
-
 /* Checks all options and files before the first line is sent, so that a mistyped name posts nothing. */
 static int check(const struct options *o)
 {
@@ -524,7 +499,20 @@ static int check(const struct options *o)
         int one = check_file(files[i]);
         status = one != 0 ? one : status;
     }
-    return status != 0 ? status : check_rejects(o, files, n);
+    const char *rejects = options_string(o, "rejects");
+    struct stat st;
+    if (status != 0 || rejects == NULL)
+        return status;
+    /* The lines of a rejects file that is read as input would be refused and added again without end. */
+    bool found = follows && log_tail_could_read(files[0], rejects);
+    bool exists = stat(rejects, &st) == 0;
+    found = found || (exists && n == 0 && is_input("-", &st));
+    for (size_t i = 0; exists && i < n; i++)
+        found = found || is_input(files[i], &st);
+    return found ? print_error("--rejects names an input, or a file whose name starts with the log's; name "
+                               "another file",
+                       EX_USAGE)
+                 : 0;
 }
 
 static int put_with(const struct options *o)

@@ -68,27 +68,11 @@ static const char *relayed_queue(const struct status *s)
     return queue ? queue : "default";
 }
 
-/* Appends the counters of a queue that need attention. */
-static void add_warnings(const struct json_doc *d, struct bytes name, struct buf *out)
-{
-    static const char *const members[] = {"paused", "buried", "overflow", "rejected"};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        char pointer[128];
-        uint64_t n;
-        snprintf(pointer, sizeof pointer, "/queues/%.*s/%s", (int)name.len, name.ptr, members[i]);
-        if (!json_doc_u64(d, pointer, &n) || n == 0)
-            continue;
-        buf_printf(out, ", %.*s: ", (int)name.len, name.ptr);
-        if (i == 0)
-            buf_append_str(out, "paused");
-        else
-            buf_printf(out, "%" PRIu64 " %s", n, i == 2 ? "overflowed" : members[i]);
-    }
-}
-
 /* Other queues have other readers and do not flow into the counted streams. */
 static bool query_queue(struct status *s, const char *url, struct buf *detail)
 {
+    /* counters that need attention */
+    static const char *const members[] = {"paused", "buried", "overflow", "rejected"};
     struct json_doc *d = fetch_json(url, "/stats?format=json");
     char pointer[128];
     bool ok = d != NULL;
@@ -101,7 +85,17 @@ static bool query_queue(struct status *s, const char *url, struct buf *detail)
         snprintf(pointer, sizeof pointer, "/queues/%.*s/depth", (int)name.len, name.ptr);
         ok = json_doc_u64(d, pointer, &depth);
         *(bytes_equal_str(name, relayed_queue(s)) ? &s->depth : &others) += depth;
-        add_warnings(d, name, &warnings);
+        for (size_t w = 0; w < sizeof members / sizeof *members; w++) {
+            uint64_t n;
+            snprintf(pointer, sizeof pointer, "/queues/%.*s/%s", (int)name.len, name.ptr, members[w]);
+            if (!json_doc_u64(d, pointer, &n) || n == 0)
+                continue;
+            buf_printf(&warnings, ", %.*s: ", (int)name.len, name.ptr);
+            if (w == 0)
+                buf_append_str(&warnings, "paused");
+            else
+                buf_printf(&warnings, "%" PRIu64 " %s", n, w == 2 ? "overflowed" : members[w]);
+        }
     }
     buf_printf(detail, "depth %" PRIu64, s->depth);
     if (others > 0)
