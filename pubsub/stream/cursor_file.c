@@ -110,7 +110,7 @@ static bool decode(const char *unit, uint64_t place, struct cursor_record *r, ui
     if (get_le64(unit + CHECKSUM_AT) != checksum(unit, place))
         return false;
     *sequence = get_le64(unit + AT_SEQUENCE);
-    if (*sequence > INT64_MAX)
+    if (*sequence > INT64_MAX) /* the next would not be higher */
         return false;
     if (unit[AT_NAME_LENGTH] == 0)
         return true;

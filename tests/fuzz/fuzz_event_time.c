@@ -25,7 +25,7 @@ static int64_t expected_hour(const char *text)
     if (strcmp(end, "Z") != 0 &&
         (sscanf(end, "%c%2d:%2d%n", &sign, &hours, &minutes, &n) != 3 || end[n] || n != 6))
         return -1;
-    tm.tm_sec -= tm.tm_sec == 60;
+    tm.tm_sec -= tm.tm_sec == 60; /* a leap second; timegm would normalize it into the next minute */
     int64_t t = timegm(&tm);
     t -= (sign == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
     return t - (t % 3600 + 3600) % 3600;

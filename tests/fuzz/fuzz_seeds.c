@@ -288,7 +288,8 @@ static void seed_config(void)
 static void seed_event_time(void)
 {
     static const char *const texts[] = {"2012-03-16T18:40:47Z", "2012-02-29T23:59:60.5+01:00", "1331923247",
-        "2159-12-31T23:59:59-00:30", "{\"t\":1331923247.5,\"x\":[]}", "\"t\": 1331923247", NULL};
+        "2159-12-31T23:59:59-00:30", "2159-12-31T23:29:60-00:30", "{\"t\":1331923247.5,\"x\":[]}",
+        "\"t\": 1331923247", NULL};
     seed_texts(texts);
 }
 
@@ -297,7 +298,10 @@ static void seed_http_reply(void)
     static const char *const texts[] = {"\x03 HTTP/1.1 200 OK\r\nX: v\r\nContent-Length: 3\r\n\r\nabc",
         "\x01!HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: t\r\n\r\n",
         "\x07!HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 503 No\r\nRetry-After: 1\r\n\r\nbody", NULL};
+    static const char nul[] =
+        "\x01!HTTP/1.1 200 OK\r\nX: \0v\r\nX\0: v\r\n\r\n"; /* once read behind the head */
     seed_texts(texts);
+    save(bytes_of(nul, sizeof nul - 1));
 }
 
 static void seed_json_doc(void)
