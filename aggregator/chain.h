@@ -1,7 +1,7 @@
 /* chain: checks at opening that the archive and the slices form one sequence without gap or overlap.
  *
- * The archive holds the first part of each stream, the sealed slices
- * hold the next parts in order, and the open slice holds the last. Counts are exact only if each slice begins where its predecessor ended. Otherwise events would be lost or
+ * The archive holds the first part of each stream, the sealed slices hold the next parts in order, and the open slice holds
+ * the last. Counts are exact only if each slice begins where its predecessor ended. Otherwise events would be lost or
  * counted twice, so the chain refuses to open and names the file.
  *
  * Invariants
