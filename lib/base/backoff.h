@@ -9,7 +9,7 @@
 
 struct backoff {
     usec_t min, max;
-    usec_t current; /* d of the last failure; 0: none */
+    usec_t current; /* d after the last failure; 0: no failure */
     uint64_t random;
 };
 

@@ -88,7 +88,7 @@ bool bytes_next_word(const char **list, const char *separators, struct bytes *wo
     return word->len > 0;
 }
 
-#define LANE_COUNT_MAX 255 /* a lane counts up to it */
+#define LANE_COUNT_MAX 255 /* the highest count that fits in a lane */
 
 /* Counts 16 bytes at once: a comparison sets a lane to -1 where the byte is an LF. */
 uint64_t bytes_count_lines(struct bytes text)
@@ -181,7 +181,7 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
     va_list again;
     va_copy(again, ap);
-    buf_reserve(b, 64); /* most texts fit at once */
+    buf_reserve(b, 64); /* most texts fit without growing */
     int n = vsnprintf(b->ptr + b->len, b->cap - b->len, fmt, ap);
     assert(n >= 0);
     if ((size_t)n >= b->cap - b->len) {

@@ -2,7 +2,7 @@
  *
  * A message, a line or a key may hold any byte, NUL included, so no function here looks for a terminator. `struct bytes` is
  * borrowed: a function uses its argument only until it returns, unless its header says otherwise. `struct buf` owns its
- * memory; a zeroed `struct buf` is empty and ready. Appends cannot fail, because the process aborts without memory. */
+ * memory; a zeroed `struct buf` is empty and ready. Appends cannot fail: if memory runs out, the process aborts. */
 #ifndef MILLRACE_BYTES_H
 #define MILLRACE_BYTES_H
 
@@ -117,9 +117,10 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((form
 bool bytes_is_utf8(struct bytes s); /* RFC 3629 */
 /* A JSON string with its quotes: quotes, backslash and controls escaped; invalid UTF-8 becomes U+FFFD. */
 void buf_append_json(struct buf *b, struct bytes s);
-/* One field, quoted where RFC 4180 requires it. A text that a spreadsheet would take for a formula gets an apostrophe before it. */
+/* One field, quoted where RFC 4180 requires it. Text that a spreadsheet would read as a formula is prefixed with an
+ * apostrophe. */
 void buf_append_csv(struct buf *b, struct bytes s);
-static inline void buf_clear(struct buf *b) /* its memory is kept */
+static inline void buf_clear(struct buf *b) /* keeps the memory */
 {
     b->len = 0;
 }

@@ -1,4 +1,4 @@
-/* errno_class: groups of errno values by their meaning for the caller. No other file groups them. */
+/* errno_class: groups of errno values by their meaning for the caller. No other file classifies errno values. */
 #ifndef MILLRACE_ERRNO_CLASS_H
 #define MILLRACE_ERRNO_CLASS_H
 

@@ -39,7 +39,7 @@ extern const struct io_ops *io;
 
 /* Writes the whole span. 0, or -1 with errno; a short write is ENOSPC. */
 int io_write_all(int fd, const void *p, size_t n, off_t at);
-/* As io_write_all, for several parts in a row. No part is empty. */
+/* As io_write_all, for several non-empty parts in a row. */
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 /* fallocate, retried after a signal. */
 int io_allocate(int fd, int mode, off_t from, off_t n);
@@ -48,17 +48,18 @@ int io_sync_dir(const char *path);
 /* The directory of `path`; "." for a bare name. */
 void io_parent_of(const char *path, char out[PATH_MAX]);
 int io_sync_parent(const char *path);
-/* True if both paths lead to the same file, or will once the file exists. */
+/* True if both paths name the same file, or will name it once the file exists. */
 bool io_is_same_file(const char *one, const char *other);
-/* Syncs the directory of an existing file, because its creator may have been killed before its own sync. An unreadable directory or
- * a read-only file system is not an error. */
+/* Syncs the directory of an existing file, because its creator may have been killed before it synced the directory. An
+ * unreadable directory or a read-only file system is not an error. */
 int io_sync_name(const char *path);
-/* mkdir -p. 0, or -1 with errno. Afterwards the directory survives a power cut, also if another process created it. The function
- * syncs each new name before it creates anything below, and always syncs the deepest name that existed. */
+/* mkdir -p. 0, or -1 with errno. Afterwards the directory survives a power cut, even if another process created it. The
+ * function syncs each new directory's name before it creates anything inside, and always syncs the deepest name that
+ * already existed. */
 int io_make_dirs(const char *path);
 
-/* Replaces closed standard descriptors by descriptors that fail with EBADF. main calls it first: otherwise the next file could become
- * standard error and receive log lines. */
+/* Replaces closed standard descriptors by descriptors that fail with EBADF. main calls it first; otherwise the next
+ * file to be opened could become standard error and receive log lines. */
 void io_reserve_stdio(void);
 
 #endif

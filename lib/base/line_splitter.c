@@ -13,7 +13,7 @@ static void give_overlong(struct line_splitter *s, struct bytes head, uint64_t l
     s->overlong(s->arg, bytes_of(head.ptr, head.len < s->max_line ? head.len : s->max_line), length - 1);
 }
 
-/* Passes on a run that may contain lines above max_line. The lines between those go out in one run. */
+/* Passes on a run that may contain lines longer than max_line. The lines between two such lines go out in one run. */
 static void give_run(struct line_splitter *s, struct bytes run)
 {
     size_t begin = 0, at = 0;
@@ -44,7 +44,7 @@ void line_splitter_feed(struct line_splitter *s, struct bytes piece)
         const char *lf = piece.len > 0 ? memchr(piece.ptr, '\n', piece.len) : NULL;
         size_t n = lf != NULL ? (size_t)(lf - piece.ptr) + 1 : piece.len;
         keep(s, bytes_of(piece.ptr, n));
-        if (lf != NULL) { /* the callback may feed the splitter again, so the line leaves it first */
+        if (lf != NULL) { /* the callback may feed the splitter again, so drop the line first */
             struct buf line = s->partial;
             uint64_t length = s->length;
             s->partial = (struct buf){0};

@@ -1,9 +1,9 @@
-/* log: one line an event on standard error, as `time level part message key=value ...` or as JSON.
+/* log: one line per event on standard error, as `time level part message key=value ...` or as JSON.
  *
  *     log_info("queue recovered", LOG_S("queue", name), LOG_U("messages", n));
  *     2012-03-25T01:00:00.123Z info simplequeue queue recovered queue=default messages=12
  *
- * 1. A call writes one line by one write(2), so lines of threads and processes do not mix.
+ * 1. Each call writes its line with one write(2), so lines of different threads and processes do not mix.
  * 2. Values are escaped, so a line never contains a control byte. A value with a space, a quote or '=' is quoted.
  * 3. The log never writes to standard output, which is for data.
  *

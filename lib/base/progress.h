@@ -1,4 +1,4 @@
-/* progress: a line on the terminal with the share of long work that is done, its speed and the time left. */
+/* progress: a line on the terminal that shows how much of a long task is done, its speed and the time left. */
 #ifndef MILLRACE_PROGRESS_H
 #define MILLRACE_PROGRESS_H
 
@@ -12,12 +12,12 @@ struct progress {
     const char *unit; /* of the items: "events" */
     const char *step;
     usec_t began, drawn_at;
-    uint64_t resumed; /* done before this run; not part of the speed */
+    uint64_t resumed; /* done before this run; not counted in the speed */
 };
 
 void progress_begin(struct progress *p, const char *unit, bool quiet, usec_t now);
-/* Shows `done` of `all` in any measure; all 0: unknown. The clock restarts when `step` (may be NULL) changes. Draws at most ten times
- * a second, except for a new step and for `last`, which ends the line. */
+/* Shows `done` of `all`, in any unit; `all` is 0 if unknown. The clock restarts when `step` (may be NULL) changes.
+ * Draws at most ten times a second, except for a new step and for `last`, which ends the line. */
 void progress_show(
     struct progress *p, const char *step, uint64_t done, uint64_t all, uint64_t items, bool last, usec_t now);
 /* Ends an open line. Call it before any other output to standard error. */

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#define TOKEN INT64_C(1000000) /* r tokens a second are r millionths a microsecond */
+#define TOKEN INT64_C(1000000) /* r tokens per second are r millionths of a token per microsecond */
 #define KEPT_FOR (100 * USEC_PER_MSEC)
 
 static int64_t depth(const struct rate_limit *p)

@@ -1,11 +1,12 @@
 /* rate_limit: a token bucket, one token for each action.
  *
- * Tokens arrive at `rate` a second. The bucket holds at most rate_limit_burst tokens, those of a tenth of a second plus one. So a late
- * timer loses nothing, and a longer pause loses the surplus. The bucket begins with one token.
+ * `rate` tokens arrive per second. The bucket holds at most rate_limit_burst tokens: the tokens of a tenth of a second,
+ * plus one. So a slightly late timer loses no tokens; a longer pause loses the surplus. The bucket begins with one
+ * token.
  *
  * 1. Actions spend at most rate * t + rate / 10 + 1 tokens in any time t, if none spends more than rate_limit_burst at once.
- * 2. Steady work reaches the rate if at most rate_limit_batch actions run at once, each batch ends before its tokens have arrived
- *    again, and timers are less than 50 ms late. */
+ * 2. Steady work reaches the rate if at most rate_limit_batch actions run at once, each batch ends before its tokens
+ *    are replaced, and timers are less than 50 ms late. */
 #ifndef MILLRACE_RATE_LIMIT_H
 #define MILLRACE_RATE_LIMIT_H
 

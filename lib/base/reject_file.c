@@ -12,7 +12,7 @@
 #define LOCK_POLL 1000000 /* nanoseconds */
 
 /* Opens and locks the file; closing it unlocks. Polls for the lock, because a caller with an event loop must not block without a
- * bound. While the file is empty, each call syncs its directory, so that its name is durable. */
+ * bound. While the file is empty, each call syncs the directory, so that the file's name is durable. */
 static int open_file(const char *path, off_t *length)
 {
     struct stat st;

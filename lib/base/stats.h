@@ -7,7 +7,7 @@
  * 2. Names have no prefix: /metrics shows `messages_put_total` as millrace_<daemon>_messages_put_total. Counters end in _total,
  *    times in _seconds (asserted on registration).
  * 3. A handle is valid until stats_free. Only gauges and counters with a read function can be removed.
- * 4. All histograms have the same bounds, from 10 us to 60 s, two or three a decade. */
+ * 4. All histograms have the same bounds, from 10 us to 60 s, two or three per decade. */
 #ifndef MILLRACE_STATS_H
 #define MILLRACE_STATS_H
 
@@ -44,7 +44,8 @@ void stats_observe(struct stats_histogram *h, usec_t took);
 usec_t stats_quantile(const struct stats_histogram *h, double q);
 uint64_t stats_observations(const struct stats_histogram *h);
 
-/* The printing thread reads a gauge by `read(ctx)`. ctx must live until the gauge is removed or the registry freed. */
+/* The printing thread reads a gauge by calling `read(ctx)`. ctx must live until the gauge is removed or the registry
+ * freed. */
 typedef double stats_gauge_fn(void *ctx);
 void stats_gauge(
     struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx);

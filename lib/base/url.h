@@ -1,6 +1,6 @@
 /* url: query strings (`a=1&b=two+words%21`), percent-encoding, and the addresses of daemons.
  *
- * An invalid percent-escape is an error: to change a key silently would give a wrong answer. */
+ * An invalid percent-escape is an error: a silently changed key would give a wrong answer. */
 #ifndef MILLRACE_URL_H
 #define MILLRACE_URL_H
 
@@ -21,7 +21,7 @@ struct url_query {
  * than URL_PARAMS_MAX parameters. Free with url_query_free. */
 int url_query_parse(struct bytes text, struct url_query *out);
 void url_query_free(struct url_query *q);
-/* The first parameter of that name; false without one. */
+/* The first parameter of that name; false if there is none. */
 bool url_query_get(const struct url_query *q, const char *name, struct bytes *value);
 
 /* Percent-decodes a path and appends it. 0, or -1 for an invalid escape. */

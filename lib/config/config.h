@@ -1,8 +1,8 @@
 /* config: reads the configuration file, which describes one pipeline.
  *
- * The file is INI: `[section]` or `[section NAME]`, `key = value`. Comments begin with `;` or `#` at the start of a line, or with ` ;`
- * behind a value. Quotes are part of a value. This module does not interpret values: options.h reads the sections of daemons,
- * counters.h those of counters.
+ * The file is INI: `[section]` or `[section NAME]`, `key = value`. Comments begin with `;` or `#` at the start of a
+ * line, or with ` ;` after a value. Quotes are part of a value. This module does not interpret values: options.h reads
+ * the sections of daemons, counters.h those of counters.
  *
  * 1. Sections and entries keep the order and the line numbers of the file.
  * 2. config_read refuses a syntax error, a line above CONFIG_LINE_MAX, a repeated section or key, an unknown kind of section, and a

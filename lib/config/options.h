@@ -24,13 +24,13 @@ enum option_type {
     OPTION_BOOL,     /* --x, --no-x, --x=true|false|yes|no|on|off|1|0 */
     OPTION_INT,      /* decimal, within min..max */
     OPTION_SIZE,     /* bytes: 64M; within min..max */
-    OPTION_DURATION, /* 500ms, 5s, 2m, 1h, 7d; a bare number is in the row's unit; read as milliseconds */
+    OPTION_DURATION, /* 500ms, 5s, 2m, 1h, 7d; a bare number is in the row's unit; the value is in ms */
     OPTION_STRING,   /* any text of min..max bytes; max 0: of any length */
     OPTION_CHOICE,   /* one of `choices`, separated by '|' */
     OPTION_SYNC,     /* `never`, or milliseconds (0: sync each commit); read with options_sync */
 };
 
-#define OPTION_WARN_OBSOLETE 1 /* a setting of bitly's daemons that service managers replace: warns */
+#define OPTION_WARN_OBSOLETE 1 /* bitly's setting, now left to the service manager: logs a warning */
 #define OPTION_COMMAND_LINE 2  /* not allowed in the file: --config, --daemon */
 
 struct option_row {
@@ -68,7 +68,7 @@ struct options_spec {
         *rows[OPTIONS_TABLES_MAX]; /* tables, each ended by a row whose name is NULL; NULL ends the list */
 };
 
-/* Never exits; prints only for OPTIONS_EXIT. Always sets *out; free it with options_free. */
+/* Never exits. Prints only if the result is OPTIONS_EXIT. Always sets *out; free it with options_free. */
 enum options_result options_parse(
     const struct options_spec *spec, int argc, char **argv, struct options **out);
 const char *options_error(const struct options *o);

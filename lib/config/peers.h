@@ -12,7 +12,7 @@
 #define PORT_PUBSUB 8081
 #define PORT_AGGREGATOR 8082
 #define PORT_SORTDB 8083
-#define PORT_QUEUE_TO_PUBSUB 8084 /* under `millrace up`; otherwise it serves HTTP only with --port */
+#define PORT_QUEUE_TO_PUBSUB 8084 /* with `millrace up`; otherwise it serves HTTP only with --port */
 #define PORT_API 8088
 
 struct peer {
@@ -25,10 +25,11 @@ struct peer {
 extern const struct peer peers[PEERS];           /* in the order of data flow */
 const struct peer *peer_named(const char *name); /* NULL: unknown */
 
-/* Appends the URL by the configuration, which may be NULL: "http://127.0.0.1:8081" or "unix:PATH". */
+/* Appends the URL that follows from the configuration, which may be NULL: "http://127.0.0.1:8081" or "unix:PATH". */
 void peer_configured_url(const struct peer *peer, const struct config *config, struct buf *out);
 
-/* The URL for a program that connects to the daemon: the program's setting wins. The text lives as long as the options. */
+/* The URL for a program that connects to the daemon; the program's own setting takes precedence. The text lives as long
+ * as the options. */
 const char *peer_url(struct options *o, const char *name);
 /* Checks that peer_url is an address. 0, or -1 with the error. */
 int peer_check(struct options *o, const char *name, struct config_error *error);

@@ -43,7 +43,7 @@ static const struct option_row common_rows[] = {
         .min = 0,
         .max = 65535,
         .letter = 'p',
-        .help = "TCP port; 0 takes a free port, which is logged"},
+        .help = "TCP port; 0: any free port, which is logged"},
     {.name = "log_level",
         .type = OPTION_CHOICE,
         .fallback = "info",
@@ -83,7 +83,7 @@ static const struct option_row common_rows[] = {
         .max = INT64_C(1) << 40,
         .unit = "bytes",
         .help = "memory for requests and replies of all clients; above it requests get 503 and stalled "
-                "connections are closed; at least 2 * max_body + 256K, to which a smaller default rises"},
+                "connections are closed; at least 2 * max_body + 256K (a smaller default is raised to that)"},
     {.name = "max_body",
         .type = OPTION_SIZE,
         .fallback = "16M",
@@ -102,19 +102,19 @@ static const struct option_row common_rows[] = {
         .fallback = "30s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest pause inside a request body"},
+        .help = "longest pause between two parts of a request body"},
     {.name = "write_timeout",
         .type = OPTION_DURATION,
         .fallback = "60s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest time without progress of a pending reply"},
+        .help = "longest time that a pending reply may make no progress"},
     {.name = "idle_timeout",
         .type = OPTION_DURATION,
         .fallback = "5m",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest time of a connection without a request"},
+        .help = "longest time that a connection may stay open without a request"},
     {.name = "drain_timeout",
         .type = OPTION_DURATION,
         .fallback = "10s",
@@ -193,7 +193,7 @@ void daemon_raise_file_limit(void)
     }
 }
 
-static int parent_pipe = -1; /* --daemon: the parent process waits at the other end */
+static int parent_pipe = -1; /* with --daemon, the parent process waits at the other end */
 
 /* The parent process waits for the child and exits with status 0 once the child is ready, otherwise with the child's status. */
 static int go_into_background(void)
@@ -238,7 +238,7 @@ static int enter(const struct options *o, struct config_error *error)
     if (root != NULL && chdir(root) != 0)
         return fail(error, EX_CONFIG, "cannot enter the directory", root);
     if (options_bool(o, "daemon") && go_into_background() != 0)
-        return fail(error, EXIT_FAILURE, "cannot go into the", "background");
+        return fail(error, EXIT_FAILURE, "cannot run in the", "background");
     return 0;
 }
 
@@ -254,11 +254,11 @@ static int change_identity(const struct options *o, struct config_error *error)
     if (user != NULL && p == NULL)
         return fail(error, EX_CONFIG, "no user", user);
     if (g != NULL && (setgroups(1, &g->gr_gid) != 0 || setgid(g->gr_gid) != 0))
-        return fail(error, EX_CONFIG, "cannot become the group", group);
+        return fail(error, EX_CONFIG, "cannot change to the group", group);
     if (p != NULL && g == NULL && (initgroups(user, p->pw_gid) != 0 || setgid(p->pw_gid) != 0))
-        return fail(error, EX_CONFIG, "cannot take the groups of the user", user);
+        return fail(error, EX_CONFIG, "cannot set the groups of the user", user);
     if (p != NULL && setuid(p->pw_uid) != 0)
-        return fail(error, EX_CONFIG, "cannot become the user", user);
+        return fail(error, EX_CONFIG, "cannot change to the user", user);
     return 0;
 }
 
@@ -590,7 +590,7 @@ static void log_listening(int fd, const char *message)
         log_info(message, LOG_S("address", name.address), LOG_I("port", name.port));
 }
 
-/* Only for an explicit max_connections, because few hosts allow as many files as the default needs. */
+/* Warns only about an explicit max_connections, because few hosts allow as many open files as the default needs. */
 static void warn_about_descriptors(const struct options *o)
 {
     int64_t wanted = options_int(o, "max_connections");
@@ -674,7 +674,7 @@ static void add_events(struct daemon *d)
         sigaddset(&all, signals[i]);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     for (int i = 0; i < 3; i++) {
-        /* event_free restores this handler, so that a late signal does not kill a daemon that is ending cleanly. */
+        /* event_free restores this handler. Without it, a late signal would kill a daemon that is ending cleanly. */
         signal(signals[i], ignore_signal);
         d->signals[i] = evsignal_new(d->base, signals[i], on_signal, d);
         event_add(d->signals[i], NULL);
@@ -732,7 +732,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
         run_posts(&d);
     if (d.ctx != NULL && spec->stop != NULL)
         spec->stop(d.ctx);
-    for (struct post *p; (p = d.first_post);) { /* `stop` has freed the arguments of its own posts */
+    for (struct post *p; (p = d.first_post);) { /* `stop` has freed the arguments of the daemon's posts */
         d.first_post = p->next;
         free(p);
     }
@@ -767,7 +767,7 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
 {
     struct config_error error;
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a write above the limit on file sizes then fails with EFBIG */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
     init_log(spec->name, o);
     if (check_common(o, &error) != 0 || (spec->check != NULL && spec->check(o, &error) != 0))
         return refuse(error.text, EX_CONFIG);

@@ -6,15 +6,15 @@
  * event loop, and drains on SIGTERM or SIGINT. The exit status is 0 after a clean stop, 64 for usage, 78 for configuration (also a
  * port in use, an unwritable directory, a locked directory), 75 for a temporary failure, and 1 otherwise.
  *
- * 1. The listening socket comes from the service manager (LISTEN_FDS, LISTEN_PID), otherwise from --address and --port. Port 0 takes
- *    a free port. The daemon logs `listening address=A port=N` or `listening unix=PATH`.
+ * 1. The listening socket comes from the service manager (LISTEN_FDS, LISTEN_PID), otherwise from --address and --port.
+ *    Port 0 selects a free port. The daemon logs `listening address=A port=N` or `listening unix=PATH`.
  * 2. /ping and /health answer from the start. HTTP_ROUTE_WHEN_READY routes get 503 until daemon_set_ready, which also sends READY=1
- *    to NOTIFY_SOCKET and logs `ready`. With --daemon the parent process exits then, or at daemon_notify_parent. If the daemon ends
- *    earlier, the parent exits with its status.
- * 3. A second SIGTERM, or drain_timeout after the first, ends the drain with exit status 75. Acknowledged data does not depend on the
- *    drain. spec->abort_drain may use DAEMON_ABORT_TIME_MAX to report the work that it aborts.
+ *    to NOTIFY_SOCKET and logs `ready`. With --daemon the parent process exits at that moment, or when the daemon calls
+ *    daemon_notify_parent. If the daemon ends earlier, the parent exits with the daemon's status.
+ * 3. A second SIGTERM ends the drain with exit status 75, and so does drain_timeout after the first. Acknowledged data
+ *    does not depend on the drain. spec->abort_drain may use DAEMON_ABORT_TIME_MAX to report the work that it aborts.
  * 4. SIGHUP calls spec->hangup. The daemon ignores SIGPIPE and SIGXFSZ. Signal handlers run in the loop (evsignal).
- * 5. A failed start logs one error line that says how to correct it. */
+ * 5. A failed start logs one error line that says how to correct the cause. */
 #ifndef MILLRACE_DAEMON_H
 #define MILLRACE_DAEMON_H
 
@@ -46,9 +46,9 @@ struct daemon_spec {
     const char *operands;             /* NULL: none */
     const struct option_row *options; /* its own settings, ended by a NULL name; may be NULL */
     const char *sections;             /* as in options_spec */
-    int default_port; /* of --port; 0 takes a free port; -1: no HTTP server unless --port is set */
+    int default_port; /* of --port; 0: any free port; -1: no HTTP server unless --port is set */
     bool has_public_port;
-    const struct http_route *routes; /* handlers get the ctx of `start`; may be NULL */
+    const struct http_route *routes; /* handlers get the ctx that `start` set; may be NULL */
     /* Checks the settings further, also for --check-config; may be NULL. 0, or -1 with the error. */
     int (*check)(struct options *o, struct config_error *error);
     /* Builds the daemon's parts and sets *ctx, the argument of all other callbacks. 0, or an exit status with the error. Must not
@@ -60,7 +60,7 @@ struct daemon_spec {
     /* Called when the drain takes too long. Aborts work in flight, reports it, then calls daemon_drained within
      * DAEMON_ABORT_TIME_MAX. False: there is nothing to report. May be NULL. */
     bool (*abort_drain)(void *ctx);
-    /* Frees everything. The loop has ended, and every waiting request has had its on_gone. */
+    /* Frees everything. The loop has ended, and on_gone has run for every waiting request. */
     void (*stop)(void *ctx);
     void (*extra_stats)(void *ctx, bool json, struct buf *out); /* see http_server_config */
     void (*reset_stats)(void *ctx);                             /* likewise; may be NULL */
@@ -74,8 +74,8 @@ struct options *daemon_options(struct daemon *d);
 struct stats *daemon_stats(struct daemon *d);
 
 void daemon_set_ready(struct daemon *d);
-/* With --daemon: lets the parent process exit with status 0. daemon_set_ready calls it, and so do daemons that are not ready because
- * they retry to reach another daemon. Further calls do nothing. */
+/* With --daemon: lets the parent process exit with status 0. daemon_set_ready calls it, and so do daemons that are not
+ * ready because they cannot reach another daemon yet. Further calls do nothing. */
 void daemon_notify_parent(void);
 /* Sets the reason, such as "recovering" or "storage failed: ...", for /health and 503 replies. */
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

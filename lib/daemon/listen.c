@@ -33,7 +33,7 @@ static int open_unix(const char *path, char *error, size_t error_size)
     const char *why = NULL;
     bool exists = lstat(path, &st) == 0;
     if (strlen(path) >= sizeof name.sun_path || *path == '\0')
-        why = "a socket's path has 1 to 107 bytes";
+        why = "the path of a socket must have 1 to 107 bytes";
     else if (exists && !S_ISSOCK(st.st_mode))
         why = "the path names a file that is not a socket: choose another path";
     if (why) {
@@ -41,7 +41,7 @@ static int open_unix(const char *path, char *error, size_t error_size)
         return fail(-1, error, error_size, path, -1, why);
     }
     strcpy(name.sun_path, path);
-    if (exists) { /* a killed process leaves its socket file behind, which refuses connections */
+    if (exists) { /* a killed process leaves its socket file behind, and the file then refuses connections */
         int probe = socket(AF_UNIX, SOCKET_FLAGS, 0);
         if (probe >= 0 && connect(probe, (const struct sockaddr *)&name, sizeof name) != 0 &&
             errno == ECONNREFUSED)

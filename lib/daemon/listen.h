@@ -11,7 +11,7 @@
 #define LISTEN_BACKLOG 4096
 #define LISTEN_FILE_MODE 0660 /* of a socket file, regardless of the umask: the daemon's group may connect */
 
-/* A listening socket, or -1 with the error and a remedy. Port 0 takes a free port. */
+/* A listening socket, or -1 with the error and a remedy. Port 0 selects a free port. */
 int listen_open(const char *address, int port, char *error, size_t error_size);
 
 /* The address of a listening socket: numeric for TCP, the path for a Unix socket, whose port is 0. */

@@ -15,7 +15,7 @@ static char *next_url(const char **list)
 
 int nng_listen_check(const char *setting, const char *urls, bool token, struct config_error *error)
 {
-    /* A comma without a URL on one side suggests an empty variable. */
+    /* A missing URL before or after a comma suggests that a variable was empty. */
     bool has_url = false, has_gap = false;
     for (const char *c = urls; *c; c++) {
         has_gap = has_gap || (*c == ',' && !has_url);

@@ -7,7 +7,8 @@
 
 #include <nng/nng.h>
 
-/* Checks the URLs. `token`: HTTP requires a token; nng cannot check one, so tcp:// is an error. 0, or -1 with the error. */
+/* Checks the URLs. `token`: HTTP requires a token. nng cannot check tokens, so tcp:// is then an error. 0, or -1 with
+ * the error. */
 int nng_listen_check(const char *setting, const char *urls, bool token, struct config_error *error);
 /* Listens and logs the addresses. 0, or -1 with the error. */
 int nng_listen_on(const char *setting, const char *urls, nng_socket socket, struct config_error *error);

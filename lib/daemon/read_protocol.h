@@ -14,7 +14,7 @@
 /* clang-format off */
 #define READ_PROTOCOL_SETTING                                                                                \
     {.name = "max_answer", .type = OPTION_SIZE, .fallback = "32M", .min = 1, .max = 1 << 30, .unit = "bytes", \
-        .help = "limit on an answer; a longer answer is cut and names the key to continue at"}
+        .help = "size limit of an answer; a longer answer is cut and states the key to continue at"}
 /* clang-format on */
 
 /* Four rows of the routes. */
@@ -45,7 +45,7 @@ bool read_protocol_fwmatch(struct http_request *req, struct read_span *out);
 /* Requires start <= end, in the order of keys with that separator. */
 bool read_protocol_range(struct http_request *req, char separator, struct read_span *out);
 
-/* Adds the header with the key at which a cut answer continues. */
+/* Adds the header that names the key at which to continue a cut answer. */
 void read_protocol_add_next(struct http_request *req, struct bytes key);
 /* Replies 404. */
 void read_protocol_reply_missing(struct http_request *req);

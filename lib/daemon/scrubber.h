@@ -1,6 +1,6 @@
-/* scrubber: runs journal_set_scrub from a daemon's event loop. Reports by the counters scrub_bytes_total, scrub_segments_total,
- * scrub_passes_total and scrub_damaged_total, and by /health, which names the first damage by file and byte. The daemon keeps
- * serving after damage. */
+/* scrubber: runs journal_set_scrub from a daemon's event loop. Reports through the counters scrub_bytes_total,
+ * scrub_segments_total, scrub_passes_total and scrub_damaged_total, and through /health, which states the file and byte
+ * of the first damage. The daemon keeps serving after damage. */
 #ifndef MILLRACE_SCRUBBER_H
 #define MILLRACE_SCRUBBER_H
 
@@ -19,6 +19,6 @@ struct scrubber;
 
 /* Loop thread. NULL if scrub_rate is 0. */
 struct scrubber *scrubber_start(struct daemon *d, struct journal_set *set);
-void scrubber_stop(struct scrubber **s); /* before the set is freed */
+void scrubber_stop(struct scrubber **s); /* call it before the set is freed */
 
 #endif

@@ -3,7 +3,7 @@
  *
  * An *offset* counts payload bytes since the journal's beginning; it never repeats and never changes. A *frame* is one append.
  * *Committed* means written under JOURNAL_SYNC_NEVER (survives kill -9) and synced under the other policies (survives a power
- * cut). A *producer* is a name with a *mark* that moves with its appends and exposes a retry.
+ * cut). A *producer* is a name with a *mark*, which moves with the producer's appends and reveals a retry.
  *
  * 1. An append's callback reports JOURNAL_OK only when its frame is committed. Frames are committed in the order of the
  *    appends, each completely or not at all.
@@ -11,17 +11,18 @@
  * 3. A frame carries its producer's new mark. After a crash the marks are exactly those of the surviving frames.
  * 4. An append moves its producer from `mark` to `next`. If the producer is at `mark`, the append is stored. If the producer is
  *    at `next` or beyond, the append is a duplicate: it stores nothing, and is answered when the original is committed. In any
- *    other case the append gets JOURNAL_CONFLICT. Accepted appends count here before their commit; if one is refused, the
- *    producer's later appends are refused too.
- * 5. Opening cuts a torn tail back to the last valid frame and reports the cut. Damage below the durable offset in an intact
- *    frame is JOURNAL_DAMAGED, with file and byte. The loss of the newest segments is JOURNAL_DAMAGED too.
+ *    other case the append gets JOURNAL_CONFLICT. This comparison includes accepted appends that are not committed yet.
+ *    If one of them is refused later, the producer's later appends are refused too.
+ * 5. Opening cuts a torn tail back to the last valid frame and reports the cut. Damage below a durable offset that an
+ *    intact frame states is reported as JOURNAL_DAMAGED, with file and byte, and so is the loss of the newest segments.
  * 6. After a power cut under JOURNAL_SYNC_NEVER, new offsets begin at the next multiple of JOURNAL_HOLE. So an offset that was
- *    read before the power cut never gets other bytes. The offsets between are a hole.
- * 7. ENOSPC and EDQUOT refuse the appends concerned and undo them in file and marks; the next append tries again. Any other
- *    failed write and any failed sync latches: later appends get JOURNAL_LATCHED, and reads continue.
- * 8. A segment's file is removed or reused only when no reader is inside. A file that was given out (journal_file) is never
- *    reused. A file is never truncated or punched under a reader.
- * 9. A newer format version is JOURNAL_NEWER and left untouched. An unfinished repair is JOURNAL_DAMAGED.
+ *    read before the power cut never gets other bytes. The skipped offsets are a hole.
+ * 7. ENOSPC and EDQUOT refuse the appends concerned and undo them in file and marks; the next append tries again. Any
+ *    other failed write and any failed sync latches the journal: later appends get JOURNAL_LATCHED, and reads continue.
+ * 8. A segment's file is removed or reused only when no reader uses it. A file that was given out (journal_file) is
+ *    never reused. A file is never truncated or punched under a reader.
+ * 9. A journal of a newer format version is left untouched, with JOURNAL_NEWER. An unfinished repair is reported as
+ *    JOURNAL_DAMAGED.
  * 10. A directory has one opener at a time, in any process; others get JOURNAL_IN_USE.
  * 11. A shortage of descriptors or memory does not count as a storage failure: the read or seek is retried. All readers of a
  *     set share eight descriptors.
@@ -56,7 +57,7 @@ enum journal_result {
     JOURNAL_GONE,           /* the offset lies in a hole or below the earliest: see struct journal_edges */
     JOURNAL_BEYOND,         /* the offset is past the committed end */
     JOURNAL_END,            /* reading: at the committed end */
-    JOURNAL_DAMAGED,        /* the error text, or journal_failure, has file and position */
+    JOURNAL_DAMAGED,        /* the error text, or journal_failure, states file and position */
     JOURNAL_NEWER,          /* a newer format version */
     JOURNAL_IN_USE,         /* another process has the directory open */
     JOURNAL_IO,             /* a system call failed: see the error text */
@@ -88,7 +89,7 @@ usec_t journal_set_last_shortage(struct journal_set *set);
 
 struct journal_config {
     const char *dir;        /* created if missing; its parent must exist */
-    uint64_t segment_bytes; /* a segment above this size is followed by the next; 0: 64 MiB */
+    uint64_t segment_bytes; /* a segment ends once it exceeds this size; 0: 64 MiB */
     size_t max_producers;   /* 0: 4096 */
     uint64_t
         lost_below;    /* offsets below may have been used and lost: continue above, after a hole; 0: none */
@@ -99,8 +100,8 @@ struct journal_config {
  * to be synced. `error` receives a message for any result except OK. */
 enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
     struct journal **out, char *error, size_t error_size);
-/* Commits pending appends first. Close the journal's readers and cancel its seeks before. Do not call this from
- * a callback of the same set. */
+/* Commits pending appends first. Before the call, close the journal's readers and cancel its seeks. Do not call this
+ * from a callback of the same set. */
 void journal_close(struct journal **j);
 
 const char *journal_id(const struct journal *j); /* 32 hex digits; random, created with the journal */
@@ -124,15 +125,15 @@ struct journal_append {
     uint64_t mark, next;        /* mark < next, asserted */
     const struct bytes *pieces; /* the payload, in pieces; copied before journal_append returns */
     size_t n_pieces;            /* 0 with a producer: only the mark moves */
-    /* Bytes of disk to allocate behind this append, for later appends with reserve 0 on a full disk. Without room the append is
-     * refused. */
+    /* Bytes of disk to allocate behind this append, for later appends with reserve 0 on a full disk. If there is no
+     * room, the append is refused. */
     size_t reserve;
 };
 struct journal_commit {
     enum journal_result result; /* OK, NO_SPACE, LATCHED or CLOSED */
     bool duplicate;
     uint64_t start, end;  /* offsets of the payload: [start, end); both 0 for a duplicate */
-    struct bytes payload; /* with OK and no duplicate; borrowed until the callback returns */
+    struct bytes payload; /* if OK and not a duplicate; borrowed until the callback returns */
 };
 typedef void journal_append_fn(const struct journal_commit *commit, void *arg);
 
@@ -144,7 +145,7 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
 /* The committed mark; for a new producer 0, and *known (may be NULL) is false. */
 uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *known);
 
-/* Sets the journal's one observer. It is called after each commit that moved the committed end, behind the appends' own
+/* Sets the journal's one observer. It is called after each commit that moved the committed end, after the appends' own
  * callbacks. */
 void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg);
 
@@ -183,9 +184,9 @@ enum journal_result journal_reader_open(
 /* Reads up to max_bytes (at least one) and advances the reader. A reader allows one read at a time. Closing the reader cancels
  * the call of `done`. */
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg);
-/* As journal_reader_read, but frames of JOURNAL_SPAN_MIN bytes and more on average are verified in the file and not copied. The
- * window receives contiguous spans, up to the frame that passes JOURNAL_SPANS_MAX bytes. The reader takes over `memory` for
- * smaller frames, which it copies. */
+/* As journal_reader_read, but frames that average JOURNAL_SPAN_MIN bytes or more are verified in the file and not
+ * copied. The window receives contiguous spans, up to and including the frame that exceeds JOURNAL_SPANS_MAX bytes. The
+ * reader takes over `memory` for smaller frames, which it copies. */
 #define JOURNAL_SPAN_MIN ((size_t)16 << 10)
 #define JOURNAL_SPANS_MAX ((size_t)1 << 20)
 struct journal_span_request {
@@ -212,8 +213,8 @@ typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload,
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);
 
 /* Finds the first frame with a payload at or after `time`, on the reader thread. `done` is called once, unless the seek is
- * cancelled. Its result is DAMAGED, IO, or OK with the frame's offset; without such a frame, with the committed end at the time
- * of the call. The offset is never below the earliest. The seek is freed before `done`. */
+ * cancelled. Its result is DAMAGED, IO, or OK with the frame's offset. If there is no such frame, the offset is the
+ * committed end at the time of the call. The offset is never below the earliest. The seek is freed before `done`. */
 struct journal_seek;
 typedef void journal_seek_fn(enum journal_result r, uint64_t offset, void *arg);
 struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg);
@@ -227,8 +228,8 @@ struct journal_scrubbed {
     const char *damage; /* the first damage with file and byte, valid as long as the set; NULL: none */
 };
 /* Re-reads sealed segments from the disk, to find damage before the data is needed. Call it several times a second with the
- * monotonic clock. It reads at most bytes_a_second on average, and a pass begins once an hour. Reads and trims wait for one
- * piece at most. Damage is logged and counted; appends continue, and so do reads up to the damage. */
+ * monotonic clock. It reads at most bytes_a_second on average, and a pass begins once an hour. Reads and trims wait for
+ * at most one piece of this work. Damage is logged and counted; appends continue, and so do reads up to the damage. */
 void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t now);
 struct journal_scrubbed journal_set_scrubbed(const struct journal_set *set);
 

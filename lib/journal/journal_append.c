@@ -13,7 +13,8 @@ static struct entry *batch_entry(struct batch *b)
     return &b->entries[b->count++];
 }
 
-/* Adds an append to the pending batch. The batch leaves the journal while the payload is copied, so the lock stays free.
+/* Adds an append to the pending batch. The batch is detached from the journal while the payload is copied, so that the
+ * lock is not held.
  *
  * Small appends wait for the owner's next poll, so that one turn of its loop is one commit. Large appends start a commit at
  * once. Appends from callbacks are committed at the end of the running poll. */
@@ -153,8 +154,8 @@ static void call_back(struct journal_set *set, struct batch *b, enum journal_res
     batch_release(set, b);
 }
 
-/* Refuses a batch and everything accepted behind it, which relied on its offsets and marks. The committers take nothing from a
- * halted journal, so all of that is still pending. */
+/* Refuses a batch and all appends accepted after it, which relied on its offsets and marks. The committers take nothing
+ * from a halted journal, so these appends are still pending. */
 static void refuse(struct journal *j, struct batch *b)
 {
     struct journal_set *set = j->set;

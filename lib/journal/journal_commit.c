@@ -1,13 +1,13 @@
-/* Committing: two committer threads a set, in a pipeline of two stages. A round takes the pending batch of every dirty journal.
- * It writes the batches (stage one) and syncs each file as the policy requires (stage two). Then it hands the batches back to
- * the owner.
+/* Committing: two committer threads per set, in a pipeline of two stages. A round takes the pending batch of every
+ * dirty journal. It writes the batches (stage one) and syncs each file as the policy requires (stage two). Then it
+ * hands the batches back to the owner.
  *
  * 1. Each stage has one thread at a time (`writing`, `syncing`), and a committer leaves stage one only into stage two. So
  *    batches are written, synced and handed back in the order of the appends.
- * 2. Appends that arrive during a sync ride the next sync. A committer writes them during the sync once journal_gather_max
- *    bytes wait; a smaller round is not worth a thread.
+ * 2. Appends that arrive during a sync are covered by the next sync. The other committer writes them during the sync
+ *    once journal_gather_max bytes wait; a smaller round is not worth waking a thread.
  * 3. A batch that stage one refuses halts its journal before the next batch is taken. A failed sync latches the journal and
- *    fails the batches written behind it (writer_sync).
+ *    fails the batches written after it (writer_sync).
  * 4. A segment begins only while no thread syncs, so a sync never loses its descriptor.
  *
  * Under JOURNAL_SYNC_NEVER the owner runs a round itself if the round only copies into the page cache: that costs less than
@@ -56,7 +56,7 @@ static struct batch *write_round(struct journal_set *set)
     return first;
 }
 
-/* Returns whether the owner must be notified: its list was empty. */
+/* Returns whether the owner must be notified, because its list was empty. */
 static bool hand_back(struct journal_set *set, struct batch *first)
 {
     assert(set_is_locked(set));
@@ -87,7 +87,8 @@ void commit_wake_all(struct journal_set *set)
         pthread_cond_signal(&c->wake);
 }
 
-/* False: the set is being freed. With sync_ms a round waits for the end of the interval, unless the owner waits for it. */
+/* False: the set is being freed. With sync_ms a round waits for the end of the interval, unless the owner waits for the
+ * round. */
 static bool wait_for_work(struct committer *c)
 {
     struct journal_set *set = c->set;
@@ -102,8 +103,9 @@ static bool wait_for_work(struct committer *c)
     }
 }
 
-/* Writes until stage two is free, and enters it. Appends that arrive while the other committer syncs are written too and ride
- * this thread's sync. JOURNAL_SYNC_NEVER excepts this: a segment may begin there without a sync of the previous segment. */
+/* Writes until stage two is free, then enters it. Appends that arrive while the other committer syncs are written too
+ * and covered by this thread's sync. Not under JOURNAL_SYNC_NEVER, where a segment may begin without a sync of the
+ * previous segment. */
 static struct batch *write_until_turn(struct journal_set *set)
 {
     struct batch *first = NULL, **tail = &first;
@@ -179,7 +181,7 @@ void commit_write(struct journal_set *set)
     set_unlock(set);
     if (!mine)
         return;
-    /* The dirty list stands still: only the owner adds to it, and only stage one removes from it. */
+    /* The dirty list does not change here: only the owner adds to it, and only stage one removes from it. */
     bool copies = true;
     for (struct journal *j = set->dirty; j && copies; j = j->next_dirty)
         copies = !j->pending || j->halted || writer_only_copies(j, j->pending);

@@ -29,7 +29,8 @@ struct cursor {
         uint64_t *checksums; /* of each CURSOR_PIECE bytes of its payload */
     } large;
 };
-/* FRAME also means success of a call without a frame. END: zeros, or the end of the file. BAD: any other bytes. */
+/* FRAME is also the success of a call that yields no frame. END: zeros, or the end of the file. BAD: any other
+ * bytes. */
 enum cursor_status { CURSOR_FRAME, CURSOR_END, CURSOR_BAD, CURSOR_IO };
 
 struct cursor *cursor_new(void);
@@ -50,8 +51,8 @@ bool cursor_exceeds(struct cursor *c, size_t n);
 #define CURSOR_KEPT ((size_t)4 << 10)
 void cursor_rest(struct cursor *c);
 
-/* For a frame larger than the caller wants at once: enter the frame after cursor_peek, then read its payload in parts. Each
- * part must match checksums that cursor_enter makes of the verified frame. */
+/* To read a large frame in parts: call cursor_peek, then cursor_enter, then read parts of the payload. Each part must
+ * match the checksums that cursor_enter makes of the verified frame. */
 #define CURSOR_PIECE ((size_t)16 << 10)
 void cursor_enter(struct cursor *c, const struct frame *f);
 bool cursor_is_inside(const struct cursor *c);

@@ -101,10 +101,10 @@ struct tail_scan {
     uint64_t end;               /* end of the last intact frame found there; 0: none */
     uint64_t durable, position; /* the highest durable offset and position in those frames */
     uint64_t nonzero;           /* bytes up to the last nonzero byte */
-    bool too_many;              /* the scan stopped: too many places resemble frames */
+    bool too_many;              /* the scan stopped because too many places resemble frames */
 };
-/* Searches all positions from `from` on for intact frames with an offset of at least `offset`. The checksums cover a few times
- * the file's size at most. */
+/* Searches all positions from `from` on for intact frames with an offset of at least `offset`. It checksums at most a
+ * few times the file's size. */
 void frames_scan_tail(
     struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct tail_scan *out);
 

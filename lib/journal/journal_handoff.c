@@ -153,7 +153,7 @@ static int add(struct fd_cache *cache, const struct segment *s)
     int fd = file_open(s->path);
     struct fd_cache_entry *oldest = least_used(cache);
     if (fd < 0 && errno_is_fd_limit(errno) && oldest) {
-        close_entry(oldest); /* only one: another thread may take it, and the others stay useful */
+        close_entry(oldest); /* close only one: another thread could take the freed descriptors */
         fd = file_open(s->path);
     }
     if (fd >= 0)
@@ -262,7 +262,7 @@ void job_pass(struct job *job, const struct frame *f)
         job->indexed[job->n_indexed++] = (struct index_entry){c->position, c->offset, f->time};
 }
 
-/* Takes the first job that is due. Without one, *due is the time of the next job; 0: there is none. */
+/* Takes the first job that is due. If none is due, *due is the time of the next job; 0: there is no job. */
 static struct job *take_job(struct journal_set *set, usec_t *due)
 {
     usec_t now = 0;

@@ -57,9 +57,9 @@ static bool was_longer(const struct run_end *end)
     return end->behind.position > end->position || end->behind.durable > end->offset || end->behind.too_many;
 }
 
-/* Reports all frames, and scans the bytes behind them. In a journal in use, frames may be written between the two, so it
- * continues until the end stays the same. It reads the file: a mapping would fault when the owner cuts the file. False: cannot
- * read. */
+/* Reports all frames, and scans the bytes behind them. In a journal in use, frames may be written between these two
+ * steps, so they are repeated until the end stays the same. The file is read, not mapped, because a mapping would fault
+ * when the owner cuts the file. False: cannot read. */
 static bool find_end(struct inspection *n, const struct segment_header *h, struct run_end *end)
 {
     uint64_t before, seed = segment_seed(h);
@@ -145,8 +145,9 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     return true;
 }
 
-/* Lists the segments. *missing is the newest segment's number if that segment is missing, otherwise 0. A journal in use may begin
- * and trim segments between two looks, so a segment counts as missing only while the marker stays the same. */
+/* Lists the segments. *missing is the newest segment's number if that segment is missing, otherwise 0. A journal in use
+ * may begin and trim segments between two listings, so a segment counts as missing only while the marker stays the
+ * same. */
 static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing)
 {
     uint64_t *sequences = NULL, named, again, newest;

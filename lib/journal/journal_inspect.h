@@ -34,13 +34,13 @@ struct inspect_event {
 };
 typedef void inspect_fn(const struct inspect_event *e, void *arg);
 
-/* OK: no damage, nothing missing, no newer version; a torn tail is no damage. DAMAGED, NEWER: fn received the event, or `error`
- * states that a repair was interrupted. IO: `error` states the file that cannot be read, or that there is no journal.
- * Otherwise `error` is empty. */
+/* OK: no damage, nothing missing, no newer version; a torn tail is not damage. DAMAGED, NEWER: fn received the event,
+ * or `error` states that a repair was interrupted. IO: `error` names the file that cannot be read, or states that there
+ * is no journal. Otherwise `error` is empty. */
 enum journal_result journal_inspect(
     const char *dir, inspect_fn *fn, void *arg, char *error, size_t error_size);
 
-/* All events in numbers. */
+/* Totals over all events. */
 struct inspect_summary {
     uint64_t segments, frames, bytes, problems;
     uint64_t first, end;                 /* the lowest offset, and the highest offset found anywhere */

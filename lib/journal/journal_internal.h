@@ -47,11 +47,13 @@ void marks_table(const struct marks *m, struct buf *out);
 bool marks_load(struct marks *m, struct bytes table);
 void marks_free(struct marks *m);
 
-/* The fd cache (journal_handoff.c): the descriptors through which a set reads its segments. All readers of a segment share one descriptor, and a
- * set has FD_CACHE_MAX of them. When the process runs out of descriptors, the cache closes one of its own to open the next
- * segment. So reads continue as long as the cache has one descriptor.
+/* The fd cache (journal_handoff.c): the descriptors through which a set reads its segments. All readers of a segment
+ * share one descriptor, and a set keeps at most FD_CACHE_MAX descriptors open. When the process runs out of
+ * descriptors, the cache closes one of its own to open the next segment. So reads continue as long as the cache has one
+ * descriptor.
  *
- * A segment's descriptor is closed before its file is unlinked, so the cache never holds the space of a removed file. */
+ * A segment's descriptor is closed before its file is unlinked, so the cache never keeps the disk space of a removed
+ * file allocated. */
 #define FD_CACHE_MAX 8
 
 struct fd_cache_entry {
@@ -95,8 +97,8 @@ struct index_entry frame_index_find(struct journal *j, struct segment *s, uint64
  * its sync changes no metadata. The filler thread allocates the file and fills it with zeros while no commit runs. The file of a
  * trimmed segment may become the spare file instead.
  *
- * The spare file's contents mean nothing until the writer gives it a header with a new salt and a segment's name. So nothing
- * that a crash leaves in it can do harm. */
+ * The spare file's contents mean nothing until the writer gives it a header with a new salt and a segment's name. So
+ * whatever a crash leaves in it is harmless. */
 #define PREALLOC_NAME "spare"
 
 enum prealloc_state {
@@ -269,8 +271,8 @@ static inline int journal_dir_sync(const struct journal *j)
     return io->fsync(j->dir_fd);
 }
 
-/* Opens for a repair, which has locked the directory: the descriptor belongs to the journal from now on, also after a failure.
- * Missing newest segments are accepted as lost. With dir_fd -1 it is journal_open. */
+/* Opens for a repair, which has locked the directory. The journal takes over the descriptor, even if the opening fails.
+ * Missing newest segments are accepted as lost. With dir_fd -1 it does the same as journal_open. */
 enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
     int dir_fd, struct journal **out, char *error, size_t error_size);
 
@@ -425,16 +427,16 @@ void job_report_failure(const struct job *job); /* for journal_failure */
 
 /* Reader thread. */
 enum cursor_status job_enter(struct job *job); /* gives the cursor its descriptor for this job */
-/* A step begins at job->begin, or at the cursor if the cursor is further on. job_pass skips the frame at the cursor. */
+/* A step begins at job->begin, or at the cursor if that is further on. job_pass skips the frame at the cursor. */
 void job_begin(struct job *job);
 void job_pass(struct job *job, const struct frame *f);
 /* Sets the job's failure; after a shortage of descriptors or memory, sets `again` instead. */
 void job_read_failed(struct job *job, enum cursor_status status);
 
 /* journal_commit: the committer threads, and the owner's own commits. The variables are replaceable for tests. */
-extern size_t journal_gather_max; /* bytes from which on an append starts a commit before the next poll */
+extern size_t journal_gather_max; /* pending bytes at which an append starts a commit before the next poll */
 extern size_t journal_owner_write_max; /* pending bytes up to which the owner commits */
-/* Duration from which on a commit of the owner's counts as slow: the committers do the next commits. */
+/* If a commit by the owner takes at least this long, it is slow, and the committers do the next commits. */
 extern usec_t journal_owner_slow_write;
 
 void *committer_main(void *committer);

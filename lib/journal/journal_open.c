@@ -1,4 +1,4 @@
-/* Opening judges all files first and changes them only afterwards.
+/* Opening examines all files before it changes any.
  *
  * It reads every segment's header and refuses a newer version, another journal's id or a gap. It verifies the newest segment
  * frame by frame. Under JOURNAL_SYNC_NEVER the older segments may not be synced. Then it verifies all segments that were not
@@ -242,8 +242,8 @@ static enum journal_result verify(struct opening *o)
     return JOURNAL_OK;
 }
 
-/* Makes a segment durable. After a failed sync the kernel calls pages clean that never reached the disk, and the next sync
- * succeeds. So verified bytes from `from` on, which are not known to be synced, are written again first. */
+/* Makes a segment durable. After a failed sync the kernel marks pages as clean that never reached the disk, and the
+ * next sync succeeds. So verified bytes from `from` on, which are not known to be synced, are written again first. */
 static int sync_again(int fd, uint64_t from, uint64_t end)
 {
     return file_copy(fd, fd, from, end) != 0 ? -1 : io->fsync(fd);
@@ -275,7 +275,8 @@ static enum journal_result enter_last(struct opening *o)
     w->prepared = w->size >= j->segment_bytes;
     w->end = w->durable = o->end;
     w->last_time = o->last_time;
-    /* Keep an earlier session's reserve beyond the file's end: the disk may be full now. The cut freed those blocks. */
+    /* Keep an earlier session's reserve beyond the file's end, because the disk may be full now. The cut freed those
+     * blocks. */
     uint64_t blocks = (uint64_t)st.st_blocks * 512;
     if (blocks < (uint64_t)st.st_size + RESERVED_MIN)
         return JOURNAL_OK;
@@ -344,8 +345,8 @@ static enum journal_result open_existing(struct opening *o, uint64_t lost_below)
         reach = lost_below;
     if (reach < o->end)
         reach = o->end;
-    /* A power cut may have taken bytes that the last session served. After a kill the page cache still has them; the boot id
-     * distinguishes the two. */
+    /* A power cut may have destroyed bytes that the last session served. After a kill the page cache still has them;
+     * the boot id distinguishes the two. */
     bool lost = !o->clean && o->never && memcmp(o->boot, j->set->boot, sizeof o->boot) != 0;
     bool hole = lost || lost_below > o->end || o->last + 1 < o->count;
     r = settle(o);

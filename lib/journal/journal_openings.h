@@ -1,16 +1,16 @@
-/* journal_openings: remembers which opening of a store gave out each of its numbers.
+/* journal_openings: records which opening of a store gave out which numbers.
  *
  * A store gives out rising numbers: a journal its offsets, a queue its message ids. A copy restored from a backup gives out some
  * numbers a second time, for other contents. Therefore each opening has a random id, and a cursor names the opening that gave
- * out the number before the cursor. Two histories can share a number, but not a number and its opening.
+ * out the number before the cursor. Two histories can share a number, but then its opening differs.
  *
  * The file OPENINGS_FILE in the store's directory is a ring of OPENINGS_MAX slots (docs/formats/journal.md), so a copy of the
  * directory includes the openings. The file has its full size from the start, so that a store opens on a full disk.
  *
  * 1. openings_open returns once the new opening is durable. The caller gives out no number before that.
  * 2. The id of a number that is older than the ring, or than the file, is "": unknown.
- * 3. A slot with a wrong checksum is ignored. Either its write was torn, and the opening gave out nothing. Or it is damaged, and
- *    cursors that name its opening are refused.
+ * 3. A slot with a wrong checksum is ignored. If its write was torn, the opening gave out nothing. If it was damaged
+ *    later, cursors that name its opening are refused.
  *
  * An open `struct openings` never changes, so any thread may read it.
  */

@@ -37,8 +37,8 @@ static bool wait_for_idle(struct journal *j, bool *abandoned)
     return go_on;
 }
 
-/* Allocates first, which takes no time: a commit into allocated blocks is already cheaper than a commit that extends the file.
- * A file system without fallocate gets only zeros. *filled is the end of the zeros. 0, or an errno. */
+/* Allocates first, which is quick: a commit into allocated blocks is already cheaper than a commit that extends the
+ * file. A file system without fallocate gets only zeros. *filled is the end of the zeros. 0, or an errno. */
 static int fill_file(struct journal *j, int fd, uint64_t *filled)
 {
     static const char zeros[FILL_STEP];
@@ -110,7 +110,7 @@ void *filler_main(void *arg)
     return NULL;
 }
 
-/* Requests zeros late in a journal that is being trimmed: it will get a recycled file. */
+/* In a journal that is being trimmed, requests zeros late, because it will probably get a recycled file instead. */
 void prealloc_request(struct journal *j)
 {
     struct journal_set *set = j->set;

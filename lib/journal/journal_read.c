@@ -48,7 +48,7 @@ static bool take_frame(struct job *job, const struct frame *f)
     return true;
 }
 
-/* Passes the frames before the job's offset. */
+/* Skips the frames before the job's offset. */
 static enum cursor_status approach(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -135,7 +135,7 @@ uint64_t journal_reader_offset(const struct journal_reader *r)
 
 static void deliver_read(struct job *job);
 
-/* Starts at the best index entry of this moment: other reads may have added a closer entry. */
+/* Looks up the best index entry again, because other reads may have added a closer entry. */
 static void submit_read(
     struct journal_reader *r, size_t max_bytes, enum journal_result result, usec_t not_before)
 {
@@ -237,7 +237,7 @@ static void answer_read(struct journal_reader *r, struct job *job)
         journal_file_release(w.file);
 }
 
-/* Leaves the segment last: it must be marked as shared before it can be removed. */
+/* Leaves the segment last, because the segment must be marked as shared before it can be removed. */
 static void deliver_read(struct job *job)
 {
     struct journal_reader *r = job->reader;

@@ -120,8 +120,8 @@ static bool is_cut(const struct repair *r, uint64_t sequence)
     return sequence == r->note.sequence && r->note.cut_at > 0;
 }
 
-/* After an interruption, a segment that exists only in the other directory has been moved already. The cut segment may exist in
- * both: its beginning has been copied back. */
+/* After an interruption, a segment that exists only in the other directory has been moved already. The cut segment may
+ * exist in both directories, because its beginning has been copied back. */
 static enum journal_result move_aside(struct repair *r, uint64_t sequence)
 {
     char *from = segment_path(r->dir, sequence, ""), *to = segment_path(r->aside, sequence, "");

@@ -1,13 +1,14 @@
-/* journal_repair: makes a damaged journal open again. It keeps the unbroken run of segments before the first damage. The journal
- * continues after a hole, above every offset that the other segments may have held.
+/* journal_repair: makes a damaged journal usable again. It keeps the unbroken run of segments before the first damage.
+ * The journal continues after a hole, above every offset that the other segments may have held.
  *
  * 1. A repair deletes no data. It moves the damaged segment and all later segments into the directory DIR~damaged-TIME beside the
- *    journal. It copies an intact beginning of the damaged segment back.
- * 2. No offset is used twice, however often a journal is repaired. Where a header is lost, offsets are estimated from file sizes
- *    and from the previous repair's note. Without that note, at most one hole is assumed before a segment without a header.
+ *    journal. It copies the intact beginning of the damaged segment, if any, back into the journal.
+ * 2. No offset is used twice, however often a journal is repaired. If a header is lost, its offsets are estimated from
+ *    file sizes and from the previous repair's note. Without that note, at most one hole is assumed before a segment
+ *    without a header.
  * 3. The repair decides once and writes the decision to the file `repair` before anything moves (journal_dir.h). The
- *    next repair finishes an interrupted one; until then the journal does not open. Judging a half-moved journal anew could
- *    mistake damage for a torn tail.
+ *    next repair finishes an interrupted one; until then the journal does not open. A new decision about a half-moved
+ *    journal could mistake damage for a torn tail.
  * 4. The journal must not be open: JOURNAL_IN_USE. */
 #ifndef MILLRACE_JOURNAL_REPAIR_H
 #define MILLRACE_JOURNAL_REPAIR_H

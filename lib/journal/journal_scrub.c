@@ -114,7 +114,7 @@ static void scrub_deliver(struct job *job)
 void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t now)
 {
     struct scrub *s = &set->scrub;
-    /* Unused time earns no credit. A frame larger than a step is paid for by later steps. */
+    /* Idle time does not add to the bytes that may be read. After a frame larger than a step, later steps read less. */
     if (s->last != 0 && now > s->last) {
         usec_t passed = now - s->last < USEC_PER_SEC ? now - s->last : USEC_PER_SEC;
         s->credit += (int64_t)bytes_a_second * passed / USEC_PER_SEC;

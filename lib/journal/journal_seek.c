@@ -16,7 +16,7 @@ struct journal_seek {
     void *arg;
 };
 
-/* Sets the result OK and job->offset if it finds the frame, or END if the segment does not hold it. */
+/* Sets the result OK and job->offset if it finds the frame, or END if the segment does not contain it. */
 static void run_seek(struct job *job)
 {
     struct cursor *c = job->cursor;

@@ -94,8 +94,8 @@ static bool take_frame(struct job *job, const struct frame *f)
     return true;
 }
 
-/* Without a descriptor nothing can be given out. The stamp is taken before the bytes are read, so that it also exposes a change
- * during the read. */
+/* Without a descriptor no file can be given out. The stamp is taken before the bytes are read, so that it also exposes
+ * a change during the read. */
 bool spans_fill(struct job *job, enum cursor_status *status)
 {
     struct cursor *c = job->cursor;

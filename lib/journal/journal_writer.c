@@ -9,7 +9,7 @@
 #define FILL_MAX (UINT64_C(4) << 20)
 #define FILL_COMMIT_MAX                                                                                      \
     ((size_t)128 << 10) /* mean bytes of a commit above which zeros cost more than they save */
-#define USUAL_OF 8      /* commits in the running mean, about */
+#define USUAL_OF 8      /* the running mean covers about this many commits */
 
 #define RESERVE_STEP ((size_t)4096)                 /* the smallest reserve worth a system call */
 #define RESERVE_AHEAD ((size_t)4 << 20)             /* reserved beyond the request, at most */
@@ -261,7 +261,7 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     uint64_t end = w->position + b->frames.len + FRAME_HEADER;
     if (w->no_space && b->reserve && !prealloc_is_ready(j) && w->reserved < end + b->reserve &&
         allocate(w, end + b->reserve) != 0 && errno_is_full(errno)) {
-        /* Without room, keep this segment's reserve: the next segment would find no room either. */
+        /* If there is no room, keep this segment's reserve, because the next segment would find no room either. */
         prealloc_discard(j);
         if (allocate(w, end + b->reserve) != 0)
             return JOURNAL_NO_SPACE;
@@ -434,7 +434,7 @@ void writer_write(struct batch *b)
     b->size = j->writer.size;
 }
 
-/* A sync covers all bytes written before it began. If these include later batches, they need no sync of their own. */
+/* A sync covers all bytes written before it began. If later batches are among them, those need no sync of their own. */
 void writer_sync(struct batch *b)
 {
     struct journal *j = b->journal;
@@ -477,7 +477,7 @@ static bool sync_filled_segments(struct journal *j)
     return true;
 }
 
-/* Everything is synced before the close frame is written, so the frame is true even if its own sync fails. */
+/* Everything is synced before the close frame is written, so its statement is true even if its own sync fails. */
 static void leave_close_frame(struct journal *j)
 {
     struct writer *w = &j->writer;

@@ -36,8 +36,8 @@
  * 3. on_gap reports bytes lost to retention or a power cut (410), with both edges; the client continues after them. With
  *    STREAM_LOSS_REFUSED, bytes that retention has deleted are refused instead.
  * 4. A stream with another id or history (409), shorter than the cursor (416), or removed (404) is refused: no line is handed
- *    out, stream_client_trouble gives the reason, and the client tries every five seconds. A stream that has never existed is
- *    awaited and read from its beginning, also with "latest".
+ *    out, stream_client_trouble gives the reason, and the client tries every five seconds. A stream that has never
+ *    existed is awaited and read from its beginning, even with "latest".
  * 5. A cursor also names the opening of the stream that wrote the byte before it. A stream restored from an older copy is
  *    therefore refused even after it has grown past the cursor. With STREAM_LOSS_ACCEPTED the client continues at the offset
  *    where the histories part, and on_gap gets after < before.
@@ -57,9 +57,9 @@ struct stream_client;
 #define STREAM_OPENING_TEXT 17 /* 16 hexadecimal digits and a NUL */
 
 /* A stream place identifies the stream that sent a reply, at whatever address. Each pubsub process makes a random name and
- * sends it with the stream's name (X-Millrace-Stream-Place: LIFE/STREAM). Equal places are the same stream, because one process
- * owns a directory; a copy elsewhere has the same id but another place. A restart changes the place, so compare only the latest
- * places. */
+ * sends it with the stream's name (X-Millrace-Stream-Place: LIFE/STREAM). Equal places mean the same stream, because
+ * one process owns a directory; a copy elsewhere has the same id but another place. A restart changes the place, so
+ * compare only the latest places. */
 struct stream_place {
     char text[RANDOM_ID_SIZE + 1 + NAME_LEN_MAX]; /* "": unknown */
 };

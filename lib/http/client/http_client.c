@@ -1,7 +1,7 @@
-/* A link is a connection to the server. A link carries one call at a time. Between calls the link is pooled, and the client watches
- * it, so that it notices when the server closes the connection. A callback may do anything, such as cancel its own call or free
- * the client. So the client only marks links and itself, and frees them when control returns to the loop (client_enter,
- * client_leave).
+/* A link is a connection to the server. A link carries one call at a time. Between calls the link is pooled, and the
+ * client watches it to notice when the server closes the connection. A callback may do anything, such as cancel its own
+ * call or free the client. So the client only marks links and itself, and frees them when control returns to the loop
+ * (client_enter, client_leave).
  *
  * In order: how calls and links end; a connection's life; the queue of calls and the public functions. */
 #include "http/client/http_client.h"
@@ -62,8 +62,8 @@ enum http_link_state {
     HTTP_LINK_DEAD,
 };
 
-/* The addresses of the host. When none accepts a connection, the client drops them and resolves the name again. A link that is
- * connecting keeps its list. */
+/* The addresses of the host. When no address accepts a connection, the client drops the list and resolves the name
+ * again. A link that is connecting keeps its list. */
 struct http_addresses {
     struct addrinfo *first;
     size_t users;
@@ -226,7 +226,7 @@ static void call_requeue(struct http_call *call)
     client_start_soon(c);
 }
 
-/* Ends the call before the end of its reply, and closes the connection. */
+/* Ends a call whose reply is incomplete, and closes the connection. */
 static void fail(struct http_link *l, enum http_client_result result)
 {
     call_end(l->call, result, false);
@@ -373,7 +373,7 @@ static bool parse(struct http_link *l, const char *p, size_t n)
     }
     if (!l->complete)
         return true;
-    /* Unexpected bytes behind the reply close the connection. */
+    /* Unexpected bytes after the reply close the connection. */
     bool keep = http_should_keep_alive(&l->parser) && used == n && !l->eof && !l->write_failed && is_sent(l);
     call_end(l->call, HTTP_CLIENT_OK, keep);
     return false;
@@ -404,7 +404,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 }
 
 /* Sends the rest of head and body in one call. A server may reply and close before it has read the whole request, as with 413.
- * So a failed write only ends the writing; the reply decides. */
+ * So a failed write only ends the sending; the reply decides the result. */
 static void write_request(struct http_link *l)
 {
     const struct buf *request = &l->call->request;

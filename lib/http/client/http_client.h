@@ -4,14 +4,14 @@
  * also when the client is freed.
  *
  * 1. The client never sends a request twice. If a request fails after its first byte was sent, its result is HTTP_CLIENT_RESET or
- *    _TIMEOUT, and the caller decides about a retry. Exception: `may_resend`, if the server closed a kept connection before the
- *    reply began.
+ *    _TIMEOUT, and the caller decides about a retry. Exception: with `may_resend` the client resends a request if the
+ *    server closed a kept connection before the reply began.
  * 2. A gathered reply above max_reply is HTTP_CLIENT_TOO_LARGE; with cut_reply the client cuts it instead. A streamed reply (on_body)
  *    has no limit; http_call_pause and http_call_resume control its flow.
  * 3. `timeout` bounds the time from sending to the end of a gathered reply, or to the headers of a streamed reply. Afterwards
  *    idle_timeout bounds the time between pieces.
  * 4. A reply that ends early (missing chunk, length not reached) is HTTP_CLIENT_RESET, never HTTP_CLIENT_OK.
- * 5. The loop thread only. Callbacks come from the loop, never from inside http_client_request. */
+ * 5. For the loop thread only. Callbacks come from the loop, never from inside http_client_request. */
 #ifndef MILLRACE_HTTP_CLIENT_H
 #define MILLRACE_HTTP_CLIENT_H
 
@@ -69,7 +69,7 @@ struct http_call_spec {
 
 /* NULL if the url is not an address. */
 struct http_client *http_client_new(const struct http_client_config *config);
-/* Ends every call with HTTP_CLIENT_CANCELLED; their on_done must not start new ones. Any callback may free the client. */
+/* Ends every call with HTTP_CLIENT_CANCELLED; on_done must not start new calls. Any callback may free the client. */
 void http_client_free(struct http_client **c);
 
 struct http_call *http_client_request(struct http_client *c, const struct http_call_spec *spec);

@@ -18,12 +18,12 @@ struct http_pool_host {
     struct backoff backoff;
     usec_t down_until;     /* end of the backoff; 0: up */
     usec_t wait;           /* length of the backoff */
-    usec_t cooldown_until; /* no request before, while another host is up */
-    usec_t watched_until;  /* cooldown_until of the last timeout, also after a probe has ended the cooldown */
+    usec_t cooldown_until; /* while another host is up: no request before this time */
+    usec_t watched_until;  /* cooldown_until of the last timeout; stays when a probe ends the cooldown */
     usec_t failed_at;      /* time of the last fault; requests begun before it belong to the same failure */
     size_t in_flight;
     bool silent; /* the last fault was a timeout */
-    bool stalls; /* requests time out although probes are answered */
+    bool stalls; /* requests time out although the host answers probes */
     enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* outcome of the last probe since the fault */
     struct http_call *probe;                                  /* NULL: none in flight */
     struct stats_counter *requests, *faults, *probes;         /* NULL without stats */
@@ -147,7 +147,8 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
     return &p->hosts[i];
 }
 
-/* When a host that is down may get a request. While no host is up, a cooldown ends one backoff after the last host fell. */
+/* When a host that is down may get a request. While no host is up, a cooldown ends one backoff after the last host went
+ * down. */
 static usec_t try_from(const struct http_pool_host *h)
 {
     const struct http_pool *p = h->pool;

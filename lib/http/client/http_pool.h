@@ -18,12 +18,13 @@
  *    another host is up, HTTP_POOL_COOLDOWN_MAX replaces a shorter backoff_max, unless the host answers a probe. The pool respects
  *    Retry-After up to backoff_max.
  * 2. The pool sends nothing twice: the caller decides about a failed request.
- * 3. Any other reply, also 4xx, is a success: the host works, and only rejects the request.
+ * 3. Any other reply, even 4xx, is a success: the host works, and only rejects the request.
  *
- * A URL is http://HOST[:PORT][/TARGET] or unix:PATH, with its scheme. The loop thread only; http_client.h applies.
+ * A URL is http://HOST[:PORT][/TARGET] or unix:PATH, with its scheme. For the loop thread only; the rules of
+ * http_client.h apply.
  *
- * A server that keeps producers' marks, such as pubsub or simplequeue, is a pool of one (`url`): each of two would know only some of
- * the marks. */
+ * A server that keeps producers' marks, such as pubsub or simplequeue, must be alone in its pool (`url`), because each
+ * of two servers would know only some of the marks. */
 #ifndef MILLRACE_HTTP_POOL_H
 #define MILLRACE_HTTP_POOL_H
 
@@ -37,7 +38,7 @@ struct http_pool_host;
 #define HTTP_POOL_COOLDOWN_FACTOR 20
 #define HTTP_POOL_COOLDOWN_MAX (60 * USEC_PER_SEC)
 
-/* A limit for callers that read only the status and the first words of a reply. */
+/* A value of max_reply for callers that read only the status and the first words of a reply. */
 #define HTTP_POOL_REPLY_MAX ((size_t)1 << 20)
 
 /* The beginning of the help of a setting that lists URLs. */
@@ -63,13 +64,13 @@ void http_pool_free(struct http_pool **p);
 
 size_t http_pool_size(const struct http_pool *p);
 const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
-/* The next host that may get a request, or NULL. The turn moves on only with a request. Sends the due probes; so a pool without work
- * sends none. */
+/* The next host that may get a request, or NULL. The turn passes to the next host only when a request is made. The call
+ * also sends the probes that are due, so a pool without work sends no probes. */
 struct http_pool_host *http_pool_next(struct http_pool *p);
 /* As http_pool_next, without the hosts in `but` (bits of http_pool_host_bit), for a request that these hosts rejected. */
 struct http_pool_host *http_pool_next_except(struct http_pool *p, uint64_t but);
 uint64_t http_pool_host_bit(const struct http_pool_host *h);
-/* The host of a pool of one, up or down, for callers that wait for http_pool_wait themselves. */
+/* The only host of a pool of one, whether up or down, for callers that wait for http_pool_wait themselves. */
 struct http_pool_host *http_pool_single(struct http_pool *p);
 /* The time until a host may get a request; 0: now. An estimate while each candidate has a request in flight. */
 usec_t http_pool_wait(const struct http_pool *p);

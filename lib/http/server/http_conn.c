@@ -79,7 +79,7 @@ static bool has_unparsed(const struct http_conn *c)
     return c->in.len > c->in_at;
 }
 
-/* Goes on to the next request, or to the end of the connection. */
+/* Continues with the next request, or ends the connection. */
 static void end_request(struct http_conn *c)
 {
     struct http_request *req = &c->req;
@@ -113,7 +113,7 @@ static void begin_body(struct http_conn *c)
     c->message_complete = !has_body;
 }
 
-/* Refuses a chunk above the limit by its size, before its bytes arrive. */
+/* Refuses a chunk above the limit once its size is known, before its bytes arrive. */
 static size_t read_body(struct http_conn *c, const char *p, size_t n)
 {
     struct http_request *req = &c->req;
@@ -140,7 +140,7 @@ static size_t read_body(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* Consumes bytes of at most one request. Skips blank lines before it, which old clients send. */
+/* Consumes bytes of at most one request. Skips blank lines before a request, which old clients send. */
 static size_t parse(struct http_conn *c, const char *p, size_t n)
 {
     struct http_request *req = &c->req;
@@ -159,7 +159,7 @@ static size_t parse(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* Built-in endpoints report problems, so they answer even without memory. */
+/* Built-in endpoints report problems, so they answer even above max_buffered. */
 static void handle(struct http_conn *c)
 {
     struct http_request *req = &c->req;
@@ -276,8 +276,8 @@ static bool settle(struct http_conn *c)
 }
 
 /* Whether this reply may wait for replies to requests that arrived at the same time. A write that wakes a sleeping client costs
- * more than several writes to an awake client. A reply behind bytes that the socket refused must not wait, because a turn
- * without a write does not watch the socket. */
+ * more than several writes to an awake client. A reply queued after bytes that the socket refused must not wait,
+ * because a turn without a write does not watch the socket. */
 static bool may_cork(const struct http_conn *c)
 {
     const struct http_server *s = c->server;

@@ -15,7 +15,7 @@
  * is queued and schedules a turn. Therefore:
  *
  * 1. No handler runs inside another handler's http_reply.
- * 2. Any number of pipelined requests takes one stack frame.
+ * 2. Any number of pipelined requests uses one stack frame.
  * 3. A connection is freed only at the end of its turn, when none of its callbacks is on the stack.
  *
  * Each connection contains its request. Buffers up to HTTP_KEPT_BUFFER_MAX survive from one request to the next. */

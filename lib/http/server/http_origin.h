@@ -1,8 +1,8 @@
 /* http_origin: refuses requests that a web page of another site makes a browser send.
  *
- * Strangers cannot reach a daemon on 127.0.0.1, but browsers on the same host can. Any web page can make them send requests.
- * If the page's DNS name resolves to 127.0.0.1 (DNS rebinding), the page can also read the replies. Three headers that
- * a page cannot set give such requests away:
+ * Strangers cannot reach a daemon on 127.0.0.1, but browsers on the same host can. Any web page can make a browser send
+ * requests. If the page's DNS name resolves to 127.0.0.1 (DNS rebinding), the page can also read the replies. Three
+ * headers that a page cannot set reveal such requests:
  *
  * 1. Host must be an IP address, a name without a dot, a name below `localhost`, or an allowed host. Public DNS serves none of
  *    the first three. A request without Host (HTTP/1.0) passes.

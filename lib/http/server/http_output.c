@@ -109,7 +109,8 @@ static void file_done(const struct evbuffer_file_segment *segment, int flags, vo
 void http_output_write_file(
     struct http_conn *c, const struct http_file *file, const struct http_span *spans, size_t n)
 {
-    /* Bytes right before a file leave with its first bytes: a small packet of their own would wake the client. */
+    /* Bytes directly before a file are sent with its first bytes, because a small packet of their own would wake the
+     * client. */
     if (!c->writing && out_length(c) == 0 && c->staged.len > 0) {
         ssize_t sent = send(c->fd, c->staged.ptr, c->staged.len, MSG_NOSIGNAL | MSG_MORE);
         c->broken |= sent < 0 && !errno_is_retry(errno);
@@ -177,7 +178,8 @@ void http_output_flush(struct http_conn *c)
             http_shed(&c->staged);
         }
     } else if (c->has_files) { /* staged bytes wait: the next file may follow them */
-        /* One call sends bytes of memory or of one span. A file that was truncated sends nothing: the connection breaks. */
+        /* One call sends bytes from memory or from one span, not both. If the file was truncated, it sends nothing, and
+         * the connection breaks. */
         for (size_t done = 0; !c->writing && done < FILE_BYTES_PER_TURN_MAX && out_length(c) > 0;) {
             errno = 0;
             int n = evbuffer_write(c->out, c->fd);
@@ -237,7 +239,7 @@ void http_output_schedule(struct http_conn *c)
  *
  * A connection holds its unanswered request, the memory of its handler (http_set_held_bytes), and its unsent output. Each
  * is bounded, but their sum over many connections is not, so all connections share `max_buffered`. A connection updates
- * its share at the end of each turn and with each piece of a body. The sum may lag by one piece or one reply.
+ * its share at the end of each turn and after each piece of a body. The sum may lag by one piece or one reply.
  *
  * Above the limit, the server closes the connections that hold the most and have moved few bytes for STALL_TIME. It never
  * closes a client that reads or sends at a useful speed, or a request that waits for its handler. If no connection

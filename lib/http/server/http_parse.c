@@ -224,7 +224,8 @@ void http_head_clear(struct http_head *h)
     memset(&h->line_at, 0, offsetof(struct http_head, headers) - offsetof(struct http_head, line_at));
 }
 
-/* Copies HEAD_AT_ONCE bytes at once, though a body may be among them, and cuts `text` back to the head. */
+/* Copies HEAD_AT_ONCE bytes at once, although they may include a part of the body, then cuts `text` back to the
+ * head. */
 size_t http_head_feed(struct http_head *h, const char *p, size_t n)
 {
     struct buf *text = &h->text;
@@ -264,7 +265,7 @@ void http_body_begin(struct http_body_decoder *d, const struct http_head *h)
     };
 }
 
-/* Skips a chunk extension or a trailer. Its bytes count to the limit on headers. */
+/* Skips a chunk extension or a trailer. Its bytes count towards the limit on headers. */
 static enum http_body_state after_text(
     struct http_body_decoder *d, char byte, enum http_body_state stay, enum http_body_state at_end)
 {

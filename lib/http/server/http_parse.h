@@ -5,7 +5,8 @@
  *     used = http_body_decode(&decoder, p, n, &piece);  until decoder.state is HTTP_BODY_END or HTTP_BODY_BAD
  *
  * 1. Input may be cut anywhere. Each call consumes at most one head, or one piece of a body.
- * 2. The parser checks each line once it is complete, and refuses a hopeless line earlier. It reads no byte twice.
+ * 2. The parser checks each line once it is complete, and refuses an incomplete line that cannot become valid. It reads
+ *    no byte twice.
  * 3. The parser is strict wherever a proxy might frame the same bytes differently. It refuses folded lines, spaces before a
  *    colon, control bytes, a second Host or length, and a length beside chunks. Lines of a head may end in LF alone; lines
  *    of a chunked body may not.
@@ -67,7 +68,7 @@ struct http_head {
 };
 
 void http_head_clear(struct http_head *h);
-/* Consumes up to n bytes, none behind the end of the head. */
+/* Consumes up to n bytes, but none past the end of the head. */
 size_t http_head_feed(struct http_head *h, const char *p, size_t n);
 static inline struct bytes http_head_target(const struct http_head *h)
 {
@@ -101,7 +102,7 @@ struct http_body_decoder {
 /* The head is complete and has a body: chunks, or a content_length above 0. */
 void http_body_begin(struct http_body_decoder *d, const struct http_head *h);
 /* Consumes up to n bytes. *piece receives the body bytes among them; it points into p and may be empty. After the size of a
- * chunk, and before its first byte, the state is HTTP_BODY_DATA and `left` the size. */
+ * chunk, and before its first byte, the state is HTTP_BODY_DATA and `left` is the size. */
 size_t http_body_decode(struct http_body_decoder *d, const char *p, size_t n, struct bytes *piece);
 
 #endif

@@ -291,10 +291,10 @@ void http_stream_start(struct http_request *req, int status, const char *content
     http_output_schedule(req->conn);
 }
 
-/* Rewinding a stream: withdrawing output that its client has not begun to take.
+/* Rewinding a stream: withdrawing output that its client has not begun to receive.
  *
  * Once the size of a chunk is sent, the whole chunk must follow. So a body can be cut only between two pieces. The server
- * marks such places at least MARK_INTERVAL bytes apart. A rewind leaves at most the piece being sent, or MARK_INTERVAL
+ * marks such places at least MARK_INTERVAL bytes apart. A rewind keeps at most the piece being sent, or MARK_INTERVAL
  * bytes of smaller pieces. */
 
 /* Drops the marks that the client has passed. */

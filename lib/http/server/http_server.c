@@ -63,7 +63,7 @@ static void answer_and_close(struct http_conn *c)
     http_conn_free(c);
 }
 
-/* Takes over a connection above the limit. has_room: descriptors are left to keep it for a short time. */
+/* Takes over a connection above the limit. has_room: enough descriptors are left to keep it for a short time. */
 static void accept_over_limit(struct http_server *s, int fd, const char *peer, bool is_public, bool has_room)
 {
     struct http_conn *silent = NULL;

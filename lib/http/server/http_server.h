@@ -4,8 +4,8 @@
  * or later. A `struct http_request *` is valid until its reply is complete (http_reply*, http_problem*, http_stream_end) or
  * the client is gone. A handler that replies later sets http_on_gone and drops its pointer there.
  *
- * 1. Replies leave in the order of their requests. A connection has one request in a handler at a time; pipelined requests
- *    wait unparsed, within a bound.
+ * 1. Replies are sent in the order of their requests. A connection has one request in a handler at a time; pipelined
+ *    requests wait unparsed, within a bound.
  * 2. A client can make the server hold at most the route's max_body, HTTP_HEADERS_MAX bytes of headers and a small fixed
  *    buffer. A larger request gets 413, 431 or 414, and the server closes the connection.
  * 3. A request with ambiguous framing gets 400, and the server closes the connection. See http_parse.h.
@@ -15,8 +15,8 @@
  * 6. The server answers Expect: 100-continue before the body arrives, unless it refuses the request by the headers alone.
  * 7. Above max_connections a request gets 503 with Retry-After, and the server closes the connection. The same applies when
  *    descriptors run short: a quarter of RLIMIT_NOFILE, at most 256, is reserved for the daemon's own files.
- * 8. All clients together make the server hold at most max_buffered and one reply. Above that, the server closes the stalled
- *    connections that hold the most, and requests get 503 `overloaded`, except for built-in endpoints.
+ * 8. All clients together make the server hold at most max_buffered bytes plus one reply. Above that, the server closes
+ *    the stalled connections that hold the most, and requests get 503 `overloaded`, except for built-in endpoints.
  * 9. HTTP/1.0 clients get no chunked bodies; the end of the connection ends a stream.
  * 10. `stats` counts each reply by its route, and times it up to its headers.
  * 11. A client that shuts down only its sending side, as nc does, still gets the replies in progress and its stream. After
@@ -96,7 +96,7 @@ struct http_server *http_server_new(const struct http_server_config *config);
 /* How many descriptors of RLIMIT_NOFILE are for files that a daemon keeps open, and for connections (7). */
 int http_descriptors_for_files(void);
 int http_descriptors_for_connections(void);
-/* The smallest RLIMIT_NOFILE with that many. */
+/* The smallest RLIMIT_NOFILE that provides that many. */
 size_t http_descriptors_with_files(size_t files);
 size_t http_descriptors_with_connections(size_t connections);
 /* Serves on a listening socket, which the server then owns. A server may have several. 0 or -1. is_public: its connections
@@ -130,7 +130,7 @@ bool http_require_admin(struct http_request *req);
 /* Guards an operation that changes stored data. False: the client has no token or, without a configured token, is not on this
  * host, and the function has replied 403. */
 bool http_require_local(struct http_request *req);
-/* Guards an operation of a HTTP_ROUTE_PUBLIC route that is not public. False: a web page of another origin sent the request, or
+/* Guards a non-public operation of an HTTP_ROUTE_PUBLIC route. False: a web page of another origin sent the request, or
  * the connection is public, and the function has replied 403. */
 bool http_require_same_origin(struct http_request *req);
 
@@ -150,7 +150,8 @@ void http_add_header_text(struct http_request *req, const char *name, const char
 void http_add_header_line(struct http_request *req, struct bytes line); /* a whole line, with its CRLF */
 void http_add_header_u64(struct http_request *req, const char *name, uint64_t value);
 
-/* Replies. Each ends the request. The body is copied. content_type NULL: text/plain; charset=utf-8. */
+/* Replies. Each of these functions ends the request. The body is copied. content_type NULL: text/plain;
+ * charset=utf-8. */
 void http_reply(struct http_request *req, int status, const char *content_type, struct bytes body);
 void http_replyf(struct http_request *req, int status, const char *content_type, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -190,8 +191,8 @@ void http_stream_end(struct http_request *req);
 void http_stream_abort(struct http_request *req);
 /* Sends the pieces written so far, then ends a chunked reply without its terminator. Resets any other reply. */
 void http_stream_truncate(struct http_request *req);
-/* Bytes written that the kernel has not taken. A stream writes while they are below its own bound. The loop calls on_drain each
- * time they fall to `low` or below; the stream continues there. */
+/* Bytes written that the kernel has not taken. A stream writes while their number is below its own limit. The loop
+ * calls on_drain each time the number falls to `low` or below; the stream then continues. */
 size_t http_stream_pending(const struct http_request *req);
 void http_on_drain(
     struct http_request *req, size_t low, void (*fn)(struct http_request *req, void *arg), void *arg);
@@ -199,16 +200,16 @@ void http_on_drain(
 uint64_t http_stream_taken(const struct http_request *req);
 /* Exempts this stream from write_timeout and max_buffered. The writer bounds the pending bytes. */
 void http_stream_disable_timeout(struct http_request *req);
-/* Withdraws the end of the body that the client has not begun to get, at a boundary between pieces. Only for streams without a
- * timeout. Returns the number of bytes withdrawn, which the stream may write again. Copies the remaining ones, except spans of
- * files. */
+/* Withdraws, from a boundary between pieces on, the end of the body that the client has not begun to receive. Only for
+ * streams without a timeout. Returns the number of bytes withdrawn, which the stream may write again. Copies the
+ * remaining bytes, except spans of files. */
 size_t http_stream_rewind(struct http_request *req);
 /* Copies lent memory that is still pending, so that the writer may free its own. */
 void http_stream_copy_pending(struct http_request *req);
 
-/* Sets how much memory the handler holds for this request until the reply. The bytes count to max_buffered. */
+/* Sets how much memory the handler holds for this request until the reply. The bytes count towards max_buffered. */
 void http_set_held_bytes(struct http_request *req, size_t bytes);
-/* False above max_buffered: the handler should gather no more. */
+/* False above max_buffered: the handler should then gather no more. */
 bool http_has_memory(const struct http_request *req);
 /* The server calls `fn` once if the client is gone before the reply is complete: it closed or reset the connection, a time limit
  * passed, or the server is freed. The request is freed when `fn` returns; a reply inside `fn` is dropped. */
