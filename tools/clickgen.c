@@ -1,11 +1,11 @@
 /* clickgen: generates clicks with the fields of bitly's public feed on standard output, one JSON object a line.
  *
- * 1. The same settings produce the same bytes on every machine: integers only, because floating point may round differently
- *    elsewhere; no clock, no locale.
+ * 1. The same settings produce the same bytes on every machine. So there is no clock, no locale and no floating point,
+ *    which may round differently elsewhere.
  * 2. A link belongs to one user and has one address. Users, links, countries and referrers are Zipf-distributed.
- * 3. Times rise from `start` to before `end` with a daily rhythm, a few seconds out of order.
- * 4. The sample configuration (etc/clicks.conf) must reject a damaged line. A hostile line is valid and has a key that is hard to store:
- *    reserved bytes, control bytes, long, not ASCII, or at the limit of hashing. */
+ * 3. Times rise from `start` to just before `end` in a daily rhythm. Lines may be a few seconds out of order.
+ * 4. The sample configuration (etc/clicks.conf) must reject a damaged line. A hostile line is valid and has a key that
+ *    is hard to store: reserved bytes, control bytes, long, not ASCII, or at the limit of hashing. */
 #include "base/io.h"
 #include "base/progress.h"
 #include "config/options.h"
@@ -67,7 +67,8 @@ static uint64_t random_below(uint64_t *state, uint64_t bound)
     return scale(random_next(state), bound);
 }
 
-/* log2(x) with FRACTION_BITS bits: squaring a number in [1, 2) doubles its logarithm; reaching 2 is the next bit. */
+/* log2(x) with FRACTION_BITS bits: squaring a number in [1, 2) doubles its logarithm, and the next bit is 1 if the
+ * square reaches 2. */
 static uint64_t log2_fixed(uint64_t x)
 {
     unsigned whole = 63 - (unsigned)__builtin_clzll(x);
@@ -137,7 +138,8 @@ static size_t zipf_rank(const struct zipf *z, uint64_t random)
 #define LATE_MAX 4 /* seconds */
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* Each purpose has random numbers of its own, so that more numbers for one purpose leave the others unchanged. */
+/* Each purpose has random numbers of its own, so that drawing more numbers for one purpose does not change the
+ * others. */
 enum purpose { FOR_USER = 1, FOR_LINK, FOR_OWNER, FOR_REFERRER, FOR_CITY, FOR_LINES };
 
 struct click_feed {
@@ -147,7 +149,7 @@ struct click_feed {
 };
 
 struct place {
-    const char *country, *zone, *region, *city, *language; /* as they stand in JSON */
+    const char *country, *zone, *region, *city, *language; /* as written in JSON */
     int latitude, longitude;                               /* in millionths of a degree */
 };
 
@@ -302,7 +304,7 @@ struct click {
     uint64_t hostile; /* 0, or the bits of a hostile value */
 };
 
-/* Opens `, "name": "`. False: a hostile value was written instead. */
+/* Appends `, "name": "`. Returns false if it appended a hostile value instead of the last quote. */
 static bool open_text(const struct click *c, struct buf *out, const char *name, unsigned which)
 {
     buf_printf(out, ", \"%s\": ", name);
@@ -424,7 +426,8 @@ static void damage(struct buf *out, size_t start, uint64_t bits)
         out->len = start + 1 + (bits >> 8) % (out->len - start - 1);
 }
 
-/* Appends the next line with its LF; false, and nothing appended, after the last. `events` counts every line. */
+/* Appends the next line with its LF. After the last line, returns false and appends nothing. `events` counts every
+ * line. */
 static bool append_line(struct click_feed *f, struct buf *out)
 {
     if (f->done == f->s.events)

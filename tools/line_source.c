@@ -16,7 +16,8 @@
 
 enum kind { UNKNOWN, PLAIN, GZIP, ZSTD, FOREIGN };
 
-/* At `loose` only the upper four bits of a byte must match. The second entry of zstd is the skippable frame that pzstd writes first. */
+/* Of the byte at `loose`, only the upper four bits must match. The second entry of zstd is the skippable frame that
+ * pzstd writes first. */
 static const struct magic {
     enum kind kind;
     const char *name;
@@ -46,14 +47,14 @@ static const struct magic {
 struct line_source {
     int fd;
     char *name;
-    enum kind kind; /* found by the first bytes, at the first read */
+    enum kind kind; /* detected from the first bytes, at the first read */
     z_stream gzip;
     ZSTD_DCtx *zstd;
-    bool in_frame;   /* of gzip or zstd: the input must not end here */
+    bool in_frame;   /* inside a gzip or zstd frame, where the input must not end */
     bool unpacked;   /* at least one whole gzip member */
     bool padded;     /* zeros follow the last gzip member */
-    struct buf raw;  /* read, not unpacked; empty for a plain file */
-    struct buf text; /* unpacked; [at, len) is not returned yet */
+    struct buf raw;  /* read but not unpacked; empty for a plain file */
+    struct buf text; /* unpacked; [at, len) is not yet returned */
     size_t at, searched;
     uint64_t offset, consumed;
     uint64_t filled_from; /* packed bytes used before the last unpacking */
@@ -93,7 +94,8 @@ static int read_more(struct line_source *s, struct buf *into, char *error)
     return 0;
 }
 
-/* The format that `head`, the first bytes so far, shows; NULL: none. *more: more bytes are needed. */
+/* Returns the format of an input that begins with `head`; NULL: no known format. *more: more bytes are needed to
+ * decide. */
 static const struct magic *find_magic(struct bytes head, bool *more)
 {
     const struct magic *found = NULL;
@@ -313,7 +315,7 @@ int line_source_skip(
     struct stat st;
     if (s->kind == UNKNOWN && find_kind(s, error) != 0)
         return -1;
-    /* A plain regular file: seek to the byte before, and drop what was read to find its kind. */
+    /* In a plain regular file, seek to the byte before `offset`, and drop the bytes read to find the kind. */
     if (s->kind == PLAIN && fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode)) {
         uint64_t to = offset < (uint64_t)st.st_size ? offset : (uint64_t)st.st_size;
         if (to > 0 && lseek(s->fd, (off_t)to - 1, SEEK_SET) >= 0) {
@@ -342,7 +344,7 @@ int line_source_skip(
     *reached = s->offset;
     if (last == '\n' || s->offset < offset)
         return 0;
-    /* The end of the input ends a line too. A last line returned without LF may have got its LF since. */
+    /* The end of the input ends a line too. A last line that was returned without LF may have its LF by now. */
     if (s->text.len == s->at && fill(s, error) != 0)
         return -1;
     if (s->text.len == s->at || s->text.ptr[s->at] == '\n')

@@ -1,7 +1,8 @@
 /* line_source: reads lines from a file (plain, gzip or zstd) or from standard input.
  *
- * The first bytes of a file decide its format; other known formats are refused. As with gzip, zeros may follow the data. Offsets count
- * unpacked bytes. A last line without LF is a line. The longest line bounds the memory; a line over LINE_SOURCE_LINE_MAX is skipped in steps. */
+ * The first bytes of a file decide its format; other known formats are refused. Zeros may follow gzip data, as gzip
+ * itself allows. Offsets count unpacked bytes. A last line without LF counts as a line. The longest line bounds the
+ * memory; a line over LINE_SOURCE_LINE_MAX is skipped in steps. */
 #ifndef MILLRACE_LINE_SOURCE_H
 #define MILLRACE_LINE_SOURCE_H
 
@@ -25,8 +26,8 @@ int line_source_check(struct line_source *s, char error[LINE_SOURCE_ERROR_MAX]);
  * and an unfinished line is dropped. */
 #define LINE_SOURCE_IDLE (100 * USEC_PER_MSEC)
 void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg);
-/* Skips to an offset, or to the end; *reached is the new offset. 0, or -1 with the reason. An input in which no line ends at the offset is
- * refused, since it is another input. */
+/* Skips to an offset, or to the end; *reached is the new offset. 0, or -1 with the reason. An input in which no line
+ * ends at the offset is refused, because it must be another input. */
 int line_source_skip(
     struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_MAX]);
 enum line_source_result {
@@ -35,7 +36,7 @@ enum line_source_result {
     LINE_SOURCE_LINE,
     LINE_SOURCE_SKIPPING, /* skipped a part of a line that is too long: call again */
     LINE_SOURCE_SKIPPED,  /* skipped all of that line */
-    /* Only of a followed log (log_tail.h): */
+    /* Only for a followed log (log_tail.h): */
     LINE_SOURCE_FINISHED,
     LINE_SOURCE_CUT,
 };
@@ -49,7 +50,7 @@ uint64_t line_source_offset(const struct line_source *s);
 uint64_t line_source_consumed(const struct line_source *s);
 /* Bytes of the file itself read so far. */
 uint64_t line_source_fetched(const struct line_source *s);
-/* Of a plain file: up to `most` buffered bytes before line_source_offset, borrowed until the next call. */
+/* For a plain file, returns up to `most` buffered bytes before line_source_offset, borrowed until the next call. */
 struct bytes line_source_recent(const struct line_source *s, size_t most);
 int line_source_fd(const struct line_source *s);
 

@@ -31,7 +31,7 @@ struct log_tail {
     bool locked; /* another process has the lock */
     struct place place;
     struct line_source *source; /* NULL: no file yet */
-    uint64_t given;             /* offset in this file after the last line */
+    uint64_t given;             /* offset in this file after the last returned line */
     bool unsaved;               /* the state file does not have place.seen yet */
     bool renamed;               /* the log's name leads to another file, or to none */
     usec_t renamed_at;          /* when this was noticed */
@@ -54,7 +54,7 @@ static int refuse_second(struct log_tail *t, char *error)
     return -1;
 }
 
-/* Opens again if the previous holder of the lock has replaced the file. */
+/* Opens and locks a file. Opens it again if the previous holder of the lock has replaced it. */
 static int open_locked(struct log_tail *t, const char *path, int flags, char *error)
 {
     for (;;) {
@@ -75,7 +75,8 @@ static int open_locked(struct log_tail *t, const char *path, int flags, char *er
     }
 }
 
-/* 1: read and locked; 0: none; -1 with the reason. Syncs the directory, because a killed predecessor may not have done so. */
+/* Reads and locks the state file. Returns 1, or 0 if there is none, or -1 with the reason. Syncs the directory, because
+ * a killed predecessor may not have done so. */
 static int read_state(struct log_tail *t, char *error)
 {
     char text[1000];
@@ -102,7 +103,7 @@ static int read_state(struct log_tail *t, char *error)
     return io_sync_parent(t->state_path) == 0 ? 1 : fail(error, t->state_path);
 }
 
-/* Locks belong to files, so the new file is locked before it is renamed. */
+/* A lock belongs to a file, not to its name, so the new file is locked before it is renamed. */
 static int write_state(struct log_tail *t, char *error)
 {
     struct buf fresh = {0}, text = {0};
@@ -201,7 +202,7 @@ bool log_tail_could_read(const char *path, const char *other)
     return beside && goes_on(name_of(other), name_of(path));
 }
 
-/* Files that are not logs: packed copies, and the state file with its successor. */
+/* Files that are not logs: packed copies, the state file and its replacement. */
 static bool is_no_log(const struct log_tail *t, const char *path, const struct stat *st)
 {
     static const char *const packed[] = {".gz", ".zst", ".xz", ".bz2", ".lz4", ".lzma", ".Z", ".zip"};
@@ -228,9 +229,10 @@ struct found {
     bool begun; /* the file has data */
 };
 
-/* Searches the regular files beside the log whose names start with the log's. left NULL: finds the current file. Otherwise finds the next
- * file: the oldest log that is not older than the current file, whose status is `left`. The file under the log's name is always newer than the
- * current file, although the current file may have a later modification time. */
+/* Searches the regular files beside the log whose names start with the log's. With `left` NULL, finds the current file.
+ * Otherwise finds the next file: the oldest log that is not older than the current file, whose status is `left`. The
+ * file under the log's name is always newer than the current file, although the current file may have a later
+ * modification time. */
 static struct found find_file(const struct log_tail *t, const struct stat *left)
 {
     struct found found = {NULL, false};
@@ -304,7 +306,7 @@ static bool was_rewritten(const struct log_tail *t)
     return XXH3_64bits(text, n) != s->sum && zeros < n;
 }
 
-/* Opens the file of the state at the offset. Its inode may have been reused, so the content is checked too. */
+/* Opens the file that the state names, at `offset`. The inode may have been reused, so the content is checked too. */
 static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char *error)
 {
     struct found found = offset < t->place.base ? (struct found){NULL, false} : find_file(t, NULL);
@@ -313,7 +315,7 @@ static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char 
     uint64_t at = offset - t->place.base;
     bool ok = take_source(t, found.path, error) == 0;
     free(found.path);
-    /* The queue has not stored the bytes of a later sample. */
+    /* Drop a later sample, because the queue has not stored its bytes. */
     if (ok && at < t->place.seen.end)
         t->place.seen = (struct sample){0};
     ok = ok && (at == 0 || (line_source_skip(t->source, at, &t->given, error) == 0 && t->given == at &&
@@ -412,7 +414,8 @@ static bool is_over(struct log_tail *t, usec_t now)
     return next.begun;
 }
 
-/* Whether the file was truncated before the last read. If it is shorter than the bytes read, it was truncated after the read. */
+/* Whether the file was truncated before the last read. A file shorter than the bytes read was truncated after the
+ * read. */
 static bool was_cut(const struct log_tail *t)
 {
     struct stat st;
@@ -454,7 +457,7 @@ enum line_source_result log_tail_next(
         t->over = is_over(t, now);
         if (!t->over)
             return LINE_SOURCE_END;
-        /* Read once more: the last line of a complete file needs no LF. */
+        /* Read once more, because the last line of a complete file needs no LF. */
     }
 }
 

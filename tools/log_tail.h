@@ -1,23 +1,27 @@
 /* log_tail: follows a growing, rotated log file as one sequence of lines.
  *
- * Offsets continue across rotations: a file starts where the file before it ended. A small state file names the current file by device and
- * inode, so that a restart finds the file after a rename:
+ * Offsets continue across rotations: a file starts where the file before it ended. A small state file names the current
+ * file by device and inode, so that a restart finds the file after a rename:
  *
  *     {"format":1,"base":"1048576","device":"2049","inode":"131","seen":"81920","length":"4096","xxh3":"10316549"}
  *
- * `seen`, `length` and `xxh3` are the checksum of earlier bytes (the sample), which detects a rewritten file.
+ * `seen`, `length` and `xxh3` are the end, length and checksum of a sample of earlier bytes, which detects a rewritten
+ * file.
  *
- * 1. Renames lose and repeat no line, as long as the rotated files stay beside the log, unpacked. Several renames may happen during a
- *    restart. If a file is missing, log_tail_open reports the loss.
+ * 1. Renames lose and repeat no line, as long as the rotated files stay beside the log, unpacked. Several renames may
+ *    happen during a restart. If a file is missing, log_tail_open reports the loss.
  * 2. Files follow one another by creation time, or by modification time where there is no creation time.
- * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If one process keeps it open, it is
- *    complete LOG_TAIL_TIMEOUT after its last byte, once the next file has data. If the kernel cannot say (another user's file, NFS), it
- *    is complete LOG_TAIL_GRACE after its last byte, or LOG_TAIL_TIMEOUT if its last line is unfinished.
- * 4. The caller stores all lines of a complete file, then calls log_tail_next_file, which names the next file in the state.
+ * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If one process keeps it
+ *    open, it is complete LOG_TAIL_TIMEOUT after its last byte, once the next file has data. If the kernel cannot say
+ *    (another user's file, NFS), it is complete LOG_TAIL_GRACE after its last byte, or LOG_TAIL_TIMEOUT if its last
+ *    line is unfinished.
+ * 4. The caller stores all lines of a complete file, then calls log_tail_next_file, which names the next file in the
+ *    state.
  * 5. A last line without LF is returned once its LF arrives, or once its file is complete.
- * 6. A truncated file (copytruncate) starts again (LINE_SOURCE_CUT). The length or the sample shows it, at each read and restart. A sample
- *    of zeros counts as unchanged: a writer without O_APPEND left a hole. Lines written between the last read and the truncation are lost.
- * 7. The state file is locked: one process follows a log under one name.
+ * 6. A truncated file (copytruncate) starts again (LINE_SOURCE_CUT). Each read and restart detects this by the length
+ *    or the sample. Zeros in place of the sample count as unchanged, because a writer without O_APPEND leaves such a
+ *    hole after a truncation. Lines written between the last read and the truncation are lost.
+ * 7. The state file is locked, so only one process follows a log under one name.
  */
 #ifndef MILLRACE_LOG_TAIL_H
 #define MILLRACE_LOG_TAIL_H
@@ -33,15 +37,15 @@ struct log_tail;
 
 enum log_tail_start {
     LOG_TAIL_FOUND,
-    LOG_TAIL_GONE,      /* the file of `offset` is missing: starts with the file under the log's name */
-    LOG_TAIL_REWRITTEN, /* the file of `offset` was truncated, or its inode reused: likewise */
-    LOG_TAIL_LOCKED,    /* with NULL: another process follows the log */
+    LOG_TAIL_GONE,      /* the file with `offset` is missing: starts with the file that has the log's name */
+    LOG_TAIL_REWRITTEN, /* the file with `offset` was truncated, or its inode reused: starts likewise */
+    LOG_TAIL_LOCKED,    /* returned NULL, because another process follows the log */
 };
 /* Continues at `offset` (a producer's mark). Without a state file the log starts at offset 0. NULL with the reason. */
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
     enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX]);
 void log_tail_close(struct log_tail **t);
-/* Whether `other` has a name that rotated files of the log have. */
+/* Whether `other` has a name that rotated files of the log may have. */
 bool log_tail_could_read(const char *path, const char *other);
 /* The next line, borrowed until the next call. LINE_SOURCE_END: none yet. After LINE_SOURCE_FINISHED and LINE_SOURCE_CUT the caller stores all
  * lines, then calls log_tail_next_file. `now` is the wall clock, compared with file times. */
@@ -49,7 +53,8 @@ enum line_source_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX]);
 /* Saves a changed state, once every returned line is stored. 0, or -1 with the reason. */
 int log_tail_stored(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX]);
-/* Goes on with the next file, or at the start of a truncated one. 0; 1: there is no new log yet; -1 with the reason. */
+/* Continues with the next file, or at the start of a truncated one. Returns 0, or 1 if there is no new log yet, or -1
+ * with the reason. */
 int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX]);
 /* The offset of the current file's start. */
 uint64_t log_tail_base(const struct log_tail *t);

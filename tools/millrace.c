@@ -1,4 +1,4 @@
-/* millrace: the command in PATH. `millrace NAME ...` runs a built-in subcommand, or the program NAME of libexec. */
+/* millrace: the command in PATH. `millrace NAME ...` runs a built-in subcommand, or the program NAME in libexec. */
 #include "base/bytes.h"
 #include "base/io.h"
 #include "base/suggest.h"
@@ -52,7 +52,7 @@ static void usage(FILE *out)
     fputs("\n`millrace NAME --help` lists the options of NAME.\n", out);
 }
 
-/* Runs a built-in subcommand, or replaces this process by a program of libexec. */
+/* Runs a built-in subcommand, or replaces this process by a program in libexec. */
 static int dispatch(int argc, char **argv)
 {
     struct buf path = {0};

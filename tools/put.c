@@ -1,7 +1,7 @@
 /* millrace put, also millrace file_to_queue: posts lines to the local queue.
  *
- * With --producer the marks are offsets in the inputs, counted over all files and unpacked. A repeated put continues at the mark and
- * stores nothing twice (put_batch.h). */
+ * With --producer the marks are offsets in the inputs, counted in unpacked bytes over all files. A repeated put
+ * continues at the mark and stores nothing twice (put_batch.h). */
 #include "base/clock.h"
 #include "daemon/daemon.h"
 #include "tools/line_source.h"
@@ -26,7 +26,7 @@
 
 #define BATCH_BYTES ((size_t)1 << 20)
 #define FOLLOW_POLL (100 * USEC_PER_MSEC)
-#define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* longest wait for a full batch */
+#define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* longest time that a line waits until its batch is full */
 
 static const struct option_row rows[] = {
     {.name = "queue_url",
@@ -59,7 +59,7 @@ static const struct option_row rows[] = {
         .fallback = "0",
         .min = 0,
         .max = 100000000,
-        .help = "lines a second; at most a tenth of a second of unused rate is made up for; 0: unlimited"},
+        .help = "lines a second (0: unlimited); after a pause, at most a tenth of a second's lines are sent at once"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "2000",
@@ -92,7 +92,7 @@ struct put {
     struct line_source *source;     /* the current file; NULL while a log is followed */
     struct log_tail *tail;          /* NULL without --follow */
     uint64_t resume;                /* the producer's mark at the start */
-    uint64_t packed_before, packed; /* bytes of the files before the current one, of all files (0: unknown) */
+    uint64_t packed_before, packed; /* bytes of the files before the current one; of all files (0: unknown) */
     usec_t began;
     uint64_t taken;    /* lines read */
     usec_t batch_from; /* time of the first line in the batch */
@@ -102,7 +102,7 @@ struct put {
     int idle_status; /* exit status of a flush while the input was idle */
     struct progress progress;
     struct put_rejects rejects;
-    bool skipping;   /* inside a reported line that is too long */
+    bool skipping;   /* inside a line that is too long and was reported */
     bool unfinished; /* the last line has no LF */
 };
 
@@ -191,8 +191,8 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
         refusal->start - p->files[i].base, clock_monotonic());
 }
 
-/* Skips a line that is too long. end 0: it has not ended, and may never end. Without --rejects the lines before it are stored, and the
- * put ends. */
+/* Skips a line that is too long. end 0: the line has not ended, and may never end. Without --rejects, stores the lines
+ * before it and ends the put. */
 static int skip_long_line(struct put *p, uint64_t start, uint64_t end)
 {
     const struct file_count *f = &p->files[p->n_files - 1];

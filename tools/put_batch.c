@@ -12,7 +12,7 @@
 #include <sysexits.h>
 
 #define NO_ADDRESS_WAIT                                                                                      \
-    (200 * USEC_PER_MSEC)  /* before another attempt without an address: the pipeline may be starting */
+    (200 * USEC_PER_MSEC)  /* wait if there is no address, because the pipeline may be starting */
 #define WATCH_EVERY 100000 /* microseconds */
 
 /* The offsets of a line in the input. */
@@ -68,7 +68,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
         http_call_cancel(r->call);
 }
 
-/* One request. r->result is HTTP_CLIENT_REFUSED without a valid URL. */
+/* Makes one request. Without a valid URL, r->result is HTTP_CLIENT_REFUSED. */
 static void call(
     struct put_batch *b, const char *method, const struct buf *target, struct bytes body, struct reply *r)
 {
@@ -188,7 +188,7 @@ static bool try_again(const struct put_batch *b, struct tries *t, const struct r
     return !*b->config.stopped;
 }
 
-/* Prints why the put ends, and how much is stored. why NULL: stopped, or out of time. */
+/* Prints why the put ends, and how much is stored. NULL as `why`: stopped, or out of time. */
 static int give_up(const struct put_batch *b, const struct reply *r, const char *why)
 {
     if (why == NULL)
@@ -264,7 +264,7 @@ static bool may_send_again(const struct put_batch *b, const struct reply *r)
     bool has_marks = b->config.producer != NULL;
     if (r->result != HTTP_CLIENT_OK)
         return has_marks || r->result == HTTP_CLIENT_REFUSED;
-    /* With storage-failed the queue may have the lines after a restart. */
+    /* After the answer storage-failed, a restarted queue may have the lines. */
     bool unsure =
         r->body.len > 0 && memmem(r->body.ptr, r->body.len, failed, strlen(failed)) != NULL && !has_marks;
     return !unsure && (r->status == 503 || r->status == 429);
@@ -305,7 +305,7 @@ static int send_part(struct put_batch *b, struct tries *tries)
     } else if (too_large && part.lines > 1) {
         b->lines_max = part.lines / 2;
     } else if (too_large && part.lines == 1) {
-        /* The mark passes this line with the next part. */
+        /* The next part moves the mark past this line. */
         status =
             b->config.refused(&(struct put_batch_refusal){.line = bytes_of(part.body.ptr, part.body.len - 1),
                                   .why = buf_bytes(&r.body),

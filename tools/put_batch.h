@@ -1,12 +1,13 @@
 /* put_batch: posts lines to a queue, one request at a time.
  *
- * 1. With a producer each batch moves the mark from the offset of its first byte to the offset after its last. A batch can then be sent
- *    again after any failure, and an interrupted input continues at the mark.
+ * 1. With a producer each batch moves the mark from the offset of its first byte to the offset after its last. A batch
+ *    can then be sent again after any failure, and an interrupted input continues at the mark.
  * 2. Without a producer a batch is sent again only if the queue cannot have stored it.
- * 3. A batch refused with 413 is halved until one line remains; refused() decides about that line before the mark passes it.
+ * 3. A batch refused with 413 is halved until one line remains; refused() then handles that line before the mark moves
+ *    past it.
  *
- * Calls block. A wait for the queue is reported once, and ends soon after *stopped is set: a request in progress then has
- * PUT_BATCH_STOP_TIMEOUT left. */
+ * Calls block. A wait for the queue is reported once, and ends soon after *stopped is set: a request in progress then
+ * has PUT_BATCH_STOP_TIMEOUT left. */
 #ifndef MILLRACE_PUT_BATCH_H
 #define MILLRACE_PUT_BATCH_H
 
@@ -33,7 +34,7 @@ struct put_batch_config {
     const char *auth_token;       /* NULL: none */
     /* Returns 0 once the line is stored elsewhere, or an exit status after printing the error. */
     int (*refused)(const struct put_batch_refusal *refusal, void *arg);
-    usec_t timeout; /* without progress; 0: none */
+    usec_t timeout; /* longest time without progress; 0: unlimited */
     const volatile sig_atomic_t *stopped;
 };
 
@@ -48,7 +49,7 @@ void put_batch_begin_at(struct put_batch *b, uint64_t offset);
 void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end);
 size_t put_batch_lines(const struct put_batch *b);
 size_t put_batch_bytes(const struct put_batch *b);
-/* Sends until all is stored. 0, or an exit status after printing the error and how much is stored. */
+/* Sends until all lines are stored. Returns 0, or an exit status after printing the error and how much is stored. */
 int put_batch_flush(struct put_batch *b);
 
 struct put_batch_numbers {

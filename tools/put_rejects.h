@@ -1,10 +1,11 @@
-/* put_rejects: reports the lines that `millrace put` cannot post, and keeps those that the queue refuses in a file
+/* put_rejects: reports the lines that `millrace put` cannot post, and writes those that the queue refuses to a file
  * (lib/base/reject_file.h).
  *
- * The first refused line is reported at once, then their number at most once a minute. A line that is too long to be read
- * (line_source.h) is not kept. Its place is reported when it is found, since it may never end, and its length when it has ended.
+ * The first refused line is reported at once. Later ones are only counted, and the count is reported at most once a
+ * minute. A line that is too long to be read (line_source.h) is not kept. Its place is reported at once, because it may
+ * never end, and its length when it has ended.
  *
- * Without a file the first such line ends the put. */
+ * Without a file the first line of either kind ends the put. */
 #ifndef MILLRACE_PUT_REJECTS_H
 #define MILLRACE_PUT_REJECTS_H
 
@@ -24,9 +25,10 @@ int put_rejects_open(struct put_rejects *r, const char *path);
 /* Keeps and reports a refused line, which starts at `offset` of the unpacked file. 0, or an exit status after printing the error. */
 int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
     uint64_t offset, usec_t now);
-/* Reports a line that is too long. length 0: it has not ended; else with its LF. 0, or an exit status without a file. */
+/* Reports a line that is too long. `length` includes its LF; 0: it has not ended. Returns 0, or an exit status if there
+ * is no file. */
 int put_rejects_skip(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length);
-/* Prints the number of new lines, at most once a minute, or at once with `last`. */
+/* Prints the number of lines refused since the last report, at most once a minute, or at once with `last`. */
 void put_rejects_report(struct put_rejects *r, usec_t now, bool last);
 
 #endif

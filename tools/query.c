@@ -158,7 +158,7 @@ static void append_row(struct buf *out, struct bytes ns, struct bytes counter, s
     buf_append_char(out, '\n');
 }
 
-/* A row for each total, and one for each of its subtotals. */
+/* Prints a row for each total and for each of its subtotals. */
 static void print_counters_csv(const struct json_doc *d)
 {
     struct buf out = {0};

@@ -50,7 +50,7 @@ static int print(const char *path)
     enum slice_result opened = SLICE_FOREIGN;
     if (stat(path, &st) != 0)
         snprintf(error, sizeof error, "%.400s: %s", path, strerror(errno));
-    else /* A sealed slice is opened immutable. An open one may still have its log. */
+    else /* A sealed slice is opened as immutable. A slice that is not sealed may still have its -wal file. */
         opened = is_open ? SLICE_UNSEALED : slice_reader_open_sealed(path, &reader, error);
     if (opened == SLICE_UNSEALED)
         opened = slice_reader_open(path, &reader, error);
@@ -80,8 +80,8 @@ static int print(const char *path)
     return tool_flush("slice", status);
 }
 
-/* The former format has a row for each count. Rows are in order, so those of one record follow each other. A row's key is the record's key,
- * its separator and the name of the count. */
+/* The former format has a row for each count. Rows are sorted, so those of one record are adjacent. A row's key is the
+ * record's key, its separator and the name of the count. */
 struct row_source {
     struct count_source base; /* first */
     sqlite3 *db;
@@ -208,7 +208,7 @@ static enum slice_result write_new(const char *path, const char *to, sqlite3 *db
     return r;
 }
 
-/* Replaces the old slice. A log beside the old slice has counts that the new slice lacks. */
+/* Replaces the old slice. Refuses to if the old slice has a -wal file, whose counts the new slice lacks. */
 static enum slice_result replace(const char *from, const char *path, char error[SLICE_ERROR_TEXT])
 {
     struct buf log = {0};
@@ -228,8 +228,8 @@ static enum slice_result replace(const char *from, const char *path, char error[
     return ok ? SLICE_OK : SLICE_FAILED;
 }
 
-/* Writes the new slice beside the old one, syncs it, and renames it over the old one: a killed conversion can be run again. *is_done is false
- * if the slice already has the current format. */
+/* Writes the new slice beside the old one, syncs it, and renames it over the old one. So a killed conversion can be run
+ * again. *is_done is false if the slice already has the current format. */
 static enum slice_result convert(const char *path, bool *is_done, char error[SLICE_ERROR_TEXT])
 {
     struct slice_state old = {0};

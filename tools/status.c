@@ -46,9 +46,9 @@ struct status {
     const struct options *o;
     struct pipeline pipeline;
     struct report reports[PEERS];
-    struct json_doc *streams; /* of pubsub, to compare the aggregator with */
+    struct json_doc *streams; /* pubsub's streams, to compare the aggregator's offsets with */
     uint64_t depth, lag;
-    bool known; /* depth and lag are those of all daemons */
+    bool known; /* depth and lag cover all daemons */
 };
 
 static struct json_doc *fetch_json(const char *url, const char *target)

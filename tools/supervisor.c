@@ -42,7 +42,7 @@ struct supervisor {
     bool stopping;
     int status;
     int notify_fd;
-    char notify_name[64]; /* as in the environment: "@..." for the abstract name */
+    char notify_name[64]; /* as in the environment: "@..." is an abstract name */
     struct event *notify_event, *child_event;
 };
 
@@ -182,7 +182,7 @@ static void start_next(struct supervisor *s)
     }
 }
 
-/* Stops the last running program; its end calls this again. */
+/* Stops the last running program. When it has ended, this is called again. */
 static void stop_next(struct supervisor *s)
 {
     for (size_t i = s->config.n; i-- > 0;) {

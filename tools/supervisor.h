@@ -1,20 +1,22 @@
 /* supervisor: keeps a list of programs running until it is stopped.
  *
- * It starts the programs in order, each once the required programs before it are ready, and stops them in reverse order, each once
- * the next one has ended. So a program can rely on the required programs before it, while it starts and while it stops.
+ * It starts the programs in order; each starts once the required programs before it are ready. It stops them in reverse
+ * order; each is stopped once the program after it has ended. So a program can rely on the required programs before it,
+ * while it starts and while it stops.
  *
- * 1. A program is ready when it sends READY=1 to NOTIFY_SOCKET (sd_notify). Messages count only while their sender runs.
- * 2. The supervisor passes the listening socket on at each start (LISTEN_FDS). A restarted program keeps its address, and clients
- *    that connect meanwhile wait in the backlog.
- * 3. A program that ends is restarted after a delay, which doubles from delay_min to delay_max. The delay is reset once the program
- *    has been ready for SUPERVISOR_STEADY. The other programs keep running.
- * 4. A program that exits with EX_USAGE or EX_CONFIG before it was ever ready stops the supervisor, with that status: a restart
- *    would fail in the same way.
- * 5. A program that exits with EX_DATAERR would do harm if it were restarted. It stays down; the others keep running.
- * 6. The programs after an optional program do not wait for it. A program sends its first STATUS= once its settings are valid. So
- *    if an optional program fails as in 4 after a STATUS=, its data are unusable: it stays down as in 5.
- * 7. Every program leads a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor. It gets SIGTERM
- *    when the supervisor dies.
+ * 1. A program is ready when it sends READY=1 to NOTIFY_SOCKET (sd_notify). Messages count only while their sender
+ *    runs.
+ * 2. The supervisor passes the listening socket on at each start (LISTEN_FDS). A restarted program keeps its address,
+ *    and clients that connect meanwhile wait in the backlog.
+ * 3. A program that ends is restarted after a delay, which doubles from delay_min to delay_max. The delay is reset once
+ *    the program has been ready for SUPERVISOR_STEADY. The other programs keep running.
+ * 4. A program that exits with EX_USAGE or EX_CONFIG before it was ever ready stops the supervisor, with that status,
+ *    because a restart would fail in the same way.
+ * 5. A program that exits with EX_DATAERR is not restarted, because a restart could do harm. The others keep running.
+ * 6. The programs after an optional program do not wait for it. A program sends its first STATUS= once its settings are
+ *    valid. So if an optional program fails as in 4 after a STATUS=, its data are unusable, and it stays down as in 5.
+ * 7. Every program leads a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor. A program
+ *    gets SIGTERM when the supervisor dies.
  * 8. To stop a program the supervisor sends one SIGTERM, then one SIGKILL after stop_timeout.
  *
  * One event loop; no call blocks.
@@ -52,7 +54,7 @@ struct supervisor_program {
 struct supervisor_config {
     struct event_base *base;
     size_t n;
-    const struct supervisor_program *programs; /* borrowed, with what they point to, until supervisor_free */
+    const struct supervisor_program *programs; /* borrowed until supervisor_free, with all they point to */
     usec_t delay_min, delay_max, stop_timeout;
     /* A line of a program's standard output or error, without its LF. */
     void (*on_line)(size_t program, struct bytes line, void *arg);
@@ -66,7 +68,8 @@ struct supervisor_config {
 /* NULL with the reason in error. */
 struct supervisor *supervisor_new(const struct supervisor_config *config, char *error, size_t error_size);
 void supervisor_start(struct supervisor *s);
-/* Starts to stop the programs; on_stopped follows. A second call kills the program that is stopping. */
+/* Begins to stop the programs; on_stopped is called when all have ended. A second call kills the program that is
+ * stopping. */
 void supervisor_stop(struct supervisor *s, int status);
 /* Only after on_stopped. */
 void supervisor_free(struct supervisor **s);

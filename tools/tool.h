@@ -25,7 +25,8 @@ int tool_get(const char *url, const char *target, usec_t timeout, struct buf *bo
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
 int tool_flush(const char *program, int status);
 
-/* The directory of the daemons: ../libexec/millrace, from the directory of the running program. The caller frees it. */
+/* The directory of the daemons: ../libexec/millrace, relative to the directory of the running program. The caller frees
+ * it. */
 char *tool_libexec_dir(void);
 
 /* The addresses and states of a pipeline's daemons. A running `millrace up` keeps them in DATA_DIR/run.json. Without that file,

@@ -31,7 +31,7 @@
 #define ARGS_MAX 16
 #define SEPARATORS " ,\t"
 #define PEERS_MAX 3
-#define FD_MIN 10 /* a started program uses lower numbers for passed descriptors */
+#define FD_MIN 10 /* started programs get passed descriptors under lower numbers */
 
 static const struct option_row rows[] = {
     {.name = "data_dir",
@@ -183,7 +183,7 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct config
     return 0;
 }
 
-/* Adds the daemons of --run, or all. Returns -1 with the error: an unknown daemon, an address in use. */
+/* Adds the daemons of --run, or all. Returns -1 with the error, such as an unknown daemon or an address in use. */
 static int add_daemons(struct up *up, struct config_error *error)
 {
     const char *list = options_string(up->options, "run");
@@ -208,7 +208,7 @@ static int add_daemons(struct up *up, struct config_error *error)
     return 0;
 }
 
-/* Clients are then refused instead of waiting in the backlog. */
+/* Closes a daemon's socket, so that clients are refused instead of waiting in the backlog. */
 static void close_socket(struct supervisor_program *d)
 {
     if (d->listen_fd >= 0)
@@ -232,7 +232,8 @@ static void on_line(size_t program, struct bytes line, void *arg)
     buf_free(&out);
 }
 
-/* run.json tells the other tools where each daemon listens. A rename replaces it, so readers see the old or the new file whole. */
+/* run.json tells the other tools where each daemon listens. A rename replaces it, so that readers see either the whole
+ * old file or the whole new one. */
 static void write_run_file(const struct up *up)
 {
     struct buf text = {0}, path = {0}, fresh = {0};
@@ -368,8 +369,8 @@ static int run_and_wait(char *const *argv)
     return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
 }
 
-/* Creates the empty generation 0 at the first start, because sortdb and aggregator need an archive. A compactor may be running on an existing
- * archive. */
+/* Creates the empty generation 0 at the first start, because sortdb and aggregator need an archive. Does not touch an
+ * existing archive, on which a compactor may be running. */
 static int init_archive(const struct up *up)
 {
     struct buf program = {0}, archive = {0}, current = {0};

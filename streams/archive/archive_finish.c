@@ -17,11 +17,11 @@
 #include <zstd.h>
 
 #define OUTPUT_STEP ((size_t)128 << 10)
-#define GZIP_WINDOW (15 + 16) /* zlib's way to ask for a gzip header */
+#define GZIP_WINDOW (15 + 16) /* adding 16 makes zlib write a gzip header */
 #define ZSTD_CHECKSUM 1
-#define MANIFEST_MAX ((size_t)8 << 10) /* a manifest has some 300 bytes, and the file's name */
+#define MANIFEST_MAX ((size_t)8 << 10) /* a manifest has about 300 bytes plus the file's name */
 #define READ_STEP ((size_t)256 << 10)
-#define THREADS 4 /* their syncs wait at the same time, which the disk combines */
+#define THREADS 4 /* concurrent syncs, which the disk combines */
 #define RETRY (1 * USEC_PER_SEC)
 #define RETRY_MAX (30 * USEC_PER_SEC)
 
@@ -128,7 +128,7 @@ struct finish {
     char *error;
 };
 
-/* A dangling symbolic link exists too: its name is taken. */
+/* A dangling symbolic link counts as existing, because its name is taken. */
 static bool exists(const char *path)
 {
     struct stat st;
@@ -157,7 +157,8 @@ static int fail_content(struct finish *f, const char *path, const char *what)
     return -1;
 }
 
-/* A rename between two directories is durable once both are synced. If another program has deleted one, it needs no sync. */
+/* A rename between two directories is durable once both are synced. A directory that another program has deleted needs
+ * no sync. */
 static int sync_rename(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
@@ -217,7 +218,7 @@ static int pack(struct finish *f)
         stored += packed.len;
     }
     if (rc == 0 && lines != file->lines)
-        rc = fail_content(f, file->staged, "its number of lines is not that in the state");
+        rc = fail_content(f, file->staged, "its number of lines differs from the state");
     buf_clear(&f->summary);
     buf_append_bytes(&f->summary, buf_bytes(&f->identity));
     buf_printf(&f->summary,
@@ -284,7 +285,7 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     return rc;
 }
 
-/* The first write made the target directory, but a cleaner may have deleted it since, because it was empty. */
+/* The first write created the target directory, but a cleaner may have deleted it while it was empty. */
 static int publish(struct finish *f, const char *from)
 {
     const char *plain_name = f->spec->file->name;
@@ -341,7 +342,7 @@ static int finish_staged(struct finish *f)
     const char *staged = f->spec->file->staged;
     bool plain = f->compression == ARCHIVE_PLAIN;
     int rc = pack(f);
-    /* Once the staged file is deleted, the packed file is the only copy. So the summary must be as durable by then. */
+    /* The packed file becomes the only copy when the staged file is deleted. So its summary must be durable before. */
     if (rc == 0 && !plain)
         rc = write_synced(f, f->summary_path.ptr, buf_bytes(&f->summary));
     if (rc == 0 && !plain &&
@@ -397,7 +398,7 @@ struct archive_finisher {
     const char *stream;
     enum archive_compression compression;
     struct attempt attempts[THREADS];
-    usec_t pause, due; /* while attempts fail: the pause between two, and the time of the next */
+    usec_t pause, due; /* while attempts fail: pause between attempts, time of the next one */
 };
 
 struct archive_finisher *archive_finisher_new(
@@ -427,7 +428,8 @@ static void run(void *arg)
     a->result.rc = archive_finish(&a->spec, &a->result.shortage, a->result.error);
 }
 
-/* After a failure, the shortest file is next: it needs the least space, and publishing it lets an operator remove it. */
+/* After a failure the shortest file is next, because it needs the least space. Once it is published, an operator can
+ * remove it. */
 static struct archive_part *next_part(
     const struct archive_finisher *f, struct archive_part *const *parts, size_t n, bool at_once, usec_t now)
 {
@@ -494,7 +496,7 @@ struct archive_finished archive_finisher_collect(struct archive_finisher *f, use
             f->pause = f->due = 0;
         else
             wait_longer(now, &p->finish_pause, &p->finish_at);
-        /* Concurrent attempts that fail lengthen the pause once. */
+        /* If several concurrent attempts fail, the pause is lengthened only once. */
         if (result.rc != 0 && now >= f->due)
             wait_longer(now, &f->pause, &f->due);
         return result;

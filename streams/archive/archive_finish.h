@@ -1,4 +1,5 @@
-/* archive_finish: publishes complete staged files in a few threads: compresses each if asked, and gives it its name and a manifest.
+/* archive_finish: publishes complete staged files in a few threads: compresses each if configured, writes its manifest
+ * and renames it to its final name.
  *
  * A file waits in the staging directory as STAGED. Publishing makes NAME (or NAME.gz, NAME.zst) and NAME.manifest.json:
  *
@@ -6,25 +7,27 @@
  *     both:             write STAGED.manifest, rename it to NAME.manifest.json, sync
  *                       rename STAGED or STAGED.packed to NAME with its suffix, sync
  *
- * 1. A published name has a complete file and a manifest. Both are synced before they are renamed, the manifest first.
- * 2. An interrupted attempt can be repeated from any point. Only the rename of the data publishes it: if STAGED and STAGED.packed
- *    are missing, the file has been published, even if another program has since moved it away.
+ * 1. A published file is complete and has a manifest. Both are synced before they are renamed, the manifest first.
+ * 2. An interrupted attempt can be repeated from any point. Only the rename of the data publishes the file. So if
+ *    STAGED and STAGED.packed are missing, the file has been published, even if another program has since moved it
+ *    away.
  * 3. A file without lines is deleted, not published.
- * 4. No rename replaces a foreign file. If NAME, NAME.gz, NAME.zst or NAME.manifest.json exists, the file becomes NAME.1, NAME.2 and so
- *    on. A manifest of this file that already has the taken name is deleted first.
- * 5. Other programs may move published files away at once, and delete the empty directory: it is made again.
- * 6. The length and the line count of STAGED must be those of the state. Otherwise publishing fails and leaves STAGED.
- * 7. Each attempt packs the whole file again, so attempts are rare during a shortage. After a failed attempt that file waits longer
- *    before its next one. All files wait longer too, until one attempt succeeds. Meanwhile one file is tried at a time, the shortest
+ * 4. A rename never replaces another file. If NAME, NAME.gz, NAME.zst or NAME.manifest.json exists, the file becomes
+ *    NAME.1, NAME.2 and so on. If an earlier attempt gave this file's manifest the taken name, that manifest is deleted
  *    first.
+ * 5. Other programs may move published files away at once and delete the empty directory, which is then created again.
+ * 6. The length and the line count of STAGED must match the state. Otherwise publishing fails and keeps STAGED.
+ * 7. Each attempt packs the whole file again, so attempts are rare during a shortage. Each failed attempt lengthens the
+ *    delay before that file's next attempt. It also lengthens a delay for all files, until one attempt succeeds.
+ *    Meanwhile one file is tried at a time, the shortest first.
  *
  * The manifest:
  *
  *     {"format":1,"file":"clicks-05.ndjson.gz","stream":"clicks","id":"62528bf0...","first":"120000","end":"123456",
  *      "lines":"12","bytes":"3456","xxh3":"00f3...","compression":"gzip","stored_bytes":"871"}
  *
- * lines, bytes and xxh3 (64 bits, seed 0) describe the uncompressed lines. The stream's id and the offsets identify the lines: a
- * manifest with equal ones was written by an earlier attempt to publish the same file. */
+ * lines, bytes and xxh3 (64 bits, seed 0) describe the uncompressed lines. The stream's id and the offsets identify the
+ * lines. A manifest with the same id and offsets was written by an earlier attempt to publish the same file. */
 #ifndef MILLRACE_ARCHIVE_FINISH_H
 #define MILLRACE_ARCHIVE_FINISH_H
 
@@ -66,7 +69,7 @@ void archive_finisher_free(struct archive_finisher **f);
 /* Starts attempts for files that are SETTLED and due. `at_once`: space is free again, so uncompressed files need not wait. */
 void archive_finisher_start(struct archive_finisher *f, struct archive_part *const *parts, size_t n,
     const char *id, bool at_once, usec_t now);
-/* Returns an attempt that has ended; call it until there is none. A part whose attempt failed is SETTLED again. */
+/* Returns an attempt that has ended; call it until `part` is NULL. A part whose attempt failed is SETTLED again. */
 struct archive_finished archive_finisher_collect(struct archive_finisher *f, usec_t now);
 
 #endif

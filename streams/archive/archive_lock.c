@@ -92,7 +92,7 @@ static int take_over(int fd, const char *lock, const char *state_path, char *err
     const char *slash = strrchr(state_path, '/');
     struct buf own = {0};
     int rc = 0;
-    /* The lock outlives this process's working directory, so it holds an absolute path. */
+    /* The lock file holds an absolute path, because later processes may have other working directories. */
     io_parent_of(state_path, directory);
     if (realpath(directory, real) == NULL)
         return fail_system(directory, error);

@@ -1,8 +1,9 @@
-/* archive_lock: at most one process writes an archive, and at most one archive writes files of a pattern of names.
+/* archive_lock: lets one process at a time write an archive, and one archive write the files of a name pattern.
  *
- * STATE.lock is held while the archive is open (ps_to_http holds one too). A second lock for each pattern,
- * .ps_to_file-names-HASH.lock beside the files, is held as well: two archives of one pattern would interleave their files. That
- * file holds the path of its owner's state. Another archive takes the lock over if the lock is free and that state has no unfinished file.
+ * STATE.lock is held while the archive is open (ps_to_http holds one too). Each name pattern has a second lock,
+ * .ps_to_file-names-HASH.lock beside the files, because two archives with one pattern would interleave their files. The
+ * lock file contains the path of its owner's state. Another archive takes the lock over if it is free and that state
+ * has no unfinished file.
  *
  * The holder of the second lock owns the staging directory, .ps_to_file-names-HASH.staging. */
 #ifndef MILLRACE_ARCHIVE_LOCK_H
@@ -15,7 +16,7 @@ int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT]);
 /* The state's directory must exist. */
 int archive_lock_names(const char *format, const char *state_path, char error[ARCHIVE_ERROR_TEXT]);
 
-/* Returns the length, slash included, of the format's directory before the first conversion. */
+/* Returns the length of the format's directories before the first conversion, including the slash. */
 size_t archive_fixed_directory(const char *format);
 /* The caller frees the path. */
 char *archive_staging_directory(const char *format);

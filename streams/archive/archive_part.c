@@ -88,7 +88,7 @@ size_t archive_part_unwritten(const struct archive_part *p)
     return p->pending.len + p->taken.bytes;
 }
 
-/* Opens the staged file. Before the first write it creates the target's directory too. */
+/* Opens the staged file. Before the first write, also creates the target directory. */
 static int open_file(struct archive_part *p, char *error)
 {
     char directory[PATH_MAX];
@@ -139,7 +139,8 @@ int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
     return 0;
 }
 
-/* Cuts the staged file back to the length in the state, and leaves it closed: recovery of many files needs few descriptors. */
+/* Cuts the staged file back to the length in the state and closes it, so that recovery of many files needs few
+ * descriptors. */
 static int cut_back(struct archive_part *p, char *error)
 {
     const char *path = p->state.staged;
@@ -159,7 +160,8 @@ static int cut_back(struct archive_part *p, char *error)
     return 0;
 }
 
-/* Format 1 deleted NAME.part before it renamed NAME.gz.new, and only its manifest showed whether NAME.gz.new was complete. */
+/* Format 1 deleted NAME.part before it renamed NAME.gz.new, and only the manifest showed whether NAME.gz.new was
+ * complete. */
 static int refuse_packed_of_format_1(const struct archive_part *p, char *error)
 {
     static const char *const ends[] = {".gz.new", ".zst.new"};

@@ -1,11 +1,12 @@
 /* archive_part: one file of an archive while lines are added to it, in the staging directory.
  *
- * 1. Lines are added without a copy, as pieces of the caller's memory. Before the caller frees that memory, archive_part_write
- *    must write them or archive_part_keep must copy them. [0, written) is in the file, [written, state.length) in memory. A
- *    failed write is repeated at the same position.
- * 2. The first write creates the file, and the directory in which it will be published. Both must be on one file system.
- * 3. This module syncs nothing. `unsynced` and `unsynced_name` tell a commit what to sync before the state may include the
- *    lines. The commit moves both to `syncing` and `syncing_name`, and back if a sync fails.
+ * 1. Lines are added without a copy, as pieces of the caller's memory. Before the caller frees that memory,
+ *    archive_part_write must write them or archive_part_keep must copy them. [0, written) is in the file, [written,
+ *    state.length) in memory. A failed write is repeated at the same position.
+ * 2. The first write creates the file, and the directory in which it will be published. Both must be on one file
+ *    system.
+ * 3. This module syncs nothing. `unsynced` and `unsynced_name` tell a commit what to sync before it stores a state that
+ *    includes the lines. The commit moves both to `syncing` and `syncing_name`, and back if a sync fails.
  * 4. A complete file that is written and synced needs no descriptor: call archive_part_close. */
 #ifndef MILLRACE_ARCHIVE_PART_H
 #define MILLRACE_ARCHIVE_PART_H
@@ -15,8 +16,8 @@
 
 #include <sys/uio.h>
 
-#define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* bytes in memory at which a write is worthwhile */
-#define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* the same for bytes that would otherwise be copied */
+#define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* write once this many bytes are in memory */
+#define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* write a piece of this many bytes instead of copying it */
 
 /* Lines that are still in the caller's memory. */
 struct archive_pieces {
@@ -25,7 +26,8 @@ struct archive_pieces {
     size_t bytes; /* the sum of all pieces */
 };
 
-/* OPEN: takes lines. CLOSED: complete. SETTLED: complete in a durable state too. FINISHING: a thread publishes it. */
+/* OPEN: takes lines. CLOSED: complete. SETTLED: recorded as complete in a durable state. FINISHING: a thread is
+ * publishing it. */
 enum archive_part_stage { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHING };
 
 struct archive_part {
@@ -58,7 +60,7 @@ void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, u
 /* Copies the lines that are not written. */
 void archive_part_keep(struct archive_part *p);
 size_t archive_part_unwritten(const struct archive_part *p); /* in bytes */
-/* Writes all lines. Returns 0, or -1 with errno and the reason; the unwritten lines are then copied. */
+/* Writes all lines. Returns 0. On failure copies the unwritten lines and returns -1 with errno and the reason. */
 int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT]);
 /* Closes the descriptor. The file must be written and synced. */
 void archive_part_close(struct archive_part *p);

@@ -99,7 +99,8 @@ static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, str
     return true;
 }
 
-/* Format 1 stores the numbered name, NAME.1, as `name` and the plain one as `period`. Its file is staged as NAME.1.part. */
+/* Format 1 stores the numbered name, NAME.1, as `name` and the plain name as `period`. The staged file is
+ * NAME.1.part. */
 static bool convert_from_format_1(struct archive_file_state *f)
 {
     struct buf staged = {0};
@@ -122,7 +123,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Refuses a contradictory state, left by an editor or a failing disk: to use it could truncate files that hold lines. */
+/* Refuses a contradictory state, which an editor or a failing disk may leave. Using it could truncate files with
+ * lines. */
 static int check_state(const struct archive_state *s, char *error)
 {
     const char *id = s->cursor.id;

@@ -1,15 +1,16 @@
-/* archive_state: the state file of ps_to_file: its cursor in the stream, and the length of each unfinished file at that cursor.
+/* archive_state: the state file of ps_to_file: its cursor in the stream, and the length of each unfinished file at that
+ * cursor.
  *
- * The state is one small JSON file, replaced atomically, so cursor and lengths always belong together. Every line before the
- * cursor is in a finished file or below one of these lengths; no line behind the cursor is.
+ * The state is one small JSON file, replaced atomically, so cursor and lengths always belong together. Every line
+ * before the cursor, and none behind it, is in a finished file or in an unfinished file below its length.
  *
  *     {"format":2,"stream":"clicks","id":"62528bf0...","offset":"123456",
  *      "files":[{"name":"/var/clicks/clicks-05.ndjson","staged":"/var/clicks/.ps_to_file-names-00f3.staging/120000.part",
  *      "length":"3456","lines":"12","first":"120000","end":"123456","finishing":false}]}
  *
- * A state of format 1 is accepted too: its unfinished files are NAME.part beside the finished ones, and are finished from there.
- * A state of any other format, or one that contradicts itself, is refused and never overwritten. Contradictions are a file named
- * twice, more lines than bytes, or bytes behind the cursor. */
+ * A state of format 1 is accepted too: its unfinished files are NAME.part beside the finished ones, and are published
+ * from there. A state of any other format, or one that contradicts itself, is refused and never overwritten.
+ * Contradictions are a file named twice, more lines than bytes, or bytes behind the cursor. */
 #ifndef MILLRACE_ARCHIVE_STATE_H
 #define MILLRACE_ARCHIVE_STATE_H
 
@@ -24,7 +25,7 @@ struct archive_file_state {
     char *staged;    /* the path until then */
     uint64_t length; /* in bytes */
     uint64_t lines;
-    uint64_t first, end; /* stream offsets of the first line, and behind the last one */
+    uint64_t first, end; /* stream offsets of the first line's start and the last line's end */
     bool finishing;      /* complete: to be compressed and published */
 };
 
@@ -40,10 +41,11 @@ void archive_file_state_free(struct archive_file_state *f);
 /* The copy owns its strings. */
 struct archive_file_state archive_file_state_copy(const struct archive_file_state *f);
 void archive_state_add(struct archive_state *s, const struct archive_file_state *f); /* copies */
-/* Reads and syncs a state; free *out with archive_state_free. Returns 1, or 0 if the file does not exist, or -1 with the reason. The sync is
- * for a process that was killed before it synced the directory. */
+/* Reads and syncs a state; free *out with archive_state_free. Returns 1, or 0 if the file does not exist, or -1 with
+ * the reason. The sync is needed if a process was killed before it synced the directory. */
 int archive_state_read(const char *path, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT]);
-/* Replaces the state durably. Returns 0, or -1 with errno; then the file holds the old or the new state. */
+/* Replaces the state durably. Returns 0, or -1 with errno. After a failure the file holds either the old or the new
+ * state. */
 int archive_state_write(const char *path, const struct archive_state *s);
 
 #endif

@@ -17,8 +17,8 @@
 #define REPEAT_MAX INT64_C(9999999999)
 #define INLINED static inline __attribute__((always_inline))
 
-/* The member's text in the latest line with a time of ten digits, from the comma or brace before it to the eighth digit. Lines of
- * one log usually repeat this text, because the eight digits change only every hundred seconds. */
+/* The member's text, from the comma or brace before it to the eighth digit, in the latest line with a ten-digit time.
+ * Lines of one log usually repeat this text, because the eight digits change only every hundred seconds. */
 struct repeat {
     char text[64];
     size_t length;   /* 0: none yet */
@@ -73,7 +73,7 @@ static const char *last_mark(const struct event_time *e, const char *begin, cons
 }
 
 #ifdef __x86_64__
-/* Finds the marks of 32 bytes. Reads bytes before them, but none after. */
+/* Finds the marks in 32 bytes. Also reads bytes before these, but none after. */
 SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char *at)
 {
     __m256i here = simd_at(at), before = simd_at(at - 1), first = simd_at(at - e->name_length - 1);
@@ -83,7 +83,7 @@ SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char 
     return brace | escape | name;
 }
 
-/* Like last_mark, with vectors. last_mark searches the remaining bytes at the beginning. */
+/* Like last_mark, with vectors. Calls last_mark for the remaining bytes at the beginning. */
 SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *begin, const char *end)
 {
     size_t reach = SIMD_STEP + e->name_length + 1;
@@ -96,7 +96,7 @@ SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *
 }
 #endif
 
-/* Whether an escape such as \u0074 may be a letter of the name. `at` is its u. */
+/* Whether an escape such as \u0074 may be a letter of the name. `at` points to its u. */
 static inline bool spells_ascii(const char *at, const char *end)
 {
     return end - at < 4 || (at[1] == '0' && at[2] == '0' && at[3] >= '2' && at[3] <= '7');
@@ -173,7 +173,7 @@ static void remember(
     repeat->hundred = seconds - seconds % 100;
 }
 
-/* Parses the member. `name` points to its name's first quote, `behind` to the byte after the second. */
+/* Parses the member. `name` points to the opening quote of its name, `behind` to the byte after the closing quote. */
 static enum scan_result read_member(
     struct event_time *e, struct bytes line, const char *name, const char *behind, int64_t *out)
 {

@@ -1,8 +1,8 @@
 /* event_time: extracts an event's time from a line, reading as little of it as is safe.
  *
- * 1. For a JSON object the result is the field's value: the last top-level member of that name, a number from 0 to 10^15,
- *    truncated to an integer.
- * 2. A line that is not strict JSON has a time if the field stands in it plainly ("t": 1331923247); the last one counts. The line is
+ * 1. For a JSON object the result is the field's value: the last top-level member of that name, a number from 0 to
+ *    10^15, truncated to an integer.
+ * 2. In a line that is not strict JSON, the last plain occurrence of the field counts ("t": 1331923247). The line is
  *    not validated. */
 #ifndef MILLRACE_EVENT_TIME_H
 #define MILLRACE_EVENT_TIME_H

@@ -19,7 +19,7 @@
 #define FINISHING_MAX 32 /* with more complete files, the archive is full */
 /* Two locks, the new state, and a directory that is being synced. */
 #define OWN_DESCRIPTORS 4
-/* Disk space that lines leave free: RESERVE_MAX, or a sixteenth of a small file system. */
+/* Disk space that lines must not use: RESERVE_MAX, or a sixteenth of the file system if that is less. */
 #define RESERVE_MAX ((uint64_t)1 << 20)
 #define RESERVE_SHARE 16
 #define COMMIT_RETRY (200 * USEC_PER_MSEC) /* after a shortage */
@@ -28,7 +28,7 @@
 
 enum shortage_kind {
     SHORTAGE_TO_WRITE,  /* writes and commits fail */
-    SHORTAGE_TO_TAKE,   /* the next line does not fit on the disk beside the reserve */
+    SHORTAGE_TO_TAKE,   /* the next line does not fit without using the reserve */
     SHORTAGE_TO_FINISH, /* complete files cannot be published */
     SHORTAGE_KINDS,
 };
@@ -51,7 +51,7 @@ struct commit {
     size_t n_fds;
     bool sync_staging; /* sync the staging directory too */
     int error;         /* errno of the failure, or 0 */
-    bool sync_failed;  /* a sync failed, rather than writing the state */
+    bool sync_failed;  /* a sync failed, not the write of the state */
 };
 
 struct file_archive {
@@ -74,7 +74,7 @@ struct file_archive {
     usec_t changed_at, now, commit_at;
     int lock_fd, names_fd;
     struct shortage shortages[SHORTAGE_KINDS];
-    bool shortage_logged;   /* the log has named a shortage but not its end */
+    bool shortage_logged;   /* a shortage was logged, but not its end */
     usec_t shortage_log_at; /* earliest time of the next log line */
     size_t next_line;       /* bytes of the next line that waits for disk space; 1 if none waits */
     bool was_full;          /* a write found no space: publish complete files before more lines are written */
@@ -107,7 +107,8 @@ static const char *shortage_text(const struct file_archive *a)
     return NULL;
 }
 
-/* A shortage may begin and end many times a minute. The log names a shortage at most once a minute, and its end. */
+/* A shortage may begin and end many times a minute. So shortages are logged at most once a minute, each with its
+ * end. */
 static void log_shortage(struct file_archive *a)
 {
     const char *text = shortage_text(a);
@@ -122,7 +123,7 @@ static void log_shortage(struct file_archive *a)
     }
 }
 
-/* Without a text, the shortage is over. */
+/* text NULL: the shortage is over. */
 static void set_shortage(struct file_archive *a, enum shortage_kind kind, const char *text)
 {
     struct shortage *s = &a->shortages[kind];
@@ -238,7 +239,7 @@ void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
     file_archive_make_state(a);
 }
 
-/* Returns the disk space for further lines: what is free without the reserve and the lines that are not written yet. */
+/* Returns the disk space for further lines: the free space less the reserve and the lines that are not written yet. */
 static uint64_t disk_room(const struct file_archive *a, uint64_t *reserve)
 {
     struct statvfs fs;
@@ -278,7 +279,7 @@ struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines)
     return fitting;
 }
 
-/* The format comes from the operator, and strftime reads no arguments by it. */
+/* The operator sets the format. That is safe, because strftime's conversions read no further arguments. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 /* The name is valid until the next call. If strftime fails (a time beyond the calendar, or a name too long), returns the format. */
@@ -293,8 +294,9 @@ static const char *name_of_time(struct file_archive *a, int64_t time)
 }
 #pragma GCC diagnostic pop
 
-/* Names are cached in spans of an hour, or of a minute in a local time zone, so most lines need no strftime. Within such a span a
- * name never changes and changes back. So if its first and last second share a name, all of its seconds do. */
+/* Names are cached in spans of an hour, or of a minute in a local time zone, so most lines need no strftime. Within
+ * such a span a name that has changed never returns. So if the first and last second share a name, so do all seconds
+ * between. */
 static struct cached_span *span_of(struct file_archive *a, int64_t time)
 {
     struct cached_span *s = &a->spans[(uint64_t)time / (uint64_t)a->span % SPANS_MAX];
@@ -310,7 +312,7 @@ static struct cached_span *span_of(struct file_archive *a, int64_t time)
     return s;
 }
 
-/* Returns the open file of that name, begun if there is none. */
+/* Returns the open file of that name; begins one if there is none. */
 static struct archive_part *open_part(struct file_archive *a, const char *name)
 {
     struct buf staged = {0};
@@ -377,13 +379,13 @@ static void free_commit(struct commit *c)
     *c = (struct commit){.n_fds = 0};
 }
 
-/* In the committer's thread: makes the lines durable, then the state that includes them. */
+/* Runs in the committer's thread. Makes the lines durable, then the state that includes them. */
 static void run_commit(void *arg)
 {
     struct file_archive *a = arg;
     struct commit *c = &a->commit;
     bool failed = false;
-    /* The disk gets all writes before the first sync waits, so it needs fewer passes. */
+    /* All writes start before the first sync waits, so the disk flushes less often. */
     for (size_t i = 0; i < c->n_fds && c->n_fds > 1; i++)
         (void)sync_file_range(c->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
     for (size_t i = 0; i < c->n_fds && !failed; i++)
@@ -584,8 +586,8 @@ static bool is_of_state(const struct file_archive *a, const char *path)
     return false;
 }
 
-/* Deletes staged files that a crash left and no state names. If a state existed but is missing, it deletes nothing and fails. A mark
- * without staged files is deleted, because it says nothing about later files. */
+/* Deletes staged files that a crash left behind and the state does not name. If the state is missing although there was
+ * one, deletes nothing and fails. Deletes a MARK without staged files, because it says nothing about later files. */
 static int clean_staging(struct file_archive *a, char *error)
 {
     DIR *d = io_make_dirs(a->staging) == 0 ? opendir(a->staging) : NULL;
@@ -667,7 +669,7 @@ struct file_archive *file_archive_open(
     size_t fixed = archive_fixed_directory(a->format);
     a->directory = fixed > 0 ? bytes_dup(bytes_of(a->format, fixed)) : mem_strdup(".");
     a->staging = archive_staging_directory(a->format);
-    /* A zone's clocks may be set back right after midnight; UTC is never set back. */
+    /* Clocks of a time zone may be set back right after midnight; UTC is never set back. */
     a->span = config->local_time ? 60 : 3600;
     a->committer = worker_new(config->wake, config->arg);
     a->finisher = archive_finisher_new(a->stream, config->compression, config->wake, config->arg);

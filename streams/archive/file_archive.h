@@ -1,25 +1,27 @@
 /* file_archive: writes a stream's lines into files named by time, each line once.
  *
- * strftime derives a file's name from a line's time: its arrival, or a field of its event. Lines are written to files in a
- * private staging directory (archive_part.h). A commit syncs these files and replaces the state, which holds the cursor and each
- * file's length (archive_state.h). A complete file is published under its name (archive_finish.h).
+ * strftime derives a file's name from a line's time: its arrival, or a field of its event. Lines are written to files
+ * in a private staging directory (archive_part.h). A commit syncs these files and replaces the state, which holds the
+ * cursor and each file's length (archive_state.h). A complete file is published under its name (archive_finish.h).
  *
- * 1. After a crash, each staged file is cut back to its length in the state, and reading continues at the state's cursor. So
- *    the archive contains every line once. Staged files that the state does not name are deleted.
+ * 1. After a crash, each staged file is cut back to its length in the state, and reading continues at the state's
+ *    cursor. So the archive contains every line once. Staged files that the state does not name are deleted.
  * 2. If the state was lost while files are staged, the archive refuses to open.
- * 3. By arrival, one file is written at a time, until the name changes. The published files in order are the stream's bytes. By
- *    event time, up to max_open files are written at once. A file is complete after close_after without a new line. If a name
- *    exists, .1, .2 and so on are appended. No published file is ever opened or replaced.
- * 4. A gap in the stream completes every file. So by arrival, the lines of one manifest have contiguous offsets.
+ * 3. If names follow arrival, one file is written at a time, until the name changes. The published files, in order, are
+ *    the stream's bytes. If names follow event time, up to max_open files are written at once. A file is complete after
+ *    close_after without a new line. If a name exists, .1, .2 and so on are appended. No published file is ever opened
+ *    or replaced.
+ * 4. A gap in the stream completes every file. So if names follow arrival, the lines of one manifest have contiguous
+ *    offsets.
  * 5. During a shortage of space, descriptors or memory, lines wait in memory, the caller stops reading while
- *    file_archive_is_full, and file_archive_tick retries. After any other failed write or sync, nothing more is written until an
- *    operator restarts the program.
- * 6. The caller takes only lines that fit on the disk beside a reserve for the state and the manifests (file_archive_fitting).
- *    So complete files can be published on a disk that is full of lines, and removing published files frees space. When a
- *    write fails for lack of space, complete files are published before more lines are written. If only compression lacks
- *    space, lines are still taken; the complete files stay staged and are retried.
- * 7. A complete file closes its descriptor once it is durable, or earlier if another file needs one. So the archive needs few
- *    more than max_open, however many files one call begins.
+ *    file_archive_is_full is true, and file_archive_tick retries. After any other failed write or sync, nothing more is
+ *    written until an operator restarts the program.
+ * 6. The caller adds only lines that fit on the disk without using a reserve for the state and the manifests
+ *    (file_archive_fitting). So complete files can be published on a disk that is full of lines, and removing published
+ *    files frees space. When a write fails for lack of space, complete files are published before more lines are
+ *    written. If only compression lacks space, lines are still taken; the complete files stay staged and are retried.
+ * 7. A complete file's descriptor is closed once the file is durable, or earlier if another file needs a descriptor. So
+ *    the archive needs few descriptors more than max_open, however many files one call begins.
  *
  * One thread makes all calls. The module's own threads wake the caller through config.wake. */
 #ifndef MILLRACE_FILE_ARCHIVE_H
@@ -45,7 +47,8 @@ struct file_archive_config {
     void *arg;
 };
 
-/* Returns the number of descriptors that an archive may need at once. With fewer it may wait forever (invariant 5). */
+/* Returns the number of descriptors that an archive may need at once. With fewer descriptors it may wait forever
+ * (invariant 5). */
 size_t file_archive_descriptors(size_t max_open);
 /* Opens and recovers an archive. Returns NULL with the reason: for example, the state belongs to another stream, a staged file is
  * missing or too short, or another archive uses the same names (archive_lock.h). */
@@ -76,8 +79,8 @@ struct archive_run {
     uint64_t n;
     int64_t time;
 };
-/* Returns those of the lines, from the first on, for which the disk has space beside the reserve. If one does not fit,
- * file_archive_is_full until it does. */
+/* Returns the leading lines that fit on the disk without using the reserve. If a line does not fit,
+ * file_archive_is_full is true until it does. */
 struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines);
 /* Takes consecutive runs that begin at the cursor. */
 void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n);

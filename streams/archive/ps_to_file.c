@@ -19,7 +19,7 @@
 #include <time.h>
 
 #define TICK (250 * USEC_PER_MSEC)
-/* Lines are written once none has arrived for this long. */
+/* Lines in memory are written after this time without a new line. */
 #define QUIET (10 * USEC_PER_MSEC)
 
 static const struct option_row option_rows[] = {
@@ -68,7 +68,8 @@ static const struct option_row option_rows[] = {
         .fallback = "256",
         .min = 1,
         .max = 1000,
-        .help = "with time_field: maximum open files; to open another, the longest idle one is finished"},
+        .help =
+            "with time_field: maximum open files; beyond it, the file that was idle for longest is finished"},
     {.name = NULL},
 };
 
@@ -102,10 +103,10 @@ static struct bytes next_conversion(const char **format)
     return bytes_of(from, (size_t)(at - from));
 }
 
-/* The format comes from the operator, and strftime reads no arguments by it. */
+/* The operator sets the format. That is safe, because strftime's conversions read no further arguments. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-/* strftime copies an unknown conversion. */
+/* strftime copies an unknown conversion unchanged. */
 static bool is_known(struct bytes conversion)
 {
     char *text = bytes_dup(conversion), made[256];
@@ -145,7 +146,7 @@ static bool is_one_name(const char *format)
     return true;
 }
 
-/* Storing the state replaces the file of that name, so that file must not be an archived one. */
+/* Storing the state replaces the file at its path, so that path must not be an archived file's. */
 static bool may_be_archived(const char *path, const char *format)
 {
     static const char *const ends[] = {".gz", ".zst", ".manifest.json"};
@@ -189,7 +190,8 @@ static int64_t now_seconds(void)
     return clock_wall() / USEC_PER_SEC;
 }
 
-/* Adds a line, without its LF, to the last run if both belong to one file. Without a usable time it is filed by its arrival. */
+/* Adds a line to the last run, or to a new run if its time is in another span. A line without a usable time is filed by
+ * its arrival. `line` is without its LF. */
 static void add_line(struct writer *w, struct bytes line)
 {
     struct archive_run *last = w->n_runs > 0 ? &w->runs[w->n_runs - 1] : NULL;
@@ -332,7 +334,7 @@ static void on_quiet(evutil_socket_t fd, short what, void *arg)
 /* Standard streams, the loop, the log, /metrics and pubsub. */
 #define OTHER_DESCRIPTORS 24
 
-/* By arrival only one file is open at a time, so this is for event time. The daemon has raised its limit as far as allowed. */
+/* Only event time opens many files. The daemon has already raised its descriptor limit as far as allowed. */
 static int check_descriptors(struct options *o, struct config_error *error)
 {
     struct rlimit limit;
@@ -380,7 +382,7 @@ static void register_stats(struct writer *w)
         {"files_open", "Files being written", read_open},
         {"files_finishing", "Complete files waiting to be published", read_finishing},
         {"offset_bytes", "Offset of the next line in the stream", read_offset},
-        {"committed_offset_bytes", "Offset at which a restart after a crash goes on", read_committed},
+        {"committed_offset_bytes", "Offset at which a restart after a crash continues", read_committed},
         {"wanting", "1 during a shortage of space, descriptors or memory", read_wanting},
     };
     struct stats *s = daemon_stats(w->daemon);
@@ -446,7 +448,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     event_add(w->ticker, &every);
     register_stats(w);
     if (is_one_name(format))
-        log_warn("filename_format has no conversion: one file takes all lines until SIGHUP",
+        log_warn("filename_format has no conversion: all lines go to one file until SIGHUP",
             LOG_S("filename_format", format));
     daemon_set_not_ready(d, "asking pubsub for the stream");
     return 0;

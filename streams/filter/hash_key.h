@@ -1,10 +1,11 @@
 /* hash_key: replaces a value by a token that reveals it only to the holder of a key: HMAC-SHA-256 (RFC 2104).
  *
- * A token is "h:KEYID:TOKEN". TOKEN is the first 16 bytes of the value's HMAC in base64url. KEYID tells keys apart: the first 4 bytes
- * of the HMAC of "millrace key id", in hexadecimal. Under one key equal values have equal tokens in all fields, so hashed
- * values can still be counted and joined.
+ * A token is "h:KEYID:TOKEN". TOKEN is the first 16 bytes of the value's HMAC in base64url. KEYID identifies the key:
+ * it is the first 4 bytes of the HMAC of "millrace key id", in hexadecimal. With the same key, equal values have equal
+ * tokens in all fields, so hashed values can still be counted and joined.
  *
- * The key is a file's content without trailing line feeds: at least HASH_KEY_MIN bytes, readable by owner and group only. */
+ * The key is a file's content without trailing line feeds: at least HASH_KEY_MIN bytes, readable by owner and group
+ * only. */
 #ifndef MILLRACE_HASH_KEY_H
 #define MILLRACE_HASH_KEY_H
 

@@ -32,7 +32,7 @@ static inline void skip_space(struct json_members *m)
         m->at++;
 }
 
-/* `at` is an opening quote. Returns the position behind the closing one. */
+/* `at` points to an opening quote. Returns the position behind the closing quote. */
 static const char *behind_string(const char *at, const char *end)
 {
     at++;
@@ -84,7 +84,7 @@ static bool json_members_next(struct json_members *m, struct json_member *out)
     if (m->at == m->end || *m->at != '"')
         return false;
     const char *begin = m->at;
-    /* On short names without escapes a plain loop beats memchr. */
+    /* For short names without escapes a plain loop is faster than memchr. */
     const char *quote = begin + 1;
     while (quote < m->end && *quote != '"' && *quote != '\\')
         quote++;
@@ -176,7 +176,7 @@ struct line_filter {
     struct text_pattern *pattern;
     struct json_fields *fields;
     size_t n_asked;
-    bool begins[256]; /* first bytes of names to drop or hash, and of an escape */
+    bool begins[256]; /* first bytes of the names to drop or hash, and the backslash */
     struct buf text, name;
 };
 
@@ -199,7 +199,7 @@ static void words_free(struct words *w)
     free(w->at);
 }
 
-/* Whether a comma lacks a name on one side, because a name was forgotten or a variable was empty. */
+/* Whether the list has an empty name before or after a comma, such as from an empty shell variable. */
 static bool has_empty_name(const char *list)
 {
     const char *at = list;
@@ -343,7 +343,7 @@ static bool text_of(struct line_filter *f, const struct json_value *v, struct by
     return true;
 }
 
-/* Appends the token of a value. null stays null: a token would hide that there was no value. */
+/* Appends the token of a value. null stays null, because a token would hide that there was no value. */
 static void append_token(struct line_filter *f, struct bytes value, struct buf *out)
 {
     char token[HASH_TOKEN_LENGTH];
@@ -382,8 +382,9 @@ static void append_run(struct buf *out, const char *begin, const char *end)
         buf_append(out, begin, (size_t)(end - begin));
 }
 
-/* Appends the line without dropped members and with tokens for hashed values. Kept text is appended in runs. A kept member includes the
- * comma and spaces before it, except the first one if members before it were dropped. */
+/* Appends the line without dropped members and with tokens for hashed values. Kept text is appended in runs. A kept
+ * member includes the comma and spaces before it, unless it is the first kept one and members before it were
+ * dropped. */
 static void append_rest(struct line_filter *f, struct bytes line, struct buf *out)
 {
     struct json_members members = {line.ptr, line.ptr + line.len};

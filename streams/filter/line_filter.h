@@ -1,12 +1,13 @@
 /* line_filter: decides which lines of a stream pass, and removes or hashes fields of the passing lines.
  *
- * A line is a JSON object. Fields are its top-level members. A name refers to all members of that name, with or without escapes.
+ * A line is a JSON object. Fields are its top-level members. A name refers to all members of that name, whether or not
+ * they spell it with escapes.
  *
  * 1. The original value of a dropped or hashed field never passes. A line that is not a JSON object is refused.
  * 2. All other bytes stay unchanged.
- * 3. Conditions compare the subject's text: a string's characters, an integer's digits, "true" or "false". For any other value, and
- *    for a missing subject, every condition is false. All given conditions must hold. With duplicate fields the last one counts.
- *    Conditions see the line before hashing.
+ * 3. Conditions compare the subject's text: a string's characters, an integer's digits, "true" or "false". For any
+ *    other value, and for a missing subject, every condition is false. All given conditions must hold. With duplicate
+ *    fields the last one counts. Conditions see the line before hashing.
  * 4. A heartbeat (a line that has the heartbeat field) passes regardless of the conditions.
  *
  * Not thread-safe: one per thread. */
@@ -42,8 +43,8 @@ enum line_filter_result {
 
 struct line_filter;
 
-/* NULL with the reason: an invalid pattern, conditions without a subject, hash without a key, a field in both lists, an empty name
- * between commas, or text that is not UTF-8 and so can never name a field. */
+/* Returns NULL with the reason: an invalid pattern, conditions without a subject, hash without a key, a field in both
+ * lists, an empty name between commas, or text that is not UTF-8 and so can never name a field. */
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT]);
 void line_filter_free(struct line_filter **f);
 /* Replaces the key of a filter that has one; the old key is no longer used. */

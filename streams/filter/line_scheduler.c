@@ -27,7 +27,7 @@ struct line_scheduler {
 
 static void schedule_slice(struct line_scheduler *t)
 {
-    /* A timer lets the loop poll first; event_active would not. */
+    /* A timer lets the loop poll for other events first; event_active would not. */
     static const struct timeval now = {0, 0};
     if (!TAILQ_EMPTY(&t->waiting) && !evtimer_pending(t->slice, NULL))
         evtimer_add(t->slice, &now);

@@ -1,9 +1,9 @@
 /* line_scheduler: processes queued lines in time slices of the event loop.
  *
- * One read of a stream may bring thousands of lines, and filtering one line may take milliseconds (text_pattern.h). The scheduler
- * spreads this work over many iterations of the loop, which serves other events in between.
+ * One read of a stream may bring thousands of lines, and filtering one line may take milliseconds (text_pattern.h). The
+ * scheduler spreads this work over many iterations of the loop, which serves other events in between.
  *
- * 1. A slice ends with the first line after LINE_SLICE, over all queues.
+ * 1. All queues share a slice. It ends after the line during which LINE_SLICE expires.
  * 2. Queues take turns, so a queue with costly lines gets no more time than the other waiting queues.
  * 3. Each line of a queue is handed out once, in order. */
 #ifndef MILLRACE_LINE_SCHEDULER_H
@@ -27,14 +27,14 @@ struct line_queue_config {
     struct line_scheduler *scheduler; /* borrowed */
     /* Handles a line, without its LF. Must not add to, clear or free the queue. */
     void (*on_line)(struct bytes line, void *arg);
-    /* Called when this queue's part of a slice is over. May also free the queue. */
+    /* Called when this queue's part of a slice is over. May free the queue. */
     void (*on_slice)(void *arg);
     void *arg;
 };
 struct line_queue *line_queue_new(const struct line_queue_config *config);
 void line_queue_free(struct line_queue **q);
 
-/* Copies whole lines, each with its LF. `end` is the offset behind the last one. */
+/* Copies whole lines, each with its LF. `end` is the offset behind the last line. */
 void line_queue_add(struct line_queue *q, struct bytes lines, uint64_t end);
 void line_queue_clear(struct line_queue *q);
 bool line_queue_is_empty(const struct line_queue *q);

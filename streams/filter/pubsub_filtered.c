@@ -1,10 +1,12 @@
-/* pubsub_filtered: filters a stream: drops and hashes fields, selects lines by content. Republishes it, answers /sub, or both.
+/* pubsub_filtered: filters a stream: drops and hashes fields, selects lines by content. Republishes it, answers /sub,
+ * or both.
  *
- * Each request for /sub follows the source stream over its own connection, so a slow client does not delay the others. As in bitly's
- * pubsub_filtered, a request may add a filter of its own. Lines that a filter cannot judge are left out, counted and logged.
+ * Each request for /sub follows the source stream over its own connection, so a slow client does not delay the others.
+ * As in bitly's pubsub_filtered, a request may add a filter of its own. Lines that a filter cannot judge are left out,
+ * counted and logged.
  *
- * The answer's bytes are not the stream's, so a client cannot resume by counting them. A client that must not miss a line follows
- * a republished stream. */
+ * The answer's bytes differ from the stream's, so a client cannot resume by counting them. A client that must not miss
+ * a line should follow a republished stream. */
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
 #include "http/server/http_server.h"
@@ -20,8 +22,8 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define PENDING_MAX ((size_t)1 << 20)   /* unsent bytes of a client at which its source pauses */
-#define PENDING_LOW ((size_t)128 << 10) /* unsent bytes at which the source resumes */
+#define PENDING_MAX ((size_t)1 << 20)   /* a client's source pauses at this many unsent bytes */
+#define PENDING_LOW ((size_t)128 << 10) /* and resumes at this many */
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to filter", "longest line that may pass"),
@@ -85,7 +87,7 @@ struct program {
     struct line_filter *filter;
     struct line_scheduler *scheduler;
     struct http_client *source;
-    struct http_pool *destination;   /* one server: it keeps the mark */
+    struct http_pool *destination;   /* exactly one server, because it keeps the mark */
     struct republisher *republisher; /* NULL: not requested */
     char *token;                     /* for pubsub; NULL: none */
     struct sub *subs;
@@ -232,7 +234,7 @@ static void fail_sample(struct program *p, const char *why, int status)
     daemon_fail(p->daemon, status);
 }
 
-/* A dry run ends at once if there is a problem or no more lines. */
+/* A dry run ends at once if the source has a problem or no more lines. */
 static void on_sample_change(void *arg)
 {
     struct program *p = arg;
@@ -285,7 +287,7 @@ static void start_answer(void *arg)
     http_stream_disable_timeout(h->req);
 }
 
-/* The program's filter comes first, so that the request's filter does not see the fields that it removes. */
+/* The program's filter runs first, so that the request's filter cannot test fields that are removed. */
 static enum line_filter_result filter_for(struct sub *h, struct bytes line)
 {
     if (h->filter == NULL)
@@ -383,8 +385,8 @@ static void end_soon(struct sub *h)
     end_if_over(h);
 }
 
-/* If pubsub fails after the answer has begun, the source reconnects, and the client only sees a pause. If another stream has replaced the
- * source's, the answer ends. */
+/* If pubsub fails after the answer has begun, the source reconnects, and the client only sees a pause. If a new stream
+ * has replaced the source stream, the answer ends. */
 static void on_sub_change(void *arg)
 {
     struct sub *h = arg;
@@ -394,7 +396,7 @@ static void on_sub_change(void *arg)
         end_soon(h);
 }
 
-/* pubsub refuses the request's offset, and its refusal becomes the answer. */
+/* pubsub has refused the request's offset. Its refusal becomes the answer. */
 static void on_sub_refused(int status, struct bytes body, void *arg)
 {
     struct sub *h = arg;
@@ -453,7 +455,8 @@ static bool read_from(struct http_request *req, char out[64])
     return ok && from.len <= 60;
 }
 
-/* Only the program's stream is served: the filter is made for that stream, and the token for pubsub may give access to other streams. */
+/* Only the program's stream is served, because the filter is written for it and the pubsub token may also open other
+ * streams. */
 static void serve_sub(struct http_request *req, void *ctx)
 {
     struct program *p = ctx;
@@ -464,7 +467,7 @@ static void serve_sub(struct http_request *req, void *ctx)
     bool follow, multipart;
     if (!http_param_name(req, "stream", own, stream))
         return;
-    if (strcmp(stream, own) != 0) { /* also if pubsub has a stream of that name */
+    if (strcmp(stream, own) != 0) { /* even if pubsub has a stream of that name */
         http_problem(req, 404, "unknown-stream", "omit stream", "only the stream %s is served here", own);
         return;
     }
@@ -655,7 +658,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
-/* The key may change between two lines, because each token names its key. */
+/* The key may change between two lines, because each token contains the id of its key. */
 static void hangup(void *ctx)
 {
     struct program *p = ctx;

@@ -96,7 +96,7 @@ static void send_what_passed(struct republisher *r)
         send_now(r);
 }
 
-/* Stops if the destination is the source: its lines would be read and sent again without end. */
+/* Stops if the destination is the source, because its lines would be read and sent again endlessly. */
 static bool is_into_itself(struct republisher *r)
 {
     if (!r->into_itself && stream_place_is_same(stream_client_place(r->source), &r->place)) {
@@ -148,7 +148,7 @@ static void stored(struct republisher *r)
         send_what_passed(r);
 }
 
-/* Moves the mark alone if no line has passed. */
+/* Moves only the mark if no line has passed. */
 static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct republisher *r = arg;
@@ -158,7 +158,7 @@ static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
         send_now(r);
 }
 
-/* Follows the source anew, even from the same offset. The source's place must be newer than the destination's answer: the old
+/* Follows the source again, even from the same offset. The source must answer after the destination, because the old
  * connection may be to a process that no longer runs. */
 static void begin_at(struct republisher *r, uint64_t mark)
 {

@@ -1,16 +1,17 @@
 /* republisher: copies a stream, filtered or not, into another stream or a queue, each line once.
  *
- * 1. The republisher is a producer whose marks are the source's offsets, under the source's id or the given producer name. A run
- *    from offset A to B moves the destination's mark from A to B in the same frame as its lines. So the mark is the cursor to continue
- *    from, and any run may be sent again: below the mark all lines have been filtered, and those that passed are stored.
- * 2. One run is under way at a time. It is sent again until it is stored or the mark differs: after a late request of an earlier
- *    process, or if another producer uses the name. The republisher then asks for the mark again. A run that the destination refuses
- *    is trouble and sent again: no line is skipped.
- * 3. The republisher stops for good if source and destination are one stream (stream_client.h). Before it publishes, it asks first the
- *    destination and then the source, so a restart of pubsub in between cannot hide this.
- * 4. Lines are filtered in slices (line_scheduler.h). The mark moves up to the first line that is not filtered yet. While a run is
- *    under way, passing lines are collected. At REPUBLISHER_RUN_MAX bytes the source pauses.
- * 5. If no line passes, the mark alone moves, at most once a second, so that a restart does not begin far back. */
+ * 1. The republisher is a producer whose marks are the source's offsets, under the source's id or the given producer
+ *    name. A run from offset A to B moves the destination's mark from A to B in the same frame as its lines. So the
+ *    mark is the cursor to continue from, and any run may be sent again: below the mark all lines have been filtered,
+ *    and those that passed are stored.
+ * 2. One run is under way at a time. It is sent again until it is stored or the mark differs. The mark differs after a
+ *    late request of an earlier process, or if another producer uses the name; the republisher then asks for it again.
+ *    A run that the destination refuses is reported and sent again, so that no line is skipped.
+ * 3. The republisher stops for good if source and destination are the same stream (stream_client.h). Before publishing
+ *    it asks the destination, then the source, so that a restart of pubsub in between cannot hide this.
+ * 4. Lines are filtered in slices (line_scheduler.h). The mark moves up to the first line that is not filtered yet.
+ *    While a run is under way, passing lines are collected. At REPUBLISHER_RUN_MAX bytes the source pauses.
+ * 5. If no line passes, only the mark moves, at most once a second, so that a restart does not begin far back. */
 #ifndef MILLRACE_REPUBLISHER_H
 #define MILLRACE_REPUBLISHER_H
 
@@ -30,7 +31,7 @@ struct republisher_config {
     struct http_pool
         *destination; /* one server, because its mark says nothing about others; borrowed, freed after this */
     const char *stream;               /* the source's name; borrowed, as the others are */
-    const char *to_stream, *to_queue; /* one of them; the other is NULL */
+    const char *to_stream, *to_queue; /* exactly one is set; the other is NULL */
     const char *producer;             /* NULL: the source stream's id */
     const char *begin;                /* start of the first run: earliest, latest, ... */
     size_t max_line;
@@ -48,7 +49,7 @@ struct republisher_numbers {
 
 struct republisher *republisher_new(const struct republisher_config *config);
 void republisher_free(struct republisher **r);
-/* Returns the problem, or NULL once the destination's mark is known and there is none. */
+/* Returns the current problem. NULL: there is none, and the destination's mark is known. */
 const char *republisher_trouble(const struct republisher *r);
 struct republisher_numbers republisher_numbers(const struct republisher *r);
 

@@ -27,8 +27,8 @@ struct text_pattern {
     struct effort effort;
 };
 
-/* PCRE2 calls this before it tries an item. The previous item costs the bytes that it skipped, and at least those that it may have skipped
- * before it failed. */
+/* PCRE2 calls this before it tries an item. The previous item costs the bytes that it skipped, or those that it may
+ * have skipped before it failed if these are more. */
 static int count(pcre2_callout_block *block, void *arg)
 {
     struct text_pattern *p = arg;
@@ -84,7 +84,8 @@ struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t e
     unsigned char why[120];
     /* Patterns are untrusted: PCRE2 must check that they are UTF-8, and \C could stop inside a character. */
     const uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT;
-    /* A verb can lift PCRE2's limits or disable its compiler. A script run is scanned again for every end that is tried. */
+    /* A verb can lift PCRE2's limits or disable its JIT compiler. A script run is scanned again for every end that is
+     * tried. */
     bool refused = strncmp(pattern, "(*", 2) == 0;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         refused = refused || strstr(pattern, runs[i]) != NULL;
@@ -133,8 +134,8 @@ static int find(struct text_pattern *p, struct bytes text, uint32_t options, pcr
         p->code, (PCRE2_SPTR)text.ptr, text.len, 0, PCRE2_NO_UTF_CHECK | options, match, p->context);
 }
 
-/* The compiled matcher has a small stack. If it overflows, the interpreter decides. Its match data may take 20 MB, so they are freed at
- * once. */
+/* The compiled matcher has a small stack. If the stack overflows, the interpreter repeats the search. The interpreter's
+ * match data may take 20 MB, so they are freed at once. */
 enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes text)
 {
     if (text.len > TEXT_PATTERN_TEXT_MAX)

@@ -1,17 +1,20 @@
-/* ps_to_http: posts a stream to HTTP servers, at least once, or into a millrace stream or queue, exactly once (republisher.h).
+/* ps_to_http: posts a stream to HTTP servers, at least once, or into a millrace stream or queue, exactly once
+ * (republisher.h).
  *
- * Lines are sent to HTTP servers in batches. If a destination's URL contains %s, which stands for the escaped line, each request has
- * one line. Several destinations take turns; a failing one is taken down for a while (http_pool.h).
+ * Lines are sent to HTTP servers in batches. If a destination's URL contains %s, which stands for the escaped line,
+ * each request has one line. Several destinations take turns; a failing destination counts as down for a while
+ * (http_pool.h).
  *
- * 1. Every line below the cursor was answered with 2xx. A restart after a crash continues from the stored cursor. Only lines
- *    answered after the last store are delivered again.
- * 2. A batch is retried until it is answered with 2xx. If the answer does not take the destination down, the next attempt follows
- *    after a second.
- * 3. With skip_refused, an answer that blames the request (http_pool_is_poison) halves the batch, until one line is left. Once
- *    every destination that is up has refused that line, the line is left out, logged with its offsets and counted. After
- *    poison_limit such lines in a row the destination is assumed to be at fault: the line is retried until one is accepted.
- * 4. At most `parallel` requests are under way. With one, a single destination gets the lines in order. With more batches than
- *    `parallel` the source pauses. */
+ * 1. Every line below the cursor was answered with 2xx. A restart after a crash continues from the stored cursor. Only
+ *    lines answered after the last store are delivered again.
+ * 2. A batch is retried until it is answered with 2xx. If the failed destination does not count as down, the next
+ *    attempt follows after a second.
+ * 3. With skip_refused, an answer that blames the request (http_pool_is_poison) halves the batch, until one line is
+ *    left. Once every destination that is up has refused that line, the line is left out, logged with its offsets and
+ *    counted. After poison_limit such lines in a row the destination is assumed to be at fault, and lines are retried
+ *    until one is accepted.
+ * 4. At most `parallel` requests are under way. With `parallel` = 1, a single destination gets the lines in order. With
+ *    more batches than `parallel` the source pauses. */
 #include "streams/archive/archive_lock.h"
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
@@ -28,7 +31,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* The pool takes a failing host down, but not one that refuses or answers 302 or 408. */
+/* The pool marks a failing host as down, but not a host that refuses lines or answers 302 or 408. */
 #define REFUSED_RETRY (1 * USEC_PER_SEC)
 
 static const struct option_row option_rows[] = {
@@ -70,7 +73,7 @@ static const struct option_row option_rows[] = {
         .min = 0,
         .max = 60000,
         .unit = "ms",
-        .help = "longest time a line waits for a full batch"},
+        .help = "longest time that a line waits until its batch is full"},
     {.name = "parallel",
         .type = OPTION_INT,
         .fallback = "1",
@@ -98,7 +101,7 @@ static const struct option_row option_rows[] = {
                 "unlimited)"},
     {.name = "rejects",
         .type = OPTION_STRING,
-        .help = "with skip_refused: file to which those lines are appended"},
+        .help = "with skip_refused: file to which the lines left out are appended"},
     {.name = "commit_every",
         .type = OPTION_DURATION,
         .fallback = "1s",
@@ -122,7 +125,7 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
-/* Lines [begin, end) of the stream. Batches are in the stream's order; the cursor is the first one's begin. */
+/* Lines [begin, end) of the stream. Batches are in the stream's order; the cursor is the first batch's begin. */
 struct batch {
     struct program *program;
     struct batch *next;
@@ -146,7 +149,7 @@ struct program {
     int state_lock;      /* -1: none */
     const char *rejects; /* NULL: refused lines are only logged */
     struct event *committer;
-    bool state_found; /* at the start, or stored since */
+    bool state_found; /* a state was found at the start or stored since */
     bool state_failed;
     /* settings */
     bool get; /* GET instead of POST: the line goes into the URL */
@@ -167,7 +170,7 @@ struct program {
     struct stats_counter *lines, *batches, *failures, *refused;
 };
 
-/* Refuses the first of these settings that is set: a setting without effect is a mistake. */
+/* Refuses the first of these settings that is set, because a setting without effect is a mistake. */
 static int refuse_settings(
     struct options *o, const char *const *names, const char *why, struct config_error *error)
 {
@@ -270,7 +273,8 @@ static void on_change(void *arg)
         end_drain(p);
 }
 
-/* A failed write is retried with the next commit. Delivery continues, so after a crash those lines are delivered again. */
+/* A failed write is retried with the next commit. Delivery continues meanwhile; after a crash the lines since the last
+ * stored state are delivered again. */
 static void write_state(struct program *p)
 {
     bool failed = archive_state_write(p->state_path, &p->state) != 0;
@@ -313,7 +317,7 @@ static void on_into_itself(void *arg)
 
 static void start_waiting(struct program *p);
 
-/* Inserts a batch behind `before`, or as the first if that is NULL. */
+/* Inserts a batch behind `before`; NULL: as the first batch. */
 static struct batch *batch_new(struct program *p, struct batch *before, uint64_t begin)
 {
     struct batch *b = mem_zalloc(sizeof *b), **place = before != NULL ? &before->next : &p->first;
@@ -340,7 +344,7 @@ static void drop_done(struct program *p)
     }
 }
 
-/* The source then pauses. One read of the source is always taken whole. */
+/* The source then pauses. All lines of one read are accepted. */
 static bool is_full(const struct program *p)
 {
     return p->n_batches > p->parallel;
@@ -395,7 +399,7 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
     stats_add(p->failures, 1);
     b->state = WAITING;
     b->due = 0;
-    if (b->n_lines > 1) { /* halve it: the second half becomes a batch behind the first */
+    if (b->n_lines > 1) { /* the second half becomes a batch behind the first half */
         size_t keep = b->n_lines / 2;
         const char *at = b->lines.ptr;
         for (size_t i = 0; i < keep; i++)
@@ -452,7 +456,8 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         p->refuses_all = false;
         p->refused_in_row = 0;
         set_trouble(p, "");
-        /* Only an answer can show that a destination is the source stream itself. By then it has stored some batches. */
+        /* Only an answer can show that a destination is the source stream itself. By then the stream has stored some
+         * batches. */
         struct stream_place place;
         stream_place_read(reply, &place);
         if (stream_place_is_same(&place, stream_client_place(p->stream)))
@@ -544,7 +549,7 @@ static void on_lines(struct bytes lines, void *arg)
         stream_client_pause(p->stream);
 }
 
-/* Moves past a gap of the source, which ends at this offset. */
+/* Moves past a gap in the source that ends at `end`. */
 static void pass_over(struct program *p, uint64_t end)
 {
     struct batch *b = batch_new(p, p->last, end);
