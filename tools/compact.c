@@ -1,5 +1,5 @@
-/* millrace compact: runs the compactor on a pipeline, with its addresses (tool.h) and the directories of `millrace up`. Settings in
- * [compactor] win over both. */
+/* millrace compact: runs the compactor on a pipeline, with the addresses (tool.h) and directories of the pipeline. Settings in
+ * [compactor] override both. */
 #include "base/bytes.h"
 #include "config/config.h"
 #include "config/options.h"
