@@ -59,7 +59,8 @@ static const struct option_row rows[] = {
         .fallback = "0",
         .min = 0,
         .max = 100000000,
-        .help = "lines a second (0: unlimited); after a pause, at most a tenth of a second's lines are sent at once"},
+        .help = "lines a second (0: unlimited); after a pause, at most a tenth of a second's lines are sent "
+                "at once"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "2000",
