@@ -61,7 +61,7 @@ bool bytes_to_i64(struct bytes text, int64_t *out);
 #define NAME_LEN_MAX 64
 bool bytes_is_name(struct bytes text);
 
-/* Takes the next word off *list, which may be NULL. False at the end of the list. */
+/* Removes the next word from *list, which may be NULL. False at the end of the list. */
 bool bytes_next_word(const char **list, const char *separators, struct bytes *word);
 /* The number of LFs. */
 uint64_t bytes_count_lines(struct bytes text);

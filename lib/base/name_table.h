@@ -1,5 +1,5 @@
-/* name_table: a sorted table of things by name, for up to thousands of queues or streams. An insertion shifts the entries behind it;
- * single entries cannot be removed. A zeroed table is empty. Names must stay valid and unchanged. */
+/* name_table: a sorted table of things by name, for up to thousands of queues or streams. An insertion shifts the
+ * entries after it; single entries cannot be removed. A zeroed table is empty. Names must stay valid and unchanged. */
 #ifndef MILLRACE_NAME_TABLE_H
 #define MILLRACE_NAME_TABLE_H
 

@@ -1,7 +1,7 @@
 /* reject_file: a file of refused lines.
  *
- * 1. A line is on disk when reject_file_add returns, so a reader may then move its position behind the line. After a crash a line may
- *    be in the file twice, but is never missing.
+ * 1. A line is on disk when reject_file_add returns, so a reader may then move its position past the line. After a
+ *    crash a line may be in the file twice, but is never missing.
  * 2. Each call opens the file, so an operator may move the file away at any time.
  * 3. An LF separates a line torn by a crash from the next line. A failed write leaves nothing in the file.
  * 4. Several processes may add to one file. Each locks it (flock) while it adds a line, and fails with EWOULDBLOCK after

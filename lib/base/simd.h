@@ -29,7 +29,7 @@ SIMD static inline __m256i simd_equal(__m256i v, char c)
     return _mm256_cmpeq_epi8(v, _mm256_set1_epi8(c));
 }
 
-/* Prefetches for a scan over bytes just received, which are not in the cache. */
+/* Prefetches bytes just received, which are not in the cache yet, for a scan over them. */
 static inline void simd_fetch_ahead(const char *at)
 {
     _mm_prefetch(at + 2048, _MM_HINT_T0);

@@ -35,7 +35,7 @@ static struct bytes take_until(struct bytes *rest, char stop)
     return taken;
 }
 
-/* One allocation holds the table and the decoded text behind it. */
+/* One allocation holds the table, followed by the decoded text. */
 int url_query_parse(struct bytes text, struct url_query *out)
 {
     *out = (struct url_query){0};

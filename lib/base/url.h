@@ -17,8 +17,8 @@ struct url_query {
 
 #define URL_PARAMS_MAX 1024
 
-/* Decodes the text behind '?', including '+'. A name without '=' has the empty value. 0, or -1 for an invalid escape or more
- * than URL_PARAMS_MAX parameters. Free with url_query_free. */
+/* Decodes the text after '?', including '+'. A name without '=' has the empty value. 0, or -1 for an invalid escape or
+ * more than URL_PARAMS_MAX parameters. Free with url_query_free. */
 int url_query_parse(struct bytes text, struct url_query *out);
 void url_query_free(struct url_query *q);
 /* The first parameter of that name; false if there is none. */
@@ -26,10 +26,11 @@ bool url_query_get(const struct url_query *q, const char *name, struct bytes *va
 
 /* Percent-decodes a path and appends it. 0, or -1 for an invalid escape. */
 int url_decode(struct bytes text, struct buf *out);
-/* Appends `text` with everything but [A-Za-z0-9_.~-] as %HH. */
+/* Appends `text` and percent-encodes every byte except [A-Za-z0-9_.~-]. */
 void url_encode(struct bytes text, struct buf *out);
 
-/* An address: "http://HOST:PORT", "http://[::1]:PORT", "HOST:PORT" or "unix:PATH". A path behind them is an error. */
+/* An address: "http://HOST:PORT", "http://[::1]:PORT", "HOST:PORT" or "unix:PATH". A path after any of these is an
+ * error. */
 struct url_address {
     bool is_unix;
     char host[256]; /* or the socket's path */

@@ -1,4 +1,4 @@
-/* peers: where the daemons of one pipeline find each other.
+/* peers: how the daemons of one pipeline find each other.
  *
  * A setting such as `pubsub_url` names the URL of a daemon. If the setting is unset or empty, the URL follows from the address and
  * port in the daemon's own section of the configuration file. Their defaults are the loopback address and the daemon's default port

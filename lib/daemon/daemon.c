@@ -322,7 +322,7 @@ int daemon_lock_directory(const char *dir, struct config_error *error)
     buf_free(&path);
     if (fd < 0)
         return fail(error, -1, "cannot write in the directory", dir);
-    /* Under a supervisor the owner may be the previous process of this daemon, which is about to end. */
+    /* Under a supervisor the lock's owner may be the previous process of this daemon, which is about to end. */
     int tries = getenv("NOTIFY_SOCKET") != NULL ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (--tries > 0) {

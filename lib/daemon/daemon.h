@@ -49,7 +49,7 @@ struct daemon_spec {
     int default_port; /* of --port; 0: any free port; -1: no HTTP server unless --port is set */
     bool has_public_port;
     const struct http_route *routes; /* handlers get the ctx that `start` set; may be NULL */
-    /* Checks the settings further, also for --check-config; may be NULL. 0, or -1 with the error. */
+    /* Makes further checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error. */
     int (*check)(struct options *o, struct config_error *error);
     /* Builds the daemon's parts and sets *ctx, the argument of all other callbacks. 0, or an exit status with the error. Must not
      * block for long: a slow recovery runs in a thread and calls daemon_post. */
@@ -96,7 +96,7 @@ void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg);
  * NOTIFY_SOCKET in the environment, waits up to 15 s for the lock. 0, or -1 with errno and the error; EWOULDBLOCK: the error names
  * the process with the lock. */
 int daemon_lock_directory(const char *dir, struct config_error *error);
-/* False after DIR was moved or its lock removed. */
+/* False once DIR was moved or its lock was removed. */
 bool daemon_holds_directory(const char *dir);
 /* The exit status of a start that failed with this errno: EX_TEMPFAIL for a shortage, else EX_CONFIG. */
 int daemon_start_status(int why);

@@ -91,9 +91,9 @@ struct journal_config {
     const char *dir;        /* created if missing; its parent must exist */
     uint64_t segment_bytes; /* a segment ends once it exceeds this size; 0: 64 MiB */
     size_t max_producers;   /* 0: 4096 */
-    uint64_t
-        lost_below;    /* offsets below may have been used and lost: continue above, after a hole; 0: none */
-    bool shares_files; /* earlier sessions may have given out files: never reuse theirs */
+    /* Offsets below this may have been used and lost, so new offsets begin above it, after a hole. 0: none. */
+    uint64_t lost_below;
+    bool shares_files; /* earlier sessions may have given out files, so never reuse those */
 };
 
 /* Opens or creates a journal. Blocks: verifies the newest segment and every segment's header, and syncs everything not known
@@ -106,10 +106,11 @@ void journal_close(struct journal **j);
 
 const char *journal_id(const struct journal *j); /* 32 hex digits; random, created with the journal */
 uint64_t journal_earliest(const struct journal *j);
-/* End of the earliest segment so far. A trim to this offset or above removes the segment, unless it is the newest. */
+/* The present end of the earliest segment. A trim to this offset or above removes the segment, unless it is the
+ * newest. */
 uint64_t journal_earliest_end(const struct journal *j);
 uint64_t journal_committed_end(const struct journal *j);
-/* Bytes on disk, of all segments and of the file prepared for the next. */
+/* Bytes on disk of all segments and of the file prepared for the next segment. */
 uint64_t journal_disk_bytes(const struct journal *j);
 /* The part of journal_disk_bytes that is trimmed and waits for readers to leave. */
 uint64_t journal_trimmed_bytes(const struct journal *j);
@@ -125,7 +126,7 @@ struct journal_append {
     uint64_t mark, next;        /* mark < next, asserted */
     const struct bytes *pieces; /* the payload, in pieces; copied before journal_append returns */
     size_t n_pieces;            /* 0 with a producer: only the mark moves */
-    /* Bytes of disk to allocate behind this append, for later appends with reserve 0 on a full disk. If there is no
+    /* Bytes of disk to allocate after this append, for later appends with reserve 0 on a full disk. If there is no
      * room, the append is refused. */
     size_t reserve;
 };
@@ -151,7 +152,7 @@ void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *ar
 
 struct journal_edges {
     uint64_t before; /* the last valid offset before the gap */
-    uint64_t after;  /* the first valid offset behind the gap */
+    uint64_t after;  /* the first valid offset after the gap */
 };
 /* Payload of one frame in a segment's file, for sendfile. */
 struct journal_span {
@@ -200,8 +201,8 @@ void journal_reader_close(struct journal_reader **r);
 
 /* A segment's file, open for sendfile; owner thread only. It may outlive the segment and the journal.
  *
- * Verified bytes are unchanged, as far as the system can tell, while the file's stamp (its change time) is the same. The stamp
- * cannot expose a disk that returns other bytes on a second read, so verify again from time to time. */
+ * While the file's stamp (its change time) stays the same, verified bytes are unchanged as far as the system can tell.
+ * The stamp cannot expose a disk that returns other bytes on a second read, so verify again from time to time. */
 int journal_file_fd(const struct journal_file *f);
 struct journal_file *journal_file_hold(struct journal_file *f);
 void journal_file_release(struct journal_file *f);
@@ -241,7 +242,8 @@ struct journal_retention {
     usec_t max_age;     /* 0: unlimited */
     uint64_t hold;      /* the lowest cursor: nothing at or above it is removed; UINT64_MAX: none */
 };
-/* Removes the earliest segments while the journal exceeds max_bytes or their last frame exceeds max_age, up to `hold`. */
+/* Removes the earliest segments, up to `hold`, while the journal exceeds max_bytes or their last frame is older than
+ * max_age. */
 void journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
 /* Bytes of files that only `hold` keeps. */
 uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now);

@@ -260,7 +260,7 @@ static void note_encode(const struct repair_note *n, struct buf *out)
     buf_printf(out, "checksum %016" PRIx64 "\n", (uint64_t)XXH3_64bits(out->ptr, out->len));
 }
 
-/* A note is valid if encoding it again gives the same bytes. `text` ends with a NUL behind its length. */
+/* A note is valid if encoding it again gives the same bytes. `text` has a NUL after its length. */
 static bool note_decode(struct bytes text, struct repair_note *n)
 {
     char stage[16];

@@ -95,8 +95,8 @@ bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *b
 void open_encode(const uint8_t boot[16], bool never, char out[OPEN_PAYLOAD]);
 bool open_decode(struct bytes payload, uint8_t boot[16], bool *never);
 
-/* The bytes behind the end of a segment's frames. They distinguish damage from a torn tail, and a torn tail from the old bytes
- * of a recycled file. */
+/* The bytes after the end of a segment's frames. They distinguish damage from a torn tail, and a torn tail from the old
+ * bytes of a recycled file. */
 struct tail_scan {
     uint64_t end;               /* end of the last intact frame found there; 0: none */
     uint64_t durable, position; /* the highest durable offset and position in those frames */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define LOST_MAX 1024 /* missing segments that count as headless; more would only raise the estimate */
+#define LOST_MAX 1024 /* lost segments that count at most; more would only raise the estimate */
 
 struct inspection {
     inspect_fn *fn;
@@ -44,7 +44,7 @@ static void report_damage(struct inspection *n, uint64_t position, uint64_t offs
         (struct inspect_event){.kind = INSPECT_DAMAGE, .position = position, .offset = offset, .what = what});
 }
 
-/* The end of a segment's frames, and a scan of the bytes behind that end. */
+/* The end of a segment's frames, and a scan of the bytes after that end. */
 struct run_end {
     uint64_t position, offset;
     bool zeros;
@@ -57,7 +57,7 @@ static bool was_longer(const struct run_end *end)
     return end->behind.position > end->position || end->behind.durable > end->offset || end->behind.too_many;
 }
 
-/* Reports all frames, and scans the bytes behind them. In a journal in use, frames may be written between these two
+/* Reports all frames, and scans the bytes after them. In a journal in use, frames may be written between these two
  * steps, so they are repeated until the end stays the same. The file is read, not mapped, because a mapping would fault
  * when the owner cuts the file. False: cannot read. */
 static bool find_end(struct inspection *n, const struct segment_header *h, struct run_end *end)

@@ -162,7 +162,7 @@ struct writer {
     uint64_t wanted; /* the reserve in force: its unused part is kept */
     bool no_space;   /* the last reserve failed */
 
-    uint64_t end;              /* offset behind the last frame written */
+    uint64_t end;              /* offset after the last frame written */
     uint64_t durable;          /* every offset below is synced */
     uint64_t durable_position; /* this file is synced up to here */
     usec_t last_time;
@@ -343,7 +343,7 @@ struct journal_set {
     pthread_cond_t synced;   /* stage two is free */
     pthread_cond_t reads;    /* for the reader thread */
     pthread_cond_t fills;    /* for the filler */
-    pthread_cond_t progress; /* for a thread that waits for another's work */
+    pthread_cond_t progress; /* for a thread that waits for another thread */
 };
 
 static inline bool set_never_syncs(const struct journal_set *set)
@@ -415,7 +415,7 @@ struct job {
     enum journal_result result;
     char failure[JOURNAL_ERROR_TEXT];
 };
-extern uint64_t journal_step_max;  /* bytes of a segment that one job passes; replaceable for tests */
+extern uint64_t journal_step_max;  /* bytes of a segment that one job reads; replaceable for tests */
 extern usec_t journal_retry_pause; /* before a job is retried after a shortage; replaceable for tests */
 
 void *reader_main(void *set);

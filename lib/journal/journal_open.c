@@ -167,8 +167,8 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
     return JOURNAL_OK;
 }
 
-/* Bytes to cut off the last segment. In a recycled file, zeros behind the last frame mean that nothing was torn, unless an
- * intact frame follows them. */
+/* Bytes to cut off the last segment. In a recycled file, zeros after the last frame mean that nothing was torn, unless
+ * an intact frame follows them. */
 static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
 {
     if (!o->headers[o->last].recycled)
@@ -184,7 +184,8 @@ static bool was_durable(const struct opening *o, size_t i, uint64_t durable)
     return i + 1 < o->count && (durable >= o->headers[i + 1].previous_end || durable > o->end);
 }
 
-/* The journal ends in segment i. The bytes behind may be cut only if nothing intact states that they were durable. */
+/* The journal ends in segment i. The bytes after the end may be cut only if no intact frame or header states that they
+ * were durable. */
 static enum journal_result judge_tail(struct opening *o, size_t i)
 {
     bool damaged = false;
@@ -289,8 +290,8 @@ static enum journal_result enter_last(struct opening *o)
     return JOURNAL_OK;
 }
 
-/* Brings the disk to the state that `verify` found. Drops the segments behind the end, newest first, so that a crash leaves no
- * gap. Syncs the segments before the end, and enters the last. */
+/* Brings the disk to the state that `verify` found. Drops the segments after the end, newest first, so that a crash
+ * leaves no gap. Syncs the segments before the end, and enters the last. */
 static enum journal_result settle(struct opening *o)
 {
     if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)

@@ -16,8 +16,8 @@ static char *spare_path(const struct journal *j)
     return dir_path(j->dir, PREALLOC_NAME);
 }
 
-/* Waits until no commit has run for a while: zeros written during a commit would delay it as much as they save. A slow commit
- * counts as activity; appends that wait for sync_ms do not. True: go on writing zeros. */
+/* Waits until no commit has run for a while, because zeros written during a commit would delay it as much as they save.
+ * A slow commit counts as activity; appends that wait for sync_ms do not. True: go on writing zeros. */
 static bool wait_for_idle(struct journal *j, bool *abandoned)
 {
     struct journal_set *set = j->set;

@@ -15,7 +15,7 @@
 #define RESERVE_AHEAD ((size_t)4 << 20)             /* reserved beyond the request, at most */
 #define NEXT_HEAD_MIN ((uint64_t)16 << 10)          /* of a segment's header without marks, in whole pages */
 #define NEXT_MARK_MAX ((uint64_t)NAME_LEN_MAX + 32) /* of a mark in the header */
-#define TAIL_SHARE 64 /* fraction of a segment's size that may stay unused behind its end */
+#define TAIL_SHARE 64 /* fraction of a segment's size that may stay unused after its end */
 
 size_t journal_write_chunk = (size_t)256 << 10;
 
@@ -58,7 +58,7 @@ uint64_t writer_unused_reserve(const struct writer *w)
     return left < w->wanted ? left : w->wanted;
 }
 
-/* Reserves `bytes` behind the last frame, or as many as the disk has room for. */
+/* Reserves `bytes` after the last frame, or as many as the disk has room for. */
 static void reserve_most(struct writer *w, uint64_t bytes)
 {
     uint64_t end = w->position + bytes, at = w->position;
@@ -212,7 +212,7 @@ static enum journal_result finish_segment(struct journal *j)
     w->wanted = writer_unused_reserve(w);
     uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
     if (w->reserved > w->position || whole > w->position + FRAME_HEADER + j->segment_bytes / TAIL_SHARE) {
-        /* This cut need not be durable: the bytes hold no frame. */
+        /* This cut need not be durable, because the bytes contain no frame. */
         w->size = w->filled = w->position;
         if (io->ftruncate(w->fd, (off_t)w->position) != 0)
             return writer_latch(j, "ftruncate", errno);
@@ -328,8 +328,9 @@ static int write_sealed(struct writer *w, struct buf *frames, const struct frame
     return 0;
 }
 
-/* Writes zeros behind the batch, as many bytes as the segment holds, so that the next commits' syncs change no metadata. Zeros
- * save time per commit and cost time per byte, so large commits write none. Without room for zeros the commit still succeeds. */
+/* Writes zeros after the batch, as many bytes as the segment already has, so that the next commits' syncs change no
+ * metadata. Zeros save time per commit and cost time per byte, so large commits write none. If there is no room for
+ * zeros, the commit still succeeds. */
 static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 {
     static const char zeros[1 << 16];

@@ -27,8 +27,8 @@
  *     }
  *
  * The client requests /sub and hands out whole lines. When a response ends, it requests /sub again from its cursor, with backoff.
- * Store the cursor in the same step as the effect of the lines (a file's length, a transaction), and begin from the stored
- * cursor: then every line has its effect exactly once.
+ * Store the cursor in the same step as the effect of the lines (a file's length, a transaction), and begin from the
+ * stored cursor. Every line then has its effect exactly once.
  *
  * 1. Lines are handed out whole, in runs; the cursor is after the last one. A line cut off by a broken connection is requested
  *    again from its beginning.
@@ -41,7 +41,7 @@
  * 5. A cursor also names the opening of the stream that wrote the byte before it. A stream restored from an older copy is
  *    therefore refused even after it has grown past the cursor. With STREAM_LOSS_ACCEPTED the client continues at the offset
  *    where the histories part, and on_gap gets after < before.
- * 6. The loop thread only. No callback may free the client; any callback may stop or pause it. */
+ * 6. For the loop thread only. No callback may free the client; any callback may stop or pause it. */
 #ifndef MILLRACE_STREAM_CLIENT_H
 #define MILLRACE_STREAM_CLIENT_H
 
@@ -117,10 +117,10 @@ void stream_client_resume(struct stream_client *c);
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
 /* The place in the latest response; .text is "" before. */
 const struct stream_place *stream_client_place(const struct stream_client *c);
-/* True from the moment when the cursor has reached the end named in the first response. Without a cursor, also true for a stream
+/* True once the cursor has reached the end that the first response stated. Without a cursor, also true for a stream
  * that does not exist. */
 bool stream_client_is_caught_up(const struct stream_client *c);
-/* NULL, or the reason that no lines come. *refused (may be NULL): an operator has to act (invariant 4). */
+/* NULL, or the reason why no lines arrive. *refused (may be NULL): an operator has to act (invariant 4). */
 const char *stream_client_trouble(const struct stream_client *c, bool *refused);
 
 #endif

@@ -38,8 +38,8 @@ void stream_program_set_trouble(struct daemon *d, const char *trouble);
 
 struct stream_client;
 struct stream_client_config;
-/* Follows the configured stream. The caller sets the pubsub, the cursor and the callbacks in config. After a start that recorded a state,
- * `latest` means the stream's beginning: the stream did not exist then. */
+/* Follows the configured stream. The caller sets the pubsub, the cursor and the callbacks in config. If an earlier
+ * start recorded a state, `latest` means the stream's beginning, because the stream did not exist at that start. */
 struct stream_client *stream_program_follow(
     struct daemon *d, bool has_state, const struct stream_client_config *config);
 /* Whether pubsub does not have the stream yet. */

@@ -59,7 +59,7 @@ static int add_host(
     char *where = bytes_dup(bytes_of(url.ptr, cut));
     good = good && url_address_parse(where, 80, &address) == 0;
     if (memchr(url.ptr, '#', url.len)) {
-        snprintf(error, size, "\"%.*s\": HTTP does not send the part behind #; write a literal # as %%23",
+        snprintf(error, size, "\"%.*s\": HTTP does not send the part after #; write a literal # as %%23",
             (int)(url.len < 200 ? url.len : 200), url.ptr);
         good = false;
     } else if (!good) {

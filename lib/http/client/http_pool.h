@@ -14,9 +14,9 @@
  * no request until it answers a probe, and the answer ends the cooldown. The cooldown stays if the host closes the connection instead,
  * or if its requests time out although it answers probes.
  *
- * 1. A recovered host is used again at the latest after backoff_max and the time limit of a request or probe in flight. While
- *    another host is up, HTTP_POOL_COOLDOWN_MAX replaces a shorter backoff_max, unless the host answers a probe. The pool respects
- *    Retry-After up to backoff_max.
+ * 1. A recovered host is used again after at most backoff_max plus the time limit of a request or probe in flight.
+ *    While another host is up, HTTP_POOL_COOLDOWN_MAX replaces a shorter backoff_max, unless the host answers a probe.
+ *    The pool respects Retry-After up to backoff_max.
  * 2. The pool sends nothing twice: the caller decides about a failed request.
  * 3. Any other reply, even 4xx, is a success: the host works, and only rejects the request.
  *

@@ -129,12 +129,12 @@ struct http_conn {
     struct buf in; /* received bytes; those from in_at on are not parsed */
     size_t in_at;
 
-    struct buf staged;    /* output behind `out`, sent by one call at the end of the turn */
+    struct buf staged;    /* output after that in `out`, sent by one call at the end of the turn */
     struct evbuffer *out; /* output that the socket refused, and large bodies */
     bool out_used;        /* false: `out` is empty */
     bool blocked;         /* the last write was incomplete */
     bool has_files;       /* `out` may hold spans of files */
-    uint64_t files_end;   /* value of `queued` behind the last span */
+    uint64_t files_end;   /* value of `queued` after the last span */
     uint64_t queued;      /* bytes queued since the connection began */
     uint64_t taken;       /* bytes that the kernel had taken at taken_at */
     usec_t taken_at;
@@ -158,7 +158,7 @@ struct http_server {
     struct buf server_line;
     struct http_endpoint *endpoints;
     size_t n_endpoints;            /* those of the daemon first, then the built-in */
-    struct http_endpoint *unknown; /* behind them; counts requests without a route */
+    struct http_endpoint *unknown; /* after them; counts requests without a route */
 
     struct http_listener *listeners;
     bool accept_logged;

@@ -177,7 +177,7 @@ void http_output_flush(struct http_conn *c)
                 evbuffer_add(use_out(c), c->staged.ptr + sent, c->staged.len - sent);
             http_shed(&c->staged);
         }
-    } else if (c->has_files) { /* staged bytes wait: the next file may follow them */
+    } else if (c->has_files) { /* staged bytes wait, because the next file may follow them */
         /* One call sends bytes from memory or from one span, not both. If the file was truncated, it sends nothing, and
          * the connection breaks. */
         for (size_t done = 0; !c->writing && done < FILE_BYTES_PER_TURN_MAX && out_length(c) > 0;) {
@@ -213,8 +213,8 @@ void http_output_account(struct http_conn *c)
     c->held = held;
 }
 
-/* A turn that is scheduled while scheduled turns run waits until the loop has polled the sockets. Otherwise a stream with a
- * fast client would starve the other connections. */
+/* If a turn is scheduled while scheduled turns run, it waits until the loop has polled the sockets. Otherwise a stream
+ * with a fast client would starve the other connections. */
 void http_output_schedule_turn(struct http_conn *c)
 {
     struct http_server *s = c->server;

@@ -5,7 +5,7 @@
  * the client is gone. A handler that replies later sets http_on_gone and drops its pointer there.
  *
  * 1. Replies are sent in the order of their requests. A connection has one request in a handler at a time; pipelined
- *    requests wait unparsed, within a bound.
+ *    requests wait unparsed, up to a limit.
  * 2. A client can make the server hold at most the route's max_body, HTTP_HEADERS_MAX bytes of headers and a small fixed
  *    buffer. A larger request gets 413, 431 or 414, and the server closes the connection.
  * 3. A request with ambiguous framing gets 400, and the server closes the connection. See http_parse.h.
@@ -168,7 +168,7 @@ void http_problem(struct http_request *req, int status, const char *code, const 
 void http_problem_with(struct http_request *req, int status, const char *code, const char *members,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* A streamed reply: start, any number of writes, end. content_length < 0: chunked. HEAD drops the writes. */
+/* A streamed reply: start, any number of writes, end. content_length < 0: chunked. For HEAD the writes are dropped. */
 void http_stream_start(
     struct http_request *req, int status, const char *content_type, int64_t content_length);
 void http_stream_write(struct http_request *req, struct bytes piece);              /* copies */
@@ -196,7 +196,7 @@ void http_stream_truncate(struct http_request *req);
 size_t http_stream_pending(const struct http_request *req);
 void http_on_drain(
     struct http_request *req, size_t low, void (*fn)(struct http_request *req, void *arg), void *arg);
-/* Bytes that the kernel has taken since the connection began. Their growth is the client's speed. */
+/* Bytes that the kernel has taken since the connection began. The growth of this number shows the client's speed. */
 uint64_t http_stream_taken(const struct http_request *req);
 /* Exempts this stream from write_timeout and max_buffered. The writer bounds the pending bytes. */
 void http_stream_disable_timeout(struct http_request *req);
@@ -204,7 +204,7 @@ void http_stream_disable_timeout(struct http_request *req);
  * streams without a timeout. Returns the number of bytes withdrawn, which the stream may write again. Copies the
  * remaining bytes, except spans of files. */
 size_t http_stream_rewind(struct http_request *req);
-/* Copies lent memory that is still pending, so that the writer may free its own. */
+/* Copies lent memory that is still pending, so that the writer may free it. */
 void http_stream_copy_pending(struct http_request *req);
 
 /* Sets how much memory the handler holds for this request until the reply. The bytes count towards max_buffered. */
