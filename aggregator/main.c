@@ -303,18 +303,15 @@ static void stop(void *ctx)
 static int open_parts(struct wiring *w, struct options *o, struct config_error *error)
 {
     struct app *app = &w->app;
-    char *token;
     if (settings_read_streams(o, &app->streams, error) != 0 ||
         settings_read_counters(o, &app->counters, error) != 0)
         return EX_CONFIG;
-    int status = daemon_read_token(options_text(o, "pubsub_token_file"), &token, error);
-    if (status != 0)
-        return status;
-    w->client = http_client_new(&(struct http_client_config){.base = daemon_base(app->daemon),
-        .url = peer_url(o, "pubsub"),
-        .max_connections = (int)app->streams.n + 2,
-        .auth_token = token});
-    free(token);
+    w->client = daemon_client_new(app->daemon, options_text(o, "pubsub_token_file"),
+        &(struct http_client_config){
+            .url = peer_url(o, "pubsub"), .max_connections = (int)app->streams.n + 2},
+        error);
+    if (w->client == NULL)
+        return EX_CONFIG;
     w->config = (struct aggregate_config){.dir = options_string(o, "data_dir"),
         .archive = options_string(o, "archive"),
         .counters = app->counters,

@@ -104,21 +104,17 @@ static int api_start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct api *api = mem_zalloc(sizeof *api);
     struct options *o = daemon_options(d);
-    char *token;
     usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;
     api->max_rows = (uint64_t)options_int(o, "max_rows");
     int status = read_counters(o, &api->counters, error) ? EX_CONFIG : 0;
     if (status == 0)
         status = connect_sources(d, api, timeout, error);
-    if (status == 0)
-        status = daemon_read_token(options_text(o, "queue_token_file"), &token, error);
     if (status == 0) {
-        api->queue = http_client_new(&(struct http_client_config){.base = daemon_base(d),
-            .url = peer_url(o, "simplequeue"),
-            .max_connections = 32,
-            .timeout = timeout,
-            .auth_token = token});
-        free(token);
+        api->queue = daemon_client_new(d, options_text(o, "queue_token_file"),
+            &(struct http_client_config){
+                .url = peer_url(o, "simplequeue"), .max_connections = 32, .timeout = timeout},
+            error);
+        status = api->queue ? 0 : EX_CONFIG;
     }
     if (status) {
         api_stop(api);

@@ -45,11 +45,9 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
-static struct http_pool *make_pool(
-    struct options *o, struct event_base *base, const char *token, char *error, size_t size)
+static struct http_pool_config pool_config(const struct options *o)
 {
-    struct http_pool_config config = {
-        .base = base,
+    return (struct http_pool_config){
         .urls = options_string(o, "destination"),
         .max_connections = 1,
         .connect_timeout = options_int(o, "timeout") * USEC_PER_MSEC,
@@ -58,9 +56,7 @@ static struct http_pool *make_pool(
         .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
         .max_reply = HTTP_POOL_REPLY_MAX,
         .cut_reply = true,
-        .auth_token = token,
     };
-    return http_pool_new(&config, error, size);
 }
 
 static int check(struct options *o, struct config_error *error)
@@ -71,7 +67,8 @@ static int check(struct options *o, struct config_error *error)
     const char *type = options_string(o, "content_type");
     if (strpbrk(type, "\r\n"))
         return options_refuse(o, "content_type", error, "not a valid header value");
-    struct http_pool *pool = make_pool(o, NULL, NULL, why, sizeof(why));
+    struct http_pool_config config = pool_config(o);
+    struct http_pool *pool = http_pool_new(&config, why, sizeof(why));
     if (!pool)
         return options_refuse(o, "destination", error, "%s", why);
     bool post = strcmp(options_string(o, "method"), "POST") == 0;
@@ -163,18 +160,14 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
     struct sender *s = mem_zalloc(sizeof(*s));
-    char *token;
     *ctx = s;
     s->post = strcmp(options_string(o, "method"), "POST") == 0;
     s->lines = options_int(o, "batch") > 1;
     s->content_type = options_string(o, "content_type");
-    if (daemon_read_token(options_string(o, "destination_token_file"), &token, error) != 0)
-        return EX_CONFIG;
-    s->pool = make_pool(o, daemon_base(d), token, error->text, sizeof(error->text));
-    free(token);
+    struct http_pool_config pool = pool_config(o);
+    s->pool = daemon_pool_new(d, options_string(o, "destination_token_file"), &pool, error);
     if (!s->pool)
         return EX_CONFIG;
-    http_pool_register_stats(s->pool, daemon_stats(d));
     struct queuereader_destination destination = {
         .deliver = deliver,
         .arg = s,

@@ -146,28 +146,21 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
     struct relay *r = mem_zalloc(sizeof(*r));
-    char *token;
     struct queuereader_destination pubsub = {
         .ask = ask, .deliver = publish, .arg = r, .lines = true, .max_bytes = PUBLISH_MAX};
     *ctx = r;
     r->daemon = d;
     r->stream = options_string(o, "stream");
-    if (daemon_read_token(options_string(o, "pubsub_token_file"), &token, error) != 0)
-        return EX_CONFIG;
     struct http_pool_config pool = {
-        .base = daemon_base(d),
         .url = peer_url(o, "pubsub"),
-        .auth_token = token,
         .max_connections = 1,
         .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,
         .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
         .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
     };
-    r->pubsub = http_pool_new(&pool, error->text, sizeof(error->text));
-    free(token);
+    r->pubsub = daemon_pool_new(d, options_string(o, "pubsub_token_file"), &pool, error);
     if (!r->pubsub)
         return EX_CONFIG;
-    http_pool_register_stats(r->pubsub, daemon_stats(d));
     r->program = reader_program_new(d, &pubsub, error);
     return r->program ? 0 : EX_CONFIG;
 }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "daemon/listen.h"
 #include "daemon/loop_notify.h"
+#include "http/client/http_pool.h"
 #include "http/server/http_origin.h"
 #include <assert.h>
 #include <errno.h>
@@ -683,6 +684,38 @@ static void add_events(struct daemon *d)
     d->drain_check = evtimer_new(d->base, check_drain, d);
     d->drain_limit = evtimer_new(d->base, on_drain_timeout, d);
     d->notify = loop_notify_new(d->base, run_posts, d);
+}
+
+struct http_client *daemon_client_new(struct daemon *d, const char *token_file,
+    const struct http_client_config *config, struct config_error *error)
+{
+    struct http_client_config full = *config;
+    char *token;
+    if (daemon_read_token(token_file, &token, error) != 0)
+        return NULL;
+    full.base = d->base;
+    full.auth_token = token;
+    struct http_client *client = http_client_new(&full);
+    if (client == NULL)
+        snprintf(error->text, sizeof error->text, "%.200s is not an address", config->url);
+    free(token);
+    return client;
+}
+
+struct http_pool *daemon_pool_new(struct daemon *d, const char *token_file,
+    const struct http_pool_config *config, struct config_error *error)
+{
+    struct http_pool_config full = *config;
+    char *token;
+    if (daemon_read_token(token_file, &token, error) != 0)
+        return NULL;
+    full.base = d->base;
+    full.auth_token = token;
+    struct http_pool *pool = http_pool_new(&full, error->text, sizeof error->text);
+    if (pool != NULL)
+        http_pool_register_stats(pool, d->stats);
+    free(token);
+    return pool;
 }
 
 static int start(struct daemon *d, struct config_error *error)

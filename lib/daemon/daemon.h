@@ -24,6 +24,10 @@
 
 struct daemon;
 struct event_base;
+struct http_client;
+struct http_client_config;
+struct http_pool;
+struct http_pool_config;
 
 #define DAEMON_ABORT_TIME_MAX (3 * USEC_PER_SEC)
 
@@ -107,5 +111,12 @@ void daemon_raise_file_limit(void);
 /* Reads the token from a file. *token is from malloc; NULL if path is NULL. 0, or an exit status with the error: the file does not
  * exist, everybody may read it, or it contains no token. */
 int daemon_read_token(const char *path, char **token, struct config_error *error);
+
+/* A client or a pool that sends the token in `token_file` (NULL: none). The daemon's event base replaces config->base, and the token
+ * replaces config->auth_token. The pool's metrics join the daemon's. NULL with the error. */
+struct http_client *daemon_client_new(struct daemon *d, const char *token_file,
+    const struct http_client_config *config, struct config_error *error);
+struct http_pool *daemon_pool_new(struct daemon *d, const char *token_file,
+    const struct http_pool_config *config, struct config_error *error);
 
 #endif

@@ -65,13 +65,8 @@ bool stream_program_begins_at_end(struct daemon *d)
 struct http_client *stream_program_connect(struct daemon *d, struct config_error *error)
 {
     struct options *o = daemon_options(d);
-    char *token;
-    if (daemon_read_token(options_text(o, "pubsub_token_file"), &token, error) != 0)
-        return NULL;
-    struct http_client *client = http_client_new(&(struct http_client_config){
-        .base = daemon_base(d), .url = peer_url(o, "pubsub"), .max_connections = 1, .auth_token = token});
-    free(token);
-    return client;
+    return daemon_client_new(d, options_text(o, "pubsub_token_file"),
+        &(struct http_client_config){.url = peer_url(o, "pubsub"), .max_connections = 1}, error);
 }
 
 void stream_program_set_trouble(struct daemon *d, const char *trouble)

@@ -600,21 +600,15 @@ static int start_republish(struct program *p, struct options *o, struct config_e
 {
     const char *to_url = options_text(o, "to_pubsub_url");
     const char *token_file = options_text(o, "to_pubsub_token_file");
-    char *token;
     if (token_file == NULL && to_url == NULL)
         token_file = options_text(o, "pubsub_token_file");
-    if (daemon_read_token(token_file, &token, error) != 0)
-        return EX_CONFIG;
-    p->destination = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
-                                       .url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
-                                       .max_connections = 1,
-                                       .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC,
-                                       .auth_token = token},
-        error->text, sizeof error->text);
-    free(token);
+    p->destination = daemon_pool_new(p->daemon, token_file,
+        &(struct http_pool_config){.url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
+            .max_connections = 1,
+            .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC},
+        error);
     if (p->destination == NULL)
         return EX_CONFIG;
-    http_pool_register_stats(p->destination, daemon_stats(p->daemon));
     p->republisher = republisher_new(&(struct republisher_config){.base = daemon_base(p->daemon),
         .source = p->source,
         .destination = p->destination,

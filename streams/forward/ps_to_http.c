@@ -583,7 +583,7 @@ static double read_offset(void *ctx)
 
 static int start_delivery(struct program *p, struct options *o, struct config_error *error)
 {
-    char why[ARCHIVE_ERROR_TEXT], *token;
+    char why[ARCHIVE_ERROR_TEXT];
     struct stats *s = daemon_stats(p->daemon);
     bool line_by_line = strstr(options_text(o, "destination"), "%s") != NULL;
     p->state_path = options_text(o, "state");
@@ -598,18 +598,15 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
     }
     p->state_found = found > 0;
     snprintf(p->state.stream, sizeof p->state.stream, "%s", options_string(o, "stream"));
-    if (daemon_read_token(options_text(o, "destination_token_file"), &token, error) != 0)
+    p->pool = daemon_pool_new(p->daemon, options_text(o, "destination_token_file"),
+        &(struct http_pool_config){.urls = options_text(o, "destination"),
+            .max_connections = (int)options_int(o, "parallel"),
+            .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
+            .max_reply = HTTP_POOL_REPLY_MAX,
+            .cut_reply = true},
+        error);
+    if (p->pool == NULL)
         return EX_CONFIG;
-    p->pool = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
-                                .urls = options_text(o, "destination"),
-                                .max_connections = (int)options_int(o, "parallel"),
-                                .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
-                                .max_reply = HTTP_POOL_REPLY_MAX,
-                                .cut_reply = true,
-                                .auth_token = token},
-        why, sizeof why);
-    free(token);
-    http_pool_register_stats(p->pool, s);
     p->rejects = options_text(o, "rejects");
     p->get = strcmp(options_string(o, "method"), "GET") == 0;
     p->batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch");
@@ -645,19 +642,13 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
 
 static int start_republish(struct program *p, struct options *o, struct config_error *error)
 {
-    char *token;
-    if (daemon_read_token(options_text(o, "to_token_file"), &token, error) != 0)
-        return EX_CONFIG;
-    p->pool = http_pool_new(&(struct http_pool_config){.base = daemon_base(p->daemon),
-                                .url = options_text(o, "to_url"),
-                                .max_connections = 1,
-                                .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
-                                .auth_token = token},
-        error->text, sizeof error->text);
-    free(token);
+    p->pool = daemon_pool_new(p->daemon, options_text(o, "to_token_file"),
+        &(struct http_pool_config){.url = options_text(o, "to_url"),
+            .max_connections = 1,
+            .timeout = options_int(o, "timeout") * USEC_PER_MSEC},
+        error);
     if (p->pool == NULL)
         return EX_CONFIG;
-    http_pool_register_stats(p->pool, daemon_stats(p->daemon));
     p->republisher = republisher_new(&(struct republisher_config){.base = daemon_base(p->daemon),
         .source = p->source,
         .destination = p->pool,

@@ -335,29 +335,16 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         call.spec.on_done(result, reply, call.spec.arg);
 }
 
-static void on_headers(const struct http_reply_view *reply, void *arg)
-{
-    struct pool_call *call = arg;
-    call->spec.on_headers(reply, call->spec.arg);
-}
-
-static void on_body(struct http_call *http, struct bytes piece, void *arg)
-{
-    struct pool_call *call = arg;
-    call->spec.on_body(http, piece, call->spec.arg);
-}
-
 struct http_call *http_pool_request(struct http_pool_host *h, const struct http_call_spec *spec)
 {
     struct pool_call *call = mem_zalloc(sizeof *call);
     struct http_call_spec mine = *spec;
+    assert(!spec->on_headers && !spec->on_body);
     if (h->probe)
         http_call_cancel(h->probe);
     *call = (struct pool_call){.host = h, .spec = *spec, .began = clock_monotonic()};
     mine.target = spec->target ? spec->target : h->target;
     mine.arg = call;
-    mine.on_headers = spec->on_headers ? on_headers : NULL;
-    mine.on_body = spec->on_body ? on_body : NULL;
     mine.on_done = on_done;
     h->pool->turn = (size_t)(h - h->pool->hosts) + 1;
     h->in_flight++;

@@ -81,7 +81,7 @@ bool http_pool_host_has_placeholder(const struct http_pool_host *h);
 void http_pool_fill_target(const struct http_pool_host *h, struct bytes message, struct buf *out);
 /* The first host whose target has no placeholder; NULL if all have one. For methods without a body. */
 const struct http_pool_host *http_pool_without_placeholder(const struct http_pool *p);
-/* As http_client_request; records the outcome before on_done. */
+/* As http_client_request, without streamed replies; records the outcome before on_done. */
 struct http_call *http_pool_request(struct http_pool_host *h, const struct http_call_spec *spec);
 
 /* Whether the outcome takes a host down. */
