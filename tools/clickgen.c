@@ -202,7 +202,7 @@ static const char *const words[] = {"news", "press", "release", "mission", "imag
 static const char *const syllables[] = {
     "ka", "ro", "mi", "te", "lu", "sa", "ne", "vo", "di", "pa", "gov", "usa", "tex", "nor"};
 
-/* Relative number of clicks in each hour of a day. */
+/* Relative numbers of clicks in the hours of a day. */
 static const unsigned char rhythm[24] = {
     30, 22, 16, 13, 12, 14, 20, 30, 42, 52, 58, 61, 62, 63, 64, 63, 60, 56, 52, 50, 50, 48, 44, 38};
 

@@ -30,7 +30,7 @@ static void describe(const struct inspect_event *e)
     else if (e->kind == INSPECT_MISSING)
         printf("%s: the previous segment is missing (up to offset %" PRIu64 ")\n", e->path, e->offset);
     else if (e->kind == INSPECT_LOST)
-        printf("%s: missing, with all segments up to number %" PRIu64 "\n", e->path, e->last);
+        printf("%s: missing, as are all segments up to number %" PRIu64 "\n", e->path, e->last);
     else if (e->kind == INSPECT_NEWER)
         printf("%s: written by a newer version of millrace\n", e->path);
     else if (e->kind == INSPECT_TAIL)

@@ -40,13 +40,13 @@ enum line_source_result {
     LINE_SOURCE_FINISHED,
     LINE_SOURCE_CUT,
 };
-/* The line includes its LF and is borrowed until the next call. With `more_may_come` a last line without LF is held back, and the caller may
- * call again after LINE_SOURCE_END. */
+/* The line includes its LF and is borrowed until the next call. With `more_may_come` a last line without LF is not
+ * returned yet, and the caller may call again after LINE_SOURCE_END. */
 enum line_source_result line_source_next(
     struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX]);
 /* The offset after the last line returned or skipped. */
 uint64_t line_source_offset(const struct line_source *s);
-/* Bytes of the file itself that the returned lines took, estimated for packed files. */
+/* Size of the returned lines in the file itself, estimated for packed files. */
 uint64_t line_source_consumed(const struct line_source *s);
 /* Bytes of the file itself read so far. */
 uint64_t line_source_fetched(const struct line_source *s);

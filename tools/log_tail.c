@@ -33,7 +33,7 @@ struct log_tail {
     struct line_source *source; /* NULL: no file yet */
     uint64_t given;             /* offset in this file after the last returned line */
     bool unsaved;               /* the state file does not have place.seen yet */
-    bool renamed;               /* the log's name leads to another file, or to none */
+    bool renamed;               /* the log's name belongs to another file, or to none */
     usec_t renamed_at;          /* when this was noticed */
     bool over;                  /* renamed and complete */
     bool cut;
@@ -185,7 +185,7 @@ static char *directory_of(const char *path)
     return name > path ? bytes_dup(bytes_of(path, (size_t)(name - path))) : mem_strdup("./");
 }
 
-/* Rotated files keep the log's name as a prefix: access.log.1. */
+/* Rotated files keep the log's name as a prefix, as in access.log.1. */
 static bool goes_on(const char *name, const char *log)
 {
     return strncmp(name, log, strlen(log)) == 0;

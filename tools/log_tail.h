@@ -12,9 +12,9 @@
  *    happen during a restart. If a file is missing, log_tail_open reports the loss.
  * 2. Files follow one another by creation time, or by modification time where there is no creation time.
  * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If one process keeps it
- *    open, it is complete LOG_TAIL_TIMEOUT after its last byte, once the next file has data. If the kernel cannot say
- *    (another user's file, NFS), it is complete LOG_TAIL_GRACE after its last byte, or LOG_TAIL_TIMEOUT if its last
- *    line is unfinished.
+ *    open, it is complete LOG_TAIL_TIMEOUT after its last byte, once the next file has data. If the kernel does not
+ *    know about writers (another user's file, NFS), it is complete LOG_TAIL_GRACE after its last byte, or
+ *    LOG_TAIL_TIMEOUT if its last line is unfinished.
  * 4. The caller stores all lines of a complete file, then calls log_tail_next_file, which names the next file in the
  *    state.
  * 5. A last line without LF is returned once its LF arrives, or once its file is complete.

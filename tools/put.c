@@ -331,7 +331,7 @@ static int put_files(struct put *p, char **files, size_t n)
     int status = 0;
     uint64_t base = 0;
     struct stat st;
-    /* The progress needs the total size; one input of unknown size makes the total unknown. */
+    /* The progress needs the total size, which is unknown if the size of any input is unknown. */
     for (size_t i = 0; i < n; i++) {
         if (stat(files[i], &st) != 0 || !S_ISREG(st.st_mode)) {
             p->packed = 0;
@@ -504,7 +504,7 @@ static int check(const struct options *o)
     struct stat st;
     if (status != 0 || rejects == NULL)
         return status;
-    /* The lines of a rejects file that is read as input would be refused and added again without end. */
+    /* If the rejects file were also an input, its lines would be refused and added again endlessly. */
     bool found = follows && log_tail_could_read(files[0], rejects);
     bool exists = stat(rejects, &st) == 0;
     found = found || (exists && n == 0 && is_input("-", &st));

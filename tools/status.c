@@ -161,8 +161,8 @@ static void query_daemon(struct status *s, const char *name, const char *url, st
             s->known = false;
 }
 
-/* Asks every daemon in the order of the flow. The ports of a stopped pipeline may belong to other processes by now, and a failed
- * daemon has no process, so neither is asked. */
+/* Asks every daemon in the order of the flow. A stopped pipeline is not asked, because its ports may belong to other
+ * processes by now. A failed daemon is not asked, because it has no process. */
 static void take(struct status *s)
 {
     pipeline_close(&s->pipeline);

@@ -170,7 +170,7 @@ static void start_child(struct child *c)
     set_state(c, SUPERVISOR_STARTING);
 }
 
-/* Starts waiting programs, up to the first required program that has never been ready. */
+/* Starts the waiting programs in order, up to and including the first required program that was never ready. */
 static void start_next(struct supervisor *s)
 {
     for (size_t i = 0; i < s->config.n && !s->stopping; i++) {

@@ -1,5 +1,5 @@
-/* tool: the subcommands built into `millrace`. Each takes the words after `millrace` (argv[0] is its name) and returns an exit
- * status of sysexits.h. */
+/* tool: the subcommands built into `millrace`. Each gets the words after `millrace` as arguments (argv[0] is its name)
+ * and returns an exit status of sysexits.h. */
 #ifndef MILLRACE_TOOL_H
 #define MILLRACE_TOOL_H
 
@@ -42,7 +42,7 @@ struct pipeline {
     struct pipeline_daemon daemons[PEERS]; /* in the order of peers[] */
 };
 
-/* config may be NULL (defaults). data_dir NULL: [millrace] data_dir, else millrace-data. */
+/* config NULL: defaults. data_dir NULL: [millrace] data_dir, or millrace-data if that is not set. */
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir);
 void pipeline_close(struct pipeline *p);
 /* The URL of a peer, valid until pipeline_close. */

@@ -3,8 +3,8 @@
  * 1. Daemons are in start order: a daemon comes after those it depends on.
  * 2. Listening sockets are opened once and stay open while the pipeline lives. An address in use is reported before any
  *    daemon starts, and a port chosen by port 0 survives restarts.
- * 3. Unless its section of the configuration says otherwise, a daemon gets a data directory and the archive below the pipeline's
- *    directory, and the addresses of the daemons it talks to. */
+ * 3. A daemon's data directory and archive are below the pipeline's directory, and it gets the addresses of the daemons
+ *    that it talks to. Its section of the configuration overrides these defaults. */
 #include "daemon/daemon.h"
 #include "daemon/listen.h"
 #include "base/log.h"
@@ -398,7 +398,7 @@ static int check_daemons(const struct up *up)
         if (status != EX_OK)
             return status;
     }
-    /* The durability of an event is that of the weakest policy on its path. */
+    /* An event is as durable as the weakest policy on its path. */
     const char *weakest = NULL;
     for (size_t i = 0; i < 2 && weakest == NULL; i++) {
         const struct config_section *s = config_section(up->config, keepers[i], "");

@@ -124,7 +124,7 @@ struct finish {
     const struct archive_finish_spec *spec;
     enum archive_compression compression; /* of what is being published */
     struct buf packed, summary_path;      /* paths beside the staged file */
-    struct buf identity, summary; /* parts of the manifest; the summary is its text behind the file's name */
+    struct buf identity, summary; /* parts of the manifest; the summary is all text after the file's name */
     char *error;
 };
 
@@ -438,7 +438,7 @@ static struct archive_part *next_part(
         struct archive_part *p = parts[i];
         bool due = now >= p->finish_at || (at_once && f->compression == ARCHIVE_PLAIN);
         bool better = next == NULL || (f->pause > 0 && p->state.length < next->state.length);
-        /* Files of one name are published in order, unless a shortage holds up the first one. */
+        /* Files of one name are published in order, unless a shortage delays an earlier one. */
         bool behind = false;
         for (size_t k = 0; k < i && !behind; k++)
             behind = strcmp(parts[k]->state.name, p->state.name) == 0 && parts[k]->shortage == NULL;

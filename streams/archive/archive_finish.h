@@ -48,7 +48,8 @@ struct archive_finish_spec {
     enum archive_compression compression;
     bool retried; /* an earlier attempt, perhaps of another process, may have published the file */
 };
-/* One attempt. Returns 0, or -1 with the reason. *shortage: another attempt may succeed (errno_is_shortage). Blocks. */
+/* One attempt. Returns 0, or -1 with the reason. Sets *shortage if another attempt may succeed (errno_is_shortage).
+ * Blocks. */
 int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char error[ARCHIVE_ERROR_TEXT]);
 
 struct archive_finisher;

@@ -42,7 +42,7 @@ struct archive_part {
     bool unsynced_name;         /* created since the last sync of its directory began */
     bool syncing, syncing_name; /* a commit is syncing these; its thread uses fd */
     usec_t last_taken;          /* monotonic */
-    bool tried;                 /* this or an earlier process may have tried to publish the file */
+    bool tried;                 /* this process or an earlier one may have tried to publish the file */
     char *shortage;             /* why the last attempt failed, or NULL */
     usec_t finish_pause;        /* pause between two attempts */
     usec_t finish_at;           /* time of the next attempt */

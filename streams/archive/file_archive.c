@@ -76,7 +76,7 @@ struct file_archive {
     struct shortage shortages[SHORTAGE_KINDS];
     bool shortage_logged;   /* a shortage was logged, but not its end */
     usec_t shortage_log_at; /* earliest time of the next log line */
-    size_t next_line;       /* bytes of the next line that waits for disk space; 1 if none waits */
+    size_t next_line;       /* bytes of the next line that waits for disk space; 1: none waits */
     bool was_full;          /* a write found no space: publish complete files before more lines are written */
     bool failed;
     char failure[ARCHIVE_ERROR_TEXT];
@@ -344,7 +344,7 @@ void file_archive_take(struct file_archive *a, const struct archive_run *runs, s
         a->numbers.bytes += run->lines.len;
         a->numbers.pending += run->lines.len;
     }
-    /* Large pieces are written from the caller's memory, others are copied. */
+    /* Large pieces are written directly from the caller's memory; others are copied. */
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
         bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
@@ -518,7 +518,8 @@ static void end_finishing(struct file_archive *a, const struct archive_finished 
     set_shortage(a, SHORTAGE_TO_FINISH, shortage);
 }
 
-/* After a crash or a change of max_open, more than max_open files may be open. Left open, they would keep the archive full. */
+/* After a crash or a change of max_open, more than max_open files may be open. If they stayed open, the archive would
+ * remain full. */
 static void close_idle_parts(struct file_archive *a, usec_t wall)
 {
     while (count_stage(a, PART_OPEN) > a->config.max_open)

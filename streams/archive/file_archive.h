@@ -5,8 +5,8 @@
  * cursor and each file's length (archive_state.h). A complete file is published under its name (archive_finish.h).
  *
  * 1. After a crash, each staged file is cut back to its length in the state, and reading continues at the state's
- *    cursor. So the archive contains every line once. Staged files that the state does not name are deleted.
- * 2. If the state was lost while files are staged, the archive refuses to open.
+ *    cursor. So the archive contains every line once. Staged files that are not in the state are deleted.
+ * 2. If the state is missing although files are staged, file_archive_open fails.
  * 3. If names follow arrival, one file is written at a time, until the name changes. The published files, in order, are
  *    the stream's bytes. If names follow event time, up to max_open files are written at once. A file is complete after
  *    close_after without a new line. If a name exists, .1, .2 and so on are appended. No published file is ever opened
@@ -67,7 +67,7 @@ bool file_archive_has_state(const struct file_archive *a);
 void file_archive_make_state(struct file_archive *a);
 /* Sets the stream's id and the first offset. Allowed only while the cursor has no id. */
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at);
-/* Times that share a name. */
+/* A range of times whose lines belong to one file name. */
 struct archive_span {
     int64_t first, last; /* unix seconds, at least 0 */
 };
@@ -82,11 +82,11 @@ struct archive_run {
 /* Returns the leading lines that fit on the disk without using the reserve. If a line does not fit,
  * file_archive_is_full is true until it does. */
 struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines);
-/* Takes consecutive runs that begin at the cursor. */
+/* Adds consecutive runs, of which the first begins at the cursor. */
 void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n);
 /* Writes the lines in memory without syncing. Call it when no more lines are expected for a while. */
 void file_archive_write(struct file_archive *a);
-/* Reports a gap; the stream continues at `after`. */
+/* Completes all files because of a gap in the stream, which continues at `after`. */
 void file_archive_gap(struct file_archive *a, uint64_t after);
 /* Completes all files (SIGHUP). The next line begins a new one. */
 void file_archive_roll(struct file_archive *a);

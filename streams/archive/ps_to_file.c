@@ -118,7 +118,8 @@ static bool is_known(struct bytes conversion)
     return !same;
 }
 
-/* A directory's name may have NAME_MAX bytes. A file's name is shorter, because its manifest's name adds a suffix. */
+/* A directory's name may have NAME_MAX bytes. A file's name must be shorter, because the manifest's name adds a
+ * suffix. */
 static int check_name_length(struct options *o, const char *format, struct config_error *error)
 {
     char name[PATH_MAX];
@@ -287,8 +288,8 @@ static void update_health(struct writer *w)
         stream_program_set_trouble(w->daemon, trouble);
 }
 
-/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records this for the next start, because
- * the stream may exist by then. */
+/* For a stream that does not exist yet, `latest` means its beginning. This is stored as a state without an id, because
+ * the stream may exist at the next start. */
 static void on_change(void *arg)
 {
     struct writer *w = arg;

@@ -1,4 +1,5 @@
-/* hash_key: replaces a value by a token that reveals it only to the holder of a key: HMAC-SHA-256 (RFC 2104).
+/* hash_key: replaces a value by a keyed token, HMAC-SHA-256 (RFC 2104). Only the holder of the key can find the value
+ * of a token.
  *
  * A token is "h:KEYID:TOKEN". TOKEN is the first 16 bytes of the value's HMAC in base64url. KEYID identifies the key:
  * it is the first 4 bytes of the HMAC of "millrace key id", in hexadecimal. With the same key, equal values have equal

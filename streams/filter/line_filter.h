@@ -6,8 +6,8 @@
  * 1. The original value of a dropped or hashed field never passes. A line that is not a JSON object is refused.
  * 2. All other bytes stay unchanged.
  * 3. Conditions compare the subject's text: a string's characters, an integer's digits, "true" or "false". For any
- *    other value, and for a missing subject, every condition is false. All given conditions must hold. With duplicate
- *    fields the last one counts. Conditions see the line before hashing.
+ *    other value, and for a missing subject, every condition is false. All given conditions must hold. If a field
+ *    occurs twice, the last one counts. Conditions see the line before hashing.
  * 4. A heartbeat (a line that has the heartbeat field) passes regardless of the conditions.
  *
  * Not thread-safe: one per thread. */

@@ -110,11 +110,11 @@ struct sub {
     struct line_queue *unfiltered;
     struct buf once;    /* a line that passed the program's filter */
     struct buf passed;  /* lines to send */
-    struct buf refusal; /* the body with which pubsub refused the offset */
+    struct buf refusal; /* pubsub's body if it refused the offset */
     bool started, follow;
     bool congested; /* the client reads too slowly, so the source pauses */
     bool over;      /* the answer ends once all lines are filtered */
-    int refused;    /* the status with which pubsub refused the offset; 0: none */
+    int refused;    /* pubsub's status if it refused the offset, or 0 */
 };
 
 static int make_filter(
@@ -125,7 +125,7 @@ static int make_filter(
     *key = NULL;
     if (key_file != NULL && options_text(o, "hash") == NULL)
         return options_refuse(o, "hash_key_file", error,
-            "set hash too: without it nothing is hashed, and all values are published in clear");
+            "set hash too; without it nothing is hashed, and all values are published in plain text");
     if (key_file != NULL && (*key = hash_key_read(key_file, why, sizeof why)) == NULL)
         return options_refuse(o, "hash_key_file", error, "%s", why);
     struct line_filter_spec spec = {.drop = options_text(o, "drop"),
@@ -172,7 +172,7 @@ static int check(struct options *o, struct config_error *error)
     return 0;
 }
 
-#define LONG_SHOWN ((size_t)200) /* bytes printed of a line over max_line */
+#define LONG_SHOWN ((size_t)200) /* bytes shown of a line that is longer than max_line */
 
 static void show(const char *mark, struct bytes text)
 {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define MARK_EVERY_SECONDS 1
-/* Backoff after a reply for which the pool has none (401, 404, 413). */
+/* Delay after a reply that does not make the pool back off (401, 404, 413). */
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
 #define RETRY_MAX (2 * USEC_PER_SEC)
 
@@ -72,7 +72,7 @@ static void drop_collected(struct republisher *r)
         line_queue_clear(r->unfiltered);
 }
 
-/* Sends the lines that passed, or moves the mark alone. */
+/* Sends the lines that passed, or moves only the mark. */
 static void send_now(struct republisher *r)
 {
     struct buf used = r->run;
@@ -211,7 +211,7 @@ static void refused(struct republisher *r, const struct http_reply_view *reply)
     failed(r, why);
 }
 
-/* Returns false without a reply; the failure is then handled. */
+/* Returns false if there is no reply, after handling the failure. */
 static bool replied(
     struct republisher *r, enum http_client_result result, const struct http_reply_view *reply)
 {

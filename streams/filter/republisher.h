@@ -1,9 +1,9 @@
 /* republisher: copies a stream, filtered or not, into another stream or a queue, each line once.
  *
  * 1. The republisher is a producer whose marks are the source's offsets, under the source's id or the given producer
- *    name. A run from offset A to B moves the destination's mark from A to B in the same frame as its lines. So the
- *    mark is the cursor to continue from, and any run may be sent again: below the mark all lines have been filtered,
- *    and those that passed are stored.
+ *    name. A run from offset A to B stores its lines and moves the destination's mark from A to B in one frame. So all
+ *    lines below the mark have been filtered, and those that passed are stored. The mark is the cursor to continue
+ *    from, and any run may be sent again.
  * 2. One run is under way at a time. It is sent again until it is stored or the mark differs. The mark differs after a
  *    late request of an earlier process, or if another producer uses the name; the republisher then asks for it again.
  *    A run that the destination refuses is reported and sent again, so that no line is skipped.
@@ -27,13 +27,12 @@ struct republisher;
 
 struct republisher_config {
     struct event_base *base;
-    struct http_client *source; /* borrowed */
-    struct http_pool
-        *destination; /* one server, because its mark says nothing about others; borrowed, freed after this */
-    const char *stream;               /* the source's name; borrowed, as the others are */
+    struct http_client *source;       /* borrowed */
+    struct http_pool *destination;    /* one server, which keeps the mark; borrowed, freed after this */
+    const char *stream;               /* the source's name; all strings are borrowed */
     const char *to_stream, *to_queue; /* exactly one is set; the other is NULL */
     const char *producer;             /* NULL: the source stream's id */
-    const char *begin;                /* start of the first run: earliest, latest, ... */
+    const char *begin;                /* where the first run begins: earliest, latest, ... */
     size_t max_line;
     struct line_filter *filter;        /* borrowed; NULL: every line passes */
     struct line_scheduler *scheduler;  /* borrowed; required with filter */

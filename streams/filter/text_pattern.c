@@ -12,7 +12,7 @@
 
 struct effort {
     PCRE2_SIZE at;  /* position in the text */
-    size_t needs;   /* bytes that the item tried there may skip */
+    size_t needs;   /* bytes that the item tried at this position may skip */
     uint64_t spent; /* 1024ths of steps */
 };
 
@@ -22,7 +22,7 @@ struct text_pattern {
     pcre2_match_context *context;
     const char *text; /* the pattern, during construction */
     size_t length;    /* of the pattern */
-    size_t *needs;    /* by position in the pattern: bytes that the item may skip before it fails */
+    size_t *needs;    /* for each position in the pattern: bytes that its item may skip before it fails */
     uint64_t of_byte; /* cost of a skipped byte */
     struct effort effort;
 };

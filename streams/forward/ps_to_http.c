@@ -1,18 +1,18 @@
 /* ps_to_http: posts a stream to HTTP servers, at least once, or into a millrace stream or queue, exactly once
  * (republisher.h).
  *
- * Lines are sent to HTTP servers in batches. If a destination's URL contains %s, which stands for the escaped line,
- * each request has one line. Several destinations take turns; a failing destination counts as down for a while
+ * Lines are sent to HTTP servers in batches. If a destination's URL contains %s, each request has one line, which
+ * replaces the %s in escaped form. Several destinations take turns; a failing destination counts as down for a while
  * (http_pool.h).
  *
  * 1. Every line below the cursor was answered with 2xx. A restart after a crash continues from the stored cursor. Only
- *    lines answered after the last store are delivered again.
+ *    lines answered since that cursor was stored are delivered again.
  * 2. A batch is retried until it is answered with 2xx. If the failed destination does not count as down, the next
  *    attempt follows after a second.
- * 3. With skip_refused, an answer that blames the request (http_pool_is_poison) halves the batch, until one line is
- *    left. Once every destination that is up has refused that line, the line is left out, logged with its offsets and
- *    counted. After poison_limit such lines in a row the destination is assumed to be at fault, and lines are retried
- *    until one is accepted.
+ * 3. With skip_refused, a batch is halved after each answer that blames the request (http_pool_is_poison), until one
+ *    line is left. Once every destination that is up has refused that line, the line is left out, logged with its
+ *    offsets and counted. After poison_limit such lines in a row the destination is assumed to be at fault, and lines
+ *    are retried until one is accepted.
  * 4. At most `parallel` requests are under way. With `parallel` = 1, a single destination gets the lines in order. With
  *    more batches than `parallel` the source pauses. */
 #include "streams/archive/archive_lock.h"
@@ -152,7 +152,7 @@ struct program {
     bool state_found; /* a state was found at the start or stored since */
     bool state_failed;
     /* settings */
-    bool get; /* GET instead of POST: the line goes into the URL */
+    bool get; /* GET instead of POST, with the line in the URL */
     bool skip_refused;
     size_t batch_lines, batch_bytes, parallel;
     usec_t gather;
@@ -260,8 +260,8 @@ static uint64_t cursor_of(const struct program *p)
     return p->first != NULL ? p->first->begin : p->cursor;
 }
 
-/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records this for the next start, because
- * the stream may exist by then. */
+/* For a stream that does not exist yet, `latest` means its beginning. This is stored as a state without an id, because
+ * the stream may exist at the next start. */
 static void on_change(void *arg)
 {
     struct program *p = arg;
@@ -623,8 +623,8 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
     p->failures = stats_counter(s, "tries_failed_total", NULL, "Requests that failed");
     p->refused =
         stats_counter(s, "lines_refused_total", NULL, "Lines left out because the destinations refused them");
-    stats_gauge(s, "refuses_all", NULL, "1 while poison_limit is reached and no more lines are left out",
-        read_refuses_all, p);
+    stats_gauge(s, "refuses_all", NULL,
+        "1 while lines are no longer left out because poison_limit is reached", read_refuses_all, p);
     p->stream = stream_program_follow(p->daemon, p->state_found,
         &(struct stream_client_config){.pubsub = p->source,
             .from = p->state.cursor,
@@ -684,7 +684,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
-/* Waits for the requests under way, so that no line is delivered again. A republisher continues from the destination's mark. */
+/* Waits for the requests under way, so that their lines are not delivered again. A republisher continues from the
+ * destination's mark. */
 static void drain(void *ctx)
 {
     struct program *p = ctx;
