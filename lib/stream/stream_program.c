@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <sysexits.h>
 
-#define INTO_ITSELF "a stream cannot be republished to itself: its lines would multiply without end"
+#define INTO_ITSELF "a stream cannot be republished into itself: its lines would multiply without end"
 
 int stream_program_check(struct options *o, struct config_error *error)
 {
