@@ -1,4 +1,4 @@
-/* batch: the messages of one lease, as framed by /reserve, and the state of each.
+/* batch: the messages of one lease, parsed from a reply of /reserve, and the state of each.
  *
  * Ids rise within a batch. Messages are processed in order, so all messages before the first WAITING or POISON one are settled. */
 #ifndef MILLRACE_BATCH_H
@@ -41,7 +41,7 @@ size_t batch_unsettled(const struct batch *b);
 void batch_mark_poison(struct batch *b, size_t i, const char *reason); /* truncated to MESSAGE_REASON_MAX */
 /* Appends `LEASE:A-B,C`, the ids of the DONE messages. Returns false if there are none. */
 bool batch_append_done(const struct batch *b, struct buf *out);
-/* Likewise, and marks them TAKEN. */
+/* As batch_append_done, and marks the messages TAKEN. */
 void batch_take_done(struct batch *b, struct buf *out);
 
 #endif

@@ -1,11 +1,11 @@
 /* queue_exec: runs a command once for each batch of messages, with the batch as standard input.
  *
- * 1. The command leads a process group of its own. After the timeout the whole group gets SIGTERM, and GRACE later SIGKILL.
- *    The command also gets SIGKILL when this process dies.
- * 2. Standard output and error share one pipe. It is read continuously, so output never blocks the command. At most output_max bytes
- *    of a run are logged, as whole lines without the empty ones; the rest is counted.
+ * 1. The command leads a process group of its own. After the timeout the whole group gets SIGTERM, and SIGKILL a
+ *    further GRACE later. The command also gets SIGKILL when this process dies.
+ * 2. Standard output and error share one pipe. It is read continuously, so output never blocks the command. At most
+ *    output_max bytes of a run's output are logged, as whole lines, without empty lines. Other bytes are only counted.
  * 3. The command need not read its input; the unread part is dropped.
- * 4. A run ends with the process, even if another process still holds its pipes. One run at a time. */
+ * 4. A run ends when the command exits, even if another process still has its pipes open. One run at a time. */
 #include "base/errno_class.h"
 #include "base/log.h"
 #include "readers/reader_program.h"
@@ -23,16 +23,16 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define INPUT_MAX ((size_t)16 << 20) /* input of a run in bytes, unless one message is longer */
+#define INPUT_MAX ((size_t)16 << 20) /* maximum bytes of a run's input, unless one message is longer */
 #define GRACE USEC_PER_SEC
-#define OUTPUT_LINE_MAX 1000 /* bytes of a line of output */
+#define OUTPUT_LINE_MAX 1000 /* maximum bytes of a logged line */
 
 struct executor {
     struct daemon *daemon;
     struct reader_program *program;
     bool framed;
     char *shell[4]; /* argv of the `command` setting */
-    char **argv;    /* argv[0] is searched in PATH */
+    char **argv;    /* argv[0] is searched for in PATH */
     usec_t timeout;
     size_t output_max;
     struct stats_counter *hidden_total;
@@ -252,7 +252,7 @@ static bool start_run(struct executor *x)
     errno = error;
     if (x->pid < 0)
         return false;
-    setpgid(x->pid, x->pid); /* parent and child race to do this */
+    setpgid(x->pid, x->pid); /* the child does this too: either may run first */
     x->in_event = event_new(daemon_base(x->daemon), x->in, EV_WRITE | EV_PERSIST, on_writable, x);
     x->out_event = event_new(daemon_base(x->daemon), x->out, EV_READ | EV_PERSIST, on_output, x);
     event_add(x->in_event, NULL);
@@ -324,7 +324,7 @@ static bool abort_drain(void *ctx)
 {
     struct executor *x = ctx;
     if (x->pid && !x->timed_out)
-        set_timer(x, 0); /* ends the run as after the timeout */
+        set_timer(x, 0); /* ends the run as the timeout would */
     return reader_program_cut_short(x->program, x->pid != 0);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define BODY_MAX ((size_t)4 << 20) /* body of a request in bytes, unless one message is longer */
+#define BODY_MAX ((size_t)4 << 20) /* maximum bytes of a request's body, unless one message is longer */
 
 struct sender {
     struct reader_program *program;
@@ -19,7 +19,7 @@ struct sender {
     struct buf body, target, headers;
     struct http_pool_host *host;
     struct http_call *call; /* NULL: none */
-    uint64_t refused_id;    /* the last message that was refused alone */
+    uint64_t refused_id;    /* the last message that was refused when sent alone */
     uint64_t refusers;      /* the hosts that refused that message (http_pool_host_bit) */
 };
 
@@ -95,7 +95,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     char why[200], text[300];
     s->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
-        return; /* by http_pool_free, or by abort_drain, which reports the fault itself */
+        return; /* cancelled by http_pool_free, or by abort_drain, which reports the fault itself */
     http_pool_describe(reply, why, sizeof(why));
     bool poison = result == HTTP_CLIENT_OK && http_pool_is_poison(reply->status);
     if (poison && s->run.n == 1) {
@@ -103,7 +103,8 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         s->refusers |= http_pool_host_bit(s->host);
     }
     bool fault = http_pool_is_fault(result, reply->status);
-    /* Another host may accept the run: at once after a fault, or if a message alone is refused, perhaps by a lower limit. */
+    /* Retries at once on another host after a fault, or after the refusal of a single message: limits of hosts may
+     * differ. */
     if ((fault && http_pool_wait(s->pool) == 0) ||
         (poison && s->run.n == 1 && http_pool_next_except(s->pool, s->refusers))) {
         queuereader_again(reader);
@@ -115,7 +116,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         queuereader_delivered(reader);
     } else if (poison) {
         queuereader_refused(reader, why);
-    } else { /* 301, 401 or 404, for an operator to fix */
+    } else { /* 301, 401 or 404: the operator must fix the settings */
         queuereader_faulted(reader, why, QUEUEREADER_BACKOFF);
     }
 }
@@ -140,7 +141,7 @@ static void deliver(struct queuereader *reader, const struct queuereader_run *ru
             buf_append_char(&s->body, '\n');
     }
     http_pool_fill_target(s->host, run->messages[0].text, &s->target);
-    buf_clear(&s->headers); /* by them a destination recognizes a message that comes twice */
+    buf_clear(&s->headers); /* by these headers a destination recognizes repeated messages */
     buf_printf(&s->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: %" PRIu64 "-%" PRIu64 "\r\n",
         run->queue_id, run->messages[0].id, run->messages[run->n - 1].id);
     buf_append_char(&s->headers, '\0');

@@ -46,7 +46,7 @@ static void describe(const struct http_reply_view *reply, char *out, size_t size
         detail.len ? detail.ptr : "");
 }
 
-/* Retries when the pool tries pubsub again, or after a backoff if the pool has not taken pubsub down (401, 404). */
+/* Retries when the pool next tries pubsub, or after a backoff if the pool does not count pubsub as down (401, 404). */
 static void faulted(struct relay *r, const char *why)
 {
     usec_t wait = http_pool_wait(r->pubsub);
@@ -57,7 +57,7 @@ static bool no_reply(struct relay *r, enum http_client_result result)
 {
     if (result == HTTP_CLIENT_OK)
         return false;
-    if (result != HTTP_CLIENT_CANCELLED) /* http_pool_free: the reader is freed next */
+    if (result != HTTP_CLIENT_CANCELLED) /* by http_pool_free: the reader is freed next */
         faulted(r, http_client_strerror(result));
     return true;
 }
@@ -99,7 +99,8 @@ static void published(enum http_client_result result, const struct http_reply_vi
     static const struct bytes stored = BYTES_LITERAL("\"duplicate\":false");
     struct queuereader *reader = reader_program_reader(r->program);
     struct bytes body = reply->body, code = queuereader_reply_member(body, "code");
-    /* Only these answers are about the lines. To bury after any other refusal, such as a proxy's, would empty the queue. */
+    /* Only these answers are about the lines. Burying after any other refusal, such as a proxy's, would empty the
+     * queue. */
     bool blames_lines = bytes_equal_str(code, "empty-line") || bytes_equal_str(code, "line-too-large") ||
                         bytes_equal_str(code, "too-large");
     char why[200];
@@ -117,7 +118,7 @@ static void published(enum http_client_result result, const struct http_reply_vi
         faulted(r, why);
 }
 
-/* The request may be sent twice: the mark rejects the second one. */
+/* The request may be sent twice, because pubsub rejects the second copy by its mark. */
 static void publish(struct queuereader *qr, const struct queuereader_run *run, void *arg)
 {
     (void)qr;

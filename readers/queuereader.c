@@ -17,7 +17,7 @@
 #define DEFAULT_DRAIN (10 * USEC_PER_SEC)
 #define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
-#define TARGET_IDS_MAX 4000 /* bytes; longer lists of ids go in the body */
+#define TARGET_IDS_MAX 4000 /* bytes; longer lists of ids are sent in the body */
 
 struct queuereader {
     unsigned magic;
@@ -30,14 +30,14 @@ struct queuereader {
     bool acks_doubtful;     /* an earlier request may have delivered plan_acks */
     bool with_destination;  /* the destination has a run or a request for its mark */
     size_t run_length;      /* of that run */
-    size_t burying;         /* message of plan_batch, during PLAN_BURY */
+    size_t burying;         /* during PLAN_BURY: the index of the message in plan_batch */
     uint64_t poison_in_row;
     bool stopping, ended;
     struct event *advance;
     char trouble[256];
     bool troubled, queue_answered, destination_answered;
     usec_t superseded_at; /* time of the last takeover; 0: none */
-    usec_t rival_until;   /* until this time repeated takeovers count as trouble; 0: none */
+    usec_t rival_until;   /* repeated takeovers are reported as trouble until this time; 0: none */
     struct queuereader_numbers numbers;
 };
 
@@ -55,9 +55,9 @@ static void set_trouble(struct queuereader *qr, const char *side, const char *wh
         qr->config.on_trouble(qr->trouble, qr->config.arg);
 }
 
-/* Two processes that keep taking over are an operator's mistake, which /health of both reports. */
+/* Two processes that keep taking over from each other are an operator's mistake, which both report on /health. */
 #define RIVAL_TEXT "another process keeps taking over: give each process a reader name of its own"
-#define RIVAL_TURNS 4 /* remembered for this many times backoff_max */
+#define RIVAL_TURNS 4 /* a takeover is remembered for this many times backoff_max */
 
 static void answered(struct queuereader *qr, enum plan_lane side)
 {
@@ -117,7 +117,7 @@ struct bytes queuereader_reply_member(struct bytes json, const char *name)
     return end ? bytes_of(at, (size_t)(end - at)) : BYTES_NONE;
 }
 
-/* Ends the call. Returns false after a fault, which it has handled. */
+/* Ends the call. Returns false after a fault, which is already handled. */
 static bool queue_replied(
     struct queuereader *qr, enum http_client_result result, const struct http_reply_view *reply)
 {
@@ -169,7 +169,7 @@ static void released(enum http_client_result result, const struct http_reply_vie
     plan_released(qr->plan, id, next_id, epoch);
 }
 
-/* Returns IDS of "LEASE:IDS". */
+/* Returns the IDS part of "LEASE:IDS". */
 static struct bytes ids_of(struct bytes acks)
 {
     const char *colon = memchr(acks.ptr, ':', acks.len);
@@ -203,7 +203,7 @@ static void superseded(struct queuereader *qr, bool by_another)
     plan_superseded(qr->plan, now);
 }
 
-/* Whether a retry would get the same status. */
+/* True if a retry would get the same status. */
 static bool is_refusal(enum http_client_result result, const struct http_reply_view *reply)
 {
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
@@ -505,7 +505,7 @@ static void end(struct queuereader *qr, enum plan_action action)
 
 typedef void act_fn(struct queuereader *qr, const struct plan_step *step);
 
-/* Starts the lane's next step, or lowers *again to the time of that step. */
+/* Starts the lane's next step if it is due. Otherwise lowers *again to the step's time, if that is earlier. */
 static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now, usec_t *again)
 {
     static act_fn *const acts[] = {
@@ -602,7 +602,7 @@ void queuereader_free(struct queuereader **qr)
     *qr = NULL;
 }
 
-/* Cancels a long poll. The release that follows gives back messages leased by the cancelled request. */
+/* Cancels a long poll. The following release returns any messages that the cancelled request leased. */
 void queuereader_stop(struct queuereader *qr)
 {
     usec_t now = clock_monotonic();

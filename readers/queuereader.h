@@ -40,14 +40,15 @@
  * 1. The destination has one run at a time. It answers exactly once, immediately or later.
  * 2. run->messages are in the queue's order and borrowed until the answer. After a fault or a refusal, the next run starts with the
  *    same message.
- * 3. A run keeps its lease until the answer, as long as this process and the queue run. Messages leased by a process that died become
- *    ready when their lease expires, or when a reader of the same name starts.
- * 4. In any period t the destination sees at most rate * t + rate / 10 + 1 messages, failed attempts included. Time lost to late timers
- *    is made up within that bound. A run has at most rate / 20 + 1 messages.
+ * 3. While this process and the queue run, a run keeps its lease until the answer. Messages leased by a process that
+ *    died become ready when their lease expires, or when a reader of the same name starts.
+ * 4. In any period t the destination sees at most rate * t + rate / 10 + 1 messages, failed attempts included. After a
+ *    late timer, the reader catches up within that bound. A run has at most rate / 20 + 1 messages.
  * 5. All calls and callbacks happen on the loop's thread. Nothing blocks.
- * 6. queuereader_stop acknowledges delivered messages, waits for the answer to the run under way, acknowledges that, releases the
- *    leases and calls on_stopped. Without marks it gives back the messages behind that run at once, and retries a failed
- *    acknowledgement for `drain`. on_stopped is also called when continuing would lose or repeat messages.
+ * 6. queuereader_stop acknowledges delivered messages, waits for the answer to the run under way, acknowledges that
+ *    run, releases the leases and calls on_stopped. Without marks it returns the messages behind that run to the queue
+ *    at once, and retries a failed acknowledgement for `drain`. on_stopped is also called when continuing would lose or
+ *    repeat messages.
  */
 #ifndef MILLRACE_QUEUEREADER_H
 #define MILLRACE_QUEUEREADER_H
@@ -61,20 +62,20 @@ struct queuereader;
 
 struct queuereader_run {
     const struct message *messages;
-    size_t n; /* may be 0 with marks: then only the mark moves */
+    size_t n; /* with marks it may be 0: then only the mark moves */
     const char *queue_id;
-    uint64_t mark, next; /* with marks: the required mark, and the new one */
+    uint64_t mark, next; /* with marks: the required mark and the new mark */
 };
 
 struct queuereader_destination {
-    /* Asks for the destination's mark of that queue. Answer with queuereader_asked or _faulted. NULL: the destination keeps no
-     * marks, and gets every message at least once. */
+    /* Asks the destination for its mark of that queue. Answer with queuereader_asked or _faulted. NULL: the destination
+     * keeps no marks, and gets every message at least once. */
     void (*ask)(struct queuereader *qr, const char *queue_id, void *arg);
     void (*deliver)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     void *arg;
     bool lines;       /* bury empty messages and messages that contain an LF */
-    size_t max_items; /* in one run; 0: all of a lease */
-    size_t max_bytes; /* in one run, unless one message has more; 0: unlimited */
+    size_t max_items; /* maximum in one run; 0: all of a lease */
+    size_t max_bytes; /* maximum in one run, unless one message is longer; 0: unlimited */
     uint64_t rate;    /* messages a second, at most 1000000000; 0: unlimited */
     /* After this many refusals of single messages in a row, the next refusal counts as a fault, so that a mistyped address does not
      * bury a whole queue. 0: unlimited. */
@@ -95,7 +96,7 @@ struct queuereader_config {
     const char *auth_token;                 /* NULL: none; copied */
     uint64_t items;                         /* in a lease */
     usec_t lease;                           /* duration; extended while needed */
-    usec_t wait;                            /* the longest a request waits for messages; 0: 20 s */
+    usec_t wait;                            /* the longest time that a request waits for messages; 0: 20 s */
     usec_t timeout;                         /* for the queue's answers, in addition to wait; 0: 10 s */
     usec_t backoff_min, backoff_max;        /* 0: 50 ms, 2 s */
     usec_t
@@ -115,7 +116,7 @@ struct queuereader_config {
 struct queuereader *queuereader_new(const struct queuereader_config *config);
 /* Frees immediately. The destination must not answer its run afterwards. */
 void queuereader_free(struct queuereader **qr);
-/* Stops (invariant 6). A second call tries each pending acknowledgement once more, at once. */
+/* Stops (invariant 6). A second call retries each pending acknowledgement at once, one last time. */
 void queuereader_stop(struct queuereader *qr);
 /* Appends the ids of delivered but unacknowledged messages, "A-B,C": they are delivered again. Appends nothing with marks. */
 void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids);
@@ -126,10 +127,11 @@ void queuereader_delivered(struct queuereader *qr);
 void queuereader_conflict(struct queuereader *qr);
 /* The destination can never accept this run. */
 void queuereader_refused(struct queuereader *qr, const char *reason);
-/* Repeats the run after `wait`, or with QUEUEREADER_BACKOFF after the reader's own backoff. */
+/* Repeats the run after `wait`; QUEUEREADER_BACKOFF: after the reader's own backoff. */
 void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait);
 #define QUEUEREADER_BACKOFF ((usec_t)-1)
-/* Repeats the run at once, for another server. The repetition counts for `rate`, but not as trouble. */
+/* Repeats the run at once, so that another server can try it. The repetition counts towards `rate`, but is not reported
+ * as trouble. */
 void queuereader_again(struct queuereader *qr);
 
 /* Returns the current problem, valid until the next call, or NULL once both sides have answered. */

@@ -32,8 +32,8 @@ struct plan {
     struct plan_config config;
     enum plan_phase phase;
     bool stopping;
-    usec_t give_up;      /* while stopping: acknowledgements are not retried after this time */
-    bool over;           /* the work is left once both lanes are idle */
+    usec_t give_up;      /* when stopping: acknowledgements are not retried after this time */
+    bool over;           /* the work ends once both lanes are idle */
     enum plan_phase end; /* the phase that follows the work */
     bool busy[PLAN_LANES];
     bool acks_piggyback; /* the reserve under way carries acks */
@@ -60,7 +60,7 @@ struct plan {
     bool dry;                     /* the last reserve emptied the queue */
     bool unresolved;              /* an unanswered delivery may still reach the destination */
     size_t limit;                 /* messages per delivery */
-    size_t suspect_end;           /* end of the refused run: `limit` stays halved up to here */
+    size_t suspect_end;           /* end of the refused run: `limit` stays halved up to this message */
     struct rate_limit rate_limit; /* of config.rate */
     struct buf acks[ACKS_MAX];    /* one lease each, oldest first */
 };
@@ -127,7 +127,7 @@ static void pop_front(struct plan *p)
     reset_limit(p);
 }
 
-/* Keeps the last slot for acks free for a batch that is left unfinished. */
+/* Leaves the last slot for acks free, for a batch that ends unfinished. */
 static void pop_settled(struct plan *p)
 {
     while (p->n_leased && first_unsettled(p) == SIZE_MAX && !p->acks[1].len)
@@ -148,7 +148,7 @@ static bool is_at_work(const struct plan *p)
     return p->phase == PHASE_ASK || p->phase == PHASE_FENCE || p->phase == PHASE_WORK;
 }
 
-/* Once both lanes are idle, leaves the work in order to stop or to start again with RELEASE. */
+/* Ends the work, to stop or to start again with RELEASE, once both lanes are idle. */
 static void leave_work_if_due(struct plan *p, usec_t now)
 {
     bool lease_ended = false;
@@ -165,7 +165,7 @@ static void leave_work_if_due(struct plan *p, usec_t now)
     }
     if (p->n_leased)
         pop_front(p);
-    while (p->n_leased) /* nothing of a second batch was delivered: the release puts it back */
+    while (p->n_leased) /* nothing of a second batch was delivered: the release returns the whole batch */
         batch_free(&p->leased[--p->n_leased].batch);
     p->over = false;
     p->phase = p->acks[0].len && p->end == PHASE_RELEASE ? PHASE_ACK : p->end;
@@ -256,7 +256,7 @@ static struct plan_step work_queue_step(const struct plan *p, usec_t now)
     return touch;
 }
 
-/* Gives back the messages behind the run under way. */
+/* Returns the messages behind the run under way to the queue. */
 static struct plan_step nack_step(const struct plan *p)
 {
     for (size_t i = p->config.marks ? p->n_leased : 0; i < p->n_leased; i++) {
@@ -272,8 +272,8 @@ static struct plan_step nack_step(const struct plan *p)
     return (struct plan_step){.action = PLAN_WAIT};
 }
 
-/* The destination still has a run, whose lease is extended. A stop may be cut short, so it acknowledges delivered messages now
- * and gives back those behind the run. With marks the release gives them back (rule 5). */
+/* While the destination still has a run, extends its lease. A stop may be cut short, so it acknowledges delivered
+ * messages and returns those behind the run now. With marks, only the release returns them (rule 5). */
 static struct plan_step leaving_queue_step(struct plan *p, usec_t now)
 {
     if (!p->busy[PLAN_DESTINATION] || p->phase != PHASE_WORK)
@@ -388,7 +388,8 @@ static bool is_contiguous(const struct plan *p, const struct batch *batch)
     return true;
 }
 
-/* Takes over the batch, and settles the messages that need no delivery or can have none. */
+/* Takes over the batch. Messages below the destination's mark are settled, and messages that cannot be lines are
+ * poison. */
 static void add_batch(struct plan *p, struct batch *batch, usec_t now)
 {
     for (size_t i = 0; i < batch->n; i++) {
@@ -433,7 +434,7 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
         add_batch(p, batch, now);
     } else if (!batch->n) {
         if (p->fresh)
-            p->expected = p->next_id; /* the queue is empty, so the next message will be a new one */
+            p->expected = p->next_id; /* the queue is empty, so the next message will have this id */
         p->fresh = false;
         p->dry = p->n_leased > 0;
     }
@@ -572,9 +573,9 @@ void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
     if (step->action == PLAN_DELIVER && step->count && p->config.marks)
         p->unresolved = true;
     if (p->phase == PHASE_FENCE)
-        p->phase = PHASE_ASK; /* the mark is unknown now */
+        p->phase = PHASE_ASK; /* the fence may have moved the mark */
     if (p->phase == PHASE_LAST_FENCE) {
-        p->unresolved = false; /* this was the last attempt */
+        p->unresolved = false; /* the last fence is tried only once */
         p->over = true;
     }
 }

@@ -16,7 +16,7 @@ struct reader_program {
     struct daemon *daemon;
     struct queuereader *reader;
     bool stopped;
-    bool redelivers;                      /* because of the stop some messages are delivered again */
+    bool redelivers;                      /* the stop came too early: some messages will be delivered again */
     usec_t minute;                        /* start of the current minute of burials */
     uint64_t burials, burials_not_logged; /* in that minute */
 };
@@ -152,7 +152,7 @@ static void on_stopped(enum queuereader_end end, void *arg)
     log_error("cannot go on", LOG_S("error", queuereader_end_text(end)),
         LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
     daemon_set_not_ready(p->daemon, "%s", queuereader_end_text(end));
-    daemon_fail(p->daemon, EX_DATAERR); /* a retry cannot help: an operator must decide */
+    daemon_fail(p->daemon, EX_DATAERR); /* a retry cannot help: the operator must decide */
 }
 
 struct reader_program *reader_program_new(

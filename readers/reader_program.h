@@ -55,8 +55,9 @@ struct reader_program *reader_program_new(
     struct daemon *d, const struct queuereader_destination *destination, struct config_error *error);
 struct queuereader *reader_program_reader(struct reader_program *p);
 void reader_program_drain(struct reader_program *p); /* daemon_drained follows */
-/* The drain timed out. `run`: the program has aborted the run under way. Returns true if acknowledgements are still to be sent; the daemon
- * must wait for daemon_drained. The exit status is 0 if the queue accepts them and no run was aborted. */
+/* The drain timed out. `run` is true if the program has aborted the run under way. Returns true if acknowledgements are
+ * still to be sent; the daemon must wait for daemon_drained. The exit status is 0 if the queue accepts them and no run
+ * was aborted. */
 bool reader_program_cut_short(struct reader_program *p, bool run);
 void reader_program_free(struct reader_program **p);
 

@@ -1,8 +1,8 @@
 /* id_list: parses a list of message ids and ranges, "A-B,C", as in /ack?id=.
  *
- * 1. The ranges are sorted, and neither overlap nor touch. So the work for a list is bounded by the sum of its length and its messages,
- *    not by their product.
- * 2. One line end after the list is ignored. */
+ * 1. The ranges are sorted, and neither overlap nor touch. So the work for a list grows with the sum of its length and
+ *    its messages, not with their product.
+ * 2. One line ending after the list is ignored. */
 #ifndef SIMPLEQUEUE_ID_LIST_H
 #define SIMPLEQUEUE_ID_LIST_H
 

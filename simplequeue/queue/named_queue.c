@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The lease numbers of a session begin at the wall clock's microseconds, or LEASE_STEP above the base of the last session if that is more.
- * No session gives out so many numbers. */
+/* The lease numbers of a session begin at the wall clock's microseconds, or LEASE_STEP above the base of the last
+ * session if that is higher. No session uses LEASE_STEP numbers. */
 #define LEASE_STEP (UINT64_C(1) << 36)
 
 const char *queue_strerror(enum queue_result r)
@@ -167,8 +167,9 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     return true;
 }
 
-/* A hole in the journal may have lost messages that were given out. Their ids are skipped, so that a relay never takes a new message
- * for one that it has published. The number of holes counts, not the last id: the record of an earlier opening may be lost too. */
+/* A hole in the journal may have lost messages that were already delivered. Their ids are skipped, so that a relay
+ * never mistakes a new message for a published one. The skip depends on the number of holes, not on the last id,
+ * because the record of an earlier opening may be lost too. */
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
 {
     struct journal *j = q->config.journal;

@@ -5,7 +5,7 @@
  * their order.
  *
  * 1. An operation that returns QUEUE_OK calls `done` exactly once. Any other result has changed nothing, and `done` is not called.
- * 2. Outcome QUEUE_OK: the record is committed. Any other outcome: the queue is as before.
+ * 2. Outcome QUEUE_OK: the record is committed. Any other outcome: the queue is unchanged.
  * 3. A duplicate put stores nothing and takes no id.
  * 4. After a crash, the committed records determine the queue: docs/formats/simplequeue.md.
  * 5. The journal is trimmed up to the first record that the queue needs. Its last record is never trimmed.
@@ -14,7 +14,7 @@
  * 7. Ids never repeat, even if the journal lost messages (a power cut under JOURNAL_SYNC_NEVER, a repair): behind each hole of the
  *    journal they rise by QUEUE_ID_HOLE, which is more than are ever given out unsynced.
  *
- * Knows neither sockets nor the event loop. The owner of the journal set polls it.
+ * This module knows neither sockets nor the event loop. The owner of the journal set polls it.
  */
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_H
 #define SIMPLEQUEUE_NAMED_QUEUE_H
@@ -76,7 +76,7 @@ struct queue_put {
     size_t n;
     struct bytes producer; /* empty: none */
     uint64_t mark, next;
-    usec_t delay; /* 0: ready at once; else the messages are moved to the end after it */
+    usec_t delay; /* 0: ready at once; else the messages move to the end after this time */
 };
 
 struct named_queue;
@@ -87,15 +87,15 @@ struct named_queue_config {
     const struct queue_limits *limits;
     struct journal *journal; /* closed by named_queue_free; NULL: memory only */
     const char *id;          /* of a copied queue; NULL or "": the journal's id. Copied */
-    uint64_t trim_step;      /* trim the journal in steps of about so many bytes */
-    /* Called after an operation or a load, never from inside itself: messages may have become ready or loaded, the disk full or writable
-     * again. May be NULL. */
+    uint64_t trim_step;      /* the journal is trimmed in steps of about this many bytes */
+    /* Called after an operation or a load, never from inside itself. Messages may have become ready or loaded, or the
+     * disk full or writable again. May be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);
     void *on_ready_arg;
 };
 
-/* Without a journal, an empty queue with a new id. With one, reads the whole journal, and blocks; returns NULL with the reason in
- * error if a record is damaged. */
+/* Without a journal, returns an empty queue with a new id. With a journal, reads all of it, and blocks; returns NULL
+ * with the reason in error if a record is damaged. */
 struct named_queue *named_queue_open(
     const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size);
 /* Only while no operation is in progress: after journal_set_flush. */
@@ -107,7 +107,7 @@ struct queue *named_queue_core(const struct named_queue *q); /* to read, reserve
 const struct journal *named_queue_journal(const struct named_queue *q);
 /* The producer's committed mark; 0 if it is unknown (*known, which may be NULL, is false). */
 uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known);
-/* A pointer for the owner of on_ready. */
+/* A pointer for the owner of on_ready to use. */
 void named_queue_set_data(struct named_queue *q, void *data);
 void *named_queue_data(const struct named_queue *q);
 /* Whether the disk had no space for the last put. */
@@ -128,12 +128,13 @@ enum queue_result named_queue_check_first_put(const struct queue_limits *limits,
 enum queue_result named_queue_why_full(const struct named_queue *q, size_t n, uint64_t bytes);
 
 enum queue_eviction {
-    EVICTION_ENOUGH, /* the messages fit once *evicted are removed */
-    EVICTION_PARTIAL, /* more must be evicted after these; the limit of one call, or a spilled message, stopped it */
+    EVICTION_ENOUGH,  /* the messages fit once *evicted are removed */
+    EVICTION_PARTIAL, /* more must be evicted later: a spilled message, or a call's limit, ended this call */
     EVICTION_IMPOSSIBLE, /* nothing was changed: eviction cannot help, or the first message is spilled */
 };
-/* Sets the oldest ready messages aside until `n` messages of `bytes` together fit, and adds them to *evicted. Messages already in
- * *evicted, of *evicted_bytes, count as removed. named_queue_remove or named_queue_undo_evict must follow. */
+/* Sets the oldest ready messages aside until `n` messages of `bytes` together fit, and adds them to *evicted. Messages
+ * already in *evicted, with *evicted_bytes in total, count as removed. named_queue_remove or named_queue_undo_evict
+ * must follow. */
 enum queue_eviction named_queue_evict(
     struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes);
 /* The messages are ready again, and *ids is empty. */
@@ -143,7 +144,7 @@ void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids);
 enum queue_result named_queue_remove(
     struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg);
 
-/* The following act on the messages of `ids` that are leased under the number `lease`. */
+/* The following functions act on the messages of `ids` that are leased under the number `lease`. */
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
     struct queue_now now, queue_done_fn *done, void *arg);
 /* The messages become ready after `delay`, under new ids. */
@@ -151,26 +152,28 @@ enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const
     size_t n, usec_t delay, struct queue_now now, queue_done_fn *done, void *arg);
 enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const struct id_range *ids,
     size_t n, struct bytes reason, struct queue_now now, queue_done_fn *done, void *arg);
-/* Moves up to max_items buried messages, the lowest ids first, to the end: ready, under new ids. */
+/* Moves up to max_items buried messages, the lowest ids first, to the end of the queue, ready and under new ids. */
 enum queue_result named_queue_kick(
     struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg);
 
-/* Before a take or a reserve of `items` messages. QUEUE_OK: they are in memory. QUEUE_LOADING: they are being loaded; try again after
- * on_ready. QUEUE_LATCHED: they cannot be read. */
+/* Call it before a take or a reserve of `items` messages. QUEUE_OK: they are in memory. QUEUE_LOADING: they are being
+ * loaded; try again after on_ready. QUEUE_LATCHED: they cannot be read. */
 enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_t max_bytes);
 /* As named_queue_prepare, for one message. */
 enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id);
 
-/* The messages return to their place, without a record. Both return the number of messages. */
+/* The messages return to their place, without a record. Both functions return the number of messages. */
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n);
 uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch);
 
-/* Stops gets and leases for `length`; QUEUE_PAUSE_OPEN: until ended; 0 ends the pause. Not kept over a restart. */
+/* Stops gets and leases for `length`; QUEUE_PAUSE_OPEN: until another call ends the pause; 0 ends it. A restart ends
+ * the pause, too. */
 void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now now);
 
-/* Handles a timer of this queue that ended and left the heap. Collects messages whose delay ended, for named_queue_move_due. */
+/* Handles a timer of this queue that has fired and left the heap. Collects messages whose delay ended, for
+ * named_queue_move_due. */
 void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now);
-/* Moves the collected messages to the end. Called after the queue's timers of a loop turn. */
+/* Moves the collected messages to the end. Call it after the queue's timers of a turn of the loop. */
 void named_queue_move_due(struct named_queue *q, struct queue_now now);
 
 #endif

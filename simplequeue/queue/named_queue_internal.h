@@ -1,4 +1,4 @@
-/* named_queue_internal: what the files of a named queue share. Only they include it.
+/* named_queue_internal: declarations that the files of a named queue share. Only these files include it.
  *
  * An *op* is a durable operation in progress. Its owner changes the queue, appends a record and returns. When the journal has
  * committed or refused the record, op_finish completes or undoes the change and calls `done`.
@@ -21,7 +21,7 @@
 
 #include <uthash.h>
 
-#define MOVE_BYTES_MAX ((size_t)1 << 20) /* message bytes in one MOVE record; at least one message */
+#define MOVE_BYTES_MAX ((size_t)1 << 20) /* message bytes in one MOVE record; a longer message moves alone */
 
 /* Messages and their bytes. */
 struct amount {
@@ -46,8 +46,8 @@ struct op {
     const struct op_type *type;
     queue_done_fn *done;
     void *arg;
-    uint64_t reserve;      /* bytes that the journal must have free behind the record */
-    unsigned refused;      /* times that a full disk refused it */
+    uint64_t reserve;      /* bytes that must stay free behind the record */
+    unsigned refused;      /* how often a full disk has refused it */
     struct amount to_move; /* PUT, DELAY: messages that the op delays */
 
     uint64_t first_id;    /* PUT, MOVE: the first new id */
@@ -68,7 +68,7 @@ struct op {
     struct queue_record_item *items; /* MOVE: n of them */
     struct buf texts;                /* their bytes */
     size_t gathered;                 /* items whose bytes are in texts */
-    bool is_due;                     /* a delay ended; false: a kick */
+    bool is_due;                     /* true: a delay ended; false: a kick */
     struct queue_now now;
     struct op *next_gathering;
 
@@ -84,19 +84,19 @@ struct mark {
 /* Reads spilled messages from the journal, in the order of its records, on the journal's reader thread.
  *
  * 1. One span is loaded at a time, in journal_set_poll.
- * 2. The open stream also serves the next span if its messages lie a little ahead, even inside the same record. So a record of many
- *    messages is read once when its messages are loaded in parts.
+ * 2. The open stream also serves the next span if its messages lie a little ahead, even inside the same record. So a
+ *    record of many messages is read only once, even if its messages are loaded in parts.
  * 3. A stream keeps a segment of the journal from being deleted until it is closed.
  */
 struct message_loader {
     struct journal_reader *reader; /* NULL: no stream */
     struct buf in;                 /* payloads from the current record on */
-    size_t at;                     /* the offset of the next record in `in` */
+    size_t at;                     /* position of the next record in `in` */
     struct queue_record record;    /* the current record, if in_record */
     bool in_record;
     uint64_t began;   /* the offset where the stream was opened */
     uint64_t next_id; /* of the next message in a PUT or MOVE */
-    uint64_t passed;  /* the highest id of the PUTs and MOVEs so far */
+    uint64_t passed;  /* the highest id of the PUTs and MOVEs read so far */
     bool busy;
 };
 
@@ -129,7 +129,7 @@ struct named_queue {
     struct store_span span; /* being loaded */
     uint64_t wanted;        /* a single message to load; 0: none */
     bool had_wanted;        /* the last load was for a single message */
-    size_t demand_items;    /* the most messages that a waiting request needs; 0: none waits */
+    size_t demand_items;    /* the most messages that a waiting request needs; 0: no request waits */
     size_t demand_bytes;
     char failure[256]; /* the reason why spilled messages cannot be read; nothing is loaded any more */
 
@@ -175,9 +175,9 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
     struct queue_now now, uint64_t *mark);
 /* Encodes and appends an op whose record has no texts. */
 enum queue_result op_append_record(struct op *o, struct queue_now now);
-/* Calls on_ready, but never from inside of it: then it is called again. */
+/* Calls on_ready. If called from inside on_ready, calls it again after it returns. */
 void notify_ready(struct named_queue *q);
-/* Finishes the op, calls `done` of it and of its duplicates, and frees them. */
+/* Finishes the op, calls `done` for the op and its duplicates, and frees them. */
 void op_finish(const struct journal_commit *c, void *arg);
 
 /* named_queue_put.c */

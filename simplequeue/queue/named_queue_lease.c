@@ -47,7 +47,8 @@ void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids)
     notify_ready(q);
 }
 
-/* Begins an op on the messages of `ids` that have this lease. Refuses if none has, or shortly after the disk refused such an op. */
+/* Begins an op on the messages of `ids` under this lease. Refuses if there are none, or if the disk has just refused
+ * such an op. */
 static enum queue_result hold(struct named_queue *q, const struct op_type *type, uint64_t lease,
     const struct id_range *ids, size_t n, struct queue_now now, struct op **out)
 {

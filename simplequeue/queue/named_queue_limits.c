@@ -9,7 +9,8 @@ static uint64_t cost_of(struct amount a)
     return a.bytes + a.n * QUEUE_MESSAGE_COST;
 }
 
-/* With a journal messages spill before memory is full. Then only the memory counts that spilled messages still take. */
+/* With a journal, messages spill before memory is full, so the limit applies only to the memory that spilled messages
+ * still need. */
 static bool memory_has_room(
     uint64_t limit, const struct queue_shared *shared, bool on_disk, struct amount in, struct amount out)
 {
@@ -70,7 +71,7 @@ enum queue_eviction named_queue_evict(
     struct id_ranges more = {0};
     uint64_t most = out.bytes + EVICT_BYTES_MAX;
     uint64_t stay = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
-    /* A cheap test first. */
+    /* A cheap test before any message is set aside. */
     if ((l->max_depth && stay + n > l->max_depth) || (l->max_bytes && bytes > l->max_bytes) ||
         (q->config.journal && !has_memory(q, in, out)))
         return EVICTION_IMPOSSIBLE;

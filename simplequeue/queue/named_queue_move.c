@@ -1,10 +1,11 @@
-/* A move takes delayed messages that are due, or buried ones, to the end of the queue: under new ids, in one record. */
+/* A move appends due delayed messages, or buried messages, to the end of the queue, under new ids and in one record. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* Shorter than RETRY_SPACE, the pause after a refused put: on a full disk, a put and a MOVE in one commit are refused together. */
+/* Shorter than RETRY_SPACE, the pause after a refused put, because a full disk refuses a put and a MOVE in one commit
+ * together. */
 #define MOVE_RETRY (USEC_PER_SEC / 2)
 
 /* Returns the messages to their former state. Delayed messages are due again at `retry_at`, in the same order. */
@@ -44,7 +45,8 @@ static void move_finish(struct op *o, const struct journal_commit *c, struct que
 
 static const struct op_type move_type = {OP_MOVE, move_finish, NULL, false};
 
-/* QUEUE_OK: the journal owns the op. QUEUE_LOADING: a message is spilled. The new messages are copies until the commit. */
+/* QUEUE_OK: the journal owns the op. QUEUE_LOADING: a message is spilled. Until the commit the queue holds both the old
+ * messages and their copies. */
 static enum queue_result try_move(struct op *o)
 {
     struct named_queue *q = o->q;
@@ -148,8 +150,8 @@ enum queue_result named_queue_kick(
 void named_queue_move_due(struct named_queue *q, struct queue_now now)
 {
     if (q->move_limit < MOVE_BYTES_MAX) {
-        /* The disk refused a MOVE. Unless another MOVE is in progress, keeps as many messages as may fit. The others become due later,
-         * behind these. */
+        /* The disk refused a MOVE. Unless another MOVE is in progress, tries as many messages as may fit. The others
+         * become due later, in the same order. */
         struct id_ranges few = {0};
         size_t bytes = 0;
         usec_t later = now.monotonic + MOVE_RETRY + (usec_t)q->due.count;

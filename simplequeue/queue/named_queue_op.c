@@ -172,7 +172,7 @@ void op_finish(const struct journal_commit *c, void *arg)
     q->under_way--;
     reserve_forget_move(o);
     reserve_note(o, c);
-    /* The journal refuses all appends of one commit together, so an op may be refused only for its neighbour. */
+    /* The journal refuses all appends of one commit together, so this op may be refused only because of another one. */
     if (c->result == JOURNAL_NO_SPACE && o->type->repeats && o->refused++ < RETRIES_MAX &&
         op_append_record(o, q->now) == QUEUE_OK)
         return;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PRODUCERS_MAX 4096 /* in memory; as the journal's */
+#define PRODUCERS_MAX 4096 /* without a journal; the journal has the same limit */
 
 static struct mark *find_mark(const struct named_queue *q, const char *producer)
 {
@@ -121,11 +121,11 @@ static enum queue_result put_new(
     return r;
 }
 
-/* Judges the put by its mark before the journal does: a duplicate needs neither ids nor space. Without a journal nothing else judges
- * it.
+/* Checks the put's mark before the journal does, because a duplicate needs neither ids nor space. Without a journal
+ * this is the only check.
  *
- * A duplicate shares the outcome of the put that moved the mark. It does not reach the journal: if the original were refused
- * meanwhile, the journal would take the retry as new, without its messages. */
+ * A duplicate shares the outcome of the put that moved the mark. It is not passed to the journal. If the original were
+ * refused meanwhile, the journal would accept the retry as new, without its messages. */
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark)
 {

@@ -75,7 +75,7 @@ static bool next_record(struct message_loader *r, const char **failure)
     return true;
 }
 
-/* Loads the messages that were read, and reads more if the span goes on. */
+/* Loads the messages that were read, and reads more if the span needs more. */
 static void go_on(struct named_queue *q, bool ended)
 {
     struct message_loader *r = &q->loader;
@@ -99,7 +99,7 @@ static void go_on(struct named_queue *q, bool ended)
         read_more(q, CHUNK);
 }
 
-/* Cannot fail: the offset is that of a committed record, or of the segment behind a hole. */
+/* Cannot fail, because a committed record, or the segment behind a hole, begins at the offset. */
 static void open_stream(struct named_queue *q, uint64_t offset)
 {
     struct message_loader *r = &q->loader;
@@ -149,8 +149,9 @@ static void read_more(struct named_queue *q, size_t bytes)
     journal_reader_read(r->reader, bytes, on_window, q);
 }
 
-/* Finds the span to load next: that of a single message, of the messages that requests wait for, or of the read-ahead. Single messages and
- * requests take turns. Every waiting request asks again after each load, so only one wanted message is stored. */
+/* Finds the span to load next: for a single message, for the messages that requests wait for, or for the read-ahead.
+ * Single messages and requests take turns. Every waiting request repeats its demand after each load, so storing one
+ * wanted message is enough. */
 static bool next_span(struct named_queue *q, struct store_span *out)
 {
     uint64_t wanted = q->wanted, limit = q->config.limits->max_memory;
@@ -172,8 +173,8 @@ static bool next_span(struct named_queue *q, struct store_span *out)
 
 /* Starts loading what is needed next unless a load is in progress.
  *
- * The open stream serves a span whose messages lie ahead in it, and not far. Even if the buffer holds messages, it reads at least a byte,
- * so that load_finish is called from the journal's poll. */
+ * The open stream serves a span whose messages lie a little ahead in it. At least one byte is read even if the buffer
+ * holds messages, so that load_finish is called from the journal's poll. */
 static void load_next(struct named_queue *q)
 {
     struct message_loader *r = &q->loader;
@@ -220,8 +221,8 @@ const char *named_queue_failure(const struct named_queue *q)
     return why ? why : q->failure[0] ? q->failure : NULL;
 }
 
-/* On a full disk, an opening has only the space that the previous session reserved. That may be a little less than a put reserves, and is
- * too little if an older version wrote the directory. So each retry reserves less. */
+/* On a full disk, an opening has only the space that the previous session reserved. This may be a little less than a
+ * put reserves, and is too little if an older version wrote the directory. So each retry reserves less. */
 static void open_encode(struct op *o)
 {
     struct named_queue *q = o->q;
@@ -255,8 +256,8 @@ void storage_append_open(struct named_queue *q)
     op_free(o);
 }
 
-/* Describes the page's messages as items of a record. False while an op on a message is in progress, or with *spilled set
- * if a message is spilled. */
+/* Describes the page's messages as items of a record. Returns false while an op on a message is in progress, or if a
+ * message is spilled (then *spilled is its id). */
 static bool describe_page(struct named_queue *q, const struct store_span *page,
     struct queue_record_item **items, size_t *n, uint64_t *spilled)
 {
@@ -313,9 +314,9 @@ static bool append_keep(
     return appended;
 }
 
-/* Rewrites the few messages left in an old segment at the journal's end, a page at a time, so that the segment can be deleted. The
- * oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the queue. This limits the bytes
- * rewritten to a fourth of each segment, or to the bytes put. */
+/* Rewrites the few messages left in an old segment at the journal's end, a page at a time, so that the segment can be
+ * deleted. The oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the
+ * queue. So at most a fourth of each segment, or as many bytes as are put, is rewritten. */
 static void keep(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;
