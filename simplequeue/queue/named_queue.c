@@ -14,7 +14,7 @@ const char *queue_strerror(enum queue_result r)
     static const char *const texts[] = {
         [QUEUE_OK] = "done",
         [QUEUE_CONFLICT] = "the producer's mark differs",
-        [QUEUE_TOO_MANY_PRODUCERS] = "the queue has its maximum of producers",
+        [QUEUE_TOO_MANY_PRODUCERS] = "the queue already has its maximum number of producers",
         [QUEUE_FULL] = "the queue is full",
         [QUEUE_MEMORY_FULL] = "all queues together are over max_memory",
         [QUEUE_NEVER_FITS] = "the request is larger than the queue's limits",
@@ -91,7 +91,7 @@ static bool replay_messages(struct recovery *r, struct queue_record *record, uin
     usec_t due = r->now.monotonic + (record->time - r->now.wall);
     for (uint64_t id = record->id; queue_record_next(record, &item); id++) {
         if (!queue_restore_add(core, id, &item.message, 1, offset))
-            return recovery_fail(r, offset, "its ids are not above those before");
+            return recovery_fail(r, offset, "its ids are not above the earlier ids");
         if (record->type == RECORD_MOVE) {
             queue_set_tries(core, id, item.tries);
             queue_restore_remove(core, item.ids);

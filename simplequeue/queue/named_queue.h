@@ -9,10 +9,10 @@
  * 3. A duplicate put stores nothing and takes no id.
  * 4. After a crash, the committed records determine the queue: docs/formats/simplequeue.md.
  * 5. The journal is trimmed up to the first record that the queue needs. Its last record is never trimmed.
- * 6. On a full disk every message can be removed, in any order, and every delayed message comes back: the space for their records is
- *    reserved when they are accepted (named_queue_op.c).
- * 7. Ids never repeat, even if the journal lost messages (a power cut under JOURNAL_SYNC_NEVER, a repair): behind each hole of the
- *    journal they rise by QUEUE_ID_HOLE, which is more than are ever given out unsynced.
+ * 6. On a full disk every message can still be removed, in any order, and every delayed message becomes ready. The
+ *    space for these records is reserved when a message is accepted (named_queue_op.c).
+ * 7. Ids never repeat, even if the journal lost messages (a power cut under JOURNAL_SYNC_NEVER, a repair): behind each
+ *    hole of the journal they skip QUEUE_ID_HOLE ids, which is more than are ever used between two syncs.
  *
  * This module knows neither sockets nor the event loop. The owner of the journal set polls it.
  */

@@ -150,7 +150,7 @@ struct named_queue {
 
 /* named_queue_limits.c */
 
-/* Whether the messages `in` fit once `out` are removed. */
+/* True if the messages `in` fit once the messages `out` are removed. */
 bool limits_have_room(const struct named_queue *q, struct amount in, struct amount out);
 
 /* named_queue_op.c */

@@ -3,17 +3,18 @@
 #include <stdlib.h>
 
 #define RETRY_SPACE (1 * USEC_PER_SEC)
-#define REMOVE_BYTES 96 /* a frame with the REMOVE of one message takes 88; each further range in it 16 */
-#define MOVE_BYTES 128  /* a frame with the MOVE of one message, beside the message's own bytes */
+#define REMOVE_BYTES 96 /* a frame with the REMOVE of one message has 88; each further range adds 16 */
+#define MOVE_BYTES 128  /* a frame with the MOVE of one message, without the message's own bytes */
 #define RETRIES_MAX 3
 #define PIECES_KEPT_MAX 4096 /* larger buffers are freed after the append */
 #define RECORD_KEPT_MAX 65536
 
-/* Disk space reserved behind the journal's end, so that a full disk still drains.
+/* Disk space reserved behind the journal's end, so that a queue on a full disk can still be drained.
  *
- * Invariant: the bytes reserved are at least the bytes of the records that remove, one by one, every message in the queue, and
- * that move, one by one, every delayed message. Each op that adds to this sum has the journal reserve the new sum or is refused.
- * REMOVE and the MOVE of an ended delay reserve nothing: each uses at most what it takes off the sum. */
+ * Invariant: the bytes reserved are at least the bytes of the records that remove, one by one, every message in the
+ * queue, and that move, one by one, every delayed message. An op that increases this sum is refused unless the journal
+ * can reserve the new sum. REMOVE and the MOVE of an ended delay reserve nothing, because each uses at most the bytes
+ * by which it lowers the sum. */
 uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare)
 {
     const struct queue_state *s = queue_state(q->core);
@@ -43,10 +44,10 @@ bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_
     return q->full && now.monotonic < q->retry_space[kind];
 }
 
-/* Notes that the journal has committed or refused the op.
+/* Records whether the journal has committed or refused the op.
  *
- * Ignores the refusal of an op without a reserve, because another op of the same commit may have caused it. A refused MOVE counts all the
- * same: an unclean stop may have lost its space. */
+ * Ignores the refusal of an op without a reserve, because another op of the same commit may have caused it. A refused
+ * MOVE always counts, because an unclean stop may have lost its space. */
 static void reserve_note(const struct op *o, const struct journal_commit *c)
 {
     struct named_queue *q = o->q;

@@ -68,8 +68,7 @@ static struct batch *batches_take(struct batches *list)
  * pipes and sockets, which lose unread lines, and block devices, which have no end. Returns -1 with errno. */
 static int open_file(const char *path, const struct known *known, struct stat *st)
 {
-    int fd =
-        io->open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0); /* of a device: a file never waits */
+    int fd = io->open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0); /* O_NONBLOCK is for devices */
     bool made = fd < 0 && errno == ENOENT;
     if (made)
         fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
@@ -106,7 +105,7 @@ static void set_error(struct batch *b, int why)
     snprintf(b->error, sizeof b->error, "%s: %s", b->path, why_not(why));
 }
 
-/* Waits a while until the device is writable: a stopped terminal may never be. */
+/* Waits for the device for a limited time only, because a stopped terminal may never be writable. */
 static bool write_to_device(int fd, struct batch *b)
 {
     struct pollfd device = {.fd = fd, .events = POLLOUT};
@@ -127,7 +126,7 @@ static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct
 {
     char last = '\n';
     if (st->st_size > 0 && io->pread(fd, &last, 1, st->st_size - 1) == 1 && last != '\n') {
-        /* A crash has cut the last line: a line end keeps it apart from the batch. */
+        /* A crash has cut off the last line: a line ending separates it from the batch. */
         struct buf ended = {0};
         buf_append_char(&ended, '\n');
         buf_append_bytes(&ended, buf_bytes(&b->text));

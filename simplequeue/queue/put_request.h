@@ -7,11 +7,11 @@
 
 #define PUT_MARKS_HINT "give producer (a name), mark and next (numbers, mark < next) together"
 
-/* Reads producer=, mark= and next= into `put`; a query has all three or none. The producer's name points into the query. Returns NULL, or
- * the fault as a static text. */
+/* Reads producer=, mark= and next= into `put`; a query must have all three or none. The producer's name points into the
+ * query. Returns NULL, or the fault as a static text. */
 const char *put_request_marks(const struct url_query *query, struct queue_put *put);
 
-/* The properties of a put that decide whether it may create a queue. */
+/* Returns the properties of a put that decide whether it may create a queue. */
 struct first_put first_put_of(const struct queue_put *put);
 
 /* Messages in a borrowed text. A zeroed struct is empty. Its array is reused unless it is large. */

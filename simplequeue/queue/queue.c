@@ -55,11 +55,11 @@ struct queue {
     uint64_t frontier; /* no message below it is ready */
     /* Ids that queue_take or queue_block_reserves set aside. Ids whose message is not busy any more are skipped. */
     struct id_heap taken;
-    uint64_t demand;   /* requests wait for messages up to this id: none of them is spilled */
-    uint64_t demanded; /* the `demand` of the load before */
-    uint64_t spill_at; /* bytes of memory above which spilling is tried again */
+    uint64_t demand;   /* requests wait for messages up to this id, so these are not spilled */
+    uint64_t demanded; /* the value of `demand` at the previous load */
+    uint64_t spill_at; /* spilling is tried again above this many bytes of memory */
     struct lease *leases;
-    struct epoch *epochs; /* the latest of each reader's name: up to QUEUE_EPOCHS_MAX, or NULL */
+    struct epoch *epochs; /* the latest epoch of each reader's name, at most QUEUE_EPOCHS_MAX; or NULL */
     size_t n_epochs;
     struct queue_timer pause;
     uint64_t last_lease;
@@ -309,7 +309,7 @@ static void ready_take(struct queue *q, uint64_t id, struct message *m, enum mes
     set_state(q, id, m, state);
 }
 
-/* The lowest id that was set aside and whose change is neither committed nor aborted. UINT64_MAX: there is none. */
+/* The lowest id that is set aside and whose change is neither committed nor aborted; UINT64_MAX if there is none. */
 static uint64_t lowest_taken(struct queue *q)
 {
     for (; q->taken.n; id_heap_take(&q->taken)) {
@@ -521,7 +521,7 @@ bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline)
     return true;
 }
 
-/* Leased messages are ready again. Busy messages leave the lease when their change is committed or aborted. */
+/* Makes leased messages ready again. Busy messages leave the lease when their change is committed or aborted. */
 static uint64_t lease_end(struct queue *q, struct lease *l)
 {
     uint64_t count = lease_take(q, l, &(struct id_range){0, UINT64_MAX}, l->leased ? 1 : 0, NULL);

@@ -6,19 +6,22 @@
  *                           |<-return, expiry--'               |---bury----> buried  --kick-> busy, moved
  *                           `<-----------------abort-----------'
  *
- * A durable change has two steps. First the message is set aside (pending or busy). Once the journal has committed or refused the
- * record, the change is completed or undone. In between, the message is neither given out nor leased, and its lease may end.
+ * A durable change has two steps. First the message is set aside (pending or busy). Once the journal has committed or
+ * refused the record, the change is completed or undone. In between, no reader can get or lease the message, and its
+ * lease may end.
  *
- * A message may be *spilled*: its length and its place in the journal are in memory, its bytes are not (see store.h). A spilled message
- * keeps its state and its place in the order. Its bytes must be loaded before the message is given out.
+ * A message may be *spilled*: its length and its place in the journal are in memory, but its bytes are not (see
+ * store.h). A spilled message keeps its state and its place in the order. Its bytes must be loaded before the message
+ * is delivered.
  *
  * 1. Ids rise by one in the order of queue_add. The ids of refused messages are used again, unless later messages were committed. No two
  *    committed messages have the same id.
- * 2. The ready message with the lowest id is always taken first. A message that is put back keeps its id, and so its place.
- * 3. A message is under at most one lease. Lease numbers rise from lease_base and never repeat. Readers' epochs are numbers of the
- *    same sequence.
+ * 2. The ready message with the lowest id is always taken first. A message that becomes ready again keeps its id, and
+ *    thus its place.
+ * 3. A message is under at most one lease. Lease numbers rise from lease_base and never repeat. Readers' epochs are
+ *    taken from the same sequence.
  * 4. At any time, all leases belong to one reader's name. "" is the name of readers without a name.
- * 5. `tries` counts deliveries. It is kept over a restart only if a record holds it: that of a delay, a burial, a move or a copy.
+ * 5. `tries` counts deliveries. It survives a restart only if a record of a delay, a burial, a move or a copy holds it.
  */
 #ifndef SIMPLEQUEUE_QUEUE_H
 #define SIMPLEQUEUE_QUEUE_H
@@ -28,14 +31,14 @@
 #include "base/heap.h"
 #include "simplequeue/queue/store.h"
 
-#define QUEUE_EPOCHS_MAX 64 /* reader names whose epoch is known; the one released longest ago is forgotten */
+#define QUEUE_EPOCHS_MAX 64 /* known epochs of reader names; the oldest one is forgotten first */
 
 enum message_state {
     MESSAGE_GONE,
     MESSAGE_PENDING, /* put, not committed */
     MESSAGE_READY,
     MESSAGE_LEASED,
-    MESSAGE_BUSY, /* set aside until the journal has committed a change of it */
+    MESSAGE_BUSY, /* set aside until the journal has committed or refused its change */
     MESSAGE_DELAYED,
     MESSAGE_BURIED,
     MESSAGE_STATES
@@ -80,8 +83,8 @@ struct queue_shared {
     uint64_t owners;            /* bytes of memory for leases, delays and burials */
     struct store_memory memory; /* for messages */
 };
-#define QUEUE_MESSAGE_COST sizeof(struct message) /* memory of a message beside its bytes */
-/* The memory of all messages if none were spilled, and if all were. */
+#define QUEUE_MESSAGE_COST sizeof(struct message) /* memory of a message in addition to its bytes */
+/* The memory that all messages would need if none were spilled, and if all were spilled. */
 static inline uint64_t queue_shared_cost(const struct queue_shared *s)
 {
     return s->bytes + s->messages * QUEUE_MESSAGE_COST + s->owners;
@@ -106,8 +109,8 @@ struct queue_state {
     uint64_t bytes;                  /* committed */
     uint64_t pending_bytes;          /* not committed */
     uint64_t to_move, to_move_bytes; /* messages that are delayed, or due and being moved */
-    uint64_t next_id; /* one past the last committed message; pending messages have higher ids or this one */
-    uint64_t puts, gets; /* messages stored by puts; messages given out */
+    uint64_t next_id;    /* one above the last committed id; pending messages have this id and higher ones */
+    uint64_t puts, gets; /* messages stored by puts; messages delivered */
     uint64_t expired;    /* leases that ended by their deadline while they held messages */
     uint64_t depth_high_water;
     usec_t paused_until; /* 0: not paused */
@@ -122,7 +125,7 @@ const struct queue_state *queue_state(const struct queue *q);
 struct store *queue_store(
     struct queue *q); /* to spill and load messages, and for their places in the journal */
 uint64_t queue_depth(const struct queue *q);      /* ready, leased, busy and delayed */
-uint64_t queue_last_lease(const struct queue *q); /* the highest number given, or lease_base */
+uint64_t queue_last_lease(const struct queue *q); /* the highest number used, or lease_base */
 
 /* Puts. Commits and aborts come in the order of the adds. */
 
@@ -136,7 +139,8 @@ void queue_add_commit_delayed(
 void queue_add_abort(struct queue *q, uint64_t first_id, size_t n);
 /* Counts messages as put. A moved message is not counted again. */
 void queue_count_puts(struct queue *q, size_t n);
-/* Raises depth_high_water to the depth. Not called while a move has added its copies and not removed the originals. */
+/* Raises depth_high_water to the depth. Do not call it while a move has added its copies but not yet removed the
+ * originals. */
 void queue_note_depth(struct queue *q);
 void queue_reset_high_water(struct queue *q);
 
@@ -145,49 +149,50 @@ struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries);
 
 /* Getting. These functions stop before a spilled message: see queue_in_memory. */
 
-/* Makes ready messages busy, the lowest ids first: at most max_items, and at most max_bytes together but at least one message. Appends
- * to *out. */
+/* Makes ready messages busy, the lowest ids first: at most max_items, and at most max_bytes in total, but at least one
+ * message. Appends to *out. */
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out);
-/* Counts messages of queue_take as given out, after their removal is committed. */
+/* Counts messages of queue_take as delivered, after their removal is committed. */
 void queue_count_given(struct queue *q, uint64_t n);
-/* Whether the reader may lease: no other reader has a lease. */
+/* True if the reader may lease, because no other reader has a lease. */
 bool queue_admits(const struct queue *q, const char *reader);
-/* As queue_take, but leases the messages until `deadline`. Stops before a message that queue_take or queue_block_reserves has set aside:
- * that message may come back, and a relay takes messages in the order of ids. Returns the lease's number, or 0 if nothing is ready. The
- * reader must be admitted. */
+/* As queue_take, but leases the messages until `deadline`. Stops before a message that queue_take or
+ * queue_block_reserves has set aside, because that message may become ready again and relays need messages in the order
+ * of ids. Returns the lease's number, or 0 if nothing is ready. The reader must be admitted. */
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
     usec_t deadline, struct id_ranges *out);
 /* As queue_take, for eviction: takes only ids below `before`, counts neither gets nor tries, and ignores a pause. `spilled`: also takes
  * spilled messages. */
 void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spilled, struct id_ranges *out);
-/* Bytes of committed messages that are not ready. Visits each of them. */
+/* Bytes of committed messages that are not ready. The cost is linear in their number. */
 uint64_t queue_bytes_not_ready(struct queue *q);
 
-/* Stops gets and leases until queue_resume. Unless `until` is QUEUE_PAUSE_OPEN, a timer in the heap of deadlines ends then. Replaces an
- * earlier pause. A restart ends the pause. */
+/* Stops gets and leases until queue_resume. Unless `until` is QUEUE_PAUSE_OPEN, a timer in the heap of deadlines fires
+ * at that time. Replaces an earlier pause. A restart ends the pause. */
 #define QUEUE_PAUSE_OPEN INT64_MAX
 void queue_pause(struct queue *q, usec_t until);
 void queue_resume(struct queue *q);
 
 /* Leases. `wanted` may be in any order and overlap; each function returns the number of messages. */
 
-/* Makes the messages of `wanted` that are leased under the number busy. Appends to *out. */
+/* Makes busy the messages of `wanted` that are leased under the number `lease`. Appends to *out. */
 uint64_t queue_hold(
     struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n, struct id_ranges *out);
-/* Blocks reserves of messages behind these busy ones until their change is committed or aborted. For delays and burials, which may
- * return a message to its place. */
+/* Blocks reserves of messages behind these busy ones until their change is committed or aborted. Used for delays and
+ * burials, whose failure returns a message to its place. */
 void queue_block_reserves(struct queue *q, const struct id_ranges *ids);
-/* Makes the messages of `wanted` that are leased under the number ready again. */
+/* Makes ready again the messages of `wanted` that are leased under the number `lease`. */
 uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n);
 /* Changes the lease's deadline. False if no message is leased under it. */
 bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline);
-/* Ends every lease of the reader and begins its next epoch, which is above every earlier one and never 0. A reader sends its epoch with
- * each reserve, and is refused once another process has released under the same name. Returns the number of messages that are ready
- * again. */
+/* Ends every lease of the reader and begins its next epoch, which is above every earlier one and never 0. A reader
+ * sends its epoch with each reserve, and is refused once another process has released under the same name. Returns the
+ * number of messages that became ready. */
 uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch);
-/* The epoch of the reader's last release; 0 if unknown. Epochs are in memory only: after a restart, every reader releases again. */
+/* The epoch of the reader's last release; 0 if unknown. Epochs are only in memory: after a restart, every reader must
+ * release again. */
 uint64_t queue_epoch(const struct queue *q, const char *reader);
-/* The lease's timer ended: makes its messages ready again. */
+/* The lease's timer has fired: makes the lease's messages ready again. */
 void queue_lease_expire(struct queue *q, uint64_t lease);
 
 /* The change of these busy messages is committed, or aborted. */
@@ -204,7 +209,7 @@ bool queue_set_aside(struct queue *q, uint64_t id);
 void queue_put_back(struct queue *q, uint64_t id, usec_t retry_at);
 void queue_set_tries(struct queue *q, uint64_t id, uint32_t tries);
 
-/* Searches. Each finds the first such message at or after `from`; false if there is none. */
+/* Searches. Each function finds the first matching message at or after `from`; false if there is none. */
 
 struct queue_burial {
     usec_t buried_at; /* wall clock */
@@ -227,20 +232,21 @@ bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struc
 #define QUEUE_WINDOW_MAX ((uint64_t)2 << 20) /* read-ahead: a 64th of the memory limit, within these bounds */
 #define QUEUE_WINDOW_MIN ((uint64_t)128 << 10)
 
-/* Spills committed messages, the newest first, while all queues together take more than `limit` bytes of memory. Spares the read-ahead and
- * demanded messages. Not called from inside another function of the queue. */
+/* Spills committed messages, the newest first, while all queues together take more than `limit` bytes of memory. Never
+ * spills the read-ahead or demanded messages. Do not call it from inside another function of the queue. */
 void queue_spill(struct queue *q, uint64_t limit);
-/* Whether the first `items` ready messages, or the first of `bytes` together, are in memory. If not, *out is the span to load next; it is
- * empty (last_id 0) while that span is being loaded. The messages are demanded: they stay in memory until two more loads have ended. */
+/* True if the first `items` ready messages, or the first `bytes` bytes of them, are in memory. If not, *out is the span
+ * to load next; it is empty (last_id 0) while that span is being loaded. The messages count as demanded: they stay in
+ * memory until two more loads have ended. */
 bool queue_in_memory(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out);
 /* Called when a load has ended. */
 void queue_demand_turn(struct queue *q);
 /* True if the read-ahead is incomplete and *out should be loaded. */
 bool queue_read_ahead(struct queue *q, uint64_t limit, struct store_span *out);
 
-/* Recovery: in the order of the journal, before all other calls. */
+/* Recovery: call these in the order of the journal, before all other functions. */
 
-/* False if the id is below the next. */
+/* False if the id is below the next id. */
 bool queue_restore_add(
     struct queue *q, uint64_t first_id, const struct bytes *messages, size_t n, uint64_t offset);
 void queue_restore_next_id(struct queue *q, uint64_t next_id); /* at least this */

@@ -174,7 +174,7 @@ static bool read_item(struct queue_record *r, struct queue_record_item *item)
             return false;
         item->kept = kind;
         item->time = (usec_t)get_le64(row.ptr + 16);
-        item->reason = cut(&r->text, reason); /* the message before it is cut off already */
+        item->reason = cut(&r->text, reason); /* the message before it is already removed */
     }
     return item->ids.first > 0 && item->ids.first <= item->ids.last && item->ids.last < UINT64_MAX;
 }

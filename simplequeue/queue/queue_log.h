@@ -3,7 +3,8 @@
  * A record is the payload of one journal frame. An encoder appends to a buffer. A decoded record points into the payload.
  *
  * 1. After queue_log_decode accepts a record, queue_record_next needs no further check.
- * 2. Every record carries an id that is at most the id of the next message, so that ids continue after older frames are trimmed.
+ * 2. Every record carries an id, at most the id of the next message, so that ids continue after older frames are
+ *    trimmed.
  */
 #ifndef SIMPLEQUEUE_QUEUE_LOG_H
 #define SIMPLEQUEUE_QUEUE_LOG_H
@@ -19,7 +20,7 @@ enum queue_record_type {
     RECORD_BURY,     /* ids with their tries, buried at `time`, with a reason */
     RECORD_MOVE,     /* messages that are ready under new ids, with their old ids; `id` is the first new id */
     RECORD_OPEN,     /* the daemon opened the queue; its lease numbers are above `lease_base` */
-    RECORD_PUT_LATE, /* as PUT, but the messages are delayed until `time` */
+    RECORD_PUT_LATE, /* like PUT, but the messages are delayed until `time` */
     RECORD_KEEP,     /* copies of messages with their ids and states, so that older records can be trimmed */
 };
 
@@ -32,29 +33,29 @@ struct queue_record {
     usec_t time; /* DELAY, BURY, PUT_LATE: wall clock */
     uint64_t lease_base;      /* OPEN */
     struct bytes reason;      /* BURY */
-    struct bytes table, text; /* the items that queue_record_next has not returned yet */
+    struct bytes table, text; /* the items that queue_record_next has yet to return */
 };
 
 struct queue_record_item {
     struct id_range ids;  /* REMOVE: the range; DELAY, BURY, MOVE, KEEP: the (old) id, twice */
     uint32_t tries;       /* DELAY, BURY, MOVE, KEEP */
     struct bytes message; /* PUT, PUT_LATE, MOVE, KEEP */
-    enum queue_kept kept; /* KEEP only, as are the next two */
+    enum queue_kept kept; /* KEEP only, as the next two fields */
     usec_t time;          /* wall clock: when due, or when buried */
     struct bytes reason;
 };
 
 /* False, with a static text in *reason, if the payload is not a record of a known version and type. */
 bool queue_log_decode(struct bytes payload, struct queue_record *out, const char **reason);
-/* The size of the first record in a run of payloads. 0: it is incomplete. SIZE_MAX: it is not a record. */
+/* The size of the first record in a run of payloads; 0 if it is incomplete, SIZE_MAX if it is not a record. */
 size_t queue_log_measure(struct bytes start);
-/* Whether the messages have consecutive ids from `id` on. */
+/* True if the messages have consecutive ids from `id` on. */
 bool queue_record_is_dense(const struct queue_record *r);
 /* The next item; false after the last. */
 bool queue_record_next(struct queue_record *r, struct queue_record_item *item);
 
-/* Encoders. For PUT, PUT_LATE, MOVE and KEEP they append the part before the messages' bytes. The caller adds these bytes; in a KEEP, the
- * bytes of its reason follow each message. */
+/* Encoders. For PUT, PUT_LATE, MOVE and KEEP the encoders append only the part before the messages' bytes. The caller
+ * adds these bytes; in a KEEP, the bytes of its reason follow each message. */
 void queue_log_put(struct buf *out, uint64_t first_id, const struct bytes *messages, size_t n);
 /* The size of a PUT record of `n` messages and their `bytes`. A PUT_LATE is 8 bytes longer. */
 uint64_t queue_log_put_size(size_t n, uint64_t bytes);

@@ -16,13 +16,13 @@
 #include <unistd.h>
 
 #define DIRECTORY "/queues"
-#define TRIM_SHARE 4 /* the journal is trimmed in steps of this part of a segment */
+#define TRIM_SHARE 4 /* the journal is trimmed in steps of this fraction of a segment */
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
 #define QUEUE_FILES 2 /* descriptors of a queue: its directory and its newest segment */
 #define OWN_FILES 24  /* descriptors of the daemon */
 #define NEW_QUEUE_BYTES                                                                                      \
-    ((uint64_t)128 << 10)     /* disk space for a queue's files and for the spare reserve of a put */
-#define NEW_MESSAGE_BYTES 128 /* disk space for each message, beside its bytes */
+    ((uint64_t)128 << 10)     /* disk space for a queue's files and for the reserve of a put */
+#define NEW_MESSAGE_BYTES 128 /* disk space for each message, in addition to its bytes */
 #define TICK_TIMERS_MAX 1000  /* in one turn of the loop */
 #define ID_FILE "queue-id"
 #define ID_DIGITS (JOURNAL_ID_TEXT - 1)
@@ -46,7 +46,7 @@ static char *directory_of(const struct queues *qs, const char *name)
     return dir;
 }
 
-/* Removes an empty directory: a crash or a full disk interrupted the creation of its queue. */
+/* Removes the directory if it is empty, because a crash or a full disk has interrupted the creation of its queue. */
 static bool drop_empty(const struct queues *qs, const char *name)
 {
     char *dir = directory_of(qs, name);
@@ -55,7 +55,7 @@ static bool drop_empty(const struct queues *qs, const char *name)
     return dropped;
 }
 
-/* Notes the queues to open. Other files than directories are ignored. */
+/* Lists the queues to open. Ignores files that are not directories. */
 static int list_directory(struct queues *qs, char *error, size_t error_size)
 {
     DIR *d;
@@ -148,13 +148,15 @@ static bool is_id(const char *text)
     return strspn(text, "0123456789abcdef") == ID_DIGITS;
 }
 
-/* The id of a copied queue, which differs from its journal's, is in the file `queue-id`: docs/formats/simplequeue.md.
+/* The id of a copied queue differs from its journal's id, and is in the file `queue-id` (docs/formats/simplequeue.md).
  *
  * 1. The file is whole and synced, or absent. Any other content is an error.
- * 2. A file that names another journal is ignored: message ids begin again in a new journal, and must not repeat under a used id.
- * 3. The file is read once the journal is open, which has synced the directory. So a power cut never takes back an id that was shown.
+ * 2. A file that names another journal is ignored. In a new journal message ids start again, and must not repeat under
+ *    the same queue id.
+ * 3. The file is read once the journal is open, which has synced the directory. So an id that was shown to a client
+ *    survives a power cut.
  *
- * Sets the id to "" without a file for `journal`, the id of the journal. Returns 0, or -1 with the error. */
+ * Sets the id to "" if there is no file for `journal`, the id of the journal. Returns 0, or -1 with the error. */
 static int read_id(
     const char *dir, const char *journal, char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
@@ -194,7 +196,7 @@ static int write_id(const char *dir, const char *journal, const char *id, char *
     return id_fail(error, error_size, dir, strerror(errno));
 }
 
-/* Opens the journal, then reads the queue's id, which a copy gets here. */
+/* Opens the journal, then reads the queue's id. With `restored`, the queue gets a new id here. */
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
     char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
@@ -325,7 +327,7 @@ enum queue_result queues_may_add(const struct queues *qs, const struct first_put
         return QUEUE_TOO_MANY_QUEUES;
     if (queues_count(qs) >= queues_descriptor_limit(qs))
         return QUEUE_NO_DESCRIPTORS;
-    /* A little more than the first put reserves, so that no queue is created only to refuse it. */
+    /* Requires a little more than the first put reserves, so that no queue is created only to refuse that put. */
     struct statvfs disk;
     if (!qs->dir || put->n == 0 || statvfs(qs->dir, &disk) != 0 || disk.f_blocks == 0)
         return QUEUE_OK;

@@ -1,13 +1,14 @@
 /* queues: the named queues of a daemon. With a data directory, DATA_DIR/queues/NAME/ is the journal of NAME.
  *
- * 1. queues_get creates a queue; nothing deletes one. A failed creation leaves no directory: a later start on a full disk would fail to
- *    begin a journal there.
- * 2. queues_recover opens the queues of the directory, one a call. Until it returns QUEUES_RECOVERED, no other call is allowed.
+ * 1. queues_get creates a queue; nothing deletes one. A failed creation removes its directory; otherwise a later start
+ *    on a full disk would fail to begin a journal there.
+ * 2. queues_recover opens one queue of the directory per call. Until it returns QUEUES_RECOVERED, no other call is
+ *    allowed.
  * 3. All queues share one heap of deadlines: queues_next_deadline and queues_tick serve all leases, delays and pauses.
- * 4. The first put that is accepted creates its queue. queues_may_add judges the put before there is a queue. Only a disk that another
- *    program fills in between leaves an empty queue.
+ * 4. The first put that is accepted creates its queue. queues_may_add checks the put before the queue exists. An empty
+ *    queue remains only if another program fills the disk in between.
  * 5. No queue is created if the data directory was moved away, because its path no longer has the lock and the other queues.
- * 6. No queue is created with a descriptor that connections need. Recovery opens every queue regardless.
+ * 6. No queue is created if it would use a descriptor that connections need. Recovery opens every queue regardless.
  */
 #ifndef SIMPLEQUEUE_QUEUES_H
 #define SIMPLEQUEUE_QUEUES_H
@@ -26,27 +27,28 @@ struct queues_config {
     int64_t sync_ms;                    /* as journal_set_config */
     uint64_t segment_bytes;             /* 0: the journal's default */
     bool (*owns)(const char *data_dir); /* whether the lock is still in place; NULL: it is */
-    int (*descriptors)(void);           /* how many files may stay open; NULL: unlimited */
+    int (*descriptors)(void);           /* the maximum number of open files; NULL: unlimited */
     void (*notify)(void *arg);          /* from the journal's threads: queues_poll is due */
     void *notify_arg;
     void (*on_new)(struct named_queue *q, void *arg);   /* a queue was opened or created; may be NULL */
     void (*on_ready)(struct named_queue *q, void *arg); /* see named_queue_config */
-    void (*on_stray)(const char *name, void *arg);      /* a queue's name that is no directory; may be NULL */
+    void (*on_stray)(const char *name, void *arg); /* a queue's name that is not a directory; may be NULL */
     void *hook_arg;
 };
 
-/* For `restored`: checks that the directory holds queues, because a mistyped path would become an empty directory. Returns 0, or -1 with
- * the error. */
+/* For `restored`: checks that the directory holds queues, because a mistyped path would otherwise be created as an
+ * empty directory. Returns 0, or -1 with the error. */
 int queues_check_copy(const char *data_dir, char *error, size_t error_size);
 
 /* NULL with the error and errno if the directory cannot be created or read. */
 struct queues *queues_new(const struct queues_config *config, char *error, size_t error_size);
-/* Commits the operations in progress, calls their `done`, and closes. */
+/* Commits the operations in progress, calls their `done`, and closes all queues. */
 void queues_free(struct queues **qs);
 
 /* RETRY: the disk is full or descriptors are exhausted; a later start may succeed. */
 enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_RETRY, QUEUES_FAILED };
-/* Opens the next queue of the directory, and blocks meanwhile. The last call waits until what recovery wrote is committed. */
+/* Opens the next queue of the directory; blocks. The last call also waits until all records of the recovery are
+ * committed. */
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size);
 size_t queues_unopened(const struct queues *qs); /* queues that are still to be opened */
 
@@ -69,7 +71,7 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
 struct named_queue *queues_at(const struct queues *qs, size_t i); /* in the order of names */
 size_t queues_count(const struct queues *qs);
 size_t queues_max(const struct queues *qs);
-/* Queues for which there are descriptors beside those for connections; SIZE_MAX without a data directory. */
+/* The number of queues for which descriptors remain after those for connections; SIZE_MAX without a data directory. */
 size_t queues_descriptor_limit(const struct queues *qs);
 /* Descriptors for n queues and the daemon's own files. */
 size_t queues_descriptors_for(size_t n);
@@ -81,12 +83,12 @@ uint64_t queues_memory(const struct queues *qs);
 struct journal_set *queues_journals(struct queues *qs);
 
 void queues_poll(struct queues *qs);
-/* Waits until every operation in progress is decided. For stopping and tests. */
+/* Waits until every operation in progress is committed or refused. For stopping and tests. */
 void queues_flush(struct queues *qs);
 /* False if there is no deadline. */
 bool queues_next_deadline(const struct queues *qs, usec_t *deadline);
-/* Serves deadlines that have passed, up to a limit a call, so that the loop is not held up. queues_next_deadline says whether more have
- * passed. */
+/* Serves deadlines that have passed, up to a limit per call, so that the loop is not blocked. queues_next_deadline
+ * shows whether more have passed. */
 void queues_tick(struct queues *qs, struct queue_now now);
 
 #endif

@@ -5,14 +5,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEEP_PAGES 16 /* a store with more pages will probably fill the next page, too */
+#define DEEP_PAGES 16 /* a store with more pages than this will probably fill the next page, too */
 #define SPARSE 4      /* a page is sparse if it takes this many times the memory that its messages need */
 
 /* A page has one of three forms:
  *
- *   PAGE_BLOCK  bytes and records in one piece of memory, as puts fill it
- *   PAGE_SLOTS  a record with its id for each message; the bytes in one piece of memory, or spilled
- *   PAGE_BARE   a length for each id, 0 for a removed message; all messages ready and never delivered, bytes spilled
+ * PAGE_BLOCK bytes and records in one piece of memory, filled by puts PAGE_SLOTS a record with its id for each message;
+ * the bytes in one piece of memory, or spilled PAGE_BARE a length for each id, 0 for a removed message; all messages
+ * ready and never delivered, bytes spilled
  *
  * Spilling makes a page BARE if its messages allow it, else SLOTS. page_find turns BARE into SLOTS without reading the disk. */
 enum page_form { PAGE_BLOCK, PAGE_SLOTS, PAGE_BARE };
@@ -30,7 +30,7 @@ struct store_page {
     size_t span; /* ids, from first_id on */
     size_t held, ready, pending;
     uint64_t bytes;  /* of its messages */
-    uint64_t offset; /* in the journal; no message lies below it */
+    uint64_t offset; /* in the journal; no message of the page lies below it */
     char *memory;    /* SLOTS: bytes only, NULL if spilled */
     size_t size, used;
     struct page_slot *slots; /* rising ids */
@@ -48,7 +48,7 @@ static struct message *block_record(const struct store_page *p, size_t i)
     return (struct message *)(void *)(p->memory + p->size) - (i + 1);
 }
 
-/* An empty block again. */
+/* Makes the page an empty block again. */
 static void page_reset(struct store_page *p, uint64_t first_id)
 {
     assert(p->form == PAGE_BLOCK);
@@ -59,7 +59,7 @@ static void page_reset(struct store_page *p, uint64_t first_id)
     p->bytes = 0;
 }
 
-/* `will_fill`: maps all memory at once instead of by a page fault for each 4 KiB. */
+/* `will_fill`: maps all memory at once, to avoid a page fault for each 4 KiB. */
 static struct store_page *page_new(size_t len, uint64_t first_id, bool will_fill)
 {
     size_t align = sizeof(struct message);
@@ -132,7 +132,7 @@ static void make_slots(struct store_page *p)
     p->form = PAGE_SLOTS;
 }
 
-/* The record, whatever its state. NULL if there is none. */
+/* Returns the record in any state; NULL if there is none. */
 static struct message *record_of(const struct store_page *p, uint64_t id)
 {
     if (id < p->first_id || id - p->first_id >= p->span)
@@ -143,7 +143,7 @@ static struct message *record_of(const struct store_page *p, uint64_t id)
     return i < p->n_slots && p->slots[i].id == id ? &p->slots[i].m : NULL;
 }
 
-/* NULL if it is not in the page. Makes a BARE page SLOTS. */
+/* Returns NULL if the message is not in the page. Converts a BARE page to SLOTS. */
 static struct message *page_find(struct store_page *p, uint64_t id)
 {
     if (p->form == PAGE_BARE)
@@ -152,7 +152,7 @@ static struct message *page_find(struct store_page *p, uint64_t id)
     return m && m->state != STORE_GONE ? m : NULL;
 }
 
-/* A copy of the record; state STORE_GONE if the message is not in the page. Keeps the form. */
+/* Returns a copy of the record, with state STORE_GONE if the message is not in the page. Keeps the page's form. */
 static struct message page_peek(const struct store_page *p, uint64_t id)
 {
     struct message none = {0};
@@ -162,7 +162,7 @@ static struct message page_peek(const struct store_page *p, uint64_t id)
     return m ? *m : none;
 }
 
-/* The first message at or after `from` that is ready, or that is not. */
+/* Finds the first message at or after `from` that is ready, or not ready if `ready` is false. */
 static bool page_next(struct store_page *p, uint64_t from, bool ready, uint64_t *id)
 {
     size_t i = p->form == PAGE_SLOTS ? slot_index(p, from) : from > p->first_id ? from - p->first_id : 0;
@@ -201,7 +201,7 @@ static uint64_t page_cost(const struct store_page *p)
     return cost + (p->lens ? p->span * sizeof *p->lens : 0);
 }
 
-/* Whether the bytes of any message are missing. */
+/* True if the bytes of any message are missing. */
 static bool page_is_partial(const struct store_page *p)
 {
     for (size_t i = 0; i < p->n_slots; i++)
@@ -210,7 +210,7 @@ static bool page_is_partial(const struct store_page *p)
     return p->form == PAGE_BARE;
 }
 
-/* Whether lengths alone describe the messages, in less memory than slots. */
+/* True if lengths alone describe the messages, and need less memory than slots. */
 static bool can_be_bare(const struct store_page *p)
 {
     if (p->held != p->ready || p->span * sizeof *p->lens > p->held * sizeof *p->slots)
@@ -253,7 +253,7 @@ void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
     *s = (struct store){.next_id = next_id, .memory = memory};
 }
 
-/* uncharge and charge enclose every change of a page, so that the totals stay right. */
+/* Every change of a page is enclosed by uncharge and charge, which keep the totals correct. */
 static void uncharge(struct store *s, const struct store_page *p)
 {
     bool spilled = page_is_spilled(p);
@@ -313,8 +313,8 @@ static struct store_page *last_page(const struct store *s)
     return s->n > s->head ? s->pages[s->n - 1] : NULL;
 }
 
-/* The index of the last page whose first id is at or below `id`, or s->head. The store has pages. Tries the page used last and the one
- * behind it first. */
+/* The index of the last page whose first id is at or below `id`, or s->head. The store must have pages. Tries the page
+ * used last and the page behind it first. */
 static size_t page_index(struct store *s, uint64_t id)
 {
     for (size_t i = s->hint; i >= s->head && i < s->n && i <= s->hint + 1 && s->pages[i]->first_id <= id; i++)
@@ -539,7 +539,8 @@ uint64_t store_lowest_offset(const struct store *s)
     return lowest;
 }
 
-/* Pages that were not rewritten have rising offsets: the search for pages below an offset ends at the first page beyond it. */
+/* Pages that were not rewritten have rising offsets, so a search for pages below an offset ends at the first page
+ * beyond it. */
 static bool is_beyond(const struct store_page *p, uint64_t offset)
 {
     return p->held > 0 && !p->kept && p->offset >= offset;
@@ -580,7 +581,8 @@ void store_set_kept(struct store *s, const struct store_span *page, uint64_t off
     s->changes++;
 }
 
-/* An id that no page has goes to the page before it if that holds the same record, else to a new page. */
+/* If no page covers the id, the message goes to the preceding page if that page holds the same record, else to a new
+ * page. */
 void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset)
 {
     struct store_page *p = page_of(s, id);
@@ -660,7 +662,7 @@ bool store_span_of(struct store *s, uint64_t id, struct store_span *out)
     return true;
 }
 
-/* Adds the following pages, which the same read of the journal passes. */
+/* Adds the following pages if the same read of the journal covers them. */
 static void extend_span(const struct store *s, size_t i, uint64_t chunk, struct store_span *out)
 {
     uint64_t bytes = s->pages[i]->bytes;

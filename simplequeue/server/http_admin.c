@@ -24,7 +24,8 @@ void http_pause(struct http_request *req, void *ctx)
 
 static void empty_done(const struct queue_outcome *outcome, void *arg);
 
-/* Deletes the next part, or answers. Posted, because in memory named_queue_remove calls empty_done before it returns. */
+/* Deletes the next part, or answers. It is posted because, without a journal, named_queue_remove calls empty_done
+ * before it returns. */
 static void empty_more(void *arg)
 {
     struct pending *p = arg;
@@ -60,7 +61,7 @@ static void empty_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Deletes the messages that are ready now, in parts. Messages put meanwhile stay. */
+/* Deletes the messages that are ready at this time, in parts. Messages put later stay. */
 void http_empty(struct http_request *req, void *ctx)
 {
     struct named_queue *q;

@@ -1,5 +1,5 @@
-/* http_common: the HTTP handlers, their functions that main.c calls, and the parameters and replies that they share. A handler's ctx is the
- * struct queue_server. */
+/* http_common: the HTTP handlers, the functions that main.c calls in their files, and their common parameters and
+ * replies. A handler's ctx is the struct queue_server. */
 #ifndef SIMPLEQUEUE_HTTP_COMMON_H
 #define SIMPLEQUEUE_HTTP_COMMON_H
 
@@ -14,7 +14,7 @@ http_handler http_pause, http_empty, http_exit;
 /* http_reserve.c */
 /* Called when messages may have become ready or loaded: answers waiting reserves in order. */
 void reserve_serve(struct named_queue *q);
-/* Called for a new queue: moves the reserves that wait for its messages to its line. */
+/* Called for a new queue: moves the reserves that wait for the queue's messages to the queue's line. */
 void reserve_queue_opened(struct queue_server *server, struct named_queue *q);
 
 /* http_stats.c */
@@ -24,7 +24,7 @@ void stats_reset(void *ctx);
 void stats_register(struct queue_server *server);
 void stats_register_queue(struct queue_server *server, struct named_queue *q);
 
-/* Each of these returns false if the parameter is wrong; the problem is then answered. */
+/* Each of these functions returns false after it has answered that the parameter is wrong. */
 
 /* queue=; default: the default queue. */
 bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1]);
@@ -37,8 +37,8 @@ bool param_items(struct queue_server *server, struct http_request *req, size_t f
 /* separator=; default: the fallback. Not empty. */
 bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out);
 
-/* Returns the queue. NULL: the refusal was answered, or the request waits for the creation and runs its handler again. So the
- * handler calls this before it changes anything. */
+/* Returns the queue. NULL: a refusal was sent, or the request waits for the creation, and its handler will run again.
+ * So the handler calls this function before it changes anything. */
 struct named_queue *obtain_queue(struct queue_server *server, struct http_request *req, const char *name,
     const struct first_put *put, http_handler *handler);
 /* The wait_fn of requests that change nothing before they wait: runs w->handler again, or answers the refusal. */

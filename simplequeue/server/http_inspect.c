@@ -1,12 +1,13 @@
-/* DUMP, DEAD and PRODUCER: read messages and marks without changing them. A request for a message that is on disk only waits in the
- * queue's line of loads, then continues at that message. */
+/* DUMP, DEAD and PRODUCER: read messages and marks without changing them. If the next message is only on disk, the
+ * request waits in the queue's line of loads, then continues at that message. */
 #include "simplequeue/server/http_common.h"
 
 #include <event2/buffer.h>
 #include <stdlib.h>
 
 struct inspection;
-/* Adds messages to the body from i->from on, then the end of the body. QUEUE_LOADING: the next message is being loaded from disk. */
+/* Appends messages from i->from on to the body, and finally the body's end. QUEUE_LOADING: the next message is being
+ * loaded from disk. */
 typedef enum queue_result inspect_fn(struct inspection *i);
 
 struct inspection {
@@ -16,11 +17,11 @@ struct inspection {
     inspect_fn *inspect;
     const char *type;
     uint64_t from;   /* the next id */
-    size_t n, items; /* messages so far; at most */
+    size_t n, items; /* messages so far; maximum */
     struct evbuffer *body;
 };
 
-/* True once the request is answered: the inspection is freed. */
+/* Returns true once the request is answered and the inspection is freed. */
 static bool go_on(struct inspection *i, struct wait *w)
 {
     enum queue_result r = i->inspect(i);

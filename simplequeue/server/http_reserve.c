@@ -1,7 +1,7 @@
-/* RESERVE: leases messages. A request that finds none waits in the queue's line, first come, first served. The reply has messages, or is
- * empty at the deadline or a stop, or is 409 if another reader holds leases or the epoch has ended. The deadline does not end the wait
- * while ready messages are being read from disk. Messages are leased in the loop turn that writes the reply, so no message is leased
- * without a reply. */
+/* RESERVE: leases messages. If there are none, the request waits in the queue's line, first come, first served. The
+ * reply has messages, is empty at the deadline or a stop, or is 409 if another reader holds leases or the epoch is
+ * stale. The deadline does not end the wait while ready messages are being read from disk. Messages are leased in the
+ * loop turn that writes the reply, so no message is leased without a reply. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
@@ -13,13 +13,13 @@
 struct reserve {
     struct queue_server *server;
     struct http_request *req;
-    struct wait *wait; /* NULL: it does not wait */
+    struct wait *wait; /* NULL: the request does not wait */
     char queue[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     size_t items;
     usec_t lease, timeout;
     uint64_t epoch; /* 0: none given */
     bool acks;      /* the request has ack= */
-    uint64_t acked; /* messages that this deleted */
+    uint64_t acked; /* messages deleted by it */
 };
 
 /* Frees `r` and returns the request, which the caller must answer. */

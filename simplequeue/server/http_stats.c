@@ -60,7 +60,7 @@ static const struct field {
     {"gets", read_gets, NULL, NULL, false},
     {"depth", read_depth, "queue_depth", "messages ready, leased and delayed", false},
     {"depth_high_water", read_depth_high_water, NULL, NULL, false},
-    {"bytes", read_bytes, "queue_bytes", "bytes of messages held", false},
+    {"bytes", read_bytes, "queue_bytes", "bytes of the messages in the queue", false},
     {"overflow", read_overflow, NULL, NULL, false},
     {"ready", read_ready, "queue_ready", "messages ready", false},
     {"leased", read_leased, "queue_leased", "messages leased", false},
@@ -68,9 +68,9 @@ static const struct field {
     {"buried", read_buried, "queue_buried", "messages buried", false},
     {"leases", read_leases, NULL, NULL, false},
     {"expired", read_expired, "leases_expired_total", "leases that expired", true},
-    {"paused", read_paused, "queue_paused", "1: the queue delivers nothing", false},
+    {"paused", read_paused, "queue_paused", "1 while the queue is paused", false},
     {"rejected", read_rejected, NULL, NULL, false},
-    {"disk_full", read_disk_full, "queue_disk_full", "1: the disk had no space for the last put", false},
+    {"disk_full", read_disk_full, "queue_disk_full", "1 if the disk had no space for the last put", false},
     {NULL, read_all_puts, "messages_put_total", "messages stored by puts", true},
     {NULL, read_all_gets, "messages_got_total", "messages taken or leased", true},
 };
@@ -154,8 +154,8 @@ void stats_register(struct queue_server *server)
         s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: unlimited", read_limit_bytes, server);
     stats_gauge(
         s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: unlimited", read_limit_memory, server);
-    stats_gauge(s, "limit_queues", NULL, "max_queues, or fewer if the descriptors are fewer",
-        read_limit_queues, server);
+    stats_gauge(
+        s, "limit_queues", NULL, "max_queues, or fewer if descriptors are scarce", read_limit_queues, server);
     stats_gauge(s, "waiting_requests", NULL, "reserves that wait for messages", read_waiting, server);
 }
 

@@ -17,8 +17,8 @@ static void take_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* While the messages are being loaded from disk the request waits, and `handler` runs again. If the reply has fewer messages than
- * `items`, it ends with the separator, as in bitly's simplequeue. */
+/* While messages are being loaded from disk, the request waits; then `handler` runs again. If the reply has fewer
+ * messages than `items`, it ends with the separator, as in bitly's simplequeue. */
 static void take(struct queue_server *server, struct http_request *req, size_t items, struct bytes separator,
     http_handler *handler)
 {

@@ -103,8 +103,8 @@ static void stop_waits(void *loop)
     wait_stop(loop);
 }
 
-/* Logs a full disk at intervals: when it is nearly full, short messages may fit and long ones not, in turns. With failed storage the
- * daemon is not ready: a reader would do work that it cannot acknowledge. */
+/* Logs a full disk at intervals only, because on a nearly full disk short messages may fit while long ones do not.
+ * After a storage failure the daemon is not ready, because readers would do work that they cannot acknowledge. */
 static void note_health(struct queue_loop *loop, const struct named_queue *q)
 {
     struct served_queue *served = served_of(q);
@@ -139,16 +139,16 @@ static void on_ready(struct named_queue *q, void *arg)
     overflow_on_ready(server->overflow, q);
 }
 
-/* Warns only about an explicit max_queues: the default needs no descriptors for all of them. */
+/* Warns only about an explicit max_queues, because the default does not promise descriptors for that many queues. */
 static void warn_of_descriptors(const struct queues *qs, const struct options *o)
 {
     size_t found = queues_unopened(qs), room = queues_descriptor_limit(qs), max = queues_max(qs);
     if (room == 0 || (options_is_set(o, "max_queues") && room < max))
-        log_warn("the limit of open files has no room for max_queues: raise it (LimitNOFILE, ulimit -Hn)",
+        log_warn("the limit of open files is too low for max_queues: raise it (LimitNOFILE, ulimit -Hn)",
             LOG_U("max_queues", max), LOG_U("room_for", room),
             LOG_U("limit_wanted", http_descriptors_with_files(queues_descriptors_for(max))));
     if (found > room)
-        log_error("the queues take descriptors that are for connections: raise the limit of open files "
+        log_error("the queues use descriptors that connections need: raise the limit of open files "
                   "(LimitNOFILE, ulimit -Hn)",
             LOG_U("queues", found), LOG_U("room_for", room),
             LOG_U("limit_needed", http_descriptors_with_files(queues_descriptors_for(found))));
@@ -189,7 +189,7 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
     if (!(server->queues = open_queues(w, o, error)))
         return daemon_start_status(errno);
     server->loop.queues = server->queues;
-    /* After open_queues, which creates the data directory: the log may be in it. */
+    /* Must follow open_queues, which creates the data directory, because the log may be in that directory. */
     if (log && data_dir && overflow_log_check_place(log, data_dir, error->text, sizeof error->text) != 0)
         return EX_CONFIG;
     errno = 0;
@@ -250,9 +250,10 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     server->max_items = max_mget ? (size_t)max_mget : SIZE_MAX;
     server->mget_separator = settings_separator(o, "mget_item_sep");
     server->mput_separator = settings_separator(o, "mput_item_sep");
-    server->duplicates = stats_counter(stats, "duplicates_total", NULL, "puts that were stored before");
+    server->duplicates =
+        stats_counter(stats, "duplicates_total", NULL, "puts whose messages were already stored");
     server->creation.unmade = stats_counter(
-        stats, "queues_unmade_total", NULL, "requests refused because their queue could not be made");
+        stats, "queues_unmade_total", NULL, "requests refused because their queue could not be created");
     server->refused = stats_counter(stats, "refused_total", NULL, "requests that a queue refused");
     settings_warn(o);
     w->notify = loop_notify_new(daemon_base(d), on_notify, w);
@@ -318,8 +319,8 @@ static const struct http_route queue_routes[] = {
     ROUTE("/dead", GET_OR_POST, 0, http_dead, "queue items from", "list the buried messages: ?items=&from="),
     ROUTE("/kick", GET_OR_POST, READY | NO_HEAD, http_kick, "queue items",
         "make buried messages ready again: ?items="),
-    ROUTE(
-        "/pause", HTTP_POST_, READY | TOKEN, http_pause, "queue for", "deliver nothing: ?for=MS, 0 ends it"),
+    ROUTE("/pause", HTTP_POST_, READY | TOKEN, http_pause, "queue for",
+        "pause deliveries: ?for=MS, 0 ends the pause"),
     ROUTE("/empty", HTTP_POST_, READY | TOKEN, http_empty, "queue", "delete the ready messages"),
     ROUTE("/exit", GET_OR_POST, TOKEN | NO_HEAD, http_exit, NULL, "stop the daemon, as SIGTERM does"),
     {0},

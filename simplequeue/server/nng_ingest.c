@@ -24,7 +24,7 @@ struct nng_ingest {
     nng_socket socket;
     struct event *readable, *sendable;
     bool on, receiving;
-    struct batch *unsent, **unsent_tail; /* batches whose reply waits until nng accepts it */
+    struct batch *unsent, **unsent_tail; /* batches with a reply that nng has not accepted yet */
     size_t waiting;                      /* batches without a reply, or whose reply is unsent */
     uint64_t waiting_bytes;
     usec_t replied_at;
@@ -33,7 +33,7 @@ struct nng_ingest {
     struct stats_histogram *seconds;
 };
 
-/* A request that is not answered, or whose reply is not sent. */
+/* A request without an answer, or with an unsent one. */
 struct batch {
     struct nng_ingest *in;
     struct batch *next; /* unsent */
@@ -43,7 +43,8 @@ struct batch {
     usec_t began;
 };
 
-/* Called by nng's threads. nng also reports the removal of a connection that is closed here before it is added. */
+/* Called by nng's threads. nng also reports the removal of a connection that this callback closed before it was
+ * added. */
 static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
     struct nng_ingest *in = arg;
@@ -129,7 +130,7 @@ static void on_sendable(evutil_socket_t fd, short what, void *arg)
         event_add(in->sendable, NULL);
 }
 
-/* Turns the request's message into the reply: the header of the message addresses it. */
+/* Turns the request's message into the reply, which the message's header addresses. */
 static void answer(struct batch *b, const struct buf *text)
 {
     struct nng_ingest *in = b->in;
@@ -201,7 +202,7 @@ static void on_put(const struct queue_outcome *outcome, void *arg)
     queue_loop_arm(&in->server->loop);
 }
 
-/* Returns NULL, or the fault of the header line. */
+/* Returns NULL, or the error in the header line. */
 static const char *parse_header(
     const struct url_query *query, char name[NAME_LEN_MAX + 1], struct queue_put *put)
 {
@@ -263,7 +264,7 @@ static void handle(struct batch *b)
     char name[NAME_LEN_MAX + 1];
     struct queue_put what = {0};
     if (url_query_parse(bytes_of(text.ptr, header), &query) != 0) {
-        refuse_with(b, 400, "bad-parameter", "the first line is the header: a bad %-escape in it", NULL);
+        refuse_with(b, 400, "bad-parameter", "the first line is the header: invalid %-escape", NULL);
         return;
     }
     const char *wrong = parse_header(&query, name, &what);
@@ -320,8 +321,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     set_receiving(in);
 }
 
-/* nng closes a connection that announces a message over RECVMAXSZ, without a reply. So this limit is above --max-body, and batches between
- * the two limits get a reply. Returns 0, or nng's error. */
+/* If a message exceeds RECVMAXSZ, nng closes its connection without a reply. So RECVMAXSZ is above --max-body, and
+ * batches between the two limits get a reply. Returns 0, or nng's error. */
 static int open_socket(struct nng_ingest *in, int *receive_fd, int *send_fd)
 {
     nng_socket *s = &in->socket;
@@ -359,7 +360,7 @@ struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls
         s, "nng_connections_refused_total", NULL, "nng connections beyond max_connections, closed at once");
     in->accepted = stats_counter(s, "nng_connections_total", NULL, "nng connections accepted");
     in->dropped = stats_counter(s, "nng_replies_dropped_total", NULL, "nng replies that could not be sent");
-    in->seconds = stats_histogram(s, "nng_batch_seconds", NULL, "From a batch's arrival to its reply");
+    in->seconds = stats_histogram(s, "nng_batch_seconds", NULL, "Time from a batch's arrival to its reply");
     stats_gauge(s, "nng_batches_waiting", NULL, "nng batches not answered yet", gauge_waiting, in);
     stats_gauge(
         s, "nng_waiting_bytes", NULL, "bytes of nng batches not answered yet", gauge_waiting_bytes, in);

@@ -40,7 +40,7 @@ struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (
     o->is_device = overflow_log_is_device(path);
     o->log = overflow_log_new(notify, arg);
     o->failures = stats_counter(daemon_stats(loop->daemon), "overflow_failures_total", NULL,
-        "batches that the overflow log did not take");
+        "batches that could not be written to the overflow log");
     return o;
 }
 
@@ -63,7 +63,8 @@ static void append_line(struct buf *out, struct named_queue *q, uint64_t id)
     buf_append_char(out, '\n');
 }
 
-/* Retries or refuses the puts for which the batch made room. A put that is still refused for lack of room waits at the end of the line. */
+/* Retries or refuses the puts for which the batch made room. A put that still finds no room waits at the end of the
+ * line. */
 static void answer_covered(struct named_queue *q, enum queue_result result)
 {
     struct served_queue *served = served_of(q);
@@ -77,8 +78,8 @@ static void answer_covered(struct named_queue *q, enum queue_result result)
     served->room_granted = false;
 }
 
-/* Sets a batch aside for the first puts in the line, and marks the puts for which it is enough. A put that needs more than one batch is
- * covered by the last of them. Puts that have room already, or never will, are answered. */
+/* Sets a batch aside for the first puts in the line, and marks the puts for which the batch makes enough room. If a put
+ * needs several batches, the last one covers it. Puts that already have room, or can never have any, are answered. */
 static void find_room(struct eviction *e)
 {
     const struct wait_line *line = &served_of(e->q)->puts;
@@ -95,7 +96,8 @@ static void find_room(struct eviction *e)
         }
         if (e->ids.count)
             return;
-        /* An uncommitted operation may add messages that can be evicted, or make room; or the first messages must be read from disk. */
+        /* Waits if an uncommitted operation may make room or add evictable messages, or if the first messages must be
+         * read from disk. */
         e->held_up = !first->covered &&
                      (states[MESSAGE_PENDING] + states[MESSAGE_BUSY] > 0 ||
                          named_queue_prepare(e->q, first->put.n, REPLY_BYTES_MAX) == QUEUE_LOADING ||
@@ -116,7 +118,7 @@ static void serve_line(void *arg)
 {
     struct eviction *e = arg;
     struct wait *first = served_of(e->q)->puts.first;
-    if (e->result != QUEUE_OK && first) /* it may need more than the batch that failed */
+    if (e->result != QUEUE_OK && first) /* the put may need more than the batch that failed */
         first->covered = true;
     answer_covered(e->q, e->result);
     e->result = QUEUE_OK;
@@ -150,10 +152,10 @@ static void on_removed(const struct queue_outcome *outcome, void *arg)
     e->result = outcome->result;
     if (e->result == QUEUE_OK)
         stats_add(served_of(e->q)->overflowed, outcome->count);
-    serve_soon(e); /* posted, so that readers of this commit come first */
+    serve_soon(e); /* posted, so that readers that wait for this commit come first */
 }
 
-/* Logs when failures begin and end, not each failure: every refused put is another try. */
+/* Logs only the first failure and the recovery, because every refused put is another attempt. */
 static void on_written(const char *error, void *arg)
 {
     struct eviction *e = arg;
@@ -275,10 +277,10 @@ void overflow_close(struct overflow **p)
         return;
     struct queues *qs = o->loop->queues;
     overflow_log_stop(o->log);
-    queues_flush(qs); /* commits the removals of the last batches; on_removed needs their evictions */
+    queues_flush(qs); /* commits the removals of the last batches, whose evictions on_removed needs */
     if (queues_count(qs) > 0 && !named_queue_journal(queues_at(qs, 0))) {
         struct queue_now late = {
-            INT64_MAX / 2, queue_loop_now().wall}; /* later than the end of every lease and delay */
+            INT64_MAX / 2, queue_loop_now().wall}; /* a time after the end of every lease and delay */
         usec_t deadline;
         while (queues_next_deadline(qs, &deadline) && deadline <= late.monotonic)
             queues_tick(qs, late);

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Logs and counts what the operator can change, not a put that asks too much. */
+/* Logs and counts refusals that the operator can prevent, but not those of a put that asks for too much. */
 static void note_unmade(
     struct queue_creation *c, const char *name, enum queue_result result, const char *error)
 {
@@ -19,7 +19,7 @@ static void note_unmade(
         return;
     c->logged |= 1u << result;
     const char *hint = refusal_of(result)->hint;
-    log_error("cannot make queues: requests that need a new one are refused", LOG_S("queue", name),
+    log_error("cannot create queues: requests that need a new queue are refused", LOG_S("queue", name),
         LOG_S("error", error[0] ? error : queue_strerror(result)), LOG_S("hint", hint ? hint : ""));
 }
 
@@ -32,7 +32,7 @@ static void serve_soon(struct queue_creation *c)
     c->posted = c->line.first != NULL;
 }
 
-/* Makes at most one queue. Judges the first put before its queue exists: the marks of a new queue are all 0. */
+/* Creates at most one queue. Checks the first put before its queue exists, as if every mark were 0. */
 static void serve_line(void *arg)
 {
     struct queue_creation *c = arg;
@@ -54,7 +54,7 @@ static void serve_line(void *arg)
             continue;
         }
         if (made && c->logged) {
-            log_info("queues can be made again");
+            log_info("queues can be created again");
             c->logged = 0;
         }
         wait_wake(w, WAIT_RETRY);

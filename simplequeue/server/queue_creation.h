@@ -15,13 +15,13 @@ struct stats_counter;
 struct queue_creation {
     struct queue_loop *loop;
     struct wait_line line;
-    bool posted;                  /* a turn of the loop is posted to serve the line */
+    bool posted;                  /* a call to serve the line is posted to the loop */
     unsigned logged;              /* a bit for each reason that is logged */
-    struct stats_counter *unmade; /* requests refused because their queue could not be made */
+    struct stats_counter *unmade; /* requests refused because their queue could not be created */
 };
 
-/* Returns the existing queue. NULL with QUEUE_OK: the request waits, and `retry` runs once the queue exists. NULL with another result: the
- * queue is not created, because it would refuse `put` or because of a limit. */
+/* Returns the existing queue. NULL with QUEUE_OK: the request waits, and `retry` runs once the queue exists. NULL with
+ * another result: the queue is not created, because of a limit or because it would refuse `put`. */
 struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *name,
     const struct first_put *put, struct http_request *req, wait_fn *retry, void *arg,
     enum queue_result *result);

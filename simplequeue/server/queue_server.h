@@ -1,6 +1,6 @@
 /* queue_server: the context of simplequeue's HTTP handlers. docs/guide/protocol.md describes the requests and replies.
  *
- * The parts below use only those above them:
+ * Each part below uses only the parts above it:
  *
  *     queue_loop         the time, the timer, unfinished work; requests that wait, and their deadlines
  *     served_queue       the server's state of each queue; reports failing storage and full disks
@@ -19,14 +19,14 @@
 #include "simplequeue/server/queue_creation.h"
 
 #define REPLY_BYTES_MAX (16u << 20) /* message bytes in one reply; a reply holds at least one message */
-#define RESERVE_ITEMS_MAX (REPLY_BYTES_MAX / 64) /* limits the bytes of frames in a reply */
+#define RESERVE_ITEMS_MAX (REPLY_BYTES_MAX / 64) /* limits the frames' own bytes in a reply */
 #define LEASE_DEFAULT 30000                      /* milliseconds, as are the next four */
 #define LEASE_MAX (24 * 3600 * 1000)
 #define WAIT_MAX (10 * 60 * 1000)
 #define DELAY_MAX (INT64_C(366) * 24 * 3600 * 1000)
 #define PAUSE_MAX DELAY_MAX
 #define REASON_MAX 1024       /* bytes */
-#define EMPTY_ITEMS_MAX 10000 /* messages deleted by one record, so that the loop serves others in between */
+#define EMPTY_ITEMS_MAX 10000 /* messages deleted per record, so that the loop serves others in between */
 
 struct pending;
 
@@ -35,7 +35,7 @@ struct queue_server {
     struct queues *queues;
     struct queue_creation creation;
     struct overflow *overflow; /* NULL: full queues refuse puts */
-    struct wait_line strays;   /* reserves that wait at queues that do not exist */
+    struct wait_line strays;   /* reserves that wait for queues that do not exist */
     bool recovered;            /* every queue is open */
     size_t max_message, max_items;
     struct bytes mget_separator, mput_separator;

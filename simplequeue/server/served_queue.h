@@ -1,5 +1,5 @@
-/* served_queue: the server's state of each queue (named_queue_data): the requests that wait at it, its counters, and the failures that are
- * logged already. */
+/* served_queue: the server's state of each queue (named_queue_data): waiting requests, counters, and the failures that
+ * are already logged. */
 #ifndef SIMPLEQUEUE_SERVED_QUEUE_H
 #define SIMPLEQUEUE_SERVED_QUEUE_H
 
@@ -13,7 +13,7 @@ struct served_queue {
     struct wait_line loads;    /* requests that wait for messages to be read from disk */
     struct wait_line puts;     /* puts that wait for room */
     struct eviction *eviction; /* in progress in overflow.c; NULL: none */
-    bool room_granted;         /* the puts that are being retried have room */
+    bool room_granted;         /* the puts being retried have room */
     char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* of every reply about the queue */
     size_t id_line_len;
     struct stats_counter *overflowed, *rejected;
@@ -27,7 +27,7 @@ static inline struct served_queue *served_of(const struct named_queue *q)
     return named_queue_data(q);
 }
 
-/* Whether a new put must wait behind earlier ones. */
+/* True if a new put must wait behind earlier puts. */
 static inline bool served_queue_puts_wait(const struct named_queue *q)
 {
     return served_of(q)->puts.first && !served_of(q)->room_granted;

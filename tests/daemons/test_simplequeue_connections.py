@@ -154,12 +154,12 @@ class DescriptorsTest(OnDisk, QueueTest):
         q = harness.Daemon(self, script, "--data-dir=" + self.path("data"), "--sync=never", *args)
         return q.wait_ready()
 
-    LACK = " error simplequeue cannot make queues: requests that need a new one are refused "
+    LACK = " error simplequeue cannot create queues: requests that need a new queue are refused "
 
     def test_a_limit_with_room_for_no_queue(self):
         """The start says so, and the first put that is refused, once; and so does /metrics."""
         q = self.limited(32)
-        self.assertRegex(q.log, r"warn simplequeue the limit of open files has no room for max_queues: .* max_queues=1000 "
+        self.assertRegex(q.log, r"warn simplequeue the limit of open files is too low for max_queues: .* max_queues=1000 "
                                 r"room_for=0 limit_wanted=\d+")
         for _ in range(3):
             self.expect(q.post("/put", b"x"), 503, "out-of-descriptors")
@@ -185,7 +185,7 @@ class DescriptorsTest(OnDisk, QueueTest):
             resource.prlimit(q.pid, resource.RLIMIT_NOFILE, limits)
             self.assertEqual(put(name), 200)
             self.assertEqual(q.log.count(self.LACK), round_ + 1, q.log)
-            self.assertEqual(q.log.count(" info simplequeue queues can be made again"), round_ + 1, q.log)
+            self.assertEqual(q.log.count(" info simplequeue queues can be created again"), round_ + 1, q.log)
         self.assertEqual([put("c"), put("c")], [503, 503])
         self.assertEqual(q.log.count(self.LACK), 3, q.log)
         self.assertIn("max_queues is reached", q.log)
@@ -193,7 +193,7 @@ class DescriptorsTest(OnDisk, QueueTest):
     def test_limits_that_were_asked_for_and_are_too_high(self):
         args = ("--max-queues=25", "--max-connections=100")
         q = self.limited(128, *args)
-        said = re.search(r"no room for max_queues.* max_queues=25 room_for=20 limit_wanted=(\d+)", q.log)
+        said = re.search(r"too low for max_queues.* max_queues=25 room_for=20 limit_wanted=(\d+)", q.log)
         self.assertTrue(said, q.log)
         connections = re.search(r"fewer connections than max_connections.* max_connections=100 room_for=96 limit_wanted=(\d+)", q.log)
         self.assertTrue(connections, q.log)

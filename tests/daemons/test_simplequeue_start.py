@@ -77,7 +77,7 @@ class StartTest(QueueTest):
         os.rmdir(data)
         os.rename(moved, data)
         self.expect(q.post("/put?queue=new", b"5"), 200)
-        self.assertIn("queues can be made again", q.log)
+        self.assertIn("queues can be created again", q.log)
         q.stop()
         q = self.start("simplequeue", "--data-dir=" + data)
         self.assertEqual((q.get("/get?queue=new").body, q.get("/mget?queue=old&items=5").body), (b"5", b"1\n3\n"))
