@@ -1,8 +1,9 @@
 /* bytes: spans of bytes, and a buffer that grows.
  *
- * A message, a line or a key may hold any byte, NUL included, so no function here looks for a terminator. `struct bytes` is
- * borrowed: a function uses its argument only until it returns, unless its header says otherwise. `struct buf` owns its
- * memory; a zeroed `struct buf` is empty and ready. Appends cannot fail: if memory runs out, the process aborts. */
+ * A message, a line or a key may contain any byte, NUL included, so no function here looks for a terminator. `struct
+ * bytes` is borrowed: a function uses its argument only until it returns, unless its header says otherwise. `struct
+ * buf` owns its memory; a zeroed `struct buf` is empty and ready. Appends cannot fail: if memory runs out, the process
+ * aborts. */
 #ifndef MILLRACE_BYTES_H
 #define MILLRACE_BYTES_H
 
@@ -51,7 +52,7 @@ bool bytes_equal_nocase(struct bytes a, struct bytes b); /* ignores ASCII case *
 struct bytes bytes_trim(struct bytes text);              /* without white space at either end */
 int bytes_hex_digit(char c);                             /* the value, or -1 */
 
-/* Decimal digits only: no sign, no space, not empty, within range. False leaves *out unchanged. */
+/* Decimal digits only: no sign, no space, not empty, within range. If the result is false, *out is unchanged. */
 bool bytes_to_u64(struct bytes text, uint64_t *out);
 /* The same with an optional leading '-'. */
 bool bytes_to_i64(struct bytes text, int64_t *out);

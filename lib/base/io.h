@@ -59,7 +59,7 @@ int io_sync_name(const char *path);
 int io_make_dirs(const char *path);
 
 /* Replaces closed standard descriptors by descriptors that fail with EBADF. main calls it first; otherwise the next
- * file to be opened could become standard error and receive log lines. */
+ * file to be opened could get descriptor 2 and receive log lines. */
 void io_reserve_stdio(void);
 
 #endif

@@ -4,9 +4,10 @@
  * plus one. So a slightly late timer loses no tokens; a longer pause loses the surplus. The bucket begins with one
  * token.
  *
- * 1. Actions spend at most rate * t + rate / 10 + 1 tokens in any time t, if none spends more than rate_limit_burst at once.
- * 2. Steady work reaches the rate if at most rate_limit_batch actions run at once, each batch ends before its tokens
- *    are replaced, and timers are less than 50 ms late. */
+ * 1. In any time t, actions spend at most rate * t + rate / 10 + 1 tokens, unless an action spends more than
+ *    rate_limit_burst at once.
+ * 2. Steady work reaches the rate under three conditions: at most rate_limit_batch actions run at once, each batch ends
+ *    before its tokens are replaced, and timers are less than 50 ms late. */
 #ifndef MILLRACE_RATE_LIMIT_H
 #define MILLRACE_RATE_LIMIT_H
 

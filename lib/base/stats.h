@@ -1,7 +1,8 @@
 /* stats: a daemon's metrics, registered once and shown as /stats (text, JSON) and /metrics (Prometheus text 0.0.4).
  *
- * A registry holds counters (which only grow), gauges (read when shown) and latency histograms. Labels distinguish the members of
- * a family (endpoint="/put"). Every registry has the process's uptime, resident memory, open descriptors and logged errors.
+ * A registry contains counters (which only grow), gauges (read when shown) and latency histograms. Labels distinguish
+ * the members of a family (endpoint="/put"). Every registry has the process's uptime, resident memory, open descriptors
+ * and logged errors.
  *
  * 1. Adding to a counter or histogram takes one or two relaxed atomic additions, from any thread, without a lock.
  * 2. Names have no prefix: /metrics shows `messages_put_total` as millrace_<daemon>_messages_put_total. Counters end in _total,

@@ -83,8 +83,8 @@ static void begin_section(struct reading *r, struct bytes all)
     r->sections[r->n_sections++] = (struct config_section){.kind = kind, .name = name, .line = r->line};
 }
 
-/* Checks a line before inih reads it. inih ignores empty and repeated sections, splits long lines, and joins a line that begins with
- * white space to the previous value. */
+/* Checks a line before inih reads it, because inih ignores empty and repeated sections and splits long lines. It also
+ * joins a line that begins with white space to the previous value. */
 static void check_line(struct reading *r, struct bytes line)
 {
     struct bytes text = bytes_trim(line);

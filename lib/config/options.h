@@ -103,8 +103,8 @@ int options_refuse(const struct options *o, const char *name, struct config_erro
 /* Checks a setting that names a stream, queue or reader. A setting without a default may be empty. 0, or -1 with the error. */
 int options_check_name(const struct options *o, const char *name, struct config_error *error);
 
-/* Parses `text` by the type and bounds of the row, for sections such as [stream NAME]. 0, or -1 with the reason, to follow the name
- * of the setting ("is not a size ..."). */
+/* Parses `text` by the type and bounds of the row, for sections such as [stream NAME]. 0, or -1 with the reason, worded
+ * to follow the name of the setting ("is not a size ..."). */
 int option_value_read(
     const struct option_row *row, const char *text, int64_t *number, char *why, size_t why_size);
 

@@ -32,7 +32,8 @@
 /* Each function parses its request. False: the request was invalid, and the function has replied. */
 bool read_protocol_get(struct http_request *req, struct bytes *key);
 
-/* read_protocol_mget requires at least one key. read_protocol_next_key takes the next key; *at starts at 0; false at the end. */
+/* read_protocol_mget requires at least one key. read_protocol_next_key returns the next key, and false at the end; *at
+ * must be 0 before the first call. */
 bool read_protocol_mget(struct http_request *req);
 bool read_protocol_next_key(const struct http_request *req, size_t *at, struct bytes *key);
 

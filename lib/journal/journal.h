@@ -14,7 +14,8 @@
  *    other case the append gets JOURNAL_CONFLICT. This comparison includes accepted appends that are not committed yet.
  *    If one of them is refused later, the producer's later appends are refused too.
  * 5. Opening cuts a torn tail back to the last valid frame and reports the cut. Damage below a durable offset that an
- *    intact frame states is reported as JOURNAL_DAMAGED, with file and byte, and so is the loss of the newest segments.
+ *    intact frame states gets JOURNAL_DAMAGED, with file and byte. The loss of the newest segments gets JOURNAL_DAMAGED
+ *    too.
  * 6. After a power cut under JOURNAL_SYNC_NEVER, new offsets begin at the next multiple of JOURNAL_HOLE. So an offset that was
  *    read before the power cut never gets other bytes. The skipped offsets are a hole.
  * 7. ENOSPC and EDQUOT refuse the appends concerned and undo them in file and marks; the next append tries again. Any

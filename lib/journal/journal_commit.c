@@ -31,7 +31,7 @@ static bool may_write(const struct journal_set *set)
 }
 
 /* Stage one: writes the pending batches of all dirty journals and returns them as a list. A halted journal keeps its batch for
- * the owner to take back. The lock is free during the writes. */
+ * the owner to take back. The lock is not held during the writes. */
 static struct batch *write_round(struct journal_set *set)
 {
     assert(set_is_locked(set) && set->writing);

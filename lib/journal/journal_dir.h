@@ -1,8 +1,8 @@
-/* journal_dir: a journal's directory: its lock, the names of its files, reading them, and error texts. Functions that return a path
- * leave it to the caller to free; free() keeps errno.
+/* journal_dir: a journal's directory: its lock, the names of its files, reading them, and error texts. The caller frees
+ * the paths that these functions return; free() keeps errno.
  *
- * The newest marker is an empty file whose name holds the newest segment's number. Segment headers reveal a gap between
- * segments; only the marker reveals the loss of the newest segments.
+ * The newest marker is an empty file whose name contains the newest segment's number. Segment headers reveal a gap
+ * between segments; only the marker reveals the loss of the newest segments.
  *
  * 1. The marker names a segment only once the segment's own name is durable, so the segment existed.
  * 2. Before an opening or a repair removes newest segments, it removes the marker durably. So the marker never names a segment

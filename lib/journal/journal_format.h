@@ -53,7 +53,7 @@ struct frame {
     uint64_t offset; /* logical offset of the first payload byte */
     usec_t time;
     uint64_t durable;          /* every offset below was synced when this frame was written */
-    uint64_t durable_position; /* the same as a position in this file, because a mark alone takes no offset */
+    uint64_t durable_position; /* the same as a position in this file, because a mark alone uses no offset */
     uint64_t mark;             /* the producer's new mark */
     struct bytes name;
     struct bytes payload;

@@ -66,8 +66,8 @@ static uint64_t stated_base(const char *path, uint64_t known)
     return best;
 }
 
-/* Decides which segments to keep, and writes the note. `below` is an upper estimate of the used offsets: the lost payload is at
- * most the sum of the file sizes, and each segment without a header may follow a hole. */
+/* Decides which segments to keep, and writes the note. `below` is an upper estimate of the used offsets. It assumes
+ * that the lost payload is as large as the files, and that each segment without a header follows a hole. */
 static enum journal_result decide(struct repair *r)
 {
     size_t n;

@@ -103,7 +103,7 @@ void journal_seek_cancel(struct journal_seek **p)
     seek_free(seek);
 }
 
-/* Moves on to the next segment. False: it holds nothing that was committed when the seek began. */
+/* Moves on to the next segment. False: it contains nothing that was committed when the seek began. */
 static bool enter_next(struct journal_seek *seek)
 {
     struct segment *here = seek->segment, *next = segment_list_after(seek->journal, here);

@@ -35,9 +35,9 @@
  * 2. Every request names the stream's id, so the bytes of another stream never appear under the offsets of this stream.
  * 3. on_gap reports bytes lost to retention or a power cut (410), with both edges; the client continues after them. With
  *    STREAM_LOSS_REFUSED, bytes that retention has deleted are refused instead.
- * 4. A stream with another id or history (409), shorter than the cursor (416), or removed (404) is refused: no line is handed
- *    out, stream_client_trouble gives the reason, and the client tries every five seconds. A stream that has never
- *    existed is awaited and read from its beginning, even with "latest".
+ * 4. A stream with another id or history (409), shorter than the cursor (416), or removed (404) is refused. The client
+ *    then hands out no line, gives the reason in stream_client_trouble, and tries again every five seconds. A stream
+ *    that has never existed is awaited and read from its beginning, even with "latest".
  * 5. A cursor also names the opening of the stream that wrote the byte before it. A stream restored from an older copy is
  *    therefore refused even after it has grown past the cursor. With STREAM_LOSS_ACCEPTED the client continues at the offset
  *    where the histories part, and on_gap gets after < before.

@@ -255,7 +255,7 @@ static int on_message_begin(http_parser *parser)
     return 0;
 }
 
-/* NUL separates names and values in call->head, so neither may hold one. */
+/* NUL separates names and values in call->head, so neither may contain a NUL. */
 static int append_head(struct http_call *call, const char *at, size_t n)
 {
     if (call->head.len + n + 2 > HEAD_MAX || (n > 0 && memchr(at, '\0', n)))

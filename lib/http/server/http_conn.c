@@ -92,7 +92,8 @@ static void end_request(struct http_conn *c)
     enter(c, keep ? HTTP_CONN_IDLE : HTTP_CONN_FINISHING);
 }
 
-/* The head is complete. A refused request without a body leaves the connection usable; a refused body is not read. */
+/* The head is complete. After a refused request without a body the connection stays usable; a refused body is not
+ * read. */
 static void begin_body(struct http_conn *c)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";

@@ -237,9 +237,10 @@ void http_output_schedule(struct http_conn *c)
 
 /* The limit on memory held for all clients together.
  *
- * A connection holds its unanswered request, the memory of its handler (http_set_held_bytes), and its unsent output. Each
- * is bounded, but their sum over many connections is not, so all connections share `max_buffered`. A connection updates
- * its share at the end of each turn and after each piece of a body. The sum may lag by one piece or one reply.
+ * The share of a connection is its unanswered request, the memory of its handler (http_set_held_bytes), and its unsent
+ * output. Each is bounded, but their sum over many connections is not, so all connections share `max_buffered`. A
+ * connection updates its share at the end of each turn and after each piece of a body. The sum may lag by one piece or
+ * one reply.
  *
  * Above the limit, the server closes the connections that hold the most and have moved few bytes for STALL_TIME. It never
  * closes a client that reads or sends at a useful speed, or a request that waits for its handler. If no connection

@@ -10,7 +10,7 @@
  * 3. The parser is strict wherever a proxy might frame the same bytes differently. It refuses folded lines, spaces before a
  *    colon, control bytes, a second Host or length, and a length beside chunks. Lines of a head may end in LF alone; lines
  *    of a chunked body may not.
- * 4. A head takes at most HTTP_TARGET_MAX + HTTP_HEADERS_MAX bytes and a small constant of memory. */
+ * 4. A head uses at most HTTP_TARGET_MAX + HTTP_HEADERS_MAX bytes of memory, plus a small constant. */
 #ifndef MILLRACE_HTTP_PARSE_H
 #define MILLRACE_HTTP_PARSE_H
 

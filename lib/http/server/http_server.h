@@ -10,7 +10,7 @@
  *    buffer. A larger request gets 413, 431 or 414, and the server closes the connection.
  * 3. A request with ambiguous framing gets 400, and the server closes the connection. See http_parse.h.
  * 4. The server closes a connection that completes no head for header_timeout, sends no byte of a body for body_timeout,
- *    or takes no byte of a pending reply for write_timeout.
+ *    or receives no byte of a pending reply for write_timeout.
  * 5. HEAD runs the GET handler without sending the body. Other unsupported methods get 405 with Allow.
  * 6. The server answers Expect: 100-continue before the body arrives, unless it refuses the request by the headers alone.
  * 7. Above max_connections a request gets 503 with Retry-After, and the server closes the connection. The same applies when
@@ -21,8 +21,8 @@
  * 10. `stats` counts each reply by its route, and times it up to its headers.
  * 11. A client that shuts down only its sending side, as nc does, still gets the replies in progress and its stream. After
  *    http_set_long_poll the server treats such a client as gone, because the request may last for ever and hold leases.
- * 12. Everything runs in the loop's thread and nothing blocks. No handler or callback runs inside a reply. Replies leave
- *    when control returns to the loop. The program must ignore SIGPIPE.
+ * 12. Everything runs in the loop's thread and nothing blocks. No handler or callback runs inside a reply. Replies are
+ *     sent when control returns to the loop. The program must ignore SIGPIPE.
  *
  * Built-in endpoints: /ping (OK), /health (200 "ready", or 503 with the reason), /stats (?format=json; ?reset=1 for bitly's
  * clients), /metrics, / (the list of endpoints) and OPTIONS *. */
@@ -99,9 +99,9 @@ int http_descriptors_for_connections(void);
 /* The smallest RLIMIT_NOFILE that provides that many. */
 size_t http_descriptors_with_files(size_t files);
 size_t http_descriptors_with_connections(size_t connections);
-/* Serves on a listening socket, which the server then owns. A server may have several. 0 or -1. is_public: its connections
- * reach only HTTP_ROUTE_PUBLIC routes, without a token, and are at most half of max_connections and of the descriptors for
- * connections. */
+/* Serves on a listening socket, which the server then owns. A server may have several. 0 or -1. is_public: its
+ * connections reach only HTTP_ROUTE_PUBLIC routes, without a token. They may use at most half of max_connections and of
+ * the descriptors for connections. */
 int http_server_listen_fd(struct http_server *s, int fd, bool is_public);
 /* Stops accepting and closes idle connections. Requests in progress end normally, with Connection: close. */
 void http_server_drain(struct http_server *s);
