@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* /cursors. A subscriber that only starts checks the new offset, as for /sub. */
+/* /cursors. As for /sub, a subscriber checks the new offset; here it ends directly after the start. */
 
 struct change {
     struct cursor_change of; /* first */
     struct pubsub_server *server;
-    struct http_request *req; /* NULL: the client has left */
+    struct http_request *req; /* NULL: the client has disconnected */
     struct subscriber *check; /* of the new offset; NULL when done */
 };
 
@@ -24,7 +24,7 @@ static void finish(struct change *c)
     server_check_drained(server);
 }
 
-/* A change that is being stored continues. */
+/* A change that is being stored continues without its client. */
 static void client_gone(struct http_request *req, void *arg)
 {
     struct change *c = arg;
@@ -155,8 +155,8 @@ static void change_cursor(struct pubsub_server *server, struct http_request *req
     struct stream_from from;
     struct bytes id = BYTES_NONE, text;
     if (!deletes && !http_param(req, "from", &text)) {
-        http_problem(
-            req, 400, "missing-parameter", "from=OFFSET: where its consumer continues", "from is required");
+        http_problem(req, 400, "missing-parameter", "from=OFFSET: the offset at which the consumer continues",
+            "from is required");
         return;
     }
     if (!deletes &&

@@ -10,8 +10,8 @@
 struct pub {
     struct stream_publish publish; /* first */
     struct pubsub_server *server;
-    struct http_request *req; /* NULL: the client has left */
-    bool is_bitlys;           /* without stream=: gets bitly's reply */
+    struct http_request *req; /* NULL: the client has disconnected */
+    bool is_bitlys;           /* the request has no stream= and gets bitly's reply */
 };
 
 static const struct {
@@ -58,7 +58,7 @@ static struct held held_in(struct pubsub_server *server, struct stream *s)
     return h;
 }
 
-/* Counts, logs and answers a refused publish; the client may have left. */
+/* Counts, logs and answers a refused publish; the client may have disconnected. */
 static void refuse(
     struct pubsub_server *server, struct http_request *req, struct stream *s, enum journal_result r)
 {
@@ -184,7 +184,7 @@ static bool read_lines(
     return false;
 }
 
-/* True after refusing the publish, if the stream is at its disk limit. A retry of stored lines is accepted. */
+/* Refuses the publish and returns true if the stream is at its disk limit. A retry of stored lines is accepted. */
 static bool refuse_when_full(struct pubsub_server *server, struct http_request *req, struct stream *s,
     const struct lines *lines, const struct stream_marks *marks)
 {
@@ -238,7 +238,7 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
     http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
 }
 
-/* The stream is found last: only a valid request may create it. */
+/* The stream is looked up last, because only a valid request may create it. */
 void http_publish(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;

@@ -13,7 +13,8 @@ void http_stats_append_stream(struct buf *out, struct stream *s)
         (int64_t)(n.last_time / USEC_PER_SEC), (int64_t)(n.last_time % USEC_PER_SEC));
 }
 
-/* bitly's five numbers. Slow clients are not kicked, so the last one counts subscribers that retention has passed. */
+/* bitly's five numbers. Slow clients are not disconnected, so the last number counts subscribers that retention has
+ * passed. */
 static const struct {
     const char *member, *text, *header;
 } bitly_names[] = {

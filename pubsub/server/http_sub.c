@@ -13,22 +13,23 @@
 
 /* /sub and /clients. Each request for /sub has a subscriber whose sink is the HTTP response.
  *
- * 1. An http_subscriber lives as long as its request: the end of one frees the other.
- * 2. `subscriber` is NULL while a response waits for its client to take the sent bytes, before the response ends or an event stream
- *    reports a gap. So a client that takes nothing gets one gap event, however much retention deletes.
- * 3. Events, parts and lines (framing.h) are formed while at most SUBSCRIBER_LOW bytes are pending; the rest of the piece waits in
- *    its window. An end or a gap waits for that rest.
+ * 1. An http_subscriber lives as long as its request.
+ * 2. Before a response ends, or an event stream reports a gap, it waits until the client has taken the sent bytes;
+ *    `subscriber` is NULL meanwhile. So a client that takes nothing gets only one gap event, however much retention
+ *    deletes.
+ * 3. Events, parts and lines (framing.h) are formatted while at most SUBSCRIBER_LOW bytes are pending; the rest of the
+ *    piece waits in its window. An end or a gap waits until the rest is formatted.
  * 4. The pending bytes of a fast client may pin large windows. A client that takes less than SUBSCRIBER_BURST between two ticks is
  *    rewound, and then pins at most SUBSCRIBER_LOW and a small window.
  * 5. A response with follow=0 ends normally only at its X-Millrace-End. A hole, retention or a stop truncates it, after the client
  *    has taken the sent bytes. */
 
 #define SHARE_MIN                                                                                            \
-    ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that they leave in one write with others */
+    ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that several are sent in one write */
 #define FORMED_WINDOW ((size_t)16 * 1024) /* events and parts of short lines are up to thirty times as long */
-#define DRAIN_SECONDS_MAX 2               /* then a drain aborts the responses that are left */
-/* A half-closed client still gets its response. But during a shortage of descriptors the client of a request that has waited so
- * long counts as gone: its connection may hold the descriptor that the read needs. */
+#define DRAIN_SECONDS_MAX 2               /* a drain then aborts the remaining responses */
+/* A half-closed client still gets its response. But during a shortage of descriptors, after this time without its first
+ * read, the client counts as disconnected, because its connection may hold the descriptor that the read needs. */
 #define FIRST_READ_TIME_MAX USEC_PER_SEC
 
 enum sub_form {
@@ -55,7 +56,7 @@ struct http_subscriber {
     struct subscriber *subscriber;
     enum sub_form form;
     struct framing framing; /* of all but SUB_RAW */
-    struct bytes rest;      /* of the last piece, not formed yet */
+    struct bytes rest;      /* of the last piece, not formatted yet */
     struct window *window;  /* holds `rest` */
     bool begun;             /* the response has begun */
     bool follow;
@@ -65,7 +66,7 @@ struct http_subscriber {
     uint64_t reported; /* far edge of the gap in the log; 0: not logged */
     uint64_t end;      /* X-Millrace-End */
     uint64_t sent;     /* offset of the stream's next byte to send */
-    uint64_t counted;  /* rewound bytes below this offset are in the statistics */
+    uint64_t counted;  /* rewound bytes below this offset are already in the statistics */
     uint64_t taken;    /* bytes taken by the connection at the last tick */
     bool lends;        /* pending bytes may pin large windows, or many small ones */
     usec_t connected;  /* wall clock */
@@ -82,7 +83,7 @@ static void drop_rest(struct http_subscriber *h)
     h->rest = BYTES_NONE;
 }
 
-/* Frees it; the request is answered or gone. */
+/* Frees the subscriber of a request that is answered or disconnected. */
 static void forget(struct http_subscriber *h)
 {
     struct pubsub_server *server = h->server;
@@ -106,7 +107,7 @@ static void client_gone(struct http_request *req, void *arg)
     forget(arg);
 }
 
-/* Forms the rest of the piece while the response has room. True when nothing is left. */
+/* Formats the rest of the piece while the response has room. True when nothing is left. */
 static bool form_rest(struct http_subscriber *h)
 {
     struct buf text = {0};
@@ -123,7 +124,7 @@ static bool form_rest(struct http_subscriber *h)
     return true;
 }
 
-/* A client with follow=0 would take a normal end for the end of the stream. */
+/* A client with follow=0 would mistake a normal end for the end of the stream. */
 static void last_bytes_taken(struct http_request *req, void *arg)
 {
     const struct http_subscriber *h = arg;
@@ -158,7 +159,8 @@ static void write_formed(struct http_subscriber *h, struct buf *text)
     buf_free(text);
 }
 
-/* An event stream begins with the id of `cursor`: a client that loses its connection before the gap event comes back to the gap. */
+/* An event stream begins with the id of `cursor`, so that a client that disconnects before the gap event resumes at the
+ * gap. */
 static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t offset, uint64_t end)
 {
     struct buf text = {0};
@@ -182,7 +184,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     write_formed(h, &text);
 }
 
-/* The sink is full until the rest of the last piece is formed. */
+/* The sink is full until the rest of the last piece is formatted. */
 static size_t sink_pending(void *arg)
 {
     const struct http_subscriber *h = arg;
@@ -230,7 +232,8 @@ static void shared_bytes_sent(const void *data, size_t len, void *window)
     window_release(window);
 }
 
-/* Sends large pieces from the window without a copy, in parts, so that most of them can be rewound. */
+/* Sends large pieces from the window without a copy. Splits them into parts, so that most of the bytes can be
+ * rewound. */
 static void write_raw(struct http_subscriber *h, struct bytes piece, struct window *window)
 {
     if (piece.len < SHARE_MIN) {
@@ -290,7 +293,7 @@ static void sink_write_spans(void *arg, struct journal_file *file, const struct 
     http_stream_write_file(h->req, &from, places, n);
 }
 
-/* The client gets the same edges. */
+/* Logs the gap with the edges that the client gets. */
 static void report_passed(struct http_subscriber *h, const char *text, const struct journal_edges *edges)
 {
     log_warn(text, LOG_S("stream", stream_name(h->stream)), LOG_S("client", http_peer(h->req)),
@@ -308,8 +311,8 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
     if (edges && (h->form == SUB_PARTS || h->form == SUB_LINES)) {
         missed.before = h->sent - after_lf - (lf ? 0 : h->framing.cut.len);
     } else if (edges && h->form == SUB_EVENTS && (lf || !h->framing.in_line)) {
-        /* Nothing of the incomplete line is sent. Otherwise the response ends, the client drops the incomplete event, and gets the
-         * gap when it comes back. */
+        /* No byte of the incomplete line is sent yet. Otherwise the response ends. The client then drops the incomplete
+         * event, and gets the gap when it reconnects. */
         continues = true;
         missed.before = lf ? h->sent - after_lf : h->framing.offset;
         if (lf)
@@ -349,7 +352,7 @@ static void subscribe(struct http_subscriber *h, const struct stream_from *from)
     subscriber_begin(h->subscriber);
 }
 
-/* Retention may have deleted more since: the gap ends at the present beginning of the stream. */
+/* Retention may have deleted more lines since, so the gap ends at the stream's current earliest offset. */
 static void report_gap(struct http_subscriber *h)
 {
     struct buf text = {0};
@@ -381,7 +384,7 @@ static void response_drained(struct http_request *req, void *arg)
         subscriber_drained(h->subscriber);
 }
 
-/* A reconnecting browser repeats its first request; Last-Event-ID has its cursor. */
+/* A reconnecting browser repeats its first request, and sends its cursor in Last-Event-ID. */
 static bool read_cursor(struct http_request *req, const struct http_subscriber *h, struct stream_from *from)
 {
     struct bytes last = h->form == SUB_EVENTS ? http_header(req, "Last-Event-ID") : BYTES_NONE;
@@ -436,12 +439,12 @@ void http_sub(struct http_request *req, void *ctx)
     server->n_subscribers++;
     http_on_gone(req, client_gone, h);
     http_on_drain(req, SUBSCRIBER_LOW, response_drained, h);
-    if (h->follow) /* its client may leave while the first read waits for the descriptor of this connection */
+    if (h->follow) /* notices a disconnect while the first read waits for this connection's descriptor */
         http_set_long_poll(req);
     subscribe(h, &from);
 }
 
-/* Takes back the bytes pending for a client that has become slow; it gets them again from small windows. */
+/* Takes back the pending bytes of a client that has become slow, and sends them again from small windows. */
 static void rewind_if_slow(struct http_subscriber *h)
 {
     uint64_t taken = http_stream_taken(h->req), before = h->taken;

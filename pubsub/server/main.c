@@ -23,7 +23,7 @@ struct wiring {
     struct event *tick;
     struct scrubber *scrubber;
     struct nng_publish *nng; /* NULL: none */
-    /* The recovery, in a thread that owns streams and cursors until it is joined. */
+    /* The recovery runs in a thread that owns streams and cursors until it is joined. */
     pthread_t recovery;
     bool recovering;
     enum streams_result result;
@@ -89,7 +89,7 @@ static void take_recovered(void *arg)
             LOG_U("cursors", cursors_dropped(server->cursors)));
     for (size_t i = 0; i < cursors_count(server->cursors); i++)
         http_stats_add_cursor(server, cursors_at(server->cursors, i));
-    /* Half a heartbeat, so that a heartbeat is late by at most half of it. */
+    /* Half a heartbeat at most, so that a heartbeat is late by at most half its interval. */
     usec_t interval = server->heartbeat / 2 < TICK_MAX ? server->heartbeat / 2 : TICK_MAX;
     struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
     w->tick = event_new(daemon_base(server->daemon), -1, EV_PERSIST, on_tick, w);
@@ -124,7 +124,7 @@ static void *recover(void *arg)
         w->result = streams_make(w->server.streams, text, &s, w->error, sizeof(w->error));
         if (w->result == STREAMS_TOO_MANY)
             snprintf(w->error, sizeof(w->error),
-                "streams: cannot make %s: max_streams is reached; raise max_streams", text);
+                "streams: cannot create %s: max_streams is reached; raise max_streams", text);
         free(text);
     }
     if (w->result == STREAMS_OK && !cursors_open(&config, &w->server.cursors, w->error, sizeof(w->error)))
@@ -227,7 +227,8 @@ static const struct http_route routes[] = {
         .methods = HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_,
         .handler = http_cursors,
         .params = "stream name from id backwards",
-        .help = "named cursors; POST stream=, name=, from= makes or moves one (backwards=1); DELETE stream=, "
+        .help = "named cursors; POST stream=, name=, from= creates or moves a cursor (backwards=1); DELETE "
+                "stream=, "
                 "name="},
     {.path = "/clients",
         .methods = HTTP_GET_,

@@ -23,7 +23,7 @@ struct nng_stream {
 
 struct peer {
     uint64_t id;
-    uint64_t base; /* messages sent when the peer was first seen, less those it had received by then */
+    uint64_t base; /* messages sent before the peer was first seen, less the messages it had then received */
     uint64_t dropped;
     bool connected;
 };
@@ -33,7 +33,7 @@ struct nng_publish {
     nng_socket socket;
     struct nng_stream *list;
     _Atomic int n_pipes; /* counted by nng's threads */
-    bool begun;          /* the streams of the startup are repeated */
+    bool begun;          /* streams that existed at startup are being repeated */
     struct peer *peers;
     size_t n_peers, cap_peers;
     struct stats *stats;
@@ -111,7 +111,7 @@ static void repeat_streams(struct nng_publish *t)
         if (!d) {
             d = mem_zalloc(sizeof *d);
             *d = (struct nng_stream){.next = t->list, .nng = t, .stream = s};
-            /* From offset 0, so that deleted lines count as a gap. */
+            /* New streams start at offset 0, so that deleted lines count as a gap. */
             d->from.kind = t->begun ? STREAM_FROM_OFFSET : STREAM_FROM_LATEST;
             t->list = d;
         }
@@ -130,7 +130,8 @@ static void repeat_streams(struct nng_publish *t)
     t->begun = true;
 }
 
-/* Counts what was dropped for a connected peer: sent messages, less those received and those that may still wait. */
+/* Counts the messages dropped for a connected peer: sent messages, less those received and those that may still
+ * wait. */
 static void count_dropped(struct nng_publish *t, uint64_t id, uint64_t received)
 {
     uint64_t sent = stats_read(t->messages), may_come = NNG_PUBLISH_QUEUE_MAX + 1;
@@ -218,7 +219,7 @@ struct nng_publish *nng_publish_open(
     if (why == 0)
         why = nng_pipe_notify(t->socket, NNG_PIPE_EV_REM_POST, on_pipe, t);
     if (why)
-        snprintf(error->text, sizeof error->text, NNG_PUBLISH_SETTING ": cannot make a socket: %s",
+        snprintf(error->text, sizeof error->text, NNG_PUBLISH_SETTING ": cannot create a socket: %s",
             nng_strerror(why));
     if (why || nng_listen_on(NNG_PUBLISH_SETTING, urls, t->socket, error) != 0) {
         nng_publish_close(&t);

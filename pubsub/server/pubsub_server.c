@@ -57,17 +57,17 @@ static struct stream *make_stream(struct pubsub_server *server, struct http_requ
             streams_count(server->streams));
         return NULL;
     }
-    log_error("cannot make a stream", LOG_S("stream", name), LOG_S("error", error));
+    log_error("cannot create a stream", LOG_S("stream", name), LOG_S("error", error));
     if (r == STREAMS_OUT_OF_DESCRIPTORS && server_wants_events(req))
         server_retry_events(req);
     else if (r == STREAMS_OUT_OF_DESCRIPTORS)
         http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
-            "out of file descriptors: cannot make the stream: %s", error);
+            "out of file descriptors: cannot create the stream: %s", error);
     else
         http_problem(req, 503, r == STREAMS_NO_SPACE ? "storage-full" : "storage-failed",
             r == STREAMS_NO_SPACE ? "free disk space; the next publish tries again"
                                   : "check the disk; the next publish tries again",
-            "cannot make the stream: %s", error);
+            "cannot create the stream: %s", error);
     return NULL;
 }
 
@@ -150,13 +150,14 @@ bool server_check_stream_id(
     const char *wrote = openings_id_of(o, from->offset - 1);
     if (!opening.len || !*wrote || bytes_equal_str(opening, wrote))
         return true;
-    /* The histories part where the next opening began, or the present one if the stream does not know the cursor's. */
+    /* The histories differ from the beginning of the next opening, or of the current one if the cursor's opening is
+     * unknown. */
     const struct opening *last = openings_at(o, openings_count(o) - 1), *known = openings_find(o, opening);
     uint64_t differs = known && known != last ? known[1].first : last->first;
     snprintf(members, sizeof(members), "\"differs_from\":\"%" PRIu64 "\"", differs);
     http_problem_with(req, 409, "other-history", members,
         "the stream is a restored copy: from offset %" PRIu64
-        " on its lines differ from those that the cursor's reader got",
+        " on, its lines differ from those that the cursor's reader got",
         differs);
     return false;
 }

@@ -1,4 +1,4 @@
-/* pubsub_server: the state of a pubsub daemon that its endpoints share, its endpoints, and replies that several of them give.
+/* pubsub_server: a pubsub daemon's endpoints, the state that they share, and their common replies.
  *
  * 1. The event loop uses `streams` and `cursors` only after `recovered` is set.
  * 2. A drain ends when nothing is in flight: publishes and changes of cursors have their replies, and the responses of subscribers
@@ -30,7 +30,7 @@ struct pubsub_server {
     size_t in_flight;                    /* publishes and changes of cursors */
     struct http_subscriber *subscribers; /* a list */
     size_t n_subscribers;
-    struct event *drain_limit; /* aborts the responses that are left */
+    struct event *drain_limit; /* aborts the remaining responses */
     struct stats_counter *lines, *bytes, *duplicates, *refused, *sent_bytes, *sent_lines, *sent_streams;
     struct stats_counter *passed, *cursors_gone;
     struct {
@@ -43,8 +43,8 @@ http_handler http_publish, http_producer, http_streams; /* http_publish.c */
 http_handler http_sub, http_clients;                    /* http_sub.c */
 http_handler http_cursors;                              /* http_cursors.c */
 
-/* http_sub.c. About once a second: writes heartbeats, rewinds slow subscribers, and frees requests that wait for their first read
- * during a shortage of descriptors and whose clients have left. */
+/* http_sub.c. Call it about once a second. Writes heartbeats and rewinds slow subscribers. Frees requests whose clients
+ * have disconnected while the first read waits for a descriptor. */
 void http_sub_tick(struct pubsub_server *server);
 /* Ends the responses of all subscribers, for a drain. */
 void http_sub_end_all(struct pubsub_server *server);
@@ -70,7 +70,8 @@ bool server_refuse_if_down(struct pubsub_server *server, struct http_request *re
 
 /* True for an EventSource: a request for /sub that accepts text/event-stream. */
 bool server_wants_events(const struct http_request *req);
-/* Replies with an empty event stream that makes an EventSource reconnect after a second. After a 503 it would give up. */
+/* Replies with an empty event stream that makes an EventSource reconnect after a second. After a 503 an EventSource
+ * would give up. */
 void server_retry_events(struct http_request *req);
 
 /* Finds the stream that the request names, or `fallback` without a name; NULL: the name is required. With `make`, creates the
@@ -87,7 +88,7 @@ bool server_check_stream_id(
 void server_add_openings(struct http_request *req, const struct stream *s, uint64_t offset);
 /* Reads from=, or `fallback` without it. False after an error reply. */
 bool server_read_from(struct http_request *req, const char *fallback, struct stream_from *from);
-/* Replies to a cursor that cannot be read from, and counts one whose bytes are gone. */
+/* Answers a request with a cursor that cannot be read from. Counts the request if the cursor's bytes are gone. */
 void server_refuse_cursor(struct pubsub_server *server, struct http_request *req, struct stream *s,
     enum subscriber_refusal why, const struct journal_edges *edges);
 

@@ -139,7 +139,7 @@ static void touch(struct block_cache *c, struct block *b)
     b->used = c->now;
 }
 
-/* Of two blocks that begin at the same offset the longer one stays. */
+/* If two blocks begin at the same offset, only the longer one is kept. */
 static void insert(struct block_cache *c, struct block *b)
 {
     struct block_list *list = list_of(c, b->kind);
@@ -232,8 +232,8 @@ static void close_reader(struct cache_reader *r)
     r->reach = 0;
 }
 
-/* Calls the waiters of a read that began at `at`. First come those that wait for an idle reader, because the others find their
- * bytes in the cache. */
+/* Calls the waiters of a read that began at `at`. Waiters for an idle reader are called first, because the others find
+ * their bytes in the cache. */
 static void call_waiters(
     struct cache_reader *r, uint64_t at, enum journal_result result, const struct journal_edges *edges)
 {
@@ -290,7 +290,7 @@ static void block_read(const struct journal_window *w, void *arg)
 enum journal_result block_cache_read(struct block_cache *c, const struct block_request *want,
     struct block_wait *wait, struct journal_edges *edges)
 {
-    /* The idle reader at the offset, otherwise a closed one, otherwise the least recently used idle one. */
+    /* Prefers the idle reader at the offset, then a closed reader, then the least recently used idle reader. */
     struct cache_reader *r = NULL;
     wait->offset = want->offset;
     for (size_t i = 0; i < BLOCK_CACHE_READERS_MAX; i++) {

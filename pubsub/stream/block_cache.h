@@ -7,14 +7,15 @@
  * there without a copy. Commits, and reads of at most WINDOW_BYTES, fill small windows; larger reads fill large ones.
  *
  * 1. A block holds only committed bytes: copied from memory after their commit, or verified by the journal's reader.
- * 2. Spans are handed out only while their file is unchanged, and for at most BLOCK_CACHE_TRUST after they were verified. A span
- *    is handed out whole, a window from any offset on.
- * 3. Each kind of block has a maximum number; the least recently used block is dropped first. So is a block that was not used for
- *    BLOCK_CACHE_TRUST. Windows and files in use stay valid.
+ * 2. Spans are returned only while their file is unchanged, and for at most BLOCK_CACHE_TRUST after they were verified.
+ *    A span is always returned whole, a window from any offset on.
+ * 3. The number of blocks of each kind is limited; the least recently used block is dropped first. A block that was not
+ *    used for BLOCK_CACHE_TRUST is dropped too. Windows and files in use stay valid.
  * 4. Blocks may overlap. A subscriber waits for a read until its callback, or until block_wait_cancel.
- * 5. A failed read is reported to the subscribers that wait for the byte at which it failed. The others ask again.
- * 6. Commits extend the newest block only up to BLOCK_CACHE_AHEAD bytes beyond the fastest subscriber. The bytes of a faster
- *    publisher are read from the journal.
+ * 5. A failed read is reported to the subscribers that wait for the byte at which it failed. The other subscribers
+ *    repeat their requests.
+ * 6. Commits extend the newest block only up to BLOCK_CACHE_AHEAD bytes beyond the fastest subscriber. If the publisher
+ *    is further ahead, its bytes are read from the journal later.
  *
  * The loop thread only. Callbacks run in journal_set_poll and block_cache_trim. */
 #ifndef MILLRACE_PUBSUB_BLOCK_CACHE_H
@@ -42,8 +43,8 @@ void block_cache_free(struct block_cache **c);
 
 struct block_request {
     uint64_t offset; /* below `end` */
-    uint64_t end;    /* the end of a frame; no byte from here on is handed out */
-    bool large;      /* a miss may read a large window or spans, otherwise one small window */
+    uint64_t end;    /* the end of a frame; no byte from here on is returned */
+    bool large;      /* a miss may read a large window or spans, not only one small window */
 };
 struct block_piece {
     struct window *window; /* NULL: spans */
@@ -52,8 +53,8 @@ struct block_piece {
     const struct journal_span *spans;
     size_t n_spans;
 };
-/* True: *piece has at least one byte, from the offset on, and is valid until the next call. Its window may be large in either
- * case. */
+/* True: *piece has at least one byte, from the offset on, and is valid until the next call. Its window may be large
+ * even without `large`. */
 bool block_cache_get(struct block_cache *c, const struct block_request *want, struct block_piece *piece);
 
 /* A subscriber that waits for a read. */
@@ -71,7 +72,7 @@ enum journal_result block_cache_read(struct block_cache *c, const struct block_r
     struct block_wait *wait, struct journal_edges *edges);
 void block_wait_cancel(struct block_wait *wait);
 
-/* A subscriber has reached the committed end `offset` and waits for the next commit. */
+/* Records that a subscriber has reached the committed end `offset` and waits for the next commit. */
 void block_cache_expect(struct block_cache *c, uint64_t offset);
 /* `data` was committed at `offset`; `lines` lines end in it. Borrowed. */
 void block_cache_add(struct block_cache *c, uint64_t offset, struct bytes data, uint64_t lines);

@@ -65,7 +65,7 @@ struct cursor_file {
     int error;                  /* errno of the finished batch */
 };
 
-/* Seeded with the number of the unit, so that a unit from another place never matches. */
+/* Seeded with the position of the unit, so that a unit from another position never matches. */
 static uint64_t checksum(const char *unit, uint64_t place)
 {
     return XXH3_64bits_withSeed(unit, CHECKSUM_AT, place);
@@ -180,9 +180,9 @@ static int make(struct cursor_file *f, size_t slots)
     return failed ? -1 : 0;
 }
 
-/* Writes every record again and syncs: the previous process may have been killed before its sync, or the sync failed and the
- * kernel now treats the unsynced bytes as clean. Without space, which only a copy-on-write file system needs here, the old
- * copies stay: there acknowledged records are safe. */
+/* Writes every record again and syncs, because the previous process may have been killed before its sync, or the kernel
+ * may treat unsynced bytes as clean after a failed sync. If space is missing, the old copies stay. Only a copy-on-write
+ * file system needs space here, and on it acknowledged records are safe. */
 static int rewrite(const struct cursor_file *f)
 {
     char unit[UNIT];
@@ -247,7 +247,7 @@ static void *write_batches(void *arg)
         for (size_t i = 0; error == 0 && i < f->n_batch; i++)
             if (io_write_all(f->fd, f->batch[i].unit, UNIT, f->batch[i].at) != 0)
                 error = errno;
-        /* After any failed sync, also for ENOSPC, the state of the disk is unknown. */
+        /* After any failed sync, even with ENOSPC, the state of the disk is unknown. */
         if (error == 0 && io->fdatasync(f->fd) != 0)
             error = EIO;
         pthread_mutex_lock(&f->lock);
@@ -323,7 +323,7 @@ static void call_back(struct cursor_put **list, bool stored)
     }
 }
 
-/* Gives the thread the last put of every slot. */
+/* Passes the last put of every slot to the thread. */
 static void begin_next(struct cursor_file *f)
 {
     if (f->under_way || !f->waiting)

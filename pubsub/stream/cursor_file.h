@@ -2,19 +2,19 @@
  *
  *     | header | slot 0, copy A | slot 0, copy B | slot 1, copy A | ...          units of 512 bytes
  *
- * A put overwrites the older copy of its slot. Each copy has a rising sequence number and a checksum. The valid copy with the
- * higher number is the record.
+ * A put overwrites the older copy of its slot. Each copy has a rising sequence number and a checksum. The valid copy
+ * with the higher number holds the record.
  *
  * 1. A put whose callback reports success survives a power cut, whatever the sync policy of the streams is.
- * 2. A torn write leaves the other copy, so a slot always has its last acknowledged record: one batch is written at a time, with
- *    at most one write to a slot.
+ * 2. A torn write leaves the other copy intact. One batch is written at a time, with at most one write to a slot, so a
+ *    slot always has its last acknowledged record.
  * 3. The file is created at its full size and never shrinks. Moving a cursor needs no disk space, so consumers make progress
  *    while the disk is full.
  * 4. Opening syncs the file before any record is used: the previous process may have been killed before its sync.
  * 5. ENOSPC and EDQUOT refuse the puts of their batch. Any other failure latches: every later put is refused.
  *
- * The owner thread makes every call; callbacks run in cursor_file_poll. A thread of the file writes and syncs; it calls only
- * `notify`, after which the owner must call cursor_file_poll soon. */
+ * The owner thread makes every call; callbacks run in cursor_file_poll. The file's own thread writes and syncs. It
+ * calls only `notify`; the owner must then call cursor_file_poll soon. */
 #ifndef MILLRACE_PUBSUB_CURSOR_FILE_H
 #define MILLRACE_PUBSUB_CURSOR_FILE_H
 
@@ -29,7 +29,7 @@ struct cursor_record {
     char stream[NAME_LEN_MAX + 1];
     char name[NAME_LEN_MAX + 1]; /* "": the slot is free */
     char id[JOURNAL_ID_TEXT];    /* of the stream */
-    char key[CURSOR_KEY_TEXT];   /* of the owner; "": no owner, any client may move the cursor */
+    char key[CURSOR_KEY_TEXT];   /* of the owner; "": no owner, so any client may move the cursor */
     uint64_t offset;
 };
 
@@ -40,7 +40,7 @@ enum cursor_file_result {
     CURSOR_FILE_IO,
 };
 
-/* Opens or creates the file, with at least `slots` slots. Blocks. `error` gets the message of any result but OK. */
+/* Opens or creates the file, with at least `slots` slots. Blocks. On any result but OK, `error` gets the message. */
 enum cursor_file_result cursor_file_open(const char *path, size_t slots, void (*notify)(void *arg),
     void *notify_arg, struct cursor_file **out, char *error, size_t error_size);
 /* Waits for pending puts and runs their callbacks. */

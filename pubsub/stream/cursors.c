@@ -18,7 +18,7 @@ struct lag_meter {
     /* The last result. */
     bool seen;
     uint64_t at;
-    int64_t lines_at; /* as numbered by the index */
+    int64_t lines_at; /* in the index's numbering */
     usec_t time_at;
 };
 
@@ -252,7 +252,7 @@ enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *cha
         if (slot == slots)
             return CURSORS_TOO_MANY;
         c = add(cs, slot, change->stream, change->name);
-        c->offset = c->low = c->latest = change->offset; /* held from now on */
+        c->offset = c->low = c->latest = change->offset; /* retention holds the offset from now on */
         cs->config.made(cs->config.arg, c);
     }
     if (c->deleting)

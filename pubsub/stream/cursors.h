@@ -1,7 +1,7 @@
 /* cursors: the named cursors of one daemon's streams, stored in a cursor_file.
  *
- * With a named cursor a consumer states that it needs no line of a stream before an offset. Retention keeps everything from the
- * lowest cursor on.
+ * By a named cursor, a consumer declares that it needs only lines of a stream from an offset on. Retention keeps
+ * everything from the lowest cursor on.
  *
  * 1. A change is durable when its callback reports CURSORS_OK.
  * 2. cursors_hold never exceeds an acknowledged offset or one that is being stored: a new cursor holds its offset at once, and a
@@ -12,9 +12,10 @@
  *    becomes the cursor's key.
  * 6. Opening drops the cursors of streams that are missing or have another id; cursors_dropped counts them.
  *
- * 7. A lag's bytes are known at once. For its lines and seconds, the stream is read from the cursor to the next point of its
- *    line_index: a few windows. Without such a point, once after a start, everything up to the end of that time is read, and points
- *    are added on the way. So these numbers are as old as the last cursors_tick, and exact for a cursor that does not move.
+ * 7. A lag's bytes are known at once. For its lines and age, a few windows are read, from the cursor to the next point
+ *    of the stream's line_index. Without such a point, as after a start, everything up to the current end is read once,
+ *    and points are added on the way. So lines and age are as old as the last cursors_tick, and exact for a cursor that
+ *    does not move.
  *
  * One thread at a time: cursors_open may run in another thread before the loop uses the cursors. The streams outlive them. */
 #ifndef MILLRACE_PUBSUB_CURSORS_H
@@ -50,7 +51,7 @@ struct named_cursor {
 enum cursors_result {
     CURSORS_OK,
     CURSORS_UNKNOWN,
-    CURSORS_BEHIND,   /* the move would go back */
+    CURSORS_BEHIND,   /* the move would be backwards */
     CURSORS_TOO_MANY, /* no slot is free */
     CURSORS_BUSY,     /* the cursor is being deleted */
     CURSORS_OWNED,    /* the cursor has another key */
@@ -94,7 +95,8 @@ struct cursor_change {
 /* Makes, moves or deletes a cursor. CURSORS_OK: `done` will be called once. Any other result: `done` will not be called. */
 enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *change);
 
-/* The lowest offset of the stream's cursors, and in *name (may be NULL) that cursor's name. UINT64_MAX without cursors. */
+/* Returns the lowest offset of the stream's cursors. Sets *name (`name` may be NULL) to that cursor's name. UINT64_MAX
+ * without cursors. */
 uint64_t cursors_hold(const struct cursors *cs, const struct stream *s, const char **name);
 const char *cursors_failure(const struct cursors *cs); /* NULL, or the reason that changes are refused */
 size_t cursors_dropped(const struct cursors *cs);

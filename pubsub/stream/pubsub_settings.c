@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-#define SEGMENTS_MIN 3 /* the segment being written, the prepared next one, and one to read */
+#define SEGMENTS_MIN 3 /* the current segment, the next one that is prepared, and one being read */
 
 const struct option_row settings_rows[] = {
     {.name = "data_dir", .type = OPTION_STRING, .help = "directory of the streams (required)"},
@@ -95,7 +95,7 @@ const struct option_row settings_rows[] = {
     {.name = NULL},
 };
 
-/* Reads the limits in a section, or the daemon's own without a section. 0, or -1 with the error. */
+/* Reads the limits in a section, or the daemon's own if `section` is NULL. 0, or -1 with the error. */
 static int read_limits(const struct options *o, const struct config_section *section,
     struct stream_limits *out, struct config_error *error)
 {
@@ -114,7 +114,8 @@ static int read_limits(const struct options *o, const struct config_section *sec
             which++;
         if (which == 3)
             return config_fail(error, c, e->line,
-                "unknown setting %s; a stream has retain_bytes, retain_age and disk_limit", e->key);
+                "unknown setting %s; a stream's settings are retain_bytes, retain_age and disk_limit",
+                e->key);
         while (strcmp(row->name, e->key) != 0)
             row++;
         if (option_value_read(row, e->value, &n[which], why, sizeof(why)) != 0)
@@ -130,7 +131,7 @@ static int read_limits(const struct options *o, const struct config_section *sec
     return conflict ? options_refuse(o, "disk_limit", error, "%s", conflict) : 0;
 }
 
-/* The stream name or prefix that a section is for. */
+/* The stream name or prefix to which a section applies. */
 static struct bytes section_name(const struct config_section *s, bool *is_prefix)
 {
     struct bytes name = bytes_str(s->name);

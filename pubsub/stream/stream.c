@@ -215,7 +215,7 @@ enum journal_result stream_publish(struct stream *s, const struct lines *lines,
 
 enum lines_result lines_from_body(struct bytes body, size_t max_line, struct lines *out)
 {
-    const char *end = body.ptr + body.len, *copied = body.ptr; /* `rewritten` has the text below `copied` */
+    const char *end = body.ptr + body.len, *copied = body.ptr; /* `rewritten` has all before `copied` */
     *out = (struct lines){0};
     if (body.len == 0)
         return LINES_EMPTY_BODY;

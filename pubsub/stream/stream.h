@@ -6,8 +6,8 @@
  * 1. Every frame holds whole lines. So a line begins at every frame, also after a hole and after a trim.
  * 2. A publish is stored as a whole or not at all; its callback runs when the frame is committed.
  * 3. The observers are the subscribers (subscriber.h). They are called after the callbacks of the commit's publishes.
- * 4. Retention deletes whole segments from the earliest on, never at or above `hold`. Retention does not wait for subscribers,
- *    so a slow one cannot fill the disk: a subscriber ends when its next byte is deleted.
+ * 4. Retention deletes whole segments, the earliest first, but nothing at or above `hold`. Retention does not wait for
+ *    subscribers, so a slow subscriber cannot fill the disk. A subscriber ends when its next byte is deleted.
  *
  * The loop thread only. The journal's errors are passed through. */
 #ifndef MILLRACE_PUBSUB_STREAM_H
@@ -46,16 +46,17 @@ void stream_retain(struct stream *s, uint64_t hold, usec_t now);
 uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now);
 /* True if the stream exceeds its disk limit, also after retention. */
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now);
-/* Records whether publishes are refused for lack of space; true when that changes. */
+/* Records whether publishes are refused for lack of space. Returns true if that has changed. */
 bool stream_set_refusing(struct stream *s, bool refusing);
-/* Records that the storage has failed; true the first time. */
+/* Records that the storage has failed. Returns true the first time. */
 bool stream_set_failed(struct stream *s);
 
 /* The text of a publish: lines that each end with one LF.
  *
  * 1. A missing last LF is added.
- * 2. One CR directly before an LF, also before an added one, is dropped. All other bytes stay: NUL, invalid UTF-8, other CRs.
- * 3. An empty line, or a line of more than max_line bytes without its LF, refuses the whole body.
+ * 2. One CR directly before an LF, also before an added one, is dropped. All other bytes are unchanged: NUL, invalid
+ *    UTF-8, other CRs.
+ * 3. The whole body is refused if a line is empty or has more than max_line bytes before its LF.
  * 4. The result is at most one LF longer than the body. */
 enum lines_result {
     LINES_OK,
@@ -86,8 +87,8 @@ struct stream_publish {
     uint64_t lines; /* 0 for a duplicate */
 };
 
-/* Appends the text of `lines`; with a producer the text may be empty. JOURNAL_OK: `done` will be called exactly once. Any other
- * result: `done` will not be called. *mark is the producer's committed mark; it may be NULL. */
+/* Appends the text of `lines`; with a producer the text may be empty. JOURNAL_OK: `done` will be called exactly once.
+ * Any other result: `done` will not be called. *mark is set to the producer's committed mark; `mark` may be NULL. */
 enum journal_result stream_publish(struct stream *s, const struct lines *lines,
     const struct stream_marks *marks, usec_t time, struct stream_publish *p, uint64_t *mark);
 
@@ -116,7 +117,7 @@ struct stream_observer {
     const struct stream_observer_calls *calls;
     bool is_internal; /* not counted in stream_numbers */
 };
-/* Each call may end and free its own observer, but no other. */
+/* Each call may end and free its own observer, but no other observer. */
 struct stream_observer_calls {
     void (*committed)(struct stream_observer *o); /* the committed end has moved */
     void (*trimmed)(

@@ -1,6 +1,6 @@
 /* streams: the named streams of one daemon, each in DIR/streams/NAME, in one journal set.
  *
- * 1. Once streams_make has returned a stream, the stream exists, also after a crash. Streams are never removed.
+ * 1. Once streams_make has returned a stream, the stream exists even after a crash. Streams are never removed.
  * 2. Names satisfy bytes_is_name; other entries of DIR/streams are ignored.
  * 3. streams_at returns the streams in byte order of their names.
  *

@@ -28,8 +28,8 @@ struct subscriber {
     struct block_wait wait;
     enum subscriber_state state;
     uint64_t offset;  /* of the next byte to write */
-    uint64_t last;    /* the committed end at the start: the end without `follow` */
-    bool is_slow;     /* wrote less than SUBSCRIBER_BURST in the last tick, and in this one so far */
+    uint64_t last;    /* the committed end at the start, where a subscriber without `follow` ends */
+    bool is_slow;     /* wrote less than SUBSCRIBER_BURST in the last tick, and in this tick so far */
     uint64_t at_tick; /* the offset at the last tick */
     uint64_t again;   /* bytes below this offset were written before a subscriber_go_back */
     bool wrote_spans; /* the last piece was spans of a file, which need no memory while pending */
@@ -107,7 +107,7 @@ static void fail(struct subscriber *sub, enum journal_result r, const struct jou
         end(sub, r == JOURNAL_CLOSED ? SUBSCRIBER_CLOSED : SUBSCRIBER_DAMAGED, NULL);
 }
 
-/* False, and perhaps freed, with start_only. */
+/* With start_only, returns false, and `sub` may be freed. */
 static bool start(struct subscriber *sub)
 {
     sub->started = true;
@@ -121,8 +121,8 @@ static bool start(struct subscriber *sub)
 
 /* Writes a piece; the first one starts the sink. False when the block has to be read first, or when the subscriber has ended.
  *
- * Large windows and spans are only for fast subscribers, since a stopped one would pin them: the others get a small copy. Bytes
- * written before come as windows, which the sink can count in part. */
+ * Only fast subscribers get large windows and spans, because a stopped subscriber would pin them. Others get a small
+ * copy. Bytes that are written again come as windows, because the sink can count parts of windows. */
 static bool write_piece(struct subscriber *sub)
 {
     const struct subscriber_sink *sink = &sub->config.sink;
@@ -170,8 +170,8 @@ static bool write_piece(struct subscriber *sub)
     return true;
 }
 
-/* Writes pieces until the subscriber has to wait or ends. At the committed end it starts at once; elsewhere the first block is
- * read before, because a hole at the cursor refuses the subscriber (invariant 3). */
+/* Writes pieces until the subscriber has to wait or ends. At the committed end it starts at once. Elsewhere the first
+ * block is read before the start, because a subscriber at a hole is refused (invariant 3). */
 static void read_on(struct subscriber *sub)
 {
     if (!sub->started && sub->offset == sub->last && !start(sub))

@@ -12,18 +12,20 @@
  *
  * 1. The sink gets exactly the stream's committed bytes from the start offset on, in order, each once. Bytes that the sink takes
  *    back are written again.
- * 2. A piece is written only while at most SUBSCRIBER_LOW bytes are pending, or SUBSCRIBER_BURST after spans of a file. So a slow
- *    subscriber costs at most SUBSCRIBER_LOW and one small window, and delays no other. A subscriber that wrote SUBSCRIBER_BURST
- *    within a tick is fast: its pieces may be large windows and spans. When its client stops, the sink takes back the unsent
- *    bytes (subscriber_go_back), and the subscriber is slow again.
+ * 2. A piece is written only while at most SUBSCRIBER_LOW bytes are pending, or SUBSCRIBER_BURST after spans of a file.
+ *    So a slow subscriber needs at most SUBSCRIBER_LOW bytes and one small window, and does not delay others. A
+ *    subscriber that wrote SUBSCRIBER_BURST within a tick is fast: its pieces may be large windows and spans. When its
+ *    client stops, the sink takes back the unsent bytes (subscriber_go_back), and the subscriber is slow again.
  * 3. The cursor is checked before start: it is at the end of a line, or where the stream begins or continues after a hole. The
  *    first block is read before start too, so a cursor at the near edge of a hole is refused.
- * 4. Without `follow` the subscriber ends at the committed end of its start, once at most SUBSCRIBER_LOW bytes are pending.
+ * 4. Without `follow` the subscriber ends where the committed end was at its start, once at most SUBSCRIBER_LOW bytes
+ *    are pending.
  * 5. The subscriber ends at a hole. A client that resumes there is refused by invariant 3, with both edges.
- * 6. When retention deletes bytes that are not written yet, the subscriber ends with the edges of the missing bytes. Before
- *    start, a subscriber with an explicit offset is refused instead, and any other starts at the new earliest offset.
- * 7. subscriber_new calls nothing of the sink, and nothing is called after refuse or end. The sink may free the subscriber in
- *    refuse and end, but not in start and write. */
+ * 6. When retention deletes bytes that are not written yet, the subscriber ends with the edges of the missing bytes. If
+ *    this happens before start, a subscriber with an explicit offset is refused; any other starts at the new earliest
+ *    offset.
+ * 7. subscriber_new calls no function of the sink, and none is called after refuse or end. The sink may free the
+ *    subscriber in refuse and end, but not in start and write. */
 #ifndef MILLRACE_PUBSUB_SUBSCRIBER_H
 #define MILLRACE_PUBSUB_SUBSCRIBER_H
 
@@ -67,7 +69,7 @@ struct subscriber_config {
     bool follow;
     size_t piece_max;            /* maximum bytes of a window's piece; 0: unlimited */
     bool is_internal;            /* not counted among the stream's subscribers */
-    bool start_only;             /* end directly after start: only checks the cursor */
+    bool start_only;             /* only check the cursor: end directly after start */
     struct subscriber_sink sink; /* copied */
 };
 

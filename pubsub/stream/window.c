@@ -14,7 +14,7 @@ struct window {
     uint64_t lines; /* in that data */
     bool asked;     /* window_lines was called since the last window_add */
     char *data;
-    struct buf memory; /* of a large window: holds `data` */
+    struct buf memory; /* in a large window: the memory that holds `data` */
 };
 #define BLOCK_HEAD (WINDOW_BLOCK - WINDOW_BYTES)
 _Static_assert(sizeof(struct window) <= BLOCK_HEAD, "a window fits its block");
