@@ -54,9 +54,10 @@ static int compare_numbers(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Lists the slices. They must be consecutive and leave no gap behind the archive. */
 static enum slice_result list_slices(struct opening *o)
 {
-    const char *dir = o->config->slices_dir;
+    const char *dir = o->config->slices_dir, *archive = o->config->archive;
     DIR *d = opendir(dir);
     uint64_t number;
     if (!d) {
@@ -72,7 +73,18 @@ static enum slice_result list_slices(struct opening *o)
     closedir(d);
     if (o->n > 1)
         qsort(o->numbers, o->n, sizeof *o->numbers, compare_numbers);
-    return SLICE_OK;
+    for (size_t i = 1; i < o->n; i++)
+        if (o->numbers[i] != o->numbers[i - 1] + 1) {
+            snprintf(o->error, SLICE_ERROR_TEXT, "slice %" PRIu64 " is missing from %.400s",
+                o->numbers[i - 1] + 1, dir);
+            return SLICE_FOREIGN;
+        }
+    if (o->n == 0 || !archive || o->numbers[0] <= o->manifest.through + 1)
+        return SLICE_OK;
+    snprintf(o->error, SLICE_ERROR_TEXT,
+        "the archive %.200s goes through slice %" PRIu64 ", but the oldest slice in %.200s is %" PRIu64,
+        archive, o->manifest.through, dir, o->numbers[0]);
+    return SLICE_FOREIGN;
 }
 
 static enum slice_result read_manifest(const char *archive, struct manifest *m, char *error)
@@ -97,23 +109,6 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
         return SLICE_OK;
     snprintf(error, SLICE_ERROR_TEXT, "cannot read which slices the archive includes: %.400s", why);
     return r == MANIFEST_NEWER ? SLICE_NEWER : SLICE_FAILED;
-}
-
-static enum slice_result check_numbers(const struct opening *o)
-{
-    const struct chain_config *c = o->config;
-    for (size_t i = 1; i < o->n; i++)
-        if (o->numbers[i] != o->numbers[i - 1] + 1) {
-            snprintf(o->error, SLICE_ERROR_TEXT, "slice %" PRIu64 " is missing from %.400s",
-                o->numbers[i - 1] + 1, c->slices_dir);
-            return SLICE_FOREIGN;
-        }
-    if (o->n == 0 || !c->archive || o->numbers[0] <= o->manifest.through + 1)
-        return SLICE_OK;
-    snprintf(o->error, SLICE_ERROR_TEXT,
-        "the archive %.200s goes through slice %" PRIu64 ", but the oldest slice in %.200s is %" PRIu64,
-        c->archive, o->manifest.through, c->slices_dir, o->numbers[0]);
-    return SLICE_FOREIGN;
 }
 
 static enum slice_result check_counters(const struct opening *o, const char *what, const char *text)
@@ -299,8 +294,6 @@ enum slice_result chain_open(const struct chain_config *config, struct sealed *s
         r = check_counters(&o, config->archive, m->retired);
     if (r == SLICE_OK)
         r = list_slices(&o);
-    if (r == SLICE_OK)
-        r = check_numbers(&o);
     if (r == SLICE_OK)
         r = look_at_newest(&o);
     bool has_open = o.n > 0 && !o.newest.sealed;

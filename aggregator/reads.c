@@ -9,13 +9,6 @@ void reads_answer_free(struct reads_answer *a)
     buf_free(&a->next);
 }
 
-static bool is_full(const struct reads_bounds *b, const struct reads_answer *a)
-{
-    if (a->records == 0)
-        return false;
-    return (b->max_records && a->records >= b->max_records) || (b->max_bytes && a->lines.len >= b->max_bytes);
-}
-
 static int answer_range(const struct reads_layers *l, const struct count_range *range,
     const struct reads_bounds *bounds, struct reads_answer *a)
 {
@@ -43,8 +36,9 @@ static int answer_range(const struct reads_layers *l, const struct count_range *
             continue;
         if (!count_range_has(range, key))
             break;
-        if (is_full(bounds, a)) {
-            a->more = true;
+        a->more = a->records > 0 && ((bounds->max_records && a->records >= bounds->max_records) ||
+                                        (bounds->max_bytes && a->lines.len >= bounds->max_bytes));
+        if (a->more) {
             buf_append(&a->next, key.ptr, key.len - 1);
             break;
         }

@@ -79,23 +79,6 @@ static void release(const void *data, size_t len, void *arg)
     generation_unref(&g);
 }
 
-/* Returns false at the end of the lines. */
-static bool fill_piece(struct answer *a)
-{
-    struct bytes run;
-    while (evbuffer_get_length(a->piece) < PIECE) {
-        if (!next_run(&a->lines, &a->at, &run))
-            return false;
-        if (run.len < REFERENCED_MIN)
-            evbuffer_add(a->piece, run.ptr, run.len);
-        else
-            evbuffer_add_reference(a->piece, run.ptr, run.len, release, generation_ref(a->generation));
-        if (needs_lf(run))
-            evbuffer_add(a->piece, "\n", 1);
-    }
-    return true;
-}
-
 static void break_off(struct answer *a)
 {
     http_stream_abort(a->req);
@@ -118,10 +101,18 @@ static void on_room(struct http_request *req, void *arg)
 {
     struct answer *a = arg;
     char error[GENERATION_ERROR_TEXT];
+    struct bytes run;
     bool more = true;
     assert(a->magic == ANSWER_MAGIC);
     while (more && http_stream_pending(req) < AHEAD_MAX) {
-        more = fill_piece(a);
+        while (evbuffer_get_length(a->piece) < PIECE && (more = next_run(&a->lines, &a->at, &run))) {
+            if (run.len < REFERENCED_MIN)
+                evbuffer_add(a->piece, run.ptr, run.len);
+            else
+                evbuffer_add_reference(a->piece, run.ptr, run.len, release, generation_ref(a->generation));
+            if (needs_lf(run))
+                evbuffer_add(a->piece, "\n", 1);
+        }
         if (!generation_is_whole(a->generation, error)) {
             break_off(a);
             return;

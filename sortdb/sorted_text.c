@@ -49,22 +49,18 @@ static bool key_is_not_above_prefix(struct bytes key, struct bytes prefix, char 
     return bytes_starts_with(key, prefix) || record_key_compare(key, prefix, separator) < 0;
 }
 
-/* The line of [low, high) that contains the byte at `middle`; low and high are line ends. */
-static struct sorted_span line_around(const struct sorted_text *t, size_t low, size_t middle, size_t high)
-{
-    const char *p = t->text.ptr;
-    const char *before = memrchr(p + low, '\n', middle - low);
-    const char *behind = memchr(p + middle, '\n', high - middle);
-    return (struct sorted_span){
-        before ? (size_t)(before - p) + 1 : low, behind ? (size_t)(behind - p) + 1 : high};
-}
-
 /* The start of the first line from `low` on that does not sort before the target. */
 static inline size_t seek(const struct sorted_text *t, size_t low, before_fn *is_before, struct bytes sought)
 {
+    const char *p = t->text.ptr;
     size_t high = t->text.len;
     while (low < high) {
-        struct sorted_span line = line_around(t, low, low + (high - low) / 2, high);
+        /* The line of [low, high) that contains the byte at `middle`; low and high are line ends. */
+        size_t middle = low + (high - low) / 2;
+        const char *before = memrchr(p + low, '\n', middle - low);
+        const char *behind = memchr(p + middle, '\n', high - middle);
+        struct sorted_span line = {
+            before ? (size_t)(before - p) + 1 : low, behind ? (size_t)(behind - p) + 1 : high};
         if (is_before(sorted_line_key(t, line), sought, t->separator))
             low = line.end;
         else
@@ -116,29 +112,18 @@ const char *sorted_fault_text(enum sorted_fault fault)
     return "is damaged";
 }
 
-static enum sorted_fault check_line(
-    const struct sorted_text *t, const struct sorted_check *c, struct sorted_span line)
-{
-    struct bytes this = line_bytes(t, line), last = line_bytes(t, c->previous);
-    struct record record;
-    if (!record_split(this, t->separator, &record))
-        return SORTED_NO_SEPARATOR;
-    if (c->records == 0)
-        return SORTED_OK;
-    if (bytes_compare(last, this) > 0)
-        return SORTED_OUT_OF_ORDER;
-    if (c->unique_keys && bytes_equal(sorted_line_key(t, c->previous), record.key))
-        return SORTED_KEY_TWICE;
-    return SORTED_OK;
-}
-
 enum sorted_fault sorted_check_step(const struct sorted_text *t, struct sorted_check *c, size_t until)
 {
     while (c->at < until && c->at < t->text.len) {
         struct sorted_span line = {c->at, sorted_line_end(t, c->at)};
-        enum sorted_fault fault = check_line(t, c, line);
-        if (fault != SORTED_OK)
-            return fault;
+        struct bytes this = line_bytes(t, line), last = line_bytes(t, c->previous);
+        struct record record;
+        if (!record_split(this, t->separator, &record))
+            return SORTED_NO_SEPARATOR;
+        if (c->records > 0 && bytes_compare(last, this) > 0)
+            return SORTED_OUT_OF_ORDER;
+        if (c->records > 0 && c->unique_keys && bytes_equal(sorted_line_key(t, c->previous), record.key))
+            return SORTED_KEY_TWICE;
         c->previous = line;
         c->at = line.end;
         c->records++;

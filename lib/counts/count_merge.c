@@ -155,19 +155,6 @@ struct bytes count_merge_line(const struct count_merge *m)
 }
 
 /* Keeps the smallest text of the lookup. */
-static void meet_text(struct count_merge *m, struct bytes text, bool is_first)
-{
-    int order = is_first ? -1 : bytes_compare(text, buf_bytes(&m->text));
-    if (!is_first && order != 0) {
-        m->collisions++;
-        snprintf(m->collision, sizeof(m->collision), "%.*s", (int)m->key.len - 1, m->key.ptr);
-    }
-    if (order >= 0)
-        return;
-    buf_clear(&m->text);
-    buf_append_bytes(&m->text, text);
-}
-
 static enum count_next take_text(struct count_merge *m, struct count_value *out)
 {
     bool is_first = true;
@@ -177,8 +164,17 @@ static enum count_next take_text(struct count_merge *m, struct count_value *out)
     for (size_t i = 0; i < m->n_current; i++) {
         struct count_source *s = m->current[i].source;
         enum count_next r;
-        for (; (r = s->kind->next_value(s)) == COUNT_FOUND; is_first = false)
-            meet_text(m, s->text, is_first);
+        for (; (r = s->kind->next_value(s)) == COUNT_FOUND; is_first = false) {
+            int order = is_first ? -1 : bytes_compare(s->text, buf_bytes(&m->text));
+            if (!is_first && order != 0) {
+                m->collisions++;
+                snprintf(m->collision, sizeof(m->collision), "%.*s", (int)m->key.len - 1, m->key.ptr);
+            }
+            if (order >= 0)
+                continue;
+            buf_clear(&m->text);
+            buf_append_bytes(&m->text, s->text);
+        }
         if (r == COUNT_FAILED)
             return source_failed(m, s);
     }
@@ -195,25 +191,6 @@ static enum count_next fetch_value(struct count_merge *m, struct count_source *s
     if (r == COUNT_FOUND)
         heap_push(&m->values, head_of(s, s->name));
     return r == COUNT_FAILED ? source_failed(m, s) : r;
-}
-
-static enum count_next add_up(struct count_merge *m, struct count_value *out)
-{
-    struct head first = heap_pop(&m->values);
-    buf_clear(&m->name);
-    buf_append_bytes(&m->name, first.text);
-    m->has_name = true;
-    *out = (struct count_value){.name = buf_bytes(&m->name)};
-    for (;;) {
-        struct count_source *s = first.source;
-        if (__builtin_add_overflow(out->count, s->count, &out->count))
-            return record_failed(m, s, "the sum exceeds 2^64 - 1", buf_bytes(&m->key));
-        if (fetch_value(m, s) == COUNT_FAILED)
-            return COUNT_FAILED;
-        if (m->values.n == 0 || !bytes_equal(m->values.heads[0].text, out->name))
-            return COUNT_FOUND;
-        first = heap_pop(&m->values);
-    }
 }
 
 /* The fast path for a record of one source: no heap is needed. */
@@ -245,7 +222,23 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
             if (fetch_value(m, m->current[i].source) == COUNT_FAILED)
                 return COUNT_FAILED;
     }
-    return m->values.n == 0 ? COUNT_END : add_up(m, out);
+    if (m->values.n == 0)
+        return COUNT_END;
+    struct head first = heap_pop(&m->values);
+    buf_clear(&m->name);
+    buf_append_bytes(&m->name, first.text);
+    m->has_name = true;
+    *out = (struct count_value){.name = buf_bytes(&m->name)};
+    for (;;) {
+        struct count_source *s = first.source;
+        if (__builtin_add_overflow(out->count, s->count, &out->count))
+            return record_failed(m, s, "the sum exceeds 2^64 - 1", buf_bytes(&m->key));
+        if (fetch_value(m, s) == COUNT_FAILED)
+            return COUNT_FAILED;
+        if (m->values.n == 0 || !bytes_equal(m->values.heads[0].text, out->name))
+            return COUNT_FOUND;
+        first = heap_pop(&m->values);
+    }
 }
 
 enum count_next count_merge_fail(struct count_merge *m, const char *what)

@@ -232,23 +232,6 @@ void count_run_index_free(struct count_run_index **i)
     *i = NULL;
 }
 
-static bool parse_index(struct count_run_index *i, struct reader *r)
-{
-    uint64_t counts, n, len;
-    /* A block takes more than 9 bytes of the index. This limits the allocation. */
-    if (!read_varint(r, &counts) || !read_varint(r, &n) || n > (uint64_t)(r->end - r->at) / 9)
-        return false;
-    i->n = (uint32_t)n;
-    i->blocks = mem_zalloc((n + 1) * sizeof(*i->blocks));
-    for (uint32_t k = 0; k < n; k++) {
-        struct block *b = &i->blocks[k];
-        if (!read_varint(r, &len) || !read_span(r, len, &b->first) || !read_varint(r, &b->bytes) ||
-            !read_checksum(r, &b->checksum))
-            return false;
-    }
-    return r->at == r->end;
-}
-
 struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
 {
     if (data.len < CHECKSUM_BYTES)
@@ -259,8 +242,20 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
     struct bytes body = bytes_of(i->data, data.len - CHECKSUM_BYTES);
     const unsigned char *at = (const unsigned char *)i->data;
     struct reader sum = {at + body.len, at + data.len}, r = {at, at + body.len};
-    if (!read_checksum(&sum, &i->checksum) || i->checksum != checksum(run, INDEX_BLOCK, body) ||
-        !parse_index(i, &r))
+    uint64_t counts, n = 0, len;
+    /* A block takes more than 9 bytes of the index. This limits the allocation. */
+    bool ok = read_checksum(&sum, &i->checksum) && i->checksum == checksum(run, INDEX_BLOCK, body) &&
+              read_varint(&r, &counts) && read_varint(&r, &n) && n <= (uint64_t)(r.end - r.at) / 9;
+    if (ok) {
+        i->n = (uint32_t)n;
+        i->blocks = mem_zalloc((n + 1) * sizeof(*i->blocks));
+    }
+    for (uint32_t k = 0; ok && k < n; k++) {
+        struct block *b = &i->blocks[k];
+        ok = read_varint(&r, &len) && read_span(&r, len, &b->first) && read_varint(&r, &b->bytes) &&
+             read_checksum(&r, &b->checksum);
+    }
+    if (!ok || r.at != r.end)
         count_run_index_free(&i);
     return i;
 }
@@ -296,23 +291,6 @@ static enum count_next damaged(struct run_source *s, const char *what)
     return COUNT_FAILED;
 }
 
-static enum count_next load_block(struct run_source *s)
-{
-    if (s->next == s->index->n)
-        return COUNT_END;
-    const struct block *b = &s->index->blocks[s->next];
-    s->at_block = s->next++;
-    buf_clear(&s->data);
-    if (s->read(s->arg, s->index->run, s->at_block, &s->data, &s->base.is_unreadable, s->base.error) != 0)
-        return COUNT_FAILED;
-    struct bytes data = buf_bytes(&s->data);
-    if (data.len != b->bytes || checksum(s->index->run, s->at_block, data) != b->checksum)
-        return damaged(s, "its checksum does not match");
-    const unsigned char *at = (const unsigned char *)data.ptr;
-    s->records = (struct reader){at, at + data.len};
-    return COUNT_FOUND;
-}
-
 /* Reads the next piece of a record. *same: the piece continues the current record. */
 static enum count_next next_piece(struct run_source *s, bool *same)
 {
@@ -320,9 +298,18 @@ static enum count_next next_piece(struct run_source *s, bool *same)
     struct bytes key, values;
     bool is_first = s->records.at == s->records.end;
     if (is_first) {
-        enum count_next r = load_block(s);
-        if (r != COUNT_FOUND)
-            return r;
+        if (s->next == s->index->n)
+            return COUNT_END;
+        const struct block *b = &s->index->blocks[s->next];
+        s->at_block = s->next++;
+        buf_clear(&s->data);
+        if (s->read(s->arg, s->index->run, s->at_block, &s->data, &s->base.is_unreadable, s->base.error) != 0)
+            return COUNT_FAILED;
+        struct bytes data = buf_bytes(&s->data);
+        if (data.len != b->bytes || checksum(s->index->run, s->at_block, data) != b->checksum)
+            return damaged(s, "its checksum does not match");
+        const unsigned char *at = (const unsigned char *)data.ptr;
+        s->records = (struct reader){at, at + data.len};
     }
     if (!read_varint(&s->records, &shared) || !read_varint(&s->records, &rest) ||
         !read_span(&s->records, rest, &key) || !read_varint(&s->records, &len) ||

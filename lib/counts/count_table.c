@@ -60,18 +60,6 @@ static struct count_slot *find_slot(const struct count_table *t, const struct co
     }
 }
 
-static void grow(struct count_table *t)
-{
-    struct count_slot *old = t->slots;
-    size_t n_old = t->n_slots;
-    t->n_slots *= 2;
-    t->slots = mem_zalloc(t->n_slots * sizeof(*t->slots));
-    for (size_t i = 0; i < n_old; i++)
-        if (old[i].tag != 0)
-            *find_slot(t, &old[i], count_table_hash(t, &old[i])) = old[i];
-    free(old);
-}
-
 void count_table_add(struct count_table *t, const struct count_slot *key, uint64_t hash)
 {
     struct count_slot *s = find_slot(t, key, hash);
@@ -80,8 +68,16 @@ void count_table_add(struct count_table *t, const struct count_slot *key, uint64
         return;
     }
     *s = *key;
-    if (++t->n * 3 > t->n_slots * 2)
-        grow(t);
+    if (++t->n * 3 <= t->n_slots * 2)
+        return;
+    struct count_slot *old = t->slots;
+    size_t n_old = t->n_slots;
+    t->n_slots *= 2;
+    t->slots = mem_zalloc(t->n_slots * sizeof(*t->slots));
+    for (size_t i = 0; i < n_old; i++)
+        if (old[i].tag != 0)
+            *find_slot(t, &old[i], count_table_hash(t, &old[i])) = old[i];
+    free(old);
 }
 
 size_t count_table_counts(const struct count_table *t)
@@ -233,29 +229,6 @@ static void ranks_note(struct ranks *r, const struct interner *texts, uint32_t i
     sortables_add(&r->texts, s.high, s.low);
 }
 
-static void ranks_sort(struct ranks *r)
-{
-    struct sortables *t = &r->texts;
-    uint32_t rank = 0;
-    sort(t);
-    r->id_of = mem_alloc((t->n + 1) * sizeof(uint32_t));
-    for (size_t i = 0; i < t->n; i++) {
-        const struct sortable *here = &t->items[i];
-        rank += i > 0 && (here->high != here[-1].high || here->low >> 32 != here[-1].low >> 32);
-        r->rank_of[(uint32_t)here->low] = rank;
-        r->id_of[rank] = (uint32_t)here->low;
-    }
-    free(t->items);
-    *t = (struct sortables){0};
-}
-
-static void ranks_free(struct ranks *r)
-{
-    free(r->rank_of);
-    free(r->id_of);
-    free(r->texts.items);
-}
-
 #define NS_TEXT (2 * NAMESPACE_MAX + 3) /* "subtotal.total|" */
 
 /* A counter with the prefix of its keys. */
@@ -324,19 +297,6 @@ static void append_key(struct buf *b, const struct space *s, const struct intern
     buf_append_char(b, s->is_subtotal ? '.' : RECORD_SEPARATOR);
 }
 
-static uint8_t *mark_ids(const struct space *s, const struct interner *texts, const struct count_range *range)
-{
-    uint32_t n = interner_count(texts);
-    uint8_t *ids = mem_alloc((size_t)n + 1);
-    struct buf head = {0};
-    for (uint32_t id = 0; id < n; id++) {
-        append_key(&head, s, interner_get(texts, id));
-        ids[id] = may_have(range, buf_bytes(&head));
-    }
-    buf_free(&head);
-    return ids;
-}
-
 enum { END_TOTAL, END_SUBTOTAL, END_NAME, ENDS };
 static const char ends[ENDS] = {RECORD_SEPARATOR, '.', '\0'};
 
@@ -355,11 +315,24 @@ struct table_source {
 #define KEY_RANK_SHIFT COUNT_TAG_HOUR_BITS
 #define SPACE_SHIFT (32 + COUNT_TAG_HOUR_BITS)
 
-/* Replaces ids by ranks. */
+/* Sorts the texts and replaces ids by ranks. */
 static void rank(struct table_source *s, const struct choice *choices)
 {
-    for (int end = 0; end < ENDS; end++)
-        ranks_sort(&s->ranks[end]);
+    for (int end = 0; end < ENDS; end++) {
+        struct ranks *r = &s->ranks[end];
+        struct sortables *t = &r->texts;
+        uint32_t at = 0;
+        sort(t);
+        r->id_of = mem_alloc((t->n + 1) * sizeof(uint32_t));
+        for (size_t i = 0; i < t->n; i++) {
+            const struct sortable *here = &t->items[i];
+            at += i > 0 && (here->high != here[-1].high || here->low >> 32 != here[-1].low >> 32);
+            r->rank_of[(uint32_t)here->low] = at;
+            r->id_of[at] = (uint32_t)here->low;
+        }
+        free(t->items);
+        *t = (struct sortables){0};
+    }
     for (size_t i = 0; i < s->counts.n; i++) {
         struct sortable *c = &s->counts.items[i];
         uint32_t tag = (uint32_t)(c->high >> 32), id = (uint32_t)c->high, sub = (uint32_t)(c->low >> 32);
@@ -435,8 +408,11 @@ static enum count_next table_next_value(struct count_source *base)
 static void table_close(struct count_source *base)
 {
     struct table_source *s = (struct table_source *)base;
-    for (int end = 0; end < ENDS; end++)
-        ranks_free(&s->ranks[end]);
+    for (int end = 0; end < ENDS; end++) {
+        free(s->ranks[end].rank_of);
+        free(s->ranks[end].id_of);
+        free(s->ranks[end].texts.items);
+    }
     free(s->spaces);
     free(s->counts.items);
     buf_free(&s->key);
@@ -449,12 +425,12 @@ struct count_source *count_table_source(const struct count_table *t, const struc
     static const struct count_source_kind kind = {table_next_record, table_next_value, table_close};
     struct table_source *s = mem_zalloc(sizeof(*s));
     size_t n;
+    uint32_t n_texts = interner_count(texts);
     s->base.kind = &kind;
     s->texts = texts;
     s->spaces = make_spaces(counters, &n);
     for (int end = 0; end < ENDS; end++)
-        s->ranks[end] =
-            (struct ranks){.rank_of = mem_zalloc(((size_t)interner_count(texts) + 1) * sizeof(uint32_t))};
+        s->ranks[end] = (struct ranks){.rank_of = mem_zalloc(((size_t)n_texts + 1) * sizeof(uint32_t))};
     const struct space *spaces = s->spaces;
     struct choice *choices = mem_zalloc((n + 1) * sizeof(*choices));
     for (size_t i = 0; i < n; i++) {
@@ -462,8 +438,13 @@ struct count_source *count_table_source(const struct count_table *t, const struc
         struct bytes head = bytes_of(spaces[i].text, spaces[i].len);
         c->rank = (uint32_t)i;
         c->none = !may_have(range, head);
-        if (!c->none && !has_all(range, head))
-            c->ids = mark_ids(&spaces[i], texts, range);
+        if (c->none || has_all(range, head))
+            continue;
+        c->ids = mem_alloc((size_t)n_texts + 1);
+        for (uint32_t id = 0; id < n_texts; id++) {
+            append_key(&s->key, &spaces[i], interner_get(texts, id));
+            c->ids[id] = may_have(range, buf_bytes(&s->key));
+        }
     }
     if (range->from.len + range->prefix.len + range->last.len == 0) {
         s->counts.room = t->n + 1;

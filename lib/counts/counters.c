@@ -316,23 +316,6 @@ struct counters_reader {
 
 enum { VALUE_TIME, VALUE_SKIP, VALUE_FIRST_FIELD };
 
-static size_t source_add(
-    struct counters_reader *r, const struct counter *c, const char **names, size_t *n_names)
-{
-    for (size_t i = 0; i < r->n_sources; i++)
-        if (r->sources[i].kind == c->kind && strcmp(r->sources[i].field, c->field) == 0)
-            return i;
-    struct source *s = &r->sources[r->n_sources];
-    s->kind = c->kind;
-    s->field = c->field;
-    s->text = bytes_str(c->field);
-    if (c->kind != COUNTER_CONSTANT) {
-        s->value = *n_names;
-        names[(*n_names)++] = c->field;
-    }
-    return r->n_sources++;
-}
-
 struct counters_reader *counters_reader_new(const struct counters *c)
 {
     size_t n = c->n_totals + c->n_subtotals, n_names = VALUE_FIRST_FIELD;
@@ -347,7 +330,21 @@ struct counters_reader *counters_reader_new(const struct counters *c)
     names[VALUE_SKIP] = c->skip_if ? c->skip_if : c->time_field;
     for (size_t i = 0; i < n; i++) {
         const struct counter *counter = i < c->n_totals ? &c->totals[i] : &c->subtotals[i - c->n_totals];
-        r->source_of[i] = source_add(r, counter, names, &n_names);
+        size_t at = 0;
+        while (at < r->n_sources &&
+               (r->sources[at].kind != counter->kind || strcmp(r->sources[at].field, counter->field) != 0))
+            at++;
+        r->source_of[i] = at;
+        if (at < r->n_sources)
+            continue;
+        struct source *s = &r->sources[r->n_sources++];
+        s->kind = counter->kind;
+        s->field = counter->field;
+        s->text = bytes_str(counter->field);
+        if (counter->kind != COUNTER_CONSTANT) {
+            s->value = n_names;
+            names[n_names++] = counter->field;
+        }
     }
     r->fields = json_fields_new(names, n_names);
     free(names);

@@ -93,23 +93,6 @@ static void grow(struct interner *i)
     i->n_slots = n;
 }
 
-static const char *copy_text(struct interner *i, struct bytes text)
-{
-    if (text.len > i->text_left) {
-        size_t room = text.len > CHUNK_TEXT ? text.len : CHUNK_TEXT;
-        struct text_chunk *c = mem_alloc(sizeof(*c) + room);
-        c->next = i->texts;
-        i->texts = c;
-        i->text_left = room;
-        i->bytes += sizeof(*c) + room;
-    }
-    /* Allocate from the end of a chunk, so that text_left is its only state. */
-    i->text_left -= text.len;
-    char *at = i->texts->data + i->text_left;
-    memcpy(at, text.ptr, text.len);
-    return at;
-}
-
 /* The slot of the text, or the empty slot where it belongs. */
 static inline size_t find_slot(const struct interner *i, struct bytes text, uint64_t hash)
 {
@@ -145,7 +128,20 @@ uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
         memcpy(t->stored, stored.ptr, stored.len);
     t->stored_len = (uint8_t)stored.len;
     t->text_len = (uint32_t)text.len;
-    t->text = interned_is_hash(t) ? copy_text(i, text) : t->stored;
+    t->text = t->stored;
+    if (interned_is_hash(t)) {
+        if (text.len > i->text_left) {
+            size_t room = text.len > CHUNK_TEXT ? text.len : CHUNK_TEXT;
+            struct text_chunk *c = mem_alloc(sizeof(*c) + room);
+            c->next = i->texts;
+            i->texts = c;
+            i->text_left = room;
+            i->bytes += sizeof(*c) + room;
+        }
+        /* Allocate from the end of a chunk, so that text_left is its only state. */
+        i->text_left -= text.len;
+        t->text = memcpy(i->texts->data + i->text_left, text.ptr, text.len);
+    }
     i->slots[at] = (hash >> 32 << 32) | (id + 1);
     if ((size_t)i->n * 2 > i->n_slots)
         grow(i);

@@ -45,15 +45,18 @@ static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, 
 }
 
 /* Loads the indexes of new runs and reuses the others. */
-static enum slice_result load_indexes(struct slice_reader *r, struct slice_state *next,
-    struct count_run_index ***out, char error[SLICE_ERROR_TEXT])
+static enum slice_result begin(struct slice_reader *r, char error[SLICE_ERROR_TEXT])
 {
-    struct count_run_index **indexes = mem_zalloc((next->n_runs + 1) * sizeof(*indexes));
-    enum slice_result result = SLICE_OK;
+    struct slice_state next;
+    enum slice_result result = slice_sql_run(r->db, "BEGIN", error);
+    if (result == SLICE_OK)
+        result = slice_state_read(r->db, r->path, &next, error);
+    if (result != SLICE_OK)
+        return result;
+    struct count_run_index **indexes = mem_zalloc((next.n_runs + 1) * sizeof(*indexes));
     size_t old = 0;
-    *out = indexes;
-    for (size_t i = 0; i < next->n_runs && result == SLICE_OK; i++) {
-        const struct slice_run *run = &next->runs[i];
+    for (size_t i = 0; i < next.n_runs && result == SLICE_OK; i++) {
+        const struct slice_run *run = &next.runs[i];
         while (old < r->state.n_runs && r->state.runs[old].id < run->id)
             old++;
         if (old < r->state.n_runs && r->state.runs[old].id == run->id && r->indexes[old]) {
@@ -63,19 +66,6 @@ static enum slice_result load_indexes(struct slice_reader *r, struct slice_state
             result = slice_sql_read_index(r->db, r->path, run, &indexes[i], error);
         }
     }
-    return result;
-}
-
-static enum slice_result begin(struct slice_reader *r, char error[SLICE_ERROR_TEXT])
-{
-    struct slice_state next;
-    struct count_run_index **indexes;
-    enum slice_result result = slice_sql_run(r->db, "BEGIN", error);
-    if (result == SLICE_OK)
-        result = slice_state_read(r->db, r->path, &next, error);
-    if (result != SLICE_OK)
-        return result;
-    result = load_indexes(r, &next, &indexes, error);
     free_indexes(r->indexes, r->state.n_runs);
     slice_state_free(&r->state);
     r->state = next;
