@@ -225,25 +225,6 @@ static enum slice_result seal_as_it_is(const struct opening *o, const char *path
     return r;
 }
 
-static enum slice_result look_at_newest(struct opening *o)
-{
-    if (o->n == 0)
-        return SLICE_OK;
-    char *path = chain_slice_path(o->config->slices_dir, o->numbers[o->n - 1]);
-    enum slice_result r = slice_look(path, o->numbers[o->n - 1], &o->newest, o->error);
-    if (r == SLICE_OK && o->newest.number > 0)
-        r = check_state(o, &o->newest);
-    bool differs = r == SLICE_OK && o->newest.number > 0 && !o->newest.sealed &&
-                   strcmp(o->newest.counters, o->config->counters->text) != 0;
-    if (differs) {
-        log_info("the counters changed; sealing the open slice", LOG_U("slice", o->newest.number));
-        r = seal_as_it_is(o, path);
-        o->newest.sealed = r == SLICE_OK;
-    }
-    free(path);
-    return r;
-}
-
 static enum slice_result take_in(const struct opening *o, uint64_t number, struct sealed *sealed)
 {
     char *path = chain_slice_path(o->config->slices_dir, number);
@@ -294,8 +275,20 @@ enum slice_result chain_open(const struct chain_config *config, struct sealed *s
         r = check_counters(&o, config->archive, m->retired);
     if (r == SLICE_OK)
         r = list_slices(&o);
-    if (r == SLICE_OK)
-        r = look_at_newest(&o);
+    if (r == SLICE_OK && o.n > 0) {
+        uint64_t number = o.numbers[o.n - 1];
+        char *path = chain_slice_path(config->slices_dir, number);
+        r = slice_look(path, number, &o.newest, error);
+        if (r == SLICE_OK && o.newest.number > 0)
+            r = check_state(&o, &o.newest);
+        if (r == SLICE_OK && o.newest.number > 0 && !o.newest.sealed &&
+            strcmp(o.newest.counters, config->counters->text) != 0) {
+            log_info("the counters changed; sealing the open slice", LOG_U("slice", o.newest.number));
+            r = seal_as_it_is(&o, path);
+            o.newest.sealed = r == SLICE_OK;
+        }
+        free(path);
+    }
     bool has_open = o.n > 0 && !o.newest.sealed;
     for (size_t i = 0; i + has_open < o.n && r == SLICE_OK; i++)
         r = take_in(&o, o.numbers[i], sealed);

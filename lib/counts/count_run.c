@@ -265,11 +265,6 @@ uint64_t count_run_index_checksum(const struct count_run_index *i)
     return i->checksum;
 }
 
-uint32_t count_run_index_blocks(const struct count_run_index *i)
-{
-    return i->n;
-}
-
 struct run_source {
     struct count_source base; /* first */
     const struct count_run_index *index;

@@ -38,7 +38,6 @@ struct count_run_index;
 struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data);
 void count_run_index_free(struct count_run_index **i);
 uint64_t count_run_index_checksum(const struct count_run_index *i);
-uint32_t count_run_index_blocks(const struct count_run_index *i);
 
 /* Fetches a block into the empty `out`. Returns 0, or -1 with the reason in `error`. Sets *is_unreadable if the read failed, and
  * leaves it if the block is missing or damaged. */

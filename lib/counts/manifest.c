@@ -15,23 +15,6 @@
 #define POINTER_TEXT 192
 #define CONTENT_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* odd, so that multiplication loses no bits */
 
-const char *manifest_strerror(enum manifest_result r)
-{
-    switch (r) {
-    case MANIFEST_OK:
-        return "ok";
-    case MANIFEST_ABSENT:
-        return "does not exist";
-    case MANIFEST_BAD:
-        return "not a manifest";
-    case MANIFEST_NEWER:
-        return "written by a later version";
-    case MANIFEST_FAILED:
-        return "cannot be read";
-    }
-    return "unknown";
-}
-
 void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT])
 {
     snprintf(out, MANIFEST_NAME_TEXT, "%0*" PRIu64, MANIFEST_DIRECTORY_DIGITS, generation);

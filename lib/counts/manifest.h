@@ -50,7 +50,6 @@ enum manifest_result {
     MANIFEST_NEWER,  /* the format of a later version */
     MANIFEST_FAILED, /* a system call failed: see the error text */
 };
-const char *manifest_strerror(enum manifest_result r);
 
 /* "000000000007" */
 void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT]);
