@@ -56,15 +56,10 @@ static uint64_t random_of(uint64_t seed, uint64_t n)
     return mix(mix(seed + GOLDEN) ^ (n + 1) * GOLDEN);
 }
 
+/* 0 <= result < bound. */
 static uint64_t scale(uint64_t random, uint64_t bound)
 {
     return (uint64_t)((unsigned __int128)random * bound >> 64);
-}
-
-/* 0 <= result < bound. */
-static uint64_t random_below(uint64_t *state, uint64_t bound)
-{
-    return scale(random_next(state), bound);
 }
 
 /* log2(x) with FRACTION_BITS bits: squaring a number in [1, 2) doubles its logarithm, and the next bit is 1 if the
@@ -234,16 +229,6 @@ static void append_user(const struct click_feed *f, struct buf *out, uint64_t us
     }
 }
 
-static void append_address(struct buf *out, uint64_t bits)
-{
-    buf_printf(out, "http:\\/\\/%s", hosts[bits % COUNT(hosts)]);
-    for (uint64_t n = 1 + (bits >> 8) % 5, rest = bits >> 16; n > 0; n--, rest /= COUNT(words))
-        buf_printf(out, "\\/%s", words[rest % COUNT(words)]);
-    buf_printf(out, "\\/%u.html", (unsigned)(bits >> 44));
-    if ((bits >> 40) % 4 == 0)
-        buf_printf(out, "?id=%u&navtype=BROWSE&src=feed", (unsigned)(bits >> 48));
-}
-
 static void append_referrer(const struct click_feed *f, struct buf *out, uint64_t rank)
 {
     static const char *const first[] = {"direct", "http:\\/\\/www.facebook.com\\/",
@@ -359,7 +344,13 @@ static void append_click(const struct click_feed *f, const struct click *c, stru
         buf_append_char(out, '"');
     }
     buf_append_str(out, ", \"u\": \"");
-    append_address(out, random_of(link, 2));
+    uint64_t address = random_of(link, 2);
+    buf_printf(out, "http:\\/\\/%s", hosts[address % COUNT(hosts)]);
+    for (uint64_t n = 1 + (address >> 8) % 5, rest = address >> 16; n > 0; n--, rest /= COUNT(words))
+        buf_printf(out, "\\/%s", words[rest % COUNT(words)]);
+    buf_printf(out, "\\/%u.html", (unsigned)(address >> 44));
+    if ((address >> 40) % 4 == 0)
+        buf_printf(out, "?id=%u&navtype=BROWSE&src=feed", (unsigned)(address >> 48));
     buf_printf(out, "\", \"t\": %lld, \"hc\": %lld", (long long)c->time,
         (long long)(f->s.start - (int64_t)(link >> 40)));
     if (!(link >> 8 & 15))
@@ -434,7 +425,7 @@ static bool append_line(struct click_feed *f, struct buf *out)
         return false;
     struct click c = {0};
     size_t start = out->len;
-    uint64_t kind = random_below(&f->state, FEED_MILLION), bits = random_next(&f->state);
+    uint64_t kind = scale(random_next(&f->state), FEED_MILLION), bits = random_next(&f->state);
     c.link = zipf_rank(&f->links, random_next(&f->state));
     c.user = zipf_rank(&f->users, bits_of(f, FOR_OWNER, c.link));
     c.referrer = zipf_rank(&f->referrers, random_next(&f->state));

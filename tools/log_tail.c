@@ -323,22 +323,6 @@ static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char 
     return ok ? LOG_TAIL_FOUND : LOG_TAIL_REWRITTEN;
 }
 
-static int open_first(struct log_tail *t, uint64_t offset, char *error)
-{
-    if (begin(t, t->path, 0, error) != 0)
-        return -1;
-    if (offset == 0)
-        return 0;
-    if (line_source_skip(t->source, offset, &t->given, error) != 0)
-        return -1;
-    if (t->given == offset)
-        return 0;
-    snprintf(error, LINE_SOURCE_ERROR_MAX,
-        "%.100s: shorter than the producer's mark, and no state file (%.100s) names an earlier log", t->path,
-        t->state_path);
-    return -1;
-}
-
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
     enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX])
 {
@@ -349,7 +333,15 @@ struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_
     *place = LOG_TAIL_FOUND;
     int rc = read_state(t, error);
     if (rc == 0) {
-        rc = open_first(t, offset, error);
+        rc = begin(t, t->path, 0, error);
+        if (rc == 0 && offset > 0)
+            rc = line_source_skip(t->source, offset, &t->given, error);
+        if (rc == 0 && t->given != offset) {
+            snprintf(error, LINE_SOURCE_ERROR_MAX,
+                "%.100s: shorter than the producer's mark, and no state file (%.100s) names an earlier log",
+                t->path, t->state_path);
+            rc = -1;
+        }
     } else if (rc > 0) {
         *place = find_place(t, offset, error);
         rc = 0;
@@ -414,15 +406,6 @@ static bool is_over(struct log_tail *t, usec_t now)
     return next.begun;
 }
 
-/* Whether the file was truncated before the last read. A file shorter than the bytes read was truncated after the
- * read. */
-static bool was_cut(const struct log_tail *t)
-{
-    struct stat st;
-    return was_rewritten(t) && fstat(line_source_fd(t->source), &st) == 0 &&
-           (uint64_t)st.st_size >= line_source_fetched(t->source);
-}
-
 enum line_source_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX])
 {
@@ -430,7 +413,10 @@ enum line_source_result log_tail_next(
     for (;;) {
         uint64_t had = line_source_fetched(t->source);
         enum line_source_result r = line_source_next(t->source, !t->over, line, error);
-        t->cut = line_source_fetched(t->source) > had && was_cut(t);
+        /* Was the file truncated before this read? A file shorter than the bytes read was truncated after the read. */
+        t->cut = line_source_fetched(t->source) > had && was_rewritten(t) &&
+                 fstat(line_source_fd(t->source), &mine) == 0 &&
+                 (uint64_t)mine.st_size >= line_source_fetched(t->source);
         if (t->cut)
             return LINE_SOURCE_CUT;
         if (r == LINE_SOURCE_LINE || r == LINE_SOURCE_SKIPPED) {

@@ -270,20 +270,6 @@ static bool may_send_again(const struct put_batch *b, const struct reply *r)
     return !unsure && (r->status == 503 || r->status == 429);
 }
 
-/* Drops the lines that end at or before a mark inside the batch. */
-static void drop_stored(struct put_batch *b, uint64_t mark)
-{
-    size_t n = 0;
-    const char *from = b->body.ptr, *end = b->body.ptr + b->body.len;
-    while (n < b->lines && places(b)[n].end <= mark) {
-        from = (const char *)memchr(from, '\n', (size_t)(end - from)) + 1;
-        n++;
-    }
-    drop(b, n, (size_t)(from - b->body.ptr));
-    b->numbers.duplicates += n;
-    b->mark = mark;
-}
-
 /* Makes one attempt to store a part. 0: continue, whether the part is stored or not. */
 static int send_part(struct put_batch *b, struct tries *tries)
 {
@@ -301,7 +287,16 @@ static int send_part(struct put_batch *b, struct tries *tries)
         b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
     } else if (b->config.producer != NULL && r.status == 409 && mark_in(buf_bytes(&r.body), &mark) &&
                mark > b->mark && mark < part.next) {
-        drop_stored(b, mark);
+        /* Drop the lines that end at or before a mark inside the batch. */
+        size_t n = 0;
+        const char *from = b->body.ptr, *end = b->body.ptr + b->body.len;
+        while (n < b->lines && places(b)[n].end <= mark) {
+            from = (const char *)memchr(from, '\n', (size_t)(end - from)) + 1;
+            n++;
+        }
+        drop(b, n, (size_t)(from - b->body.ptr));
+        b->numbers.duplicates += n;
+        b->mark = mark;
     } else if (too_large && part.lines > 1) {
         b->lines_max = part.lines / 2;
     } else if (too_large && part.lines == 1) {

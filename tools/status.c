@@ -143,24 +143,6 @@ static const struct {
     bool (*query)(struct status *s, const char *url, struct buf *detail);
 } queries[] = {{"simplequeue", query_queue}, {"pubsub", query_streams}, {"aggregator", query_counts}};
 
-static void query_daemon(struct status *s, const char *name, const char *url, struct report *r)
-{
-    struct buf body = {0};
-    const char *why;
-    int status = tool_get(url, "/health", REPLY_TIMEOUT, &body, &why);
-    struct json_doc *d = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
-    struct json_value reason = d ? json_doc_at(d, "/detail") : (struct json_value){.type = JSON_MISSING};
-    r->ready = status == 200;
-    r->state = r->ready ? "ready" : status ? "not ready" : "unreachable";
-    if (reason.type == JSON_STRING)
-        buf_append_bytes(&r->detail, reason.v.string);
-    json_doc_free(&d);
-    buf_free(&body);
-    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++)
-        if (strcmp(queries[i].name, name) == 0 && (!r->ready || !queries[i].query(s, url, &r->detail)))
-            s->known = false;
-}
-
 /* Asks every daemon in the order of the flow. A stopped pipeline is not asked, because its ports may belong to other
  * processes by now. A failed daemon is not asked, because it has no process. */
 static void take(struct status *s)
@@ -174,14 +156,29 @@ static void take(struct status *s)
         bool failed = !s->pipeline.has_ended && d->state && strcmp(d->state, "failed") == 0;
         r->ready = false;
         buf_clear(&r->detail);
-        if (!s->pipeline.has_ended && !failed) {
-            query_daemon(s, peers[i].name, d->url, r);
+        if (s->pipeline.has_ended || failed) {
+            s->known = false;
+            r->state = failed ? "failed" : "stopped";
+            if (failed && d->status_text)
+                buf_append_str(&r->detail, d->status_text);
             continue;
         }
-        s->known = false;
-        r->state = failed ? "failed" : "stopped";
-        if (failed && d->status_text)
-            buf_append_str(&r->detail, d->status_text);
+        struct buf body = {0};
+        const char *why;
+        int status = tool_get(d->url, "/health", REPLY_TIMEOUT, &body, &why);
+        struct json_doc *doc = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+        struct json_value reason =
+            doc ? json_doc_at(doc, "/detail") : (struct json_value){.type = JSON_MISSING};
+        r->ready = status == 200;
+        r->state = r->ready ? "ready" : status ? "not ready" : "unreachable";
+        if (reason.type == JSON_STRING)
+            buf_append_bytes(&r->detail, reason.v.string);
+        json_doc_free(&doc);
+        buf_free(&body);
+        for (size_t q = 0; q < sizeof queries / sizeof *queries; q++)
+            if (strcmp(queries[q].name, peers[i].name) == 0 &&
+                (!r->ready || !queries[q].query(s, d->url, &r->detail)))
+                s->known = false;
     }
     json_doc_free(&s->streams);
 }

@@ -263,12 +263,19 @@ static void write_run_file(const struct up *up)
     buf_free(&fresh);
 }
 
-/* Reports once that every daemon is ready or has failed. */
-static void report_up(struct up *up)
+static void on_change(size_t program, void *arg)
 {
+    struct up *up = arg;
+    enum supervisor_state state = supervisor_report(up->supervisor, program).state;
+    log_debug(
+        "state", LOG_S("daemon", up->daemons[program].name), LOG_S("state", supervisor_state_name(state)));
+    if (state == SUPERVISOR_FAILED)
+        close_socket(&up->daemons[program]);
+    write_run_file(up);
+    /* Report once that every daemon is ready or has failed. */
     bool failed = false;
     for (size_t i = 0; i < up->n; i++) {
-        enum supervisor_state state = supervisor_report(up->supervisor, i).state;
+        state = supervisor_report(up->supervisor, i).state;
         if (up->is_up || (state != SUPERVISOR_READY && state != SUPERVISOR_FAILED))
             return;
         failed = failed || state == SUPERVISOR_FAILED;
@@ -281,18 +288,6 @@ static void report_up(struct up *up)
     else
         log_info("pipeline ready", LOG_S("data_dir", up->data_dir));
     sd_notify(0, failed ? "READY=1\nSTATUS=some daemons failed" : "READY=1\nSTATUS=ready");
-}
-
-static void on_change(size_t program, void *arg)
-{
-    struct up *up = arg;
-    enum supervisor_state state = supervisor_report(up->supervisor, program).state;
-    log_debug(
-        "state", LOG_S("daemon", up->daemons[program].name), LOG_S("state", supervisor_state_name(state)));
-    if (state == SUPERVISOR_FAILED)
-        close_socket(&up->daemons[program]);
-    write_run_file(up);
-    report_up(up);
 }
 
 static void on_stopped(int status, void *arg)

@@ -62,29 +62,6 @@ size_t archive_fixed_directory(const char *format)
     return fixed;
 }
 
-/* Returns 0 if the owner has no unfinished file. */
-static int judge_owner(const char *lock, const char *owner, char *error)
-{
-    char why[ARCHIVE_ERROR_TEXT];
-    struct archive_state s;
-    int found = archive_state_read(owner, &s, why);
-    if (found == 0 || (found > 0 && s.n_files == 0)) {
-        archive_state_free(&s);
-        return 0;
-    }
-    if (found < 0)
-        snprintf(error, ARCHIVE_ERROR_TEXT,
-            "%.120s: another archive owns these file names, and its state is unreadable: %.300s", lock, why);
-    else
-        snprintf(error, ARCHIVE_ERROR_TEXT,
-            "%.120s: the archive with the state %.150s owns these file names and has unfinished files "
-            "(stream "
-            "%.60s)",
-            lock, owner, s.stream);
-    archive_state_free(&s);
-    return -1;
-}
-
 /* Makes the archive with this state the owner of the names, unless the recorded owner has unfinished files. */
 static int take_over(int fd, const char *lock, const char *state_path, char *error)
 {
@@ -99,10 +76,25 @@ static int take_over(int fd, const char *lock, const char *state_path, char *err
     buf_printf(&own, "%s/%s", real, slash != NULL ? slash + 1 : state_path);
     ssize_t n = io->pread(fd, owner, sizeof owner - 1, 0);
     owner[n > 0 ? n : 0] = '\0';
-    if (n < 0)
+    if (n < 0) {
         rc = fail_system(lock, error);
-    else if (n > 0 && !bytes_equal_str(buf_bytes(&own), owner))
-        rc = judge_owner(lock, owner, error);
+    } else if (n > 0 && !bytes_equal_str(buf_bytes(&own), owner)) {
+        char why[ARCHIVE_ERROR_TEXT];
+        struct archive_state s;
+        int found = archive_state_read(owner, &s, why);
+        rc = found < 0 || s.n_files > 0 ? -1 : 0;
+        if (found < 0)
+            snprintf(error, ARCHIVE_ERROR_TEXT,
+                "%.120s: another archive owns these file names, and its state is unreadable: %.300s", lock,
+                why);
+        else if (rc != 0)
+            snprintf(error, ARCHIVE_ERROR_TEXT,
+                "%.120s: the archive with the state %.150s owns these file names and has unfinished files "
+                "(stream "
+                "%.60s)",
+                lock, owner, s.stream);
+        archive_state_free(&s);
+    }
     if (rc == 0 && !bytes_equal_str(buf_bytes(&own), owner) &&
         (io->ftruncate(fd, 0) != 0 || io_write_all(fd, own.ptr, own.len, 0) != 0 || io->fdatasync(fd) != 0 ||
             io_sync_parent(lock) != 0))

@@ -518,24 +518,6 @@ static void end_finishing(struct file_archive *a, const struct archive_finished 
     set_shortage(a, SHORTAGE_TO_FINISH, shortage);
 }
 
-/* After a crash or a change of max_open, more than max_open files may be open. If they stayed open, the archive would
- * remain full. */
-static void close_idle_parts(struct file_archive *a, usec_t wall)
-{
-    while (count_stage(a, PART_OPEN) > a->config.max_open)
-        close_idlest(a);
-    for (size_t i = 0; i < a->n_parts; i++) {
-        struct archive_part *p = a->parts[i];
-        if (p->stage != PART_OPEN)
-            continue;
-        bool idle = a->config.by_event_time
-                        ? a->now - p->last_taken >= a->config.close_after
-                        : strcmp(name_of_time(a, wall / USEC_PER_SEC), p->state.name) != 0;
-        if (idle)
-            close_part(a, p);
-    }
-}
-
 void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
 {
     struct archive_finished f;
@@ -548,7 +530,20 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
         end_commit(a);
     while ((f = archive_finisher_collect(a->finisher, a->now)).part != NULL)
         end_finishing(a, &f);
-    close_idle_parts(a, wall);
+    /* After a crash or a change of max_open, more than max_open files may be open. If they stayed open, the archive
+     * would remain full. */
+    while (count_stage(a, PART_OPEN) > a->config.max_open)
+        close_idlest(a);
+    for (size_t i = 0; i < a->n_parts; i++) {
+        struct archive_part *p = a->parts[i];
+        if (p->stage != PART_OPEN)
+            continue;
+        bool idle = a->config.by_event_time
+                        ? a->now - p->last_taken >= a->config.close_after
+                        : strcmp(name_of_time(a, wall / USEC_PER_SEC), p->state.name) != 0;
+        if (idle)
+            close_part(a, p);
+    }
     if (a->failed)
         return;
     bool urgent = a->at_once || a->shortages[SHORTAGE_TO_WRITE].on || count_stage(a, PART_CLOSED) > 0 ||

@@ -191,30 +191,8 @@ static int64_t now_seconds(void)
     return clock_wall() / USEC_PER_SEC;
 }
 
-/* Adds a line to the last run, or to a new run if its time is in another span. A line without a usable time is filed by
- * its arrival. `line` is without its LF. */
-static void add_line(struct writer *w, struct bytes line)
-{
-    struct archive_run *last = w->n_runs > 0 ? &w->runs[w->n_runs - 1] : NULL;
-    int64_t time;
-    if (!event_time_of(w->event_time, line, &time)) {
-        w->untimed++;
-        time = now_seconds();
-    }
-    if (last != NULL && time >= w->span.first && time <= w->span.last) {
-        last->lines.len += line.len + 1;
-        last->n++;
-        return;
-    }
-    if (w->n_runs == w->room_for_runs) {
-        w->room_for_runs = 2 * w->room_for_runs + 256;
-        w->runs = mem_realloc(w->runs, w->room_for_runs * sizeof *w->runs);
-    }
-    w->runs[w->n_runs++] =
-        (struct archive_run){.lines = bytes_of(line.ptr, line.len + 1), .n = 1, .time = time};
-    w->span = file_archive_span_of(w->archive, time);
-}
-
+/* Adds each line to the last run, or to a new run if its time is in another span. A line without a usable time is filed
+ * by its arrival. */
 static void take_by_event(struct writer *w, struct bytes lines)
 {
     uint16_t ends[LINE_ENDS_BLOCK_MAX];
@@ -224,8 +202,25 @@ static void take_by_event(struct writer *w, struct bytes lines)
         size_t n = lines.len < LINE_ENDS_BLOCK_MAX ? lines.len : LINE_ENDS_BLOCK_MAX;
         size_t n_ends = line_ends_find(bytes_of(lines.ptr, n), ends);
         for (size_t i = 0; i < n_ends; i++) {
-            add_line(w, bytes_of(line, (size_t)(lines.ptr + ends[i] - line)));
+            struct bytes text = bytes_of(line, (size_t)(lines.ptr + ends[i] - line)); /* without its LF */
+            int64_t time;
             line = lines.ptr + ends[i] + 1;
+            if (!event_time_of(w->event_time, text, &time)) {
+                w->untimed++;
+                time = now_seconds();
+            }
+            if (w->n_runs > 0 && time >= w->span.first && time <= w->span.last) {
+                w->runs[w->n_runs - 1].lines.len += text.len + 1;
+                w->runs[w->n_runs - 1].n++;
+                continue;
+            }
+            if (w->n_runs == w->room_for_runs) {
+                w->room_for_runs = 2 * w->room_for_runs + 256;
+                w->runs = mem_realloc(w->runs, w->room_for_runs * sizeof *w->runs);
+            }
+            w->runs[w->n_runs++] =
+                (struct archive_run){.lines = bytes_of(text.ptr, text.len + 1), .n = 1, .time = time};
+            w->span = file_archive_span_of(w->archive, time);
         }
         lines = bytes_of(lines.ptr + n, lines.len - n);
     }

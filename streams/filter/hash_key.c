@@ -39,9 +39,10 @@ void hash_key_free(struct hash_key **kp)
     *kp = NULL;
 }
 
-/* Returns the secret's length, or -1 with the reason. */
-static ssize_t read_secret(const char *path, char secret[KEY_MAX], char *error, size_t error_size)
+struct hash_key *hash_key_read(const char *path, char *error, size_t error_size)
 {
+    char secret[KEY_MAX];
+    struct hash_key *k = NULL;
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 && fstat(fd, &st) == 0 ? read(fd, secret, KEY_MAX) : -1;
@@ -56,16 +57,8 @@ static ssize_t read_secret(const char *path, char secret[KEY_MAX], char *error, 
     else if (n >= 0 && n < HASH_KEY_MIN)
         snprintf(error, error_size, "%s: a key needs at least %d bytes (head -c 32 /dev/urandom | base64)",
             path, HASH_KEY_MIN);
-    else
-        return n;
-    return -1;
-}
-
-struct hash_key *hash_key_read(const char *path, char *error, size_t error_size)
-{
-    char secret[KEY_MAX];
-    ssize_t n = read_secret(path, secret, error, error_size);
-    struct hash_key *k = n < 0 ? NULL : hash_key_of(bytes_of(secret, (size_t)n));
+    else if (n >= 0)
+        k = hash_key_of(bytes_of(secret, (size_t)n));
     explicit_bzero(secret, sizeof secret);
     return k;
 }

@@ -221,25 +221,6 @@ static bool is_among(const struct words *words, struct bytes text)
     return false;
 }
 
-static int check_names(const struct line_filter_spec *spec, char *error)
-{
-    if (has_empty_name(spec->drop) || has_empty_name(spec->hash)) {
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s: empty name between commas",
-            has_empty_name(spec->drop) ? "drop" : "hash");
-        return -1;
-    }
-    struct words drop = words_of(spec->drop, SEPARATORS), hash = words_of(spec->hash, SEPARATORS);
-    size_t i = 0;
-    while (i < hash.n && !is_among(&drop, hash.at[i]))
-        i++;
-    if (i < hash.n)
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s: both dropped and hashed", hash.at[i].ptr);
-    bool both = i < hash.n;
-    words_free(&drop);
-    words_free(&hash);
-    return both ? -1 : 0;
-}
-
 static int check_spec(const struct line_filter_spec *spec, char *error)
 {
     const struct {
@@ -251,7 +232,21 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
             snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is not UTF-8, so no field can match", texts[i].name);
             return -1;
         }
-    if (check_names(spec, error) != 0)
+    if (has_empty_name(spec->drop) || has_empty_name(spec->hash)) {
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s: empty name between commas",
+            has_empty_name(spec->drop) ? "drop" : "hash");
+        return -1;
+    }
+    struct words drop = words_of(spec->drop, SEPARATORS), hash = words_of(spec->hash, SEPARATORS);
+    size_t n = 0;
+    while (n < hash.n && !is_among(&drop, hash.at[n]))
+        n++;
+    bool both = n < hash.n;
+    if (both)
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s: both dropped and hashed", hash.at[n].ptr);
+    words_free(&drop);
+    words_free(&hash);
+    if (both)
         return -1;
     bool conditions = spec->values != NULL || spec->prefix != NULL || spec->pattern != NULL;
     const char *why = NULL;

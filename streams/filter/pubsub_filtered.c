@@ -287,22 +287,16 @@ static void start_answer(void *arg)
     http_stream_disable_timeout(h->req);
 }
 
-/* The program's filter runs first, so that the request's filter cannot test fields that are removed. */
-static enum line_filter_result filter_for(struct sub *h, struct bytes line)
-{
-    if (h->filter == NULL)
-        return line_filter_apply(h->program->filter, line, &h->passed);
-    buf_clear(&h->once);
-    enum line_filter_result r = line_filter_apply(h->program->filter, line, &h->once);
-    if (r == LINE_PASSED)
-        r = line_filter_apply(h->filter, bytes_of(h->once.ptr, h->once.len - 1), &h->passed);
-    return r;
-}
-
 static void on_sub_line(struct bytes line, void *arg)
 {
     struct sub *h = arg;
-    line_counts_add(&h->program->sub_lines, filter_for(h, line));
+    /* The program's filter runs first, so that the request's filter cannot test fields that are removed. */
+    buf_clear(&h->once);
+    enum line_filter_result r =
+        line_filter_apply(h->program->filter, line, h->filter == NULL ? &h->passed : &h->once);
+    if (r == LINE_PASSED && h->filter != NULL)
+        r = line_filter_apply(h->filter, bytes_of(h->once.ptr, h->once.len - 1), &h->passed);
+    line_counts_add(&h->program->sub_lines, r);
 }
 
 static void pause_or_resume(struct sub *h)
