@@ -120,25 +120,12 @@ static void replay_kept(struct recovery *r, struct queue_record *record, uint64_
     }
 }
 
-static void replay_aside(struct recovery *r, struct queue_record *record)
-{
-    struct queue *core = r->q->core;
-    struct queue_record_item item;
-    struct id_ranges ids = {0};
-    while (queue_record_next(record, &item))
-        if (queue_restore_hold(core, item.ids.first, item.tries))
-            id_ranges_add(&ids, item.ids.first);
-    if (record->type == RECORD_BURY)
-        queue_bury(core, &ids, record->reason, record->time);
-    else
-        queue_delay(core, &ids, r->now.monotonic + (record->time - r->now.wall));
-    id_ranges_free(&ids);
-}
-
 static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg)
 {
     struct recovery *r = arg;
+    struct queue *core = r->q->core;
     struct queue_record record;
+    struct queue_record_item item;
     const char *reason;
     (void)time;
     if (payload.len == 0)
@@ -152,18 +139,25 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     } else if (record.type == RECORD_KEEP) {
         replay_kept(r, &record, offset);
     } else if (record.type == RECORD_REMOVE) {
-        struct queue_record_item item;
         while (queue_record_next(&record, &item))
-            queue_restore_remove(r->q->core, item.ids);
+            queue_restore_remove(core, item.ids);
     } else if (record.type == RECORD_OPEN) {
-        queue_restore_lease_base(r->q->core, record.lease_base + LEASE_STEP);
+        queue_restore_lease_base(core, record.lease_base + LEASE_STEP);
         r->q->open_record = offset;
     } else {
-        replay_aside(r, &record);
+        struct id_ranges ids = {0};
+        while (queue_record_next(&record, &item))
+            if (queue_restore_hold(core, item.ids.first, item.tries))
+                id_ranges_add(&ids, item.ids.first);
+        if (record.type == RECORD_BURY)
+            queue_bury(core, &ids, record.reason, record.time);
+        else
+            queue_delay(core, &ids, r->now.monotonic + (record.time - r->now.wall));
+        id_ranges_free(&ids);
     }
-    queue_restore_next_id(r->q->core, record.id);
+    queue_restore_next_id(core, record.id);
     if (r->q->config.limits->max_memory)
-        queue_spill(r->q->core, r->q->config.limits->max_memory);
+        queue_spill(core, r->q->config.limits->max_memory);
     return true;
 }
 

@@ -44,23 +44,6 @@ bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_
     return q->full && now.monotonic < q->retry_space[kind];
 }
 
-/* Records whether the journal has committed or refused the op.
- *
- * Ignores the refusal of an op without a reserve, because another op of the same commit may have caused it. A refused
- * MOVE always counts, because an unclean stop may have lost its space. */
-static void reserve_note(const struct op *o, const struct journal_commit *c)
-{
-    struct named_queue *q = o->q;
-    enum op_kind kind = o->type->kind;
-    if (c->result == JOURNAL_OK && kind == OP_PUT && !c->duplicate)
-        q->full = false;
-    if (c->result != JOURNAL_NO_SPACE || !(o->reserve || kind == OP_MOVE))
-        return;
-    q->full = true;
-    if (o->reserve)
-        q->retry_space[kind] = q->now.monotonic + RETRY_SPACE;
-}
-
 static enum queue_result result_of(enum journal_result r)
 {
     switch (r) {
@@ -170,9 +153,18 @@ void op_finish(const struct journal_commit *c, void *arg)
 {
     struct op *o = arg;
     struct named_queue *q = o->q;
+    enum op_kind kind = o->type->kind;
     q->under_way--;
     reserve_forget_move(o);
-    reserve_note(o, c);
+    if (c->result == JOURNAL_OK && kind == OP_PUT && !c->duplicate)
+        q->full = false;
+    /* Ignores the refusal of an op without a reserve, because another op of the same commit may have caused it. A
+     * refused MOVE always counts, because an unclean stop may have lost its space. */
+    if (c->result == JOURNAL_NO_SPACE && (o->reserve || kind == OP_MOVE)) {
+        q->full = true;
+        if (o->reserve)
+            q->retry_space[kind] = q->now.monotonic + RETRY_SPACE;
+    }
     /* The journal refuses all appends of one commit together, so this op may be refused only because of another one. */
     if (c->result == JOURNAL_NO_SPACE && o->type->repeats && o->refused++ < RETRIES_MAX &&
         op_append_record(o, q->now) == QUEUE_OK)

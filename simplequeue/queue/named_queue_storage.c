@@ -44,17 +44,6 @@ static void load_finish(struct named_queue *q, const char *failure)
     q->step(q);
 }
 
-/* False once the span needs no more messages, or if the message differs. */
-static bool load_message(struct named_queue *q, uint64_t id, struct bytes text)
-{
-    struct store *store = queue_store(q->core);
-    if (!store_load(store, id, text))
-        snprintf(
-            q->failure, sizeof q->failure, "message %llu differs in the journal", (unsigned long long)id);
-    bool more = q->span.kept ? store_load_misses(store, &q->span) : id < q->span.last_id;
-    return more && !q->failure[0];
-}
-
 static void read_more(struct named_queue *q, size_t bytes);
 
 /* Makes the next record the current one. False if it is incomplete, or damaged: *failure. */
@@ -79,6 +68,7 @@ static bool next_record(struct message_loader *r, const char **failure)
 static void go_on(struct named_queue *q, bool ended)
 {
     struct message_loader *r = &q->loader;
+    struct store *store = queue_store(q->core);
     const char *failure = NULL;
     do {
         struct queue_record_item item;
@@ -87,7 +77,11 @@ static void go_on(struct named_queue *q, bool ended)
             uint64_t id = dense ? r->next_id++ : item.ids.first;
             if (dense)
                 r->passed = id;
-            if (!load_message(q, id, item.message)) {
+            if (!store_load(store, id, item.message))
+                snprintf(q->failure, sizeof q->failure, "message %llu differs in the journal",
+                    (unsigned long long)id);
+            bool more = q->span.kept ? store_load_misses(store, &q->span) : id < q->span.last_id;
+            if (!more || q->failure[0]) {
                 load_finish(q, NULL);
                 return;
             }

@@ -122,6 +122,7 @@ static bool write_to_device(int fd, struct batch *b)
     return true;
 }
 
+/* False if the file's content is unknown. */
 static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct known *known)
 {
     char last = '\n';
@@ -143,32 +144,24 @@ static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct
     return known_content;
 }
 
-/* False if the file's content is unknown. */
-static bool write_batch(struct batch *b, struct known *known)
-{
-    struct stat st;
-    int fd = open_file(b->path, known, &st);
-    if (fd < 0) {
-        set_error(b, errno);
-        return true;
-    }
-    bool known_content = S_ISCHR(st.st_mode) ? write_to_device(fd, b) : write_to_file(fd, &st, b, known);
-    io->close(fd);
-    return known_content;
-}
-
 /* Writes the batch, unless an earlier failure latched the log. The caller holds the lock; it is released while the batch is written. */
 static void run_batch(struct overflow_log *log, struct batch *b)
 {
-    bool latched = log->latched, known = true;
+    bool latched = log->latched, known_content = true;
+    struct stat st;
+    int fd;
     pthread_mutex_unlock(&log->lock);
-    if (latched)
+    if (latched) {
         snprintf(
             b->error, sizeof b->error, "%s: an earlier write failed; send SIGHUP to write again", b->path);
-    else
-        known = write_batch(b, &log->known);
+    } else if ((fd = open_file(b->path, &log->known, &st)) < 0) {
+        set_error(b, errno);
+    } else {
+        known_content = S_ISCHR(st.st_mode) ? write_to_device(fd, b) : write_to_file(fd, &st, b, &log->known);
+        io->close(fd);
+    }
     pthread_mutex_lock(&log->lock);
-    log->latched = log->latched || !known;
+    log->latched = log->latched || !known_content;
     batches_add(&log->written, b);
 }
 
@@ -240,20 +233,10 @@ int overflow_log_check(const char *path, char *error, size_t error_size)
     return 0;
 }
 
-static bool lies_at(const char *place, const char *data_dir, const char *own)
-{
-    char path[PATH_MAX], whole[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s", data_dir, own);
-    if (n < 0 || (size_t)n >= sizeof path || !realpath(path, whole))
-        return false;
-    size_t len = strlen(whole);
-    return strncmp(place, whole, len) == 0 && (place[len] == '/' || place[len] == '\0');
-}
-
 int overflow_log_check_place(const char *path, const char *data_dir, char *error, size_t error_size)
 {
     static const char *const own[] = {"lock", "queues"};
-    char place[PATH_MAX], parent[PATH_MAX];
+    char place[PATH_MAX], parent[PATH_MAX], file[PATH_MAX], whole[PATH_MAX];
     if (!realpath(path, place)) { /* yet to be created */
         io_parent_of(path, parent);
         if (!realpath(parent, place))
@@ -265,7 +248,11 @@ int overflow_log_check_place(const char *path, const char *data_dir, char *error
             return 0;
     }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
-        if (!lies_at(place, data_dir, own[i]))
+        int n = snprintf(file, sizeof file, "%s/%s", data_dir, own[i]);
+        if (n < 0 || (size_t)n >= sizeof file || !realpath(file, whole))
+            continue;
+        size_t len = strlen(whole);
+        if (strncmp(place, whole, len) != 0 || (place[len] != '/' && place[len] != '\0'))
             continue;
         snprintf(error, error_size, "overflow log %s: %s/%s is the daemon's own file; choose another", path,
             data_dir, own[i]);

@@ -175,22 +175,6 @@ static bool page_next(struct store_page *p, uint64_t from, bool ready, uint64_t 
     return false;
 }
 
-static void page_drop(struct store_page *p, uint64_t id)
-{
-    const struct message was = page_peek(p, id);
-    p->held--;
-    p->bytes -= was.len;
-    p->ready -= was.state == STORE_READY;
-    p->pending -= was.state == STORE_PENDING;
-    if (p->form == PAGE_BARE) {
-        p->lens[id - p->first_id] = 0;
-        return;
-    }
-    struct message *m = record_of(p, id);
-    m->state = STORE_GONE;
-    m->owner = NULL;
-}
-
 /* Bytes of memory. */
 static uint64_t page_cost(const struct store_page *p)
 {
@@ -454,7 +438,18 @@ void store_drop(struct store *s, uint64_t id)
     assert(page_of(s, id) && page_peek(page_of(s, id), id).state != STORE_GONE);
     size_t i = page_index(s, id);
     struct store_page *p = s->pages[i];
-    page_drop(p, id);
+    const struct message was = page_peek(p, id);
+    p->held--;
+    p->bytes -= was.len;
+    p->ready -= was.state == STORE_READY;
+    p->pending -= was.state == STORE_PENDING;
+    if (p->form == PAGE_BARE) {
+        p->lens[id - p->first_id] = 0;
+    } else {
+        struct message *m = record_of(p, id);
+        m->state = STORE_GONE;
+        m->owner = NULL;
+    }
     if (i > s->head && (p->held & (p->held - 1)) == 0) {
         compact(s, i - 1);
         compact(s, i);

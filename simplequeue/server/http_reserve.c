@@ -42,15 +42,51 @@ static void answer_nothing(struct reserve *r)
     http_reply(end(r, q), 200, OCTETS, BYTES_NONE);
 }
 
-/* False if nothing is ready. */
-static bool answer_messages(struct reserve *r, struct named_queue *q)
+/* Refuses a request whose epoch is not that of the reader's last release. True if it was refused. `q` is NULL if the queue does not exist. */
+static bool answer_stale(struct reserve *r, const struct named_queue *q)
 {
-    struct queue_server *server = r->server;
+    char members[48] = "";
+    uint64_t latest = q ? queue_epoch(named_queue_core(q), r->reader) : 0;
+    if (!r->epoch || r->epoch == latest)
+        return false;
+    if (latest)
+        snprintf(members, sizeof members, "\"epoch\":\"%llu\"", (unsigned long long)latest);
+    http_problem_with(end(r, q), 409, "stale-epoch", members,
+        "this is not the epoch of the reader's last release: another reader took over, or the daemon started "
+        "again");
+    return true;
+}
+
+/* True if the request was answered. */
+static bool try_answer(struct reserve *r, struct named_queue *q)
+{
     struct queue *core = named_queue_core(q);
+    if (answer_stale(r, q))
+        return true;
+    if (!queue_admits(core, r->reader)) {
+        struct buf members = {0};
+        const char *holder = queue_state(core)->reader;
+        buf_append_str(&members, "\"reader\":");
+        buf_append_json(&members, bytes_str(holder));
+        buf_append_str(&members, ",\"hint\":\"its leases expire, or end at once with /release?reader=\"");
+        buf_append_char(&members, '\0');
+        http_problem_with(end(r, q), 409, "queue-held", members.ptr, "reader \"%s\" holds leases of queue %s",
+            holder, named_queue_name(q));
+        buf_free(&members);
+        return true;
+    }
+    enum queue_result result = named_queue_prepare(q, r->items, REPLY_BYTES_MAX);
+    if (result == QUEUE_LOADING)
+        return false;
+    struct queue_server *server = r->server;
+    if (result != QUEUE_OK) {
+        reply_refused(server, end(r, q), result, 0);
+        return true;
+    }
     struct id_ranges ids = {0};
     usec_t deadline = queue_loop_now().monotonic + r->lease;
     uint64_t lease = queue_reserve(core, r->reader, r->items, REPLY_BYTES_MAX, deadline, &ids);
-    if (!lease)
+    if (!lease) /* nothing is ready */
         return false;
     for (struct id_walk w = {.ids = &ids}; id_walk_next(&w);) {
         struct buf *out = &server->frames;
@@ -70,48 +106,6 @@ static bool answer_messages(struct reserve *r, struct named_queue *q)
     http_add_header_u64(req, "X-Millrace-Lease", lease);
     http_reply_buf(req, 200, OCTETS, &server->frames);
     queue_loop_arm(&server->loop);
-    return true;
-}
-
-/* Refuses a request whose epoch is not that of the reader's last release. True if it was refused. `q` is NULL if the queue does not exist. */
-static bool answer_stale(struct reserve *r, const struct named_queue *q)
-{
-    char members[48] = "";
-    uint64_t latest = q ? queue_epoch(named_queue_core(q), r->reader) : 0;
-    if (!r->epoch || r->epoch == latest)
-        return false;
-    if (latest)
-        snprintf(members, sizeof members, "\"epoch\":\"%llu\"", (unsigned long long)latest);
-    http_problem_with(end(r, q), 409, "stale-epoch", members,
-        "this is not the epoch of the reader's last release: another reader took over, or the daemon started "
-        "again");
-    return true;
-}
-
-/* True if the request was answered. */
-static bool try_answer(struct reserve *r, struct named_queue *q)
-{
-    if (answer_stale(r, q))
-        return true;
-    if (!queue_admits(named_queue_core(q), r->reader)) {
-        struct buf members = {0};
-        const char *holder = queue_state(named_queue_core(q))->reader;
-        buf_append_str(&members, "\"reader\":");
-        buf_append_json(&members, bytes_str(holder));
-        buf_append_str(&members, ",\"hint\":\"its leases expire, or end at once with /release?reader=\"");
-        buf_append_char(&members, '\0');
-        http_problem_with(end(r, q), 409, "queue-held", members.ptr, "reader \"%s\" holds leases of queue %s",
-            holder, named_queue_name(q));
-        buf_free(&members);
-        return true;
-    }
-    enum queue_result result = named_queue_prepare(q, r->items, REPLY_BYTES_MAX);
-    if (result == QUEUE_OK)
-        return answer_messages(r, q);
-    if (result == QUEUE_LOADING)
-        return false;
-    struct queue_server *server = r->server;
-    reply_refused(server, end(r, q), result, 0);
     return true;
 }
 

@@ -139,21 +139,6 @@ static void on_ready(struct named_queue *q, void *arg)
     overflow_on_ready(server->overflow, q);
 }
 
-/* Warns only about an explicit max_queues, because the default does not promise descriptors for that many queues. */
-static void warn_of_descriptors(const struct queues *qs, const struct options *o)
-{
-    size_t found = queues_unopened(qs), room = queues_descriptor_limit(qs), max = queues_max(qs);
-    if (room == 0 || (options_is_set(o, "max_queues") && room < max))
-        log_warn("the limit of open files is too low for max_queues: raise it (LimitNOFILE, ulimit -Hn)",
-            LOG_U("max_queues", max), LOG_U("room_for", room),
-            LOG_U("limit_wanted", http_descriptors_with_files(queues_descriptors_for(max))));
-    if (found > room)
-        log_error("the queues use descriptors that connections need: raise the limit of open files "
-                  "(LimitNOFILE, ulimit -Hn)",
-            LOG_U("queues", found), LOG_U("room_for", room),
-            LOG_U("limit_needed", http_descriptors_with_files(queues_descriptors_for(found))));
-}
-
 static struct queues *open_queues(struct wiring *w, const struct options *o, struct config_error *error)
 {
     struct queues_config config = {
@@ -196,7 +181,18 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
     if (log && !(server->overflow = overflow_open(
                      &server->loop, log, loop_notify_wake, w->notify, error->text, sizeof error->text)))
         return daemon_start_status(errno);
-    warn_of_descriptors(server->queues, o);
+    size_t found = queues_unopened(server->queues), max = queues_max(server->queues);
+    size_t room = queues_descriptor_limit(server->queues);
+    /* Warns only about an explicit max_queues, because the default does not promise descriptors for that many queues. */
+    if (room == 0 || (options_is_set(o, "max_queues") && room < max))
+        log_warn("the limit of open files is too low for max_queues: raise it (LimitNOFILE, ulimit -Hn)",
+            LOG_U("max_queues", max), LOG_U("room_for", room),
+            LOG_U("limit_wanted", http_descriptors_with_files(queues_descriptors_for(max))));
+    if (found > room)
+        log_error("the queues use descriptors that connections need: raise the limit of open files "
+                  "(LimitNOFILE, ulimit -Hn)",
+            LOG_U("queues", found), LOG_U("room_for", room),
+            LOG_U("limit_needed", http_descriptors_with_files(queues_descriptors_for(found))));
     stats_register(server);
     const char *urls = options_string(o, NNG_LISTEN_SETTING);
     return !urls || (w->ingest = nng_ingest_open(server, urls, error)) ? 0 : EX_CONFIG;

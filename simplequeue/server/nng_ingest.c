@@ -321,28 +321,6 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     set_receiving(in);
 }
 
-/* If a message exceeds RECVMAXSZ, nng closes its connection without a reply. So RECVMAXSZ is above --max-body, and
- * batches between the two limits get a reply. Returns 0, or nng's error. */
-static int open_socket(struct nng_ingest *in, int *receive_fd, int *send_fd)
-{
-    nng_socket *s = &in->socket;
-    size_t largest = NNG_INGEST_RECEIVE_FACTOR * in->max_body + 64; /* the header of a request */
-    int error = nng_rep0_open_raw(s);
-    if (error == 0)
-        error = nng_socket_set_int(*s, NNG_OPT_SENDBUF, NNG_INGEST_BATCHES_MAX);
-    if (error == 0)
-        error = nng_socket_set_int(*s, NNG_OPT_RECVBUF, 1);
-    if (error == 0)
-        error = nng_socket_set_size(*s, NNG_OPT_RECVMAXSZ, largest);
-    if (error == 0)
-        error = nng_pipe_notify(*s, NNG_PIPE_EV_ADD_PRE, on_connection, in);
-    if (error == 0)
-        error = nng_pipe_notify(*s, NNG_PIPE_EV_REM_POST, on_connection, in);
-    if (error == 0)
-        error = nng_socket_get_int(*s, NNG_OPT_RECVFD, receive_fd);
-    return error ? error : nng_socket_get_int(*s, NNG_OPT_SENDFD, send_fd);
-}
-
 struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct config_error *error)
 {
     struct nng_ingest *in = mem_zalloc(sizeof *in);
@@ -365,7 +343,24 @@ struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls
     stats_gauge(
         s, "nng_waiting_bytes", NULL, "bytes of nng batches not answered yet", gauge_waiting_bytes, in);
     stats_gauge(s, "nng_connections", NULL, "nng connections", gauge_connections, in);
-    int failure = open_socket(in, &receive_fd, &send_fd);
+    /* If a message exceeds RECVMAXSZ, nng closes its connection without a reply. So RECVMAXSZ is above --max-body,
+     * and batches between the two limits get a reply. */
+    size_t largest = NNG_INGEST_RECEIVE_FACTOR * in->max_body + 64; /* the header of a request */
+    int failure = nng_rep0_open_raw(&in->socket);
+    if (failure == 0)
+        failure = nng_socket_set_int(in->socket, NNG_OPT_SENDBUF, NNG_INGEST_BATCHES_MAX);
+    if (failure == 0)
+        failure = nng_socket_set_int(in->socket, NNG_OPT_RECVBUF, 1);
+    if (failure == 0)
+        failure = nng_socket_set_size(in->socket, NNG_OPT_RECVMAXSZ, largest);
+    if (failure == 0)
+        failure = nng_pipe_notify(in->socket, NNG_PIPE_EV_ADD_PRE, on_connection, in);
+    if (failure == 0)
+        failure = nng_pipe_notify(in->socket, NNG_PIPE_EV_REM_POST, on_connection, in);
+    if (failure == 0)
+        failure = nng_socket_get_int(in->socket, NNG_OPT_RECVFD, &receive_fd);
+    if (failure == 0)
+        failure = nng_socket_get_int(in->socket, NNG_OPT_SENDFD, &send_fd);
     if (failure)
         snprintf(error->text, sizeof error->text, NNG_LISTEN_SETTING ": socket: %s", nng_strerror(failure));
     if (failure || nng_listen_on(NNG_LISTEN_SETTING, urls, in->socket, error) != 0) {

@@ -111,7 +111,7 @@ static void find_room(struct eviction *e)
     }
 }
 
-static void write_batch(struct eviction *e);
+static void on_written(const char *error, void *arg);
 
 /* Posted when an eviction begins and after each of its batches. */
 static void serve_line(void *arg)
@@ -123,8 +123,12 @@ static void serve_line(void *arg)
     answer_covered(e->q, e->result);
     e->result = QUEUE_OK;
     find_room(e);
-    if (e->ids.count)
-        write_batch(e);
+    if (e->ids.count) {
+        struct buf text = {0};
+        for (struct id_walk w = {.ids = &e->ids}; id_walk_next(&w);)
+            append_line(&text, e->q, w.id);
+        log_write(e->o, e->q, &text, on_written, e);
+    }
     if (e->ids.count || e->held_up)
         return;
     served_of(e->q)->eviction = NULL;
@@ -179,14 +183,6 @@ static void on_written(const char *error, void *arg)
     }
     if (e->result != QUEUE_OK)
         serve_soon(e);
-}
-
-static void write_batch(struct eviction *e)
-{
-    struct buf text = {0};
-    for (struct id_walk w = {.ids = &e->ids}; id_walk_next(&w);)
-        append_line(&text, e->q, w.id);
-    log_write(e->o, e->q, &text, on_written, e);
 }
 
 bool overflow_wait(struct overflow *o, struct named_queue *q, const struct first_put *put,
