@@ -141,7 +141,7 @@ static void send_streamed(struct http_request *req, struct generation *g, struct
         memcpy(a->lines.found, l->found, l->n_found * sizeof(*l->found));
     }
     *l = (struct answer_lines){0};
-    http_stream_start(req, 200, READ_PROTOCOL_TYPE, -1);
+    http_stream_start(req, 200, READ_PROTOCOL_TYPE);
     http_on_gone(req, on_gone, a);
     http_on_drain(req, PIECE, on_room, a);
     on_room(req, a);

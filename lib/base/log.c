@@ -37,17 +37,6 @@ uint64_t log_count(enum log_level level)
     return atomic_load_explicit(&counts[level], memory_order_relaxed);
 }
 
-static void append_time(struct buf *out)
-{
-    usec_t now = clock_wall();
-    time_t seconds = (time_t)(now / USEC_PER_SEC);
-    struct tm tm;
-    char text[32];
-    gmtime_r(&seconds, &tm);
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-    buf_printf(out, "%s.%03dZ", text, (int)(now % USEC_PER_SEC / USEC_PER_MSEC));
-}
-
 static void append_value(struct buf *out, const struct log_field *f)
 {
     bool is_json = settings.format == LOG_FORMAT_JSON;
@@ -79,8 +68,14 @@ void log_emit(enum log_level level, const char *message, const struct log_field 
     atomic_fetch_add_explicit(&counts[level], 1, memory_order_relaxed);
     if (!log_wants(level))
         return;
-    buf_append_str(&line, is_json ? "{\"time\":\"" : "");
-    append_time(&line);
+    usec_t now = clock_wall();
+    time_t seconds = (time_t)(now / USEC_PER_SEC);
+    struct tm tm;
+    char text[32];
+    gmtime_r(&seconds, &tm);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    buf_printf(
+        &line, "%s%s.%03dZ", is_json ? "{\"time\":\"" : "", text, (int)(now % USEC_PER_SEC / USEC_PER_MSEC));
     buf_printf(&line, is_json ? "\",\"level\":\"%s\",\"part\":\"%s\",\"message\":" : " %s %s ",
         level_names[level], settings.part);
     if (is_json)

@@ -203,14 +203,6 @@ int option_value_read(
     return value_types[row->type].read(row, text, number, why, why_size);
 }
 
-/* Appends the placeholder of a value for --help: "N", "SIZE", "a|b". */
-static void append_placeholder(const struct option_row *row, struct buf *out)
-{
-    const char *word = row->type == OPTION_CHOICE ? row->choices : value_types[row->type].word;
-    if (word != NULL)
-        buf_append_str(out, word);
-}
-
 /* The settings of every program. */
 static const struct option_row common_rows[] = {
     {.name = "help",
@@ -263,7 +255,9 @@ static void append_option(const struct option_row *r, struct buf *out)
         buf_append_char(out, *name == '_' ? '-' : *name);
     if (r->type != OPTION_BOOL) {
         buf_append_str(out, r->alone != NULL ? "[=" : "=");
-        append_placeholder(r, out);
+        const char *placeholder = r->type == OPTION_CHOICE ? r->choices : value_types[r->type].word;
+        if (placeholder != NULL) /* "N", "SIZE", "a|b" */
+            buf_append_str(out, placeholder);
         buf_append_str(out, r->alone != NULL ? "]" : "");
     }
     if (out->len - start >= HELP_COLUMN) {

@@ -166,19 +166,6 @@ static int check_common(struct options *o, struct config_error *error)
         (long long)needed);
 }
 
-static void init_log(const char *name, const struct options *o)
-{
-    static const char *const levels[] = {"debug", "info", "warn", "error"};
-    const char *wanted = options_string(o, "log_level");
-    enum log_level level = LOG_LEVEL_DEBUG;
-    while (strcmp(levels[level], wanted) != 0)
-        level++;
-    if (options_bool(o, "enable_logging"))
-        level = LOG_LEVEL_DEBUG;
-    log_init(name, level,
-        strcmp(options_string(o, "log_format"), "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT);
-}
-
 static int fail(struct config_error *error, int status, const char *what, const char *name)
 {
     snprintf(error->text, sizeof error->text, "%s %s: %s", what, name, strerror(errno));
@@ -591,19 +578,6 @@ static void log_listening(int fd, const char *message)
         log_info(message, LOG_S("address", name.address), LOG_I("port", name.port));
 }
 
-/* Warns only about an explicit max_connections, because few hosts allow as many open files as the default needs. */
-static void warn_about_descriptors(const struct options *o)
-{
-    int64_t wanted = options_int(o, "max_connections");
-    int room = http_descriptors_for_connections();
-    if (options_is_set(o, "max_connections") && wanted > room)
-        log_warn(
-            "the limit of open files leaves fewer connections than max_connections: raise it (LimitNOFILE, "
-            "ulimit -Hn)",
-            LOG_I("max_connections", wanted), LOG_I("room_for", room),
-            LOG_U("limit_wanted", http_descriptors_with_connections((size_t)wanted)));
-}
-
 static int start_http(struct daemon *d, int fd, struct config_error *error)
 {
     const struct options *o = d->options;
@@ -639,7 +613,14 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .extra_stats = d->spec->extra_stats,
         .reset_stats = d->spec->reset_stats,
         .stats_headers = d->spec->stats_headers};
-    warn_about_descriptors(o);
+    /* Warns only about an explicit max_connections, because few hosts allow as many open files as the default needs. */
+    int room = http_descriptors_for_connections();
+    if (options_is_set(o, "max_connections") && config.max_connections > room)
+        log_warn(
+            "the limit of open files leaves fewer connections than max_connections: raise it (LimitNOFILE, "
+            "ulimit -Hn)",
+            LOG_I("max_connections", config.max_connections), LOG_I("room_for", room),
+            LOG_U("limit_wanted", http_descriptors_with_connections((size_t)config.max_connections)));
     d->http = http_server_new(&config);
     buf_free(&allowed_hosts);
     if (http_server_listen_fd(d->http, fd, false) != 0) {
@@ -798,10 +779,15 @@ static int refuse(const char *why, int status)
 
 static int run_checked(const struct daemon_spec *spec, struct options *o)
 {
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
     struct config_error error;
+    enum log_level level = LOG_LEVEL_DEBUG;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
-    init_log(spec->name, o);
+    while (!options_bool(o, "enable_logging") && strcmp(levels[level], options_string(o, "log_level")) != 0)
+        level++;
+    log_init(spec->name, level,
+        strcmp(options_string(o, "log_format"), "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT);
     if (check_common(o, &error) != 0 || (spec->check != NULL && spec->check(o, &error) != 0))
         return refuse(error.text, EX_CONFIG);
     if (options_check_only(o)) {

@@ -4,31 +4,27 @@
 
 uint64_t journal_index_spacing = (uint64_t)512 << 10;
 
-/* A free slot, or the slot of the least recently used segment. */
-static struct frame_index *claim(struct journal_set *set, struct segment *s)
-{
-    if (!set->index)
-        set->index = mem_zalloc(FRAME_INDEX_SEGMENTS_MAX * sizeof *set->index);
-    struct frame_index *oldest = set->index;
-    for (size_t i = 0; i < FRAME_INDEX_SEGMENTS_MAX && oldest->segment; i++)
-        if (!set->index[i].segment || set->index[i].used < oldest->used)
-            oldest = &set->index[i];
-    if (oldest->segment)
-        oldest->segment->index = NULL;
-    oldest->segment = s;
-    oldest->spacing = journal_index_spacing;
-    oldest->n = 0;
-    return oldest;
-}
-
 void frame_index_add(struct journal *j, struct segment *s, const struct index_entry *p)
 {
     if (p->position < SEGMENT_HEADER + journal_index_spacing)
         return;
-    if (!s->index)
-        s->index = claim(j->set, s);
+    struct journal_set *set = j->set;
+    if (!set->index)
+        set->index = mem_zalloc(FRAME_INDEX_SEGMENTS_MAX * sizeof *set->index);
+    if (!s->index) { /* a free slot, or the slot of the least recently used segment */
+        struct frame_index *oldest = set->index;
+        for (size_t i = 0; i < FRAME_INDEX_SEGMENTS_MAX && oldest->segment; i++)
+            if (!set->index[i].segment || set->index[i].used < oldest->used)
+                oldest = &set->index[i];
+        if (oldest->segment)
+            oldest->segment->index = NULL;
+        oldest->segment = s;
+        oldest->spacing = journal_index_spacing;
+        oldest->n = 0;
+        s->index = oldest;
+    }
     struct frame_index *known = s->index;
-    known->used = ++j->set->index_clock;
+    known->used = ++set->index_clock;
     size_t i = known->n;
     while (i > 0 && known->at[i - 1].position > p->position)
         i--;

@@ -26,19 +26,6 @@ static uint64_t checksum(const char *slot, size_t place)
     return XXH3_64bits_withSeed(slot, SLOT - 8, place);
 }
 
-/* Adds the opening number `sequence` from its slot to the list. False if the slot holds another opening. */
-static bool take_slot(struct openings *o, const char *ring, uint64_t sequence)
-{
-    size_t place = sequence % OPENINGS_MAX;
-    const char *slot = ring + place * SLOT;
-    if (get_le64(slot) != sequence || get_le64(slot + 24) != checksum(slot, place))
-        return false;
-    struct opening *at = &o->list[o->n++];
-    at->first = get_le64(slot + 8);
-    snprintf(at->id, sizeof at->id, "%016llx", (unsigned long long)get_le64(slot + 16));
-    return true;
-}
-
 static void read_ring(struct openings *o, const char *ring)
 {
     for (size_t place = 0; place < OPENINGS_MAX; place++) {
@@ -51,13 +38,25 @@ static void read_ring(struct openings *o, const char *ring)
     uint64_t oldest = o->sequence < OPENINGS_MAX
                           ? 1
                           : o->sequence - OPENINGS_MAX + 2; /* one slot is for the next opening */
-    for (uint64_t sequence = oldest; sequence <= o->sequence; sequence++)
-        (void)take_slot(o, ring, sequence);
+    for (uint64_t sequence = oldest; sequence <= o->sequence; sequence++) {
+        size_t place = sequence % OPENINGS_MAX;
+        const char *slot = ring + place * SLOT;
+        if (get_le64(slot) != sequence || get_le64(slot + 24) != checksum(slot, place))
+            continue;
+        struct opening *at = &o->list[o->n++];
+        at->first = get_le64(slot + 8);
+        snprintf(at->id, sizeof at->id, "%016llx", (unsigned long long)get_le64(slot + 16));
+    }
 }
 
-static void add(struct openings *o, uint64_t next, char slot[SLOT])
+/* A crash during the creation left a file that is too short. */
+static int load_and_add(struct openings *o, int fd, const char *dir, uint64_t next)
 {
-    char id[RANDOM_ID_SIZE];
+    char ring[RING] = {0}, slot[SLOT], id[RANDOM_ID_SIZE];
+    ssize_t n = io->pread(fd, ring, RING, 0);
+    if (n < 0 || (n < (ssize_t)RING && io_write_all(fd, ring, RING, 0) != 0))
+        return -1;
+    read_ring(o, ring);
     struct opening *new = &o->list[o->n++];
     random_id(id);
     new->first = next;
@@ -66,17 +65,6 @@ static void add(struct openings *o, uint64_t next, char slot[SLOT])
     put_le64(slot + 8, next);
     put_le64(slot + 16, strtoull(new->id, NULL, 16));
     put_le64(slot + 24, checksum(slot, o->sequence % OPENINGS_MAX));
-}
-
-/* A crash during the creation left a file that is too short. */
-static int load_and_add(struct openings *o, int fd, const char *dir, uint64_t next)
-{
-    char ring[RING] = {0}, slot[SLOT];
-    ssize_t n = io->pread(fd, ring, RING, 0);
-    if (n < 0 || (n < (ssize_t)RING && io_write_all(fd, ring, RING, 0) != 0))
-        return -1;
-    read_ring(o, ring);
-    add(o, next, slot);
     if (io_write_all(fd, slot, SLOT, (off_t)(o->sequence % OPENINGS_MAX * SLOT)) != 0 || io->fsync(fd) != 0)
         return -1;
     return n < (ssize_t)RING ? io_sync_dir(dir) : 0;

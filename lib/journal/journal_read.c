@@ -48,33 +48,6 @@ static bool take_frame(struct job *job, const struct frame *f)
     return true;
 }
 
-/* Skips the frames before the job's offset. */
-static enum cursor_status approach(struct job *job)
-{
-    struct cursor *c = job->cursor;
-    enum cursor_status status = CURSOR_FRAME;
-    job_begin(job);
-    while (status == CURSOR_FRAME && !job->again) {
-        struct frame f;
-        status = cursor_peek(c, &f);
-        if (status == CURSOR_FRAME && c->offset + frame_advance(&f) > job->offset)
-            break;
-        if (status == CURSOR_FRAME)
-            job_pass(job, &f);
-    }
-    return status;
-}
-
-/* The number of bytes still wanted, headers included. A larger chunk would often read only zeros. */
-static size_t chunk_for(const struct job *job)
-{
-    uint64_t left = job->limit - (job->offset + job->out.len);
-    size_t room = job->max_bytes - job->out.len;
-    size_t n = left < room ? (size_t)left : room;
-    n += n / 8 + FRAME_HEADER + CURSOR_KEPT;
-    return n < CHUNK_MAX ? n : CHUNK_MAX;
-}
-
 static enum cursor_status fill_window(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -89,8 +62,12 @@ static enum cursor_status fill_window(struct job *job)
             cursor_skip(c, &f);
     }
     while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
-        c->chunk = chunk_for(job);
-        if (job->out.len > 0 && cursor_exceeds(c, job->max_bytes - job->out.len))
+        /* The number of bytes still wanted, headers included. A larger chunk would often read only zeros. */
+        uint64_t left = job->limit - (job->offset + job->out.len);
+        size_t room = job->max_bytes - job->out.len, n = left < room ? (size_t)left : room;
+        n += n / 8 + FRAME_HEADER + CURSOR_KEPT;
+        c->chunk = n < CHUNK_MAX ? n : CHUNK_MAX;
+        if (job->out.len > 0 && cursor_exceeds(c, room))
             break;
         status = cursor_peek(c, &f);
         if (status == CURSOR_FRAME && !take_frame(job, &f))
@@ -103,8 +80,17 @@ static void run_read(struct job *job)
 {
     struct cursor *c = job->cursor;
     enum cursor_status status = job_enter(job);
-    if (status == CURSOR_FRAME && c->offset < job->offset && !cursor_is_inside(c))
-        status = approach(job);
+    if (status == CURSOR_FRAME && c->offset < job->offset && !cursor_is_inside(c)) {
+        job_begin(job);
+        while (status == CURSOR_FRAME && !job->again) { /* skip the frames before the job's offset */
+            struct frame f;
+            status = cursor_peek(c, &f);
+            if (status == CURSOR_FRAME && c->offset + frame_advance(&f) > job->offset)
+                break;
+            if (status == CURSOR_FRAME)
+                job_pass(job, &f);
+        }
+    }
     if (status == CURSOR_FRAME && !job->again && !(job->wants_spans && spans_fill(job, &status)))
         status = fill_window(job);
     if (status != CURSOR_FRAME && job->out.len == 0 && job->spans.n == 0)

@@ -57,22 +57,6 @@ static void no_notify(void *arg)
     (void)arg;
 }
 
-static void init_conditions(struct journal_set *set)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    for (size_t i = 0; i < COMMITTERS; i++)
-        pthread_cond_init(&set->committers[i].wake, &monotonic);
-    pthread_cond_init(&set->synced, &monotonic);
-    pthread_cond_init(&set->reads, &monotonic);
-    pthread_cond_init(&set->fills, &monotonic);
-    pthread_cond_init(&set->progress, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&set->lock, NULL);
-    pthread_mutex_init(&set->files.lock, NULL);
-}
-
 struct journal_set *journal_set_new(const struct journal_set_config *config)
 {
     struct journal_set *set = mem_zalloc(sizeof *set);
@@ -88,7 +72,18 @@ struct journal_set *journal_set_new(const struct journal_set_config *config)
     set->jobs_tail = &set->jobs;
     set->jobs_done_tail = &set->jobs_done;
     set->to_fill_tail = &set->to_fill;
-    init_conditions(set);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    for (size_t i = 0; i < COMMITTERS; i++)
+        pthread_cond_init(&set->committers[i].wake, &monotonic);
+    pthread_cond_init(&set->synced, &monotonic);
+    pthread_cond_init(&set->reads, &monotonic);
+    pthread_cond_init(&set->fills, &monotonic);
+    pthread_cond_init(&set->progress, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&set->lock, NULL);
+    pthread_mutex_init(&set->files.lock, NULL);
     int failed = 0;
     for (size_t i = 0; i < COMMITTERS; i++) {
         set->committers[i].set = set;

@@ -185,8 +185,16 @@ static void change_cursor(struct pubsub_server *server, struct http_request *req
     subscriber_begin(c->check);
 }
 
-static void list(struct pubsub_server *server, struct http_request *req)
+void http_cursors(struct http_request *req, void *ctx)
 {
+    struct pubsub_server *server = ctx;
+    if (server_refuse_if_down(server, req))
+        return;
+    bool deletes = http_method(req) == HTTP_DELETE_;
+    if (deletes || http_method(req) == HTTP_POST_) {
+        change_cursor(server, req, deletes);
+        return;
+    }
     struct stream *only = NULL;
     struct bytes name;
     struct buf out = {0};
@@ -214,16 +222,4 @@ static void list(struct pubsub_server *server, struct http_request *req)
     buf_append_str(&out, "]}\n");
     http_reply(req, 200, "application/json", buf_bytes(&out));
     buf_free(&out);
-}
-
-void http_cursors(struct http_request *req, void *ctx)
-{
-    struct pubsub_server *server = ctx;
-    if (server_refuse_if_down(server, req))
-        return;
-    bool deletes = http_method(req) == HTTP_DELETE_;
-    if (deletes || http_method(req) == HTTP_POST_)
-        change_cursor(server, req, deletes);
-    else
-        list(server, req);
 }

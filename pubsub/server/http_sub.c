@@ -172,7 +172,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     http_add_header(h->req, "Cache-Control", "no-store");
     if (h->form == SUB_EVENTS)
         http_add_header(h->req, "Access-Control-Allow-Origin", "*");
-    http_stream_start(h->req, 200, forms[h->form].type, -1);
+    http_stream_start(h->req, 200, forms[h->form].type);
     http_stream_disable_timeout(h->req);
     stats_add(h->server->sent_streams, 1);
     h->begun = true;
@@ -232,25 +232,6 @@ static void shared_bytes_sent(const void *data, size_t len, void *window)
     window_release(window);
 }
 
-/* Sends large pieces from the window without a copy. Splits them into parts, so that most of the bytes can be
- * rewound. */
-static void write_raw(struct http_subscriber *h, struct bytes piece, struct window *window)
-{
-    if (piece.len < SHARE_MIN) {
-        http_stream_write(h->req, piece);
-    } else {
-        struct evbuffer *shared = evbuffer_new();
-        for (size_t done = 0, len; done < piece.len; done += len) {
-            len = piece.len - done < WINDOW_BYTES + SHARE_MIN ? piece.len - done : WINDOW_BYTES;
-            evbuffer_add_reference(shared, piece.ptr + done, len, shared_bytes_sent, window_hold(window));
-            http_stream_write_evbuffer(h->req, shared);
-        }
-        evbuffer_free(shared);
-        h->lends |= window_is_large(window);
-    }
-    h->lends |= http_stream_pending(h->req) > SUBSCRIBER_LOW + WINDOW_BLOCK;
-}
-
 static void sink_write(void *arg, struct bytes piece, struct window *window)
 {
     struct http_subscriber *h = arg;
@@ -263,14 +244,28 @@ static void sink_write(void *arg, struct bytes piece, struct window *window)
         stats_add(h->server->sent_lines, bytes_count_lines(bytes_of(piece.ptr + known, piece.len - known)));
     }
     h->sent += piece.len;
-    if (h->form == SUB_RAW) {
-        write_raw(h, piece, window);
+    if (h->form != SUB_RAW) {
+        assert(!h->rest.len);
+        h->rest = piece;
+        h->window = window_hold(window);
+        form_rest(h);
         return;
     }
-    assert(!h->rest.len);
-    h->rest = piece;
-    h->window = window_hold(window);
-    form_rest(h);
+    if (piece.len < SHARE_MIN) {
+        http_stream_write(h->req, piece);
+    } else {
+        /* Sends large pieces from the window without a copy. Splits them into parts, so that most of the bytes can be
+         * rewound. */
+        struct evbuffer *shared = evbuffer_new();
+        for (size_t done = 0, len; done < piece.len; done += len) {
+            len = piece.len - done < WINDOW_BYTES + SHARE_MIN ? piece.len - done : WINDOW_BYTES;
+            evbuffer_add_reference(shared, piece.ptr + done, len, shared_bytes_sent, window_hold(window));
+            http_stream_write_evbuffer(h->req, shared);
+        }
+        evbuffer_free(shared);
+        h->lends |= window_is_large(window);
+    }
+    h->lends |= http_stream_pending(h->req) > SUBSCRIBER_LOW + WINDOW_BLOCK;
 }
 
 static void file_sent(void *file)

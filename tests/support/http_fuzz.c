@@ -43,7 +43,7 @@ void http_fuzz_turn(void)
 void http_fuzz_stream(struct http_request *req, void *ctx)
 {
     (void)ctx;
-    http_stream_start(req, 200, NULL, -1);
+    http_stream_start(req, 200, NULL);
     http_stream_write(req, BYTES_LITERAL("piece"));
     http_stream_end(req);
 }

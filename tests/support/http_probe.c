@@ -78,7 +78,7 @@ static void handle_poll(struct http_request *req, void *ctx)
 static void handle_patient(struct http_request *req, void *ctx)
 {
     char *text = mem_zalloc(1 << 20);
-    http_stream_start(req, 200, NULL, -1);
+    http_stream_start(req, 200, NULL);
     http_stream_disable_timeout(req);
     http_stream_write(req, bytes_of(text, 1 << 20));
     http_on_gone(req, forget, ctx);
@@ -88,7 +88,7 @@ static void handle_patient(struct http_request *req, void *ctx)
 static void handle_open_stream(struct http_request *req, void *ctx)
 {
     http_set_long_poll(req);
-    http_stream_start(req, 200, NULL, -1);
+    http_stream_start(req, 200, NULL);
     http_on_gone(req, forget, ctx);
     say("held", http_path(req));
 }
@@ -96,27 +96,17 @@ static void handle_open_stream(struct http_request *req, void *ctx)
 static void handle_pieces(struct http_request *req, void *ctx)
 {
     (void)ctx;
-    http_stream_start(req, 200, NULL, -1);
+    http_stream_start(req, 200, NULL);
     http_stream_write(req, BYTES_LITERAL("one,"));
     http_stream_write(req, BYTES_LITERAL(""));
     http_stream_write(req, BYTES_LITERAL("two"));
     http_stream_end(req);
 }
 
-static void handle_cut(struct http_request *req, void *ctx)
-{
-    (void)ctx;
-    http_stream_start(req, 200, NULL, 100);
-    http_stream_write(req, BYTES_LITERAL("short"));
-    http_stream_end(req);
-}
-
-/* Of ?length=1 it says the length. */
 static void handle_break(struct http_request *req, void *ctx)
 {
     (void)ctx;
-    struct bytes length;
-    http_stream_start(req, 200, NULL, http_param(req, "length", &length) ? 100 : -1);
+    http_stream_start(req, 200, NULL);
     http_stream_write(req, BYTES_LITERAL("one,"));
     http_stream_write(req, BYTES_LITERAL("two"));
     http_stream_truncate(req);
@@ -162,7 +152,7 @@ static void handle_pump(struct http_request *req, void *ctx)
         free(pump);
         return;
     }
-    http_stream_start(req, 200, NULL, (int64_t)pump->left);
+    http_stream_start(req, 200, NULL);
     http_on_gone(req, pump_gone, pump);
     http_on_drain(req, 64 * 1024, pump_more, pump);
     pump_more(req, pump);
@@ -224,7 +214,6 @@ static const struct http_route routes[] = {
     {.path = "/open", .methods = HTTP_GET_, .handler = handle_open_stream},
     {.path = "/patient", .methods = HTTP_GET_, .handler = handle_patient},
     {.path = "/pieces", .methods = HTTP_GET_, .handler = handle_pieces},
-    {.path = "/cut", .methods = HTTP_GET_, .handler = handle_cut},
     {.path = "/break", .methods = HTTP_GET_, .handler = handle_break},
     {.path = "/pump", .methods = HTTP_GET_, .handler = handle_pump},
     {.path = "/large", .methods = HTTP_GET_, .handler = handle_large},

@@ -216,16 +216,6 @@ static void call_end(struct http_call *call, enum http_client_result result, boo
     free(call);
 }
 
-/* Closes the call's link and puts the call first in the queue. */
-static void call_requeue(struct http_call *call)
-{
-    struct http_client *c = call->client;
-    link_close(call->link);
-    call->link = NULL;
-    TAILQ_INSERT_HEAD(&c->waiting, call, entry);
-    client_start_soon(c);
-}
-
 /* Ends a call whose reply is incomplete, and closes the connection. */
 static void fail(struct http_link *l, enum http_client_result result)
 {
@@ -235,10 +225,15 @@ static void fail(struct http_link *l, enum http_client_result result)
 /* The connection ended. Resends a call with may_resend if the server closed a pooled connection before it sent a reply. */
 static void lost(struct http_link *l)
 {
-    if (l->used && !l->received && l->call->may_resend)
-        call_requeue(l->call);
-    else
+    struct http_call *call = l->call;
+    if (!l->used || l->received || !call->may_resend) {
         fail(l, HTTP_CLIENT_RESET);
+        return;
+    }
+    link_close(l);
+    call->link = NULL;
+    TAILQ_INSERT_HEAD(&call->client->waiting, call, entry);
+    client_start_soon(call->client);
 }
 
 static struct http_call *call_of(http_parser *parser)
@@ -584,28 +579,6 @@ static bool link_carry(struct http_link *l, struct http_call *call)
     return true;
 }
 
-static void link_pause(struct http_link *l)
-{
-    if (l->state != HTTP_LINK_BUSY)
-        return;
-    http_parser_pause(&l->parser, 1);
-    event_del(l->read_event);
-    if (l->call->streamed)
-        event_del(l->timer);
-}
-
-/* Parses kept bytes from the loop, because http_call_resume must not call on_body. */
-static void link_resume(struct http_link *l)
-{
-    if (l->state != HTTP_LINK_BUSY)
-        return;
-    if (HTTP_PARSER_ERRNO(&l->parser) == HPE_PAUSED)
-        http_parser_pause(&l->parser, 0);
-    if (l->call->streamed)
-        link_set_timer(l, l->client->idle_timeout);
-    event_active(l->resume_event, EV_TIMEOUT, 1);
-}
-
 const char *http_client_strerror(enum http_client_result r)
 {
     switch (r) {
@@ -741,20 +714,32 @@ void http_call_cancel(struct http_call *call)
 
 void http_call_pause(struct http_call *call)
 {
+    struct http_link *l = call->link;
     if (call->paused)
         return;
     call->paused = true;
-    if (call->link)
-        link_pause(call->link);
+    if (!l || l->state != HTTP_LINK_BUSY)
+        return;
+    http_parser_pause(&l->parser, 1);
+    event_del(l->read_event);
+    if (call->streamed)
+        event_del(l->timer);
 }
 
 void http_call_resume(struct http_call *call)
 {
+    struct http_link *l = call->link;
     if (!call->paused)
         return;
     call->paused = false;
-    if (call->link)
-        link_resume(call->link);
+    if (!l || l->state != HTTP_LINK_BUSY)
+        return;
+    if (HTTP_PARSER_ERRNO(&l->parser) == HPE_PAUSED)
+        http_parser_pause(&l->parser, 0);
+    if (call->streamed)
+        link_set_timer(l, l->client->idle_timeout);
+    /* The loop parses kept bytes, because http_call_resume must not call on_body. */
+    event_active(l->resume_event, EV_TIMEOUT, 1);
 }
 
 const char *http_reply_header(const struct http_reply_view *r, const char *name)

@@ -84,11 +84,10 @@ struct http_request {
     uint64_t body_bytes;
 
     enum http_reply_state reply;
-    bool has_retry_after, chunked, has_length;
+    bool has_retry_after, chunked;
     bool long_poll, no_timeout;
-    uint64_t length_left; /* of a streamed body with a Content-Length */
-    uint64_t written;     /* bytes of a streamed body */
-    size_t held_bytes;    /* http_set_held_bytes */
+    uint64_t written;  /* bytes of a streamed body */
+    size_t held_bytes; /* http_set_held_bytes */
     usec_t began;
 
     void (*on_gone)(struct http_request *, void *);

@@ -81,18 +81,6 @@ static void append_top(struct http_server *s, int status, const char *content_ty
     }
 }
 
-/* The log line of a request. A request that could not be parsed has no method and no target. */
-static void log_request(const struct http_request *req, int status, usec_t now)
-{
-    struct bytes target = http_head_target(&req->head);
-    size_t method = req->head.target > 0 ? req->head.target - 1 : 0;
-    if (target.len > LOGGED_TARGET_MAX)
-        target.len = LOGGED_TARGET_MAX;
-    log_debug("request", LOG_B("method", bytes_of(req->head.text.ptr, method)), LOG_B("target", target),
-        LOG_U("body_bytes", req->body_bytes), LOG_U("status", (uint64_t)status),
-        LOG_F("ms", (double)(now - req->began) / 1000));
-}
-
 /* Writes the head. `length` < 0: unknown. Counts and times the reply here, because a stream may last for days. */
 static void write_head(struct http_request *req, int status, const char *content_type, int64_t length)
 {
@@ -119,8 +107,15 @@ static void write_head(struct http_request *req, int status, const char *content
     buf_append_bytes(head, buf_bytes(&req->extra));
     buf_append_str(head, "\r\n");
     c->queued += head->len - before;
-    if (log_wants(LOG_LEVEL_DEBUG))
-        log_request(req, status, now);
+    if (log_wants(LOG_LEVEL_DEBUG)) { /* a request that could not be parsed has no method and no target */
+        struct bytes target = http_head_target(&req->head);
+        size_t method = req->head.target > 0 ? req->head.target - 1 : 0;
+        if (target.len > LOGGED_TARGET_MAX)
+            target.len = LOGGED_TARGET_MAX;
+        log_debug("request", LOG_B("method", bytes_of(req->head.text.ptr, method)), LOG_B("target", target),
+            LOG_U("body_bytes", req->body_bytes), LOG_U("status", (uint64_t)status),
+            LOG_F("ms", (double)(now - req->began) / 1000));
+    }
     stats_observe(e->seconds, now - req->began);
     size_t slot = status > 0 && status < 600 ? (size_t)status : 0;
     if (!e->by_status[slot]) {
@@ -277,16 +272,14 @@ void http_problem_with(
     va_end(ap);
 }
 
-void http_stream_start(struct http_request *req, int status, const char *content_type, int64_t content_length)
+void http_stream_start(struct http_request *req, int status, const char *content_type)
 {
     if (!begin_reply(req))
         return;
-    req->has_length = content_length >= 0;
-    req->length_left = req->has_length ? (uint64_t)content_length : 0;
-    req->chunked = !req->has_length && !req->head.http10;
-    if (!req->has_length && !req->chunked)
+    req->chunked = !req->head.http10;
+    if (!req->chunked)
         req->keep_alive = false;
-    write_head(req, status, content_type, content_length);
+    write_head(req, status, content_type, -1);
     req->reply = HTTP_REPLY_STREAMING;
     http_output_schedule(req->conn);
 }
@@ -330,10 +323,6 @@ static bool open_piece(struct http_request *req, size_t n)
     if (req->gone || n == 0)
         return false;
     assert(req->reply == HTTP_REPLY_STREAMING);
-    if (req->has_length) {
-        assert(n <= req->length_left);
-        req->length_left -= n;
-    }
     if (req->head.is_head)
         return false;
     mark_piece(req);
@@ -390,10 +379,6 @@ void http_stream_end(struct http_request *req)
 {
     if (req->gone)
         return;
-    if (req->length_left > 0) {
-        http_stream_abort(req);
-        return;
-    }
     assert(req->reply == HTTP_REPLY_STREAMING);
     if (req->chunked && !req->head.is_head)
         http_output_write(req->conn, "0\r\n\r\n", 5);

@@ -168,9 +168,8 @@ void http_problem(struct http_request *req, int status, const char *code, const 
 void http_problem_with(struct http_request *req, int status, const char *code, const char *members,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* A streamed reply: start, any number of writes, end. content_length < 0: chunked. For HEAD the writes are dropped. */
-void http_stream_start(
-    struct http_request *req, int status, const char *content_type, int64_t content_length);
+/* A streamed reply: start, any number of writes, end. For HEAD the writes are dropped. */
+void http_stream_start(struct http_request *req, int status, const char *content_type);
 void http_stream_write(struct http_request *req, struct bytes piece);              /* copies */
 void http_stream_write_evbuffer(struct http_request *req, struct evbuffer *piece); /* moves */
 /* One piece made of spans of a file, sent by sendfile. Until `done`, the spans must not change and the descriptor must stay
