@@ -357,7 +357,7 @@ static int follow(struct put *p, const char *path)
     const char *given = options_string(p->o, "state"), *slash = strrchr(path, '/');
     struct buf state = {0};
     if (given != NULL)
-        buf_append_str(&state, given);
+        buf_printf(&state, "%s", given);
     else
         buf_printf(&state, "%.*s.%s.%s", slash != NULL ? (int)(slash - path) + 1 : 0, path,
             slash != NULL ? slash + 1 : path, options_string(p->o, "producer"));

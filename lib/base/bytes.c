@@ -151,6 +151,10 @@ void buf_grow(struct buf *b, size_t more)
     size_t need = b->len + more;
     assert(need >= b->len);
     size_t cap = b->cap < 64 ? 64 : b->cap * 2;
+#if defined(__SANITIZE_ADDRESS__)
+    if (need < 1024) /* exactly, so that a read behind a short text is found */
+        cap = need;
+#endif
     b->cap = cap < need ? need : cap;
     b->ptr = mem_realloc(b->ptr, b->cap);
 }

@@ -113,6 +113,7 @@ static inline void buf_append_str(struct buf *b, const char *s)
 }
 
 void buf_append_u64(struct buf *b, uint64_t n); /* decimal digits */
+/* These two leave a NUL behind the text, not counted in len; the other appends do not. */
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 bool bytes_is_utf8(struct bytes s); /* RFC 3629 */
