@@ -114,7 +114,7 @@ static int parse_label(struct parse *p)
         if (p->q->total)
             return BAD(p, "two counters are named; ask for one");
         if (get(p, "key", &key))
-            return BAD(p, "key goes with ns; with a label the key is the label's value");
+            return BAD(p, "key belongs to ns; with a label, the label's value is the key");
         p->q->total = found;
         p->q->key = param.value;
     }

@@ -364,8 +364,8 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint
     p->doubted = 0;
 }
 
-/* Another process may have moved the mark since next_id was read. So a mark above next_id is compared again with a later next_id
- * before the queue counts as an old copy. */
+/* Another process may have moved the mark since next_id was read. So if the mark is above next_id, the plan asks for
+ * next_id again before it treats the queue as an old copy. */
 void plan_asked(struct plan *p, uint64_t mark)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_ASK);

@@ -24,7 +24,7 @@ static void *run(void *arg)
     struct reloader *r = arg;
     pthread_mutex_lock(&r->lock);
     for (;;) {
-        /* An opening begins once the last outcome is taken and a request arrives. */
+        /* The next opening begins when the loop has collected the last outcome and a reload is requested. */
         while (!atomic_load(&r->stop) && (r->requested == r->begun || r->ended))
             pthread_cond_wait(&r->changed, &r->lock);
         r->begun = r->requested;

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-/* Searches from offset `from`. `ends` already contains the `found` ends before `from`. */
+/* Searches from offset `from`. The first `found` entries of `ends` already hold the ends before `from`. */
 static size_t find_from(struct bytes block, size_t from, size_t found, uint16_t *ends)
 {
     const char *end = block.ptr + block.len, *at = block.ptr + from;

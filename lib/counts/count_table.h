@@ -4,7 +4,7 @@
  * prefetches the slots of all keys of an event, then adds to them. Counts are sorted only when a flush or a read takes them.
  *
  * 1. Each key has one slot. Its count is below 2^32, because the caller ends a batch before it has that many events.
- * 2. count_table_source yields records (records.h) in order and adds up ids that share a stored form.
+ * 2. count_table_source yields records (records.h) in order. It adds up the counts of ids that have the same stored form.
  * 3. A source holds copies and stays valid when the table changes. Several threads may read the table while none adds.
  */
 #ifndef MILLRACE_COUNT_TABLE_H

@@ -228,7 +228,7 @@ static enum slice_result check_counters(
     struct buf changes = {0};
     append_missing(&changes, '-', state->counters, c->counters_text);
     append_missing(&changes, '+', c->counters_text, state->counters);
-    snprintf(error, SLICE_ERROR_TEXT, "%.300s was counted under other counters: %.*s", c->path,
+    snprintf(error, SLICE_ERROR_TEXT, "%.300s was counted with other counter definitions: %.*s", c->path,
         (int)changes.len, changes.ptr ? changes.ptr : "");
     buf_free(&changes);
     return SLICE_DIFFERENT;

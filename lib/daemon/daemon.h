@@ -90,7 +90,7 @@ bool daemon_is_draining(const struct daemon *d);
 void daemon_drained(struct daemon *d);
 void daemon_begin_stop(struct daemon *d);       /* drains, as SIGTERM does */
 void daemon_fail(struct daemon *d, int status); /* ends the daemon at once with that status */
-/* Sets the exit status, for spec->stop and for work that ends within DAEMON_ABORT_TIME_MAX. */
+/* Sets the exit status. Call it from spec->stop, or from work that ends within DAEMON_ABORT_TIME_MAX. */
 void daemon_set_status(struct daemon *d, int status);
 
 /* Runs fn(arg) once in the loop, in the order of the calls, at the latest before spec->stop. From any thread. */

@@ -19,7 +19,8 @@ enum subscriber_state {
 };
 
 struct subscriber {
-    struct stream_observer observer; /* first: the stream's calls pass its address */
+    struct stream_observer
+        observer; /* first: calls of the stream get its address, which is the subscriber's */
     unsigned magic;
     struct subscriber_config config;
     struct stream *stream;

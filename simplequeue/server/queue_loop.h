@@ -85,7 +85,7 @@ struct wait {
     const char *error;           /* WAIT_REFUSED: its text, valid during the call; NULL: that of `result` */
 };
 
-/* Adds a wait at the end of the line. */
+/* Appends a request to the list of waiting requests. */
 struct wait *wait_add(
     struct queue_loop *loop, struct wait_line *line, struct http_request *req, wait_fn *retry, void *arg);
 /* Sets the monotonic deadline. */
