@@ -14,6 +14,7 @@ class Follow(QueueTest):
     def setUp(self):
         super().setUp()
         self.n = 0
+        self.follower = None  # of follow()
         self.log = self.path("access.log")
         open(self.log, "wb").close()
 
@@ -27,6 +28,7 @@ class Follow(QueueTest):
         p = self.begin("--follow", "--producer=p", self.log, *args)
         wait_until(lambda: any(name.startswith(self.log) for name in self.open_files(p)) or
                    p.poll() is not None, "the log to be open")
+        self.follower = p
         return p
 
     @staticmethod
@@ -52,7 +54,10 @@ class Follow(QueueTest):
         return 0
 
     def wait_stored(self):
-        wait_until(lambda: self.depth() >= self.n, lambda: "%d lines, %d are there" % (self.n, self.depth()))
+        wait_until(lambda: self.depth() >= self.n or self.follower and self.follower.poll() is not None,
+                   lambda: "%d lines, %d are there" % (self.n, self.depth()))
+        if self.depth() < self.n:
+            self.fail("the follower ended: " + self.follower.stderr.read().decode(errors="replace"))
         self.assertEqual(self.stored(), numbered(self.n).splitlines())
 
     def rotate(self):
