@@ -1,14 +1,21 @@
 /* bench_count: counting in process, from lines to a committed slice, beside the bare loop: the same lines parsed, interned,
  * added in one table and sorted once, in memory.
  *
- *     bench_count CONFIG FILE [ROUNDS] [EVENTS]     a file of events, one a line; repeated until EVENTS are counted
+ *     bench_count CONFIG FILE [ROUNDS] [EVENTS] [BATCH] [reads]
+ *
+ * FILE has one event a line and is repeated until EVENTS are counted. After each BATCH events, or after 256 KiB, the loop does
+ * what it does between two reads of a stream; BATCH 0: only after 256 KiB. With `reads` it also looks up counts meanwhile, and
+ * measures the memory of the process.
  *
  * Both are measured by the processor time of all threads, so that a busy machine changes little. Prints the median of the
  * rounds. */
 #include "aggregator/aggregate.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,8 +25,8 @@
 #define ROUNDS_MAX 100
 
 static struct counters *counters;
-static struct buf text;
-static uint64_t events;
+static struct bytes text;
+static uint64_t events, batch;
 
 static void need(bool ok, const char *what)
 {
@@ -29,17 +36,16 @@ static void need(bool ok, const char *what)
     exit(1);
 }
 
-static void read_file(const char *path)
+/* Mapped: the pages of the file are not memory of the process (anonymous_bytes). */
+static void map_file(const char *path)
 {
-    FILE *f = fopen(path, "r");
-    size_t n;
-    need(f != NULL, path);
-    do {
-        buf_reserve(&text, 1 << 20);
-        n = fread(text.ptr + text.len, 1, 1 << 20, f);
-        text.len += n;
-    } while (n > 0);
-    fclose(f);
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    need(fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0, path);
+    const char *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    need(at != MAP_FAILED && at[st.st_size - 1] == '\n', path);
+    text = bytes_of(at, (size_t)st.st_size);
+    close(fd);
 }
 
 static double cpu_seconds(void)
@@ -58,7 +64,7 @@ static void each_line(void (*take)(void *arg, struct bytes line), void (*pause)(
         const char *lf = memchr(at, '\n', (size_t)(end - at));
         take(arg, bytes_of(at, (size_t)(lf - at)));
         at = lf + 1 < end ? lf + 1 : text.ptr;
-        if (at < paused || at - paused > CHUNK_BYTES) {
+        if (batch ? n % batch == 0 : at < paused || at - paused > CHUNK_BYTES) {
             paused = at;
             pause(arg);
         }
@@ -91,18 +97,28 @@ static double bare_loop(size_t *counts)
     return taken;
 }
 
-/* Bytes that the process has had written to disks. */
-static double written_bytes(void)
+/* The number after `name` in a file of /proc/self. */
+static double proc_number(const char *file, const char *name)
 {
     char line[128];
     unsigned long long n = 0;
-    FILE *f = fopen("/proc/self/io", "r");
+    FILE *f = fopen(file, "r");
     while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "write_bytes: %llu", &n) == 1)
-            break;
+        if (strncmp(line, name, strlen(name)) == 0)
+            n = strtoull(line + strlen(name), NULL, 10);
     if (f)
         fclose(f);
     return (double)n;
+}
+
+static double written_bytes(void)
+{
+    return proc_number("/proc/self/io", "write_bytes:");
+}
+
+static double anonymous_bytes(void)
+{
+    return 1024 * proc_number("/proc/self/status", "RssAnon:");
 }
 
 static double slice_bytes(const char *dir)
@@ -118,7 +134,28 @@ static void notify(void *arg)
     (void)arg;
 }
 
-static double memory_bytes, written_ratio;
+static double memory_bytes, before_bytes, process_bytes, written_ratio;
+static usec_t slowest_read;
+static bool reads;
+
+/* A get of one key, and a page of records from a random place on, as a client asks while events come. */
+static void read_some(struct aggregate *a)
+{
+    struct reads_layers layers;
+    struct reads_answer answer = {0};
+    char from[32];
+    snprintf(from, sizeof(from), "h.u|%ld", random());
+    usec_t start = clock_monotonic();
+    need(aggregate_layers(a, 0, &layers) == AGGREGATE_AFTER_OK, "no layers");
+    need(reads_get(&layers, &(struct bytes){from, strlen(from)}, 1, (struct reads_bounds){0}, &answer) == 0,
+        answer.error);
+    need(reads_prefix(&layers, BYTES_LITERAL("h.u|"), bytes_str(from),
+             (struct reads_bounds){.max_records = 1000}, &answer) == 0,
+        answer.error);
+    usec_t taken = clock_monotonic() - start;
+    slowest_read = taken > slowest_read ? taken : slowest_read;
+    reads_answer_free(&answer);
+}
 
 static void take_line(void *arg, struct bytes line)
 {
@@ -137,6 +174,12 @@ static void turn(void *arg)
     } while (aggregate_is_full(arg));
     aggregate_numbers(arg, &n);
     memory_bytes = (double)n.memory > memory_bytes ? (double)n.memory : memory_bytes;
+    static unsigned turns;
+    if (++turns % 32 || !reads)
+        return;
+    double now = anonymous_bytes() - before_bytes;
+    process_bytes = now > process_bytes ? now : process_bytes;
+    read_some(arg);
 }
 
 static double to_slice(const char *dir)
@@ -151,6 +194,7 @@ static double to_slice(const char *dir)
         .notify = notify};
     char error[SLICE_ERROR_TEXT] = "";
     struct aggregate *a;
+    before_bytes = anonymous_bytes();
     double start = cpu_seconds(), before = written_bytes();
     need(aggregate_open(&c, clock_wall(), &a, error) == SLICE_OK, error);
     aggregate_begin_stream(a, 0, ID, 0);
@@ -185,10 +229,13 @@ int main(int argc, char **argv)
     double bare[ROUNDS_MAX], ours[ROUNDS_MAX], ratio[ROUNDS_MAX];
     int rounds = argc > 3 ? atoi(argv[3]) : 5;
     size_t counts = 0;
-    need(argc > 2 && rounds > 0 && rounds <= ROUNDS_MAX, "usage: bench_count CONFIG FILE [ROUNDS] [EVENTS]");
+    need(argc > 2 && rounds > 0 && rounds <= ROUNDS_MAX,
+        "usage: bench_count CONFIG FILE [ROUNDS] [EVENTS] [BATCH] [reads]");
     read_config(argv[1]);
-    read_file(argv[2]);
+    map_file(argv[2]);
     events = argc > 4 ? strtoull(argv[4], NULL, 10) : 1000000;
+    batch = argc > 5 ? strtoull(argv[5], NULL, 10) : 0;
+    reads = argc > 6;
     for (int i = 0; i < rounds; i++) {
         char dir[] = "bench-count-XXXXXX", command[64];
         need(mkdtemp(dir) != NULL, "cannot make a directory");
@@ -207,7 +254,9 @@ int main(int argc, char **argv)
         ours[rounds / 2], bare[rounds / 2], ratio[rounds / 2]);
     printf("batches and texts at most %.0f MB; written to disk %.1f times the slice's file\n",
         memory_bytes / 1e6, written_ratio);
+    if (reads)
+        printf("the process's own memory grew by at most %.0f MB; the slowest of its reads took %.0f ms\n",
+            process_bytes / 1e6, (double)slowest_read / 1e3);
     counters_free(&counters);
-    buf_free(&text);
     return 0;
 }
