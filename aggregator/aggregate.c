@@ -36,8 +36,10 @@ struct aggregate {
     struct slice_tally counted; /* of the slice that lines count into */
     struct slice_tally ending;  /* of the slice being sealed */
     uint64_t rejects_length;    /* as committed */
-    /* One for each stream, in the configuration's order. */
+    /* One for each stream, in the configuration's order, then one for each input. */
     struct slice_cursor *cursors, *job_cursors, *committed;
+    size_t n_cursors, max_cursors;
+    const char *input_path;
     struct storage_job job, clear_job;
     struct storage_job *running; /* the job that the storage thread has; NULL: none */
     bool job_waits;              /* the job failed and waits for a retry */
@@ -118,17 +120,21 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
     a->rejects_length = state->rejects_length;
     a->merge_is_due = a->job.merge_is_due;
     a->merge_is_behind = a->job.merge_is_behind;
-    size_t n = a->config.n_streams;
-    a->cursors = mem_zalloc((n + 1) * sizeof(*a->cursors));
-    a->job_cursors = mem_zalloc((n + 1) * sizeof(*a->job_cursors));
-    a->committed = mem_zalloc((n + 1) * sizeof(*a->committed));
-    for (size_t i = 0; i < n; i++) {
-        snprintf(a->cursors[i].stream, sizeof(a->cursors[i].stream), "%s", a->config.streams[i]);
+    a->max_cursors = a->config.n_streams + state->n_cursors + a->config.max_inputs;
+    a->cursors = mem_zalloc((a->max_cursors + 1) * sizeof(*a->cursors));
+    a->job_cursors = mem_zalloc((a->max_cursors + 1) * sizeof(*a->job_cursors));
+    a->committed = mem_zalloc((a->max_cursors + 1) * sizeof(*a->committed));
+    for (; a->n_cursors < a->config.n_streams; a->n_cursors++) {
+        struct slice_cursor *cursor = &a->cursors[a->n_cursors];
+        snprintf(cursor->stream, sizeof(cursor->stream), "%s", a->config.streams[a->n_cursors]);
         for (size_t k = 0; k < state->n_cursors; k++)
-            if (strcmp(state->cursors[k].stream, a->config.streams[i]) == 0)
-                a->cursors[i] = state->cursors[k];
+            if (strcmp(state->cursors[k].stream, cursor->stream) == 0)
+                *cursor = state->cursors[k];
     }
-    memcpy(a->committed, a->cursors, n * sizeof(*a->cursors));
+    for (size_t k = 0; k < state->n_cursors; k++)
+        if (state->cursors[k].stream[0] == AGGREGATE_INPUT_MARK)
+            a->cursors[a->n_cursors++] = state->cursors[k];
+    memcpy(a->committed, a->cursors, a->n_cursors * sizeof(*a->cursors));
     return SLICE_OK;
 }
 
@@ -174,20 +180,20 @@ void aggregate_close(struct aggregate **ap)
 
 const struct slice_cursor *aggregate_cursor(const struct aggregate *a, size_t stream)
 {
-    assert(stream < a->config.n_streams);
+    assert(stream < a->n_cursors);
     return &a->cursors[stream];
 }
 
 const struct slice_cursor *aggregate_committed(const struct aggregate *a, size_t stream)
 {
-    assert(stream < a->config.n_streams);
+    assert(stream < a->n_cursors);
     return &a->committed[stream];
 }
 
 void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, uint64_t offset)
 {
     struct slice_cursor *c = &a->cursors[stream];
-    assert(stream < a->config.n_streams && c->id[0] == '\0');
+    assert(stream < a->n_cursors && c->id[0] == '\0');
     snprintf(c->id, sizeof(c->id), "%s", id);
     c->offset = offset;
     a->committed[stream] = *c;
@@ -206,7 +212,9 @@ static void count(struct aggregate *a, enum counters_verdict verdict)
 static void reject(struct aggregate *a, size_t stream, struct bytes line, uint64_t length, const char *reason)
 {
     const struct slice_cursor *c = &a->cursors[stream];
-    rejects_format(&tally_batch(a->tally)->rejects, bytes_str(c->stream), c->offset, reason, length, line);
+    bool is_input = stream >= a->config.n_streams;
+    rejects_format(&tally_batch(a->tally)->rejects, is_input ? "file" : "stream",
+        bytes_str(is_input ? a->input_path : c->stream), c->offset, reason, length, line);
     count(a, COUNTERS_REJECTED);
 }
 
@@ -217,10 +225,32 @@ static void move_cursor(struct aggregate *a, size_t stream, uint64_t to)
     tally_batch(a->tally)->moved = true;
 }
 
+size_t aggregate_inputs_end(const struct aggregate *a)
+{
+    return a->n_cursors;
+}
+
+size_t aggregate_add_input(struct aggregate *a, const char *name)
+{
+    assert(name[0] == AGGREGATE_INPUT_MARK && a->n_cursors < a->max_cursors);
+    snprintf(a->cursors[a->n_cursors].stream, sizeof(a->cursors->stream), "%s", name);
+    return a->n_cursors++;
+}
+
+void aggregate_set_input_path(struct aggregate *a, const char *path)
+{
+    a->input_path = path;
+}
+
+void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes)
+{
+    move_cursor(a, stream, a->cursors[stream].offset + bytes);
+}
+
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line)
 {
     const char *reason;
-    assert(stream < a->config.n_streams);
+    assert(stream < a->n_cursors);
     enum counters_verdict verdict = tally_line(a->tally, line, &reason);
     if (verdict == COUNTERS_REJECTED)
         reject(a, stream, line, line.len, reason);
@@ -282,11 +312,11 @@ static void start_flush(struct aggregate *a, usec_t now, bool seal)
     a->flushing = tally_take(a->tally, seal);
     a->last_swap = now;
     a->has_flushed = true;
-    memcpy(a->job_cursors, a->cursors, a->config.n_streams * sizeof(*a->cursors));
+    memcpy(a->job_cursors, a->cursors, a->n_cursors * sizeof(*a->cursors));
     a->job = (struct storage_job){.kind = STORAGE_COMMIT,
         .batch = &a->flushing,
         .commit = {.cursors = a->job_cursors,
-            .n_cursors = a->config.n_streams,
+            .n_cursors = a->n_cursors,
             .tally = a->counted,
             .rejects_length = a->rejects_length + a->flushing.rejects.len,
             .seal = seal},
@@ -434,7 +464,7 @@ void aggregate_poll(struct aggregate *a, usec_t now)
     a->merge_is_behind = job->merge_is_behind;
     if (job->kind == STORAGE_COMMIT) {
         a->rejects_length = job->commit.rejects_length;
-        for (size_t i = 0; i < a->config.n_streams; i++)
+        for (size_t i = 0; i < job->commit.n_cursors; i++)
             if (a->job_cursors[i].id[0] != '\0') /* else the stream may have begun since */
                 a->committed[i] = a->job_cursors[i];
         a->numbers.flushes++;

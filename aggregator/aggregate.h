@@ -41,6 +41,7 @@ struct aggregate_config {
     const struct counters *counters; /* must outlive the aggregate */
     const char *const *streams;      /* names, copied */
     size_t n_streams;
+    size_t max_inputs; /* limit of aggregate_add_input calls */
     usec_t flush_interval;
     size_t max_memory;  /* bytes, for all batches and their texts */
     size_t max_sealed;  /* limit of sealed slices; 0: SEALED_MAX */
@@ -55,7 +56,7 @@ enum slice_result aggregate_open(
 /* Waits for the current commit. After the next opening, lines that were not flushed are counted again. */
 void aggregate_close(struct aggregate **a);
 
-/* Feeding. `stream` is an index into the configuration's streams. */
+/* Feeding. `stream` is an index into the configuration's streams, or the index of an input. */
 /* The position up to which the stream is counted in memory. Valid until the next feeding call. */
 const struct slice_cursor *aggregate_cursor(const struct aggregate *a, size_t stream);
 /* The position up to which the stream's counts are committed; before the first commit, its start. Lines before this
@@ -63,6 +64,16 @@ const struct slice_cursor *aggregate_cursor(const struct aggregate *a, size_t st
 const struct slice_cursor *aggregate_committed(const struct aggregate *a, size_t stream);
 /* Sets the id and first offset of a stream that was never read. Allowed only while the cursor's id is empty. */
 void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, uint64_t offset);
+/* Inputs are sources of lines besides the streams. Their cursors are committed as those of streams and have names that
+ * begin with a dot. Indices from n_streams up to aggregate_inputs_end are the inputs, among them all that the slices know. */
+#define AGGREGATE_INPUT_MARK '.'
+size_t aggregate_inputs_end(const struct aggregate *a);
+/* Adds an input with a name that no input has. Returns its index. */
+size_t aggregate_add_input(struct aggregate *a, const char *name);
+/* The file that entries of the rejects file name for lines of inputs. Borrowed. */
+void aggregate_set_input_path(struct aggregate *a, const char *path);
+/* Moves the cursor over bytes without a line that counts. */
+void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes);
 /* Counts the line at the cursor (without its LF) and moves the cursor behind the LF. */
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
 /* Rejects the line at the cursor because it exceeds max_line, and moves the cursor behind it. The line has `length` bytes

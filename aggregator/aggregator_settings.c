@@ -57,6 +57,11 @@ const struct option_row settings_rows[] = {
         .max = 64 << 20,
         .unit = "bytes",
         .help = "longest line; longer ones are rejected"},
+    {.name = "input",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "count the lines of each FILE (plain, gzip or zstd) and exit, instead of following streams"},
     READ_PROTOCOL_SETTING,
     {0},
 };
@@ -97,7 +102,8 @@ int settings_read_streams(const struct options *o, struct stream_names *out, str
         bool again = false;
         for (size_t i = 0; i < out->n; i++)
             again = again || strcmp(out->names[i], s) == 0;
-        if (again || !bytes_is_name(bytes_str(s)) || out->n == WATERMARK_STREAMS_MAX)
+        if (again || !bytes_is_name(bytes_str(s)) || s[0] == AGGREGATE_INPUT_MARK ||
+            out->n == WATERMARK_STREAMS_MAX)
             return options_refuse(o, "streams", error, "%s is %s", s,
                 again ? "a duplicate" : "not a valid name, or too many streams are named");
         out->names[out->n++] = s;
@@ -109,6 +115,10 @@ int settings_check(struct options *o, struct config_error *error)
 {
     struct counters *counters = NULL;
     struct stream_names streams = {0};
+    char **files;
+    if ((options_operands(o, &files) > 0) != options_bool(o, "input"))
+        return config_fail(
+            error, NULL, 0, "--input needs files, and files need --input: aggregator --input FILE...");
     if (!options_string(o, "data_dir"))
         return config_fail(error, NULL, 0, "data_dir is missing; set it to a directory for the slices");
     int result = settings_read_streams(o, &streams, error);

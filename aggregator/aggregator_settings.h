@@ -4,6 +4,7 @@
 
 #include "counts/counters.h"
 #include "config/options.h"
+#include "aggregator/aggregate.h"
 #include "aggregator/watermark_poll.h"
 
 struct stream_names {

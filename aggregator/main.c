@@ -1,6 +1,7 @@
 /* aggregator: connects the streams' followers, the aggregate and the HTTP endpoints to the event loop. */
 #include "aggregator/aggregator_app.h"
 #include "aggregator/cursor_keeper.h"
+#include "aggregator/file_input.h"
 #include "http/client/http_client.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
@@ -361,10 +362,12 @@ int main(int argc, char **argv)
     static const struct daemon_spec spec = {
         .name = "aggregator",
         .summary = "counts the events of streams by the hour, exactly",
+        .operands = "[--input FILE...]",
         .options = settings_rows,
         .default_port = PORT_AGGREGATOR,
         .routes = app_routes,
         .check = settings_check,
+        .instead = file_input_run,
         .start = start,
         .drain = drain,
         .stop = stop,

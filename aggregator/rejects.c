@@ -24,11 +24,11 @@ static size_t replacements(struct bytes text)
     return n;
 }
 
-void rejects_format(struct buf *out, struct bytes stream, uint64_t offset, const char *reason, uint64_t bytes,
-    struct bytes line)
+void rejects_format(struct buf *out, const char *origin, struct bytes name, uint64_t offset,
+    const char *reason, uint64_t bytes, struct bytes line)
 {
-    buf_append_str(out, "{\"stream\":");
-    buf_append_json(out, stream);
+    buf_printf(out, "{\"%s\":", origin);
+    buf_append_json(out, name);
     buf_printf(out, ",\"offset\":\"%llu\",\"reason\":", (unsigned long long)offset);
     buf_append_json(out, bytes_str(reason));
     buf_printf(out, ",\"bytes\":%llu,\"line\":", (unsigned long long)bytes);

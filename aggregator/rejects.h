@@ -2,6 +2,8 @@
  *
  *     {"stream":"clicks","offset":"8120","reason":"not JSON: ...","bytes":42,"line":"{\"t\": oops"}
  *
+ * `file` replaces `stream` in the entry of a line from a file.
+ *
  * In `line`, U+FFFD replaces invalid UTF-8; a further member `hex` then has the original bytes. A line over max_line is
  * truncated.
  *
@@ -16,9 +18,9 @@
 
 struct rejects;
 
-/* Appends an entry. `bytes` is the line's full length; `line` may be truncated. */
-void rejects_format(struct buf *out, struct bytes stream, uint64_t offset, const char *reason, uint64_t bytes,
-    struct bytes line);
+/* Appends an entry. `origin` is "stream" or "file". `bytes` is the line's full length; `line` may be truncated. */
+void rejects_format(struct buf *out, const char *origin, struct bytes name, uint64_t offset,
+    const char *reason, uint64_t bytes, struct bytes line);
 
 /* Opens or creates the file and cuts it to `length`. Returns 0, or -1 with errno (ERANGE: the file is shorter). */
 int rejects_open(const char *path, uint64_t length, struct rejects **out);

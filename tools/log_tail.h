@@ -27,7 +27,7 @@
 #define MILLRACE_LOG_TAIL_H
 
 #include "base/clock.h"
-#include "tools/line_source.h"
+#include "base/line_source.h"
 
 #define LOG_TAIL_GRACE (2 * USEC_PER_SEC)
 #define LOG_TAIL_TIMEOUT (60 * USEC_PER_SEC)

@@ -4,7 +4,7 @@
  * continues at the mark and stores nothing twice (put_batch.h). */
 #include "base/clock.h"
 #include "daemon/daemon.h"
-#include "tools/line_source.h"
+#include "base/line_source.h"
 #include "tools/log_tail.h"
 #include "config/options.h"
 #include "base/rate_limit.h"

@@ -1,6 +1,6 @@
 #include "tools/put_rejects.h"
 
-#include "tools/line_source.h"
+#include "base/line_source.h"
 #include "base/progress.h"
 #include "base/reject_file.h"
 

@@ -121,6 +121,18 @@ static enum slice_result set_cursors(
     return r;
 }
 
+static int compare_cursors(const void *a, const void *b)
+{
+    return strcmp(((const struct slice_cursor *)a)->stream, ((const struct slice_cursor *)b)->stream);
+}
+
+/* Searches the first `n` cursors, which are sorted. */
+static struct slice_cursor *find_cursor(
+    const struct slice_state *state, const struct slice_cursor *like, size_t n)
+{
+    return n > 0 ? bsearch(like, state->cursors, n, sizeof(*like), compare_cursors) : NULL;
+}
+
 /* Writes the part of the state that a batch changes, and the checksum. */
 static enum slice_result set_state(struct slice *s, const struct slice_state *next, char *error)
 {
@@ -130,15 +142,15 @@ static enum slice_result set_state(struct slice *s, const struct slice_state *ne
     } fields[] = {{"events", next->tally.events}, {"skipped", next->tally.skipped},
         {"rejected", next->tally.rejected}, {"rejects_length", next->rejects_length},
         {"sealed", next->sealed}, {"checksum", slice_state_checksum(next)}};
-    enum slice_result r = set_cursors(s, SET_CURSOR, next->cursors, next->n_cursors, error);
+    enum slice_result r = SLICE_OK;
+    for (size_t i = 0; i < next->n_cursors && r == SLICE_OK; i++) {
+        const struct slice_cursor *old = find_cursor(&s->state, &next->cursors[i], s->state.n_cursors);
+        if (!old || old->offset != next->cursors[i].offset || strcmp(old->id, next->cursors[i].id) != 0)
+            r = set_cursors(s, SET_CURSOR, &next->cursors[i], 1, error);
+    }
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && r == SLICE_OK; i++)
         r = set_meta(s, fields[i].key, fields[i].value, error);
     return r;
-}
-
-static int compare_cursors(const void *a, const void *b)
-{
-    return strcmp(((const struct slice_cursor *)a)->stream, ((const struct slice_cursor *)b)->stream);
 }
 
 static struct slice_cursor *sorted_cursors(const struct slice_cursor *cursors, size_t n)
@@ -451,15 +463,10 @@ enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     next.tally = batch->tally;
     next.rejects_length = batch->rejects_length;
     next.sealed = next.sealed || batch->seal;
+    next.cursors = mem_realloc(next.cursors, (next.n_cursors + batch->n_cursors + 1) * sizeof(*next.cursors));
     for (size_t i = 0; i < batch->n_cursors; i++) {
-        size_t k = 0;
-        while (k < next.n_cursors && strcmp(next.cursors[k].stream, batch->cursors[i].stream) != 0)
-            k++;
-        if (k == next.n_cursors) {
-            next.cursors = mem_realloc(next.cursors, (k + 1) * sizeof(*next.cursors));
-            next.n_cursors++;
-        }
-        next.cursors[k] = batch->cursors[i];
+        struct slice_cursor *old = find_cursor(&next, &batch->cursors[i], s->state.n_cursors);
+        *(old ? old : &next.cursors[next.n_cursors++]) = batch->cursors[i];
     }
     qsort(next.cursors, next.n_cursors, sizeof(*next.cursors), compare_cursors);
     r = end(s, r, &next, error);

@@ -794,7 +794,10 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
         options_show_settings(o);
         return EX_OK;
     }
-    int status = enter(o, &error);
+    int status;
+    if (spec->instead != NULL && spec->instead(o, &status))
+        return status;
+    status = enter(o, &error);
     return status != 0 ? refuse(error.text, status) : run(spec, o);
 }
 

@@ -55,6 +55,8 @@ struct daemon_spec {
     const struct http_route *routes; /* handlers get the ctx that `start` set; may be NULL */
     /* Makes further checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error. */
     int (*check)(struct options *o, struct config_error *error);
+    /* Does the work of a command line that does not start the daemon, and sets the exit status. False: start it. May be NULL. */
+    bool (*instead)(struct options *o, int *status);
     /* Builds the daemon's parts and sets *ctx, the argument of all other callbacks. 0, or an exit status with the error. Must not
      * block for long: a slow recovery runs in a thread and calls daemon_post. */
     int (*start)(struct daemon *d, void **ctx, struct config_error *error);

@@ -1,7 +1,7 @@
 /* Any bytes as a file of lines, plain or packed: the lines follow one another, and those of a plain file are the file. The first
  * byte is the length of a piece for the line splitter, which returns the same lines however its input is cut. */
 #include "base/line_splitter.h"
-#include "tools/line_source.h"
+#include "base/line_source.h"
 
 #include "support/fuzz_copy.h"
 #include <assert.h>

@@ -66,11 +66,11 @@ static void rejects_show_every_byte(void **state)
 {
     (void)state;
     struct buf out = {0};
-    rejects_format(&out, BYTES_LITERAL("s"), 7, "why", 3, BYTES_LITERAL("a\"b"));
+    rejects_format(&out, "stream", BYTES_LITERAL("s"), 7, "why", 3, BYTES_LITERAL("a\"b"));
     assert_true(bytes_equal_str(buf_bytes(&out),
         "{\"stream\":\"s\",\"offset\":\"7\",\"reason\":\"why\",\"bytes\":3,\"line\":\"a\\\"b\"}\n"));
     buf_clear(&out);
-    rejects_format(&out, BYTES_LITERAL("s"), 7, "why", 2, BYTES_LITERAL("a\xff"));
+    rejects_format(&out, "stream", BYTES_LITERAL("s"), 7, "why", 2, BYTES_LITERAL("a\xff"));
     buf_append_char(&out, '\0');
     assert_non_null(strstr(out.ptr, ",\"hex\":\"61ff\"}"));
     buf_free(&out);

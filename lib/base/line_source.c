@@ -1,4 +1,4 @@
-#include "tools/line_source.h"
+#include "base/line_source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -125,7 +125,7 @@ static int find_kind(struct line_source *s, char *error)
     }
     if (m != NULL && m->kind == FOREIGN) {
         snprintf(error, LINE_SOURCE_ERROR_MAX,
-            "%.200s: packed with %s; unpack it first (put reads plain text, gzip and zstd)", s->name,
+            "%.200s: packed with %s; unpack it first (only plain text, gzip and zstd can be read)", s->name,
             m->name);
         return -1;
     }
