@@ -28,7 +28,7 @@ static uint64_t find_all(const struct sorted_file *f, uint64_t records, uint64_t
         struct sorted_span line;
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         int n = snprintf(key, sizeof(key), "u|%012" PRIu64, random % records * KEY_STEP + miss);
-        found += sorted_find(sorted_file_text(f), bytes_of(key, (size_t)n), &line) && sorted_file_is_whole(f);
+        found += sorted_find(&f->text, bytes_of(key, (size_t)n), &line) && mapping_is_whole(f->mapping);
     }
     return found;
 }
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     usec_t began = clock_monotonic();
     enum sorted_file_result r = sorted_file_open(&config, &file, error);
     if (r == SORTED_FILE_OK) {
-        uint64_t bytes = sorted_file_text(file)->text.len;
+        uint64_t bytes = file->text.text.len;
         printf("opened and checked: %.0f MB/s (%" PRIu64 " records, %" PRIu64 " bytes)\n",
             (double)bytes / (double)(clock_monotonic() - began), records, bytes);
         measure(file, records, 0);

@@ -14,11 +14,11 @@
 #define TMP_SUFFIX ".tmp"
 #define CURRENT_TMP "current" TMP_SUFFIX
 
-void archive_path(const char *archive, uint64_t generation, bool unfinished, struct buf *out)
+void archive_path(const char *archive, uint64_t generation, bool unfinished, char out[PATH_MAX])
 {
     char name[MANIFEST_NAME_TEXT];
     manifest_directory_name(generation, name);
-    buf_printf(out, "%s/%s%s", archive, name, unfinished ? TMP_SUFFIX : "");
+    snprintf(out, PATH_MAX, "%s/%s%s", archive, name, unfinished ? TMP_SUFFIX : "");
 }
 
 static enum compact_result from_manifest(enum manifest_result r)
@@ -45,19 +45,17 @@ static void free_names(struct dirent **names, int n)
 static enum compact_result remove_directory(const char *path, char error[COMPACT_ERROR_TEXT])
 {
     struct dirent **names;
-    struct buf file = {0};
+    char file[PATH_MAX];
     int n = scandir(path, &names, NULL, alphasort), failed = n < 0;
     for (int i = 0; i < n && !failed; i++) {
         if (strcmp(names[i]->d_name, ".") == 0 || strcmp(names[i]->d_name, "..") == 0)
             continue;
-        buf_clear(&file);
-        buf_printf(&file, "%s/%s", path, names[i]->d_name);
-        failed = io->unlink(file.ptr) != 0;
+        snprintf(file, sizeof file, "%s/%s", path, names[i]->d_name);
+        failed = io->unlink(file) != 0;
     }
     failed = failed || rmdir(path) != 0;
     int saved = errno;
     free_names(names, n > 0 ? n : 0);
-    buf_free(&file);
     errno = saved;
     return failed ? compact_fail_errno(error, path) : COMPACT_OK;
 }
@@ -66,47 +64,36 @@ static enum compact_result remove_directory(const char *path, char error[COMPACT
 static enum compact_result remove_generation(
     const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
 {
-    struct buf from = {0}, to = {0};
-    archive_path(archive, generation, false, &from);
-    archive_path(archive, generation, true, &to);
-    enum compact_result r =
-        io->rename(from.ptr, to.ptr) == 0 ? COMPACT_OK : compact_fail_errno(error, from.ptr);
-    if (r == COMPACT_OK)
-        r = sync_dir(archive, error);
-    if (r == COMPACT_OK)
-        r = remove_directory(to.ptr, error);
-    buf_free(&from);
-    buf_free(&to);
-    return r;
+    char from[PATH_MAX], to[PATH_MAX];
+    archive_path(archive, generation, false, from);
+    archive_path(archive, generation, true, to);
+    if (io->rename(from, to) != 0)
+        return compact_fail_errno(error, from);
+    enum compact_result r = sync_dir(archive, error);
+    return r == COMPACT_OK ? remove_directory(to, error) : r;
 }
 
 /* Removes `name` if it is the leftover of an interrupted run. */
 static enum compact_result recover_one(
     const char *archive, const char *name, bool has_current, char error[COMPACT_ERROR_TEXT])
 {
-    uint64_t generation;
-    struct buf path = {0};
-    enum compact_result r = COMPACT_OK;
-    bool is_stray = !has_current && manifest_directory_number(name, &generation);
-    char digits[MANIFEST_DIRECTORY_DIGITS + 1];
-    uint64_t unfinished;
+    uint64_t generation, unfinished;
+    char path[PATH_MAX], digits[MANIFEST_DIRECTORY_DIGITS + 1];
+    snprintf(path, sizeof path, "%s/%s", archive, name);
     snprintf(digits, sizeof(digits), "%.*s", MANIFEST_DIRECTORY_DIGITS, name);
-    bool is_leftover = strlen(name) > MANIFEST_DIRECTORY_DIGITS &&
-                       strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) == 0 &&
-                       manifest_directory_number(digits, &unfinished);
-    buf_printf(&path, "%s/%s", archive, name);
-    if (is_leftover)
-        r = remove_directory(path.ptr, error);
-    else if (strcmp(name, CURRENT_TMP) == 0 && io->unlink(path.ptr) != 0)
-        r = compact_fail_errno(error, path.ptr);
-    else if (is_stray && generation == 0)
-        r = remove_generation(archive, generation, error);
-    else if (is_stray)
-        r = compact_fail(error, COMPACT_REFUSED,
-            "%.300s exists but %.100s/current does not; make it a link to the generation to serve", path.ptr,
-            archive);
-    buf_free(&path);
-    return r;
+    if (strlen(name) > MANIFEST_DIRECTORY_DIGITS &&
+        strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) == 0 &&
+        manifest_directory_number(digits, &unfinished))
+        return remove_directory(path, error);
+    if (strcmp(name, CURRENT_TMP) == 0 && io->unlink(path) != 0)
+        return compact_fail_errno(error, path);
+    if (has_current || !manifest_directory_number(name, &generation))
+        return COMPACT_OK;
+    if (generation == 0)
+        return remove_generation(archive, generation, error);
+    return compact_fail(error, COMPACT_REFUSED,
+        "%.300s exists but %.100s/current does not; make it a link to the generation to serve", path,
+        archive);
 }
 
 enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT])
@@ -136,20 +123,19 @@ enum compact_result archive_undo(
         return compact_fail_errno(error, archive);
     for (int i = n; i-- > 0 && r == COMPACT_OK;) {
         uint64_t generation;
-        struct buf path = {0};
+        char path[PATH_MAX];
         struct manifest m;
         if (!manifest_directory_number(names[i]->d_name, &generation) || generation <= current)
             continue;
-        archive_path(archive, generation, false, &path);
-        r = from_manifest(manifest_read(path.ptr, &m, error));
+        archive_path(archive, generation, false, path);
+        r = from_manifest(manifest_read(path, &m, error));
         if (r == COMPACT_OK && m.through > through)
             r = compact_fail(error, COMPACT_REFUSED,
-                "%.300s is not the current generation, but the only one with slices through %" PRIu64,
-                path.ptr, m.through);
+                "%.300s is not the current generation, but the only one with slices through %" PRIu64, path,
+                m.through);
         if (r == COMPACT_OK)
             r = remove_generation(archive, generation, error);
         manifest_free(&m);
-        buf_free(&path);
     }
     free_names(names, n);
     return r;
@@ -177,102 +163,79 @@ enum compact_result archive_prune(
 
 enum compact_result archive_begin(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
 {
-    struct buf path = {0};
-    archive_path(archive, generation, true, &path);
-    enum compact_result r = io->mkdir(path.ptr, 0777) == 0 ? COMPACT_OK : compact_fail_errno(error, path.ptr);
-    buf_free(&path);
-    return r;
+    char path[PATH_MAX];
+    archive_path(archive, generation, true, path);
+    return io->mkdir(path, 0777) == 0 ? COMPACT_OK : compact_fail_errno(error, path);
 }
 
 void archive_discard(const char *archive, uint64_t generation)
 {
-    char ignored[COMPACT_ERROR_TEXT];
-    struct buf path = {0};
-    archive_path(archive, generation, true, &path);
-    if (access(path.ptr, F_OK) == 0)
-        remove_directory(path.ptr, ignored);
-    buf_free(&path);
+    char ignored[COMPACT_ERROR_TEXT], path[PATH_MAX];
+    archive_path(archive, generation, true, path);
+    if (access(path, F_OK) == 0)
+        remove_directory(path, ignored);
 }
 
 enum compact_result archive_describe(
     const char *archive, const struct manifest *m, char error[COMPACT_ERROR_TEXT])
 {
-    struct buf path = {0}, text = {0};
-    archive_path(archive, m->generation, true, &path);
-    buf_append(&path, "/manifest.json", sizeof("/manifest.json"));
+    char directory[PATH_MAX], path[PATH_MAX + MANIFEST_NAME_TEXT];
+    struct buf text = {0};
+    archive_path(archive, m->generation, true, directory);
+    snprintf(path, sizeof path, "%s/manifest.json", directory);
     manifest_print(m, &text);
-    int fd = io->open(path.ptr, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int fd = io->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     bool written = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fsync(fd) == 0;
-    enum compact_result r = written ? COMPACT_OK : compact_fail_errno(error, path.ptr);
+    enum compact_result r = written ? COMPACT_OK : compact_fail_errno(error, path);
     if (fd >= 0)
         io->close(fd);
-    buf_free(&path);
     buf_free(&text);
-    return r;
-}
-
-static enum compact_result check_file(
-    const char *directory, const struct manifest_file *file, char error[COMPACT_ERROR_TEXT])
-{
-    struct buf path = {0};
-    struct count_source *source = NULL;
-    enum count_next next = COUNT_FOUND;
-    buf_printf(&path, "%s/%s", directory, file->name);
-    enum compact_result r = record_source_open_shard(path.ptr, file, &source, error);
-    struct count_merge *m = count_merge_new(&source, r == COMPACT_OK);
-    while (next == COUNT_FOUND)
-        next = count_merge_next_record(m);
-    if (next == COUNT_FAILED)
-        r = record_source_failed(m, error);
-    count_merge_free(&m);
-    count_source_close(&source);
-    buf_free(&path);
     return r;
 }
 
 enum compact_result archive_check(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
 {
-    struct buf path = {0};
+    char directory[PATH_MAX], path[PATH_MAX + MANIFEST_NAME_TEXT];
     struct manifest m;
-    archive_path(archive, generation, true, &path);
-    enum compact_result r = from_manifest(manifest_read(path.ptr, &m, error));
-    for (uint32_t k = 0; r == COMPACT_OK && k < m.shards; k++)
-        r = check_file(path.ptr, &m.files[k], error);
+    archive_path(archive, generation, true, directory);
+    enum compact_result r = from_manifest(manifest_read(directory, &m, error));
+    for (uint32_t k = 0; r == COMPACT_OK && k < m.shards; k++) {
+        struct count_source *source = NULL;
+        enum count_next next = COUNT_FOUND;
+        snprintf(path, sizeof path, "%s/%s", directory, m.files[k].name);
+        r = record_source_open_shard(path, &m.files[k], &source, error);
+        struct count_merge *merge = count_merge_new(&source, r == COMPACT_OK);
+        while (next == COUNT_FOUND)
+            next = count_merge_next_record(merge);
+        if (next == COUNT_FAILED)
+            r = record_source_failed(merge, error);
+        count_merge_free(&merge);
+        count_source_close(&source);
+    }
     manifest_free(&m);
-    buf_free(&path);
     return r;
 }
 
 enum compact_result archive_publish(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
 {
-    struct buf from = {0}, to = {0};
-    archive_path(archive, generation, true, &from);
-    archive_path(archive, generation, false, &to);
-    enum compact_result r = sync_dir(from.ptr, error);
-    if (r == COMPACT_OK && io->rename(from.ptr, to.ptr) != 0)
-        r = compact_fail_errno(error, to.ptr);
-    if (r == COMPACT_OK)
-        r = sync_dir(archive, error);
-    buf_free(&from);
-    buf_free(&to);
-    return r;
+    char from[PATH_MAX], to[PATH_MAX];
+    archive_path(archive, generation, true, from);
+    archive_path(archive, generation, false, to);
+    enum compact_result r = sync_dir(from, error);
+    if (r == COMPACT_OK && io->rename(from, to) != 0)
+        r = compact_fail_errno(error, to);
+    return r == COMPACT_OK ? sync_dir(archive, error) : r;
 }
 
 enum compact_result archive_switch(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
 {
-    char name[MANIFEST_NAME_TEXT];
-    struct buf from = {0}, to = {0};
+    char name[MANIFEST_NAME_TEXT], from[PATH_MAX], to[PATH_MAX];
     manifest_directory_name(generation, name);
-    buf_printf(&from, "%s/%s", archive, CURRENT_TMP);
-    buf_printf(&to, "%s/current", archive);
-    enum compact_result r = COMPACT_OK;
-    if (symlink(name, from.ptr) != 0 || io->rename(from.ptr, to.ptr) != 0)
-        r = compact_fail_errno(error, to.ptr);
-    if (r == COMPACT_OK)
-        r = sync_dir(archive, error);
-    buf_free(&from);
-    buf_free(&to);
-    return r;
+    snprintf(from, sizeof from, "%s/%s", archive, CURRENT_TMP);
+    snprintf(to, sizeof to, "%s/current", archive);
+    if (symlink(name, from) != 0 || io->rename(from, to) != 0)
+        return compact_fail_errno(error, to);
+    return sync_dir(archive, error);
 }
 
 enum compact_result archive_init(
@@ -284,17 +247,16 @@ enum compact_result archive_init(
         return from_manifest(there);
     struct manifest m = {.made = now, .shards = shards};
     m.files = mem_zalloc(shards * sizeof(*m.files));
-    struct buf directory = {0};
-    archive_path(archive, 0, true, &directory);
+    char directory[PATH_MAX];
+    archive_path(archive, 0, true, directory);
     enum compact_result r = archive_begin(archive, 0, error);
     for (uint32_t k = 0; k < shards && r == COMPACT_OK; k++) {
         struct shard_writer *w = NULL;
-        r = shard_writer_open(directory.ptr, k, shards, &w, error);
+        r = shard_writer_open(directory, k, shards, &w, error);
         if (r == COMPACT_OK)
             r = shard_writer_finish(w, &m.files[k], error);
         shard_writer_close(&w);
     }
-    buf_free(&directory);
     if (r == COMPACT_OK)
         r = archive_describe(archive, &m, error);
     if (r == COMPACT_OK)

@@ -13,6 +13,7 @@
 #ifndef MILLRACE_ARCHIVE_H
 #define MILLRACE_ARCHIVE_H
 
+#include "base/io.h"
 #include "counts/manifest.h"
 #include "compactor/result.h"
 
@@ -27,8 +28,8 @@ enum compact_result archive_undo(
 enum compact_result archive_init(
     const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT]);
 
-/* Appends the path of a generation, or of an unfinished one ("....tmp"). */
-void archive_path(const char *archive, uint64_t generation, bool unfinished, struct buf *out);
+/* The path of a generation, or of an unfinished one ("....tmp"). */
+void archive_path(const char *archive, uint64_t generation, bool unfinished, char out[PATH_MAX]);
 
 /* In this order: begin creates N.tmp, the caller fills it, describe, check, publish renames it to N, switch makes it current. */
 enum compact_result archive_begin(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);

@@ -6,20 +6,6 @@
 #define PROGRESS_EVERY 16384 /* records */
 #define KEY_SHOWN 80
 
-static enum compact_result write_record(const struct merge_spec *spec, struct merge_report *report,
-    struct bytes key, struct bytes text, char error[COMPACT_ERROR_TEXT])
-{
-    struct record_key parts;
-    if (!record_key_parse(bytes_of(key.ptr, key.len - 1), &parts))
-        return compact_fail(error, COMPACT_DAMAGED, "no key of a record: \"%.*s\"",
-            (int)(key.len - 1 < KEY_SHOWN ? key.len - 1 : KEY_SHOWN), key.ptr);
-    report->records++;
-    report->bytes += text.len + 1;
-    if (spec->on_progress && report->records % PROGRESS_EVERY == 0)
-        spec->on_progress(report, spec->arg);
-    return shard_writer_add(spec->writers[record_shard(&parts, spec->shards)], text, error);
-}
-
 enum compact_result merge_run(
     const struct merge_spec *spec, struct merge_report *report, char error[COMPACT_ERROR_TEXT])
 {
@@ -38,7 +24,19 @@ enum compact_result merge_run(
                 break;
             line = bytes_of(printed.ptr, printed.len - 1);
         }
-        r = write_record(spec, report, count_merge_key(m), line, error);
+        struct bytes key = count_merge_key(m);
+        struct record_key parts;
+        key.len--; /* the separator */
+        if (!record_key_parse(key, &parts)) {
+            r = compact_fail(error, COMPACT_DAMAGED, "no key of a record: \"%.*s\"",
+                (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
+            break;
+        }
+        report->records++;
+        report->bytes += line.len + 1;
+        if (spec->on_progress && report->records % PROGRESS_EVERY == 0)
+            spec->on_progress(report, spec->arg);
+        r = shard_writer_add(spec->writers[record_shard(&parts, spec->shards)], line, error);
     }
     if (r == COMPACT_OK && next == COUNT_FAILED)
         r = record_source_failed(m, error);

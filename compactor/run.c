@@ -182,13 +182,14 @@ static enum compact_result step_undo(struct run *run)
 static enum compact_result open_sources(struct run *run)
 {
     enum compact_result r = COMPACT_OK;
+    char directory[PATH_MAX];
     struct buf path = {0};
+    archive_path(run->spec->archive, run->old.generation, false, directory);
     run->slices = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_reader *));
     run->sources = mem_zalloc((run->old.shards + 1) * sizeof(struct count_source *));
     for (uint32_t k = 0; k < run->old.shards && r == COMPACT_OK; k++) {
         buf_clear(&path);
-        archive_path(run->spec->archive, run->old.generation, false, &path);
-        buf_printf(&path, "/%s", run->old.files[k].name);
+        buf_printf(&path, "%s/%s", directory, run->old.files[k].name);
         r = record_source_open_shard(path.ptr, &run->old.files[k], &run->sources[run->n_sources], run->error);
         run->n_sources += r == COMPACT_OK;
     }
@@ -220,15 +221,14 @@ static enum compact_result step_merge(struct run *run)
 {
     struct merge_report report = {0};
     struct merge_spec spec = {.shards = run->made.shards, .on_progress = on_merged, .arg = run};
-    struct buf directory = {0};
+    char directory[PATH_MAX];
     enum compact_result r = open_sources(run);
     if (r == COMPACT_OK)
         r = archive_begin(run->spec->archive, run->made.generation, run->error);
-    archive_path(run->spec->archive, run->made.generation, true, &directory);
+    archive_path(run->spec->archive, run->made.generation, true, directory);
     struct shard_writer **writers = mem_zalloc(run->made.shards * sizeof(struct shard_writer *));
     for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++)
-        r = shard_writer_open(directory.ptr, k, run->made.shards, &writers[k], run->error);
-    buf_free(&directory);
+        r = shard_writer_open(directory, k, run->made.shards, &writers[k], run->error);
     spec.sources = run->sources;
     spec.n_sources = run->n_sources;
     spec.writers = writers;

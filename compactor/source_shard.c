@@ -34,30 +34,6 @@ static enum count_next damaged(struct shard *s, const char *what)
     return COUNT_FAILED;
 }
 
-/* Moves an incomplete line to the front of the buffer and reads another piece behind it. */
-static enum count_next fill(struct shard *s)
-{
-    size_t rest = s->data.len - s->at;
-    if (s->at)
-        memmove(s->data.ptr, s->data.ptr + s->at, rest);
-    s->at = 0;
-    s->data.len = rest;
-    buf_reserve(&s->data, READ_BYTES);
-    ssize_t n;
-    do
-        n = io->pread(s->fd, s->data.ptr + rest, READ_BYTES, (off_t)s->bytes);
-    while (n < 0 && errno == EINTR);
-    if (n < 0) {
-        s->base.is_unreadable = true;
-        return damaged(s, strerror(errno));
-    }
-    XXH3_64bits_update(s->hash, s->data.ptr + rest, (size_t)n);
-    s->data.len += (size_t)n;
-    s->bytes += (uint64_t)n;
-    s->ended = n == 0;
-    return COUNT_FOUND;
-}
-
 static enum count_next check_whole(struct shard *s)
 {
     if (s->at != s->data.len)
@@ -77,13 +53,31 @@ static enum count_next shard_next_record(struct count_source *base)
 {
     struct shard *s = (struct shard *)base;
     const char *end = NULL;
-    for (size_t looked = s->at; !end;) {
+    for (size_t looked = s->at;;) {
         end = s->data.len > looked ? memchr(s->data.ptr + looked, '\n', s->data.len - looked) : NULL;
-        if (!end && s->ended)
+        if (end)
+            break;
+        if (s->ended)
             return check_whole(s);
+        /* Moves the incomplete line to the front of the buffer and reads another piece behind it. */
         looked = s->data.len - s->at;
-        if (!end && fill(s) == COUNT_FAILED)
-            return COUNT_FAILED;
+        if (s->at)
+            memmove(s->data.ptr, s->data.ptr + s->at, looked);
+        s->at = 0;
+        s->data.len = looked;
+        buf_reserve(&s->data, READ_BYTES);
+        ssize_t n;
+        do
+            n = io->pread(s->fd, s->data.ptr + looked, READ_BYTES, (off_t)s->bytes);
+        while (n < 0 && errno == EINTR);
+        if (n < 0) {
+            s->base.is_unreadable = true;
+            return damaged(s, strerror(errno));
+        }
+        XXH3_64bits_update(s->hash, s->data.ptr + looked, (size_t)n);
+        s->data.len += (size_t)n;
+        s->bytes += (uint64_t)n;
+        s->ended = n == 0;
     }
     const char *line = s->data.ptr + s->at;
     const char *separator = memchr(line, RECORD_SEPARATOR, (size_t)(end - line));

@@ -12,31 +12,25 @@ void slice_path(const char *directory, uint64_t number, struct buf *out)
     buf_printf(out, "%s/%s", directory, name);
 }
 
-/* SQLite ignores a log when it opens a file as immutable, so the counts in the log would be missing. */
-static enum compact_result check_is_settled(const char *path, char error[COMPACT_ERROR_TEXT])
+enum compact_result record_source_open_slice(
+    const char *path, struct slice_reader **out, char error[COMPACT_ERROR_TEXT])
 {
+    char why[SLICE_ERROR_TEXT];
     struct stat st;
     struct buf log = {0};
+    /* SQLite ignores a log when it opens a file as immutable, so the counts in the log would be missing. */
     buf_printf(&log, "%s-wal", path);
     bool has_log = stat(log.ptr, &st) == 0 && st.st_size > 0;
     buf_free(&log);
     if (has_log)
         return compact_fail(error, COMPACT_TRY_AGAIN, "%.300s: not sealed: its log is not empty", path);
-    if (stat(path, &st) == 0)
-        return COMPACT_OK;
-    if (errno != ENOENT)
+    bool exists = stat(path, &st) == 0;
+    if (!exists && errno == ENOENT)
+        return compact_fail(error, COMPACT_REFUSED,
+            "%.300s is missing, and the archive does not include it: is it the right directory of slices?",
+            path);
+    if (!exists)
         return compact_fail_errno(error, path);
-    return compact_fail(error, COMPACT_REFUSED,
-        "%.300s is missing, and the archive does not include it: is it the right directory of slices?", path);
-}
-
-enum compact_result record_source_open_slice(
-    const char *path, struct slice_reader **out, char error[COMPACT_ERROR_TEXT])
-{
-    char why[SLICE_ERROR_TEXT];
-    enum compact_result r = check_is_settled(path, error);
-    if (r != COMPACT_OK)
-        return r;
     switch (slice_reader_open_sealed(path, out, why)) {
     case SLICE_OK:
         return COMPACT_OK;

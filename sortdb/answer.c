@@ -37,24 +37,6 @@ static bool needs_lf(struct bytes run)
     return run.len > 0 && run.ptr[run.len - 1] != '\n';
 }
 
-static void send_copied(
-    struct http_request *req, const struct generation *g, struct answer_lines *l, struct buf *scratch)
-{
-    char error[GENERATION_ERROR_TEXT];
-    struct bytes run;
-    size_t at = 0;
-    buf_clear(scratch);
-    while (next_run(l, &at, &run)) {
-        buf_append_bytes(scratch, run);
-        if (needs_lf(run))
-            buf_append_char(scratch, '\n');
-    }
-    if (generation_is_whole(g, error))
-        http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(scratch));
-    else
-        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
-}
-
 static void answer_free(struct answer *a)
 {
     assert(a->magic == ANSWER_MAGIC);
@@ -127,35 +109,41 @@ static void on_room(struct http_request *req, void *arg)
         http_on_drain(req, 0, on_all_taken, a);
 }
 
-/* Moves the lines out of *l. */
-static void send_streamed(struct http_request *req, struct generation *g, struct answer_lines *l)
-{
-    struct answer *a = mem_zalloc(sizeof(*a));
-    a->magic = ANSWER_MAGIC;
-    a->req = req;
-    a->generation = generation_ref(g);
-    a->piece = evbuffer_new();
-    a->lines = *l;
-    if (l->found) {
-        a->lines.found = mem_alloc(l->n_found * sizeof(*l->found));
-        memcpy(a->lines.found, l->found, l->n_found * sizeof(*l->found));
-    }
-    *l = (struct answer_lines){0};
-    http_stream_start(req, 200, READ_PROTOCOL_TYPE);
-    http_on_gone(req, on_gone, a);
-    http_on_drain(req, PIECE, on_room, a);
-    on_room(req, a);
-}
-
 void answer_send(
     struct http_request *req, struct generation *g, struct answer_lines *lines, struct buf *scratch)
 {
+    char error[GENERATION_ERROR_TEXT];
+    struct bytes run;
+    size_t at = 0;
     uint64_t bytes = lines->found ? 0 : generation_cursor_bytes(&lines->cursor);
     for (size_t i = 0; lines->found && i < lines->n_found; i++)
         bytes += lines->found[i].len;
-    if (bytes <= COPIED_MAX)
-        send_copied(req, g, lines, scratch);
+    if (bytes > COPIED_MAX) {
+        struct answer *a = mem_zalloc(sizeof(*a));
+        *a = (struct answer){.magic = ANSWER_MAGIC,
+            .req = req,
+            .generation = generation_ref(g),
+            .piece = evbuffer_new(),
+            .lines = *lines};
+        if (lines->found) {
+            a->lines.found = mem_alloc(lines->n_found * sizeof(*lines->found));
+            memcpy(a->lines.found, lines->found, lines->n_found * sizeof(*lines->found));
+        }
+        http_stream_start(req, 200, READ_PROTOCOL_TYPE);
+        http_on_gone(req, on_gone, a);
+        http_on_drain(req, PIECE, on_room, a);
+        on_room(req, a);
+        return;
+    }
+    buf_clear(scratch);
+    while (next_run(lines, &at, &run)) {
+        buf_append_bytes(scratch, run);
+        if (needs_lf(run))
+            buf_append_char(scratch, '\n');
+    }
+    if (generation_is_whole(g, error))
+        http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(scratch));
     else
-        send_streamed(req, g, lines);
+        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
     generation_cursor_free(&lines->cursor);
 }

@@ -43,8 +43,8 @@ static enum sorted_file_result open_shard(
     enum sorted_file_result r = sorted_file_open(config, &g->files[shard], error);
     if (r != SORTED_FILE_OK)
         return r;
-    g->info.records += sorted_file_records(g->files[shard]);
-    struct bytes text = sorted_file_text(g->files[shard])->text;
+    g->info.records += g->files[shard]->records;
+    struct bytes text = g->files[shard]->text.text;
     g->info.bytes += text.len;
     g->info.is_cut |= text.len > 0 && text.ptr[text.len - 1] != '\n';
     return r;
@@ -104,16 +104,13 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     g->info.through = m->through;
     g->info.content = manifest_content(m);
     for (uint32_t i = 0; i < m->shards && r == SORTED_FILE_OK; i++) {
-        const struct manifest_file *file = &m->files[i];
-        struct sorted_file_expected expected = {file->bytes, file->records, file->xxh3};
         struct buf path = {0};
-        buf_printf(&path, "%s/%s/%s", source->archive, directory, file->name);
-        buf_append_char(&path, '\0');
+        buf_printf(&path, "%s/%s/%s", source->archive, directory, m->files[i].name);
         struct sorted_file_config config = {.path = path.ptr,
             .separator = RECORD_SEPARATOR,
             .lock_memory = source->lock_memory,
             .unique_keys = true,
-            .expected = &expected,
+            .expected = &m->files[i],
             .cancel = cancel};
         r = open_shard(g, i, &config, error);
         buf_free(&path);
@@ -178,25 +175,23 @@ char generation_separator(const struct generation *g)
 
 bool generation_is_whole(const struct generation *g, char error[GENERATION_ERROR_TEXT])
 {
-    for (uint32_t i = 0; i < g->info.shards; i++) {
-        if (sorted_file_is_whole(g->files[i]))
-            continue;
-        snprintf(error, GENERATION_ERROR_TEXT, "%.400s was truncated while it was served",
-            sorted_file_path(g->files[i]));
-        return false;
-    }
+    for (uint32_t i = 0; i < g->info.shards; i++)
+        if (!mapping_is_whole(g->files[i]->mapping)) {
+            snprintf(
+                error, GENERATION_ERROR_TEXT, "%.400s was truncated while it was served", g->files[i]->path);
+            return false;
+        }
     return true;
 }
 
 bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT])
 {
-    for (uint32_t i = 0; i < g->info.shards; i++) {
-        if (sorted_file_is_untouched(g->files[i]))
-            continue;
-        snprintf(error, GENERATION_ERROR_TEXT, "%.400s was written to while it was served",
-            sorted_file_path(g->files[i]));
-        return false;
-    }
+    for (uint32_t i = 0; i < g->info.shards; i++)
+        if (!mapping_is_untouched(g->files[i]->mapping)) {
+            snprintf(
+                error, GENERATION_ERROR_TEXT, "%.400s was written to while it was served", g->files[i]->path);
+            return false;
+        }
     return true;
 }
 
@@ -228,7 +223,7 @@ static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
 
 static bool find_in(const struct generation *g, uint32_t shard, struct bytes key, struct bytes *line)
 {
-    const struct sorted_text *t = sorted_file_text(g->files[shard]);
+    const struct sorted_text *t = &g->files[shard]->text;
     struct sorted_span span;
     if (!sorted_find(t, key, &span))
         return false;
@@ -258,7 +253,7 @@ void generation_cursor_free(struct generation_cursor *c)
 
 static const struct sorted_text *text_of(const struct generation_cursor *c, const struct generation_part *p)
 {
-    return sorted_file_text(c->g->files[p->shard]);
+    return &c->g->files[p->shard]->text;
 }
 
 static bool is_empty(const struct generation_part *p)
@@ -426,21 +421,6 @@ bool generation_cursor_cut(
     return more;
 }
 
-/* The end of p's lines that sort before `other`, a line of another part, within about `enough` bytes. */
-static size_t run_end(
-    const struct generation_cursor *c, const struct generation_part *p, struct bytes other, size_t enough)
-{
-    struct generation_part rest = *p;
-    for (;;) {
-        rest.left.begin = rest.head_end;
-        if (is_empty(&rest) || rest.left.begin - p->left.begin >= enough)
-            return rest.left.begin;
-        rest.head_end = sorted_line_end(text_of(c, p), rest.left.begin);
-        if (!line_is_before(head_line(c, &rest), other))
-            return rest.left.begin;
-    }
-}
-
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run)
 {
     if (c->live == 0)
@@ -448,10 +428,18 @@ bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct b
     const struct generation_part *p = &c->parts[0];
     const struct sorted_text *t = text_of(c, p);
     size_t begin = p->left.begin, end = p->left.end, other = first_child(c, 0);
-    if (other < c->live)
-        end = run_end(c, p, head_line(c, &c->parts[other]), enough);
-    else if (end - begin > enough)
+    if (other < c->live) { /* the lines that sort before the first line of another part */
+        struct generation_part rest = *p;
+        do {
+            rest.left.begin = rest.head_end;
+            if (is_empty(&rest) || rest.left.begin - begin >= enough)
+                break;
+            rest.head_end = sorted_line_end(t, rest.left.begin);
+        } while (line_is_before(head_line(c, &rest), head_line(c, &c->parts[other])));
+        end = rest.left.begin;
+    } else if (end - begin > enough) {
         end = sorted_line_end(t, begin + enough - 1);
+    }
     *run = bytes_of(t->text.ptr + begin, end - begin);
     advance_first(c, end);
     return true;

@@ -23,34 +23,9 @@ struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span lin
     return record_split(bytes, t->separator, &record) ? record.key : bytes;
 }
 
-/* True if a line with this key sorts before the target. */
-typedef bool before_fn(struct bytes key, struct bytes sought, char separator);
-
-static bool key_is_below(struct bytes key, struct bytes sought, char separator)
-{
-    return record_key_compare(key, sought, separator) < 0;
-}
-
-static bool key_is_not_above(struct bytes key, struct bytes sought, char separator)
-{
-    return record_key_compare(key, sought, separator) <= 0;
-}
-
-/* The key may be longer than the prefix, so no separator is compared after the prefix. */
-static bool key_is_below_prefix(struct bytes key, struct bytes prefix, char separator)
-{
-    if (bytes_starts_with(key, prefix))
-        return false;
-    return record_key_compare(key, prefix, separator) < 0;
-}
-
-static bool key_is_not_above_prefix(struct bytes key, struct bytes prefix, char separator)
-{
-    return bytes_starts_with(key, prefix) || record_key_compare(key, prefix, separator) < 0;
-}
-
-/* The start of the first line from `low` on that does not sort before the target. */
-static inline size_t seek(const struct sorted_text *t, size_t low, before_fn *is_before, struct bytes sought)
+/* The start of the first line from `low` on whose key is not below the target, or with `is_past` above it. A key that begins
+ * with a prefix equals the prefix, so no separator is compared after it. */
+static size_t seek(const struct sorted_text *t, size_t low, struct bytes sought, bool is_prefix, bool is_past)
 {
     const char *p = t->text.ptr;
     size_t high = t->text.len;
@@ -61,7 +36,10 @@ static inline size_t seek(const struct sorted_text *t, size_t low, before_fn *is
         const char *behind = memchr(p + middle, '\n', high - middle);
         struct sorted_span line = {
             before ? (size_t)(before - p) + 1 : low, behind ? (size_t)(behind - p) + 1 : high};
-        if (is_before(sorted_line_key(t, line), sought, t->separator))
+        struct bytes key = sorted_line_key(t, line);
+        bool equals = is_prefix && bytes_starts_with(key, sought);
+        int order = equals ? 0 : record_key_compare(key, sought, t->separator);
+        if (order < 0 || (order == 0 && is_past))
             low = line.end;
         else
             high = line.begin;
@@ -71,7 +49,7 @@ static inline size_t seek(const struct sorted_text *t, size_t low, before_fn *is
 
 size_t sorted_seek(const struct sorted_text *t, struct bytes key)
 {
-    return seek(t, 0, key_is_below, key);
+    return seek(t, 0, key, false, false);
 }
 
 bool sorted_find(const struct sorted_text *t, struct bytes key, struct sorted_span *line)
@@ -86,33 +64,18 @@ struct sorted_span sorted_prefix(const struct sorted_text *t, struct bytes prefi
     struct sorted_span span = {0, 0};
     if (prefix.len > 0 && memchr(prefix.ptr, t->separator, prefix.len)) /* no key contains a separator */
         return span;
-    span.begin = seek(t, 0, key_is_below_prefix, prefix);
-    span.end = seek(t, span.begin, key_is_not_above_prefix, prefix);
+    span.begin = seek(t, 0, prefix, true, false);
+    span.end = seek(t, span.begin, prefix, true, true);
     return span;
 }
 
 struct sorted_span sorted_range(const struct sorted_text *t, struct bytes start, struct bytes end)
 {
     size_t begin = sorted_seek(t, start);
-    return (struct sorted_span){begin, seek(t, begin, key_is_not_above, end)};
+    return (struct sorted_span){begin, seek(t, begin, end, false, true)};
 }
 
-const char *sorted_fault_text(enum sorted_fault fault)
-{
-    switch (fault) {
-    case SORTED_OK:
-        return "in order";
-    case SORTED_NO_SEPARATOR:
-        return "has no field separator (--field-separator names the byte)";
-    case SORTED_OUT_OF_ORDER:
-        return "is out of order (LC_ALL=C sort)";
-    case SORTED_KEY_TWICE:
-        return "repeats the key of the line before";
-    }
-    return "is damaged";
-}
-
-enum sorted_fault sorted_check_step(const struct sorted_text *t, struct sorted_check *c, size_t until)
+const char *sorted_check_step(const struct sorted_text *t, struct sorted_check *c, size_t until)
 {
     while (c->at < until && c->at < t->text.len) {
         struct sorted_span line = {c->at, sorted_line_end(t, c->at)};
@@ -128,5 +91,5 @@ enum sorted_fault sorted_check_step(const struct sorted_text *t, struct sorted_c
         c->at = line.end;
         c->records++;
     }
-    return SORTED_OK;
+    return NULL;
 }

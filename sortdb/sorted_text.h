@@ -38,13 +38,10 @@ struct sorted_span sorted_range(const struct sorted_text *t, struct bytes start,
 /* The offset of the first line with key >= `key`. */
 size_t sorted_seek(const struct sorted_text *t, struct bytes key);
 
-enum sorted_fault {
-    SORTED_OK,
-    SORTED_NO_SEPARATOR, /* also an empty line */
-    SORTED_OUT_OF_ORDER, /* after a greater line */
-    SORTED_KEY_TWICE,    /* only if keys must be unique */
-};
-const char *sorted_fault_text(enum sorted_fault fault);
+#define SORTED_NO_SEPARATOR                                                                                  \
+    "has no field separator (--field-separator names the byte)" /* also an empty line */
+#define SORTED_OUT_OF_ORDER "is out of order (LC_ALL=C sort)"
+#define SORTED_KEY_TWICE "repeats the key of the line before" /* only if keys must be unique */
 
 /* A check in steps, so that the caller can hash the same bytes while the cache holds them. Begin with a zeroed struct. */
 struct sorted_check {
@@ -53,7 +50,7 @@ struct sorted_check {
     uint64_t records;            /* valid lines so far; a fault is in line records + 1 */
     struct sorted_span previous; /* the last valid line */
 };
-/* Checks the lines that begin before `until`, from c->at on. */
-enum sorted_fault sorted_check_step(const struct sorted_text *t, struct sorted_check *c, size_t until);
+/* Checks the lines that begin before `until`, from c->at on. Returns the fault of the first bad line, or NULL. */
+const char *sorted_check_step(const struct sorted_text *t, struct sorted_check *c, size_t until);
 
 #endif

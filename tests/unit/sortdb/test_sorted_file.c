@@ -73,15 +73,15 @@ static void a_file_that_shrinks_is_an_error_and_no_crash(void **state)
         write_file(buf_bytes(&lines));
         struct sorted_file *f = open_file();
         struct sorted_span line;
-        assert_true(sorted_file_is_whole(f));
+        assert_true(mapping_is_whole(f->mapping));
         assert_int_equal(truncate(path, lengths[i]), 0);
         for (unsigned k = 0; k < 20000; k += 97) {
             char key[16];
             snprintf(key, sizeof(key), "key%08u", k);
-            sorted_find(sorted_file_text(f), bytes_str(key), &line);
+            sorted_find(&f->text, bytes_str(key), &line);
         }
-        assert_false(sorted_file_is_whole(f));
-        assert_false(sorted_file_is_untouched(f));
+        assert_false(mapping_is_whole(f->mapping));
+        assert_false(mapping_is_untouched(f->mapping));
         sorted_file_close(&f);
     }
     buf_free(&lines);
@@ -96,14 +96,14 @@ static void what_grows_back_is_not_taken_for_whole(void **state)
     write_file(buf_bytes(&lines));
     struct sorted_file *f = open_file();
     assert_int_equal(truncate(path, 10), 0);
-    sorted_find(sorted_file_text(f), BYTES_LITERAL("key00010000"), &line);
-    assert_false(sorted_file_is_whole(f));
+    sorted_find(&f->text, BYTES_LITERAL("key00010000"), &line);
+    assert_false(mapping_is_whole(f->mapping));
     write_file(buf_bytes(&lines));
-    assert_false(sorted_file_is_whole(f));
+    assert_false(mapping_is_whole(f->mapping));
     sorted_file_close(&f);
     f = open_file();
-    assert_true(sorted_file_is_whole(f));
-    assert_true(sorted_find(sorted_file_text(f), BYTES_LITERAL("key00010000"), &line));
+    assert_true(mapping_is_whole(f->mapping));
+    assert_true(sorted_find(&f->text, BYTES_LITERAL("key00010000"), &line));
     sorted_file_close(&f);
     buf_free(&lines);
 }
@@ -113,9 +113,9 @@ static void a_last_byte_of_zero_is_no_truncation(void **state)
     (void)state;
     write_file(BYTES_LITERAL("a,1\nb,\0"));
     struct sorted_file *f = open_file();
-    assert_true(sorted_file_is_whole(f));
+    assert_true(mapping_is_whole(f->mapping));
     assert_int_equal(truncate(path, 4), 0);
-    assert_false(sorted_file_is_whole(f));
+    assert_false(mapping_is_whole(f->mapping));
     sorted_file_close(&f);
 }
 
@@ -129,24 +129,25 @@ static void a_replaced_file_stays_what_it_was(void **state)
     snprintf(other, sizeof(other), "%s.new", path);
     assert_int_equal(rename(path, other), 0);
     write_file(BYTES_LITERAL("b,2\n"));
-    assert_true(sorted_find(sorted_file_text(f), BYTES_LITERAL("a"), &line));
-    assert_true(sorted_file_is_whole(f) && sorted_file_is_untouched(f));
+    assert_true(sorted_find(&f->text, BYTES_LITERAL("a"), &line));
+    assert_true(mapping_is_whole(f->mapping) && mapping_is_untouched(f->mapping));
     unlink(other);
-    assert_true(sorted_file_is_whole(f) && sorted_file_is_untouched(f));
+    assert_true(mapping_is_whole(f->mapping) && mapping_is_untouched(f->mapping));
     sorted_file_close(&f);
 }
 
 static void what_a_manifest_says_is_checked(void **state)
 {
     struct bytes content = BYTES_LITERAL("a,1\nb,2\n");
-    struct sorted_file_expected said = {content.len, 2, XXH3_64bits(content.ptr, content.len)};
+    struct manifest_file said = {
+        .bytes = content.len, .records = 2, .xxh3 = XXH3_64bits(content.ptr, content.len)};
     struct sorted_file_config config = {.path = path, .separator = ',', .expected = &said};
     struct sorted_file *f = NULL;
     char error[SORTED_FILE_ERROR_TEXT];
     (void)state;
     write_file(content);
     assert_int_equal(sorted_file_open(&config, &f, error), SORTED_FILE_OK);
-    assert_int_equal(sorted_file_records(f), 2);
+    assert_int_equal(f->records, 2);
     sorted_file_close(&f);
     said.bytes--;
     assert_refused(&config, SORTED_FILE_REFUSED, "8 bytes");
@@ -184,8 +185,8 @@ static void an_empty_file_is_a_file(void **state)
     (void)state;
     write_file(BYTES_NONE);
     struct sorted_file *f = open_file();
-    assert_true(sorted_file_is_whole(f));
-    assert_false(sorted_find(sorted_file_text(f), BYTES_LITERAL("a"), &line));
+    assert_true(mapping_is_whole(f->mapping));
+    assert_false(sorted_find(&f->text, BYTES_LITERAL("a"), &line));
     sorted_file_close(&f);
 }
 
