@@ -59,10 +59,7 @@ NUMBER(deliveries_failed)
 
 static void register_stats(struct reader_program *p)
 {
-    static const struct {
-        const char *name, *help;
-        stats_gauge_fn *read;
-    } rows[] = {
+    static const struct stats_row rows[] = {
         {"messages_reserved_total", "Messages leased from the queue", read_reserved},
         {"messages_delivered_total", "Messages delivered", read_delivered},
         {"messages_buried_total", "Messages buried", read_buried},
@@ -73,9 +70,9 @@ static void register_stats(struct reader_program *p)
         {"acks_refused_total", "Acknowledgements refused for good", read_acks_refused},
         {"queue_faults_total", "Failed requests to the queue", read_queue_faults},
         {"deliveries_failed_total", "Deliveries that failed and are retried", read_deliveries_failed},
+        {0},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        stats_counter_read(daemon_stats(p->daemon), rows[i].name, NULL, rows[i].help, rows[i].read, p);
+    stats_gauges(daemon_stats(p->daemon), rows, NULL, p);
 }
 
 static void on_trouble(const char *trouble, void *arg)

@@ -10,8 +10,6 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define ARGS_MAX 16
-
 static const struct option_row rows[] = {
     {.name = "data_dir",
         .type = OPTION_STRING,
@@ -30,63 +28,41 @@ static const struct option_row rows[] = {
     {.name = NULL},
 };
 
-struct command {
-    char *argv[ARGS_MAX + 1];
-    size_t n;
-};
-
-static void add_arg(struct command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add_arg(struct command *c, const char *fmt, ...)
-{
-    struct buf text = {0};
-    va_list ap;
-    va_start(ap, fmt);
-    buf_vprintf(&text, fmt, ap);
-    va_end(ap);
-    c->argv[c->n++] = bytes_dup(buf_bytes(&text));
-    buf_free(&text);
-}
-
 static int exec_compactor(const struct options *o)
 {
     static const char *const daemons[] = {"aggregator", "sortdb"}, *const numbers[] = {"shards", "keep"};
     const struct config *config = options_config(o);
-    const char *data_dir = options_string(o, "data_dir");
     const char *archive = config_setting(config, "sortdb", "archive");
     const char *aggregator = config_setting(config, "aggregator", "data_dir");
-    struct command c = {.n = 0};
+    char *argv[TOOL_ARGS_MAX + 1] = {NULL};
     struct pipeline p;
     char *libexec = tool_libexec_dir();
-    if (!data_dir)
-        data_dir = config_setting(config, "millrace", "data_dir");
-    if (!data_dir)
-        data_dir = "millrace-data";
-    pipeline_open(&p, config, data_dir);
-    add_arg(&c, "%s/compactor", libexec);
+    pipeline_open(&p, config, options_string(o, "data_dir"));
+    tool_add_arg(argv, "%s/compactor", libexec);
     if (config)
-        add_arg(&c, "--config=%s", config->path);
+        tool_add_arg(argv, "--config=%s", config->path);
     if (archive)
-        add_arg(&c, "--archive=%s", archive);
+        tool_add_arg(argv, "--archive=%s", archive);
     else if (!config_setting(config, "compactor", "archive"))
-        add_arg(&c, "--archive=%s/archive", data_dir);
+        tool_add_arg(argv, "--archive=%s/archive", p.data_dir);
     if (aggregator)
-        add_arg(&c, "--slices=%s/slices", aggregator);
+        tool_add_arg(argv, "--slices=%s/slices", aggregator);
     else if (!config_setting(config, "compactor", "slices"))
-        add_arg(&c, "--slices=%s/aggregator/slices", data_dir);
+        tool_add_arg(argv, "--slices=%s/aggregator/slices", p.data_dir);
     for (size_t i = 0; i < 2; i++) {
         char key[64];
         snprintf(key, sizeof key, "%s_url", daemons[i]);
         if (!config_setting(config, "compactor", key))
-            add_arg(&c, "--%s=%s", key, pipeline_url(&p, daemons[i]));
+            tool_add_arg(argv, "--%s=%s", key, pipeline_url(&p, daemons[i]));
         if (options_is_set(o, numbers[i]))
-            add_arg(&c, "--%s=%lld", numbers[i], (long long)options_int(o, numbers[i]));
+            tool_add_arg(argv, "--%s=%lld", numbers[i], (long long)options_int(o, numbers[i]));
     }
     pipeline_close(&p);
     free(libexec);
-    execv(c.argv[0], c.argv);
-    fprintf(stderr, "millrace compact: cannot run %s: %s\n", c.argv[0], strerror(errno));
-    for (size_t i = 0; i < c.n; i++)
-        free(c.argv[i]);
+    execv(argv[0], argv);
+    fprintf(stderr, "millrace compact: cannot run %s: %s\n", argv[0], strerror(errno));
+    for (char **arg = argv; *arg != NULL; arg++)
+        free(*arg);
     return EX_CONFIG;
 }
 

@@ -179,12 +179,6 @@ static const char *name_of(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static char *directory_of(const char *path)
-{
-    const char *name = name_of(path);
-    return name > path ? bytes_dup(bytes_of(path, (size_t)(name - path))) : mem_strdup("./");
-}
-
 /* Rotated files keep the log's name as a prefix, as in access.log.1. */
 static bool goes_on(const char *name, const char *log)
 {
@@ -194,12 +188,11 @@ static bool goes_on(const char *name, const char *log)
 bool log_tail_could_read(const char *path, const char *other)
 {
     struct stat mine, its;
-    char *here = directory_of(path), *there = directory_of(other);
-    bool beside = stat(here, &mine) == 0 && stat(there, &its) == 0 && mine.st_dev == its.st_dev &&
-                  mine.st_ino == its.st_ino;
-    free(here);
-    free(there);
-    return beside && goes_on(name_of(other), name_of(path));
+    char here[PATH_MAX], there[PATH_MAX];
+    io_parent_of(path, here);
+    io_parent_of(other, there);
+    return stat(here, &mine) == 0 && stat(there, &its) == 0 && mine.st_dev == its.st_dev &&
+           mine.st_ino == its.st_ino && goes_on(name_of(other), name_of(path));
 }
 
 /* Files that are not logs: packed copies, the state file and its replacement. */
@@ -239,13 +232,14 @@ static struct found find_file(const struct log_tail *t, const struct stat *left)
     struct age best = {0}, mine = {0};
     struct buf full = {0};
     struct stat st;
-    char *directory = directory_of(t->path);
+    char directory[PATH_MAX];
+    io_parent_of(t->path, directory);
     DIR *d = opendir(directory);
     if (left != NULL)
         mine = age_of(line_source_fd(t->source), "", AT_EMPTY_PATH, left);
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
         buf_clear(&full);
-        buf_printf(&full, "%s%s", directory, e->d_name);
+        buf_printf(&full, "%s/%s", directory, e->d_name);
         if (!goes_on(e->d_name, name_of(t->path)) || stat(full.ptr, &st) != 0 || !S_ISREG(st.st_mode) ||
             is_file(&st, &t->place) != (left == NULL) || (left != NULL && is_no_log(t, full.ptr, &st)))
             continue;
@@ -259,7 +253,6 @@ static struct found find_file(const struct log_tail *t, const struct stat *left)
     if (d != NULL)
         closedir(d);
     buf_free(&full);
-    free(directory);
     if (left != NULL && found.path == NULL && stat(t->path, &st) == 0 && !is_file(&st, &t->place))
         found = (struct found){mem_strdup(t->path), st.st_size > 0};
     return found;

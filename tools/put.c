@@ -423,26 +423,6 @@ static void print_posted(const struct put *p)
     fprintf(stderr, "\n");
 }
 
-static int put_all(struct put *p)
-{
-    static char dash[] = "-";
-    char *standard_input[] = {dash}, **files;
-    size_t n = options_operands(p->o, &files);
-    int status = put_batch_ask_mark(p->batch, &p->resume);
-    p->began = clock_monotonic();
-    progress_begin(&p->progress, "events", options_bool(p->o, "quiet"), p->began);
-    if (status == 0 && options_bool(p->o, "follow"))
-        status = follow(p, files[0]);
-    else if (status == 0)
-        status = put_files(p, n > 0 ? files : standard_input, n > 0 ? n : 1);
-    if (status == 0 || stopped)
-        summary(p);
-    else
-        print_posted(p);
-    put_rejects_report(&p->rejects, clock_monotonic(), true);
-    return status;
-}
-
 static int check_standard_input(void)
 {
     int mode = fcntl(STDIN_FILENO, F_GETFL);
@@ -518,10 +498,12 @@ static int check(const struct options *o)
 
 static int put_with(const struct options *o)
 {
+    static char dash[] = "-";
+    char *standard_input[] = {dash}, **files, *token;
+    size_t n = options_operands(o, &files);
     struct put p = {.o = o, .batch_lines = (size_t)options_int(o, "batch")};
     struct sigaction stop = {.sa_handler = on_signal};
     struct config_error error;
-    char *token;
     int status = check(o);
     if (status != 0)
         return status;
@@ -537,7 +519,7 @@ static int put_with(const struct options *o)
     signal(SIGPIPE, SIG_IGN);
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGTERM, &stop, NULL);
-    bool lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
+    bool follows = options_bool(o, "follow"), lasting = follows && !options_is_set(o, "timeout");
     p.batch = put_batch_new(&(struct put_batch_config){.url = queue_url,
         .arg = &p,
         .queue = options_string(o, "queue"),
@@ -546,7 +528,17 @@ static int put_with(const struct options *o)
         .refused = refused,
         .timeout = lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,
         .stopped = &stopped});
-    status = put_all(&p);
+    status = put_batch_ask_mark(p.batch, &p.resume);
+    p.began = clock_monotonic();
+    progress_begin(&p.progress, "events", options_bool(o, "quiet"), p.began);
+    if (status == 0)
+        status =
+            follows ? follow(&p, files[0]) : put_files(&p, n > 0 ? files : standard_input, n > 0 ? n : 1);
+    if (status == 0 || stopped)
+        summary(&p);
+    else
+        print_posted(&p);
+    put_rejects_report(&p.rejects, clock_monotonic(), true);
     put_batch_free(&p.batch);
     free(p.files);
     pipeline_close(&p.pipeline);

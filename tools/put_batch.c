@@ -110,37 +110,6 @@ static const struct place *places(const struct put_batch *b)
     return (const struct place *)(const void *)b->places.ptr;
 }
 
-/* The lines of the next request, up to `next`. */
-struct part {
-    struct bytes body;
-    size_t lines;
-    uint64_t next;
-};
-
-static struct part next_part(const struct put_batch *b)
-{
-    if (b->lines <= b->lines_max)
-        return (struct part){buf_bytes(&b->body), b->lines, b->next};
-    const char *end = b->body.ptr;
-    for (size_t i = 0; i < b->lines_max; i++)
-        end = (const char *)memchr(end, '\n', (size_t)(b->body.ptr + b->body.len - end)) + 1;
-    return (struct part){
-        bytes_of(b->body.ptr, (size_t)(end - b->body.ptr)), b->lines_max, places(b)[b->lines_max - 1].end};
-}
-
-static void post(struct put_batch *b, const struct part *part, struct reply *r)
-{
-    struct buf target = {0};
-    append_name(&target, "/mput?separator=%0A&queue=", b->config.queue);
-    if (b->config.producer != NULL) {
-        append_name(&target, "&producer=", b->config.producer);
-        buf_printf(&target, "&mark=%" PRIu64 "&next=%" PRIu64, b->mark, part->next);
-    }
-    buf_append_char(&target, '\0');
-    call(b, "POST", &target, part->body, r);
-    buf_free(&target);
-}
-
 static bool mark_in(struct bytes body, uint64_t *mark)
 {
     struct json_doc *doc = json_doc_parse(body);
@@ -273,20 +242,37 @@ static bool may_send_again(const struct put_batch *b, const struct reply *r)
 /* Makes one attempt to store a part. 0: continue, whether the part is stored or not. */
 static int send_part(struct put_batch *b, struct tries *tries)
 {
-    const struct part part = next_part(b);
+    struct bytes body = buf_bytes(&b->body);
+    size_t lines = b->lines;
+    uint64_t mark, next = b->next;
+    struct buf target = {0};
     struct reply r;
-    uint64_t mark;
     int status = 0;
     bool again = false;
-    post(b, &part, &r);
+    if (lines > b->lines_max) {
+        lines = b->lines_max;
+        next = places(b)[lines - 1].end;
+        const char *end = body.ptr;
+        for (size_t i = 0; i < lines; i++)
+            end = (const char *)memchr(end, '\n', (size_t)(body.ptr + body.len - end)) + 1;
+        body.len = (size_t)(end - body.ptr);
+    }
+    append_name(&target, "/mput?separator=%0A&queue=", b->config.queue);
+    if (b->config.producer != NULL) {
+        append_name(&target, "&producer=", b->config.producer);
+        buf_printf(&target, "&mark=%" PRIu64 "&next=%" PRIu64, b->mark, next);
+    }
+    buf_append_char(&target, '\0');
+    call(b, "POST", &target, body, &r);
+    buf_free(&target);
     bool too_large = r.result == HTTP_CLIENT_OK && r.status == 413;
     if (r.result == HTTP_CLIENT_OK && r.status == 200) {
-        *(r.duplicate ? &b->numbers.duplicates : &b->numbers.posted) += part.lines;
-        drop(b, part.lines, part.body.len);
-        b->mark = part.next;
+        *(r.duplicate ? &b->numbers.duplicates : &b->numbers.posted) += lines;
+        drop(b, lines, body.len);
+        b->mark = next;
         b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
     } else if (b->config.producer != NULL && r.status == 409 && mark_in(buf_bytes(&r.body), &mark) &&
-               mark > b->mark && mark < part.next) {
+               mark > b->mark && mark < next) {
         /* Drop the lines that end at or before a mark inside the batch. */
         size_t n = 0;
         const char *from = b->body.ptr, *end = b->body.ptr + b->body.len;
@@ -297,18 +283,17 @@ static int send_part(struct put_batch *b, struct tries *tries)
         drop(b, n, (size_t)(from - b->body.ptr));
         b->numbers.duplicates += n;
         b->mark = mark;
-    } else if (too_large && part.lines > 1) {
-        b->lines_max = part.lines / 2;
-    } else if (too_large && part.lines == 1) {
+    } else if (too_large && lines > 1) {
+        b->lines_max = lines / 2;
+    } else if (too_large && lines == 1) {
         /* The next part moves the mark past this line. */
-        status =
-            b->config.refused(&(struct put_batch_refusal){.line = bytes_of(part.body.ptr, part.body.len - 1),
-                                  .why = buf_bytes(&r.body),
-                                  .start = places(b)->start},
-                b->config.arg);
+        status = b->config.refused(&(struct put_batch_refusal){.line = bytes_of(body.ptr, body.len - 1),
+                                       .why = buf_bytes(&r.body),
+                                       .start = places(b)->start},
+            b->config.arg);
         if (status == 0) {
             b->numbers.refused++;
-            drop(b, 1, part.body.len);
+            drop(b, 1, body.len);
         }
     } else if (may_send_again(b, &r)) {
         again = try_again(b, tries, &r);

@@ -208,33 +208,13 @@ static enum slice_result write_new(const char *path, const char *to, sqlite3 *db
     return r;
 }
 
-/* Replaces the old slice. Refuses to if the old slice has a -wal file, whose counts the new slice lacks. */
-static enum slice_result replace(const char *from, const char *path, char error[SLICE_ERROR_TEXT])
-{
-    struct buf log = {0};
-    buf_printf(&log, "%s-wal", path);
-    bool in_use = access(log.ptr, F_OK) == 0;
-    buf_free(&log);
-    if (in_use) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.400s is in use: stop the aggregator first", path);
-        return SLICE_FULL;
-    }
-    int fd = io->open(from, O_RDWR | O_CLOEXEC, 0);
-    bool ok = fd >= 0 && io->fsync(fd) == 0 && io->rename(from, path) == 0 && io_sync_parent(path) == 0;
-    if (!ok)
-        snprintf(error, SLICE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
-    if (fd >= 0)
-        io->close(fd);
-    return ok ? SLICE_OK : SLICE_FAILED;
-}
-
 /* Writes the new slice beside the old one, syncs it, and renames it over the old one. So a killed conversion can be run
  * again. *is_done is false if the slice already has the current format. */
 static enum slice_result convert(const char *path, bool *is_done, char error[SLICE_ERROR_TEXT])
 {
     struct slice_state old = {0};
     sqlite3 *db = NULL;
-    struct buf to = {0};
+    struct buf to = {0}, log = {0};
     bool is_new;
     *is_done = false;
     enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &db, error);
@@ -245,6 +225,7 @@ static enum slice_result convert(const char *path, bool *is_done, char error[SLI
         return r;
     }
     buf_printf(&to, "%s.new", path);
+    buf_printf(&log, "%s-wal", path);
     io->unlink(to.ptr);
     r = slice_sql_run(db, "PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE", error);
     if (r == SLICE_OK)
@@ -252,11 +233,22 @@ static enum slice_result convert(const char *path, bool *is_done, char error[SLI
     if (r == SLICE_OK)
         r = write_new(path, to.ptr, db, &old, error);
     sqlite3_close(db);
-    if (r == SLICE_OK)
-        r = replace(to.ptr, path, error);
-    *is_done = r == SLICE_OK;
+    if (r == SLICE_OK && access(log.ptr, F_OK) == 0) { /* the new slice lacks the counts of the log */
+        snprintf(error, SLICE_ERROR_TEXT, "%.400s is in use: stop the aggregator first", path);
+        r = SLICE_FULL;
+    } else if (r == SLICE_OK) {
+        int fd = io->open(to.ptr, O_RDWR | O_CLOEXEC, 0);
+        *is_done =
+            fd >= 0 && io->fsync(fd) == 0 && io->rename(to.ptr, path) == 0 && io_sync_parent(path) == 0;
+        if (!*is_done)
+            snprintf(error, SLICE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
+        if (fd >= 0)
+            io->close(fd);
+        r = *is_done ? SLICE_OK : SLICE_FAILED;
+    }
     slice_state_free(&old);
     buf_free(&to);
+    buf_free(&log);
     return r;
 }
 

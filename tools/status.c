@@ -234,20 +234,9 @@ static void print_json(const struct status *s)
     buf_free(&out);
 }
 
-static void print_missing(const struct status *s)
-{
-    static const char waiting[] = "millrace status: still waiting for";
-    for (size_t i = 0; i < PEERS; i++)
-        if (!s->reports[i].ready)
-            fprintf(stderr, "%s %s: %s\n", waiting, peers[i].name, s->reports[i].state);
-    if (s->depth > 0)
-        fprintf(stderr, "%s %" PRIu64 " messages on queue %s\n", waiting, s->depth, relayed_queue(s));
-    if (s->lag > 0)
-        fprintf(stderr, "%s %" PRIu64 " uncounted bytes of streams\n", waiting, s->lag);
-}
-
 static int status_with(const struct options *o)
 {
+    static const char waiting[] = "millrace status: still waiting for";
     struct status s = {.o = o};
     bool waits = options_bool(o, "wait");
     usec_t end = clock_monotonic() + (waits ? options_int(o, "timeout") * USEC_PER_MSEC : 0);
@@ -257,10 +246,16 @@ static int status_with(const struct options *o)
         clock_sleep(POLL_INTERVAL);
         take(&s);
     }
-    if (waits && !is_settled(&s))
-        print_missing(&s);
+    bool missing = waits && !is_settled(&s);
+    for (size_t i = 0; i < PEERS && missing; i++)
+        if (!s.reports[i].ready)
+            fprintf(stderr, "%s %s: %s\n", waiting, peers[i].name, s.reports[i].state);
+    if (missing && s.depth > 0)
+        fprintf(stderr, "%s %" PRIu64 " messages on queue %s\n", waiting, s.depth, relayed_queue(&s));
+    if (missing && s.lag > 0)
+        fprintf(stderr, "%s %" PRIu64 " uncounted bytes of streams\n", waiting, s.lag);
     (options_bool(o, "json") ? print_json : print_table)(&s);
-    int status = (waits ? is_settled(&s) : all_ready(&s)) ? EX_OK : EX_TEMPFAIL;
+    int status = (waits ? !missing : all_ready(&s)) ? EX_OK : EX_TEMPFAIL;
     for (size_t i = 0; i < PEERS; i++)
         buf_free(&s.reports[i].detail);
     pipeline_close(&s.pipeline);

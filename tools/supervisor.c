@@ -1,5 +1,6 @@
 #include "tools/supervisor.h"
 #include "base/log.h"
+#include "base/random_id.h"
 #include <assert.h>
 #include <errno.h>
 #include <event2/buffer.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -170,8 +170,7 @@ static void start_child(struct child *c)
     set_state(c, SUPERVISOR_STARTING);
 }
 
-/* Starts the waiting programs in order, up to and including the first required program that was never ready. */
-static void start_next(struct supervisor *s)
+void supervisor_start(struct supervisor *s)
 {
     for (size_t i = 0; i < s->config.n && !s->stopping; i++) {
         struct child *c = &s->children[i];
@@ -249,7 +248,7 @@ static void handle_end(struct child *c, const char *how, int code)
         log_error("daemon failed and will not be restarted; the others keep running", LOG_S("daemon", name),
             LOG_S("error", c->status_text));
         set_state(c, SUPERVISOR_FAILED);
-        start_next(c->owner);
+        supervisor_start(c->owner);
     } else {
         const struct supervisor_config *config = &c->owner->config;
         bool steady = c->ready_since != 0 && clock_monotonic() - c->ready_since >= SUPERVISOR_STEADY;
@@ -278,7 +277,7 @@ static void apply_message(struct supervisor *s, pid_t from, const char *text)
             c->was_ready = true;
             c->ready_since = clock_monotonic();
             set_state(c, SUPERVISOR_READY);
-            start_next(s);
+            supervisor_start(s);
         } else if (bytes_starts_with(line, BYTES_LITERAL("STATUS="))) {
             snprintf(c->status_text, sizeof c->status_text, "%.*s", (int)n - 7, text + 7);
             s->config.on_change(index_of(c), s->config.arg);
@@ -333,12 +332,10 @@ static void on_child_signal(evutil_socket_t fd, short what, void *arg)
 static int open_notify_socket(struct supervisor *s)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    uint64_t random;
+    char id[RANDOM_ID_SIZE];
     int on = 1;
-    if (getrandom(&random, sizeof random, 0) != sizeof random)
-        return -1;
-    snprintf(s->notify_name, sizeof s->notify_name, "@millrace/%d/%016llx", (int)getpid(),
-        (unsigned long long)random);
+    random_id(id);
+    snprintf(s->notify_name, sizeof s->notify_name, "@millrace/%d/%s", (int)getpid(), id);
     size_t len = strlen(s->notify_name);
     memcpy(name.sun_path + 1, s->notify_name + 1, len - 1);
     s->notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -370,11 +367,6 @@ struct supervisor *supervisor_new(const struct supervisor_config *config, char *
     event_add(s->notify_event, NULL);
     event_add(s->child_event, NULL);
     return s;
-}
-
-void supervisor_start(struct supervisor *s)
-{
-    start_next(s);
 }
 
 void supervisor_free(struct supervisor **sp)

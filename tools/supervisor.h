@@ -67,6 +67,7 @@ struct supervisor_config {
 
 /* NULL with the reason in error. */
 struct supervisor *supervisor_new(const struct supervisor_config *config, char *error, size_t error_size);
+/* Starts the waiting programs in order, up to and including the first required program that was never ready. */
 void supervisor_start(struct supervisor *s);
 /* Begins to stop the programs; on_stopped is called when all have ended. A second call kills the program that is
  * stopping. */

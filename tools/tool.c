@@ -2,6 +2,7 @@
 #include "base/bytes.h"
 #include "counts/json_fields.h"
 #include "http/client/http_client.h"
+#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
@@ -71,6 +72,20 @@ char *tool_libexec_dir(void)
     return dir.ptr;
 }
 
+void tool_add_arg(char **argv, const char *fmt, ...)
+{
+    struct buf text = {0};
+    size_t n = 0;
+    va_list ap;
+    while (argv[n] != NULL)
+        n++;
+    assert(n < TOOL_ARGS_MAX);
+    va_start(ap, fmt);
+    buf_vprintf(&text, fmt, ap);
+    va_end(ap);
+    argv[n] = text.ptr;
+}
+
 static char *text_at(const struct json_doc *run, const char *daemon, const char *member)
 {
     char pointer[128];
@@ -84,7 +99,8 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     const char *configured = config_setting(config, "millrace", "data_dir");
     struct json_doc *run = NULL; /* NULL: missing or unreadable */
     struct buf path = {0}, text = {0};
-    buf_printf(&path, "%s/run.json", data_dir ? data_dir : configured ? configured : "millrace-data");
+    *p = (struct pipeline){.data_dir = data_dir ? data_dir : configured ? configured : "millrace-data"};
+    buf_printf(&path, "%s/run.json", p->data_dir);
     FILE *f = fopen(path.ptr, "re");
     if (f) {
         buf_reserve(&text, RUN_FILE_MAX);
@@ -94,7 +110,6 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     }
     buf_free(&path);
     buf_free(&text);
-    *p = (struct pipeline){.has_ended = false};
     for (size_t i = 0; i < PEERS; i++) {
         struct pipeline_daemon *d = &p->daemons[i];
         if (run)

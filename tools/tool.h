@@ -28,6 +28,9 @@ int tool_flush(const char *program, int status);
 /* The directory of the daemons: ../libexec/millrace, relative to the directory of the running program. The caller frees
  * it. */
 char *tool_libexec_dir(void);
+/* Appends an argument to argv[TOOL_ARGS_MAX + 1], which ends with NULL. The caller frees the arguments. */
+#define TOOL_ARGS_MAX 16
+void tool_add_arg(char **argv, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* The addresses and states of a pipeline's daemons. A running `millrace up` keeps them in DATA_DIR/run.json. Without that file,
  * addresses come from the configuration and its defaults, and states are unknown. */
@@ -38,6 +41,7 @@ struct pipeline_daemon {
 };
 
 struct pipeline {
+    const char *data_dir;
     bool has_ended;                        /* `millrace up` has ended or died */
     struct pipeline_daemon daemons[PEERS]; /* in the order of peers[] */
 };

@@ -13,7 +13,6 @@
 #include "tools/supervisor.h"
 #include "tools/tool.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -28,7 +27,6 @@
 
 #define RUN_FILE "run.json"
 #define N_COLOURS 6
-#define ARGS_MAX 16
 #define SEPARATORS " ,\t"
 #define PEERS_MAX 3
 #define FD_MIN 10 /* started programs get passed descriptors under lower numbers */
@@ -108,22 +106,6 @@ struct up {
     int status;
 };
 
-static void add_arg(struct supervisor_program *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add_arg(struct supervisor_program *d, const char *fmt, ...)
-{
-    struct buf text = {0};
-    size_t n = 0;
-    va_list ap;
-    while (d->argv[n] != NULL)
-        n++;
-    assert(n < ARGS_MAX);
-    va_start(ap, fmt);
-    buf_vprintf(&text, fmt, ap);
-    va_end(ap);
-    d->argv[n] = bytes_dup(buf_bytes(&text));
-    buf_free(&text);
-}
-
 static int open_socket(struct up *up, size_t i, struct config_error *error)
 {
     const char *daemon = up->daemons[i].name;
@@ -131,7 +113,6 @@ static int open_socket(struct up *up, size_t i, struct config_error *error)
     const char *port_text = config_setting(up->config, daemon, "port");
     char reason[400], text[300];
     uint64_t port = (uint64_t)peer_named(daemon)->port;
-    struct listen_name name;
     if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
         return config_fail(
             error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535", daemon, port_text);
@@ -142,8 +123,7 @@ static int open_socket(struct up *up, size_t i, struct config_error *error)
         return config_fail(error, NULL, 0, "%s: %s", daemon, reason);
     up->daemons[i].listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
     close(low);
-    listen_name(up->daemons[i].listen_fd, &name);
-    listen_url(&name, text, sizeof text);
+    listen_url(up->daemons[i].listen_fd, text, sizeof text);
     up->urls[i] = mem_strdup(text);
     return 0;
 }
@@ -162,23 +142,23 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct config
 {
     struct supervisor_program *d = &up->daemons[up->n++];
     *d = (struct supervisor_program){.name = row->name, .listen_fd = -1, .optional = row->optional};
-    d->argv = mem_zalloc((ARGS_MAX + 1) * sizeof *d->argv);
-    add_arg(d, "%s/%s", up->libexec, row->name);
-    add_arg(d, "--config=%s", up->config->path);
+    d->argv = mem_zalloc((TOOL_ARGS_MAX + 1) * sizeof *d->argv);
+    tool_add_arg(d->argv, "%s/%s", up->libexec, row->name);
+    tool_add_arg(d->argv, "--config=%s", up->config->path);
     if (row->keeps_data && config_setting(up->config, row->name, "data_dir") == NULL)
-        add_arg(d, "--data_dir=%s/%s", up->data_dir, row->name);
+        tool_add_arg(d->argv, "--data_dir=%s/%s", up->data_dir, row->name);
     if (row->uses_archive && config_setting(up->config, row->name, "archive") == NULL &&
         config_setting(up->config, row->name, "db_file") == NULL)
-        add_arg(d, "--archive=%s", up->archive);
+        tool_add_arg(d->argv, "--archive=%s", up->archive);
     if (up->check_only)
-        add_arg(d, "--check-config");
+        tool_add_arg(d->argv, "--check-config");
     else if (open_socket(up, up->n - 1, error) != 0)
         return -1;
     for (const char *const *peer = row->peers; *peer != NULL; peer++) {
         const char *setting = peer_named(*peer)->setting;
         size_t i = find_daemon(up, *peer);
         if (i < up->n && up->urls[i] != NULL && config_setting(up->config, row->name, setting) == NULL)
-            add_arg(d, "--%s=%s", setting, up->urls[i]);
+            tool_add_arg(d->argv, "--%s=%s", setting, up->urls[i]);
     }
     return 0;
 }
@@ -298,24 +278,20 @@ static void on_stopped(int status, void *arg)
     event_base_loopbreak(up->base);
 }
 
-static void on_stop_signal(evutil_socket_t sig, short what, void *arg)
+static void on_signal(evutil_socket_t sig, short what, void *arg)
 {
     struct up *up = arg;
     (void)what;
+    for (size_t i = 0; i < up->n && sig == SIGHUP; i++) {
+        struct supervisor_report r = supervisor_report(up->supervisor, i);
+        if (r.state == SUPERVISOR_READY)
+            kill(r.pid, SIGHUP);
+    }
+    if (sig == SIGHUP)
+        return;
     log_info("stopping", LOG_S("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
     sd_notify(0, "STOPPING=1");
     supervisor_stop(up->supervisor, EX_OK);
-}
-
-static void on_hangup(evutil_socket_t sig, short what, void *arg)
-{
-    struct up *up = arg;
-    (void)what;
-    for (size_t i = 0; i < up->n; i++) {
-        struct supervisor_report r = supervisor_report(up->supervisor, i);
-        if (r.state == SUPERVISOR_READY)
-            kill(r.pid, (int)sig);
-    }
 }
 
 static int run_pipeline(struct up *up)
@@ -340,7 +316,7 @@ static int run_pipeline(struct up *up)
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct event *events[3];
     for (int i = 0; i < 3; i++) {
-        events[i] = evsignal_new(up->base, signals[i], signals[i] == SIGHUP ? on_hangup : on_stop_signal, up);
+        events[i] = evsignal_new(up->base, signals[i], on_signal, up);
         event_add(events[i], NULL);
     }
     supervisor_start(up->supervisor);
@@ -396,8 +372,7 @@ static int check_daemons(const struct up *up)
     /* An event is as durable as the weakest policy on its path. */
     const char *weakest = NULL;
     for (size_t i = 0; i < 2 && weakest == NULL; i++) {
-        const struct config_section *s = config_section(up->config, keepers[i], "");
-        const char *sync = s != NULL ? config_value(s, "sync") : NULL;
+        const char *sync = config_setting(up->config, keepers[i], "sync");
         if (sync != NULL && strcmp(sync, "never") == 0)
             weakest = keepers[i];
     }

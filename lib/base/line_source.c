@@ -94,42 +94,33 @@ static int read_more(struct line_source *s, struct buf *into, char *error)
     return 0;
 }
 
-/* Returns the format of an input that begins with `head`; NULL: no known format. *more: more bytes are needed to
- * decide. */
-static const struct magic *find_magic(struct bytes head, bool *more)
-{
-    const struct magic *found = NULL;
-    *more = false;
-    for (const struct magic *m = magics; m < magics + N_MAGICS; m++) {
-        size_t i = 0;
-        while (i < head.len && i < m->bytes.len &&
-               ((head.ptr[i] ^ m->bytes.ptr[i]) & (i == m->loose ? 0xf0 : 0xff)) == 0)
-            i++;
-        if (i == m->bytes.len)
-            found = m;
-        else if (i == head.len)
-            *more = true;
-    }
-    return found;
-}
-
 /* Finds the format. For a plain file the bytes read so far become text. */
 static int find_kind(struct line_source *s, char *error)
 {
-    bool more = true;
-    const struct magic *m = NULL;
-    while (more && !s->at_end) {
+    const struct magic *found = NULL;
+    for (bool more = true; more && !s->at_end;) {
         if (read_more(s, &s->raw, error) != 0)
             return -1;
-        m = find_magic(buf_bytes(&s->raw), &more);
+        found = NULL;
+        more = false; /* more bytes are needed to decide */
+        for (const struct magic *m = magics; m < magics + N_MAGICS; m++) {
+            size_t i = 0;
+            while (i < s->raw.len && i < m->bytes.len &&
+                   ((s->raw.ptr[i] ^ m->bytes.ptr[i]) & (i == m->loose ? 0xf0 : 0xff)) == 0)
+                i++;
+            if (i == m->bytes.len)
+                found = m;
+            else if (i == s->raw.len)
+                more = true;
+        }
     }
-    if (m != NULL && m->kind == FOREIGN) {
+    if (found != NULL && found->kind == FOREIGN) {
         snprintf(error, LINE_SOURCE_ERROR_MAX,
             "%.200s: packed with %s; unpack it first (only plain text, gzip and zstd can be read)", s->name,
-            m->name);
+            found->name);
         return -1;
     }
-    s->kind = m != NULL ? m->kind : PLAIN;
+    s->kind = found != NULL ? found->kind : PLAIN;
     if (s->kind == GZIP && inflateInit2(&s->gzip, GZIP_WINDOW) != Z_OK)
         abort();
     if (s->kind == ZSTD && (s->zstd = ZSTD_createDCtx()) == NULL)

@@ -37,29 +37,6 @@ uint64_t log_count(enum log_level level)
     return atomic_load_explicit(&counts[level], memory_order_relaxed);
 }
 
-static void append_value(struct buf *out, const struct log_field *f)
-{
-    bool is_json = settings.format == LOG_FORMAT_JSON;
-    /* A bare word needs no quotes: readers split a line at spaces and '='. */
-    bool quote = is_json || (f->type == LOG_FIELD_BYTES && f->v.bytes.len == 0);
-    for (size_t i = 0; f->type == LOG_FIELD_BYTES && i < f->v.bytes.len && !quote; i++) {
-        unsigned char c = (unsigned char)f->v.bytes.ptr[i];
-        quote = c <= ' ' || c == '"' || c == '=' || c == '\\' || c >= 0x7F;
-    }
-    if (f->type == LOG_FIELD_U64)
-        buf_append_u64(out, f->v.u64);
-    else if (f->type == LOG_FIELD_I64)
-        buf_printf(out, "%lld", (long long)f->v.i64);
-    else if (f->type == LOG_FIELD_F64 && is_json && !isfinite(f->v.f64))
-        buf_append_str(out, "\"not finite\"");
-    else if (f->type == LOG_FIELD_F64)
-        buf_printf(out, "%.6g", f->v.f64);
-    else if (quote)
-        buf_append_json(out, f->v.bytes);
-    else
-        buf_append_bytes(out, f->v.bytes);
-}
-
 void log_emit(enum log_level level, const char *message, const struct log_field *fields)
 {
     struct buf line = {0};
@@ -84,7 +61,24 @@ void log_emit(enum log_level level, const char *message, const struct log_field 
         buf_append_char(&line, (unsigned char)*p < ' ' ? ' ' : *p);
     for (const struct log_field *f = fields; f->key != NULL; f++) {
         buf_printf(&line, is_json ? ",\"%s\":" : " %s=", f->key);
-        append_value(&line, f);
+        /* A bare word needs no quotes: readers split a line at spaces and '='. */
+        bool quote = is_json || (f->type == LOG_FIELD_BYTES && f->v.bytes.len == 0);
+        for (size_t i = 0; f->type == LOG_FIELD_BYTES && i < f->v.bytes.len && !quote; i++) {
+            unsigned char c = (unsigned char)f->v.bytes.ptr[i];
+            quote = c <= ' ' || c == '"' || c == '=' || c == '\\' || c >= 0x7F;
+        }
+        if (f->type == LOG_FIELD_U64)
+            buf_append_u64(&line, f->v.u64);
+        else if (f->type == LOG_FIELD_I64)
+            buf_printf(&line, "%lld", (long long)f->v.i64);
+        else if (f->type == LOG_FIELD_F64 && is_json && !isfinite(f->v.f64))
+            buf_append_str(&line, "\"not finite\"");
+        else if (f->type == LOG_FIELD_F64)
+            buf_printf(&line, "%.6g", f->v.f64);
+        else if (quote)
+            buf_append_json(&line, f->v.bytes);
+        else
+            buf_append_bytes(&line, f->v.bytes);
     }
     buf_append_str(&line, is_json ? "}\n" : "\n");
     (void)!write(STDERR_FILENO, line.ptr, line.len);

@@ -167,24 +167,19 @@ struct stats_histogram *stats_histogram(
     return &member_of(family_of(s, name, HISTOGRAM, help), labels)->histogram;
 }
 
-static void add_read(struct stats *s, const char *name, enum kind kind, const char *labels, const char *help,
-    stats_gauge_fn *read, void *ctx)
+void stats_gauge(
+    struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx)
 {
+    enum kind kind = ends_with(name, "_total") ? COUNTER : GAUGE;
     struct member *m = member_of(family_of(s, name, kind, help), labels);
     m->read = read;
     m->ctx = ctx;
 }
 
-void stats_gauge(
-    struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx)
+void stats_gauges(struct stats *s, const struct stats_row *rows, const char *labels, void *ctx)
 {
-    add_read(s, name, GAUGE, labels, help, read, ctx);
-}
-
-void stats_counter_read(
-    struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx)
-{
-    add_read(s, name, COUNTER, labels, help, read, ctx);
+    for (const struct stats_row *r = rows; r->name != NULL; r++)
+        stats_gauge(s, r->name, labels, r->help, r->read, ctx);
 }
 
 void stats_remove_gauges(struct stats *s, const void *ctx)
@@ -237,16 +232,6 @@ usec_t stats_quantile(const struct stats_histogram *h, double q)
     return all > 0 ? bounds[N_BOUNDS - 1] : 0;
 }
 
-static void append_number(struct buf *out, double x)
-{
-    if (!isfinite(x))
-        x = 0;
-    if (x == floor(x) && fabs(x) < 9e15)
-        buf_printf(out, "%.0f", x);
-    else
-        buf_printf(out, "%.9g", x);
-}
-
 static void metric_line(const struct stats *s, const char *name, const char *suffix, const char *labels,
     const char *more, struct buf *out)
 {
@@ -260,23 +245,19 @@ static void metric_line(const struct stats *s, const char *name, const char *suf
 static void print_histogram(
     const struct stats *s, const struct family *f, const struct member *m, struct buf *out)
 {
-    uint64_t n = 0;
+    unsigned long long n = 0;
     char le[40];
     for (size_t i = 0; i <= N_BOUNDS; i++) {
         n += atomic_load_explicit(&m->histogram.buckets[i], memory_order_relaxed);
         if (i < N_BOUNDS)
             snprintf(le, sizeof le, "le=\"%g\"", (double)bounds[i] / 1e6);
-        else
-            snprintf(le, sizeof le, "le=\"+Inf\"");
-        metric_line(s, f->name, "_bucket", m->labels, le, out);
-        buf_append_u64(out, n);
-        buf_append_char(out, '\n');
+        metric_line(s, f->name, "_bucket", m->labels, i < N_BOUNDS ? le : "le=\"+Inf\"", out);
+        buf_printf(out, "%llu\n", n);
     }
     metric_line(s, f->name, "_sum", m->labels, "", out);
     buf_printf(out, "%.6f\n", (double)atomic_load_explicit(&m->histogram.sum, memory_order_relaxed) / 1e6);
     metric_line(s, f->name, "_count", m->labels, "", out);
-    buf_append_u64(out, n);
-    buf_append_char(out, '\n');
+    buf_printf(out, "%llu\n", n);
 }
 
 /* Shows a histogram by its count and quantiles. */
@@ -285,7 +266,10 @@ static void append_value(const struct family *f, const struct member *m, struct 
     static const double quantiles[] = {0.5, 0.9, 0.99};
     static const char *const names[] = {"p50_ms", "p90_ms", "p99_ms"};
     if (m->read != NULL) {
-        append_number(out, m->read(m->ctx));
+        double x = m->read(m->ctx);
+        if (!isfinite(x))
+            x = 0;
+        buf_printf(out, x == floor(x) && fabs(x) < 9e15 ? "%.0f" : "%.9g", x);
     } else if (f->kind != HISTOGRAM) {
         buf_append_u64(out, stats_read(&m->counter));
     } else {

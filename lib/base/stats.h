@@ -7,7 +7,7 @@
  * 1. Adding to a counter or histogram takes one or two relaxed atomic additions, from any thread, without a lock.
  * 2. Names have no prefix: /metrics shows `messages_put_total` as millrace_<daemon>_messages_put_total. Counters end in _total,
  *    times in _seconds (asserted on registration).
- * 3. A handle is valid until stats_free. Only gauges and counters with a read function can be removed.
+ * 3. A handle is valid until stats_free. Only values with a read function can be removed.
  * 4. All histograms have the same bounds, from 10 us to 60 s, two or three per decade. */
 #ifndef MILLRACE_STATS_H
 #define MILLRACE_STATS_H
@@ -46,14 +46,17 @@ usec_t stats_quantile(const struct stats_histogram *h, double q);
 uint64_t stats_observations(const struct stats_histogram *h);
 
 /* The printing thread reads a gauge by calling `read(ctx)`. ctx must live until the gauge is removed or the registry
- * freed. */
+ * freed. With a name in _total it is a counter, whose value must never decrease. */
 typedef double stats_gauge_fn(void *ctx);
 void stats_gauge(
     struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx);
-/* A counter that is read when shown, like a gauge. The value must never decrease. */
-void stats_counter_read(
-    struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx);
-void stats_remove_gauges(struct stats *s, const void *ctx); /* all gauges and read counters with this ctx */
+struct stats_row {
+    const char *name, *help;
+    stats_gauge_fn *read;
+};
+/* A gauge for each row, up to a NULL name. */
+void stats_gauges(struct stats *s, const struct stats_row *rows, const char *labels, void *ctx);
+void stats_remove_gauges(struct stats *s, const void *ctx); /* all gauges with this ctx */
 
 /* Appends every family in order of registration, with # HELP and # TYPE once each, then millrace_<daemon>_build_info. */
 void stats_print_metrics(const struct stats *s, struct buf *out);

@@ -55,9 +55,32 @@ int config_fail(struct config_error *error, const struct config *c, int line, co
     return -1;
 }
 
-/* `all` is the text between the brackets: `kind` or `kind NAME`. */
-static void begin_section(struct reading *r, struct bytes all)
+/* Checks a line before inih reads it, because inih ignores empty and repeated sections and splits long lines. It also
+ * joins a line that begins with white space to the previous value. */
+static void check_line(struct reading *r, struct bytes line)
 {
+    struct bytes text = bytes_trim(line);
+    if (line.len > CONFIG_LINE_MAX)
+        fail_at(r, r->line, "the line is longer than %d bytes", CONFIG_LINE_MAX);
+    else if (memchr(line.ptr, '\0', line.len) != NULL)
+        fail_at(r, r->line, "the line contains a NUL byte");
+    if (r->failed || text.len == 0 || text.ptr[0] == ';' || text.ptr[0] == '#')
+        return;
+    if (isspace((unsigned char)line.ptr[0]))
+        fail_at(r, r->line, "a setting must begin at the start of its line");
+    if (r->failed || text.ptr[0] != '[')
+        return;
+    const char *end = memchr(text.ptr, ']', text.len);
+    struct bytes after =
+        end != NULL ? bytes_trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
+    if (end == NULL)
+        fail_at(r, r->line, "the section has no closing ]");
+    else if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
+        fail_at(r, r->line, "there is text after the ] of the section");
+    if (r->failed)
+        return;
+    /* Between the brackets is `kind` or `kind NAME`. */
+    struct bytes all = bytes_trim(bytes_of(text.ptr + 1, (size_t)(end - text.ptr - 1)));
     size_t n = 0;
     while (n < all.len && !isspace((unsigned char)all.ptr[n]))
         n++;
@@ -81,32 +104,6 @@ static void begin_section(struct reading *r, struct bytes all)
     }
     r->first_entry[r->n_sections] = r->n_entries;
     r->sections[r->n_sections++] = (struct config_section){.kind = kind, .name = name, .line = r->line};
-}
-
-/* Checks a line before inih reads it, because inih ignores empty and repeated sections and splits long lines. It also
- * joins a line that begins with white space to the previous value. */
-static void check_line(struct reading *r, struct bytes line)
-{
-    struct bytes text = bytes_trim(line);
-    if (line.len > CONFIG_LINE_MAX)
-        fail_at(r, r->line, "the line is longer than %d bytes", CONFIG_LINE_MAX);
-    else if (memchr(line.ptr, '\0', line.len) != NULL)
-        fail_at(r, r->line, "the line contains a NUL byte");
-    if (r->failed || text.len == 0 || text.ptr[0] == ';' || text.ptr[0] == '#')
-        return;
-    if (isspace((unsigned char)line.ptr[0]))
-        fail_at(r, r->line, "a setting must begin at the start of its line");
-    if (r->failed || text.ptr[0] != '[')
-        return;
-    const char *end = memchr(text.ptr, ']', text.len);
-    struct bytes after =
-        end != NULL ? bytes_trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
-    if (end == NULL)
-        fail_at(r, r->line, "the section has no closing ]");
-    else if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
-        fail_at(r, r->line, "there is text after the ] of the section");
-    else
-        begin_section(r, bytes_trim(bytes_of(text.ptr + 1, (size_t)(end - text.ptr - 1))));
 }
 
 /* inih's ini_reader: stores the next line, with its LF, in a buffer of `size`. */

@@ -31,7 +31,6 @@ struct options {
     struct config *config;
     char **kept; /* texts of options_keep */
     size_t n_kept;
-    bool check_only;
     char error[600];
 };
 
@@ -42,24 +41,6 @@ struct unit {
 static const struct unit duration_units[] = {
     {"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000}, {"h", 3600000}, {"d", 86400000}};
 #define N_UNITS (sizeof duration_units / sizeof *duration_units)
-
-static int refuse(char *why, size_t size, const char *what)
-{
-    snprintf(why, size, "%s", what);
-    return -1;
-}
-
-static int read_bool(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
-{
-    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
-    (void)row;
-    for (int i = 0; i < 8; i++)
-        if (strcmp(text, words[i]) == 0) {
-            *number = i % 2;
-            return 0;
-        }
-    return refuse(why, size, "is not a boolean (true, false, yes, no, on, off, 1, 0)");
-}
 
 /* The unit of a bare number: "ms" or "s". */
 static const char *bare_unit_of(const struct option_row *row)
@@ -93,33 +74,6 @@ static void append_bounds(const struct option_row *row, struct buf *out)
         buf_printf(out, " %s", row->unit);
 }
 
-static int in_bounds(const struct option_row *row, int64_t n, char *why, size_t size)
-{
-    if ((row->min == 0 && row->max == 0) || (n >= row->min && n <= row->max))
-        return 0;
-    struct buf text = {0};
-    append_bounds(row, &text);
-    snprintf(why, size, "is out of bounds: %.*s", (int)text.len, text.ptr);
-    buf_free(&text);
-    return -1;
-}
-
-static int read_int(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
-{
-    if (!bytes_to_i64(bytes_str(text), number))
-        return refuse(why, size, "is not an integer");
-    return in_bounds(row, *number, why, size);
-}
-
-static int read_size(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
-{
-    uint64_t n;
-    if (!bytes_to_size(bytes_str(text), &n) || n > INT64_MAX)
-        return refuse(why, size, "is not a size in bytes (512, 64K, 64M, 2G)");
-    *number = (int64_t)n;
-    return in_bounds(row, *number, why, size);
-}
-
 /* Converts `5s`, `500ms` or a number in bare_unit to milliseconds. */
 static bool parse_duration(const char *text, const char *bare_unit, int64_t *ms)
 {
@@ -134,73 +88,70 @@ static bool parse_duration(const char *text, const char *bare_unit, int64_t *ms)
     return false;
 }
 
-static int read_duration(
-    const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
-{
-    if (!parse_duration(text, bare_unit_of(row), number))
-        return refuse(why, size, "is not a duration (500ms, 5s, 2m, 1h, 7d)");
-    return in_bounds(row, *number, why, size);
-}
-
-static int read_string(
-    const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
-{
-    *number = (int64_t)strlen(text);
-    if (row->max != 0 && (*number < row->min || *number > row->max)) {
-        snprintf(why, size, "has %lld bytes; allowed are %lld..%lld", (long long)*number, (long long)row->min,
-            (long long)row->max);
-        return -1;
-    }
-    return 0;
-}
-
-static int read_choice(
-    const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
-{
-    size_t n = strlen(text);
-    *number = 0;
-    for (const char *p = row->choices; n > 0; p = strchr(p, '|') + 1) {
-        if (strncmp(p, text, n) == 0 && (p[n] == '|' || p[n] == '\0'))
-            return 0;
-        ++*number;
-        if (strchr(p, '|') == NULL)
-            break;
-    }
-    snprintf(why, size, "is not one of %s", row->choices);
-    return -1;
-}
-
-static int read_sync(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size)
-{
-    if (strcmp(text, "never") == 0) {
-        *number = -1;
-        return 0;
-    }
-    if (!parse_duration(text, "ms", number) || *number > 60000)
-        return refuse(
-            why, size, "is neither `never` nor a number of milliseconds up to 60000 (0: sync each commit)");
-    (void)row;
-    return 0;
-}
-
-struct type {
-    int (*read)(const struct option_row *row, const char *text, int64_t *number, char *why, size_t size);
-    const char *word;
-};
-static const struct type value_types[] = {
-    [OPTION_BOOL] = {read_bool, NULL},
-    [OPTION_INT] = {read_int, "N"},
-    [OPTION_SIZE] = {read_size, "SIZE"},
-    [OPTION_DURATION] = {read_duration, "TIME"},
-    [OPTION_STRING] = {read_string, "TEXT"},
-    [OPTION_CHOICE] = {read_choice, NULL},
-    [OPTION_SYNC] = {read_sync, "never|MS"},
-};
-
 int option_value_read(
     const struct option_row *row, const char *text, int64_t *number, char *why, size_t why_size)
 {
-    return value_types[row->type].read(row, text, number, why, why_size);
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    size_t n = strlen(text);
+    const char *wrong = NULL;
+    struct buf bounds = {0};
+    uint64_t size;
+    bool has_bounds = row->min != 0 || row->max != 0;
+    *number = 0;
+    switch (row->type) {
+    case OPTION_BOOL:
+        while (*number < 8 && strcmp(text, words[*number]) != 0)
+            ++*number;
+        if (*number == 8)
+            wrong = "is not a boolean (true, false, yes, no, on, off, 1, 0)";
+        *number %= 2;
+        break;
+    case OPTION_INT:
+        if (!bytes_to_i64(bytes_str(text), number))
+            wrong = "is not an integer";
+        break;
+    case OPTION_SIZE:
+        if (!bytes_to_size(bytes_str(text), &size) || size > INT64_MAX)
+            wrong = "is not a size in bytes (512, 64K, 64M, 2G)";
+        else
+            *number = (int64_t)size;
+        break;
+    case OPTION_DURATION:
+        if (!parse_duration(text, bare_unit_of(row), number))
+            wrong = "is not a duration (500ms, 5s, 2m, 1h, 7d)";
+        break;
+    case OPTION_STRING:
+        if (row->max == 0 || ((int64_t)n >= row->min && (int64_t)n <= row->max))
+            return 0;
+        snprintf(why, why_size, "has %zu bytes; allowed are %lld..%lld", n, (long long)row->min,
+            (long long)row->max);
+        return -1;
+    case OPTION_CHOICE:
+        for (const char *p = row->choices; *p != '\0';) {
+            size_t length = strcspn(p, "|");
+            if (length == n && memcmp(p, text, n) == 0)
+                return 0;
+            p += length + (p[length] == '|');
+        }
+        snprintf(why, why_size, "is not one of %s", row->choices);
+        return -1;
+    case OPTION_SYNC:
+        if (strcmp(text, "never") == 0)
+            *number = -1;
+        else if (!parse_duration(text, "ms", number) || *number > 60000)
+            wrong = "is neither `never` nor a number of milliseconds up to 60000 (0: sync each commit)";
+        has_bounds = false;
+        break;
+    }
+    if (wrong == NULL && has_bounds && (*number < row->min || *number > row->max)) {
+        append_bounds(row, &bounds);
+        snprintf(why, why_size, "is out of bounds: %.*s", (int)bounds.len, bounds.ptr);
+        buf_free(&bounds);
+        return -1;
+    }
+    if (wrong != NULL)
+        snprintf(why, why_size, "%s", wrong);
+    return wrong != NULL ? -1 : 0;
 }
 
 /* The settings of every program. */
@@ -246,6 +197,11 @@ static void append_note(struct buf *notes, const char *fmt, ...)
 
 static void append_option(const struct option_row *r, struct buf *out)
 {
+    static const char *const placeholders[] = {[OPTION_INT] = "N",
+        [OPTION_SIZE] = "SIZE",
+        [OPTION_DURATION] = "TIME",
+        [OPTION_STRING] = "TEXT",
+        [OPTION_SYNC] = "never|MS"};
     size_t start = out->len;
     if (r->letter != 0)
         buf_printf(out, "  -%c, --", r->letter);
@@ -254,11 +210,8 @@ static void append_option(const struct option_row *r, struct buf *out)
     for (const char *name = r->name; *name != '\0'; name++)
         buf_append_char(out, *name == '_' ? '-' : *name);
     if (r->type != OPTION_BOOL) {
-        buf_append_str(out, r->alone != NULL ? "[=" : "=");
-        const char *placeholder = r->type == OPTION_CHOICE ? r->choices : value_types[r->type].word;
-        if (placeholder != NULL) /* "N", "SIZE", "a|b" */
-            buf_append_str(out, placeholder);
-        buf_append_str(out, r->alone != NULL ? "]" : "");
+        const char *placeholder = r->type == OPTION_CHOICE ? r->choices : placeholders[r->type];
+        buf_printf(out, r->alone != NULL ? "[=%s]" : "=%s", placeholder); /* "N", "SIZE", "a|b" */
     }
     if (out->len - start >= HELP_COLUMN) {
         buf_append_char(out, '\n');
@@ -588,7 +541,6 @@ enum options_result options_parse(
     }
     if (read_environment(o) != 0 || read_file(o) != 0)
         return OPTIONS_CONFIG;
-    o->check_only = options_bool(o, "check_config");
     return OPTIONS_OK;
 }
 
@@ -713,7 +665,7 @@ void options_show_as(struct options *o, const char *name, const char *text, cons
 
 bool options_check_only(const struct options *o)
 {
-    return o->check_only;
+    return options_bool(o, "check_config");
 }
 
 const char *options_keep(struct options *o, struct bytes text)

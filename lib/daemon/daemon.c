@@ -6,7 +6,6 @@
 #include "daemon/loop_notify.h"
 #include "http/client/http_pool.h"
 #include "http/server/http_origin.h"
-#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -26,7 +25,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROWS_MAX 24
 #define DRAIN_POLL_MS 10
 #define LOCK_WAIT_MS 15000 /* above the default drain_timeout */
 #define LOCK_POLL_MS 20
@@ -137,19 +135,6 @@ static const struct option_row common_rows[] = {
     {.name = NULL},
 };
 
-/* Stores the settings of every daemon, with the default port, in rows[ROWS_MAX]. Returns rows. */
-static const struct option_row *rows_with_port(int default_port, struct option_row *rows)
-{
-    static char port[16];
-    static_assert(sizeof common_rows / sizeof *common_rows <= ROWS_MAX, "the rows must fit");
-    memcpy(rows, common_rows, sizeof common_rows);
-    snprintf(port, sizeof port, "%d", default_port);
-    for (struct option_row *r = rows; r->name != NULL && default_port >= 0; r++)
-        if (strcmp(r->name, "port") == 0)
-            r->fallback = port;
-    return rows;
-}
-
 /* A growing body buffer may be twice as long as the body, so a smaller max_buffered would refuse one large request for ever. */
 static int check_common(struct options *o, struct config_error *error)
 {
@@ -216,18 +201,6 @@ void daemon_notify_parent(void)
     (void)!write(parent_pipe, "r", 1); /* the parent may be gone */
     close(parent_pipe);
     parent_pipe = -1;
-}
-
-/* Applies --root, --daemon and the limit of open files. 0, or an exit status with the error. */
-static int enter(const struct options *o, struct config_error *error)
-{
-    const char *root = options_string(o, "root");
-    daemon_raise_file_limit();
-    if (root != NULL && chdir(root) != 0)
-        return fail(error, EX_CONFIG, "cannot enter the directory", root);
-    if (options_bool(o, "daemon") && go_into_background() != 0)
-        return fail(error, EXIT_FAILURE, "cannot run in the", "background");
-    return 0;
 }
 
 /* Applies --user and --group, after the sockets are bound. */
@@ -647,26 +620,6 @@ static void ignore_signal(int sig)
     (void)sig;
 }
 
-static void add_events(struct daemon *d)
-{
-    static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
-    sigset_t all, before;
-    sigemptyset(&all);
-    for (int i = 0; i < 3; i++)
-        sigaddset(&all, signals[i]);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    for (int i = 0; i < 3; i++) {
-        /* event_free restores this handler. Without it, a late signal would kill a daemon that is ending cleanly. */
-        signal(signals[i], ignore_signal);
-        d->signals[i] = evsignal_new(d->base, signals[i], on_signal, d);
-        event_add(d->signals[i], NULL);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    d->drain_check = evtimer_new(d->base, check_drain, d);
-    d->drain_limit = evtimer_new(d->base, on_drain_timeout, d);
-    d->notify = loop_notify_new(d->base, run_posts, d);
-}
-
 struct http_client *daemon_client_new(struct daemon *d, const char *token_file,
     const struct http_client_config *config, struct config_error *error)
 {
@@ -701,6 +654,8 @@ struct http_pool *daemon_pool_new(struct daemon *d, const char *token_file,
 
 static int start(struct daemon *d, struct config_error *error)
 {
+    static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
+    sigset_t all, before;
     const struct options *o = d->options;
     int fd = -1, passed = sd_listen_fds(1); /* sockets from the service manager */
     int status = daemon_read_token(options_string(o, "auth_token_file"), &d->auth_token, error);
@@ -718,7 +673,20 @@ static int start(struct daemon *d, struct config_error *error)
     }
     status = change_identity(o, error);
     if (status == 0) {
-        add_events(d);
+        sigemptyset(&all);
+        for (int i = 0; i < 3; i++)
+            sigaddset(&all, signals[i]);
+        pthread_sigmask(SIG_BLOCK, &all, &before);
+        for (int i = 0; i < 3; i++) {
+            /* event_free restores this handler. Without it, a late signal would kill a daemon that is ending cleanly. */
+            signal(signals[i], ignore_signal);
+            d->signals[i] = evsignal_new(d->base, signals[i], on_signal, d);
+            event_add(d->signals[i], NULL);
+        }
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        d->drain_check = evtimer_new(d->base, check_drain, d);
+        d->drain_limit = evtimer_new(d->base, on_drain_timeout, d);
+        d->notify = loop_notify_new(d->base, run_posts, d);
         status = d->spec->start(d, &d->ctx, error);
     }
     if (status == 0 && fd >= 0)
@@ -794,16 +762,22 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
         options_show_settings(o);
         return EX_OK;
     }
-    int status;
+    int status = 0;
     if (spec->instead != NULL && spec->instead(o, &status))
         return status;
-    status = enter(o, &error);
+    const char *root = options_string(o, "root");
+    daemon_raise_file_limit();
+    if (root != NULL && chdir(root) != 0)
+        status = fail(&error, EX_CONFIG, "cannot enter the directory", root);
+    else if (options_bool(o, "daemon") && go_into_background() != 0)
+        status = fail(&error, EXIT_FAILURE, "cannot run in the", "background");
     return status != 0 ? refuse(error.text, status) : run(spec, o);
 }
 
 int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
 {
-    struct option_row rows[ROWS_MAX];
+    struct option_row rows[sizeof common_rows / sizeof *common_rows];
+    char port[16];
     struct buf endpoints = {0}; /* the list of endpoints for --help */
     if (spec->routes != NULL)
         buf_append_str(
@@ -812,12 +786,17 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
         if (r->help != NULL)
             buf_printf(&endpoints, "  %-12s %s\n", r->path, r->help);
     buf_append_char(&endpoints, '\0');
+    memcpy(rows, common_rows, sizeof common_rows);
+    snprintf(port, sizeof port, "%d", spec->default_port);
+    for (struct option_row *r = rows; r->name != NULL && spec->default_port >= 0; r++)
+        if (strcmp(r->name, "port") == 0)
+            r->fallback = port;
     struct options_spec options = {.program = spec->name,
         .summary = spec->summary,
         .operands = spec->operands,
         .more = spec->routes != NULL ? endpoints.ptr : NULL,
         .sections = spec->sections,
-        .rows = {rows_with_port(spec->default_port, rows), spec->options, NULL}};
+        .rows = {rows, spec->options, NULL}};
     struct options *o;
     int status = EX_OK;
     io_reserve_stdio();

@@ -119,11 +119,13 @@ int listen_name(int fd, struct listen_name *out)
     return 0;
 }
 
-void listen_url(const struct listen_name *name, char *out, size_t size)
+void listen_url(int fd, char *out, size_t size)
 {
-    const char *host = name->address;
-    if (name->is_unix) {
-        snprintf(out, size, "unix:%s", name->address);
+    struct listen_name name;
+    const char *host = name.address;
+    listen_name(fd, &name);
+    if (name.is_unix) {
+        snprintf(out, size, "unix:%s", host);
         return;
     }
     if (strcmp(host, "0.0.0.0") == 0)
@@ -131,5 +133,5 @@ void listen_url(const struct listen_name *name, char *out, size_t size)
     else if (strcmp(host, "::") == 0)
         host = "::1";
     bool is_ipv6 = strchr(host, ':') != NULL;
-    snprintf(out, size, "http://%s%s%s:%d", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", name->port);
+    snprintf(out, size, "http://%s%s%s:%d", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", name.port);
 }

@@ -22,6 +22,6 @@ struct listen_name {
 };
 int listen_name(int fd, struct listen_name *out);
 /* "http://127.0.0.1:8080", "http://[::1]:8080" or "unix:PATH". A wildcard address becomes the loopback address. */
-void listen_url(const struct listen_name *name, char *out, size_t size);
+void listen_url(int fd, char *out, size_t size);
 
 #endif

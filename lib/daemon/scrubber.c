@@ -38,19 +38,19 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 struct scrubber *scrubber_start(struct daemon *d, struct journal_set *set)
 {
+    static const struct stats_row rows[] = {{"scrub_bytes_total", "Bytes of old segments re-read", bytes},
+        {"scrub_segments_total", "Old segments verified", segments},
+        {"scrub_passes_total", "Passes over all old segments", passes},
+        {"scrub_damaged_total", "Segments found damaged", damaged}, {0}};
     uint64_t rate = (uint64_t)options_int(daemon_options(d), "scrub_rate");
     struct timeval tv = {0, (suseconds_t)INTERVAL};
-    struct stats *st = daemon_stats(d);
     if (rate == 0)
         return NULL;
     struct scrubber *s = mem_zalloc(sizeof *s);
     *s = (struct scrubber){.daemon = d, .set = set, .rate = rate};
     s->timer = event_new(daemon_base(d), -1, EV_PERSIST, on_timer, s);
     evtimer_add(s->timer, &tv);
-    stats_counter_read(st, "scrub_bytes_total", NULL, "Bytes of old segments re-read", bytes, s);
-    stats_counter_read(st, "scrub_segments_total", NULL, "Old segments verified", segments, s);
-    stats_counter_read(st, "scrub_passes_total", NULL, "Passes over all old segments", passes, s);
-    stats_counter_read(st, "scrub_damaged_total", NULL, "Segments found damaged", damaged, s);
+    stats_gauges(daemon_stats(d), rows, NULL, s);
     return s;
 }
 

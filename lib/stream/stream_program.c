@@ -30,23 +30,20 @@ static const char *one_loopback(const struct url_address *a)
     return loops && !a->is_unix ? "localhost" : a->host;
 }
 
-static bool is_same_place(const char *one, const char *other)
-{
-    struct url_address a, b;
-    if (url_address_parse(one, 80, &a) != 0 || url_address_parse(other, 80, &b) != 0 ||
-        a.is_unix != b.is_unix)
-        return false;
-    if (a.is_unix)
-        return strcmp(a.host, b.host) == 0;
-    return a.port == b.port && strcasecmp(one_loopback(&a), one_loopback(&b)) == 0;
-}
-
 int stream_program_check_target(struct options *o, const char *url, struct config_error *error)
 {
     const char *to = options_text(o, "to_stream");
-    if (to == NULL || strcmp(to, options_string(o, "stream")) != 0 ||
-        (url != NULL && !is_same_place(url, peer_url(o, "pubsub"))))
+    struct url_address a, b;
+    if (to == NULL || strcmp(to, options_string(o, "stream")) != 0)
         return 0;
+    if (url != NULL) {
+        if (url_address_parse(url, 80, &a) != 0 || url_address_parse(peer_url(o, "pubsub"), 80, &b) != 0 ||
+            a.is_unix != b.is_unix)
+            return 0;
+        if (a.is_unix ? strcmp(a.host, b.host) != 0
+                      : a.port != b.port || strcasecmp(one_loopback(&a), one_loopback(&b)) != 0)
+            return 0;
+    }
     return options_refuse(o, "to_stream", error, INTO_ITSELF);
 }
 

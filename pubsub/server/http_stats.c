@@ -133,45 +133,34 @@ static double lag_seconds(void *ctx)
     return lag.known ? (double)lag.age / (double)USEC_PER_SEC : -1;
 }
 
-static const struct gauge {
-    const char *name, *help;
-    stats_gauge_fn *read;
-} stream_gauges[] =
-    {
-        {"stream_disk_bytes", "Bytes of a stream's files", disk_bytes},
-        {"stream_disk_limit_bytes", "The disk_limit of a stream; 0: unlimited", disk_limit},
-        {"stream_full", "1 while publishes are refused for lack of space", is_full},
-        {"stream_subscribers", "Subscribers of a stream", subscribers},
-        {0},
-},
-  cursor_gauges[] = {
-      {"cursor_lag_bytes", "Bytes between a named cursor and the end of its stream", lag_bytes},
-      {"cursor_lag_lines", "Lines between a named cursor and the end of its stream; -1: not measured yet",
-          lag_lines},
-      {"cursor_lag_seconds", "Age of the line at a named cursor; -1: not measured yet", lag_seconds},
-      {0},
+static const struct stats_row stream_gauges[] = {
+    {"stream_disk_bytes", "Bytes of a stream's files", disk_bytes},
+    {"stream_disk_limit_bytes", "The disk_limit of a stream; 0: unlimited", disk_limit},
+    {"stream_full", "1 while publishes are refused for lack of space", is_full},
+    {"stream_subscribers", "Subscribers of a stream", subscribers},
+    {0},
 };
-
-static void add_gauges(
-    struct pubsub_server *server, const struct gauge *gauges, const char *labels, const void *ctx)
-{
-    for (const struct gauge *g = gauges; g->name; g++)
-        stats_gauge(daemon_stats(server->daemon), g->name, labels, g->help, g->read,
-            (void *)(uintptr_t)ctx); /* only read */
-}
+static const struct stats_row cursor_gauges[] = {
+    {"cursor_lag_bytes", "Bytes between a named cursor and the end of its stream", lag_bytes},
+    {"cursor_lag_lines", "Lines between a named cursor and the end of its stream; -1: not measured yet",
+        lag_lines},
+    {"cursor_lag_seconds", "Age of the line at a named cursor; -1: not measured yet", lag_seconds},
+    {0},
+};
 
 void http_stats_add_stream(struct pubsub_server *server, struct stream *s)
 {
     char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof(labels), "stream=\"%s\"", stream_name(s));
-    add_gauges(server, stream_gauges, labels, s);
+    stats_gauges(daemon_stats(server->daemon), stream_gauges, labels, s);
 }
 
 void http_stats_add_cursor(void *server, const struct named_cursor *c)
 {
     char labels[2 * NAME_LEN_MAX + 32];
     snprintf(labels, sizeof(labels), "stream=\"%s\",cursor=\"%s\"", stream_name(c->stream), c->name);
-    add_gauges(server, cursor_gauges, labels, c);
+    stats_gauges(daemon_stats(((struct pubsub_server *)server)->daemon), cursor_gauges, labels,
+        (void *)(uintptr_t)c); /* only read */
 }
 
 void http_stats_remove_cursor(void *server, const struct named_cursor *c)

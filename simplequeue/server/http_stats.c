@@ -54,25 +54,24 @@ static const struct field {
     const char *name;
     stats_gauge_fn *read;
     const char *metric, *help;
-    bool is_counter;
 } fields[] = {
-    {"puts", read_puts, NULL, NULL, false},
-    {"gets", read_gets, NULL, NULL, false},
-    {"depth", read_depth, "queue_depth", "messages ready, leased and delayed", false},
-    {"depth_high_water", read_depth_high_water, NULL, NULL, false},
-    {"bytes", read_bytes, "queue_bytes", "bytes of the messages in the queue", false},
-    {"overflow", read_overflow, NULL, NULL, false},
-    {"ready", read_ready, "queue_ready", "messages ready", false},
-    {"leased", read_leased, "queue_leased", "messages leased", false},
-    {"delayed", read_delayed, "queue_delayed", "messages delayed", false},
-    {"buried", read_buried, "queue_buried", "messages buried", false},
-    {"leases", read_leases, NULL, NULL, false},
-    {"expired", read_expired, "leases_expired_total", "leases that expired", true},
-    {"paused", read_paused, "queue_paused", "1 while the queue is paused", false},
-    {"rejected", read_rejected, NULL, NULL, false},
-    {"disk_full", read_disk_full, "queue_disk_full", "1 if the disk had no space for the last put", false},
-    {NULL, read_all_puts, "messages_put_total", "messages stored by puts", true},
-    {NULL, read_all_gets, "messages_got_total", "messages taken or leased", true},
+    {"puts", read_puts, NULL, NULL},
+    {"gets", read_gets, NULL, NULL},
+    {"depth", read_depth, "queue_depth", "messages ready, leased and delayed"},
+    {"depth_high_water", read_depth_high_water, NULL, NULL},
+    {"bytes", read_bytes, "queue_bytes", "bytes of the messages in the queue"},
+    {"overflow", read_overflow, NULL, NULL},
+    {"ready", read_ready, "queue_ready", "messages ready"},
+    {"leased", read_leased, "queue_leased", "messages leased"},
+    {"delayed", read_delayed, "queue_delayed", "messages delayed"},
+    {"buried", read_buried, "queue_buried", "messages buried"},
+    {"leases", read_leases, NULL, NULL},
+    {"expired", read_expired, "leases_expired_total", "leases that expired"},
+    {"paused", read_paused, "queue_paused", "1 while the queue is paused"},
+    {"rejected", read_rejected, NULL, NULL},
+    {"disk_full", read_disk_full, "queue_disk_full", "1 if the disk had no space for the last put"},
+    {NULL, read_all_puts, "messages_put_total", "messages stored by puts"},
+    {NULL, read_all_gets, "messages_got_total", "messages taken or leased"},
 };
 #define FIELDS (sizeof fields / sizeof(*fields))
 #define FIELDS_STATS (FIELDS - 2) /* the fields in /stats */
@@ -145,18 +144,18 @@ void stats_reset(void *ctx)
 
 void stats_register(struct queue_server *server)
 {
+    static const struct stats_row rows[] = {
+        {"limit_depth", "max_depth: messages in a queue; 0: unlimited", read_limit_depth},
+        {"limit_bytes", "max_bytes: of messages in a queue; 0: unlimited", read_limit_bytes},
+        {"limit_memory_bytes", "max_memory: of all queues; 0: unlimited", read_limit_memory},
+        {"limit_queues", "max_queues, or fewer if descriptors are scarce", read_limit_queues},
+        {"waiting_requests", "reserves that wait for messages", read_waiting},
+        {0},
+    };
     struct stats *s = daemon_stats(server->loop.daemon);
     if (queues_journals(server->queues))
-        stats_counter_read(s, "journal_syncs_total", NULL, "synced commits", read_syncs, server);
-    stats_gauge(
-        s, "limit_depth", NULL, "max_depth: messages in a queue; 0: unlimited", read_limit_depth, server);
-    stats_gauge(
-        s, "limit_bytes", NULL, "max_bytes: of messages in a queue; 0: unlimited", read_limit_bytes, server);
-    stats_gauge(
-        s, "limit_memory_bytes", NULL, "max_memory: of all queues; 0: unlimited", read_limit_memory, server);
-    stats_gauge(
-        s, "limit_queues", NULL, "max_queues, or fewer if descriptors are scarce", read_limit_queues, server);
-    stats_gauge(s, "waiting_requests", NULL, "reserves that wait for messages", read_waiting, server);
+        stats_gauge(s, "journal_syncs_total", NULL, "synced commits", read_syncs, server);
+    stats_gauges(s, rows, NULL, server);
 }
 
 void stats_register_queue(struct queue_server *server, struct named_queue *q)
@@ -169,8 +168,6 @@ void stats_register_queue(struct queue_server *server, struct named_queue *q)
     served_of(q)->rejected =
         stats_counter(s, "rejected_total", labels, "puts refused because the queue was full");
     for (const struct field *f = fields; f < fields + FIELDS; f++)
-        if (f->is_counter)
-            stats_counter_read(s, f->metric, labels, f->help, f->read, q);
-        else if (f->metric)
+        if (f->metric)
             stats_gauge(s, f->metric, labels, f->help, f->read, q);
 }

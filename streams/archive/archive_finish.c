@@ -46,15 +46,6 @@ static bool manifest_read(const char *path, struct buf *out)
     return n > 0;
 }
 
-/* Whether `path` is a manifest of these lines. */
-static bool manifest_has_identity(const char *path, struct bytes identity)
-{
-    struct buf text = {0};
-    bool has = manifest_read(path, &text) && contains(buf_bytes(&text), identity);
-    buf_free(&text);
-    return has;
-}
-
 struct compressor {
     enum archive_compression compression;
     z_stream gzip;
@@ -82,6 +73,7 @@ static void compressor_end(struct compressor *p)
     ZSTD_freeCCtx(p->zstd);
 }
 
+/* Appends the compressed bytes that are ready, or all of them with `last`. Returns -1 if the library fails. */
 static int add_gzip(struct compressor *p, struct bytes piece, bool last, struct buf *out)
 {
     p->gzip.next_in = (Bytef *)(uintptr_t)piece.ptr;
@@ -110,14 +102,6 @@ static int add_zstd(struct compressor *p, struct bytes piece, bool last, struct 
         out->len += to.pos;
     } while (last ? left > 0 : in.pos < in.size);
     return 0;
-}
-
-/* Appends the compressed bytes that are ready, or all of them with `last`. Returns -1 if the library fails. */
-static int compressor_add(struct compressor *p, struct bytes piece, bool last, struct buf *out)
-{
-    if (p->compression == ARCHIVE_GZIP)
-        return add_gzip(p, piece, last, out);
-    return add_zstd(p, piece, last, out);
 }
 
 struct finish {
@@ -211,7 +195,8 @@ static int pack(struct finish *f)
         lines += bytes_count_lines(piece);
         at += piece.len;
         buf_clear(&packed);
-        if (rc == 0 && !plain && compressor_add(&c, piece, last, &packed) != 0)
+        if (rc == 0 && !plain &&
+            (f->compression == ARCHIVE_GZIP ? add_gzip : add_zstd)(&c, piece, last, &packed) != 0)
             rc = fail_content(f, file->staged, "compression failed");
         if (rc == 0 && !plain && io_write_all(out, packed.ptr, packed.len, (off_t)stored) != 0)
             rc = fail_system(f, f->packed.ptr);
@@ -252,7 +237,7 @@ static bool is_published(const char *name)
 /* Publishes the data as NAME, its manifest first. Returns 1 if NAME is taken. */
 static int publish_as(struct finish *f, const char *from, const char *name)
 {
-    struct buf target = {0}, manifest = {0}, fresh = {0}, text = {0};
+    struct buf target = {0}, manifest = {0}, fresh = {0}, text = {0}, old = {0};
     path_of(&target, name, archive_suffixes[f->compression]);
     path_of(&manifest, name, ".manifest.json");
     path_of(&fresh, f->spec->file->staged, ".manifest");
@@ -260,7 +245,7 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     buf_append_str(&text, "{\"format\":1,\"file\":");
     buf_append_json(&text, bytes_str(slash != NULL ? slash + 1 : target.ptr));
     buf_append_bytes(&text, buf_bytes(&f->summary));
-    bool own = manifest_has_identity(manifest.ptr, buf_bytes(&f->identity));
+    bool own = manifest_read(manifest.ptr, &old) && contains(buf_bytes(&old), buf_bytes(&f->identity));
     int rc = is_published(name) || (!own && exists(manifest.ptr));
     bool unmanifest =
         rc == 1 && own; /* an earlier attempt named the manifest before another file took NAME */
@@ -281,6 +266,7 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     buf_free(&manifest);
     buf_free(&fresh);
     buf_free(&text);
+    buf_free(&old);
     errno = saved;
     return rc;
 }

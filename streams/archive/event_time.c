@@ -159,21 +159,7 @@ static bool read_number(const char *begin, const char *end, int64_t *out)
     return at < end && (*at == ',' || *at == '}');
 }
 
-static void remember(
-    struct event_time *e, const char *from, const char *name, const char *digits, int64_t seconds)
-{
-    struct repeat *repeat = &e->repeat;
-    size_t length = (size_t)(digits + REPEAT_DIGITS - from);
-    bool fits = length <= sizeof repeat->text && seconds >= REPEAT_MIN && seconds <= REPEAT_MAX;
-    repeat->length = fits ? length : 0;
-    if (!fits)
-        return;
-    memcpy(repeat->text, from, length);
-    repeat->lead = (size_t)(name - from);
-    repeat->hundred = seconds - seconds % 100;
-}
-
-/* Parses the member. `name` points to the opening quote of its name, `behind` to the byte after the closing quote. */
+/* Parses and remembers the member. `name` points to the opening quote of its name, `behind` to the byte after the closing quote. */
 static enum scan_result read_member(
     struct event_time *e, struct bytes line, const char *name, const char *behind, int64_t *out)
 {
@@ -186,7 +172,14 @@ static enum scan_result read_member(
     at = skip_space(at + 1, end);
     if (!read_number(at, end, out))
         return UNSURE;
-    remember(e, before, name, at, *out);
+    struct repeat *repeat = &e->repeat;
+    size_t length = (size_t)(at + REPEAT_DIGITS - before);
+    bool fits = length <= sizeof repeat->text && *out >= REPEAT_MIN && *out <= REPEAT_MAX;
+    repeat->length = fits ? length : 0;
+    repeat->lead = (size_t)(name - before);
+    repeat->hundred = *out - *out % 100;
+    if (fits)
+        memcpy(repeat->text, before, length);
     return FOUND;
 }
 
@@ -207,13 +200,6 @@ INLINED bool repeats_last_member(
     return repeat->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
 }
 
-/* Compares the name with a mark, except for its last letter, which last_mark has compared. */
-static inline bool is_name(const struct event_time *e, const char *mark)
-{
-    size_t n = e->name_length;
-    return *mark == '"' && (n == 1 || memcmp(mark - n, e->name, n - 1) == 0);
-}
-
 /* Inlined once for each kind of search. */
 INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struct bytes line, int64_t *out)
 {
@@ -224,7 +210,8 @@ INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struc
         const char *name = mark - e->name_length - 1;
         if (*mark == '"' && repeats_last_member(e, line, name, out))
             return FOUND;
-        if (is_name(e, mark))
+        /* last_mark has compared the last letter. */
+        if (*mark == '"' && memcmp(name + 1, e->name, e->name_length - 1) == 0)
             return read_member(e, line, name, mark + 1, out);
         if (*mark == '{' || *mark == '}' || (*mark == 'u' && spells_ascii(mark, end)))
             return UNSURE;
@@ -243,21 +230,6 @@ SIMD static enum scan_result scan_wide(struct event_time *e, struct bytes line, 
     return scan_by(last_mark_wide, e, line, out);
 }
 #endif
-
-static bool parse(struct event_time *e, struct bytes line, int64_t *out)
-{
-    struct json_value v;
-    const char *reason;
-    if (json_fields_extract(e->fields, line, &v, &reason) != 0)
-        return false;
-    if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 <= (double)TIME_MAX)
-        *out = (int64_t)v.v.f64;
-    else if (v.type == JSON_I64 && v.v.i64 >= 0)
-        *out = v.v.i64;
-    else
-        return false;
-    return true;
-}
 
 struct event_time *event_time_new(const char *field, int64_t divisor)
 {
@@ -291,9 +263,19 @@ void event_time_free(struct event_time **ep)
 
 bool event_time_of(struct event_time *e, struct bytes line, int64_t *seconds)
 {
-    int64_t n;
+    int64_t n = -1;
+    struct json_value v;
+    const char *reason;
     enum scan_result result = e->scan(e, line, &n);
-    if (result == ABSENT || (result == UNSURE && !parse(e, line, &n)) || n > TIME_MAX)
+    if (result == UNSURE) {
+        if (json_fields_extract(e->fields, line, &v, &reason) != 0)
+            return false;
+        if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 <= (double)TIME_MAX)
+            n = (int64_t)v.v.f64;
+        else
+            n = v.type == JSON_I64 ? v.v.i64 : -1;
+    }
+    if (result == ABSENT || n < 0 || n > TIME_MAX)
         return false;
     *seconds = e->divides ? n / e->divisor : n;
     return true;

@@ -422,19 +422,6 @@ static int start_commit(struct file_archive *a)
     return 0;
 }
 
-/* A file that the durable state records as complete may be published. */
-static void settle_part(struct file_archive *a, const struct archive_file_state *s)
-{
-    for (size_t i = 0; i < a->n_parts && s->finishing; i++) {
-        struct archive_part *p = a->parts[i];
-        if (strcmp(p->state.staged, s->staged) != 0 || p->stage != PART_CLOSED ||
-            s->length != p->state.length)
-            continue;
-        p->stage = PART_SETTLED;
-        archive_part_close(p);
-    }
-}
-
 /* If this file exists in the staging directory, the other files there belong to a state (invariant 2). */
 #define MARK "has-state"
 
@@ -481,8 +468,18 @@ static void end_commit(struct file_archive *a)
         a->committed = c->state;
         c->state = (struct archive_state){.n_files = 0};
         a->numbers.commits++;
-        for (size_t i = 0; i < a->committed.n_files; i++)
-            settle_part(a, &a->committed.files[i]);
+        /* A file that the durable state records as complete may be published. */
+        for (size_t i = 0; i < a->committed.n_files; i++) {
+            const struct archive_file_state *s = &a->committed.files[i];
+            for (size_t k = 0; k < a->n_parts && s->finishing; k++) {
+                struct archive_part *p = a->parts[k];
+                if (p->stage != PART_CLOSED || strcmp(p->state.staged, s->staged) != 0 ||
+                    p->state.length != s->length)
+                    continue;
+                p->stage = PART_SETTLED;
+                archive_part_close(p);
+            }
+        }
     }
     free_commit(c);
 }

@@ -363,29 +363,21 @@ NUMBER(untimed, w->untimed)
 
 static void register_stats(struct writer *w)
 {
-    static const struct number {
-        const char *name, *help;
-        stats_gauge_fn *read;
-    } counters[] = {
+    static const struct stats_row rows[] = {
         {"written_bytes_total", "Bytes taken from the stream", read_bytes},
         {"commits_total", "Commits of files and cursor", read_commits},
         {"files_finished_total", "Files published", read_finished},
         {"wants_total", "Shortages of space, descriptors or memory", read_wants},
         {"gaps_total", "Gaps in the stream", read_gaps},
         {"lines_without_time_total", "Lines without a usable time, filed by arrival", read_untimed},
-    };
-    static const struct number gauges[] = {
         {"files_open", "Files being written", read_open},
         {"files_finishing", "Complete files waiting to be published", read_finishing},
         {"offset_bytes", "Offset of the next line in the stream", read_offset},
         {"committed_offset_bytes", "Offset at which a restart after a crash continues", read_committed},
         {"wanting", "1 during a shortage of space, descriptors or memory", read_wanting},
+        {0},
     };
-    struct stats *s = daemon_stats(w->daemon);
-    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
-        stats_counter_read(s, counters[i].name, NULL, counters[i].help, counters[i].read, w);
-    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
-        stats_gauge(s, gauges[i].name, NULL, gauges[i].help, gauges[i].read, w);
+    stats_gauges(daemon_stats(w->daemon), rows, NULL, w);
 }
 
 static int open_archive(struct writer *w, struct options *o, struct config_error *error)

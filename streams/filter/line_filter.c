@@ -106,10 +106,8 @@ static bool json_members_next(struct json_members *m, struct json_member *out)
 static unsigned hex4(const char *at)
 {
     unsigned n = 0;
-    for (int i = 0; i < 4; i++) {
-        char c = at[i];
-        n = n << 4 | (unsigned)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
-    }
+    for (int i = 0; i < 4; i++)
+        n = n << 4 | (unsigned)bytes_hex_digit(at[i]);
     return n;
 }
 

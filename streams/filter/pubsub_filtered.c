@@ -512,11 +512,6 @@ static void on_change(void *arg)
     stream_program_set_trouble(p->daemon, trouble);
 }
 
-static void on_into_itself(void *arg)
-{
-    stream_program_fail_into_itself(((struct program *)arg)->daemon);
-}
-
 #define NUMBER(member)                                                                                       \
     static double read_##member(void *ctx)                                                                   \
     {                                                                                                        \
@@ -549,36 +544,32 @@ static double read_subscribers(void *ctx)
 
 static void register_stats(struct program *p)
 {
-    static const struct {
-        const char *name, *help;
-        stats_gauge_fn *read;
-        bool republish;
-    } rows[] = {
-        {"sub_lines_read_total", "Lines read for /sub, counted for each answer", read_sub_read, false},
-        {"sub_lines_passed_total", "Of those, lines sent", read_sub_passed, false},
-        {"sub_lines_filtered_total", "Of those, lines that fail a condition", read_sub_filtered, false},
+    static const struct stats_row rows[] = {
+        {"subscribers", "Open answers of /sub", read_subscribers},
+        {"sub_lines_read_total", "Lines read for /sub, counted for each answer", read_sub_read},
+        {"sub_lines_passed_total", "Of those, lines sent", read_sub_passed},
+        {"sub_lines_filtered_total", "Of those, lines that fail a condition", read_sub_filtered},
         {"sub_lines_undecided_total", "Of those, lines left out: the pattern took too many steps",
-            read_sub_undecided, false},
-        {"sub_lines_refused_total", "Of those, lines left out: not a JSON object", read_sub_refused, false},
-        {"sub_lines_overlong_total", "Of those, lines left out: longer than max_line", read_sub_overlong,
-            false},
-        {"lines_read_total", "Lines read from the stream", read_read, true},
-        {"lines_passed_total", "Lines published", read_passed, true},
-        {"lines_filtered_total", "Lines that fail a condition", read_filtered, true},
-        {"lines_undecided_total", "Lines left out: the pattern took too many steps", read_undecided, true},
-        {"lines_refused_total", "Lines left out: not a JSON object", read_refused, true},
-        {"lines_overlong_total", "Lines left out: longer than max_line", read_overlong, true},
-        {"runs_stored_total", "Publishes stored", read_runs, true},
-        {"gaps_total", "Gaps in the stream", read_gaps, true},
+            read_sub_undecided},
+        {"sub_lines_refused_total", "Of those, lines left out: not a JSON object", read_sub_refused},
+        {"sub_lines_overlong_total", "Of those, lines left out: longer than max_line", read_sub_overlong},
+        {0},
     };
-    struct stats *s = daemon_stats(p->daemon);
-    stats_gauge(s, "subscribers", NULL, "Open answers of /sub", read_subscribers, p);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!rows[i].republish || p->republisher != NULL)
-            stats_counter_read(s, rows[i].name, NULL, rows[i].help, rows[i].read, p);
+    static const struct stats_row republished[] = {
+        {"lines_read_total", "Lines read from the stream", read_read},
+        {"lines_passed_total", "Lines published", read_passed},
+        {"lines_filtered_total", "Lines that fail a condition", read_filtered},
+        {"lines_undecided_total", "Lines left out: the pattern took too many steps", read_undecided},
+        {"lines_refused_total", "Lines left out: not a JSON object", read_refused},
+        {"lines_overlong_total", "Lines left out: longer than max_line", read_overlong},
+        {"runs_stored_total", "Publishes stored", read_runs},
+        {"gaps_total", "Gaps in the stream", read_gaps},
+        {"offset_bytes", "Offset below which the stream is filtered and stored", read_offset},
+        {0},
+    };
+    stats_gauges(daemon_stats(p->daemon), rows, NULL, p);
     if (p->republisher != NULL)
-        stats_gauge(
-            s, "offset_bytes", NULL, "Offset below which the stream is filtered and stored", read_offset, p);
+        stats_gauges(daemon_stats(p->daemon), republished, NULL, p);
 }
 
 static const struct http_route routes[] = {
@@ -603,18 +594,12 @@ static int start_republish(struct program *p, struct options *o, struct config_e
         error);
     if (p->destination == NULL)
         return EX_CONFIG;
-    p->republisher = republisher_new(&(struct republisher_config){.base = daemon_base(p->daemon),
+    p->republisher = republisher_new(&(struct republisher_config){.daemon = p->daemon,
         .source = p->source,
         .destination = p->destination,
-        .stream = options_string(o, "stream"),
-        .to_stream = options_text(o, "to_stream"),
-        .producer = options_text(o, "producer"),
-        .begin = options_string(o, "from"),
-        .max_line = (size_t)options_int(o, "max_line"),
         .filter = p->filter,
         .scheduler = p->scheduler,
         .on_change = on_change,
-        .on_into_itself = on_into_itself,
         .arg = p});
     return 0;
 }

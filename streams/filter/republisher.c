@@ -6,6 +6,7 @@
 #include "counts/json_fields.h"
 #include "http/client/http_pool.h"
 #include "stream/stream_client.h"
+#include "stream/stream_program.h"
 #include "streams/filter/line_scheduler.h"
 
 #include <event2/event.h>
@@ -102,7 +103,7 @@ static bool is_into_itself(struct republisher *r)
     if (!r->into_itself && stream_place_is_same(stream_client_place(r->source), &r->place)) {
         r->into_itself = true;
         stream_client_stop(r->source);
-        r->config.on_into_itself(r->config.arg);
+        stream_program_fail_into_itself(r->config.daemon);
     }
     return r->into_itself;
 }
@@ -140,37 +141,14 @@ static void succeeded(struct republisher *r)
     on_change(r);
 }
 
-static void stored(struct republisher *r)
-{
-    r->mark = r->numbers.offset = r->sending;
-    r->numbers.runs++;
-    if (!is_into_itself(r))
-        send_what_passed(r);
-}
-
 /* Moves only the mark if no line has passed. */
 static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct republisher *r = arg;
     (void)fd, (void)what;
-    loss_log_report(&r->losses, &r->numbers.lines, r->config.to_stream, clock_monotonic(), false);
+    loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), false);
     if (may_send(r) && reached(r) > r->mark)
         send_now(r);
-}
-
-/* Follows the source again, even from the same offset. The source must answer after the destination, because the old
- * connection may be to a process that no longer runs. */
-static void begin_at(struct republisher *r, uint64_t mark)
-{
-    struct stream_cursor from = *stream_client_cursor(r->source);
-    if (is_into_itself(r))
-        return;
-    r->asked = true;
-    r->mark = r->numbers.offset = mark;
-    from.offset = r->mark > 0 ? r->mark : r->first;
-    drop_collected(r);
-    follow(r, &from);
-    r->config.on_change(r->config.arg);
 }
 
 static void ask_mark(struct republisher *r)
@@ -178,7 +156,8 @@ static void ask_mark(struct republisher *r)
     const char *id = stream_client_cursor(r->source)->id;
     r->asked = false;
     stream_client_pause(r->source);
-    snprintf(r->producer, sizeof r->producer, "%s", r->config.producer != NULL ? r->config.producer : id);
+    const char *producer = options_text(daemon_options(r->config.daemon), "producer");
+    snprintf(r->producer, sizeof r->producer, "%s", producer != NULL ? producer : id);
     r->doing = ASKING;
     request(r);
 }
@@ -242,7 +221,17 @@ static void asked(enum http_client_result result, const struct http_reply_view *
         return;
     }
     succeeded(r);
-    begin_at(r, known ? mark : 0);
+    if (is_into_itself(r))
+        return;
+    /* Follow the source again, even from the same offset. The source must answer after the destination, because the old
+     * connection may be to a process that no longer runs. */
+    struct stream_cursor from = *stream_client_cursor(r->source);
+    r->asked = true;
+    r->mark = r->numbers.offset = known ? mark : 0;
+    from.offset = r->mark > 0 ? r->mark : r->first;
+    drop_collected(r);
+    follow(r, &from);
+    r->config.on_change(r->config.arg);
 }
 
 static void sent(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -252,7 +241,10 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
         return;
     if (reply->status == 200) {
         succeeded(r);
-        stored(r);
+        r->mark = r->numbers.offset = r->sending;
+        r->numbers.runs++;
+        if (!is_into_itself(r))
+            send_what_passed(r);
     } else if (reply->status == 409 && has_code(reply, "mark-conflict")) {
         succeeded(r);
         log_warn("another producer has moved the destination's mark: asking again");
@@ -347,33 +339,32 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 static void follow(struct republisher *r, const struct stream_cursor *from)
 {
     stream_client_free(&r->source);
-    r->source = stream_client_new(&(struct stream_client_config){.base = r->config.base,
-        .pubsub = r->config.source,
-        .stream = r->config.stream,
-        .from = from != NULL ? *from : (struct stream_cursor){.offset = 0},
-        .begin = r->config.begin,
-        .max_line = r->config.max_line,
-        .on_begin = on_begin,
-        .on_lines = on_lines,
-        .on_overlong = on_overlong,
-        .on_gap = on_gap,
-        .on_change = on_change,
-        .arg = r});
+    r->source = stream_program_follow(r->config.daemon, false,
+        &(struct stream_client_config){.pubsub = r->config.source,
+            .from = from != NULL ? *from : (struct stream_cursor){.offset = 0},
+            .on_begin = on_begin,
+            .on_lines = on_lines,
+            .on_overlong = on_overlong,
+            .on_gap = on_gap,
+            .on_change = on_change,
+            .arg = r});
 }
 
 struct republisher *republisher_new(const struct republisher_config *config)
 {
     struct republisher *r = mem_zalloc(sizeof *r);
+    struct event_base *base = daemon_base(config->daemon);
     const struct timeval every = {MARK_EVERY_SECONDS, 0};
     r->config = *config;
-    r->name = config->to_queue != NULL ? config->to_queue : config->to_stream;
-    r->retry_timer = evtimer_new(config->base, on_retry, r);
+    r->name = config->to_queue != NULL ? config->to_queue
+                                       : options_text(daemon_options(config->daemon), "to_stream");
+    r->retry_timer = evtimer_new(base, on_retry, r);
     backoff_init(&r->backoff, RETRY_FIRST, RETRY_MAX, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
     if (config->filter != NULL)
         r->unfiltered = line_queue_new(&(struct line_queue_config){
             .scheduler = config->scheduler, .on_line = filter_line, .on_slice = on_filtered, .arg = r});
     follow(r, NULL);
-    r->mark_timer = event_new(config->base, -1, EV_PERSIST, on_mark_timer, r);
+    r->mark_timer = event_new(base, -1, EV_PERSIST, on_mark_timer, r);
     event_add(r->mark_timer, &every);
     return r;
 }
@@ -383,7 +374,7 @@ void republisher_free(struct republisher **rp)
     struct republisher *r = *rp;
     if (r == NULL)
         return;
-    loss_log_report(&r->losses, &r->numbers.lines, r->config.to_stream, clock_monotonic(), true);
+    loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), true);
     if (r->call != NULL)
         http_call_cancel(r->call);
     event_free(r->mark_timer);

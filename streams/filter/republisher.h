@@ -7,7 +7,7 @@
  * 2. One run is under way at a time. It is sent again until it is stored or the mark differs. The mark differs after a
  *    late request of an earlier process, or if another producer uses the name; the republisher then asks for it again.
  *    A run that the destination refuses is reported and sent again, so that no line is skipped.
- * 3. The republisher stops for good if source and destination are the same stream (stream_client.h). Before publishing
+ * 3. The daemon ends if source and destination are the same stream (stream_client.h). Before publishing
  *    it asks the destination, then the source, so that a restart of pubsub in between cannot hide this.
  * 4. Lines are filtered in slices (line_scheduler.h). The mark moves up to the first line that is not filtered yet.
  *    While a run is under way, passing lines are collected. At REPUBLISHER_RUN_MAX bytes the source pauses.
@@ -19,25 +19,20 @@
 
 #define REPUBLISHER_RUN_MAX ((size_t)4 << 20)
 
-struct event_base;
+struct daemon;
 struct http_client;
 struct http_pool;
 struct line_scheduler;
 struct republisher;
 
 struct republisher_config {
-    struct event_base *base;
+    struct daemon *daemon;            /* with the settings of STREAM_OPTIONS, to_stream and producer */
     struct http_client *source;       /* borrowed */
     struct http_pool *destination;    /* one server, which keeps the mark; borrowed, freed after this */
-    const char *stream;               /* the source's name; all strings are borrowed */
-    const char *to_stream, *to_queue; /* exactly one is set; the other is NULL */
-    const char *producer;             /* NULL: the source stream's id */
-    const char *begin;                /* where the first run begins: earliest, latest, ... */
-    size_t max_line;
-    struct line_filter *filter;        /* borrowed; NULL: every line passes */
-    struct line_scheduler *scheduler;  /* borrowed; required with filter */
-    void (*on_change)(void *arg);      /* republisher_trouble may have changed */
-    void (*on_into_itself)(void *arg); /* once; invariant 3 */
+    const char *to_queue;             /* instead of to_stream; NULL: none; borrowed */
+    struct line_filter *filter;       /* borrowed; NULL: every line passes */
+    struct line_scheduler *scheduler; /* borrowed; required with filter */
+    void (*on_change)(void *arg);     /* republisher_trouble may have changed */
     void *arg;
 };
 

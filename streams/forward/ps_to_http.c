@@ -310,11 +310,6 @@ static void on_commit(evutil_socket_t fd, short what, void *arg)
     update_health(p);
 }
 
-static void on_into_itself(void *arg)
-{
-    stream_program_fail_into_itself(((struct program *)arg)->daemon);
-}
-
 static void start_waiting(struct program *p);
 
 /* Inserts a batch behind `before`; NULL: as the first batch. */
@@ -461,7 +456,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         struct stream_place place;
         stream_place_read(reply, &place);
         if (stream_place_is_same(&place, stream_client_place(p->stream)))
-            on_into_itself(p);
+            stream_program_fail_into_itself(p->daemon);
     } else if (http_pool_is_poison(status) && p->skip_refused) {
         refused(b, reply);
     } else {
@@ -640,30 +635,6 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
     return 0;
 }
 
-static int start_republish(struct program *p, struct options *o, struct config_error *error)
-{
-    p->pool = daemon_pool_new(p->daemon, options_text(o, "to_token_file"),
-        &(struct http_pool_config){.url = options_text(o, "to_url"),
-            .max_connections = 1,
-            .timeout = options_int(o, "timeout") * USEC_PER_MSEC},
-        error);
-    if (p->pool == NULL)
-        return EX_CONFIG;
-    p->republisher = republisher_new(&(struct republisher_config){.base = daemon_base(p->daemon),
-        .source = p->source,
-        .destination = p->pool,
-        .stream = options_string(o, "stream"),
-        .to_stream = options_text(o, "to_stream"),
-        .to_queue = options_text(o, "to_queue"),
-        .producer = options_text(o, "producer"),
-        .begin = options_string(o, "from"),
-        .max_line = (size_t)options_int(o, "max_line"),
-        .on_change = on_change,
-        .on_into_itself = on_into_itself,
-        .arg = p});
-    return 0;
-}
-
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
@@ -674,10 +645,25 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     p->source = stream_program_connect(d, error);
     if (p->source == NULL)
         return EX_CONFIG;
-    int status =
-        options_text(o, "destination") == NULL ? start_republish(p, o, error) : start_delivery(p, o, error);
-    if (status != 0)
-        return status;
+    if (options_text(o, "destination") != NULL) {
+        int status = start_delivery(p, o, error);
+        if (status != 0)
+            return status;
+    } else {
+        p->pool = daemon_pool_new(d, options_text(o, "to_token_file"),
+            &(struct http_pool_config){.url = options_text(o, "to_url"),
+                .max_connections = 1,
+                .timeout = options_int(o, "timeout") * USEC_PER_MSEC},
+            error);
+        if (p->pool == NULL)
+            return EX_CONFIG;
+        p->republisher = republisher_new(&(struct republisher_config){.daemon = d,
+            .source = p->source,
+            .destination = p->pool,
+            .to_queue = options_text(o, "to_queue"),
+            .on_change = on_change,
+            .arg = p});
+    }
     stats_gauge(
         daemon_stats(d), "offset_bytes", NULL, "Offset below which the stream is delivered", read_offset, p);
     daemon_set_not_ready(d, "asking pubsub for the stream");

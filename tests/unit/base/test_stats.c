@@ -35,7 +35,7 @@ static void test_metrics(void **state)
     (void)state;
     stats_add(stats_counter(s, "lines_total", "stream=\"a\"", "Lines."), 3);
     stats_gauge(s, "depth", NULL, "Depth.", forty_two, s);
-    stats_counter_read(s, "reads_total", "of=\"a\"", "Reads.", forty_two, s);
+    stats_gauge(s, "reads_total", "of=\"a\"", "Reads.", forty_two, s);
     stats_add(stats_counter(s, "lines_total", "stream=\"b\"", "Lines."), 1);
     assert_ptr_equal(stats_counter(s, "lines_total", "stream=\"a\"", "Lines."),
         stats_counter(s, "lines_total", "stream=\"a\"", "Lines."));

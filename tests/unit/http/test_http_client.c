@@ -139,12 +139,10 @@ static int set_up(void **state)
 {
     struct world *w = mem_zalloc(sizeof *w);
     char error[256];
-    struct listen_name name;
     w->base = w->server.base = event_base_new();
     w->server.listen_fd = listen_open("127.0.0.1", 0, error, sizeof error);
     assert_true(w->server.listen_fd >= 0);
-    assert_int_equal(listen_name(w->server.listen_fd, &name), 0);
-    listen_url(&name, w->server.url, sizeof w->server.url);
+    listen_url(w->server.listen_fd, w->server.url, sizeof w->server.url);
     w->server.event = event_new(w->base, w->server.listen_fd, EV_READ | EV_PERSIST, on_accept, &w->server);
     event_add(w->server.event, NULL);
     *state = w;
@@ -381,12 +379,10 @@ static void test_only_what_may_be_is_resent(void **state)
 /* It has the port, and does not listen. */
 static int keep_port(char url[64])
 {
-    struct listen_name name;
     struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&loopback, sizeof loopback), 0);
-    assert_int_equal(listen_name(fd, &name), 0);
-    listen_url(&name, url, 64);
+    listen_url(fd, url, 64);
     return fd;
 }
 
