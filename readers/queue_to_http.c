@@ -106,7 +106,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     /* Retries at once on another host after a fault, or after the refusal of a single message: limits of hosts may
      * differ. */
     if ((fault && http_pool_wait(s->pool) == 0) ||
-        (poison && s->run.n == 1 && http_pool_next_except(s->pool, s->refusers))) {
+        (poison && s->run.n == 1 && http_pool_next(s->pool, s->refusers))) {
         queuereader_again(reader);
     } else if (fault) {
         snprintf(text, sizeof(text), "%s: %s", http_pool_host_url(s->host),
@@ -132,8 +132,8 @@ static void deliver(struct queuereader *reader, const struct queuereader_run *ru
     s->run = *run;
     if (run->n > 1 || run->messages[0].id != s->refused_id)
         s->refusers = 0;
-    struct http_pool_host *other = http_pool_next_except(s->pool, s->refusers);
-    s->host = other ? other : http_pool_next(s->pool);
+    struct http_pool_host *other = http_pool_next(s->pool, s->refusers);
+    s->host = other ? other : http_pool_next(s->pool, 0);
     buf_clear(&s->body);
     for (size_t i = 0; i < run->n && s->post; i++) {
         buf_append_bytes(&s->body, run->messages[i].text);

@@ -412,7 +412,7 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
         return;
     }
     b->refusers |= http_pool_host_bit(b->host);
-    if (http_pool_next_except(p->pool, b->refusers) != NULL)
+    if (http_pool_next(p->pool, b->refusers) != NULL)
         return; /* another host may accept the line, for example with a larger limit */
     http_pool_describe(reply, why, sizeof why);
     /* Without a limit, a mistyped address that answers 400 would make the program leave out the whole stream. */
@@ -483,10 +483,10 @@ static void start_waiting(struct program *p)
         struct http_pool_host *host = NULL;
         bool early = b->due > now && !(b->state == GATHERING && is_full_batch(p, b));
         if (!early)
-            host = http_pool_next_except(p->pool, b->refusers);
+            host = http_pool_next(p->pool, b->refusers);
         if (!early &&
             host == NULL) /* while all others are down, a host that refused the line is asked again */
-            host = http_pool_next(p->pool);
+            host = http_pool_next(p->pool, 0);
         usec_t due = early ? b->due : now + http_pool_wait(p->pool) + USEC_PER_MSEC;
         slots--;
         if (host == NULL) {

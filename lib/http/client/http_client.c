@@ -564,21 +564,6 @@ static void link_open(struct http_client *c, struct http_call *call)
         refused(l);
 }
 
-/* Sends the call on a pooled link. False: the server has closed the connection; the link is closed, and the call still waits. */
-static bool link_carry(struct http_link *l, struct http_call *call)
-{
-    char byte;
-    if (recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !errno_is_retry(errno)) {
-        link_close(l);
-        return false;
-    }
-    l->call = call;
-    call->link = l;
-    l->used = true;
-    begin(l);
-    return true;
-}
-
 const char *http_client_strerror(enum http_client_result r)
 {
     switch (r) {
@@ -613,11 +598,20 @@ static void on_start(evutil_socket_t fd, short what, void *arg)
             l = TAILQ_NEXT(l, entry);
         if (!l && c->n_links >= (size_t)c->max_connections)
             break;
-        if (l && !link_carry(l, call))
+        char byte;
+        if (l && (recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !errno_is_retry(errno))) {
+            link_close(l); /* the server has closed the connection; the call still waits */
             continue;
+        }
         TAILQ_REMOVE(&c->waiting, call, entry);
-        if (!l)
+        if (!l) {
             link_open(c, call);
+            continue;
+        }
+        l->call = call;
+        call->link = l;
+        l->used = true;
+        begin(l);
     }
     client_leave(c);
 }

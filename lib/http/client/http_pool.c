@@ -192,12 +192,7 @@ uint64_t http_pool_host_bit(const struct http_pool_host *h)
     return (uint64_t)1 << (h - h->pool->hosts);
 }
 
-struct http_pool_host *http_pool_next(struct http_pool *p)
-{
-    return http_pool_next_except(p, 0);
-}
-
-struct http_pool_host *http_pool_next_except(struct http_pool *p, uint64_t but)
+struct http_pool_host *http_pool_next(struct http_pool *p, uint64_t but)
 {
     usec_t now = clock_monotonic();
     for (size_t i = 0; i < p->n; i++) {
@@ -289,45 +284,40 @@ void http_pool_describe(const struct http_reply_view *reply, char *out, size_t s
         out[len - 1] = '\0';
 }
 
-static void take_down(struct http_pool_host *h, bool silent, usec_t began, usec_t retry_after)
-{
-    struct http_pool *p = h->pool;
-    usec_t now = clock_monotonic(), took = now - began, wait = backoff_failed(&h->backoff);
-    if (retry_after > p->backoff_max)
-        retry_after = p->backoff_max;
-    if (!h->down_until && --p->n_up == 0)
-        p->fell = now;
-    h->silent = silent;
-    if (silent && began >= h->failed_at)
-        h->stalls = h->probed == PROBE_ANSWERED || began < h->watched_until;
-    h->failed_at = now;
-    h->probed = NOT_PROBED;
-    h->wait = retry_after > wait ? retry_after : wait;
-    h->down_until = now + h->wait;
-    h->cooldown_until =
-        now + (took < HTTP_POOL_COOLDOWN_MAX / HTTP_POOL_COOLDOWN_FACTOR ? took * HTTP_POOL_COOLDOWN_FACTOR
-                                                                         : HTTP_POOL_COOLDOWN_MAX);
-    if (silent)
-        h->watched_until = h->cooldown_until;
-    if (h->faults)
-        stats_add(h->faults, 1);
-}
-
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct pool_call call = *(struct pool_call *)arg;
     struct http_pool_host *h = call.host;
+    struct http_pool *p = h->pool;
     free(arg);
     h->in_flight--;
     if (http_pool_is_fault(result, reply->status) && result != HTTP_CLIENT_CANCELLED) {
         uint64_t seconds = 0; /* of Retry-After; a date is ignored */
         if (result == HTTP_CLIENT_OK)
             bytes_to_u64(bytes_str(http_reply_header(reply, "Retry-After")), &seconds);
-        take_down(h, result == HTTP_CLIENT_TIMEOUT, call.began,
-            (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC);
+        usec_t retry_after = (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
+        usec_t now = clock_monotonic(), took = now - call.began, wait = backoff_failed(&h->backoff);
+        if (retry_after > p->backoff_max)
+            retry_after = p->backoff_max;
+        if (!h->down_until && --p->n_up == 0)
+            p->fell = now;
+        h->silent = result == HTTP_CLIENT_TIMEOUT;
+        if (h->silent && call.began >= h->failed_at)
+            h->stalls = h->probed == PROBE_ANSWERED || call.began < h->watched_until;
+        h->failed_at = now;
+        h->probed = NOT_PROBED;
+        h->wait = retry_after > wait ? retry_after : wait;
+        h->down_until = now + h->wait;
+        h->cooldown_until = now + (took < HTTP_POOL_COOLDOWN_MAX / HTTP_POOL_COOLDOWN_FACTOR
+                                          ? took * HTTP_POOL_COOLDOWN_FACTOR
+                                          : HTTP_POOL_COOLDOWN_MAX);
+        if (h->silent)
+            h->watched_until = h->cooldown_until;
+        if (h->faults)
+            stats_add(h->faults, 1);
     } else if (result != HTTP_CLIENT_CANCELLED) {
         backoff_succeeded(&h->backoff);
-        h->pool->n_up += h->down_until != 0;
+        p->n_up += h->down_until != 0;
         h->down_until = 0;
         h->probed = NOT_PROBED;
     }

@@ -1,6 +1,6 @@
 /* http_pool: several servers that do the same work, as one destination.
  *
- *     struct http_pool_host *h = http_pool_next(pool);
+ *     struct http_pool_host *h = http_pool_next(pool, 0);
  *     if (h)
  *         http_pool_request(h, &spec);       target NULL: the target of its URL
  *     else
@@ -65,10 +65,9 @@ void http_pool_free(struct http_pool **p);
 size_t http_pool_size(const struct http_pool *p);
 const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
 /* The next host that may get a request, or NULL. The turn passes to the next host only when a request is made. The call
- * also sends the probes that are due, so a pool without work sends no probes. */
-struct http_pool_host *http_pool_next(struct http_pool *p);
-/* As http_pool_next, without the hosts in `but` (bits of http_pool_host_bit), for a request that these hosts rejected. */
-struct http_pool_host *http_pool_next_except(struct http_pool *p, uint64_t but);
+ * also sends the probes that are due, so a pool without work sends no probes. Skips the hosts in `but` (bits of
+ * http_pool_host_bit), for a request that these hosts rejected. */
+struct http_pool_host *http_pool_next(struct http_pool *p, uint64_t but);
 uint64_t http_pool_host_bit(const struct http_pool_host *h);
 /* The only host of a pool of one, whether up or down, for callers that wait for http_pool_wait themselves. */
 struct http_pool_host *http_pool_single(struct http_pool *p);

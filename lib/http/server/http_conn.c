@@ -92,28 +92,6 @@ static void end_request(struct http_conn *c)
     enter(c, keep ? HTTP_CONN_IDLE : HTTP_CONN_FINISHING);
 }
 
-/* The head is complete. After a refused request without a body the connection stays usable; a refused body is not
- * read. */
-static void begin_body(struct http_conn *c)
-{
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    struct http_request *req = &c->req;
-    const struct http_head *h = &req->head;
-    bool has_body = h->is_chunked || h->content_length > 0;
-    req->keep_alive = h->keep_alive && !c->over_limit;
-    http_route_find(req);
-    if (req->refusal == HTTP_REFUSED_NOT) {
-        if (h->expects_continue && has_body && !h->http10)
-            http_output_write(c, go_on, sizeof go_on - 1);
-        buf_reserve(&req->body,
-            h->content_length < HTTP_BODY_PREALLOC_MAX ? (size_t)h->content_length : HTTP_BODY_PREALLOC_MAX);
-    }
-    http_body_begin(&c->body, h);
-    req->live = true;
-    enter(c, HTTP_CONN_BODY);
-    c->message_complete = !has_body;
-}
-
 /* Refuses a chunk above the limit once its size is known, before its bytes arrive. */
 static size_t read_body(struct http_conn *c, const char *p, size_t n)
 {
@@ -144,7 +122,9 @@ static size_t read_body(struct http_conn *c, const char *p, size_t n)
 /* Consumes bytes of at most one request. Skips blank lines before a request, which old clients send. */
 static size_t parse(struct http_conn *c, const char *p, size_t n)
 {
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct http_request *req = &c->req;
+    const struct http_head *h = &req->head;
     if (c->state == HTTP_CONN_BODY)
         return read_body(c, p, n);
     if (c->state == HTTP_CONN_IDLE) {
@@ -154,36 +134,45 @@ static size_t parse(struct http_conn *c, const char *p, size_t n)
         enter(c, HTTP_CONN_HEADER);
     }
     size_t used = http_head_feed(&req->head, p, n);
-    req->refusal = req->head.error;
-    if (req->head.complete)
-        begin_body(c);
-    return used;
-}
-
-/* Built-in endpoints report problems, so they answer even above max_buffered. */
-static void handle(struct http_conn *c)
-{
-    struct http_request *req = &c->req;
-    enter(c, HTTP_CONN_HANDLER);
-    if (req->refusal == HTTP_REFUSED_NOT && req->endpoint->ctx != c->server &&
-        !http_memory_available(c->server))
-        req->refusal = HTTP_REFUSED_OVERLOADED;
+    req->refusal = h->error;
+    if (!h->complete)
+        return used;
+    /* After a refused request without a body the connection stays usable; a refused body is not read. */
+    bool has_body = h->is_chunked || h->content_length > 0;
+    req->keep_alive = h->keep_alive && !c->over_limit;
+    req->refusal = http_route_judge(req);
     if (req->refusal == HTTP_REFUSED_NOT) {
-        req->endpoint->row->handler(req, req->endpoint->ctx);
-    } else {
-        req->live = true;
-        http_route_refuse(req);
+        if (h->expects_continue && has_body && !h->http10)
+            http_output_write(c, go_on, sizeof go_on - 1);
+        buf_reserve(&req->body,
+            h->content_length < HTTP_BODY_PREALLOC_MAX ? (size_t)h->content_length : HTTP_BODY_PREALLOC_MAX);
     }
+    http_body_begin(&c->body, h);
+    req->live = true;
+    enter(c, HTTP_CONN_BODY);
+    c->message_complete = !has_body;
+    return used;
 }
 
 static size_t consume(struct http_conn *c, const char *p, size_t n)
 {
+    struct http_request *req = &c->req;
     size_t used = 0;
     while (used < n && may_parse(c)) {
         used += parse(c, p + used, n - used);
-        if (c->message_complete || c->req.refusal != HTTP_REFUSED_NOT)
-            handle(c);
-        if (c->state == HTTP_CONN_HANDLER && c->req.reply == HTTP_REPLY_DONE)
+        if (c->message_complete || req->refusal != HTTP_REFUSED_NOT) {
+            enter(c, HTTP_CONN_HANDLER);
+            /* Built-in endpoints report problems, so they answer even above max_buffered. */
+            if (req->refusal == HTTP_REFUSED_NOT && req->endpoint->ctx != c->server &&
+                !http_memory_available(c->server))
+                req->refusal = HTTP_REFUSED_OVERLOADED;
+            req->live = true;
+            if (req->refusal == HTTP_REFUSED_NOT)
+                req->endpoint->row->handler(req, req->endpoint->ctx);
+            else
+                http_route_refuse(req);
+        }
+        if (c->state == HTTP_CONN_HANDLER && req->reply == HTTP_REPLY_DONE)
             end_request(c);
     }
     return used;
@@ -240,19 +229,6 @@ static bool is_over(struct http_conn *c)
     return shutdown(c->fd, SHUT_WR) < 0;
 }
 
-static void watch(struct http_conn *c)
-{
-    bool room = c->state >= HTTP_CONN_FINISHING || c->in.len - c->in_at < HTTP_UNPARSED_MAX;
-    bool want_read = !c->eof && room;
-    bool want_write = c->blocked && http_output_pending(c) > c->staged.len;
-    if (want_read != c->reading)
-        want_read ? event_add(c->read_event, NULL) : event_del(c->read_event);
-    c->reading = want_read;
-    if (want_write && !c->writing)
-        event_add(c->write_event, NULL);
-    c->writing = want_write;
-}
-
 /* Ends a turn. False: the connection was freed. */
 static bool settle(struct http_conn *c)
 {
@@ -269,22 +245,19 @@ static bool settle(struct http_conn *c)
         return false;
     }
     http_output_account(c);
-    watch(c);
+    bool room = c->state >= HTTP_CONN_FINISHING || c->in.len - c->in_at < HTTP_UNPARSED_MAX;
+    bool want_read = !c->eof && room;
+    bool want_write = c->blocked && http_output_pending(c) > c->staged.len;
+    if (want_read != c->reading)
+        want_read ? event_add(c->read_event, NULL) : event_del(c->read_event);
+    c->reading = want_read;
+    if (want_write && !c->writing)
+        event_add(c->write_event, NULL);
+    c->writing = want_write;
     c->in_turn = false;
     if ((http_output_pending(c) > 0 && !c->writing) || (has_unparsed(c) && may_parse(c)))
         http_output_schedule_turn(c);
     return true;
-}
-
-/* Whether this reply may wait for replies to requests that arrived at the same time. A write that wakes a sleeping client costs
- * more than several writes to an awake client. A reply queued after bytes that the socket refused must not wait,
- * because a turn without a write does not watch the socket. */
-static bool may_cork(const struct http_conn *c)
-{
-    const struct http_server *s = c->server;
-    return !s->in_scheduled && s->n_corked < HTTP_CORKED_MAX && c->state == HTTP_CONN_IDLE &&
-           c->staged.len > 0 && c->staged.len <= HTTP_KEPT_BUFFER_MAX &&
-           http_output_pending(c) == c->staged.len && !c->eof && !c->broken && !c->reset;
 }
 
 static bool run_turn(struct http_conn *c, struct bytes fresh)
@@ -299,7 +272,12 @@ static bool run_turn(struct http_conn *c, struct bytes fresh)
         end_request(c);
     if (!c->evicted)
         take_input(c, fresh);
-    c->corked = may_cork(c);
+    /* A reply may wait for replies to requests that arrived at the same time. A write that wakes a sleeping client costs
+     * more than several writes to an awake client. A reply queued after bytes that the socket refused must not wait,
+     * because a turn without a write does not watch the socket. */
+    c->corked = !s->in_scheduled && s->n_corked < HTTP_CORKED_MAX && c->state == HTTP_CONN_IDLE &&
+                c->staged.len > 0 && c->staged.len <= HTTP_KEPT_BUFFER_MAX &&
+                http_output_pending(c) == c->staged.len && !c->eof && !c->broken && !c->reset;
     if (!c->corked)
         http_output_flush(c);
     else if (s->n_corked++ == 0)
@@ -319,21 +297,6 @@ bool http_conn_read(struct http_conn *c)
     return run_turn(c, n > 0 ? bytes_of(c->server->read_buffer, (size_t)n) : BYTES_NONE);
 }
 
-/* The short turn of a connection that only has a corked reply to send. False: it needs a full turn. */
-static bool send_corked(struct http_conn *c)
-{
-    if (!c->corked || c->out_used || c->reset || c->in.len > 0 || c->server->draining)
-        return false;
-    unschedule(c);
-    c->corked = false;
-    http_output_flush(c);
-    if (c->blocked || c->broken)
-        settle(c);
-    else
-        http_output_account(c);
-    return true;
-}
-
 void http_conn_run_scheduled(struct http_server *s)
 {
     static const struct timeval soon = {0, 0};
@@ -342,10 +305,20 @@ void http_conn_run_scheduled(struct http_server *s)
     s->now = clock_monotonic();
     s->n_corked = 0;
     while ((c = TAILQ_FIRST(&s->scheduled))) {
-        if (c->read_once_more)
+        bool corked_only = c->corked && !c->out_used && !c->reset && c->in.len == 0 && !s->draining;
+        if (c->read_once_more) {
             http_conn_read(c);
-        else if (!send_corked(c))
+        } else if (!corked_only) {
             run_turn(c, BYTES_NONE);
+        } else { /* a short turn */
+            unschedule(c);
+            c->corked = false;
+            http_output_flush(c);
+            if (c->blocked || c->broken)
+                settle(c);
+            else
+                http_output_account(c);
+        }
         if (c == last)
             break;
     }

@@ -219,8 +219,8 @@ void http_request_reset(struct http_request *req);
 
 /* http_route.c */
 void http_route_init(struct http_server *s, const struct http_route *builtin); /* sets the endpoints */
-/* Sets the request's endpoint, and its refusal if the head alone decides it. */
-void http_route_find(struct http_request *req);
+/* Sets the request's endpoint. Returns the refusal if the head alone decides it. */
+enum http_refusal http_route_judge(struct http_request *req);
 void http_route_refuse(struct http_request *req);
 size_t http_route_max_body(const struct http_request *req);
 void http_route_add_allow(struct http_request *req);     /* adds the header for req->allowed */

@@ -300,22 +300,6 @@ static void drop_passed(struct http_marks *m, uint64_t taken)
     memmove(m->at, m->at + n, m->n * sizeof *m->at);
 }
 
-/* Records the place before a piece. */
-static void mark_piece(struct http_request *req)
-{
-    const struct http_conn *c = req->conn;
-    struct http_marks *m = &req->marks;
-    if (!req->no_timeout || (m->n > 0 && c->queued - m->at[m->n - 1].queued < MARK_INTERVAL))
-        return;
-    if (m->n > 0)
-        drop_passed(m, http_output_taken(c));
-    if (m->n == m->cap) {
-        m->cap = m->cap ? m->cap * 2 : 4;
-        m->at = mem_realloc(m->at, m->cap * sizeof *m->at);
-    }
-    m->at[m->n++] = (struct http_mark){c->queued, req->written};
-}
-
 /* Begins a piece of n bytes. False: the caller must not write the bytes. */
 static bool open_piece(struct http_request *req, size_t n)
 {
@@ -325,7 +309,17 @@ static bool open_piece(struct http_request *req, size_t n)
     assert(req->reply == HTTP_REPLY_STREAMING);
     if (req->head.is_head)
         return false;
-    mark_piece(req);
+    const struct http_conn *c = req->conn;
+    struct http_marks *m = &req->marks;
+    if (req->no_timeout && (m->n == 0 || c->queued - m->at[m->n - 1].queued >= MARK_INTERVAL)) {
+        if (m->n > 0)
+            drop_passed(m, http_output_taken(c));
+        if (m->n == m->cap) {
+            m->cap = m->cap ? m->cap * 2 : 4;
+            m->at = mem_realloc(m->at, m->cap * sizeof *m->at);
+        }
+        m->at[m->n++] = (struct http_mark){c->queued, req->written};
+    }
     req->written += n;
     if (req->chunked) {
         char size[24];

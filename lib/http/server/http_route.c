@@ -186,34 +186,30 @@ static void look_up(struct unknown_param *u, const char *names, struct bytes nam
     u->nearest = s.nearest;
 }
 
-/* A lenient route refuses only a likely misspelling of one of its parameters. */
-static bool is_refused_param(const struct http_request *req, size_t i)
+/* The first parameter that is refused, or NULL. A lenient route refuses only a likely misspelling of one of its
+ * parameters. */
+static const struct url_param *refused_param(const struct http_request *req)
 {
     const struct http_route *row = req->endpoint->row;
     const struct url_param *params = req->query.params;
     bool lenient = row->flags & HTTP_ROUTE_LENIENT;
-    if (!has_name(row->params, params[i].name)) {
-        struct unknown_param u;
-        if (lenient)
-            look_up(&u, row->params, params[i].name);
-        return !lenient || u.nearest;
+    for (size_t i = 0; row->params && i < req->query.n; i++) {
+        bool refused = false;
+        if (!has_name(row->params, params[i].name)) {
+            struct unknown_param u;
+            if (lenient)
+                look_up(&u, row->params, params[i].name);
+            refused = !lenient || u.nearest;
+        }
+        for (size_t before = 0; !lenient && before < i; before++)
+            refused = refused || bytes_equal(params[before].name, params[i].name);
+        if (refused)
+            return &params[i];
     }
-    for (size_t before = 0; !lenient && before < i; before++)
-        if (bytes_equal(params[before].name, params[i].name))
-            return true;
-    return false;
-}
-
-/* The first parameter that is refused, or NULL. */
-static const struct url_param *refused_param(const struct http_request *req)
-{
-    for (size_t i = 0; req->endpoint->row->params && i < req->query.n; i++)
-        if (is_refused_param(req, i))
-            return &req->query.params[i];
     return NULL;
 }
 
-static enum http_refusal judge(struct http_request *req)
+enum http_refusal http_route_judge(struct http_request *req)
 {
     const struct http_head *h = &req->head;
     if (!split_target(req))
@@ -238,11 +234,6 @@ static enum http_refusal judge(struct http_request *req)
     if (h->content_length > http_route_max_body(req))
         return HTTP_REFUSED_BODY_TOO_LARGE;
     return h->expects_other ? HTTP_REFUSED_EXPECTATION : HTTP_REFUSED_NOT;
-}
-
-void http_route_find(struct http_request *req)
-{
-    req->refusal = judge(req);
 }
 
 static const struct {

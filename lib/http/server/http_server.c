@@ -63,32 +63,6 @@ static void answer_and_close(struct http_conn *c)
     http_conn_free(c);
 }
 
-/* Takes over a connection above the limit. has_room: enough descriptors are left to keep it for a short time. */
-static void accept_over_limit(struct http_server *s, int fd, const char *peer, bool is_public, bool has_room)
-{
-    struct http_conn *silent = NULL;
-    bool full = s->n_over_limit >= OVER_LIMIT_MAX;
-    stats_add(s->refused, 1);
-    if (has_room && full) { /* connections above the limit are new, so they are near the end of the list */
-        size_t left = s->n_over_limit;
-        for (struct http_conn *c = TAILQ_LAST(&s->conns, http_conn_list); c && left > 0;
-             c = TAILQ_PREV(c, http_conn_list, link)) {
-            left -= c->over_limit;
-            if (c->over_limit && c->moved == 0)
-                silent = c;
-        }
-        if (silent)
-            answer_and_close(silent);
-    }
-    http_socket_configure(fd);
-    struct http_conn *c = http_conn_new(s, fd, peer);
-    c->over_limit = true;
-    c->is_public = is_public;
-    s->n_over_limit++;
-    if (!has_room || (full && !silent))
-        answer_and_close(c);
-}
-
 static void on_scheduled(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
@@ -162,22 +136,6 @@ struct http_server *http_server_new(const struct http_server_config *config)
     return s;
 }
 
-static void name_peer(const struct sockaddr_storage *from, char out[80])
-{
-    char host[INET6_ADDRSTRLEN] = "";
-    if (from->ss_family == AF_INET) {
-        const struct sockaddr_in *in = (const void *)from;
-        inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
-        snprintf(out, 80, "%s:%d", host, ntohs(in->sin_port));
-    } else if (from->ss_family == AF_INET6) {
-        const struct sockaddr_in6 *in = (const void *)from;
-        inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof host);
-        snprintf(out, 80, "[%s]:%d", host, ntohs(in->sin6_port));
-    } else {
-        snprintf(out, 80, "unix");
-    }
-}
-
 /* RLIMIT_NOFILE. A new descriptor is the lowest free number, so its value says how many are in use. */
 static int descriptor_limit(void)
 {
@@ -225,13 +183,29 @@ static void take_connection(struct http_listener *l, int fd, const char *peer)
         limit = s->config.max_connections < limit ? s->config.max_connections : limit;
     }
     bool public_is_full = l->is_public && s->n_public >= (size_t)limit / 2;
-    if (fd >= most - reserve || is_full || public_is_full) {
-        accept_over_limit(s, fd, peer, l->is_public, fd < most - reserve / 2);
-        return;
+    bool over_limit = fd >= most - reserve || is_full || public_is_full;
+    bool has_room = fd < most - reserve / 2, full = s->n_over_limit >= OVER_LIMIT_MAX;
+    struct http_conn *silent = NULL;
+    if (over_limit && has_room && full) { /* connections above the limit are new: near the end of the list */
+        size_t left = s->n_over_limit;
+        for (struct http_conn *c = TAILQ_LAST(&s->conns, http_conn_list); c && left > 0;
+             c = TAILQ_PREV(c, http_conn_list, link)) {
+            left -= c->over_limit;
+            if (c->over_limit && c->moved == 0)
+                silent = c;
+        }
+        if (silent)
+            answer_and_close(silent);
     }
     http_socket_configure(fd);
-    http_conn_new(s, fd, peer)->is_public = l->is_public;
-    s->n_public += l->is_public;
+    struct http_conn *c = http_conn_new(s, fd, peer);
+    c->is_public = l->is_public;
+    c->over_limit = over_limit;
+    s->n_public += l->is_public && !over_limit;
+    s->n_over_limit += over_limit;
+    stats_add(s->refused, over_limit);
+    if (over_limit && (!has_room || (full && !silent)))
+        answer_and_close(c);
 }
 
 static void on_accept_again(evutil_socket_t fd, short what, void *arg)
@@ -252,7 +226,9 @@ static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
     for (int i = 0; i < ACCEPT_BATCH_MAX; i++) {
         struct sockaddr_storage from = {0};
         socklen_t len = sizeof from;
-        char peer[80];
+        char peer[80] = "unix", host[INET6_ADDRSTRLEN];
+        const struct sockaddr_in *in = (const void *)&from;
+        const struct sockaddr_in6 *in6 = (const void *)&from;
         int fd = accept4(listen_fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && !errno_is_shortage(errno))
             return;
@@ -267,7 +243,12 @@ static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
             return;
         }
         s->accept_logged = false;
-        name_peer(&from, peer);
+        if (from.ss_family == AF_INET)
+            snprintf(peer, sizeof peer, "%s:%d", inet_ntop(AF_INET, &in->sin_addr, host, sizeof host),
+                ntohs(in->sin_port));
+        else if (from.ss_family == AF_INET6)
+            snprintf(peer, sizeof peer, "[%s]:%d", inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host),
+                ntohs(in6->sin6_port));
         take_connection(l, fd, peer);
     }
 }

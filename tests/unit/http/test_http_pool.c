@@ -153,7 +153,7 @@ static struct server *begin_request(struct world *w, struct http_pool_host *h)
 /* One request, to its end; false when all hosts are set aside. */
 static bool ask(struct world *w)
 {
-    struct http_pool_host *h = http_pool_next(w->pool);
+    struct http_pool_host *h = http_pool_next(w->pool, 0);
     unsigned before = w->done;
     if (!h)
         return false;
@@ -188,15 +188,15 @@ static void those_that_refused_are_left_out(void **state)
     struct world *w = *state;
     uint64_t but = 0;
     for (size_t i = 0; i < SERVERS; i++) {
-        const struct http_pool_host *h = http_pool_next_except(w->pool, but);
+        const struct http_pool_host *h = http_pool_next(w->pool, but);
         assert_ptr_equal(h, http_pool_at(w->pool, i));
         but |= http_pool_host_bit(h);
     }
-    assert_null(http_pool_next_except(w->pool, but));
-    assert_non_null(http_pool_next(w->pool));
+    assert_null(http_pool_next(w->pool, but));
+    assert_non_null(http_pool_next(w->pool, 0));
     w->servers[0].answer = 503; /* set aside: not that one either */
     ask(w);
-    assert_null(http_pool_next_except(w->pool, but & ~http_pool_host_bit(http_pool_at(w->pool, 0))));
+    assert_null(http_pool_next(w->pool, but & ~http_pool_host_bit(http_pool_at(w->pool, 0))));
 }
 
 static void assert_target(const struct http_pool_host *h, const char *target)
@@ -486,7 +486,7 @@ static void requests_that_stall_together_are_one_stall(void **state)
     open_pool_of(w, PATIENCE, 4);
     fall_silent(w);
     for (int i = 0; i < 6; i++)
-        begin_request(w, http_pool_next(w->pool));
+        begin_request(w, http_pool_next(w->pool, 0));
     now += w->servers[2].silence;
     while (w->done < 6)
         event_base_loop(w->base, EVLOOP_ONCE);
@@ -640,7 +640,7 @@ static void one_is_named_as_a_client_s_server_is(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_null(http_pool_new(&(struct http_pool_config){.url = bad[i]}, error, sizeof error));
     struct http_pool *p = http_pool_new(&(struct http_pool_config){.url = "a:80"}, error, sizeof error);
-    assert_ptr_equal(http_pool_single(p), http_pool_next(p));
+    assert_ptr_equal(http_pool_single(p), http_pool_next(p, 0));
     assert_int_equal(http_pool_size(p), 1);
     http_pool_free(&p);
 }
@@ -665,7 +665,7 @@ static void the_only_one_has_its_last_word_though_it_is_set_aside(void **state)
     *strrchr(w->servers[0].url, '/') = '\0';
     w->pool = http_pool_new(&config, error, sizeof error);
     ask_only(w);
-    assert_null(http_pool_next(w->pool));
+    assert_null(http_pool_next(w->pool, 0));
     assert_in_range(http_pool_wait(w->pool), 25 * USEC_PER_MSEC, 50 * USEC_PER_MSEC);
     w->servers[0].answer = 200;
     ask_only(w);
