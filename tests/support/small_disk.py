@@ -23,11 +23,12 @@ class SmallDisk:
             other.write(bytes(size))
 
     def take_the_rest(self):
-        try:
-            while True:
-                self.take(4096)
-        except OSError:
-            pass
+        for size in (1 << 24, 1 << 16, 4096):
+            try:
+                while True:
+                    self.take(size)
+            except OSError:
+                pass
 
     def leave(self, size):
         """So many bytes of what was taken are free again."""
