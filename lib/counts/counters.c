@@ -1,5 +1,6 @@
 #include "counts/counters.h"
 #include "counts/json_fields.h"
+#include "counts/json_path.h"
 #include "counts/records.h"
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #define TIME_MAX 9.2e18 /* past the last hour in every unit, and within 64 bits */
 #define REASON_MAX 200
 #define DIGITS_MAX 24
+#define NOT_A_FIELD "%s must be a field (user, user.id, items[0].sku, [\"a.b\"]), not '%s'"
 
 struct reading {
     const struct config *config;
@@ -63,8 +65,10 @@ static int read_input(struct reading *r)
     if (!known_unit)
         return config_fail(r->error, r->config, line_of(s, "time_unit"),
             "time_unit must be s, ms, us or ns, not '%s'", unit);
-    if (skip && !*skip)
-        return config_fail(r->error, r->config, line_of(s, "skip_if"), "skip_if needs a field");
+    if (!json_path_is_valid(bytes_str(time)))
+        return config_fail(r->error, r->config, line_of(s, "time"), NOT_A_FIELD, "time", time);
+    if (skip && !json_path_is_valid(bytes_str(skip)))
+        return config_fail(r->error, r->config, line_of(s, "skip_if"), NOT_A_FIELD, "skip_if", skip);
     r->out->time_field = mem_strdup(time);
     r->out->time_unit = known_unit->name;
     r->out->units_a_second = known_unit->a_second;
@@ -84,13 +88,11 @@ static bool parse_key(struct bytes text, struct counter *c)
         c->kind = COUNTER_HOST;
         inner = bytes_of(text.ptr + 5, text.len - 6);
     }
-    if (inner.len == 0 || memchr(inner.ptr, '"', inner.len))
-        return false;
-    if (c->kind != COUNTER_CONSTANT &&
-        (memchr(inner.ptr, '(', inner.len) || memchr(inner.ptr, ')', inner.len)))
-        return false;
-    c->field = bytes_dup(inner);
-    return true;
+    bool is_valid = c->kind == COUNTER_CONSTANT ? inner.len > 0 && !memchr(inner.ptr, '"', inner.len)
+                                                : json_path_is_valid(inner);
+    if (is_valid)
+        c->field = bytes_dup(inner);
+    return is_valid;
 }
 
 /* Reads the settings that totals and subtotals have in common. c->ns is set. */
@@ -107,7 +109,9 @@ static int read_settings(
             "[%s %s] needs key = FIELD, host(FIELD) or \"CONSTANT\"", s->kind, s->name);
     if (!parse_key(bytes_str(key), c))
         return config_fail(r->error, r->config, line_of(s, "key"),
-            "key must be FIELD, host(FIELD) or \"CONSTANT\", not '%s'", key);
+            "key must be FIELD, host(FIELD) or \"CONSTANT\", not '%s'; a FIELD is user, user.id, items[0].sku or "
+            "[\"a.b\"]",
+            key);
     c->key_text = mem_strdup(key);
     c->label = mem_strdup(label ? label : default_label);
     if (!bytes_is_name(bytes_str(c->label)))

@@ -4,8 +4,9 @@
  *     time = t                             key = l                key = c
  *     skip_if = _heartbeat_                label = user           label = country
  *
- * A key is a top-level field, host(field), or a "constant". docs/guide/counting.md has the rules for values: missing, null
- * and empty count as `None`, an integer as its digits; an array, an object or another number rejects the event.
+ * A key is a field, host(field), or a "constant". Paths (json_path.h) name fields. docs/guide/counting.md has the rules for
+ * values: missing, null and empty count as `None`, an integer as its digits; an array, an object or another number rejects
+ * the event.
  *
  * 1. The namespaces of totals and of subtotals are unique. A subtotal's second part names a total.
  * 2. Counters keep the configuration's order. A label defaults to the namespace, or to its first part for a subtotal.

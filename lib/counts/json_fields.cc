@@ -1,4 +1,5 @@
 #include "counts/json_fields.h"
+#include "counts/json_path.h"
 #include <simdjson.h>
 #include <cstdlib>
 #include <memory>
@@ -141,38 +142,38 @@ struct json_value value_of(dom::element e)
     return out;
 }
 
-/* The requested names in a hash table over length, first and last byte. Most members of an event are not requested; an
- * empty slot shows that without a comparison. */
+/* The requested names of an object, each with an id, in a hash table over length, first and last byte. Most members of an
+ * event are not requested; an empty slot shows that without a comparison. */
 class name_table
 {
   public:
-    name_table(const char *const *names, size_t n)
+    explicit name_table(size_t n)
     {
         size_t slots = 64;
         while (slots < 8 * n)
             slots *= 2;
         heads_.assign(slots, NONE);
-        for (size_t i = 0; i < n; i++) {
-            names_.emplace_back(names[i]);
-            size_t s = slot(names_[i]);
-            next_.push_back(heads_[s]);
-            heads_[s] = i;
-        }
     }
-    size_t count() const
+    void add(std::string_view name, size_t id)
     {
-        return names_.size();
+        size_t s = slot(name);
+        names_.push_back({std::string(name), id, heads_[s]});
+        heads_[s] = names_.size() - 1;
     }
-    /* A name may be requested twice. */
+    /* A name may have several ids. */
     template <class Found> void find(std::string_view name, Found found) const
     {
-        for (size_t i = heads_[slot(name)]; i != NONE; i = next_[i])
-            if (names_[i] == name)
-                found(i);
+        for (size_t i = heads_[slot(name)]; i != NONE; i = names_[i].next)
+            if (names_[i].text == name)
+                found(names_[i].id);
     }
 
   private:
     static constexpr size_t NONE = SIZE_MAX;
+    struct named {
+        std::string text;
+        size_t id, next;
+    };
     size_t slot(std::string_view s) const
     {
         size_t h = s.size();
@@ -180,16 +181,93 @@ class name_table
             h += 5 * static_cast<unsigned char>(s.front()) + 23 * static_cast<unsigned char>(s.back());
         return h & (heads_.size() - 1);
     }
-    std::vector<std::string> names_;
-    std::vector<size_t> heads_, next_;
+    std::vector<named> names_;
+    std::vector<size_t> heads_;
+};
+
+/* A container that paths lead into. An id below the number of values is a value, any other id is a place. */
+struct place {
+    name_table members;
+    std::vector<std::pair<uint32_t, size_t>> elements; /* index and id */
+    std::vector<size_t> values;                        /* of all paths through this place */
+    explicit place(size_t n) : members(n)
+    {
+    }
 };
 } // namespace
 
 struct json_fields {
     document doc;
-    name_table names;
-    json_fields(const char *const *list, size_t n) : names(list, n)
+    size_t n;
+    std::vector<place> places; /* the first is the line's object */
+    bool is_valid = true;
+
+    json_fields(const char *const *paths, size_t n_paths) : n(n_paths), places(1, place(n_paths))
     {
+        for (size_t i = 0; i < n; i++)
+            add(bytes_str(paths[i]), i);
+    }
+
+    void add(struct bytes path, size_t value)
+    {
+        struct json_path p = {path, false};
+        struct json_step step, next;
+        size_t at = 0;
+        for (bool more = json_path_next(&p, &step); more; step = next) {
+            places[at].values.push_back(value);
+            more = json_path_next(&p, &next);
+            at = enter(at, step, more ? SIZE_MAX : value);
+        }
+        is_valid = is_valid && path.len > 0 && p.rest.len == 0;
+    }
+
+    /* Adds the value to a place. Without a value, returns the place that the step leads to. */
+    size_t enter(size_t at, const struct json_step &step, size_t value)
+    {
+        std::string_view name(step.name.ptr, step.name.len);
+        size_t found = SIZE_MAX;
+        auto is_place = [&](size_t id) { found = id >= n ? id - n : found; };
+        if (value == SIZE_MAX && !step.is_index)
+            places[at].members.find(name, is_place);
+        for (const auto &e : places[at].elements)
+            if (value == SIZE_MAX && step.is_index && e.first == step.index)
+                is_place(e.second);
+        if (found != SIZE_MAX)
+            return found;
+        if (value == SIZE_MAX) {
+            found = places.size();
+            value = n + found;
+            places.emplace_back(1);
+        }
+        if (step.is_index)
+            places[at].elements.emplace_back(step.index, value);
+        else
+            places[at].members.add(name, value);
+        return found;
+    }
+
+    /* Reads the values below a place, and resets them first: a member may repeat an earlier one. */
+    void read(const place &from, dom::element container, struct json_value *values) const
+    {
+        for (size_t i : from.values)
+            values[i].type = JSON_MISSING;
+        auto found = [&](size_t id, dom::element e) {
+            if (id < n)
+                values[id] = value_of(e);
+            else
+                read(places[id - n], e, values);
+        };
+        dom::object object;
+        dom::array array;
+        dom::element element;
+        if (container.get(object) == SUCCESS) {
+            for (dom::key_value_pair member : object)
+                from.members.find(member.key, [&](size_t id) { found(id, member.value); });
+        } else if (!from.elements.empty() && container.get(array) == SUCCESS) {
+            for (const auto &e : from.elements)
+                if (array.at(e.first).get(element) == SUCCESS)
+                    found(e.second, element);
+        }
     }
 };
 
@@ -198,9 +276,10 @@ struct json_doc {
     dom::element root;
 };
 
-struct json_fields *json_fields_new(const char *const *names, size_t n)
+struct json_fields *json_fields_new(const char *const *paths, size_t n)
 {
-    return new json_fields(names, n);
+    std::unique_ptr<json_fields> f(new json_fields(paths, n));
+    return f->is_valid ? f.release() : nullptr;
 }
 
 void json_fields_free(struct json_fields **f)
@@ -213,18 +292,13 @@ int json_fields_extract(
     struct json_fields *f, struct bytes line, struct json_value *values, const char **reason)
 {
     dom::element root;
-    dom::object object;
     *reason = f->doc.parse(line, &root);
-    if (!*reason && root.get(object) != SUCCESS)
+    if (!*reason && !root.is_object())
         *reason = "not an object";
     if (*reason)
         return -1;
-    if (f->names.count() == 0)
-        return 0;
-    for (size_t i = 0; i < f->names.count(); i++)
-        values[i].type = JSON_MISSING;
-    for (dom::key_value_pair member : object)
-        f->names.find(member.key, [&](size_t i) { values[i] = value_of(member.value); });
+    if (f->n > 0)
+        f->read(f->places[0], root, values);
     return 0;
 }
 

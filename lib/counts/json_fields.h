@@ -1,9 +1,10 @@
-/* json_fields: extracts selected top-level fields of a JSON object with simdjson's DOM parser.
+/* json_fields: extracts selected fields of a JSON object with simdjson's DOM parser. Paths (json_path.h) name the fields.
  *
  * 1. The parser validates the whole line (UTF-8, escapes, numbers, nesting), whichever fields are selected. It refuses
  *    a byte order mark, integers beyond 64 bits, doubles out of range, lone surrogates, and nesting deeper than 1000
  *    levels, where a scalar counts as a level.
- * 2. If a field occurs twice, the last one wins. Names are compared after unescaping.
+ * 2. If a member occurs twice, the last one wins, also inside a path. Names are compared after unescaping. A path that leads
+ *    nowhere yields JSON_MISSING.
  * 3. Memory grows only for a line longer than all earlier ones, and is kept until free.
  *
  * One thread at a time. */
@@ -41,11 +42,11 @@ struct json_value {
     } v;
 };
 
-/* The names are copied; n may be 0. */
-struct json_fields *json_fields_new(const char *const *names, size_t n);
+/* The paths are copied; n may be 0. Returns NULL if one is not a valid path. */
+struct json_fields *json_fields_new(const char *const *paths, size_t n);
 void json_fields_free(struct json_fields **f);
 
-/* Sets values[i] to the field names[i]. Returns 0, or -1 with a static text in *reason: "not JSON: ...", "not an object". */
+/* Sets values[i] to the field at paths[i]. Returns 0, or -1 with a static text in *reason: "not JSON: ...", "not an object". */
 int json_fields_extract(
     struct json_fields *f, struct bytes line, struct json_value *values, const char **reason);
 

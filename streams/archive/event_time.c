@@ -1,8 +1,10 @@
 #include "streams/archive/event_time.h"
 
 #include "counts/json_fields.h"
+#include "counts/json_path.h"
 #include "base/simd.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <stdlib.h>
 
@@ -43,12 +45,12 @@ struct event_time {
 };
 
 /* Whether the name is ASCII and no escape but \u can spell its bytes. A slash can also be spelled \/. */
-static bool is_plain(const char *name)
+static bool is_plain(struct bytes name)
 {
-    for (const char *at = name; *at != '\0'; at++)
-        if (*at < ' ' || *at > '~' || strchr("\"\\/", *at) != NULL)
+    for (size_t i = 0; i < name.len; i++)
+        if (name.ptr[i] < ' ' || name.ptr[i] > '~' || strchr("\"\\/", name.ptr[i]) != NULL)
             return false;
-    return *name != '\0';
+    return name.len > 0;
 }
 
 /* Parsing the whole line would dominate the cost of a line, so the scan searches for the member backwards from the line's end. If
@@ -234,12 +236,17 @@ SIMD static enum scan_result scan_wide(struct event_time *e, struct bytes line, 
 struct event_time *event_time_new(const char *field, int64_t divisor)
 {
     struct event_time *e = mem_zalloc(sizeof *e);
+    struct json_path path = {.rest = bytes_str(field)};
+    struct json_step step;
     e->fields = json_fields_new(&field, 1);
-    e->name = mem_strdup(field);
-    e->name_length = strlen(field);
-    e->plain = is_plain(field);
+    assert(e->fields != NULL);
+    /* The scan finds a member of the line's object; the parser follows longer paths. */
+    json_path_next(&path, &step);
+    e->name = bytes_dup(step.name);
+    e->name_length = step.name.len;
+    e->plain = path.rest.len == 0 && is_plain(step.name);
     if (e->plain)
-        e->last_letter = field[e->name_length - 1];
+        e->last_letter = e->name[e->name_length - 1];
     e->divisor = divisor;
     e->divides = divisor != 1;
     e->scan = scan;

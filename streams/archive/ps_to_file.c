@@ -4,6 +4,7 @@
 #include "streams/archive/file_archive.h"
 #include "http/client/http_client.h"
 #include "base/line_ends.h"
+#include "counts/json_path.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
 #include "stream/stream_client.h"
@@ -183,6 +184,10 @@ static int check(struct options *o, struct config_error *error)
     for (size_t i = 0; i < sizeof by_time / sizeof *by_time; i++)
         if (options_text(o, "time_field") == NULL && options_is_set(o, by_time[i]))
             return options_refuse(o, by_time[i], error, "only allowed with time_field");
+    if (options_text(o, "time_field") != NULL &&
+        !json_path_is_valid(bytes_str(options_text(o, "time_field"))))
+        return options_refuse(
+            o, "time_field", error, "not a field; write t, meta.time, items[0].t or [\"a.b\"]");
     return stream_program_check(o, error);
 }
 

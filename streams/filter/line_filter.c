@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "counts/json_fields.h"
+#include "counts/json_path.h"
 #include "streams/filter/text_pattern.h"
 
 #include <stdio.h>
@@ -166,15 +167,28 @@ struct words {
 
 enum edit { KEEP, DROP, HASH };
 
+/* An object's members to edit, by name. */
+struct edits {
+    struct member_edit *members;
+    size_t n;
+    bool begins[256]; /* first bytes of the names, and the backslash */
+};
+
+struct member_edit {
+    char *name;
+    enum edit edit;
+    struct edits inside; /* with KEEP: of the object that the member holds */
+};
+
 struct line_filter {
-    struct words drop, hash, values;
+    struct words values;
+    struct edits edits; /* of the line's object */
     struct hash_key *key;
     char *prefix;
     bool has_subject, has_values, has_heartbeat;
     struct text_pattern *pattern;
     struct json_fields *fields;
     size_t n_asked;
-    bool begins[256]; /* first bytes of the names to drop or hash, and the backslash */
     struct buf text, name;
 };
 
@@ -219,6 +233,67 @@ static bool is_among(const struct words *words, struct bytes text)
     return false;
 }
 
+static struct member_edit *find_member(const struct edits *e, struct bytes name)
+{
+    for (size_t i = 0; i < e->n; i++)
+        if (bytes_equal_str(name, e->members[i].name))
+            return &e->members[i];
+    return NULL;
+}
+
+/* Adds a field to drop or hash. Returns NULL, or the reason to refuse it. */
+static const char *add_edit(struct edits *e, struct bytes field, enum edit edit)
+{
+    struct json_path path = {.rest = field};
+    struct json_step step;
+    struct member_edit *m = NULL;
+    if (!json_path_is_valid(field))
+        return "not a field; write user, user.id or [\"a.b\"]";
+    while (json_path_next(&path, &step)) {
+        if (step.is_index)
+            return "an element of an array can be neither dropped nor hashed; name a field around the array";
+        if (m != NULL && m->edit != KEEP)
+            return "inside a field that is dropped or hashed";
+        e = m != NULL ? &m->inside : e;
+        m = find_member(e, step.name);
+        if (m != NULL)
+            continue;
+        e->members = mem_realloc(e->members, (e->n + 1) * sizeof *e->members);
+        m = &e->members[e->n++];
+        *m = (struct member_edit){.name = bytes_dup(step.name)};
+        e->begins[step.name.len > 0 ? (unsigned char)step.name.ptr[0] : '\\'] = true;
+        e->begins['\\'] = true;
+    }
+    if (m->edit != KEEP && m->edit != edit)
+        return "both dropped and hashed";
+    if (m->inside.n > 0)
+        return "a field inside it is dropped or hashed too";
+    m->edit = edit;
+    return NULL;
+}
+
+static int add_edits(struct edits *e, const char *list, enum edit edit, char *error)
+{
+    struct words fields = words_of(list, SEPARATORS);
+    const char *why = NULL;
+    size_t i = 0;
+    for (; i < fields.n && why == NULL; i++)
+        why = add_edit(e, fields.at[i], edit);
+    if (why != NULL)
+        snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s: %s", fields.at[i - 1].ptr, why);
+    words_free(&fields);
+    return why != NULL ? -1 : 0;
+}
+
+static void edits_free(struct edits *e)
+{
+    for (size_t i = 0; i < e->n; i++) {
+        edits_free(&e->members[i].inside);
+        free(e->members[i].name);
+    }
+    free(e->members);
+}
+
 static int check_spec(const struct line_filter_spec *spec, char *error)
 {
     const struct {
@@ -235,17 +310,13 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
             has_empty_name(spec->drop) ? "drop" : "hash");
         return -1;
     }
-    struct words drop = words_of(spec->drop, SEPARATORS), hash = words_of(spec->hash, SEPARATORS);
-    size_t n = 0;
-    while (n < hash.n && !is_among(&drop, hash.at[n]))
-        n++;
-    bool both = n < hash.n;
-    if (both)
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s: both dropped and hashed", hash.at[n].ptr);
-    words_free(&drop);
-    words_free(&hash);
-    if (both)
-        return -1;
+    const char *asked[ASKED_FIELDS] = {spec->subject, spec->heartbeat};
+    for (size_t i = 0; i < ASKED_FIELDS; i++)
+        if (asked[i] != NULL && !json_path_is_valid(bytes_str(asked[i]))) {
+            snprintf(error, LINE_FILTER_ERROR_TEXT,
+                "%.200s: not a field; write user, user.id, items[0].sku or [\"a.b\"]", asked[i]);
+            return -1;
+        }
     bool conditions = spec->values != NULL || spec->prefix != NULL || spec->pattern != NULL;
     const char *why = NULL;
     if (conditions && spec->subject == NULL)
@@ -259,21 +330,13 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
     return why != NULL ? -1 : 0;
 }
 
-static void note_beginnings(struct line_filter *f, const struct words *words)
-{
-    for (size_t i = 0; i < words->n; i++)
-        f->begins[(unsigned char)words->at[i].ptr[0]] = true;
-}
-
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT])
 {
     if (check_spec(spec, error) != 0)
         return NULL;
     struct line_filter *f = mem_zalloc(sizeof *f);
     const char *asked[ASKED_FIELDS] = {
-        spec->subject != NULL ? spec->subject : "", spec->heartbeat != NULL ? spec->heartbeat : ""};
-    f->drop = words_of(spec->drop, SEPARATORS);
-    f->hash = words_of(spec->hash, SEPARATORS);
+        spec->subject != NULL ? spec->subject : spec->heartbeat, spec->heartbeat};
     f->values = words_of(spec->values, ",");
     f->key = spec->key;
     f->has_subject = spec->subject != NULL;
@@ -282,11 +345,10 @@ struct line_filter *line_filter_new(const struct line_filter_spec *spec, char er
     f->prefix = spec->prefix != NULL ? mem_strdup(spec->prefix) : NULL;
     f->n_asked = f->has_heartbeat ? HEARTBEAT + 1 : f->has_subject ? SUBJECT + 1 : 0;
     f->fields = json_fields_new(asked, f->n_asked);
-    note_beginnings(f, &f->drop);
-    note_beginnings(f, &f->hash);
-    f->begins['\\'] = true;
-    if (spec->pattern != NULL &&
-        (f->pattern = text_pattern_new(spec->pattern, error, LINE_FILTER_ERROR_TEXT)) == NULL)
+    if (add_edits(&f->edits, spec->drop, DROP, error) != 0 ||
+        add_edits(&f->edits, spec->hash, HASH, error) != 0 ||
+        (spec->pattern != NULL &&
+            (f->pattern = text_pattern_new(spec->pattern, error, LINE_FILTER_ERROR_TEXT)) == NULL))
         line_filter_free(&f);
     return f;
 }
@@ -296,8 +358,7 @@ void line_filter_free(struct line_filter **fp)
     struct line_filter *f = *fp;
     if (f == NULL)
         return;
-    words_free(&f->drop);
-    words_free(&f->hash);
+    edits_free(&f->edits);
     words_free(&f->values);
     free(f->prefix);
     text_pattern_free(&f->pattern);
@@ -355,18 +416,17 @@ static void append_token(struct line_filter *f, struct bytes value, struct buf *
     buf_append_char(out, '"');
 }
 
-static enum edit edit_of(struct line_filter *f, struct bytes name)
+/* NULL: the member is kept as it is. */
+static const struct member_edit *edit_of(struct line_filter *f, const struct edits *e, struct bytes name)
 {
-    if (name.len == 0 || !f->begins[(unsigned char)name.ptr[0]])
-        return KEEP;
-    if (memchr(name.ptr, '\\', name.len) != NULL) {
+    if (name.len > 0 && !e->begins[(unsigned char)name.ptr[0]])
+        return NULL;
+    if (name.len > 0 && memchr(name.ptr, '\\', name.len) != NULL) {
         buf_clear(&f->name);
         json_unescape(name, &f->name);
         name = buf_bytes(&f->name);
     }
-    if (is_among(&f->drop, name))
-        return DROP;
-    return is_among(&f->hash, name) ? HASH : KEEP;
+    return find_member(e, name);
 }
 
 static void append_run(struct buf *out, const char *begin, const char *end)
@@ -375,14 +435,14 @@ static void append_run(struct buf *out, const char *begin, const char *end)
         buf_append(out, begin, (size_t)(end - begin));
 }
 
-/* Appends the line without dropped members and with tokens for hashed values. Kept text is appended in runs. A kept
+/* Appends an object without dropped members and with tokens for hashed values. Kept text is appended in runs. A kept
  * member includes the comma and spaces before it, unless it is the first kept one and members before it were
- * dropped. */
-static void append_rest(struct line_filter *f, struct bytes line, struct buf *out)
+ * dropped. A text that is no object is appended as it is. */
+static void append_rest(struct line_filter *f, const struct edits *e, struct bytes object, struct buf *out)
 {
-    struct json_members members = {line.ptr, line.ptr + line.len};
+    struct json_members members = {object.ptr, object.ptr + object.len};
     struct json_member m;
-    const char *run = line.ptr; /* NULL: behind a dropped member */
+    const char *run = object.ptr; /* NULL: behind a dropped member */
     skip_space(&members);
     if (members.at < members.end && *members.at == '{')
         members.at++;
@@ -392,9 +452,9 @@ static void append_rest(struct line_filter *f, struct bytes line, struct buf *ou
     bool any = false;
     while (json_members_next(&members, &m)) {
         const char *gap = behind;
-        enum edit edit = edit_of(f, m.name);
+        const struct member_edit *edit = edit_of(f, e, m.name);
         behind = m.whole.ptr + m.whole.len;
-        if (edit == DROP) {
+        if (edit != NULL && edit->edit == DROP) {
             append_run(out, run, gap);
             run = NULL;
             continue;
@@ -402,20 +462,22 @@ static void append_rest(struct line_filter *f, struct bytes line, struct buf *ou
         if (run == NULL)
             run = any ? gap : m.whole.ptr;
         any = true;
-        if (edit == HASH) {
-            append_run(out, run, m.value.ptr);
+        if (edit == NULL)
+            continue;
+        append_run(out, run, m.value.ptr);
+        if (edit->edit == HASH)
             append_token(f, m.value, out);
-            run = behind;
-        }
+        else
+            append_rest(f, &edit->inside, m.value, out);
+        run = behind;
     }
-    append_run(out, run != NULL ? run : behind, line.ptr + line.len);
+    append_run(out, run != NULL ? run : behind, object.ptr + object.len);
 }
 
 enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out)
 {
     struct json_value asked[ASKED_FIELDS] = {{.type = JSON_MISSING}, {.type = JSON_MISSING}};
     const char *reason;
-    bool edits = f->drop.n + f->hash.n > 0;
     if (json_fields_extract(f->fields, line, asked, &reason) != 0)
         return LINE_REFUSED;
     bool beats = f->has_heartbeat && asked[HEARTBEAT].type != JSON_MISSING;
@@ -429,8 +491,8 @@ enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes li
         if (found != TEXT_PATTERN_FOUND)
             return found == TEXT_PATTERN_UNDECIDED ? LINE_UNDECIDED : LINE_FILTERED;
     }
-    if (edits)
-        append_rest(f, line, out);
+    if (f->edits.n > 0)
+        append_rest(f, &f->edits, line, out);
     else
         buf_append_bytes(out, line);
     buf_append_char(out, '\n');

@@ -1,7 +1,7 @@
 /* line_filter: decides which lines of a stream pass, and removes or hashes fields of the passing lines.
  *
- * A line is a JSON object. Fields are its top-level members. A name refers to all members of that name, whether or not
- * they spell it with escapes.
+ * A line is a JSON object. Paths (json_path.h) name its fields; the path of a field to drop or hash has no index. A name
+ * refers to all members of that name, whether or not they spell it with escapes.
  *
  * 1. The original value of a dropped or hashed field never passes. A line that is not a JSON object is refused.
  * 2. All other bytes stay unchanged.
@@ -20,7 +20,7 @@
 
 #define LINE_FILTER_ERROR_TEXT 300
 
-/* Lists are names separated by commas or spaces; NULL or "": none. Everything but the key is copied. */
+/* Lists are paths separated by commas or spaces; NULL or "": none. Everything but the key is copied. */
 struct line_filter_spec {
     const char *drop;      /* fields to remove */
     const char *hash;      /* fields whose values are replaced by a token */
@@ -43,8 +43,9 @@ enum line_filter_result {
 
 struct line_filter;
 
-/* Returns NULL with the reason: an invalid pattern, conditions without a subject, hash without a key, a field in both
- * lists, an empty name between commas, or text that is not UTF-8 and so can never name a field. */
+/* Returns NULL with the reason: an invalid pattern or path, conditions without a subject, hash without a key, a field in
+ * both lists or inside another one, an empty name between commas, or text that is not UTF-8 and so can never name a
+ * field. */
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT]);
 void line_filter_free(struct line_filter **f);
 /* Replaces the key of a filter that has one; the old key is no longer used. */

@@ -4,8 +4,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char sample[] = "[input]\ntime = t\nskip_if = s\n[total u]\nkey = l\n[total d]\nkey = host(u)\n"
-                             "[subtotal c.u]\nkey = c\n[subtotal k.d]\nkey = \"k\"\n";
+static const char sample[] =
+    "[input]\ntime = t\nskip_if = s\n[total u]\nkey = l\n[total d]\nkey = host(u)\n"
+    "[subtotal c.u]\nkey = c\n[subtotal k.d]\nkey = \"k\"\n[total p]\nkey = l.c[0]\n";
 
 static void extract(const struct counters *c, struct bytes line)
 {

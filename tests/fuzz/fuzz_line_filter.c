@@ -11,8 +11,8 @@ static const char *const pieces[] = {"{", "}", "[", "]", ",", ":", "\"", "\\",
     "\"\\\"a\"", "{\"a\":1}", "[1,{}]", "null", "true", "-1.5e3", "7", " ", "\t", "{}", "\"\"", "\\u0061",
     "\"\\ud83d\\ude00\"", "},{", "\":1,\"a\":2,\"", "18446744073709551615"};
 
-enum { DROPPED, HASHED, KEPT, FIELDS };
-static const char *const names[FIELDS] = {"a", "b", "c"};
+enum { DROPPED, HASHED, KEPT, INNER_DROPPED, FIELDS };
+static const char *const names[FIELDS] = {"a", "b", "c.b", "c.a"};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -45,7 +45,7 @@ static void check(struct json_fields *fields, struct bytes line, struct bytes pa
     bool was_missing = was[HASHED].type == JSON_MISSING, was_null = was[HASHED].type == JSON_NULL;
     assert(passed.len > 0 && passed.ptr[passed.len - 1] == '\n');
     assert(json_fields_extract(fields, bytes_of(passed.ptr, passed.len - 1), is, &reason) == 0);
-    assert(is[DROPPED].type == JSON_MISSING);
+    assert(is[DROPPED].type == JSON_MISSING && is[INNER_DROPPED].type == JSON_MISSING);
     assert(was_missing == (is[HASHED].type == JSON_MISSING));
     assert(was_null == (is[HASHED].type == JSON_NULL));
     assert(was_missing || was_null || is_token(&is[HASHED]));
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fields == NULL) {
         struct hash_key *key = hash_key_of(BYTES_LITERAL("a key of a fuzz target"));
         fields = json_fields_new(names, FIELDS);
-        filter = line_filter_new(&(struct line_filter_spec){.drop = "a", .hash = "b", .key = key}, error);
+        filter = line_filter_new(&(struct line_filter_spec){.drop = "a,c.a", .hash = "b", .key = key}, error);
     }
     buf_clear(&out);
     if (line_filter_apply(filter, line, &out) != LINE_PASSED) {

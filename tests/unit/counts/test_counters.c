@@ -108,6 +108,10 @@ static void test_refusals_name_the_line(void **state)
         {INPUT "[total u]\nkey = \"a\n", "test.conf:4: key must be"},
         {INPUT "[total u]\nkey = host()\n", "test.conf:4: key must be"},
         {INPUT "[total u]\nkey = port(u)\n", "test.conf:4: key must be"},
+        {INPUT "[total u]\nkey = user..id\n", "test.conf:4: key must be"},
+        {INPUT "[total u]\nkey = host(user[x])\n", "test.conf:4: key must be"},
+        {"[input]\ntime = t.\n[total u]\nkey = l\n", "test.conf:2: time must be a field"},
+        {INPUT "skip_if = [0]\n[total u]\nkey = l\n", "test.conf:3: skip_if must be a field"},
         {INPUT "[total u]\nkey = l\nlabel = a b\n", "test.conf:5: invalid label"},
         {INPUT "[total u]\nkey = l\nmax_keys = -1\n", "test.conf:5: max_keys"},
         {INPUT "[total u]\nkey = l\n[subtotal c]\nkey = c\n", "test.conf:5: [subtotal c]"},
@@ -378,6 +382,29 @@ static void test_milliseconds(void **state)
     counters_free(&c);
 }
 
+static void test_paths_name_fields_everywhere(void **state)
+{
+    struct counters *c = must_read("[input]\ntime = meta.time\nskip_if = meta[\"no.count\"]\n"
+                                   "[total u]\nkey = user.id\n[total d]\nkey = host(items[0].url)\n"
+                                   "[total l]\nkey = [\"user.id\"]\n");
+    struct counters_reader *r = counters_reader_new(c);
+    struct fixture f = {c, r};
+    struct counters_event e;
+    (void)state;
+    struct bytes line = BYTES_LITERAL("{\"meta\":{\"time\":1331923247},\"user\":{\"id\":7},\"user.id\":8,"
+                                      "\"items\":[{\"url\":\"http://A/\"}]}");
+    assert_int_equal(counters_extract(r, line, &e), COUNTERS_EVENT);
+    assert_key(e.texts[e.text_of[0]], "7");
+    assert_key(e.texts[e.text_of[1]], "a");
+    assert_key(e.texts[e.text_of[2]], "8");
+    assert_int_equal(counters_extract(r, BYTES_LITERAL("{\"meta\":{\"no.count\":null}}"), &e), COUNTERS_SKIPPED);
+    check_reason(&f, BYTES_LITERAL("{\"meta\":5}"), "field meta.time is missing: no time");
+    check_reason(
+        &f, BYTES_LITERAL("{\"meta\":{\"time\":1331923247},\"user\":{\"id\":[]}}"), "field user.id is an array");
+    counters_reader_free(&r);
+    counters_free(&c);
+}
+
 static void test_conflicts(void **state)
 {
     (void)state;
@@ -423,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_milliseconds),
         cmocka_unit_test(test_finer_units),
         cmocka_unit_test(test_times_as_text),
+        cmocka_unit_test(test_paths_name_fields_everywhere),
         cmocka_unit_test(test_conflicts),
         cmocka_unit_test(test_what_is_missing),
     };

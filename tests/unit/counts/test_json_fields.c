@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "counts/json_fields.h"
+#include "counts/json_path.h"
 
-static const char *const names[] = {"x", "y", "x", "longer_name", "\xc5\xbc", ""};
+static const char *const names[] = {"x", "y", "x", "longer_name", "\xc5\xbc", "[\"\"]"};
 enum { X, Y, X_AGAIN, LONGER, UNICODE, UNNAMED, NAMES };
 
 static int setup(void **state)
@@ -221,6 +222,61 @@ static void test_documents(void **state)
     assert_null(json_doc_parse(BYTES_LITERAL("{")));
 }
 
+static const char *const paths[] = {"user.id", "user", "items[0].sku", "items[1]", "[\"user.id\"]",
+    "user[\"a.b\"][\"c]\"].d", "user.tags[0][1]", "user.id"};
+enum { USER_ID, USER, FIRST_SKU, SECOND, LITERAL, DEEP, TAG, USER_ID_AGAIN, PATHS };
+
+static void test_paths(void **state)
+{
+    struct json_fields *f = json_fields_new(paths, PATHS);
+    struct json_value v[PATHS];
+    (void)state;
+    assert_non_null(f);
+    accept(f,
+        BYTES_LITERAL("{\"user\":{\"id\":7,\"a.b\":{\"c]\":{\"d\":true}},\"tags\":[[1,\"t\"]]},"
+                      "\"items\":[{\"sku\":\"s\"},null],\"user.id\":8}"),
+        v);
+    assert_int_equal(v[USER_ID].v.i64, 7);
+    assert_int_equal(v[USER_ID_AGAIN].v.i64, 7);
+    assert_int_equal(v[USER].type, JSON_OBJECT);
+    assert_string(&v[FIRST_SKU], BYTES_LITERAL("s"));
+    assert_int_equal(v[SECOND].type, JSON_NULL);
+    assert_int_equal(v[LITERAL].v.i64, 8);
+    assert_int_equal(v[DEEP].type, JSON_BOOL);
+    assert_string(&v[TAG], BYTES_LITERAL("t"));
+    /* Paths that lead nowhere; and the last of two members, with nothing left of the first. */
+    accept(f, BYTES_LITERAL("{\"user\":5,\"items\":{\"0\":{\"sku\":1}}}"), v);
+    for (int i = 0; i < PATHS; i++)
+        assert_int_equal(v[i].type, i == USER ? JSON_I64 : JSON_MISSING);
+    accept(f, BYTES_LITERAL("{\"user\":[{\"id\":1}],\"items\":[[]]}"), v);
+    for (int i = 0; i < PATHS; i++)
+        assert_int_equal(v[i].type, i == USER ? JSON_ARRAY : JSON_MISSING);
+    accept(f, BYTES_LITERAL("{\"user\":{\"id\":1},\"user\":{\"tags\":[[0,2]]},\"items\":[0,1],\"items\":[]}"),
+        v);
+    assert_int_equal(v[USER_ID].type, JSON_MISSING);
+    assert_int_equal(v[SECOND].type, JSON_MISSING);
+    assert_int_equal(v[TAG].v.i64, 2);
+    json_fields_free(&f);
+}
+
+static void test_path_syntax(void **state)
+{
+    static const char *const good[] = {"a", "a b", "a.b", "a[0]", "a[10].b", "[\"\"]", "[\"a\"]", "a[\"b\"]",
+        "[\"]\"].x", "[\"a\"b\"]", "a[999999999]", "\xc5\xbc", "a-b", "a/b", "a\"b", "_heartbeat_"};
+    static const char *const bad[] = {"", ".", ".a", "a.", "a..b", "[0]", "a[", "a]", "a[]", "a[-1]", "a[01]",
+        "a[1", "a[b]", "a[1000000000]", "a[0]b", "[\"a\"]b", "[\"a", "[\"a\"", "[\"", "a.[\"b\"]", "\"a\"",
+        "a.\"b\"", "a(b)", "host(a)", "a.[0]"};
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good + sizeof bad / sizeof *bad; i++) {
+        bool is_good = i < sizeof good / sizeof *good;
+        const char *path = is_good ? good[i] : bad[i - sizeof good / sizeof *good];
+        struct json_fields *f = json_fields_new(&path, 1);
+        if ((f != NULL) != is_good || json_path_is_valid(bytes_str(path)) != is_good)
+            fail_msg("%s is %s", path, is_good ? "refused" : "accepted");
+        json_fields_free(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +288,8 @@ int main(void)
         cmocka_unit_test(test_nesting),
         cmocka_unit_test(test_any_length),
         cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_path_syntax),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

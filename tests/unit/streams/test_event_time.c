@@ -172,6 +172,24 @@ static void test_it_reads_no_byte_around_the_line(void **state)
     event_time_free(&e);
 }
 
+static void test_a_path_names_the_field(void **state)
+{
+    static const struct {
+        const char *path, *line;
+        int64_t seconds;
+    } cases[] = {{"meta.t", "{\"meta\":{\"t\":5},\"t\":6,\"meta.t\":7}", 5},
+        {"[\"meta.t\"]", "{\"meta\":{\"t\":5},\"meta.t\":7}", 7}, {"[\"t\"]", "{\"a\":1, \"t\": 8}", 8},
+        {"a[1].t", "{\"a\":[{\"t\":1},{\"t\":9}]}", 9}, {"meta.t", "{\"t\":5}", -1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct event_time *e = event_time_new(cases[i].path, 1);
+        int64_t seconds = -1;
+        event_time_of(e, bytes_str(cases[i].line), &seconds);
+        assert_int_equal(seconds, cases[i].seconds);
+        event_time_free(&e);
+    }
+}
+
 static unsigned seed;
 
 static unsigned dice(unsigned n)
@@ -267,7 +285,8 @@ static void test_it_tells_what_the_parser_does(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_a_line_tells),
-        cmocka_unit_test(test_what_a_line_tells_behind_another), cmocka_unit_test(test_milliseconds),
+        cmocka_unit_test(test_what_a_line_tells_behind_another),
+        cmocka_unit_test(test_a_path_names_the_field), cmocka_unit_test(test_milliseconds),
         cmocka_unit_test(test_it_reads_no_byte_around_the_line),
         cmocka_unit_test(test_it_reads_no_byte_behind_the_line),
         cmocka_unit_test(test_it_tells_what_the_parser_does)};

@@ -76,6 +76,31 @@ static void test_hashing(void **state)
     assert_null(strstr(become(&spec, "{\"ip\":44444}", LINE_PASSED), "44444"));
 }
 
+static void test_paths(void **state)
+{
+    (void)state;
+    assert_string_equal(without("user.ip", "{\"user\": {\"id\": 1, \"ip\": \"10.0.0.1\"}, \"user.ip\": 2}"),
+        "{\"user\": {\"id\": 1}, \"user.ip\": 2}");
+    assert_string_equal(
+        without("[\"user.ip\"]", "{\"user\":{\"ip\":1},\"user.ip\":2}"), "{\"user\":{\"ip\":1}}");
+    assert_string_equal(without("a.b.c,a.d", "{\"a\":{\"b\":{\"c\":1,\"e\":2},\"d\":3},\"x\":4}"),
+        "{\"a\":{\"b\":{\"e\":2}},\"x\":4}");
+    assert_string_equal(
+        without("a.b", "{\"a\":{\"\\u0062\":1},\"x\":{\"b\":1},\"\\u0061\":{\"b\":2,\"b\":3}}"),
+        "{\"a\":{},\"x\":{\"b\":1},\"\\u0061\":{}}");
+    assert_string_equal(without("a.b", "{\"a\":[{\"b\":1}]}"), "{\"a\":[{\"b\":1}]}");
+    assert_string_equal(without("a.b", "{\"a\":\"{\\\"b\\\":1}\"}"), "{\"a\":\"{\\\"b\\\":1}\"}");
+    assert_string_equal(without("[\"\"]", "{\"\":1,\"b\":2}"), "{\"b\":2}");
+    struct line_filter_spec hash = {.hash = "user.ip", .drop = "user.name", .key = key};
+    const char *hashed = become(&hash, "{\"user\":{\"name\":\"n\",\"ip\":\"10.0.0.1\"}}", LINE_PASSED);
+    assert_int_equal(strlen(hashed), strlen("{\"user\":{\"ip\":\"\"}}") + HASH_TOKEN_LENGTH);
+    assert_memory_equal(hashed, "{\"user\":{\"ip\":\"h:", 17);
+    struct line_filter_spec subject = {.subject = "items[1].c", .values = "US", .heartbeat = "meta.beat"};
+    become(&subject, "{\"items\":[0,{\"c\":\"US\"}]}", LINE_PASSED);
+    become(&subject, "{\"items\":[{\"c\":\"US\"}]}", LINE_FILTERED);
+    become(&subject, "{\"meta\":{\"beat\":null}}", LINE_PASSED);
+}
+
 /* RFC 4231, test case 2, and a token checked by hand with openssl dgst -sha256 -hmac. */
 static void test_the_token_is_hmac_sha256(void **state)
 {
@@ -203,9 +228,10 @@ static void test_wrong_specs(void **state)
 {
     const struct line_filter_spec specs[] = {{.values = "x"}, {.subject = "x"}, {.hash = "x"},
         {.drop = "a,,b"}, {.drop = ",a"}, {.drop = "a , ,b"}, {.drop = "a,"}, {.drop = ","}, {.drop = " "},
-        {.drop = "a", .hash = "b,a", .key = key}, {.subject = "x", .pattern = "a\xc3"},
-        {.subject = "x", .pattern = "\xff\xff"}, {.subject = "x", .pattern = "a\\C"},
-        {.subject = "x", .pattern = "(a"}};
+        {.drop = "a", .hash = "b,a", .key = key}, {.drop = "a.b", .hash = "a", .key = key}, {.drop = "a,a.b"},
+        {.drop = "a[0].b"}, {.drop = "a..b"}, {.heartbeat = "[0]"}, {.subject = "x.", .values = "a"},
+        {.subject = "x", .pattern = "a\xc3"}, {.subject = "x", .pattern = "\xff\xff"},
+        {.subject = "x", .pattern = "a\\C"}, {.subject = "x", .pattern = "(a"}};
     char error[LINE_FILTER_ERROR_TEXT];
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -270,7 +296,7 @@ int main(void)
         cmocka_unit_test(test_heartbeats_pass), cmocka_unit_test(test_what_is_no_object_is_refused),
         cmocka_unit_test(test_numbers_and_levels_without_end_are_refused),
         cmocka_unit_test(test_a_costly_pattern), cmocka_unit_test(test_a_long_text),
-        cmocka_unit_test(test_what_is_no_utf8_is_no_setting), cmocka_unit_test(test_wrong_specs),
-        cmocka_unit_test(test_key_files)};
+        cmocka_unit_test(test_paths), cmocka_unit_test(test_what_is_no_utf8_is_no_setting),
+        cmocka_unit_test(test_wrong_specs), cmocka_unit_test(test_key_files)};
     return cmocka_run_group_tests(tests, make_key, drop_key);
 }

@@ -1,0 +1,38 @@
+/* json_path: names a field of a JSON object, also inside other fields.
+ *
+ *     user              a member of the object
+ *     user.id           a member of the object `user`
+ *     items[0].sku      a member of the first element of the array `items`
+ *     ["user.id"]       the member with the name user.id; also inside a path: meta["a b"].x
+ *
+ * A name outside of brackets is not empty, does not begin with a quote, and has none of . [ ] ( ). A name in brackets ends at
+ * the first `"]`. An index counts from 0 and has at most nine digits. A path begins with a name.
+ */
+#ifndef MILLRACE_JSON_PATH_H
+#define MILLRACE_JSON_PATH_H
+
+#include "base/bytes.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct json_path {
+    struct bytes rest; /* set it to the path; the steps point into it */
+    bool has_begun;
+};
+
+struct json_step {
+    bool is_index;
+    uint32_t index;
+    struct bytes name;
+};
+
+/* False at the end, where `rest` is empty, and at a malformed step, where it is not. */
+bool json_path_next(struct json_path *p, struct json_step *out);
+bool json_path_is_valid(struct bytes path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
