@@ -50,6 +50,7 @@ struct aggregate {
     usec_t last_swap, started_job, retry_at, background_at;
     bool has_flushed; /* since the start */
     usec_t turned_at; /* wall clock */
+    usec_t wall;      /* the latest known */
     unsigned log_pages;
     bool merge_is_due, merge_is_behind;
     struct slice_reader **layers; /* the latest result of aggregate_layers */
@@ -149,8 +150,14 @@ enum slice_result aggregate_open(
     if (r == SLICE_OK)
         r = open_slices(a, wall, error);
     a->tally = tally_new(config->counters, config->max_memory);
-    if (r != SLICE_OK)
+    if (r == SLICE_OK) {
+        int64_t started = storage_state(a->storage)->started;
+        aggregate_set_wall(a, wall);
+        if (started < HOUR_END)
+            aggregate_set_wall(a, started * USEC_PER_SEC);
+    } else {
         aggregate_close(&a);
+    }
     *out = a;
     return r;
 }
@@ -247,11 +254,22 @@ void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes)
     move_cursor(a, stream, a->cursors[stream].offset + bytes);
 }
 
+void aggregate_set_wall(struct aggregate *a, usec_t wall)
+{
+    if (wall <= a->wall)
+        return;
+    a->wall = wall;
+    tally_set_now(a->tally, wall / USEC_PER_SEC);
+}
+
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line)
 {
     const char *reason;
+    int64_t time;
     assert(stream < a->n_cursors);
-    enum counters_verdict verdict = tally_line(a->tally, line, &reason);
+    enum counters_verdict verdict = tally_line(a->tally, line, &reason, &time);
+    if (verdict == COUNTERS_EVENT && a->config.lateness && stream < a->config.n_streams)
+        stats_observe(a->config.lateness, a->wall - time * USEC_PER_SEC);
     if (verdict == COUNTERS_REJECTED)
         reject(a, stream, line, line.len, reason);
     else

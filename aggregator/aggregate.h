@@ -27,7 +27,7 @@
 #ifndef MILLRACE_AGGREGATE_H
 #define MILLRACE_AGGREGATE_H
 
-#include "base/clock.h"
+#include "base/stats.h"
 #include "aggregator/reads.h"
 #include "aggregator/sealed.h"
 
@@ -46,6 +46,8 @@ struct aggregate_config {
     size_t max_memory;  /* bytes, for all batches and their texts */
     size_t max_sealed;  /* limit of sealed slices; 0: SEALED_MAX */
     uint64_t max_batch; /* limit of events in a batch; 0: TALLY_EVENTS_MAX */
+    struct stats_histogram
+        *lateness; /* of the events of streams: from their time until they are counted; NULL: not measured */
     void (*notify)(void *arg);
     void *notify_arg;
 };
@@ -74,6 +76,9 @@ size_t aggregate_add_input(struct aggregate *a, const char *name);
 void aggregate_set_input_path(struct aggregate *a, const char *path);
 /* Moves the cursor over bytes without a line that counts. */
 void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes);
+/* Sets the wall clock, for max_ahead and lateness. The latest time counts, because a clock that was set back must not reject
+ * events. aggregate_open sets `wall` or, if it is later, the start of the open slice. */
+void aggregate_set_wall(struct aggregate *a, usec_t wall);
 /* Counts the line at the cursor (without its LF) and moves the cursor behind the LF. */
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
 /* Rejects the line at the cursor because it exceeds max_line, and moves the cursor behind it. The line has `length` bytes

@@ -42,6 +42,7 @@ static void on_lines(struct bytes lines, void *arg)
 {
     struct follower *f = arg;
     const char *at = lines.ptr, *end = lines.ptr + lines.len;
+    aggregate_set_wall(f->config.aggregate, clock_wall());
     while (at < end) {
         const char *lf = memchr(at, '\n', (size_t)(end - at));
         aggregate_take_line(f->config.aggregate, f->config.stream, bytes_of(at, (size_t)(lf - at)));

@@ -320,6 +320,8 @@ static int open_parts(struct wiring *w, struct options *o, struct config_error *
         .n_streams = app->streams.n,
         .flush_interval = options_int(o, "flush_interval") * USEC_PER_MSEC,
         .max_memory = (size_t)options_int(o, "max_memory"),
+        .lateness = stats_delay_histogram(daemon_stats(app->daemon), "event_lateness_seconds", NULL,
+            "time from an event's own time until it is counted"),
         .notify = loop_notify_wake,
         .notify_arg = w->notify};
     if (daemon_lock_directory(w->config.dir, error) != 0 ||

@@ -87,11 +87,17 @@ static void add_lookup(struct batch *b, uint32_t id)
     b->lookups[b->n_lookups++] = id;
 }
 
-enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason)
+void tally_set_now(struct tally *t, int64_t now)
+{
+    counters_reader_set_now(t->reader, now);
+}
+
+enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time)
 {
     struct counters_event event;
     enum counters_verdict verdict = counters_extract(t->reader, line, &event);
     *reason = verdict == COUNTERS_REJECTED ? event.reason : NULL;
+    *time = event.time;
     if (verdict != COUNTERS_EVENT)
         return verdict;
     t->batch.events++;

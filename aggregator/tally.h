@@ -39,8 +39,11 @@ struct tally;
 struct tally *tally_new(const struct counters *counters, size_t max_memory);
 void tally_free(struct tally **t);
 
-/* With COUNTERS_REJECTED, *reason is set and valid until the next line. */
-enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason);
+/* Sets the time (Unix seconds) that the times of events may not exceed by more than max_ahead. */
+void tally_set_now(struct tally *t, int64_t now);
+/* With COUNTERS_REJECTED, *reason is set and valid until the next line. With COUNTERS_EVENT, *time is the event's time (Unix
+ * seconds). */
+enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time);
 /* The batch that lines are counted into. */
 struct batch *tally_batch(struct tally *t);
 /* True if the batch must be flushed: the batch or the texts have used their share of the memory. */

@@ -74,7 +74,8 @@ static void each_line(void (*take)(void *arg, struct bytes line), void (*pause)(
 static void bare_line(void *arg, struct bytes line)
 {
     const char *reason;
-    tally_line(arg, line, &reason);
+    int64_t time;
+    tally_line(arg, line, &reason, &time);
 }
 
 static void bare_pause(void *arg)

@@ -11,9 +11,22 @@ static const usec_t bounds[] = {10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 100
     250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000, 60000000};
 #define N_BOUNDS (sizeof bounds / sizeof *bounds)
 
+#define MINUTE (60 * USEC_PER_SEC)
+#define DAY (1440 * MINUTE)
+static const usec_t delay_bounds[] = {USEC_PER_SEC, 10 * USEC_PER_SEC, MINUTE, 5 * MINUTE, 15 * MINUTE,
+    60 * MINUTE, 360 * MINUTE, DAY, 2 * DAY, 7 * DAY, 30 * DAY, 365 * DAY};
+
+static const struct scale {
+    const usec_t *bounds;
+    size_t n;
+    usec_t sum_unit; /* a sum of delays in microseconds could exceed 64 bits */
+} latencies = {bounds, N_BOUNDS, 1},
+  delays = {delay_bounds, sizeof delay_bounds / sizeof *delay_bounds, USEC_PER_SEC};
+
 struct stats_histogram {
-    _Atomic uint64_t buckets[N_BOUNDS + 1];
-    _Atomic uint64_t sum; /* us */
+    const struct scale *scale;
+    _Atomic uint64_t buckets[N_BOUNDS + 1]; /* scale->n + 1 are used */
+    _Atomic uint64_t sum;                   /* in scale->sum_unit */
 };
 
 enum kind { COUNTER, GAUGE, HISTOGRAM };
@@ -161,10 +174,24 @@ struct stats_counter *stats_counter(struct stats *s, const char *name, const cha
     return &member_of(family_of(s, name, COUNTER, help), labels)->counter;
 }
 
+static struct stats_histogram *histogram(
+    struct stats *s, const char *name, const char *labels, const char *help, const struct scale *scale)
+{
+    struct stats_histogram *h = &member_of(family_of(s, name, HISTOGRAM, help), labels)->histogram;
+    h->scale = scale;
+    return h;
+}
+
 struct stats_histogram *stats_histogram(
     struct stats *s, const char *name, const char *labels, const char *help)
 {
-    return &member_of(family_of(s, name, HISTOGRAM, help), labels)->histogram;
+    return histogram(s, name, labels, help, &latencies);
+}
+
+struct stats_histogram *stats_delay_histogram(
+    struct stats *s, const char *name, const char *labels, const char *help)
+{
+    return histogram(s, name, labels, help, &delays);
 }
 
 void stats_gauge(
@@ -201,22 +228,24 @@ void stats_remove_gauges(struct stats *s, const void *ctx)
 
 void stats_observe(struct stats_histogram *h, usec_t took)
 {
-    size_t low = 0, high = N_BOUNDS;
+    const struct scale *scale = h->scale;
+    size_t low = 0, high = scale->n;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (took <= bounds[middle])
+        if (took <= scale->bounds[middle])
             high = middle;
         else
             low = middle + 1;
     }
     atomic_fetch_add_explicit(&h->buckets[low], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&h->sum, took > 0 ? (uint64_t)took : 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(
+        &h->sum, took > 0 ? (uint64_t)took / (uint64_t)scale->sum_unit : 0, memory_order_relaxed);
 }
 
 uint64_t stats_observations(const struct stats_histogram *h)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i <= N_BOUNDS; i++)
+    for (size_t i = 0; i <= h->scale->n; i++)
         n += atomic_load_explicit(&h->buckets[i], memory_order_relaxed);
     return n;
 }
@@ -224,12 +253,12 @@ uint64_t stats_observations(const struct stats_histogram *h)
 usec_t stats_quantile(const struct stats_histogram *h, double q)
 {
     uint64_t all = stats_observations(h), n = 0;
-    for (size_t i = 0; i < N_BOUNDS; i++) {
+    for (size_t i = 0; i < h->scale->n; i++) {
         n += atomic_load_explicit(&h->buckets[i], memory_order_relaxed);
         if (all > 0 && (double)n >= q * (double)all)
-            return bounds[i];
+            return h->scale->bounds[i];
     }
-    return all > 0 ? bounds[N_BOUNDS - 1] : 0;
+    return all > 0 ? h->scale->bounds[h->scale->n - 1] : 0;
 }
 
 static void metric_line(const struct stats *s, const char *name, const char *suffix, const char *labels,
@@ -247,15 +276,17 @@ static void print_histogram(
 {
     unsigned long long n = 0;
     char le[40];
-    for (size_t i = 0; i <= N_BOUNDS; i++) {
+    const struct scale *scale = m->histogram.scale;
+    for (size_t i = 0; i <= scale->n; i++) {
         n += atomic_load_explicit(&m->histogram.buckets[i], memory_order_relaxed);
-        if (i < N_BOUNDS)
-            snprintf(le, sizeof le, "le=\"%g\"", (double)bounds[i] / 1e6);
-        metric_line(s, f->name, "_bucket", m->labels, i < N_BOUNDS ? le : "le=\"+Inf\"", out);
+        if (i < scale->n)
+            snprintf(le, sizeof le, "le=\"%.9g\"", (double)scale->bounds[i] / 1e6);
+        metric_line(s, f->name, "_bucket", m->labels, i < scale->n ? le : "le=\"+Inf\"", out);
         buf_printf(out, "%llu\n", n);
     }
     metric_line(s, f->name, "_sum", m->labels, "", out);
-    buf_printf(out, "%.6f\n", (double)atomic_load_explicit(&m->histogram.sum, memory_order_relaxed) / 1e6);
+    double sum = (double)atomic_load_explicit(&m->histogram.sum, memory_order_relaxed);
+    buf_printf(out, "%.6f\n", sum * (double)scale->sum_unit / 1e6);
     metric_line(s, f->name, "_count", m->labels, "", out);
     buf_printf(out, "%llu\n", n);
 }

@@ -8,7 +8,8 @@
  * 2. Names have no prefix: /metrics shows `messages_put_total` as millrace_<daemon>_messages_put_total. Counters end in _total,
  *    times in _seconds (asserted on registration).
  * 3. A handle is valid until stats_free. Only values with a read function can be removed.
- * 4. All histograms have the same bounds, from 10 us to 60 s, two or three per decade. */
+ * 4. A histogram of latencies has bounds from 10 us to 60 s, two or three per decade. A histogram of delays has bounds from
+ *    1 s to 365 days, and its sum leaves out fractions of a second. */
 #ifndef MILLRACE_STATS_H
 #define MILLRACE_STATS_H
 
@@ -39,6 +40,8 @@ void stats_free(struct stats **s);
  * handle. */
 struct stats_counter *stats_counter(struct stats *s, const char *name, const char *labels, const char *help);
 struct stats_histogram *stats_histogram(
+    struct stats *s, const char *name, const char *labels, const char *help);
+struct stats_histogram *stats_delay_histogram(
     struct stats *s, const char *name, const char *labels, const char *help);
 void stats_observe(struct stats_histogram *h, usec_t took);
 /* The q-quantile (0..1) in microseconds, rounded up to a bound. */

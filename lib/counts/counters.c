@@ -1,6 +1,7 @@
 #include "counts/counters.h"
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
+#include "config/options.h"
 #include "counts/records.h"
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 #define TIME_MAX 9.2e18 /* past the last hour in every unit, and within 64 bits */
 #define REASON_MAX 200
 #define DIGITS_MAX 24
+#define MAX_AHEAD "2d"
+#define MAX_AHEAD_SECONDS 172800
 #define NOT_A_FIELD "%s must be a field (user, user.id, items[0].sku, [\"a.b\"]), not '%s'"
 
 struct reading {
@@ -47,9 +50,26 @@ static const struct time_unit {
     int64_t a_second;
 } time_units[] = {{"s", 1}, {"ms", 1000}, {"us", 1000000}, {"ns", 1000000000}};
 
+/* Reads the setting that a row describes, or the row's default. */
+static int read_number(
+    struct reading *r, const struct config_section *s, const struct option_row *row, int64_t *out)
+{
+    char why[200];
+    const char *value = s ? config_value(s, row->name) : NULL;
+    if (option_value_read(row, value ? value : row->fallback, out, why, sizeof why) == 0)
+        return 0;
+    return config_fail(r->error, r->config, line_of(s, row->name), "%s %s", row->name, why);
+}
+
 static int read_input(struct reading *r)
 {
-    static const char *const known[] = {"time", "time_unit", "skip_if", NULL};
+    static const char *const known[] = {"time", "time_unit", "skip_if", "max_ahead", NULL};
+    static const struct option_row max_ahead = {.name = "max_ahead",
+        .type = OPTION_DURATION,
+        .fallback = MAX_AHEAD,
+        .max = HOUR_END * 1000,
+        .unit = "s"};
+    int64_t ahead;
     const struct config_section *s = config_section(r->config, "input", "");
     if (!s)
         return config_fail(r->error, r->config, 0, "[input] is missing; add it with time = FIELD");
@@ -69,6 +89,9 @@ static int read_input(struct reading *r)
         return config_fail(r->error, r->config, line_of(s, "time"), NOT_A_FIELD, "time", time);
     if (skip && !json_path_is_valid(bytes_str(skip)))
         return config_fail(r->error, r->config, line_of(s, "skip_if"), NOT_A_FIELD, "skip_if", skip);
+    if (read_number(r, s, &max_ahead, &ahead) != 0)
+        return -1;
+    r->out->max_ahead = (ahead + 999) / 1000;
     r->out->time_field = mem_strdup(time);
     r->out->time_unit = known_unit->name;
     r->out->units_a_second = known_unit->a_second;
@@ -109,7 +132,8 @@ static int read_settings(
             "[%s %s] needs key = FIELD, host(FIELD) or \"CONSTANT\"", s->kind, s->name);
     if (!parse_key(bytes_str(key), c))
         return config_fail(r->error, r->config, line_of(s, "key"),
-            "key must be FIELD, host(FIELD) or \"CONSTANT\", not '%s'; a FIELD is user, user.id, items[0].sku or "
+            "key must be FIELD, host(FIELD) or \"CONSTANT\", not '%s'; a FIELD is user, user.id, "
+            "items[0].sku or "
             "[\"a.b\"]",
             key);
     c->key_text = mem_strdup(key);
@@ -227,6 +251,8 @@ int counters_read(const struct config *config, struct counters **out, struct con
         read_sections(&r, "subtotal", read_subtotal) == 0) {
         if (c->n_totals > 0 && c->n_totals + c->n_subtotals <= COUNTERS_MAX) {
             struct buf text = {0};
+            if (c->max_ahead != MAX_AHEAD_SECONDS)
+                buf_printf(&text, "input max_ahead = %llds\n", (long long)c->max_ahead);
             if (c->skip_if)
                 buf_printf(&text, "input skip_if = %s\n", c->skip_if);
             buf_printf(&text, "input time = %s\ninput time_unit = %s\n", c->time_field, c->time_unit);
@@ -315,6 +341,7 @@ struct counters_reader {
     size_t n_sources;
     size_t *source_of; /* for each total, then each subtotal */
     struct bytes *texts;
+    int64_t latest; /* the latest time that an event may have */
     char reason[REASON_MAX];
 };
 
@@ -326,6 +353,7 @@ struct counters_reader *counters_reader_new(const struct counters *c)
     struct counters_reader *r = mem_zalloc(sizeof *r);
     const char **names = mem_zalloc((n + VALUE_FIRST_FIELD) * sizeof *names);
     r->counters = c;
+    r->latest = HOUR_END;
     r->sources = mem_zalloc(n * sizeof *r->sources);
     r->source_of = mem_zalloc(n * sizeof *r->source_of);
     r->texts = mem_zalloc(n * sizeof *r->texts);
@@ -368,6 +396,13 @@ void counters_reader_free(struct counters_reader **r)
     free((*r)->texts);
     free(*r);
     *r = NULL;
+}
+
+void counters_reader_set_now(struct counters_reader *r, int64_t now)
+{
+    r->latest = HOUR_END;
+    if (r->counters->max_ahead > 0 && now < HOUR_END - r->counters->max_ahead)
+        r->latest = now + r->counters->max_ahead;
 }
 
 /* The start of the authority in scheme://authority..., or NULL. */
@@ -483,8 +518,8 @@ static bool read_rfc3339(struct bytes text, int64_t *out)
     return normal.tm_mon == t.tm_mon && normal.tm_mday == t.tm_mday;
 }
 
-/* Sets the event's hour. Returns NULL, or the error in its time. */
-static const char *hour_of(const struct counters *c, const struct json_value *time, int64_t *hour)
+/* Sets the event's time. Returns NULL, or the error in its time. */
+static const char *time_of(const struct counters_reader *r, const struct json_value *time, int64_t *out)
 {
     int64_t t;
     if (time->type == JSON_MISSING)
@@ -498,11 +533,11 @@ static const char *hour_of(const struct counters *c, const struct json_value *ti
     else if (time->type != JSON_STRING || !read_rfc3339(time->v.string, &t))
         return "is not a time";
     if (time->type != JSON_STRING)
-        t /= c->units_a_second;
+        t /= r->counters->units_a_second;
     if (t < HOUR_FIRST || t >= HOUR_END)
         return "is a time outside 2000 to 2159";
-    *hour = t - t % SECONDS_PER_HOUR;
-    return NULL;
+    *out = t;
+    return t > r->latest ? "is a time more than max_ahead in the future" : NULL;
 }
 
 /* Sets the key's text from its field. Returns NULL, or the reason why the value cannot be a key. */
@@ -549,9 +584,10 @@ enum counters_verdict counters_extract(
         return reject(r, out, why, NULL);
     if (c->skip_if && r->values[VALUE_SKIP].type != JSON_MISSING)
         return COUNTERS_SKIPPED;
-    why = hour_of(c, &r->values[VALUE_TIME], &out->hour);
+    why = time_of(r, &r->values[VALUE_TIME], &out->time);
     if (why)
         return reject(r, out, why, c->time_field);
+    out->hour = out->time - out->time % SECONDS_PER_HOUR;
     for (size_t i = 0; i < r->n_sources; i++) {
         struct source *s = &r->sources[i];
         why = s->kind == COUNTER_CONSTANT ? NULL : make_text(s, &r->values[s->value]);

@@ -39,6 +39,7 @@ struct counters {
     const char *time_unit; /* s, ms, us or ns */
     int64_t units_a_second;
     const char *skip_if; /* NULL: nothing is skipped */
+    int64_t max_ahead;   /* seconds that an event's time may be ahead of the clock; 0: unlimited */
     size_t n_totals, n_subtotals;
     const struct counter *totals, *subtotals;
     /* Canonical form: sorted lines such as `total u key = l`, one for each setting that affects counts. Labels do not.
@@ -67,6 +68,7 @@ const struct counter *counters_find_sub_label(
 enum counters_verdict { COUNTERS_EVENT, COUNTERS_SKIPPED, COUNTERS_REJECTED };
 
 struct counters_event {
+    int64_t time;              /* Unix seconds */
     int64_t hour;              /* its first second */
     const struct bytes *texts; /* full texts of the keys, one for each distinct key setting */
     size_t n_texts;            /* the same for every event */
@@ -78,6 +80,8 @@ struct counters_event {
 struct counters_reader;
 struct counters_reader *counters_reader_new(const struct counters *c); /* c must outlive it */
 void counters_reader_free(struct counters_reader **r);
+/* Sets the time (Unix seconds) for max_ahead. Before the first call, events may have any time. */
+void counters_reader_set_now(struct counters_reader *r, int64_t now);
 enum counters_verdict counters_extract(
     struct counters_reader *r, struct bytes line, struct counters_event *out);
 

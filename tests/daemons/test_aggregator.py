@@ -18,6 +18,7 @@ import harness
 COUNTERS = """
 [input]
 time = t
+max_ahead = 0
 skip_if = _heartbeat_
 
 [total all]
@@ -375,6 +376,19 @@ class AggregatorTest(harness.MillraceTest):
         self.wait_counted(d)
         self.assertEqual(d.get("/get?key=u%7Ca").body, b"u|a,c3gi:2\n")
         self.assertEqual(d.stats()["rejected"], 1)
+
+    def test_events_far_ahead_are_rejected_and_lateness_is_measured(self):
+        self.write("counters.conf", COUNTERS.replace("max_ahead = 0\n", ""))
+        now = int(time.time())
+        self.pubsub.publish([json.dumps({"t": t, "l": "a"}).encode() for t in (now - 7200, now, now + 86400, now + 3 * 86400)])
+        d = self.launch()
+        self.wait_counted(d)
+        self.assertEqual([d.stats()[name] for name in ("events", "rejected")], [3, 1])
+        with open(glob.glob(self.path("data", "rejects", "*"))[0]) as f:
+            self.assertEqual(json.loads(f.read())["reason"], "field t is a time more than max_ahead in the future")
+        metrics = d.get("/metrics").text
+        for bound, n in (("3600", 2), ("21600", 3), ("+Inf", 3)):
+            self.assertIn('millrace_aggregator_event_lateness_seconds_bucket{le="%s"} %d\n' % (bound, n), metrics)
 
     def test_memory_bound_pauses_and_goes_on(self):
         rng = harness.seeded()

@@ -299,6 +299,7 @@ class MillraceTest(unittest.TestCase):
 USERS_BY_COUNTRY = """
 [input]
 time = t
+max_ahead = 0
 [total u]
 key = l
 label = user

@@ -22,6 +22,7 @@
 #define ID "0123456789abcdef0123456789abcdef"
 #define LINE "{\"t\":1331923249,\"l\":\"a\",\"c\":\"US\"}"
 #define LENGTH sizeof LINE /* with its LF */
+#define WALL (1400000000 * USEC_PER_SEC)
 #define SLICES 60
 #define PLAIN "[input]\ntime = t\n[total u]\nkey = l\n"
 #define MORE PLAIN "[subtotal c.u]\nkey = c\n"
@@ -33,6 +34,8 @@ static const char *archive;
 static char retired[64];        /* of the manifest */
 static const char *no_room_for; /* the file that cannot be written, by its name */
 static uint64_t max_batch;
+static usec_t wall; /* at the next opening */
+static struct stats_histogram *lateness;
 
 static void read_counters(const char *text)
 {
@@ -60,6 +63,7 @@ static int set_up(void **state)
     archive = NULL;
     no_room_for = NULL;
     max_batch = 0;
+    wall = WALL;
     retired[0] = '\0';
     io = &io_system;
     read_counters(PLAIN);
@@ -103,8 +107,9 @@ static enum slice_result try_open(struct aggregate **a)
         .max_memory = 64 << 20,
         .max_sealed = SLICES,
         .max_batch = max_batch,
+        .lateness = lateness,
         .notify = notify};
-    return aggregate_open(&c, 1000 * USEC_PER_SEC, a, error);
+    return aggregate_open(&c, wall, a, error);
 }
 
 static struct aggregate *open_good(void)
@@ -226,6 +231,45 @@ static void put_manifest(uint64_t through, uint64_t end)
     static char at[128];
     snprintf(at, sizeof at, "%s", in_dir("archive"));
     archive = at;
+}
+
+static uint64_t rejected(const struct aggregate *a)
+{
+    struct aggregate_numbers n;
+    aggregate_numbers(a, &n);
+    return n.counted.rejected;
+}
+
+/* A clock that was set back, also while the aggregator was stopped, rejects nothing that it had accepted. */
+static void the_clock_bounds_times(void **state)
+{
+    (void)state;
+    struct stats *s = stats_new("aggregator");
+    struct bytes soon = BYTES_LITERAL("{\"t\":1400172800,\"l\":\"a\"}"),
+                 later = BYTES_LITERAL("{\"t\":1400172801}");
+    lateness = stats_delay_histogram(s, "lateness_seconds", NULL, "");
+    struct aggregate *a = open_good();
+    take(a, 1);
+    aggregate_take_line(a, 0, soon);
+    assert_int_equal(rejected(a), 0);
+    aggregate_take_line(a, 0, later);
+    assert_int_equal(rejected(a), 1);
+    aggregate_set_wall(a, WALL + USEC_PER_SEC);
+    aggregate_set_wall(a, 0);
+    aggregate_take_line(a, 0, later);
+    assert_int_equal(rejected(a), 1);
+    assert_int_equal(stats_observations(lateness), 3);
+    assert_int_equal(stats_quantile(lateness, 0.5), USEC_PER_SEC);
+    assert_int_equal(stats_quantile(lateness, 1), INT64_C(365) * 86400 * USEC_PER_SEC);
+    settle(a, 0);
+    aggregate_close(&a);
+    wall = WALL - 86400 * USEC_PER_SEC;
+    a = open_good();
+    aggregate_take_line(a, 0, soon);
+    assert_int_equal(rejected(a), 0);
+    aggregate_close(&a);
+    lateness = NULL;
+    stats_free(&s);
 }
 
 static void the_next_begins_where_it_ended(void **state)
@@ -375,7 +419,8 @@ static void make_many_runs(void)
         struct count_source *sources[BATCH_SOURCES];
         struct slice_written written;
         const char *reason;
-        tally_line(t, BYTES_LITERAL(LINE), &reason);
+        int64_t time;
+        tally_line(t, BYTES_LITERAL(LINE), &reason, &time);
         batch_sources(tally_batch(t), counters, &(struct count_range){0}, sources);
         struct slice_batch batch = {.sources = sources, .n_sources = BATCH_SOURCES};
         assert_int_equal(slice_commit(s, &batch, &written, error), SLICE_OK);
@@ -1129,6 +1174,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(the_clock_bounds_times),
         TEST(the_next_begins_where_it_ended),
         TEST(sealing_takes_what_is_being_flushed),
         TEST(the_first_lines_are_committed_at_once),

@@ -64,6 +64,27 @@ static void test_metrics(void **state)
     stats_free(&s);
 }
 
+static void test_delays(void **state)
+{
+    struct stats *s = stats_new("aggregator");
+    struct stats_histogram *h = stats_delay_histogram(s, "lateness_seconds", NULL, "Late.");
+    const usec_t year = INT64_C(365) * 86400 * USEC_PER_SEC;
+    (void)state;
+    stats_observe(h, -5);
+    stats_observe(h, 86400 * USEC_PER_SEC);
+    for (int i = 0; i < 1000; i++)
+        stats_observe(h, 1000 * year); /* a thousand of these exceed 64 bits in microseconds */
+    char *text = printed(s, stats_print_metrics);
+    must_hold(text, "millrace_aggregator_lateness_seconds_bucket{le=\"1\"} 1\n");
+    must_hold(text, "millrace_aggregator_lateness_seconds_bucket{le=\"86400\"} 2\n");
+    must_hold(text, "millrace_aggregator_lateness_seconds_bucket{le=\"31536000\"} 2\n");
+    must_hold(text, "millrace_aggregator_lateness_seconds_bucket{le=\"+Inf\"} 1002\n");
+    must_hold(text, "millrace_aggregator_lateness_seconds_sum 31536000086400.000000\n");
+    assert_int_equal(stats_quantile(h, 0.0005), USEC_PER_SEC);
+    free(text);
+    stats_free(&s);
+}
+
 static void test_json_is_json(void **state)
 {
     struct stats *s = stats_new("pubsub");
@@ -97,7 +118,7 @@ static void test_quantiles(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_metrics), cmocka_unit_test(test_json_is_json),
-        cmocka_unit_test(test_quantiles)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_metrics), cmocka_unit_test(test_delays),
+        cmocka_unit_test(test_json_is_json), cmocka_unit_test(test_quantiles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

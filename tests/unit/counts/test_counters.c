@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "counts/counters.h"
+#include "counts/records.h"
 
 #define INPUT "[input]\ntime = t\n"
 #define SAMPLE                                                                                               \
@@ -382,6 +383,51 @@ static void test_milliseconds(void **state)
     counters_free(&c);
 }
 
+#define NOW INT64_C(1331923247)
+
+static enum counters_verdict verdict_at(struct counters_reader *r, int64_t time, struct counters_event *e)
+{
+    char line[64];
+    snprintf(line, sizeof line, "{\"t\":%lld}", (long long)time);
+    return counters_extract(r, bytes_str(line), e);
+}
+
+static void test_events_far_ahead_are_rejected(void **state)
+{
+    static const struct {
+        const char *setting;
+        int64_t ahead; /* 0: unlimited */
+    } settings[] = {
+        {"", 172800}, {"max_ahead = 90\n", 90}, {"max_ahead = 1h\n", 3600}, {"max_ahead = 0\n", 0}};
+    struct counters_event e;
+    (void)state;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        char text[128];
+        int64_t ahead = settings[i].ahead;
+        snprintf(text, sizeof text, INPUT "%s[total u]\nkey = l\n", settings[i].setting);
+        struct counters *c = must_read(text);
+        struct counters_reader *r = counters_reader_new(c);
+        assert_int_equal(verdict_at(r, HOUR_END - 1, &e), COUNTERS_EVENT);
+        counters_reader_set_now(r, NOW);
+        assert_int_equal(verdict_at(r, NOW + ahead, &e), COUNTERS_EVENT);
+        assert_int_equal(e.time, NOW + ahead);
+        assert_int_equal(verdict_at(r, NOW + ahead + 1, &e), ahead ? COUNTERS_REJECTED : COUNTERS_EVENT);
+        if (ahead)
+            assert_string_equal(e.reason, "field t is a time more than max_ahead in the future");
+        assert_int_equal(verdict_at(r, HOUR_END - 1, &e), ahead ? COUNTERS_REJECTED : COUNTERS_EVENT);
+        counters_reader_set_now(r, INT64_MAX / 2);
+        assert_int_equal(verdict_at(r, HOUR_END - 1, &e), COUNTERS_EVENT);
+        counters_reader_free(&r);
+        counters_free(&c);
+    }
+    refuse(INPUT "max_ahead = -1\n[total u]\nkey = l\n", "test.conf:3: max_ahead is not a duration");
+    /* The canonical text has the setting only if it is not the default. */
+    struct counters *c = must_read(INPUT "max_ahead = 1d\n[total u]\nkey = l\n");
+    assert_string_equal(
+        c->text, "input max_ahead = 86400s\ninput time = t\ninput time_unit = s\ntotal u key = l\n");
+    counters_free(&c);
+}
+
 static void test_paths_name_fields_everywhere(void **state)
 {
     struct counters *c = must_read("[input]\ntime = meta.time\nskip_if = meta[\"no.count\"]\n"
@@ -397,10 +443,11 @@ static void test_paths_name_fields_everywhere(void **state)
     assert_key(e.texts[e.text_of[0]], "7");
     assert_key(e.texts[e.text_of[1]], "a");
     assert_key(e.texts[e.text_of[2]], "8");
-    assert_int_equal(counters_extract(r, BYTES_LITERAL("{\"meta\":{\"no.count\":null}}"), &e), COUNTERS_SKIPPED);
+    assert_int_equal(
+        counters_extract(r, BYTES_LITERAL("{\"meta\":{\"no.count\":null}}"), &e), COUNTERS_SKIPPED);
     check_reason(&f, BYTES_LITERAL("{\"meta\":5}"), "field meta.time is missing: no time");
-    check_reason(
-        &f, BYTES_LITERAL("{\"meta\":{\"time\":1331923247},\"user\":{\"id\":[]}}"), "field user.id is an array");
+    check_reason(&f, BYTES_LITERAL("{\"meta\":{\"time\":1331923247},\"user\":{\"id\":[]}}"),
+        "field user.id is an array");
     counters_reader_free(&r);
     counters_free(&c);
 }
@@ -450,6 +497,7 @@ int main(void)
         cmocka_unit_test(test_milliseconds),
         cmocka_unit_test(test_finer_units),
         cmocka_unit_test(test_times_as_text),
+        cmocka_unit_test(test_events_far_ahead_are_rejected),
         cmocka_unit_test(test_paths_name_fields_everywhere),
         cmocka_unit_test(test_conflicts),
         cmocka_unit_test(test_what_is_missing),
