@@ -150,7 +150,8 @@ static int find_input(struct file_input *in, const char *path, size_t *found)
         return 0;
     char text[LINE_SOURCE_ERROR_MAX + 200];
     snprintf(text, sizeof(text),
-        "%.200s: begins as a file that was counted before, but was changed or cut short since; append its new lines "
+        "%.200s: begins as a file that was counted before, but was changed or cut short since; append its "
+        "new lines "
         "to the counted file",
         path);
     return print_error(text, EX_DATAERR);
@@ -202,7 +203,8 @@ static void take(struct file_input *in, size_t input, struct bytes line, uint64_
     if (length == 0 || (text.len == 0 && length == line.len))
         aggregate_pass(in->aggregate, input, length + 1);
     else if (length > in->max_line || line.len < length)
-        aggregate_take_overlong(in->aggregate, input, line.len > in->max_line ? bytes_of(line.ptr, in->max_line) : line, length);
+        aggregate_take_overlong(
+            in->aggregate, input, line.len > in->max_line ? bytes_of(line.ptr, in->max_line) : line, length);
     else
         aggregate_take_line(in->aggregate, input, line);
 }
@@ -238,7 +240,8 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
         if (!is_counted) {
             if (input == NO_INPUT) {
                 char name[NAME_LEN_MAX + 1];
-                snprintf(name, sizeof(name), "%cinput-%zu", AGGREGATE_INPUT_MARK, aggregate_inputs_end(in->aggregate));
+                snprintf(name, sizeof(name), "%cinput-%zu", AGGREGATE_INPUT_MARK,
+                    aggregate_inputs_end(in->aggregate));
                 input = aggregate_add_input(in->aggregate, name);
             }
             take(in, input, line, length);
@@ -312,7 +315,8 @@ static int count_files(struct file_input *in, char **files, size_t n)
     usec_t began = clock_monotonic();
     int worst = 0, status = 0;
     progress_begin(&in->progress, "lines", false, began);
-    for (size_t i = 0; i < n && !stopped && (status == 0 || status == EX_DATAERR || status == EX_NOINPUT); i++) {
+    for (size_t i = 0; i < n && !stopped && (status == 0 || status == EX_DATAERR || status == EX_NOINPUT);
+         i++) {
         struct stat st;
         status = count_file(in, files[i]);
         worst = status != 0 ? status : worst;
@@ -352,15 +356,16 @@ static int run(struct options *o)
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGTERM, &stop, NULL);
     sem_init(&in.job_done, 0, 0);
-    enum slice_result r = aggregate_open(&(struct aggregate_config){.dir = dir,
-                                             .archive = options_string(o, "archive"),
-                                             .counters = counters,
-                                             .max_inputs = n,
-                                             .flush_interval = options_int(o, "flush_interval") * USEC_PER_MSEC,
-                                             .max_memory = (size_t)options_int(o, "max_memory"),
-                                             .notify = notify,
-                                             .notify_arg = &in.job_done},
-        clock_wall(), &in.aggregate, why);
+    enum slice_result r =
+        aggregate_open(&(struct aggregate_config){.dir = dir,
+                           .archive = options_string(o, "archive"),
+                           .counters = counters,
+                           .max_inputs = n,
+                           .flush_interval = options_int(o, "flush_interval") * USEC_PER_MSEC,
+                           .max_memory = (size_t)options_int(o, "max_memory"),
+                           .notify = notify,
+                           .notify_arg = &in.job_done},
+            clock_wall(), &in.aggregate, why);
     if (r != SLICE_OK)
         status = print_error(why, r == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
     else if (aggregate_inputs_end(in.aggregate) + n > FILE_INPUT_FILES_MAX)

@@ -67,11 +67,24 @@ static void show_progress(const struct run_progress *at, void *arg)
     progress_show(arg, at->step, at->done, at->total, at->records, false, clock_monotonic());
 }
 
-static int run_with(struct options *o, struct control *control)
+static int run_over_http(struct options *o)
 {
-    char error[COMPACT_ERROR_TEXT] = "";
+    char error[COMPACT_ERROR_TEXT] = "", *token;
+    struct config_error wrong;
     struct run_outcome out;
     struct progress progress;
+    if (daemon_read_token(options_string(o, "auth_token_file"), &token, &wrong) != 0)
+        return fail(wrong.text, EX_CONFIG);
+    struct control *control = control_new(
+        &(struct control_config){
+            .aggregator_url = peer_url(o, "aggregator"),
+            .sortdb_urls = peer_url(o, "sortdb"),
+            .auth_token = token,
+        },
+        error);
+    free(token);
+    if (!control)
+        return fail(error, EX_CONFIG);
     struct run_spec spec = {.archive = options_string(o, "archive"),
         .slices = options_string(o, "slices"),
         .shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 0,
@@ -83,6 +96,7 @@ static int run_with(struct options *o, struct control *control)
     progress_begin(&progress, "records", false, clock_monotonic());
     enum compact_result r = run_compact(&spec, &out, error);
     progress_erase();
+    control_free(&control);
     if (r != COMPACT_OK) {
         log_error(compact_strerror(r), LOG_S("error", error));
         return compact_exit_status(r);
@@ -96,26 +110,6 @@ static int run_with(struct options *o, struct control *control)
     if (!out.served)
         log_warn("sortdb_url is none: the slices are kept");
     return EX_OK;
-}
-
-static int run_over_http(struct options *o)
-{
-    char error[COMPACT_ERROR_TEXT] = "";
-    struct config_error wrong;
-    char *token;
-    if (daemon_read_token(options_string(o, "auth_token_file"), &token, &wrong) != 0)
-        return fail(wrong.text, EX_CONFIG);
-    struct control *control = control_new(
-        &(struct control_config){
-            .aggregator_url = peer_url(o, "aggregator"),
-            .sortdb_urls = peer_url(o, "sortdb"),
-            .auth_token = token,
-        },
-        error);
-    int status = control ? run_with(o, control) : fail(error, EX_CONFIG);
-    control_free(&control);
-    free(token);
-    return status;
 }
 
 static int run_options(struct options *o)

@@ -74,37 +74,6 @@ static enum compact_result step_seal(struct run *run)
     return compact_fail(run->error, run->sealing, "%s", run->seal_error);
 }
 
-/* A namespace whose key changed would mix two meanings under one name. */
-static enum compact_result check_counters(struct run *run, const char *path, const char *now)
-{
-    struct bytes line = counters_conflict(run->made.counters, now);
-    if (line.len == 0)
-        line = counters_conflict(run->made.retired, now);
-    if (line.len == 0)
-        return COMPACT_OK;
-    return compact_fail(run->error, COMPACT_REFUSED,
-        "%.200s counts another key than the archive's `%.*s`; give the counter another name", path,
-        (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
-}
-
-/* A slice must start where the previous slice ended, else events would be missing or counted twice. A new stream may start anywhere. */
-static enum compact_result check_meeting(struct run *run, const char *path, const struct slice_facts *f)
-{
-    for (size_t i = 0; i < run->made.n_streams; i++) {
-        const struct manifest_stream *end = &run->made.streams[i];
-        const struct manifest_stream *begin = NULL;
-        for (size_t k = 0; k < f->n_begins && !begin; k++)
-            begin = strcmp(f->begins[k].name, end->name) == 0 ? &f->begins[k] : NULL;
-        if (begin && begin->end == end->end && strcmp(begin->id, end->id) == 0)
-            continue;
-        return compact_fail(run->error, COMPACT_REFUSED,
-            "%.200s does not start where the archive ends in stream %s (offset %" PRIu64
-            " of %s): they do not belong together",
-            path, end->name, end->end, end->id);
-    }
-    return COMPACT_OK;
-}
-
 static void replace_text(char **text, char *by)
 {
     free(*text);
@@ -114,19 +83,35 @@ static void replace_text(char **text, char *by)
 static enum compact_result plan_slice(struct run *run, const char *path, uint64_t n)
 {
     struct slice_facts f;
+    struct manifest *m = &run->made;
     enum compact_result r = slice_facts_read(path, &f, run->error);
     if (r != COMPACT_OK)
         return r;
     if (f.number != n)
         r = compact_fail(run->error, COMPACT_DAMAGED, "%.300s: contains slice %" PRIu64, path, f.number);
-    if (r == COMPACT_OK)
-        r = check_counters(run, path, f.counters);
-    if (r == COMPACT_OK)
-        r = check_meeting(run, path, &f);
+    /* A namespace whose key changed would mix two meanings under one name. */
+    struct bytes line = counters_conflict(m->counters, f.counters);
+    if (line.len == 0)
+        line = counters_conflict(m->retired, f.counters);
+    if (r == COMPACT_OK && line.len > 0)
+        r = compact_fail(run->error, COMPACT_REFUSED,
+            "%.200s counts another key than the archive's `%.*s`; give the counter another name", path,
+            (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
+    /* A slice must start where the previous slice ended, else events would be missing or counted twice. A new stream may
+     * start anywhere. */
+    for (size_t i = 0; i < m->n_streams && r == COMPACT_OK; i++) {
+        const struct manifest_stream *end = &m->streams[i], *begin = NULL;
+        for (size_t k = 0; k < f.n_begins && !begin; k++)
+            begin = strcmp(f.begins[k].name, end->name) == 0 ? &f.begins[k] : NULL;
+        if (!begin || begin->end != end->end || strcmp(begin->id, end->id) != 0)
+            r = compact_fail(run->error, COMPACT_REFUSED,
+                "%.200s does not start where the archive ends in stream %s (offset %" PRIu64
+                " of %s): they do not belong together",
+                path, end->name, end->end, end->id);
+    }
     if (r == COMPACT_OK) {
         /* The manifest takes the counters and cursors of its newest slice. `retired` keeps all earlier counters, because a later
          * slice may use their names again. */
-        struct manifest *m = &run->made;
         struct buf retired = {0};
         counters_append_missing(m->retired, f.counters, &retired);
         counters_append_missing(m->counters, f.counters, &retired);

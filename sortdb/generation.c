@@ -50,23 +50,7 @@ static enum sorted_file_result open_shard(
     return r;
 }
 
-static enum generation_result result_of_file(enum sorted_file_result r)
-{
-    switch (r) {
-    case SORTED_FILE_OK:
-        return GENERATION_OK;
-    case SORTED_FILE_ABSENT:
-    case SORTED_FILE_REFUSED:
-        return GENERATION_REFUSED;
-    case SORTED_FILE_CANCELLED:
-        return GENERATION_CANCELLED;
-    case SORTED_FILE_FAILED:
-        break;
-    }
-    return GENERATION_FAILED;
-}
-
-static enum generation_result open_db_file(const struct generation_source *source,
+static enum sorted_file_result open_db_file(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out, char *error)
 {
     struct generation *g = generation_new(1, source->separator);
@@ -90,7 +74,7 @@ static enum generation_result open_db_file(const struct generation_source *sourc
         *out = g;
     else
         generation_free(g);
-    return result_of_file(r);
+    return r;
 }
 
 static enum sorted_file_result open_manifest(const struct manifest *m, const struct generation_source *source,
@@ -122,7 +106,7 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     return r;
 }
 
-enum generation_result generation_open(const struct generation_source *source,
+enum sorted_file_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     char error[GENERATION_ERROR_TEXT])
 {
@@ -134,14 +118,14 @@ enum generation_result generation_open(const struct generation_source *source,
         uint64_t now;
         enum manifest_result read = manifest_read_current(source->archive, &m, error);
         if (read != MANIFEST_OK)
-            return read == MANIFEST_FAILED ? GENERATION_FAILED : GENERATION_REFUSED;
+            return read == MANIFEST_FAILED ? SORTED_FILE_FAILED : SORTED_FILE_REFUSED;
         uint64_t tried = m.generation;
         enum sorted_file_result r = open_manifest(&m, source, cancel, out, error);
         manifest_free(&m);
         /* If a file is missing, the compactor may have replaced this generation: open the newer one. */
         if (r != SORTED_FILE_ABSENT || manifest_current(source->archive, &now, ignored) != MANIFEST_OK ||
             now == tried)
-            return result_of_file(r);
+            return r;
     }
 }
 

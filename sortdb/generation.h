@@ -23,13 +23,6 @@ struct generation_source {
     bool lock_memory;
 };
 
-enum generation_result {
-    GENERATION_OK,
-    GENERATION_REFUSED,   /* missing, damaged or not sorted */
-    GENERATION_FAILED,    /* a system error: a retry may succeed */
-    GENERATION_CANCELLED, /* the caller's flag was set */
-};
-
 struct generation_info {
     uint64_t number, through, records, bytes;
     uint64_t content; /* manifest_content; 0 for one file */
@@ -40,7 +33,7 @@ struct generation_info {
 /* Opens the archive's current generation, or db_file, and checks every line. `served` describes the generation to replace; NULL: none.
  * Each opening of db_file adds one to the number. Without a manifest, db_file may be incomplete: if the served file had lines, or a last
  * LF, the new file must have them too. */
-enum generation_result generation_open(const struct generation_source *source,
+enum sorted_file_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     char error[GENERATION_ERROR_TEXT]);
 struct generation *generation_ref(struct generation *g);

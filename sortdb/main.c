@@ -51,7 +51,7 @@ static void on_opened(void *arg)
     struct reloader_outcome o;
     if (!app->reloader || !reloader_take(app->reloader, &o))
         return;
-    if (o.result == GENERATION_OK) {
+    if (o.result == SORTED_FILE_OK) {
         struct generation_info info = generation_info(o.generation);
         generation_unref(&app->generation);
         app->generation = o.generation;
@@ -65,10 +65,10 @@ static void on_opened(void *arg)
         log_error(app->generation ? "reload failed; the old files keep serving" : "cannot serve",
             LOG_S("error", o.error));
         if (!app->generation)
-            daemon_fail(app->daemon, o.result == GENERATION_FAILED ? EX_TEMPFAIL : EX_CONFIG);
+            daemon_fail(app->daemon, o.result == SORTED_FILE_FAILED ? EX_TEMPFAIL : EX_CONFIG);
     }
     update_health(app);
-    app_answer_calls(app, o.ticket, o.result == GENERATION_OK ? NULL : o.error);
+    app_answer_calls(app, o.ticket, o.result == SORTED_FILE_OK ? NULL : o.error);
 }
 
 static struct generation_info served(const struct app *app)

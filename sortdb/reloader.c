@@ -34,7 +34,7 @@ static void *run(void *arg)
         pthread_mutex_unlock(&r->lock);
         o.result = generation_open(
             &r->config.source, r->has_opened ? &r->opened : NULL, &r->stop, &o.generation, o.error);
-        if (o.result == GENERATION_OK) {
+        if (o.result == SORTED_FILE_OK) {
             r->opened = generation_info(o.generation);
             r->has_opened = true;
         }

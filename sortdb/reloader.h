@@ -22,8 +22,8 @@ struct reloader_config {
 
 struct reloader_outcome {
     uint64_t ticket; /* requests up to this one are answered */
-    enum generation_result result;
-    struct generation *generation; /* GENERATION_OK: owned by the caller */
+    enum sorted_file_result result;
+    struct generation *generation; /* SORTED_FILE_OK: owned by the caller */
     char error[GENERATION_ERROR_TEXT];
 };
 

@@ -11,9 +11,7 @@
 #include <unistd.h>
 
 static const struct option_row rows[] = {
-    {.name = "data_dir",
-        .type = OPTION_STRING,
-        .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    TOOL_DATA_DIR_SETTING,
     {.name = "shards",
         .type = OPTION_INT,
         .min = 1,

@@ -18,9 +18,7 @@
 #define POLL_INTERVAL (50 * USEC_PER_MSEC)
 
 static const struct option_row rows[] = {
-    {.name = "data_dir",
-        .type = OPTION_STRING,
-        .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    TOOL_DATA_DIR_SETTING,
     {.name = "wait",
         .type = OPTION_BOOL,
         .fallback = "false",

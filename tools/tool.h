@@ -15,6 +15,13 @@ int tool_status(int argc, char **argv);
 int tool_journal(int argc, char **argv);
 int tool_slice(int argc, char **argv);
 
+/* A row of the options. */
+#define TOOL_DATA_DIR_SETTING                                                                                \
+    {                                                                                                        \
+        .name = "data_dir", .type = OPTION_STRING,                                                           \
+        .help = "directory of the pipeline (default: [millrace] data_dir)"                                   \
+    }
+
 /* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a run.json. `spec` must
  * have a row data_dir. */
 int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));

@@ -9,14 +9,13 @@ static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_p
     "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file", "ps_to_http",
     "pubsub_filtered", "file_to_queue", "stream", "input", "total", "subtotal"};
 
-/* All entries share one growing array. first_entry contains the index of each section's first entry. */
+/* All entries share one growing array. Until the end, a section's n_entries is the index of its first entry. */
 struct reading {
     struct config *config;
     struct config_section *sections;
     struct config_entry *entries;
     size_t n_sections, n_entries, cap_sections, cap_entries;
-    size_t *first_entry; /* of each section */
-    struct bytes rest;   /* of the text */
+    struct bytes rest; /* of the text */
     int line;
     bool failed;
     struct config_error *error;
@@ -100,10 +99,9 @@ static void check_line(struct reading *r, struct bytes line)
     if (r->n_sections == r->cap_sections) {
         r->cap_sections = r->cap_sections ? 2 * r->cap_sections : 16;
         r->sections = mem_realloc(r->sections, r->cap_sections * sizeof *r->sections);
-        r->first_entry = mem_realloc(r->first_entry, r->cap_sections * sizeof *r->first_entry);
     }
-    r->first_entry[r->n_sections] = r->n_entries;
-    r->sections[r->n_sections++] = (struct config_section){.kind = kind, .name = name, .line = r->line};
+    r->sections[r->n_sections++] =
+        (struct config_section){.kind = kind, .name = name, .line = r->line, .n_entries = r->n_entries};
 }
 
 /* inih's ini_reader: stores the next line, with its LF, in a buffer of `size`. */
@@ -140,7 +138,7 @@ static int take_entry(void *arg, const char *section, const char *key, const cha
     }
     if (*key == '\0')
         fail_at(r, r->line, "the key before = is missing");
-    for (size_t i = r->first_entry[r->n_sections - 1]; i < r->n_entries; i++)
+    for (size_t i = r->sections[r->n_sections - 1].n_entries; i < r->n_entries; i++)
         if (strcmp(r->entries[i].key, key) == 0)
             fail_at(r, r->line, "%s is repeated, first in line %d", key, r->entries[i].line);
     if (r->n_entries == r->cap_entries) {
@@ -161,15 +159,15 @@ int config_parse(const char *path, struct bytes text, struct config **out, struc
     if (status != 0 && !r.failed)
         fail_at(&r, status > 0 ? status : r.line, "expected a [section], a `key = value` or a comment");
     for (size_t i = 0; i < r.n_sections; i++) {
-        size_t end = i + 1 < r.n_sections ? r.first_entry[i + 1] : r.n_entries;
-        r.sections[i].n_entries = end - r.first_entry[i];
-        r.sections[i].entries = r.entries != NULL ? r.entries + r.first_entry[i] : NULL;
+        size_t first = r.sections[i].n_entries;
+        size_t end = i + 1 < r.n_sections ? r.sections[i + 1].n_entries : r.n_entries;
+        r.sections[i].n_entries = end - first;
+        r.sections[i].entries = r.entries != NULL ? r.entries + first : NULL;
     }
     c->n_sections = r.n_sections;
     c->sections = r.sections;
     c->entries = r.entries;
     c->n_entries = r.n_entries;
-    free(r.first_entry);
     if (r.failed)
         config_free(&c);
     else

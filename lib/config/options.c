@@ -359,11 +359,6 @@ static int set(struct options *o, struct option_value *v, const char *text, int 
     return 0;
 }
 
-struct arguments {
-    int argc, at;
-    char **argv;
-};
-
 static void underscored(char *name)
 {
     for (; *name != '\0'; name++)
@@ -371,67 +366,57 @@ static void underscored(char *name)
             *name = '_';
 }
 
-/* Takes the value after `=`, or the next argument if the option requires one. */
-static int set_from_argument(
-    struct options *o, struct arguments *a, struct option_value *v, const char *shown, const char *value)
-{
-    if (value == NULL && v->row->type == OPTION_BOOL)
-        value = "true";
-    if (value == NULL)
-        value = v->row->alone;
-    if (value == NULL && a->at + 1 < a->argc)
-        value = a->argv[++a->at];
-    if (value == NULL)
-        return fail(o, "%s needs a value", shown);
-    return set(o, v, value, RANK_COMMAND_LINE, shown);
-}
-
-static int take_long(struct options *o, struct arguments *a, const char *arg)
-{
-    char name[80], shown[90], hint[120];
-    const char *equals = strchr(arg, '=');
-    size_t n = equals != NULL ? (size_t)(equals - arg) : strlen(arg);
-    if (n >= sizeof name)
-        return fail(o, "unknown option --%.60s...", arg);
-    memcpy(name, arg, n);
-    name[n] = '\0';
-    snprintf(shown, sizeof shown, "--%s", name);
-    underscored(name);
-    struct option_value *v = find(o, name);
-    if (v != NULL)
-        return set_from_argument(o, a, v, shown, equals != NULL ? equals + 1 : NULL);
-    v = strncmp(name, "no_", 3) == 0 ? find(o, name + 3) : NULL;
-    if (v != NULL && v->row->type == OPTION_BOOL && equals == NULL)
-        return set(o, v, "false", RANK_COMMAND_LINE, shown);
-    return fail(o, "unknown option %s%s", shown, suggestion(o, name, hint, sizeof hint));
-}
-
 static int read_arguments(struct options *o, int argc, char **argv)
 {
-    struct arguments a = {argc, 1, argv};
     bool only_operands = false;
     o->operands = mem_zalloc(((size_t)argc + 1) * sizeof *o->operands);
-    for (; a.at < argc; a.at++) {
-        char *arg = argv[a.at];
+    for (int at = 1; at < argc; at++) {
+        char *arg = argv[at], name[80], shown[90], hint[120];
+        const char *value = NULL;
+        struct option_value *v = NULL;
         if (only_operands || arg[0] != '-' || arg[1] == '\0') {
             if (o->spec->operands == NULL)
                 return fail(o, "unexpected argument %s", arg);
             o->operands[o->n_operands++] = arg;
-        } else if (strcmp(arg, "--") == 0) {
+            continue;
+        }
+        if (strcmp(arg, "--") == 0) {
             only_operands = true;
-        } else if (arg[1] == '-') {
-            if (take_long(o, &a, arg + 2) != 0)
-                return -1;
+            continue;
+        }
+        if (arg[1] == '-') {
+            size_t n = strcspn(arg + 2, "=");
+            if (n >= sizeof name)
+                return fail(o, "unknown option --%.60s...", arg + 2);
+            snprintf(name, sizeof name, "%.*s", (int)n, arg + 2);
+            snprintf(shown, sizeof shown, "--%s", name);
+            underscored(name);
+            v = find(o, name);
+            if (arg[n + 2] == '=') {
+                value = arg + n + 3;
+            } else if (v == NULL && strncmp(name, "no_", 3) == 0) {
+                v = find(o, name + 3);
+                v = v != NULL && v->row->type == OPTION_BOOL ? v : NULL;
+                value = "false";
+            }
+            if (v == NULL)
+                return fail(o, "unknown option %s%s", shown, suggestion(o, name, hint, sizeof hint));
         } else {
-            char shown[3] = {'-', arg[1], '\0'};
-            struct option_value *v = NULL;
+            snprintf(shown, sizeof shown, "-%c", arg[1]);
             for (size_t i = 0; i < o->n_values && v == NULL; i++)
                 v = o->values[i].row->letter == arg[1] ? &o->values[i] : NULL;
             if (v == NULL || (v->row->type == OPTION_BOOL && arg[2] != '\0'))
                 return fail(o, "unknown option %s", arg);
-            if (set_from_argument(o, &a, v, shown, arg[2] != '\0' ? arg + 2 : NULL) != 0)
-                return -1;
+            value = arg[2] != '\0' ? arg + 2 : NULL;
         }
+        if (value == NULL)
+            value = v->row->type == OPTION_BOOL ? "true" : v->row->alone;
+        if (value == NULL && at + 1 < argc)
+            value = argv[++at];
+        if (value == NULL)
+            return fail(o, "%s needs a value", shown);
+        if (set(o, v, value, RANK_COMMAND_LINE, shown) != 0)
+            return -1;
     }
     return 0;
 }

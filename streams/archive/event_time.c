@@ -98,12 +98,6 @@ SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *
 }
 #endif
 
-/* Whether an escape such as \u0074 may be a letter of the name. `at` points to its u. */
-static inline bool spells_ascii(const char *at, const char *end)
-{
-    return end - at < 4 || (at[1] == '0' && at[2] == '0' && at[3] >= '2' && at[3] <= '7');
-}
-
 static inline bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
@@ -215,7 +209,11 @@ INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struc
         /* last_mark has compared the last letter. */
         if (*mark == '"' && memcmp(name + 1, e->name, e->name_length - 1) == 0)
             return read_member(e, line, name, mark + 1, out);
-        if (*mark == '{' || *mark == '}' || (*mark == 'u' && spells_ascii(mark, end)))
+        if (*mark == '{' || *mark == '}')
+            return UNSURE;
+        /* An escape such as \u0074 may be a letter of the name. */
+        if (*mark == 'u' &&
+            (end - mark < 4 || (mark[1] == '0' && mark[2] == '0' && mark[3] >= '2' && mark[3] <= '7')))
             return UNSURE;
     }
     return ABSENT;

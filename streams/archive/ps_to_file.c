@@ -335,19 +335,6 @@ static void on_quiet(evutil_socket_t fd, short what, void *arg)
 /* Standard streams, the loop, the log, /metrics and pubsub. */
 #define OTHER_DESCRIPTORS 24
 
-/* Only event time opens many files. The daemon has already raised its descriptor limit as far as allowed. */
-static int check_descriptors(struct options *o, struct config_error *error)
-{
-    struct rlimit limit;
-    size_t files = (size_t)options_int(o, "max_open");
-    size_t need = file_archive_descriptors(files) + OTHER_DESCRIPTORS;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need)
-        return 0;
-    return options_refuse(o, "max_open", error,
-        "%zu files need %zu descriptors, but only %llu are allowed: raise ulimit -n or LimitNOFILE=", files,
-        need, (unsigned long long)limit.rlim_cur);
-}
-
 #define NUMBER(name, expression)                                                                             \
     static double read_##name(void *ctx)                                                                     \
     {                                                                                                        \
@@ -385,49 +372,56 @@ static void register_stats(struct writer *w)
     stats_gauges(daemon_stats(w->daemon), rows, NULL, w);
 }
 
-static int open_archive(struct writer *w, struct options *o, struct config_error *error)
-{
-    static const char *const compressions[] = {"none", "gzip", "zstd"};
-    const char *format = options_string(o, "filename_format"), *compress = options_string(o, "compress");
-    struct buf beside = {0};
-    buf_printf(&beside, "%.*s.ps_to_file-%s.json", (int)archive_fixed_directory(format), format,
-        options_string(o, "stream"));
-    struct file_archive_config config = {.format = format,
-        .state_path = options_string(o, "state") != NULL ? options_string(o, "state") : beside.ptr,
-        .stream = options_string(o, "stream"),
-        .local_time = options_bool(o, "local_time"),
-        .by_event_time = w->event_time != NULL,
-        .commit_every = options_int(o, "commit_every") * USEC_PER_MSEC,
-        .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
-        .max_open = (size_t)options_int(o, "max_open"),
-        .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
-        .wake = loop_notify_wake,
-        .arg = w->notify};
-    for (int i = 0; i < 3; i++)
-        if (strcmp(compress, compressions[i]) == 0)
-            config.compression = (enum archive_compression)i;
-    char why[ARCHIVE_ERROR_TEXT];
-    w->archive = file_archive_open(&config, clock_monotonic(), why);
-    if (w->archive == NULL)
-        snprintf(error->text, sizeof error->text, "%s", why);
-    buf_free(&beside);
-    return w->archive != NULL ? 0 : -1;
-}
-
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
     struct writer *w = mem_zalloc(sizeof *w);
     const char *field = options_text(o, "time_field"), *format = options_string(o, "filename_format");
+    const char *compress = options_string(o, "compress");
     const struct timeval every = {0, TICK};
+    char why[ARCHIVE_ERROR_TEXT];
+    struct rlimit limit;
+    struct buf beside = {0};
     *ctx = w;
     w->daemon = d;
     if (field != NULL)
         w->event_time = event_time_new(field, strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1);
     w->notify = loop_notify_new(daemon_base(d), tick, w);
     w->quiet = evtimer_new(daemon_base(d), on_quiet, w);
-    if ((w->event_time != NULL && check_descriptors(o, error) != 0) || open_archive(w, o, error) != 0 ||
-        (w->pubsub = stream_program_connect(d, error)) == NULL)
+    /* Only event time opens many files. The daemon has already raised its descriptor limit as far as allowed. */
+    size_t max_open = (size_t)options_int(o, "max_open");
+    size_t need = file_archive_descriptors(max_open) + OTHER_DESCRIPTORS;
+    if (w->event_time != NULL && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < need) {
+        options_refuse(o, "max_open", error,
+            "%zu files need %zu descriptors, but only %llu are allowed: raise ulimit -n or LimitNOFILE=",
+            max_open, need, (unsigned long long)limit.rlim_cur);
+        return EX_CONFIG;
+    }
+    buf_printf(&beside, "%.*s.ps_to_file-%s.json", (int)archive_fixed_directory(format), format,
+        options_string(o, "stream"));
+    w->archive = file_archive_open(
+        &(struct file_archive_config){.format = format,
+            .state_path = options_string(o, "state") != NULL ? options_string(o, "state") : beside.ptr,
+            .stream = options_string(o, "stream"),
+            .compression = strcmp(compress, "gzip") == 0   ? ARCHIVE_GZIP
+                           : strcmp(compress, "zstd") == 0 ? ARCHIVE_ZSTD
+                                                           : ARCHIVE_PLAIN,
+            .local_time = options_bool(o, "local_time"),
+            .by_event_time = w->event_time != NULL,
+            .commit_every = options_int(o, "commit_every") * USEC_PER_MSEC,
+            .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
+            .max_open = max_open,
+            .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
+            .wake = loop_notify_wake,
+            .arg = w->notify},
+        clock_monotonic(), why);
+    buf_free(&beside);
+    if (w->archive == NULL) {
+        config_fail(error, NULL, 0, "%s", why);
+        return EX_CONFIG;
+    }
+    w->pubsub = stream_program_connect(d, error);
+    if (w->pubsub == NULL)
         return EX_CONFIG;
     w->stream = stream_program_follow(d, file_archive_has_state(w->archive),
         &(struct stream_client_config){.pubsub = w->pubsub,

@@ -581,29 +581,6 @@ static const struct http_route routes[] = {
     {.path = NULL},
 };
 
-static int start_republish(struct program *p, struct options *o, struct config_error *error)
-{
-    const char *to_url = options_text(o, "to_pubsub_url");
-    const char *token_file = options_text(o, "to_pubsub_token_file");
-    if (token_file == NULL && to_url == NULL)
-        token_file = options_text(o, "pubsub_token_file");
-    p->destination = daemon_pool_new(p->daemon, token_file,
-        &(struct http_pool_config){.url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
-            .max_connections = 1,
-            .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC},
-        error);
-    if (p->destination == NULL)
-        return EX_CONFIG;
-    p->republisher = republisher_new(&(struct republisher_config){.daemon = p->daemon,
-        .source = p->source,
-        .destination = p->destination,
-        .filter = p->filter,
-        .scheduler = p->scheduler,
-        .on_change = on_change,
-        .arg = p});
-    return 0;
-}
-
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
@@ -617,15 +594,33 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     if (p->source == NULL || daemon_read_token(options_text(o, "pubsub_token_file"), &p->token, error) != 0)
         return EX_CONFIG;
     p->to_show = options_int(o, "dry_run");
-    if (p->to_show > 0)
+    if (p->to_show > 0) {
         p->sample = stream_program_follow(d, false,
             &(struct stream_client_config){.pubsub = p->source,
                 .on_lines = on_sample,
                 .on_overlong = on_long_sample,
                 .on_change = on_sample_change,
                 .arg = p});
-    else if (options_text(o, "to_stream") != NULL && start_republish(p, o, error) != 0)
-        return EX_CONFIG;
+    } else if (options_text(o, "to_stream") != NULL) {
+        const char *to_url = options_text(o, "to_pubsub_url");
+        const char *token_file = options_text(o, "to_pubsub_token_file");
+        if (token_file == NULL && to_url == NULL)
+            token_file = options_text(o, "pubsub_token_file");
+        p->destination = daemon_pool_new(d, token_file,
+            &(struct http_pool_config){.url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
+                .max_connections = 1,
+                .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC},
+            error);
+        if (p->destination == NULL)
+            return EX_CONFIG;
+        p->republisher = republisher_new(&(struct republisher_config){.daemon = d,
+            .source = p->source,
+            .destination = p->destination,
+            .filter = p->filter,
+            .scheduler = p->scheduler,
+            .on_change = on_change,
+            .arg = p});
+    }
     register_stats(p);
     on_change(p);
     return 0;
