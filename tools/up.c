@@ -101,8 +101,9 @@ struct up {
     struct supervisor_program daemons[N_DAEMONS];
     char *urls[N_DAEMONS]; /* where each listens; NULL: nowhere */
     struct event_base *base;
+    struct event *rewrite; /* of run.json, once the disk may have space again */
     struct supervisor *supervisor;
-    bool colours, is_up, ended;
+    bool colours, is_up, ended, run_file_is_old;
     int status;
 };
 
@@ -214,7 +215,7 @@ static void on_line(size_t program, struct bytes line, void *arg)
 
 /* run.json tells the other tools where each daemon listens. A rename replaces it, so that readers see either the whole
  * old file or the whole new one. */
-static void write_run_file(const struct up *up)
+static void write_run_file(struct up *up)
 {
     struct buf text = {0}, path = {0}, fresh = {0};
     buf_printf(&path, "%s/" RUN_FILE, up->data_dir);
@@ -235,12 +236,22 @@ static void write_run_file(const struct up *up)
     FILE *f = fopen(fresh.ptr, "we");
     bool ok = f != NULL && fwrite(text.ptr, 1, text.len, f) == text.len;
     ok = f != NULL && fclose(f) == 0 && ok && rename(fresh.ptr, path.ptr) == 0;
+    if (!ok && !up->run_file_is_old)
+        log_warn("cannot write run.json: other tools see an earlier state until it is written",
+            LOG_S("path", path.ptr), LOG_S("error", strerror(errno)));
+    up->run_file_is_old = !ok;
     if (!ok)
-        log_warn("cannot write run.json: other tools will not find the daemons", LOG_S("path", path.ptr),
-            LOG_S("error", strerror(errno)));
+        event_add(up->rewrite, &(struct timeval){.tv_sec = 1});
     buf_free(&text);
     buf_free(&path);
     buf_free(&fresh);
+}
+
+static void on_rewrite(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    write_run_file(arg);
 }
 
 static void on_change(size_t program, void *arg)
@@ -413,7 +424,9 @@ static int run_up(const struct options *o)
         status = check_daemons(&up);
     } else if ((status = init_archive(&up)) == EX_OK) {
         up.base = event_base_new();
+        up.rewrite = evtimer_new(up.base, on_rewrite, &up);
         status = run_pipeline(&up);
+        event_free(up.rewrite);
         event_base_free(up.base);
     }
     for (size_t i = 0; i < up.n; i++) {

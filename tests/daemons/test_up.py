@@ -8,6 +8,7 @@ import socket
 
 import harness
 from harness import USERS_BY_COUNTRY, wait_until
+from small_disk import SmallDisk
 
 HOUR = 1332637200
 
@@ -75,6 +76,21 @@ class Up(harness.MillraceTest):
             wait_until(lambda: pipeline.run_file()["daemons"][name]["state"] == "ready", name + " to be ready again")
             self.assertNotEqual(pipeline.daemon_pid(name), before)
             self.assertEqual(pipeline.daemon_url(name), url, "a restart keeps the address")
+        pipeline.interrupt()
+
+    def test_once_a_full_disk_has_space_run_json_names_the_daemons_again(self):
+        disk = SmallDisk(self, "256m")
+        config = self.write("pipeline.conf", harness.pipeline_config(disk.path("data"), USERS_BY_COUNTRY))
+        pipeline = harness.Pipeline(self, config, disk.path("data")).wait_ready()
+        before = pipeline.daemon_pid("api")
+        disk.take_the_rest()
+        pipeline.kill9_daemon("api")
+        wait_until(lambda: "cannot write run.json" in pipeline.log, "the disk to be noticed")
+        wait_until(lambda: pipeline.ask("api", "GET", "/ping").status == 200, "the api to be back")
+        disk.give_back()
+        wait_until(lambda: pipeline.run_file()["daemons"]["api"]["state"] == "ready" and
+                   pipeline.daemon_pid("api") != before, "run.json to name the new process")
+        self.assertEqual(pipeline.log.count("cannot write run.json"), 1)
         pipeline.interrupt()
 
     def test_without_descriptors_it_tries_again_until_there_are_some(self):
