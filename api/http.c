@@ -250,13 +250,13 @@ static void counts_done(void *arg, enum source_result result, int64_t complete_u
     }
 }
 
-static void append_key(struct buf *target, const char *ns, struct bytes key, int64_t hour)
+static void append_key(struct buf *target, const char *ns, const char *stored, int64_t hour)
 {
-    char space[COMPONENT_HASH + 1], text[HOUR_TEXT_MAX + 1];
+    char text[HOUR_TEXT_MAX + 1];
     struct buf raw = {0};
     buf_append_str(&raw, ns);
     buf_append_char(&raw, '|');
-    buf_append_bytes(&raw, component_store(key, space));
+    buf_append_str(&raw, stored);
     if (hour >= 0) {
         hour_encode(hour, text);
         buf_append_char(&raw, '.');
@@ -285,13 +285,13 @@ static void ask_start(struct ask *a)
         breakdown_init(&a->breakdown, q);
     if (!q->sub) {
         buf_append_str(&target, "/mget?k=");
-        append_key(&target, q->total->ns, q->key, -1);
+        append_key(&target, q->total->ns, q->stored, -1);
     } else {
         int64_t first = countable_hour(q->from + HOUR_SECONDS - 1), last = countable_hour(q->to - 1);
         buf_append_str(&target, "/range?start=");
-        append_key(&target, q->sub->ns, q->key, first);
+        append_key(&target, q->sub->ns, q->stored, first);
         buf_append_str(&target, "&end=");
-        append_key(&target, q->sub->ns, q->key, last < first ? first : last);
+        append_key(&target, q->sub->ns, q->stored, last < first ? first : last);
     }
     buf_append_char(&target, '\0');
     const struct source_question question = {.target = target.ptr,

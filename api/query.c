@@ -260,6 +260,16 @@ static int parse_shape(struct parse *p)
     return bytes_equal_str(text, "csv") ? 0 : BAD(p, "format must be json or csv");
 }
 
+/* Plain components have no NUL, so the stored form is a string. */
+static void store(const struct counters *c, struct bytes text, char out[COMPONENT_HASH + 1])
+{
+    struct buf space = {0};
+    char hash[COMPONENT_HASH + 1];
+    struct bytes stored = component_store(component_bound(text, c->max_text, &space), hash);
+    snprintf(out, COMPONENT_HASH + 1, "%.*s", (int)stored.len, stored.len ? stored.ptr : "");
+    buf_free(&space);
+}
+
 int query_parse(const struct query_context *context, enum query_kind kind, const struct url_query *params,
     struct query *out, struct query_error *error)
 {
@@ -274,5 +284,7 @@ int query_parse(const struct query_context *context, enum query_kind kind, const
         }
     bool failed =
         parse_counter(&p) || parse_sub_key(&p) || parse_calendar(&p) || parse_span(&p) || parse_shape(&p);
+    store(context->counters, out->key, out->stored);
+    store(context->counters, out->sub_key, out->stored_sub);
     return failed ? -1 : 0;
 }

@@ -13,6 +13,7 @@
 #define MILLRACE_QUERY_H
 
 #include "counts/counters.h"
+#include "counts/records.h"
 #include "api/units.h"
 #include "base/url.h"
 
@@ -29,6 +30,7 @@ struct query {
     const struct counter *sub; /* the subtotal of a breakdown or of a series; NULL: the total */
     struct bytes key;          /* full text; points into the parameters or the counters */
     struct bytes sub_key;      /* the series of a subtotal shows this sub key only */
+    char stored[COMPONENT_HASH + 1], stored_sub[COMPONENT_HASH + 1]; /* both as records have them */
     struct calendar calendar;
     int64_t from, to;
     uint64_t limit;

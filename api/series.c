@@ -58,9 +58,8 @@ static bool add_hour(struct series *s, struct bytes text, uint64_t n)
 
 bool series_add(struct series *s, const struct record *r)
 {
-    char space[COMPONENT_HASH + 1];
     const struct query *q = s->query;
-    struct bytes value = r->value, name, sub = component_store(q->sub_key, space);
+    struct bytes value = r->value, name, sub = bytes_str(q->stored_sub);
     struct record_key key;
     uint64_t n;
     bool bad = false;

@@ -7,7 +7,7 @@
 
 static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_pubsub", "queue_to_http",
     "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file", "ps_to_http",
-    "pubsub_filtered", "file_to_queue", "stream", "input", "total", "subtotal"};
+    "pubsub_filtered", "file_to_queue", "stream", "input", "counters", "total", "subtotal"};
 
 /* All entries share one growing array. Until the end, a section's n_entries is the index of its first entry. */
 struct reading {

@@ -15,6 +15,8 @@
 #define DIGITS_MAX 24
 #define MAX_AHEAD "2d"
 #define MAX_AHEAD_SECONDS 172800
+#define MAX_TEXT "2K"
+#define MAX_TEXT_BYTES 2048
 #define NOT_A_FIELD "%s must be a field (user, user.id, items[0].sku, [\"a.b\"]), not '%s'"
 
 struct reading {
@@ -96,6 +98,23 @@ static int read_input(struct reading *r)
     r->out->time_unit = known_unit->name;
     r->out->units_a_second = known_unit->a_second;
     r->out->skip_if = skip ? mem_strdup(skip) : NULL;
+    return 0;
+}
+
+static int read_bounds(struct reading *r)
+{
+    static const char *const known[] = {"max_text", NULL};
+    static const struct option_row max_text = {.name = "max_text",
+        .type = OPTION_SIZE,
+        .fallback = MAX_TEXT,
+        .min = COMPONENT_BOUND_MIN,
+        .max = 64 << 20,
+        .unit = "bytes"};
+    const struct config_section *s = config_section(r->config, "counters", "");
+    int64_t bytes;
+    if ((s && refuse_unknown(r, s, known) != 0) || read_number(r, s, &max_text, &bytes) != 0)
+        return -1;
+    r->out->max_text = (size_t)bytes;
     return 0;
 }
 
@@ -247,10 +266,12 @@ int counters_read(const struct config *config, struct counters **out, struct con
     c->subtotals = subtotals;
     struct reading r = {.config = config, .error = error, .out = c, .totals = totals, .subtotals = subtotals};
     *out = c;
-    if (read_input(&r) == 0 && read_sections(&r, "total", read_total) == 0 &&
+    if (read_input(&r) == 0 && read_bounds(&r) == 0 && read_sections(&r, "total", read_total) == 0 &&
         read_sections(&r, "subtotal", read_subtotal) == 0) {
         if (c->n_totals > 0 && c->n_totals + c->n_subtotals <= COUNTERS_MAX) {
             struct buf text = {0};
+            if (c->max_text != MAX_TEXT_BYTES)
+                buf_printf(&text, "counters max_text = %zu\n", c->max_text);
             if (c->max_ahead != MAX_AHEAD_SECONDS)
                 buf_printf(&text, "input max_ahead = %llds\n", (long long)c->max_ahead);
             if (c->skip_if)
@@ -330,7 +351,7 @@ struct source {
     size_t value; /* its field's index in values; unused for a constant */
     struct bytes text;
     char digits[DIGITS_MAX];
-    struct buf space;
+    struct buf space, bound;
 };
 
 struct counters_reader {
@@ -372,7 +393,7 @@ struct counters_reader *counters_reader_new(const struct counters *c)
         struct source *s = &r->sources[r->n_sources++];
         s->kind = counter->kind;
         s->field = counter->field;
-        s->text = bytes_str(counter->field);
+        s->text = component_bound(bytes_str(counter->field), c->max_text, &s->bound);
         if (counter->kind != COUNTER_CONSTANT) {
             s->value = n_names;
             names[n_names++] = counter->field;
@@ -387,8 +408,10 @@ void counters_reader_free(struct counters_reader **r)
 {
     if (!*r)
         return;
-    for (size_t i = 0; i < (*r)->n_sources; i++)
+    for (size_t i = 0; i < (*r)->n_sources; i++) {
         buf_free(&(*r)->sources[i].space);
+        buf_free(&(*r)->sources[i].bound);
+    }
     json_fields_free(&(*r)->fields);
     free((*r)->values);
     free((*r)->sources);
@@ -541,7 +564,7 @@ static const char *time_of(const struct counters_reader *r, const struct json_va
 }
 
 /* Sets the key's text from its field. Returns NULL, or the reason why the value cannot be a key. */
-static const char *make_text(struct source *s, const struct json_value *v)
+static const char *make_text(struct source *s, const struct json_value *v, size_t max_text)
 {
     switch (v->type) {
     case JSON_MISSING:
@@ -571,6 +594,8 @@ static const char *make_text(struct source *s, const struct json_value *v)
     }
     if (s->kind == COUNTER_HOST)
         s->text = counters_host(s->text, &s->space);
+    if (s->text.len > max_text)
+        s->text = component_bound(s->text, max_text, &s->bound);
     return NULL;
 }
 
@@ -590,7 +615,7 @@ enum counters_verdict counters_extract(
     out->hour = out->time - out->time % SECONDS_PER_HOUR;
     for (size_t i = 0; i < r->n_sources; i++) {
         struct source *s = &r->sources[i];
-        why = s->kind == COUNTER_CONSTANT ? NULL : make_text(s, &r->values[s->value]);
+        why = s->kind == COUNTER_CONSTANT ? NULL : make_text(s, &r->values[s->value], c->max_text);
         if (why)
             return reject(r, out, why, s->field);
     }

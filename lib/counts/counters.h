@@ -1,4 +1,4 @@
-/* counters: the configuration's [input], [total NS] and [subtotal S.NS] sections, and the keys of an event under them.
+/* counters: the configuration's [input], [counters], [total NS] and [subtotal S.NS] sections, and the keys of an event under them.
  *
  *     [input]                              [total u]              [subtotal c.u]
  *     time = t                             key = l                key = c
@@ -39,6 +39,7 @@ struct counters {
     const char *time_unit; /* s, ms, us or ns */
     int64_t units_a_second;
     const char *skip_if; /* NULL: nothing is skipped */
+    size_t max_text;     /* bytes of a key; longer keys are bounded (component_bound) */
     int64_t max_ahead;   /* seconds that an event's time may be ahead of the clock; 0: unlimited */
     size_t n_totals, n_subtotals;
     const struct counter *totals, *subtotals;
@@ -70,7 +71,7 @@ enum counters_verdict { COUNTERS_EVENT, COUNTERS_SKIPPED, COUNTERS_REJECTED };
 struct counters_event {
     int64_t time;              /* Unix seconds */
     int64_t hour;              /* its first second */
-    const struct bytes *texts; /* full texts of the keys, one for each distinct key setting */
+    const struct bytes *texts; /* texts of the keys, bounded to max_text, one for each distinct key setting */
     size_t n_texts;            /* the same for every event */
     const size_t *text_of;     /* for each total, then each subtotal: the index of its key in texts */
     const char *reason;        /* with COUNTERS_REJECTED: one line, valid until the next extract */

@@ -92,14 +92,36 @@ bool component_is_plain(struct bytes text)
     return text.len < COMPONENT_HASH && !has_reserved(text);
 }
 
-void component_hash(struct bytes text, char out[COMPONENT_HASH + 1])
+static void digest_of(struct bytes text, unsigned char out[MD5_DIGEST_LENGTH])
 {
-    unsigned char digest[MD5_DIGEST_LENGTH + 1] = {0};
     MD5_CTX md5;
     MD5Init(&md5);
     if (text.len)
         MD5Update(&md5, (const uint8_t *)text.ptr, text.len);
-    MD5Final(digest, &md5);
+    MD5Final(out, &md5);
+}
+
+struct bytes component_bound(struct bytes text, size_t max, struct buf *space)
+{
+    unsigned char digest[MD5_DIGEST_LENGTH];
+    if (text.len <= max)
+        return text;
+    size_t n = max - 1 - 2 * sizeof digest;
+    while (n > 0 && (text.ptr[n] & 0xc0) == 0x80)
+        n--;
+    digest_of(text, digest);
+    buf_clear(space);
+    buf_append(space, text.ptr, n);
+    buf_append_char(space, '~');
+    for (size_t i = 0; i < sizeof digest; i++)
+        buf_printf(space, "%02x", digest[i]);
+    return buf_bytes(space);
+}
+
+void component_hash(struct bytes text, char out[COMPONENT_HASH + 1])
+{
+    unsigned char digest[MD5_DIGEST_LENGTH + 1] = {0};
+    digest_of(text, digest);
     digest[8] = 0; /* pads the last group of three, which encodes to '=' at the end */
     for (size_t in = 0, o = 0; in < 9; in += 3, o += 4) {
         uint32_t three = (uint32_t)digest[in] << 16 | (uint32_t)digest[in + 1] << 8 | digest[in + 2];

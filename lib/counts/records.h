@@ -29,6 +29,10 @@ bool hour_decode(struct bytes text, int64_t *seconds);
 bool component_is_plain(struct bytes text);
 /* The base64 form of the first 8 bytes of the MD5: always 12 characters, the last one '='. */
 void component_hash(struct bytes text, char out[COMPONENT_HASH + 1]);
+/* Bounds a text to `max` bytes, at least COMPONENT_BOUND_MIN. A longer text is cut between two UTF-8 characters, and "~" and the
+ * MD5 of the whole text (32 hexadecimal digits) are appended in `space`. */
+#define COMPONENT_BOUND_MIN 64
+struct bytes component_bound(struct bytes text, size_t max, struct buf *space);
 /* The stored form: the text itself, or its hash, which is written to `space`. An empty text stays empty; callers pass
  * "None" for a missing value. */
 struct bytes component_store(struct bytes text, char space[COMPONENT_HASH + 1]);

@@ -1,6 +1,7 @@
 """Bad input to a running pipeline: each a clear error with the right status, and nothing else disturbed. And keys of
 every kind of byte are counted and found again."""
 import datetime
+import hashlib
 import json
 
 import harness
@@ -11,7 +12,7 @@ HOUR = 1332637200  # 2012-03-25T01
 # and keys that are the beginnings of others.
 ODD_KEYS = [chr(b) + "k" for b in list(range(1, 0x30)) + [0x3A, 0x7C, 0x7F]] + [
     "\0", "a\0b", "a", "a!x", "a+", "a,b", "a-", "a.b", "a b", "a:b", "a|b", "ab", "%41", "a%2Cb", "\u00e9", "\u65e5\u672c",
-    "\U0001f600", "eleven byte", "elevenbytes", "twelve bytes", "h0aMB8AuNw4=", "x" * 3000, "None", "(other)", "\\", "\\x41"]
+    "\U0001f600", "eleven byte", "elevenbytes", "twelve bytes", "h0aMB8AuNw4=", "x" * 2048, "None", "(other)", "\\", "\\x41"]
 
 
 def event(user, country="US", t=HOUR):
@@ -114,6 +115,22 @@ class BadInput(harness.MillraceTest):
         wait_until(lambda: self.total("after") == 1, "the event behind the poison")
         wait_until(lambda: self.ask("simplequeue", "GET", "/stats?format=json").json()["queues"]["default"]["buried"]
                    == 1, "the message with an LF to be buried")
+
+    def test_long_keys_are_bounded_and_found(self):
+        """Two texts that differ only behind the bound stay two keys, and both are asked for by their full text."""
+        keys = ["\u00e9" * 1500 + end for end in ("", "a", "b")]
+        for key in keys:
+            self.put(event(key, country=key))
+        wait_until(lambda: self.total(keys[-1]) == 1, "the last to be counted")
+        for key in keys:
+            self.assertEqual(self.total(key), 1)
+            rows = self.ask("api", "GET", "/v1/breakdown?" + harness.query(
+                user=key, by="country", from_=HOUR, to=HOUR + 3600)).json()["rows"]
+            text = key.encode()
+            self.assertEqual([r["key"] for r in rows], [text[:2014].decode() + "~" + hashlib.md5(text).hexdigest()])
+            sub = self.ask("api", "GET", "/v1/series?" + harness.query(
+                user=key, by="country", sub=key, unit="hour", from_=HOUR, to=HOUR + 3600))
+            self.assertEqual(sub.json()["total"], 1)
 
     def test_odd_keys_are_counted_and_found(self):
         for key in ODD_KEYS:

@@ -15,7 +15,6 @@ import answers
 import harness
 
 EXPECTED = os.path.join(harness.ROOT, "tests", "expected", "counting.json")
-CONFIG = os.path.join(harness.ROOT, "etc", "clicks.conf")
 GENERATE = ["--events=15000", "--seed=11", "--users=300", "--links=2000", "--damaged=0.05", "--hostile=0.2"]
 T = b'"t":1331923247'
 
@@ -73,9 +72,17 @@ def shown(counts):
     return text, "events %d skipped %d rejected %d\n" % (counts.events, counts.skipped, counts.rejected)
 
 
-def oracle_counts(oracle, blobs):
+def write_config():
+    """The sample counters without a bound on texts, of which the oracle knows nothing."""
+    with tempfile.NamedTemporaryFile("w", suffix=".conf", prefix="millrace-test-", delete=False) as f:
+        with open(os.path.join(harness.ROOT, "etc", "clicks.conf")) as sample:
+            f.write(sample.read() + "\n[counters]\nmax_text = 1M\n")
+    return f.name
+
+
+def oracle_counts(oracle, config, blobs):
     """What the oracle says of these files' bytes."""
-    counts = oracle.Counts(CONFIG)
+    counts = oracle.Counts(config)
     with tempfile.TemporaryDirectory(prefix="millrace-test-") as directory:
         for i, data in enumerate(blobs):
             with open(os.path.join(directory, str(i)), "wb") as f:
@@ -90,11 +97,13 @@ class CountingOracle(unittest.TestCase):
         cls.oracle = harness.load_oracle()
         with open(EXPECTED) as f:
             cls.stored = json.load(f)
+        cls.config = write_config()
+        cls.addClassCleanup(os.unlink, cls.config)
         print("compared with: %s" % ("the oracle" if cls.oracle else "what the oracle printed, " + EXPECTED),
               file=sys.stderr, flush=True)
 
     def count(self, data):
-        done = subprocess.run([harness.program("count_lines"), CONFIG], input=data, stdout=subprocess.PIPE,
+        done = subprocess.run([harness.program("count_lines"), self.config], input=data, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=harness.LONG)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout, done.stderr.decode()
@@ -109,7 +118,7 @@ class CountingOracle(unittest.TestCase):
     def check_both_ways(self, name, data):
         got = self.count(data)
         if self.oracle:
-            self.check(got, oracle_counts(self.oracle, [data]))
+            self.check(got, oracle_counts(self.oracle, self.config, [data]))
         self.assertEqual([digest(got[0]), got[1]], self.stored[name])
         lines = got[0].split(b"\n")[:-1]
         self.assertEqual(lines, sorted(lines))
@@ -124,9 +133,9 @@ class CountingOracle(unittest.TestCase):
         """One verdict a line, so that two wrongs do not make a right sum."""
         if not self.oracle:
             self.skipTest("the oracle is not here")
-        data, expected = nasty_lines(), self.oracle.Counts(CONFIG)
+        data, expected = nasty_lines(), self.oracle.Counts(self.config)
         lines = [line for line in (line.removesuffix(b"\r") for line in data.split(b"\n")) if line]
-        done = subprocess.run([harness.program("count_lines"), CONFIG, "verdicts"], input=data, stdout=subprocess.PIPE, check=True,
+        done = subprocess.run([harness.program("count_lines"), self.config, "verdicts"], input=data, stdout=subprocess.PIPE, check=True,
                               timeout=harness.LONG)
         verdicts = done.stdout.decode().split("\n")[:-1]
         self.assertEqual(len(verdicts), len(lines))
@@ -146,10 +155,11 @@ class CountingOracle(unittest.TestCase):
 
 def print_expected():
     oracle = harness.load_oracle()
-    printed = {}
+    printed, config = {}, write_config()
     for name, data in (("nasty", nasty_lines()), ("generated", generated_lines())):
-        text, summary = oracle_counts(oracle, [data])
+        text, summary = oracle_counts(oracle, config, [data])
         printed[name] = [digest(text), summary]
+    os.unlink(config)
     json.dump(printed, sys.stdout, indent=1)
     print()
 

@@ -428,6 +428,48 @@ static void test_events_far_ahead_are_rejected(void **state)
     counters_free(&c);
 }
 
+static void test_long_texts_are_bounded(void **state)
+{
+    struct counters *c =
+        must_read(INPUT "[counters]\nmax_text = 64\n[total u]\nkey = l\n[total d]\nkey = host(l)\n");
+    struct counters_reader *r = counters_reader_new(c);
+    struct counters_event e;
+    char line[256];
+    (void)state;
+    assert_string_equal(c->text, "counters max_text = 64\ninput time = t\ninput time_unit = s\n"
+                                 "total d key = host(l)\ntotal u key = l\n");
+    for (int n = 63; n <= 66; n++) {
+        char expected[80];
+        snprintf(line, sizeof line, "{\"t\":1331923247,\"l\":\"%0*d\"}", n, 7);
+        assert_int_equal(counters_extract(r, bytes_str(line), &e), COUNTERS_EVENT);
+        snprintf(expected, sizeof expected, "%0*d", n, 7);
+        if (n == 65) /* printf %065d 7 | md5sum */
+            snprintf(expected, sizeof expected, "%031d~489ecdb839d222769e7ea29410647211", 0);
+        if (n <= 65)
+            assert_key(e.texts[e.text_of[0]], expected);
+        assert_int_equal(e.texts[e.text_of[0]].len, n < 64 ? n : 64);
+    }
+    /* No UTF-8 character is cut. host() is computed before. */
+    struct buf url = {0};
+    buf_append_str(&url, "{\"t\":1331923247,\"l\":\"http://aa");
+    for (int i = 0; i < 40; i++)
+        buf_append_str(&url, "\xc3\xa9");
+    buf_append_str(&url, "/\"}");
+    assert_int_equal(counters_extract(r, buf_bytes(&url), &e), COUNTERS_EVENT);
+    assert_int_equal(e.texts[e.text_of[0]].len, 64);
+    assert_int_equal(e.texts[e.text_of[1]].len, 63);
+    assert_memory_equal(e.texts[e.text_of[1]].ptr + 28, "\xc3\xa9~", 3);
+    buf_free(&url);
+    counters_reader_free(&r);
+    counters_free(&c);
+    c = must_read(INPUT "[total u]\nkey = l\n");
+    assert_int_equal(c->max_text, 2048);
+    counters_free(&c);
+    refuse(INPUT "[counters]\nmax_text = 63\n[total u]\nkey = l\n", "test.conf:4: max_text is out of bounds");
+    refuse(INPUT "[counters]\nmax_keys = 1\n[total u]\nkey = l\n",
+        "test.conf:4: [counters] has no setting 'max_keys'");
+}
+
 static void test_paths_name_fields_everywhere(void **state)
 {
     struct counters *c = must_read("[input]\ntime = meta.time\nskip_if = meta[\"no.count\"]\n"
@@ -498,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_finer_units),
         cmocka_unit_test(test_times_as_text),
         cmocka_unit_test(test_events_far_ahead_are_rejected),
+        cmocka_unit_test(test_long_texts_are_bounded),
         cmocka_unit_test(test_paths_name_fields_everywhere),
         cmocka_unit_test(test_conflicts),
         cmocka_unit_test(test_what_is_missing),
