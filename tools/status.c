@@ -172,6 +172,12 @@ static void take(struct status *s)
         if (reason.type == JSON_STRING)
             buf_append_bytes(&r->detail, reason.v.string);
         json_doc_free(&doc);
+        /* Each line after "ready" is a warning. */
+        for (size_t at = sizeof "ready"; r->ready && at < body.len; at++)
+            if (body.ptr[at] == '\n')
+                buf_append_str(&r->detail, "; ");
+            else
+                buf_append_char(&r->detail, body.ptr[at]);
         buf_free(&body);
         for (size_t q = 0; q < sizeof queries / sizeof *queries; q++)
             if (strcmp(queries[q].name, peers[i].name) == 0 &&

@@ -339,8 +339,10 @@ struct daemon {
     void *ctx;
     char *auth_token;
     bool ready, draining, drained, aborting;
-    char *not_ready; /* the reason */
-    char *degraded;  /* the reason, or NULL */
+    char *not_ready;     /* the reason */
+    char *degraded;      /* the reason, or NULL */
+    struct buf warnings; /* lines, ended by NUL */
+    size_t n_warnings;
     int status;
     pthread_mutex_t posts_lock;
     struct post *first_post, **last_post;
@@ -411,6 +413,30 @@ void daemon_set_degraded(struct daemon *d, const char *why)
 static const char *why_degraded(void *arg)
 {
     return ((const struct daemon *)arg)->degraded;
+}
+
+void daemon_add_warning(struct daemon *d, const char *fmt, ...)
+{
+    va_list ap;
+    d->n_warnings++;
+    if (d->n_warnings > DAEMON_WARNINGS_MAX + 1)
+        return;
+    d->warnings.len -= d->warnings.len > 0; /* the NUL */
+    buf_append_str(&d->warnings, "warning: ");
+    if (d->n_warnings > DAEMON_WARNINGS_MAX) {
+        buf_append_str(&d->warnings, "there are more, see the log\n");
+    } else {
+        va_start(ap, fmt);
+        buf_vprintf(&d->warnings, fmt, ap);
+        va_end(ap);
+        buf_append_char(&d->warnings, '\n');
+    }
+    buf_append_char(&d->warnings, '\0');
+}
+
+static const char *warnings_of(void *arg)
+{
+    return ((const struct daemon *)arg)->warnings.ptr;
 }
 
 static const char *why_not_ready(void *arg)
@@ -582,6 +608,7 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .server_name = server_name,
         .not_ready = why_not_ready,
         .degraded = why_degraded,
+        .warnings = warnings_of,
         .not_ready_arg = d,
         .extra_stats = d->spec->extra_stats,
         .reset_stats = d->spec->reset_stats,
@@ -731,6 +758,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
     pthread_mutex_destroy(&d.posts_lock);
     free(d.not_ready);
     free(d.degraded);
+    buf_free(&d.warnings);
     free(d.auth_token);
     if (status == 0)
         status = d.status;

@@ -87,6 +87,9 @@ void daemon_notify_parent(void);
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* From now on /health returns 503 with the reason, and all other endpoints work as before. For damaged files. */
 void daemon_set_degraded(struct daemon *d, const char *why);
+/* Adds "warning: TEXT" to the 200 answers of /health until the daemon ends. After DAEMON_WARNINGS_MAX, only counts. */
+#define DAEMON_WARNINGS_MAX 16
+void daemon_add_warning(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool daemon_is_ready(const struct daemon *d);
 bool daemon_is_draining(const struct daemon *d);
 void daemon_drained(struct daemon *d);

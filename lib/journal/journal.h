@@ -13,9 +13,10 @@
  *    at `next` or beyond, the append is a duplicate: it stores nothing, and is answered when the original is committed. In any
  *    other case the append gets JOURNAL_CONFLICT. This comparison includes accepted appends that are not committed yet.
  *    If one of them is refused later, the producer's later appends are refused too.
- * 5. Opening cuts a torn tail back to the last valid frame and reports the cut. Damage below a durable offset that an
- *    intact frame states gets JOURNAL_DAMAGED, with file and byte. The loss of the newest segments gets JOURNAL_DAMAGED
- *    too.
+ * 5. Opening cuts a torn tail back to the last valid frame and reports the cut (journal_cut). Damage below a durable offset
+ *    that an intact frame or the newest marker states gets JOURNAL_DAMAGED, with file and byte. After a clean stop this
+ *    covers every commit; after a crash, every commit but the last ones. The loss of the newest segments gets
+ *    JOURNAL_DAMAGED too.
  * 6. After a power cut under JOURNAL_SYNC_NEVER, new offsets begin at the next multiple of JOURNAL_HOLE. So an offset that was
  *    read before the power cut never gets other bytes. The skipped offsets are a hole.
  * 7. ENOSPC and EDQUOT refuse the appends concerned and undo them in file and marks; the next append tries again. Any
@@ -95,6 +96,10 @@ struct journal_config {
     /* Offsets below this may have been used and lost, so new offsets begin above it, after a hole. 0: none. */
     uint64_t lost_below;
     bool shares_files; /* earlier sessions may have given out files, so never reuse those */
+    /* Counts what a payload holds, for the report of a cut; the payload may be damaged. `counted` is the noun in the plural.
+     * NULL: not counted. */
+    uint64_t (*count)(struct bytes payload);
+    const char *counted;
 };
 
 /* Opens or creates a journal. Blocks: verifies the newest segment and every segment's header, and syncs everything not known
@@ -118,7 +123,10 @@ uint64_t journal_trimmed_bytes(const struct journal *j);
 /* Payload bytes in [from, to), without holes and trimmed bytes. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
 usec_t journal_last_time(const struct journal *j);   /* of the last committed frame, wall clock; 0: empty */
-uint64_t journal_cut_bytes(const struct journal *j); /* bytes of the file that opening cut off the tail */
+uint64_t journal_cut_bytes(const struct journal *j); /* bytes of files that opening cut off the tail */
+/* What opening cut: file, byte, offset, bytes and, if known, the count. NULL: nothing. The cut bytes were torn by a crash, or
+ * damaged after the last commits were acknowledged; nothing distinguishes the two. */
+const char *journal_cut(const struct journal *j);
 const char *journal_failure(
     const struct journal *j); /* why writes are latched or reads stop; NULL: no failure */
 

@@ -132,6 +132,30 @@ uint64_t newest_marker_write(const char *dir, uint64_t before, uint64_t sequence
     return done ? sequence : before;
 }
 
+void newest_marker_state(const char *dir, uint64_t number, const char statement[SYNCED_END])
+{
+    char *path = newest_marker_path(dir, number);
+    int fd = io->open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    free(path);
+    if (fd < 0)
+        return;
+    (void)!io_write_all(fd, statement, SYNCED_END, 0);
+    io->close(fd);
+}
+
+void newest_marker_statement(const char *dir, uint64_t number, char out[SYNCED_END])
+{
+    char *path = newest_marker_path(dir, number);
+    int fd = file_open(path);
+    free(path);
+    memset(out, 0, SYNCED_END);
+    if (fd < 0)
+        return;
+    if (file_read(fd, out, SYNCED_END, 0) != (ssize_t)SYNCED_END)
+        memset(out, 0, SYNCED_END);
+    io->close(fd);
+}
+
 int newest_marker_remove(const char *dir, int dir_fd)
 {
     for (bool removed = false;; removed = true) {

@@ -1,13 +1,17 @@
 /* journal_dir: a journal's directory: its lock, the names of its files, reading them, and error texts. The caller frees
  * the paths that these functions return; free() keeps errno.
  *
- * The newest marker is an empty file whose name contains the newest segment's number. Segment headers reveal a gap
- * between segments; only the marker reveals the loss of the newest segments.
+ * The newest marker is a file whose name contains the newest segment's number. Segment headers reveal a gap between
+ * segments; only the marker reveals the loss of the newest segments. Its content, if any, states how far a segment was synced
+ * when the journal was last opened or closed (synced_end_encode). Only this statement reveals the loss of the last frames.
  *
  * 1. The marker names a segment only once the segment's own name is durable, so the segment existed.
  * 2. Before an opening or a repair removes newest segments, it removes the marker durably. So the marker never names a segment
  *    that was dropped on purpose.
- * 3. Writing the marker costs no sync. After a power cut, or on a full disk, it may name an earlier segment or be missing. */
+ * 3. Writing the marker costs no sync. After a power cut, or on a full disk, it may name an earlier segment, lack its latest
+ *    statement, or be missing.
+ * 4. A statement stays true: the file of its segment is never cut below the position, except by a repair, which replaces the
+ *    marker. */
 #ifndef MILLRACE_JOURNAL_DIR_H
 #define MILLRACE_JOURNAL_DIR_H
 
@@ -33,6 +37,10 @@ int newest_marker_read(const char *dir, uint64_t *sequence);
 char *newest_marker_path(const char *dir, uint64_t sequence);
 /* Renames the marker from `before` (0: none) to `sequence`. Returns the number in the marker now. */
 uint64_t newest_marker_write(const char *dir, uint64_t before, uint64_t sequence);
+/* Writes the statement into the marker with this number. A failure leaves the earlier statement, or none. */
+void newest_marker_state(const char *dir, uint64_t number, const char statement[SYNCED_END]);
+/* Reads the statement; zeros if there is none. */
+void newest_marker_statement(const char *dir, uint64_t number, char out[SYNCED_END]);
 /* Removes all markers and syncs the directory. 0, or -1 with errno. */
 int newest_marker_remove(const char *dir, int dir_fd);
 

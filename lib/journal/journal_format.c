@@ -224,6 +224,13 @@ bool open_decode(struct bytes payload, uint8_t boot[16], bool *never)
     return true;
 }
 
+void synced_end_encode(uint64_t position, uint64_t durable, uint64_t seed, char out[SYNCED_END])
+{
+    put_le64(out, position);
+    put_le64(out + 8, durable);
+    put_le64(out + 16, XXH3_64bits_withSeed(out, 16, seed));
+}
+
 /* A cheap test before the checksum. The old frames of a recycled file have lower offsets; other bytes rarely pass. */
 static bool could_be_frame(struct bytes at, uint64_t position, uint64_t offset, size_t *size)
 {
@@ -233,12 +240,18 @@ static bool could_be_frame(struct bytes at, uint64_t position, uint64_t offset, 
            *size <= at.len;
 }
 
-void frames_scan_tail(struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct tail_scan *out)
+void frames_scan_tail(struct bytes file, uint64_t from, uint64_t seed, uint64_t offset,
+    const char stated[SYNCED_END], struct tail_scan *out)
 {
     uint64_t end = file.len;
     while (end > from && file.ptr[end - 1] == 0)
         end--;
     *out = (struct tail_scan){.nonzero = end > from ? end - from : 0};
+    if (get_le64(stated + 16) == XXH3_64bits_withSeed(stated, 16, seed) &&
+        get_le64(stated + 8) <= JOURNAL_OFFSET_MAX) {
+        out->position = get_le64(stated);
+        out->durable = get_le64(stated + 8);
+    }
     uint64_t left = 4 * (uint64_t)file.len + (1 << 20);
     for (uint64_t at = (from + 7) & ~UINT64_C(7); at < end && at + FRAME_HEADER <= file.len;) {
         struct frame f;

@@ -98,14 +98,20 @@ bool open_decode(struct bytes payload, uint8_t boot[16], bool *never);
 /* The bytes after the end of a segment's frames. They distinguish damage from a torn tail, and a torn tail from the old
  * bytes of a recycled file. */
 struct tail_scan {
-    uint64_t end;               /* end of the last intact frame found there; 0: none */
-    uint64_t durable, position; /* the highest durable offset and position in those frames */
-    uint64_t nonzero;           /* bytes up to the last nonzero byte */
-    bool too_many;              /* the scan stopped because too many places resemble frames */
+    uint64_t end; /* end of the last intact frame found there; 0: none */
+    uint64_t durable,
+        position;     /* the highest durable offset and position in those frames and the statement */
+    uint64_t nonzero; /* bytes up to the last nonzero byte */
+    bool too_many;    /* the scan stopped because too many places resemble frames */
 };
+
+/* The statement in the newest marker: a segment's file is synced up to `position`, its payload up to `durable`. The checksum's
+ * seed is the segment's. */
+#define SYNCED_END ((size_t)24)
+void synced_end_encode(uint64_t position, uint64_t durable, uint64_t seed, char out[SYNCED_END]);
 /* Searches all positions from `from` on for intact frames with an offset of at least `offset`. It checksums at most a
- * few times the file's size. */
-void frames_scan_tail(
-    struct bytes file, uint64_t from, uint64_t seed, uint64_t offset, struct tail_scan *out);
+ * few times the file's size. The statement counts too if it is about this segment. */
+void frames_scan_tail(struct bytes file, uint64_t from, uint64_t seed, uint64_t offset,
+    const char stated[SYNCED_END], struct tail_scan *out);
 
 #endif

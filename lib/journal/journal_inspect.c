@@ -18,7 +18,8 @@ struct inspection {
     bool has_before, newest;
     char *path;
     uint64_t sequence;
-    struct stat file; /* the file at the start of the inspection of this segment */
+    struct stat file;        /* the file at the start of the inspection of this segment */
+    char stated[SYNCED_END]; /* the newest marker's statement, read before any frame */
 };
 
 static void report(struct inspection *n, struct inspect_event e)
@@ -35,13 +36,15 @@ static void report(struct inspection *n, struct inspect_event e)
 }
 
 /* Reports nothing if the file has lost its name: a trimmed segment loses it, and its file may become the next segment. */
-static void report_damage(struct inspection *n, uint64_t position, uint64_t offset, const char *what)
+static void report_damage(
+    struct inspection *n, uint64_t position, uint64_t offset, uint64_t durable, const char *what)
 {
     struct stat now;
     if (stat(n->path, &now) != 0 || now.st_ino != n->file.st_ino || now.st_dev != n->file.st_dev)
         return;
     report(n,
-        (struct inspect_event){.kind = INSPECT_DAMAGE, .position = position, .offset = offset, .what = what});
+        (struct inspect_event){
+            .kind = INSPECT_DAMAGE, .position = position, .offset = offset, .last = durable, .what = what});
 }
 
 /* The end of a segment's frames, and a scan of the bytes after that end. */
@@ -86,7 +89,7 @@ static bool find_end(struct inspection *n, const struct segment_header *h, struc
             buf_free(&file);
             return false;
         }
-        frames_scan_tail(buf_bytes(&file), end->position, seed, end->offset, &end->behind);
+        frames_scan_tail(buf_bytes(&file), end->position, seed, end->offset, n->stated, &end->behind);
         buf_free(&file);
     } while (end->position > before && was_longer(end));
     return true;
@@ -99,11 +102,12 @@ static void judge_end(struct inspection *n, const struct segment_header *h, cons
     bool whole = next && next->previous_size == end->position && next->previous_end == end->offset;
     const struct tail_scan *behind = &end->behind;
     if (end->position == SEGMENT_HEADER)
-        report_damage(n, end->position, end->offset, "no table of producers");
+        report_damage(n, end->position, end->offset, 0, "no table of producers");
     else if (next && !whole)
-        report_damage(n, end->position, end->offset, "its frames end too early");
+        report_damage(n, end->position, end->offset, 0, "its frames end too early");
     else if (!next && was_longer(end))
-        report_damage(n, end->position, end->offset, "a later frame states that these bytes were synced");
+        report_damage(n, end->position, end->offset, behind->durable,
+            "a later frame or the newest marker states that these bytes were synced");
     else {
         bool clean = whole || (end->zeros && !behind->end && (h->recycled || !behind->nonzero));
         report(n, (struct inspect_event){.kind = clean ? INSPECT_END : INSPECT_TAIL,
@@ -126,12 +130,12 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
         if (status == HEADER_NEWER)
             report(n, (struct inspect_event){.kind = INSPECT_NEWER});
         else
-            report_damage(n, 0, 0, "no segment header");
+            report_damage(n, 0, 0, 0, "no segment header");
         return true;
     }
     report(n, (struct inspect_event){.kind = INSPECT_HEADER, .offset = h.base, .header = &h});
     if (has_before && memcmp(h.id, n->before.id, sizeof h.id) != 0)
-        report_damage(n, 0, h.base, "belongs to another journal");
+        report_damage(n, 0, h.base, 0, "belongs to another journal");
     else if (has_before && h.sequence != n->before.sequence + 1)
         report(n, (struct inspect_event){.kind = INSPECT_MISSING, .offset = h.previous_end});
     if (next_sequence && segment_read_header(dir, *next_sequence, &next, &next_status) != 0)
@@ -148,7 +152,7 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
 /* Lists the segments. *missing is the newest segment's number if that segment is missing, otherwise 0. A journal in use
  * may begin and trim segments between two listings, so a segment counts as missing only while the marker stays the
  * same. */
-static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing)
+static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing, char stated[SYNCED_END])
 {
     uint64_t *sequences = NULL, named, again, newest;
     *missing = 0;
@@ -157,6 +161,7 @@ static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing)
         sequences = NULL;
         if (newest_marker_read(dir, &named) != 0 || !(sequences = segments_list(dir, count)))
             return NULL;
+        newest_marker_statement(dir, named, stated);
         newest = *count ? sequences[*count - 1] : 0;
         if (newest >= named)
             return sequences;
@@ -174,7 +179,7 @@ enum journal_result journal_inspect(
     size_t count;
     uint64_t missing;
     error[0] = 0;
-    uint64_t *sequences = list_all(dir, &count, &missing);
+    uint64_t *sequences = list_all(dir, &count, &missing, n.stated);
     if (!sequences) {
         snprintf(error, error_size, "%s: %s", dir, strerror(errno));
         return JOURNAL_IO;
@@ -226,6 +231,7 @@ void inspect_summarize(struct inspect_summary *sum, const struct inspect_event *
             sum->bad_position = e->position;
         }
         sum->headless += e->kind == INSPECT_DAMAGE && e->position == 0;
+        end = e->kind == INSPECT_DAMAGE && e->last > end ? e->last : end;
         if (e->kind == INSPECT_LOST)
             sum->headless += e->last - e->sequence < LOST_MAX ? e->last - e->sequence + 1 : LOST_MAX;
         sum->newer = sum->newer || e->kind == INSPECT_NEWER;

@@ -24,7 +24,8 @@ enum inspect_kind {
 struct inspect_event {
     enum inspect_kind kind;
     const char *path; /* of the segment's file */
-    uint64_t sequence, last;
+    uint64_t sequence;
+    uint64_t last;     /* LOST: see above. DAMAGE: an offset up to which the journal was synced, or 0 */
     uint64_t position; /* in the file */
     uint64_t offset;   /* logical */
     const struct segment_header *header;

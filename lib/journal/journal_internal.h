@@ -185,6 +185,8 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
 uint64_t writer_unused_reserve(const struct writer *w);
 /* After a cut of the file: reserves `bytes` again, or as many as the disk has room for. */
 void writer_reserve_again(struct journal *j, uint64_t bytes);
+/* States in the newest marker that the newest segment is synced as far as it is written, which must be true. */
+void writer_state_synced_end(struct journal *j);
 /* Writes the close frame and closes the file. */
 void writer_close(struct journal *j);
 
@@ -243,7 +245,8 @@ struct journal {
     struct marks marks;
     uint64_t accepted_end, committed_end;
     usec_t accepted_time, committed_time;
-    uint64_t cut_bytes;
+    uint64_t cut_bytes, cut_count;
+    char cut[JOURNAL_ERROR_TEXT];
     size_t unfinished; /* appends whose callback has not run */
     size_t jobs;       /* with the reader thread */
     size_t readers;

@@ -4,8 +4,8 @@
  * frame by frame. Under JOURNAL_SYNC_NEVER the older segments may not be synced. Then it verifies all segments that were not
  * known to be synced when the newest was created, unless the newest ends in a close frame.
  *
- * The journal ends at the first position without a valid frame. If a later intact frame or header states that this position
- * was durable, the journal is damaged. A newest marker above the last segment is damage too. */
+ * The journal ends at the first position without a valid frame. If a later intact frame or header, or the newest marker,
+ * states that this position was durable, the journal is damaged. A newest marker above the last segment is damage too. */
 #include "base/log.h"
 #include "journal/journal_internal.h"
 
@@ -24,6 +24,7 @@
 
 struct opening {
     struct journal *j;
+    const struct journal_config *config;
     char *error;
     size_t error_size;
     struct segment_header *headers;
@@ -36,7 +37,8 @@ struct opening {
     usec_t last_time;
     uint8_t boot[16]; /* of the last session */
     bool never, clean;
-    bool repairs; /* missing newest segments are accepted as lost */
+    bool repairs; /* missing newest segments are accepted as lost, and the marker's statement is ignored */
+    char stated[SYNCED_END]; /* by the newest marker; zeros: nothing */
 };
 
 static enum journal_result refuse(
@@ -109,6 +111,8 @@ static enum journal_result check_newest_marker(struct opening *o)
     uint64_t newest = o->count ? o->headers[o->count - 1].sequence : 0;
     if (newest_marker_read(o->j->dir, &o->j->newest_marker) != 0)
         return refuse(o, JOURNAL_IO, o->j->dir, "cannot open", errno);
+    if (!o->repairs)
+        newest_marker_statement(o->j->dir, o->j->newest_marker, o->stated);
     if (o->j->newest_marker <= newest)
         return JOURNAL_OK;
     if (o->repairs)
@@ -178,14 +182,42 @@ static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
     return o->ends_in_zeros ? 0 : b->nonzero < FRAME_HEADER ? b->nonzero : FRAME_HEADER;
 }
 
+/* Counts what the frames after the end hold, as far as their headers are plausible. */
+static uint64_t count_cut(const struct opening *o, struct bytes file)
+{
+    uint64_t n = 0, at = o->position;
+    struct frame f;
+    while (o->config->count && at < file.len &&
+           frame_decode(bytes_of(file.ptr + at, file.len - at), 0, at, true, &f) == FRAME_OK &&
+           f.kind == FRAME_DATA && f.offset >= o->end) {
+        n += f.payload.len ? o->config->count(f.payload) : 0;
+        at += frame_size(f.name.len, f.payload.len);
+    }
+    return n;
+}
+
 /* Whether a durable offset in a later segment lies beyond the end of segment i, which ends too early. */
 static bool was_durable(const struct opening *o, size_t i, uint64_t durable)
 {
     return i + 1 < o->count && (durable >= o->headers[i + 1].previous_end || durable > o->end);
 }
 
-/* The journal ends in segment i. The bytes after the end may be cut only if no intact frame or header states that they
- * were durable. */
+static void report_cut(const struct opening *o)
+{
+    struct journal *j = o->j;
+    char *path = path_of(o, o->last), count[96] = "";
+    if (j->cut_count)
+        snprintf(
+            count, sizeof count, ", about %llu %s", (unsigned long long)j->cut_count, o->config->counted);
+    snprintf(j->cut, sizeof j->cut,
+        "%s: cut %llu bytes at byte %llu (offset %llu)%s: torn by a crash, or damaged after the last commits",
+        path, (unsigned long long)j->cut_bytes, (unsigned long long)o->position, (unsigned long long)o->end,
+        count);
+    free(path);
+}
+
+/* The journal ends in segment i. The bytes after the end may be cut only if no intact frame or header, nor the newest
+ * marker, states that they were durable. */
 static enum journal_result judge_tail(struct opening *o, size_t i)
 {
     bool damaged = false;
@@ -198,7 +230,9 @@ static enum journal_result judge_tail(struct opening *o, size_t i)
         bool read = segment_read(path, &file) == 0;
         if (read)
             frames_scan_tail(buf_bytes(&file), k == i ? o->position : SEGMENT_HEADER, segment_seed(h),
-                k == i ? o->end : h->base, &b);
+                k == i ? o->end : h->base, o->stated, &b);
+        if (read && k == i)
+            o->j->cut_count = count_cut(o, buf_bytes(&file));
         free(path);
         buf_free(&file);
         if (!read)
@@ -211,11 +245,15 @@ static enum journal_result judge_tail(struct opening *o, size_t i)
         else
             damaged = was_durable(o, i, b.durable) || was_durable(o, i, h->durable);
     }
+    if (!damaged && o->j->cut_bytes)
+        report_cut(o);
     if (!damaged)
         return JOURNAL_OK;
-    char what[128];
-    snprintf(what, sizeof what, "damaged at byte %llu; a later frame states that this byte was synced",
-        (unsigned long long)o->position);
+    char what[160];
+    snprintf(what, sizeof what,
+        "damaged at byte %llu (offset %llu); a later frame or the newest marker states that this byte was "
+        "synced",
+        (unsigned long long)o->position, (unsigned long long)o->end);
     return refuse_segment(o, JOURNAL_DAMAGED, i, what, 0);
 }
 
@@ -333,9 +371,10 @@ static enum journal_result begin_segment(struct opening *o, uint64_t base)
     return JOURNAL_OK;
 }
 
-static enum journal_result open_existing(struct opening *o, uint64_t lost_below)
+static enum journal_result open_existing(struct opening *o)
 {
     struct journal *j = o->j;
+    uint64_t lost_below = o->config->lost_below;
     struct writer *w = &j->writer;
     memcpy(j->id, o->headers[0].id, sizeof j->id);
     enum journal_result r = verify(o);
@@ -389,7 +428,7 @@ static void journal_free(struct journal *j)
     free(j);
 }
 
-static enum journal_result open_locked(struct opening *o, uint64_t lost_below)
+static enum journal_result open_locked(struct opening *o)
 {
     struct journal *j = o->j;
     enum journal_result r = o->repairs ? JOURNAL_OK : repair_note_check(j->dir, o->error, o->error_size);
@@ -398,7 +437,7 @@ static enum journal_result open_locked(struct opening *o, uint64_t lost_below)
     if (r == JOURNAL_OK)
         r = check_newest_marker(o);
     if (r == JOURNAL_OK && o->count)
-        r = open_existing(o, lost_below);
+        r = open_existing(o);
     else if (r == JOURNAL_OK && getrandom(j->id, sizeof j->id, 0) != (ssize_t)sizeof j->id)
         r = refuse(o, JOURNAL_IO, j->dir, "cannot get random bytes", errno);
     else if (r == JOURNAL_OK)
@@ -411,7 +450,8 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
     int dir_fd, struct journal **out, char *error, size_t error_size)
 {
     struct journal *j = mem_zalloc(sizeof *j);
-    struct opening o = {.j = j, .error = error, .error_size = error_size, .repairs = dir_fd >= 0};
+    struct opening o = {
+        .j = j, .config = config, .error = error, .error_size = error_size, .repairs = dir_fd >= 0};
     enum journal_result r;
     *j = (struct journal){
         .magic = JOURNAL_MAGIC,
@@ -429,11 +469,16 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
         r = errno == EWOULDBLOCK ? refuse(&o, JOURNAL_IN_USE, j->dir, "in use by another process", 0)
                                  : refuse(&o, JOURNAL_IO, j->dir, "cannot lock", errno);
     else
-        r = open_locked(&o, config->lost_below);
+        r = open_locked(&o);
+    if (r == JOURNAL_DAMAGED && !o.repairs) {
+        size_t used = strlen(error);
+        snprintf(error + used, error_size - used, "; see `millrace journal check %s` and `repair`", j->dir);
+    }
     if (r != JOURNAL_OK) {
         journal_free(j);
         return r;
     }
+    writer_state_synced_end(j);
     j->accepted_end = j->committed_end = o.end;
     j->accepted_time = j->committed_time = o.last_time;
     for (size_t i = 0; i < sizeof j->id; i++)
@@ -441,7 +486,7 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
     j->next = set->journals;
     set->journals = j;
     if (j->cut_bytes)
-        log_warn("cut the tail of a journal", LOG_S("path", j->dir), LOG_U("bytes", j->cut_bytes));
+        log_warn("cut the tail of a journal", LOG_S("error", j->cut));
     prealloc_adopt(j);
     *out = j;
     return JOURNAL_OK;
@@ -500,6 +545,11 @@ usec_t journal_last_time(const struct journal *j)
 uint64_t journal_cut_bytes(const struct journal *j)
 {
     return j->cut_bytes;
+}
+
+const char *journal_cut(const struct journal *j)
+{
+    return j->cut[0] ? j->cut : NULL;
 }
 
 const char *journal_failure(const struct journal *j)

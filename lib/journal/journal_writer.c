@@ -478,12 +478,22 @@ static bool sync_filled_segments(struct journal *j)
     return true;
 }
 
-/* Everything is synced before the close frame is written, so its statement is true even if its own sync fails. */
+void writer_state_synced_end(struct journal *j)
+{
+    const struct writer *w = &j->writer;
+    char statement[SYNCED_END];
+    synced_end_encode(w->position, w->end, w->seed, statement);
+    newest_marker_state(j->dir, j->newest_marker, statement);
+}
+
+/* Everything is synced before the close frame is written, so its statement is true even if its own sync fails. The newest marker
+ * states the same: a truncated file loses its close frame too. Damage to the close frame alone loses nothing. */
 static void leave_close_frame(struct journal *j)
 {
     struct writer *w = &j->writer;
     w->durable = w->end;
     w->durable_position = w->position;
+    writer_state_synced_end(j);
     struct frame f = {.kind = FRAME_CLOSE, .offset = w->end, .time = w->last_time};
     struct buf b = {0};
     frame_append(&b, &f, NULL, 0);

@@ -101,6 +101,11 @@ static double disk_bytes(void *ctx)
     return (double)journal_disk_bytes(stream_journal(ctx));
 }
 
+static double cut_bytes(void *ctx)
+{
+    return (double)journal_cut_bytes(stream_journal(ctx));
+}
+
 static double disk_limit(void *ctx)
 {
     return (double)stream_numbers(ctx).disk_limit;
@@ -136,6 +141,7 @@ static double lag_seconds(void *ctx)
 static const struct stats_row stream_gauges[] = {
     {"stream_disk_bytes", "Bytes of a stream's files", disk_bytes},
     {"stream_disk_limit_bytes", "The disk_limit of a stream; 0: unlimited", disk_limit},
+    {"stream_cut_bytes", "Bytes that the last start cut off the end of the stream's files", cut_bytes},
     {"stream_full", "1 while publishes are refused for lack of space", is_full},
     {"stream_subscribers", "Subscribers of a stream", subscribers},
     {0},

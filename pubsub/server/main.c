@@ -77,9 +77,8 @@ static void take_recovered(void *arg)
     for (size_t i = 0; i < streams_count(server->streams); i++) {
         struct stream *s = streams_at(server->streams, i);
         struct journal *j = stream_journal(s);
-        if (journal_cut_bytes(j))
-            log_warn("cut the incomplete tail of a stream", LOG_S("stream", stream_name(s)),
-                LOG_U("bytes", journal_cut_bytes(j)));
+        if (journal_cut(j))
+            daemon_add_warning(server->daemon, "stream %s: %s", stream_name(s), journal_cut(j));
         log_info("stream recovered", LOG_S("stream", stream_name(s)), LOG_S("id", journal_id(j)),
             LOG_U("end", journal_committed_end(j)));
         http_stats_add_stream(server, s);

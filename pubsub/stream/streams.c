@@ -58,6 +58,8 @@ static enum streams_result open_one(
         .segment_bytes = ss->config.segment_bytes,
         .max_producers = ss->config.max_producers,
         .shares_files = true,
+        .count = bytes_count_lines,
+        .counted = "lines",
     };
     enum journal_result r = stream_open(ss->set, name, &config, out, error, error_size);
     buf_free(&dir);

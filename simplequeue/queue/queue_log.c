@@ -153,6 +153,13 @@ bool queue_record_is_dense(const struct queue_record *r)
     return r->type == RECORD_PUT || r->type == RECORD_PUT_LATE || r->type == RECORD_MOVE;
 }
 
+uint64_t queue_log_count_messages(struct bytes payload)
+{
+    struct queue_record r;
+    const char *reason;
+    return queue_log_decode(payload, &r, &reason) && queue_record_is_dense(&r) ? r.n : 0;
+}
+
 static bool read_item(struct queue_record *r, struct queue_record_item *item)
 {
     struct bytes row = cut(&r->table, layouts[r->type].item);

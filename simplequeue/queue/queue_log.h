@@ -51,6 +51,8 @@ bool queue_log_decode(struct bytes payload, struct queue_record *out, const char
 size_t queue_log_measure(struct bytes start);
 /* True if the messages have consecutive ids from `id` on. */
 bool queue_record_is_dense(const struct queue_record *r);
+/* Messages in a record that stores messages; 0 for any other bytes. */
+uint64_t queue_log_count_messages(struct bytes payload);
 /* The next item; false after the last. */
 bool queue_record_next(struct queue_record *r, struct queue_record_item *item);
 

@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/name_table.h"
 #include "base/random_id.h"
+#include "simplequeue/queue/queue_log.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -201,15 +202,15 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
     char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
     char *dir = directory_of(qs, config->name);
-    struct journal_config journal = {.dir = dir, .segment_bytes = qs->config.segment_bytes};
+    struct journal_config journal = {.dir = dir,
+        .segment_bytes = qs->config.segment_bytes,
+        .count = queue_log_count_messages,
+        .counted = "messages"};
     enum journal_result opened = journal_open(qs->journals, &journal, &config->journal, error, error_size);
     enum queue_result r = opened == JOURNAL_OK               ? QUEUE_OK
                           : opened == JOURNAL_NO_SPACE       ? QUEUE_NO_SPACE
                           : opened == JOURNAL_NO_DESCRIPTORS ? QUEUE_NO_DESCRIPTORS
                                                              : QUEUE_LATCHED;
-    size_t used = strlen(error);
-    if (opened == JOURNAL_DAMAGED && used < error_size)
-        snprintf(error + used, error_size - used, "; " QUEUE_REPAIR_HINT);
     if (r == QUEUE_OK) {
         const char *of = journal_id(config->journal);
         errno = 0;

@@ -88,6 +88,9 @@ static void on_new_queue(struct named_queue *q, void *arg)
     log_info("queue open", LOG_S("queue", named_queue_name(q)), LOG_S("id", named_queue_id(q)),
         LOG_U("depth", queue_depth(named_queue_core(q))),
         LOG_U("next_id", queue_state(named_queue_core(q))->next_id));
+    if (named_queue_journal(q) && journal_cut(named_queue_journal(q)))
+        daemon_add_warning(((struct queue_server *)arg)->loop.daemon, "queue %s: %s", named_queue_name(q),
+            journal_cut(named_queue_journal(q)));
     reserve_queue_opened(arg, q);
     stats_register_queue(arg, q);
 }

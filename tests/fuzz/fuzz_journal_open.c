@@ -1,11 +1,13 @@
 /* Any bytes as a journal's directory: opening, reading, appending and opening again never crash, hang or read out of
  * bounds; what is opened is read without damage or stops by name, and after a clean close opens again.
  *
- * An input is a byte of flags, then for each segment a length (4 bytes, little-endian) and its file. Flag 1: the policy
- * is never to sync; flag 2: the checksums are put right first, so that what lies behind them is reached. Such a forgery
- * may say what no journal would write, and be refused once something was appended to it: only that is forgiven. */
+ * An input is a byte of flags, with flag 4 the newest marker's statement, then for each segment a length (4 bytes,
+ * little-endian) and its file. Flag 1: the policy is never to sync; flag 2: the checksums are put right first, so that what
+ * lies behind them is reached. Such a forgery may say what no journal would write, and be refused once something was
+ * appended to it: only that is forgiven. */
 #include "journal/journal.h"
 #include "journal/journal_internal.h"
+#include "base/byte_order.h"
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #define SEGMENTS 8
 #define FLAG_NEVER 1
 #define FLAG_REPAIR 2
+#define FLAG_STATEMENT 4
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -38,6 +41,8 @@ static void enter(void)
     log_init("fuzz", LOG_LEVEL_ERROR + 1, LOG_FORMAT_TEXT);
 }
 
+static uint64_t last_seed; /* of the segment put right last */
+
 static void put_right(char *file, size_t size)
 {
     struct segment_header h;
@@ -48,6 +53,7 @@ static void put_right(char *file, size_t size)
     memcpy(file + 120, &checksum, 8);
     if (segment_header_decode(whole, &h) != HEADER_OK)
         return;
+    last_seed = segment_seed(&h);
     size_t frame;
     for (uint64_t at = SEGMENT_HEADER; at < size; at += frame) {
         struct bytes rest = bytes_of(file + at, size - at);
@@ -72,8 +78,22 @@ static void write_segment(size_t sequence, char *bytes, size_t size, unsigned fl
     free(path);
 }
 
+static void write_statement(char statement[SYNCED_END], unsigned flags)
+{
+    if (flags & FLAG_REPAIR)
+        synced_end_encode(get_le64(statement), get_le64(statement + 8), last_seed, statement);
+    newest_marker_write(dir, 0, 1);
+    newest_marker_state(dir, 1, statement);
+}
+
 static void write_segments(struct bytes in, unsigned flags)
 {
+    char statement[SYNCED_END];
+    bool stated = flags & FLAG_STATEMENT && in.len >= SYNCED_END;
+    if (stated) {
+        memcpy(statement, in.ptr, SYNCED_END);
+        in = bytes_of(in.ptr + SYNCED_END, in.len - SYNCED_END);
+    }
     for (size_t n = 1; n <= SEGMENTS && in.len >= 4; n++) {
         uint32_t length;
         memcpy(&length, in.ptr, 4);
@@ -86,6 +106,8 @@ static void write_segments(struct bytes in, unsigned flags)
         free(copy);
         in = bytes_of(in.ptr + length, in.len - length);
     }
+    if (stated)
+        write_statement(statement, flags);
 }
 
 static bool take_all(uint64_t offset, usec_t time, struct bytes payload, void *arg)
@@ -168,6 +190,12 @@ static void clean(void)
             unlink(path);
             free(path);
         }
+    for (uint64_t n; newest_marker_read(dir, &n) == 0 && n > 0;) {
+        char *path = newest_marker_path(dir, n);
+        if (unlink(path) != 0)
+            abort();
+        free(path);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

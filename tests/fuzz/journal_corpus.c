@@ -72,7 +72,13 @@ static void add_file(struct buf *out, const char *path)
 static void save(const char *to, const char *dir, const struct recipe *r, const char *suffix)
 {
     struct buf out = {0}, path = {0};
-    buf_append_char(&out, (char)(2 | (r->sync_ms < 0)));
+    char statement[SYNCED_END];
+    uint64_t newest;
+    if (newest_marker_read(dir, &newest) != 0)
+        abort();
+    newest_marker_statement(dir, newest, statement);
+    buf_append_char(&out, (char)(2 | 4 | (r->sync_ms < 0)));
+    buf_append(&out, statement, sizeof statement);
     for (uint64_t n = 1; n < 40; n++) {
         char *segment = segment_path(dir, n, "");
         add_file(&out, segment);

@@ -4,7 +4,9 @@
 #include "journal/journal_internal.h"
 #include "support/journal_settle.h"
 #include "support/power.h"
+#include "support/shell.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -354,6 +356,91 @@ void model_settle(void)
 void model_close(void)
 {
     journal_set_free(&m.set);
+}
+
+void model_kill(void)
+{
+    model_settle();
+    shell("cp -r %s %s.copy", m.dir, m.dir);
+    journal_set_free(&m.set);
+    shell("rm -r %s && mv %s.copy %s", m.dir, m.dir, m.dir);
+}
+
+/* Where the last data frame of the newest segment begins, and where its frames end; false: it has none. */
+static bool last_frame(char **path, off_t *begins, off_t *ends)
+{
+    size_t n;
+    struct segment_header h;
+    enum header_status status;
+    struct cursor c = {.fd = -1};
+    struct frame f;
+    uint64_t *sequences = segments_list(m.dir, &n), last = sequences[n - 1];
+    free(sequences);
+    CHECK(segment_read_header(m.dir, last, &h, &status) == 0 && status == HEADER_OK);
+    *path = segment_path(m.dir, last, "");
+    *begins = *ends = 0;
+    CHECK(cursor_open(&c, *path, segment_seed(&h), h.base) == CURSOR_FRAME);
+    for (; cursor_peek(&c, &f) == CURSOR_FRAME; cursor_skip(&c, &f)) {
+        if (f.kind == FRAME_DATA) {
+            *begins = (off_t)c.position;
+            *ends = *begins + (off_t)frame_size(f.name.len, f.payload.len);
+        }
+    }
+    cursor_close(&c);
+    return *begins != 0;
+}
+
+/* Flips a bit of the frame. A stopped journal may also be truncated or zeroed from there on; after a kill that leaves no
+ * trace if it begins where the frame begins. */
+static void damage(const char *path, off_t begins, off_t ends, bool killed)
+{
+    off_t at = begins + (off_t)model_below((unsigned)(ends - begins));
+    unsigned kind = killed ? 0 : model_below(3);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    off_t size = lseek(fd, 0, SEEK_END);
+    char byte;
+    CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    byte = (char)(byte ^ 1 << model_below(8));
+    if (kind == 0)
+        CHECK(pwrite(fd, &byte, 1, at) == 1);
+    else
+        CHECK(ftruncate(fd, at) == 0);
+    if (kind == 2)
+        CHECK(ftruncate(fd, size) == 0);
+    close(fd);
+}
+
+static bool holds_acknowledged(void)
+{
+    for (int p = 0; p < PRODUCERS; p++)
+        if (journal_mark(m.j, producer_name(p), NULL) != mark_at(m.acked, p))
+            return false;
+    return journal_committed_end(m.j) >= m.shown;
+}
+
+void model_damage(bool killed, unsigned times, struct model_verdicts *sum)
+{
+    char *path, error[JOURNAL_ERROR_TEXT];
+    off_t begins, ends = 0;
+    struct journal_set_config sc = {.sync_ms = m.sync_ms};
+    struct journal_config jc = {.dir = m.dir, .segment_bytes = 3000};
+    bool any = last_frame(&path, &begins, &ends);
+    shell("cp -r %s %s.copy", m.dir, m.dir);
+    for (; any && times > 0; times--) {
+        damage(path, begins, ends, killed);
+        m.set = journal_set_new(&sc);
+        enum journal_result r = journal_open(m.set, &jc, &m.j, error, sizeof error);
+        bool whole = r == JOURNAL_OK && holds_acknowledged();
+        if (r != JOURNAL_OK)
+            CHECK(r == JOURNAL_DAMAGED && strstr(error, path));
+        else if (!whole)
+            CHECK(killed && journal_cut(m.j) && strstr(journal_cut(m.j), path));
+        ++*(r != JOURNAL_OK ? &sum->refused : whole ? &sum->whole : &sum->said);
+        journal_set_free(&m.set);
+        shell("rm -r %s && cp -r %s.copy %s", m.dir, m.dir, m.dir);
+    }
+    shell("rm -r %s.copy", m.dir);
+    free(path);
 }
 
 void model_reboot(void)

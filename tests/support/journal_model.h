@@ -11,6 +11,14 @@ void model_end(void);
 /* OK, or what a fault explains. */
 enum journal_result model_open(void);
 void model_close(void);
+/* Ends as a kill does: every byte written stays, and nothing is added. */
+void model_kill(void);
+/* Opens the closed or killed journal once for each of several kinds of damage to its last frame. It is refused, or holds
+ * everything acknowledged, or, only after a kill, reports a cut. Leaves the journal undamaged. */
+struct model_verdicts {
+    unsigned refused, whole, said;
+};
+void model_damage(bool killed, unsigned times, struct model_verdicts *sum);
 void model_step(void);
 /* Until no thread of the journal has anything to do. */
 void model_settle(void);

@@ -16,8 +16,13 @@ static void handle_health(struct http_request *req, void *ctx)
         http_problem(req, 503, "not-ready", NULL, "%s", why);
     else if (degraded)
         http_problem(req, 503, "not-well", NULL, "%s", degraded);
-    else
-        http_reply(req, 200, NULL, BYTES_LITERAL("ready\n"));
+    if (why || degraded)
+        return;
+    const char *warnings = s->config.warnings ? s->config.warnings(s->config.not_ready_arg) : NULL;
+    struct buf body = {0};
+    buf_printf(&body, "ready\n%s", warnings ? warnings : "");
+    http_reply(req, 200, NULL, buf_bytes(&body));
+    buf_free(&body);
 }
 
 static void handle_stats(struct http_request *req, void *ctx)
@@ -90,7 +95,7 @@ static void handle_server_options(struct http_request *req, void *ctx)
 const struct http_route http_builtin_routes[] = {
     {"/ping", HTTP_GET_, HTTP_ROUTE_OPEN, .handler = handle_ping, .help = "answers OK"},
     {"/health", HTTP_GET_, HTTP_ROUTE_OPEN, .handler = handle_health,
-        .help = "200 when ready, otherwise 503 with the reason"},
+        .help = "200 when ready, with warnings; otherwise 503 with the reason"},
     {"/stats", HTTP_GET_, HTTP_ROUTE_LENIENT, .handler = handle_stats, .params = "format reset",
         .help = "the daemon's counters; ?format=json"},
     {"/metrics", HTTP_GET_, .handler = handle_metrics, .help = "the same counters for Prometheus"},

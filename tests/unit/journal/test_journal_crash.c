@@ -118,10 +118,34 @@ static void test_a_segment_that_could_not_be_removed(void **state)
         (void)crash_at(6004, JOURNAL_SYNC_NEVER, POWER_EIO, at);
 }
 
+/* Damage to the last frame is refused after a clean stop. After a kill it is refused, or cut and reported. */
+static void test_damage_to_the_last_frame_is_never_silent(void **state)
+{
+    (void)state;
+    unsigned seed = model_setting("MILLRACE_SEED", 1), rounds = model_setting("MILLRACE_POINTS", 700) / 10;
+    struct model_verdicts stopped = {0}, killed = {0};
+    for (unsigned i = 0; i < rounds; i++) {
+        bool kill = i % 2;
+        model_begin(seed + i, policies[i / 2 % POLICIES]);
+        assert_int_equal(model_open(), JOURNAL_OK);
+        for (unsigned steps = 1 + model_below(STEPS); steps > 0; steps--)
+            model_step();
+        kill ? model_kill() : model_close();
+        model_damage(kill, 4, kill ? &killed : &stopped);
+        assert_int_equal(model_open(), JOURNAL_OK);
+        model_check(false);
+        model_close();
+        model_end();
+    }
+    print_message("stopped: %u refused, %u whole; killed: %u refused, %u whole, %u said\n", stopped.refused,
+        stopped.whole, killed.refused, killed.whole, killed.said);
+    assert_true(stopped.refused > 0 && stopped.whole == 0 && killed.said > 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_segment_that_could_not_be_removed), cmocka_unit_test(test_crash_points)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_segment_that_could_not_be_removed),
+        cmocka_unit_test(test_crash_points), cmocka_unit_test(test_damage_to_the_last_frame_is_never_silent)};
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

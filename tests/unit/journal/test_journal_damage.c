@@ -11,31 +11,204 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Keeps a copy of the directory, and puts the copy in its place. */
+static void keep_copy(struct fixture *f)
+{
+    shell("rm -rf %s.kept && cp -r %s %s.kept", f->dir, f->dir, f->dir);
+}
+
+static void restore_copy(struct fixture *f)
+{
+    shell("rm -r %s && cp -r %s.kept %s", f->dir, f->dir, f->dir);
+}
+
 static void test_a_tail_is_cut_anywhere(void **state)
 {
     struct fixture *f = *state;
     put(f, "kept");
-    journal_set_free(&f->set);
-    assert_int_equal(try_open(f), JOURNAL_OK);
+    reopen(f);
     char *path = last_segment_path(f);
-    journal_set_free(&f->set);
-    struct stat st;
-    assert_int_equal(stat(path, &st), 0);
-    off_t before = st.st_size;
+    off_t before = (off_t)f->j->writer.position;
+    put(f, "torn away");
+    kill_into_copy(f);
+    keep_copy(f);
     for (off_t cut = before + 1; cut < before + 100; cut++) {
-        assert_int_equal(try_open(f), JOURNAL_OK);
-        put(f, "torn away");
-        journal_set_free(&f->set);
+        restore_copy(f);
         assert_int_equal(truncate(path, cut), 0);
         assert_int_equal(try_open(f), JOURNAL_OK);
-        uint64_t end = journal_committed_end(f->j);
-        assert_true(end == 4);
+        assert_int_equal(journal_committed_end(f->j), 4);
+        bool between_frames = cut == before + (off_t)frame_size(0, OPEN_PAYLOAD);
+        assert_true((journal_cut(f->j) != NULL) == !between_frames);
         journal_set_free(&f->set);
-        assert_int_equal(truncate(path, before), 0);
     }
     free(path);
+    shell("rm -r %s.kept", f->dir);
     assert_int_equal(try_open(f), JOURNAL_OK);
     assert_content(f, "kept");
+}
+
+static void zero_from(const char *path, off_t from)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(truncate(path, from), 0);
+    assert_int_equal(truncate(path, st.st_size), 0);
+}
+
+static void ignore_event(const struct inspect_event *e, void *arg)
+{
+    (void)e, (void)arg;
+}
+
+/* The last frame of a stopped journal is damaged: refused by file, byte and command, and an inspection agrees. */
+static void assert_refused(struct fixture *f, const char *path)
+{
+    char text[JOURNAL_ERROR_TEXT];
+    assert_int_equal(try_open(f), JOURNAL_DAMAGED);
+    assert_true(strstr(f->error, path) && strstr(f->error, "damaged at byte"));
+    assert_true(strstr(f->error, "offset") && strstr(f->error, "millrace journal"));
+    assert_int_equal(journal_inspect(f->dir, ignore_event, NULL, text, sizeof text), JOURNAL_DAMAGED);
+}
+
+/* Every byte of the last frame flipped, and the file truncated or zeroed from every byte of the last frame on. */
+static void assert_last_frame_is_watched(struct fixture *f, const char *path, off_t begins, off_t ends)
+{
+    keep_copy(f);
+    for (off_t at = begins; at < ends; at++) {
+        flip(path, at);
+        assert_refused(f, path);
+        restore_copy(f);
+        assert_int_equal(truncate(path, at), 0);
+        assert_refused(f, path);
+        restore_copy(f);
+        zero_from(path, at);
+        assert_refused(f, path);
+        restore_copy(f);
+    }
+    shell("rm -r %s.kept", f->dir);
+}
+
+static void test_a_stopped_journal_loses_no_frame_unnoticed(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "first");
+    off_t begins = (off_t)f->j->writer.position;
+    put(f, "no pads."); /* zeroed padding would be no damage */
+    off_t ends = (off_t)f->j->writer.position;
+    char *path = last_segment_path(f);
+    journal_set_free(&f->set);
+    assert_last_frame_is_watched(f, path, begins, ends);
+    free(path);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_content(f, "firstno pads.");
+}
+
+/* A session without an append writes no close frame. */
+static void test_a_journal_that_was_only_opened_loses_no_frame_unnoticed(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "first");
+    off_t begins = (off_t)f->j->writer.position;
+    put(f, "no pads."); /* zeroed padding would be no damage */
+    off_t ends = (off_t)f->j->writer.position;
+    char *path = last_segment_path(f);
+    open_killed_copy(f);
+    kill_into_copy(f);
+    assert_last_frame_is_watched(f, path, begins, ends);
+    free(path);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_content(f, "firstno pads.");
+}
+
+/* No acknowledged byte is in a close frame. */
+static void test_a_damaged_close_frame_loses_nothing(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "all");
+    off_t ends = (off_t)f->j->writer.position;
+    char *path = last_segment_path(f);
+    journal_set_free(&f->set);
+    keep_copy(f);
+    for (off_t at = ends; at < ends + (off_t)FRAME_HEADER; at++) {
+        flip(path, at);
+        assert_int_equal(try_open(f), JOURNAL_OK);
+        assert_content(f, "all");
+        assert_non_null(journal_cut(f->j));
+        journal_set_free(&f->set);
+        restore_copy(f);
+        assert_int_equal(truncate(path, at), 0);
+        assert_int_equal(try_open(f), JOURNAL_OK);
+        assert_content(f, "all");
+        journal_set_free(&f->set);
+        restore_copy(f);
+    }
+    shell("rm -r %s.kept", f->dir);
+    free(path);
+}
+
+static uint64_t count_letters(struct bytes payload)
+{
+    return payload.len;
+}
+
+/* The last commit before a kill: nothing states that it was acknowledged, so it is cut, and the cut is said once. */
+static void test_a_cut_states_what_is_lost(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_set_config sc = {0};
+    struct journal_config jc = {.dir = f->dir, .count = count_letters, .counted = "letters"};
+    put(f, "kept");
+    off_t begins = (off_t)f->j->writer.position;
+    put(f, "the last");
+    off_t ends = (off_t)f->j->writer.position;
+    char *path = last_segment_path(f), byte[64];
+    snprintf(byte, sizeof byte, "at byte %ld (offset 4)", (long)begins);
+    kill_into_copy(f);
+    keep_copy(f);
+    for (off_t at = begins; at < ends; at++) {
+        flip(path, at);
+        f->set = journal_set_new(&sc);
+        assert_int_equal(journal_open(f->set, &jc, &f->j, f->error, sizeof f->error), JOURNAL_OK);
+        assert_content(f, "kept");
+        const char *cut = journal_cut(f->j);
+        assert_true(cut && strstr(cut, path) && strstr(cut, byte));
+        if (at >= begins + (off_t)FRAME_HEADER)
+            assert_non_null(strstr(cut, "about 8 letters"));
+        journal_set_free(&f->set);
+        assert_int_equal(try_open(f), JOURNAL_OK);
+        assert_null(journal_cut(f->j));
+        journal_set_free(&f->set);
+        restore_copy(f);
+    }
+    shell("rm -r %s.kept", f->dir);
+    free(path);
+}
+
+/* The statement binds to one segment, and does not hinder a stop, a later session or the journal of another directory. */
+static void test_the_statement_of_the_newest_marker(void **state)
+{
+    struct fixture *f = *state;
+    char statement[SYNCED_END], other[SYNCED_END];
+    uint64_t number;
+    put(f, "one");
+    journal_set_free(&f->set);
+    assert_int_equal(newest_marker_read(f->dir, &number), 0);
+    newest_marker_statement(f->dir, number, statement);
+    memcpy(other, statement, sizeof other);
+    other[0]++; /* a position beyond the end; the checksum is wrong now */
+    newest_marker_state(f->dir, number, other);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    journal_set_free(&f->set);
+    synced_end_encode(UINT64_C(1) << 40, 3, 12345, other); /* of another segment */
+    newest_marker_state(f->dir, number, other);
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    put(f, "two");
+    journal_set_free(&f->set);
+    newest_marker_statement(f->dir, number, other);
+    assert_memory_not_equal(other, statement, sizeof other);
+    newest_marker_state(f->dir, number, statement); /* an older statement stays true */
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_content(f, "onetwo");
 }
 
 static uint8_t pretended_boot;
@@ -575,6 +748,11 @@ int main(void)
         T(test_no_close_frame_after_a_failed_removal),
         T(test_a_large_frame_is_verified_to_its_last_byte),
         T(test_a_tail_is_cut_anywhere),
+        T(test_a_stopped_journal_loses_no_frame_unnoticed),
+        T(test_a_journal_that_was_only_opened_loses_no_frame_unnoticed),
+        T(test_a_damaged_close_frame_loses_nothing),
+        T(test_a_cut_states_what_is_lost),
+        T(test_the_statement_of_the_newest_marker),
         T(test_never_makes_a_hole_only_after_a_reboot),
         T(test_damage_below_the_durable_offset_is_refused),
         T(test_a_newer_version_is_left_untouched),

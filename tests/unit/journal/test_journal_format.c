@@ -148,6 +148,29 @@ static void test_every_flipped_bit_and_every_cut_of_a_frame_is_seen(void **state
     buf_free(&b);
 }
 
+static const char no_statement[SYNCED_END];
+
+static void test_a_statement_counts_for_its_segment_only(void **state)
+{
+    (void)state;
+    char stated[SYNCED_END];
+    struct tail_scan behind;
+    synced_end_encode(300, 70, 77, stated);
+    frames_scan_tail(BYTES_NONE, 0, 77, 0, stated, &behind);
+    assert_true(behind.position == 300 && behind.durable == 70 && behind.end == 0 && behind.nonzero == 0);
+    frames_scan_tail(BYTES_NONE, 0, 78, 0, stated, &behind);
+    assert_true(behind.position == 0 && behind.durable == 0);
+    for (size_t bit = 0; bit < 8 * sizeof stated; bit++) {
+        stated[bit / 8] = (char)(stated[bit / 8] ^ 1 << bit % 8);
+        frames_scan_tail(BYTES_NONE, 0, 77, 0, stated, &behind);
+        assert_true(behind.position == 0 && behind.durable == 0);
+        stated[bit / 8] = (char)(stated[bit / 8] ^ 1 << bit % 8);
+    }
+    synced_end_encode(300, UINT64_MAX, 77, stated); /* arithmetic on offsets must not wrap */
+    frames_scan_tail(BYTES_NONE, 0, 77, 0, stated, &behind);
+    assert_true(behind.position == 0 && behind.durable == 0);
+}
+
 static void test_intact_frames_are_found_behind_garbage(void **state)
 {
     (void)state;
@@ -157,12 +180,12 @@ static void test_intact_frames_are_found_behind_garbage(void **state)
         buf_append_char(&b, (char)(i * 37 + 1));
     size_t at = b.len, size = a_frame(&b, 77, at);
     buf_append(&b, "\0\0\0\0\0\0\0\1\0\0\0\0", 12);
-    frames_scan_tail(buf_bytes(&b), 0, 77, 50, &behind);
+    frames_scan_tail(buf_bytes(&b), 0, 77, 50, no_statement, &behind);
     assert_true(behind.end == at + size && behind.durable == 40 && behind.position == 100);
     assert_true(behind.nonzero == at + size + 8 && !behind.too_many);
-    frames_scan_tail(buf_bytes(&b), 0, 77, 51, &behind);
+    frames_scan_tail(buf_bytes(&b), 0, 77, 51, no_statement, &behind);
     assert_true(behind.end == 0);
-    frames_scan_tail(buf_bytes(&b), 0, 78, 50, &behind);
+    frames_scan_tail(buf_bytes(&b), 0, 78, 50, no_statement, &behind);
     assert_true(behind.end == 0);
     buf_free(&b);
 }
@@ -176,11 +199,11 @@ static void test_bytes_made_to_look_like_frames_end_the_search(void **state)
     for (size_t at = 0; at < n; at += 8)
         memcpy(file + at, "\0\0\x10\0\1\0\0\0", 8);
     struct tail_scan behind;
-    frames_scan_tail(bytes_of(file, n), 128, 77, 0, &behind);
+    frames_scan_tail(bytes_of(file, n), 128, 77, 0, no_statement, &behind);
     assert_true(behind.end == 0);
     for (size_t at = 0; at < n; at += 8)
         memcpy(file + at, at % 64 == 8 ? "\0\0\x10\0\1\0\0\0" : "\0\0\0\0\0\0\0\0", 8);
-    frames_scan_tail(bytes_of(file, n), 128, 77, 0, &behind);
+    frames_scan_tail(bytes_of(file, n), 128, 77, 0, no_statement, &behind);
     assert_true(behind.too_many);
     free(file);
 }
@@ -221,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_a_frame_is_one_at_its_place_only),
         cmocka_unit_test(test_every_flipped_bit_and_every_cut_of_a_frame_is_seen),
         cmocka_unit_test(test_intact_frames_are_found_behind_garbage),
+        cmocka_unit_test(test_a_statement_counts_for_its_segment_only),
         cmocka_unit_test(test_bytes_made_to_look_like_frames_end_the_search),
         cmocka_unit_test(test_a_table_is_read_back_and_never_past_its_end),
     };

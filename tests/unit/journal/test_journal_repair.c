@@ -338,6 +338,19 @@ static void test_a_header(void **state)
     all_points();
 }
 
+/* Only the newest marker states that the last frames were synced. */
+static void test_a_truncated_last_frame(void **state)
+{
+    begin(*state);
+    uint64_t newest = last_sequence(), at = end_of(newest, 20);
+    char *path = path_of(newest);
+    damaged_at(newest, at);
+    assert_int_equal(truncate(path, (off_t)at), 0);
+    free(path);
+    assert_int_equal(try_open(w.f), JOURNAL_DAMAGED);
+    all_points();
+}
+
 static void test_the_newest_header(void **state)
 {
     begin(*state);
@@ -584,6 +597,7 @@ int main(void)
         T(test_in_the_middle),
         T(test_the_last_frame_of_a_segment),
         T(test_a_header),
+        T(test_a_truncated_last_frame),
         T(test_the_newest_header),
         T(test_a_segment_that_is_missing),
         T(test_the_newest_are_missing),
