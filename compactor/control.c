@@ -28,7 +28,7 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
     struct json_doc **reply, char error[COMPACT_ERROR_TEXT])
 {
     int status = 0;
-    struct buf body = {0}, why = {0};
+    struct buf body = {0};
     struct http_call_spec call = {.method = method, .target = target, .may_resend = true};
     enum http_client_result sent = http_client_fetch(peer->client, &call, &status, &body);
     struct json_doc *d = sent == HTTP_CLIENT_OK ? json_doc_parse(buf_bytes(&body)) : NULL;
@@ -36,9 +36,7 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
     if (sent != HTTP_CLIENT_OK) {
         r = compact_fail(error, COMPACT_TRY_AGAIN, "%s%s: %s", peer->url, target, http_client_strerror(sent));
     } else if (status < 200 || status >= 300) {
-        struct json_value detail = d ? json_doc_at(d, "/detail") : (struct json_value){.type = JSON_MISSING};
-        if (detail.type == JSON_STRING)
-            buf_append_bytes(&why, detail.v.string);
+        struct bytes why = json_doc_text(d, "/detail");
         r = compact_fail(error, status >= 500 || status == 429 ? COMPACT_TRY_AGAIN : COMPACT_REFUSED,
             "%s%s: %d %.*s", peer->url, target, status, (int)why.len, why.len ? why.ptr : "");
     } else if (!d) {
@@ -48,7 +46,6 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
         json_doc_free(&d);
     *reply = d;
     buf_free(&body);
-    buf_free(&why);
     return r;
 }
 

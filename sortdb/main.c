@@ -91,20 +91,6 @@ static double served_bytes(void *ctx)
     return (double)served(ctx).bytes;
 }
 
-static void register_metrics(struct app *app)
-{
-    struct stats *s = daemon_stats(app->daemon);
-    app->get_hits = stats_counter(s, "get_hits_total", NULL, "keys found by get and mget");
-    app->get_misses = stats_counter(s, "get_misses_total", NULL, "keys not found by get and mget");
-    app->fwmatch_hits = stats_counter(s, "fwmatch_hits_total", NULL, "fwmatch requests with records");
-    app->fwmatch_misses = stats_counter(s, "fwmatch_misses_total", NULL, "fwmatch requests without records");
-    app->reloads = stats_counter(s, "reloads_total", NULL, "generations opened, including the first");
-    app->failed_reloads = stats_counter(s, "reload_failures_total", NULL, "generations that failed to open");
-    stats_gauge(s, "served_generation", NULL, "number of the current generation", served_generation, app);
-    stats_gauge(s, "served_records", NULL, "records served", served_records, app);
-    stats_gauge(s, "served_bytes", NULL, "size of the current files", served_bytes, app);
-}
-
 static void hangup(void *ctx)
 {
     struct wiring *w = ctx;
@@ -113,6 +99,13 @@ static void hangup(void *ctx)
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
+    static const struct stats_row rows[] = {
+        {"served_generation", "number of the current generation", served_generation},
+        {"served_records", "records served", served_records},
+        {"served_bytes", "size of the current files", served_bytes},
+        {0},
+    };
+    struct stats *s = daemon_stats(d);
     struct reloader_config config = {.notify = loop_notify_wake};
     if (settings_read_source(daemon_options(d), &config.source, error) != 0)
         return EX_CONFIG;
@@ -120,7 +113,15 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     w->app.daemon = d;
     w->app.max_answer = (size_t)options_int(daemon_options(d), "max_answer");
     TAILQ_INIT(&w->app.calls);
-    register_metrics(&w->app);
+    w->app.get_hits = stats_counter(s, "get_hits_total", NULL, "keys found by get and mget");
+    w->app.get_misses = stats_counter(s, "get_misses_total", NULL, "keys not found by get and mget");
+    w->app.fwmatch_hits = stats_counter(s, "fwmatch_hits_total", NULL, "fwmatch requests with records");
+    w->app.fwmatch_misses =
+        stats_counter(s, "fwmatch_misses_total", NULL, "fwmatch requests without records");
+    w->app.reloads = stats_counter(s, "reloads_total", NULL, "generations opened, including the first");
+    w->app.failed_reloads =
+        stats_counter(s, "reload_failures_total", NULL, "generations that failed to open");
+    stats_gauges(s, rows, NULL, &w->app);
     daemon_set_not_ready(d, "opening the files");
     w->notify = loop_notify_new(daemon_base(d), on_opened, w);
     config.notify_arg = w->notify;

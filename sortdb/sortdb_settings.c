@@ -27,24 +27,12 @@ const struct option_row settings_rows[] = {
     {0},
 };
 
-static bool read_separator(const char *text, char *out)
+int settings_read_source(const struct options *o, struct generation_source *s, struct config_error *error)
 {
     static const struct {
         const char *name;
         char separator;
     } names[] = {{"tab", '\t'}, {"\\t", '\t'}, {"comma", ','}, {"space", ' '}, {"pipe", '|'}};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strcmp(text, names[i].name) == 0) {
-            *out = names[i].separator;
-            return true;
-        }
-    }
-    *out = text[0];
-    return text[0] != '\0' && text[1] == '\0' && text[0] != '\n';
-}
-
-int settings_read_source(const struct options *o, struct generation_source *s, struct config_error *error)
-{
     const char *separator = options_string(o, "field_separator");
     *s = (struct generation_source){.archive = options_string(o, "archive"),
         .db_file = options_string(o, "db_file"),
@@ -52,7 +40,13 @@ int settings_read_source(const struct options *o, struct generation_source *s, s
     if (!s->archive == !s->db_file)
         return config_fail(error, NULL, 0, "%s; set exactly one of them",
             s->archive ? "both archive and db_file are set" : "neither archive nor db_file is set");
-    if (!read_separator(separator, &s->separator))
+    bool is_good = separator[0] != '\0' && separator[1] == '\0' && separator[0] != '\n';
+    s->separator = separator[0];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !is_good; i++) {
+        is_good = strcmp(separator, names[i].name) == 0;
+        s->separator = names[i].separator;
+    }
+    if (!is_good)
         return options_refuse(o, "field_separator", error, "%s is not one character", separator);
     if (s->archive && options_is_set(o, "field_separator") && s->separator != ',')
         return options_refuse(o, "field_separator", error, "an archive always uses a comma");

@@ -21,7 +21,6 @@
 struct feed_settings {
     uint64_t events, seed;
     int64_t start, end; /* unix seconds; start < end */
-    size_t users, links, countries, referrers;
     unsigned zipf_milli;
     uint32_t heartbeats, damaged, hostile; /* shares of the lines, in parts per million */
 };
@@ -563,10 +562,6 @@ static bool read_settings(const struct options *o, struct feed_settings *s)
     uint64_t zipf;
     s->events = (uint64_t)options_int(o, "events");
     s->seed = (uint64_t)options_int(o, "seed");
-    s->users = (size_t)options_int(o, "users");
-    s->links = (size_t)options_int(o, "links");
-    s->countries = (size_t)options_int(o, "countries");
-    s->referrers = (size_t)options_int(o, "referrers");
     s->start = options_int(o, "start");
     s->end = options_is_set(o, "end") ? options_int(o, "end") : s->start + options_int(o, "span") / 1000;
     if (!parse_decimal(options_string(o, "zipf"), 3, 3, &zipf)) {
@@ -591,14 +586,14 @@ static bool read_settings(const struct options *o, struct feed_settings *s)
     return false;
 }
 
-static int write_feed(const struct feed_settings *s)
+static int write_feed(const struct options *o, const struct feed_settings *s)
 {
     struct progress progress;
     struct click_feed f = {.s = *s,
-        .users = zipf_new(s->users, s->zipf_milli),
-        .links = zipf_new(s->links, s->zipf_milli),
-        .countries = zipf_new(s->countries, s->zipf_milli),
-        .referrers = zipf_new(s->referrers, s->zipf_milli),
+        .users = zipf_new((size_t)options_int(o, "users"), s->zipf_milli),
+        .links = zipf_new((size_t)options_int(o, "links"), s->zipf_milli),
+        .countries = zipf_new((size_t)options_int(o, "countries"), s->zipf_milli),
+        .referrers = zipf_new((size_t)options_int(o, "referrers"), s->zipf_milli),
         .agents = zipf_new(COUNT(agents), 1000)};
     struct buf out = {0};
     bool more = true;
@@ -637,7 +632,7 @@ int main(int argc, char **argv)
     io_reserve_stdio();
     switch (options_parse(&spec, argc, argv, &o)) {
     case OPTIONS_OK:
-        status = !read_settings(o, &s) ? EX_USAGE : options_check_only(o) ? 0 : write_feed(&s);
+        status = !read_settings(o, &s) ? EX_USAGE : options_check_only(o) ? 0 : write_feed(o, &s);
         break;
     case OPTIONS_EXIT:
         break;

@@ -91,14 +91,6 @@ static bool parse_args(struct ask *a, int argc, char **argv)
     return is_any_of(a->format, "table", "json", "csv");
 }
 
-static struct bytes text_at(const struct json_doc *d, const char *fmt, size_t i, const char *member)
-{
-    char pointer[96];
-    snprintf(pointer, sizeof pointer, "%s/%zu/%s", fmt, i, member);
-    struct json_value v = json_doc_at(d, pointer);
-    return v.type == JSON_STRING ? v.v.string : BYTES_NONE;
-}
-
 static int64_t number_at(const struct json_doc *d, const char *fmt, size_t i, const char *member)
 {
     char pointer[96];
@@ -109,7 +101,7 @@ static int64_t number_at(const struct json_doc *d, const char *fmt, size_t i, co
 static void print_series(const struct json_doc *d)
 {
     for (size_t i = 0; i < json_doc_length(d, "/rows"); i++) {
-        struct bytes date = text_at(d, "/rows", i, "date");
+        struct bytes date = json_doc_text(d, "/rows/%zu/date", i);
         char pointer[64];
         snprintf(pointer, sizeof pointer, "/rows/%zu/complete", i);
         printf("%-26.*s %12" PRId64 "%s\n", (int)date.len, date.ptr, number_at(d, "/rows", i, "n"),
@@ -123,7 +115,7 @@ static void print_breakdown(const struct json_doc *d)
     int64_t total = json_doc_at(d, "/total").v.i64;
     double whole = total ? (double)total : 1;
     for (size_t i = 0; i < json_doc_length(d, "/rows"); i++) {
-        struct bytes key = text_at(d, "/rows", i, "key");
+        struct bytes key = json_doc_text(d, "/rows/%zu/key", i);
         int64_t n = number_at(d, "/rows", i, "n");
         printf("%12" PRId64 " %6.2f %%  %.*s\n", n, 100 * (double)n / whole, (int)key.len, key.ptr);
     }
@@ -136,12 +128,13 @@ static void print_breakdown(const struct json_doc *d)
 static void print_counters(const struct json_doc *d)
 {
     for (size_t i = 0; i < json_doc_length(d, "/totals"); i++) {
-        struct bytes label = text_at(d, "/totals", i, "label"), ns = text_at(d, "/totals", i, "ns");
+        struct bytes label = json_doc_text(d, "/totals/%zu/label", i),
+                     ns = json_doc_text(d, "/totals/%zu/ns", i);
         char subs[64];
         printf("%.*s (%.*s)", (int)label.len, label.ptr, (int)ns.len, ns.ptr);
         snprintf(subs, sizeof subs, "/totals/%zu/subtotals", i);
         for (size_t j = 0; j < json_doc_length(d, subs); j++) {
-            struct bytes by = text_at(d, subs, j, "label");
+            struct bytes by = json_doc_text(d, "%s/%zu/label", subs, j);
             printf("%s%.*s", j ? ", " : " by ", (int)by.len, by.ptr);
         }
         putchar('\n');
@@ -164,12 +157,13 @@ static void print_counters_csv(const struct json_doc *d)
     struct buf out = {0};
     buf_append_str(&out, "ns,counter,by\n");
     for (size_t i = 0; i < json_doc_length(d, "/totals"); i++) {
-        struct bytes label = text_at(d, "/totals", i, "label");
+        struct bytes label = json_doc_text(d, "/totals/%zu/label", i);
         char subs[64];
-        append_row(&out, text_at(d, "/totals", i, "ns"), label, BYTES_NONE);
+        append_row(&out, json_doc_text(d, "/totals/%zu/ns", i), label, BYTES_NONE);
         snprintf(subs, sizeof subs, "/totals/%zu/subtotals", i);
         for (size_t j = 0; j < json_doc_length(d, subs); j++)
-            append_row(&out, text_at(d, subs, j, "ns"), label, text_at(d, subs, j, "label"));
+            append_row(&out, json_doc_text(d, "%s/%zu/ns", subs, j), label,
+                json_doc_text(d, "%s/%zu/label", subs, j));
     }
     fwrite(out.ptr, 1, out.len, stdout);
     buf_free(&out);
@@ -202,13 +196,12 @@ static int print_answer(const struct ask *a, const struct buf *body)
 static int print_problem(int status, const struct buf *body)
 {
     struct json_doc *d = json_doc_parse(buf_bytes(body));
-    struct json_value detail = d ? json_doc_at(d, "/detail") : (struct json_value){0};
-    struct json_value hint = d ? json_doc_at(d, "/hint") : (struct json_value){0};
+    struct bytes detail = json_doc_text(d, "/detail"), hint = json_doc_text(d, "/hint");
     fprintf(stderr, "millrace query: %d", status);
-    if (detail.type == JSON_STRING)
-        fprintf(stderr, ": %.*s", (int)detail.v.string.len, detail.v.string.ptr);
-    if (hint.type == JSON_STRING)
-        fprintf(stderr, " (%.*s)", (int)hint.v.string.len, hint.v.string.ptr);
+    if (detail.ptr)
+        fprintf(stderr, ": %.*s", (int)detail.len, detail.ptr);
+    if (hint.ptr)
+        fprintf(stderr, " (%.*s)", (int)hint.len, hint.ptr);
     fputc('\n', stderr);
     json_doc_free(&d);
     return status == 503 || status == 429 ? EX_TEMPFAIL : EX_USAGE;

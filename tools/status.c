@@ -122,12 +122,10 @@ static bool query_counts(struct status *s, const char *url, struct buf *detail)
     s->lag = 0;
     for (size_t i = 0; ok && i < json_doc_length(s->streams, "/streams"); i++) {
         uint64_t end, offset;
-        snprintf(pointer, sizeof pointer, "/streams/%zu/name", i);
-        struct json_value name = json_doc_at(s->streams, pointer);
+        struct bytes name = json_doc_text(s->streams, "/streams/%zu/name", i);
         snprintf(pointer, sizeof pointer, "/streams/%zu/end", i);
-        ok = name.type == JSON_STRING && json_doc_u64(s->streams, pointer, &end);
-        snprintf(pointer, sizeof pointer, "/streams/%.*s/offset", ok ? (int)name.v.string.len : 0,
-            name.v.string.ptr);
+        ok = name.ptr && json_doc_u64(s->streams, pointer, &end);
+        snprintf(pointer, sizeof pointer, "/streams/%.*s/offset", (int)name.len, name.ptr ? name.ptr : "");
         if (ok && json_doc_u64(d, pointer, &offset) && offset < end)
             s->lag += end - offset;
     }
@@ -165,12 +163,9 @@ static void take(struct status *s)
         const char *why;
         int status = tool_get(d->url, "/health", REPLY_TIMEOUT, &body, &why);
         struct json_doc *doc = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
-        struct json_value reason =
-            doc ? json_doc_at(doc, "/detail") : (struct json_value){.type = JSON_MISSING};
         r->ready = status == 200;
         r->state = r->ready ? "ready" : status ? "not ready" : "unreachable";
-        if (reason.type == JSON_STRING)
-            buf_append_bytes(&r->detail, reason.v.string);
+        buf_append_bytes(&r->detail, json_doc_text(doc, "/detail"));
         json_doc_free(&doc);
         /* Each line after "ready" is a warning. */
         for (size_t at = sizeof "ready"; r->ready && at < body.len; at++)

@@ -114,38 +114,13 @@ static void on_output_end(struct bufferevent *bev, short what, void *arg)
     close_output(arg);
 }
 
-/* Runs between fork and exec. */
-static void exec_program(const struct child *c, int output, pid_t parent)
-{
-    char pid[16];
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent)
-        _exit(EX_TEMPFAIL);
-    dup2(output, STDOUT_FILENO);
-    dup2(output, STDERR_FILENO); /* `output` is no longer needed, even if it is FIRST_PASSED_FD */
-    if (c->program->listen_fd >= 0) {
-        dup2(c->program->listen_fd, FIRST_PASSED_FD);
-        snprintf(pid, sizeof pid, "%d", (int)getpid());
-        setenv("LISTEN_FDS", "1", 1);
-        setenv("LISTEN_PID", pid, 1);
-    }
-    setenv("NOTIFY_SOCKET", c->owner->notify_name, 1);
-    execv(c->program->argv[0], c->program->argv);
-    dprintf(STDERR_FILENO, "cannot run %s: %s\n", c->program->argv[0], strerror(errno));
-    _exit(EX_CONFIG);
-}
-
 static void handle_end(struct child *c, const char *how, int code);
 
 static void start_child(struct child *c)
 {
     int ends[2];
+    char pid[16];
+    sigset_t none;
     pid_t parent = getpid();
     if (pipe2(ends, O_CLOEXEC) != 0) {
         handle_end(c, "pipe", errno);
@@ -154,8 +129,28 @@ static void start_child(struct child *c)
     fflush(NULL);
     c->status_text[0] = '\0';
     c->pid = fork();
-    if (c->pid == 0)
-        exec_program(c, ends[1], parent);
+    if (c->pid == 0) {
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        signal(SIGPIPE, SIG_DFL);
+        signal(SIGXFSZ, SIG_DFL);
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent)
+            _exit(EX_TEMPFAIL);
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO); /* ends[1] is no longer needed, even if it is FIRST_PASSED_FD */
+        if (c->program->listen_fd >= 0) {
+            dup2(c->program->listen_fd, FIRST_PASSED_FD);
+            snprintf(pid, sizeof pid, "%d", (int)getpid());
+            setenv("LISTEN_FDS", "1", 1);
+            setenv("LISTEN_PID", pid, 1);
+        }
+        setenv("NOTIFY_SOCKET", c->owner->notify_name, 1);
+        execv(c->program->argv[0], c->program->argv);
+        dprintf(STDERR_FILENO, "cannot run %s: %s\n", c->program->argv[0], strerror(errno));
+        _exit(EX_CONFIG);
+    }
     close(ends[1]);
     if (c->pid < 0) {
         c->pid = 0;

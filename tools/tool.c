@@ -88,10 +88,8 @@ void tool_add_arg(char **argv, const char *fmt, ...)
 
 static char *text_at(const struct json_doc *run, const char *daemon, const char *member)
 {
-    char pointer[128];
-    snprintf(pointer, sizeof pointer, "/daemons/%s/%s", daemon, member);
-    struct json_value v = json_doc_at(run, pointer);
-    return v.type == JSON_STRING ? bytes_dup(v.v.string) : NULL;
+    struct bytes text = json_doc_text(run, "/daemons/%s/%s", daemon, member);
+    return text.ptr ? bytes_dup(text) : NULL;
 }
 
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir)

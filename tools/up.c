@@ -107,28 +107,6 @@ struct up {
     int status;
 };
 
-static int open_socket(struct up *up, size_t i, struct config_error *error)
-{
-    const char *daemon = up->daemons[i].name;
-    const char *address = config_setting(up->config, daemon, "address");
-    const char *port_text = config_setting(up->config, daemon, "port");
-    char reason[400], text[300];
-    uint64_t port = (uint64_t)peer_named(daemon)->port;
-    if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
-        return config_fail(
-            error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535", daemon, port_text);
-    if (options_bool(up->options, "free_ports"))
-        port = 0;
-    int low = listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
-    if (low < 0)
-        return config_fail(error, NULL, 0, "%s: %s", daemon, reason);
-    up->daemons[i].listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
-    close(low);
-    listen_url(up->daemons[i].listen_fd, text, sizeof text);
-    up->urls[i] = mem_strdup(text);
-    return 0;
-}
-
 /* Returns the number of a daemon, or up->n if it does not run. */
 static size_t find_daemon(const struct up *up, const char *name)
 {
@@ -151,10 +129,26 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct config
     if (row->uses_archive && config_setting(up->config, row->name, "archive") == NULL &&
         config_setting(up->config, row->name, "db_file") == NULL)
         tool_add_arg(d->argv, "--archive=%s", up->archive);
-    if (up->check_only)
+    if (up->check_only) {
         tool_add_arg(d->argv, "--check-config");
-    else if (open_socket(up, up->n - 1, error) != 0)
-        return -1;
+    } else {
+        const char *address = config_setting(up->config, row->name, "address");
+        const char *port_text = config_setting(up->config, row->name, "port");
+        char reason[400], url[300];
+        uint64_t port = (uint64_t)peer_named(row->name)->port;
+        if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
+            return config_fail(error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535",
+                row->name, port_text);
+        if (options_bool(up->options, "free_ports"))
+            port = 0;
+        int low = listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
+        if (low < 0)
+            return config_fail(error, NULL, 0, "%s: %s", row->name, reason);
+        d->listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
+        close(low);
+        listen_url(d->listen_fd, url, sizeof url);
+        up->urls[up->n - 1] = mem_strdup(url);
+    }
     for (const char *const *peer = row->peers; *peer != NULL; peer++) {
         const char *setting = peer_named(*peer)->setting;
         size_t i = find_daemon(up, *peer);

@@ -322,6 +322,17 @@ struct json_value json_doc_at(const struct json_doc *d, const char *pointer)
     return value_of(e);
 }
 
+struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)
+{
+    char text[192];
+    va_list ap;
+    va_start(ap, pointer);
+    vsnprintf(text, sizeof text, pointer, ap);
+    va_end(ap);
+    struct json_value v = d ? json_doc_at(d, text) : (struct json_value){};
+    return v.type == JSON_STRING ? v.v.string : BYTES_NONE;
+}
+
 size_t json_doc_length(const struct json_doc *d, const char *pointer)
 {
     dom::element e;

@@ -57,6 +57,9 @@ void json_doc_free(struct json_doc **d);
 /* Finds a value by JSON pointer ("/rows/0/n"). The type of an absent value is JSON_MISSING. Strings are valid until the
  * document is freed. */
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer);
+/* The text of a string, or BYTES_NONE for any other value. d may be NULL. */
+struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Reads a non-negative integer, or a string of digits such as an offset above 2^53. On failure *out is unchanged. */
 static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, uint64_t *out)
 {

@@ -414,26 +414,6 @@ static void run(void *arg)
     a->result.rc = archive_finish(&a->spec, &a->result.shortage, a->result.error);
 }
 
-/* After a failure the shortest file is next, because it needs the least space. Once it is published, an operator can
- * remove it. */
-static struct archive_part *next_part(
-    const struct archive_finisher *f, struct archive_part *const *parts, size_t n, bool at_once, usec_t now)
-{
-    struct archive_part *next = NULL;
-    for (size_t i = 0; i < n; i++) {
-        struct archive_part *p = parts[i];
-        bool due = now >= p->finish_at || (at_once && f->compression == ARCHIVE_PLAIN);
-        bool better = next == NULL || (f->pause > 0 && p->state.length < next->state.length);
-        /* Files of one name are published in order, unless a shortage delays an earlier one. */
-        bool behind = false;
-        for (size_t k = 0; k < i && !behind; k++)
-            behind = strcmp(parts[k]->state.name, p->state.name) == 0 && parts[k]->shortage == NULL;
-        if (p->stage == PART_SETTLED && due && better && !behind)
-            next = p;
-    }
-    return next;
-}
-
 void archive_finisher_start(struct archive_finisher *f, struct archive_part *const *parts, size_t n,
     const char *id, bool at_once, usec_t now)
 {
@@ -442,7 +422,20 @@ void archive_finisher_start(struct archive_finisher *f, struct archive_part *con
         busy += f->attempts[i].result.part != NULL;
     for (int i = 0; i < THREADS && now >= f->due && (f->pause == 0 || busy == 0); i++) {
         struct attempt *a = &f->attempts[i];
-        struct archive_part *p = a->result.part == NULL ? next_part(f, parts, n, at_once, now) : NULL;
+        struct archive_part *p = NULL;
+        for (size_t k = 0; k < n && a->result.part == NULL; k++) {
+            struct archive_part *q = parts[k];
+            bool due = now >= q->finish_at || (at_once && f->compression == ARCHIVE_PLAIN);
+            /* After a failure the shortest file is next, because it needs the least space. Once it is published, an
+             * operator can remove it. */
+            bool better = p == NULL || (f->pause > 0 && q->state.length < p->state.length);
+            /* Files of one name are published in order, unless a shortage delays an earlier one. */
+            bool behind = false;
+            for (size_t m = 0; m < k && !behind; m++)
+                behind = strcmp(parts[m]->state.name, q->state.name) == 0 && parts[m]->shortage == NULL;
+            if (q->stage == PART_SETTLED && due && better && !behind)
+                p = q;
+        }
         if (p == NULL)
             continue;
         p->stage = PART_FINISHING;

@@ -484,37 +484,6 @@ static void end_commit(struct file_archive *a)
     free_commit(c);
 }
 
-static void end_finishing(struct file_archive *a, const struct archive_finished *f)
-{
-    struct archive_part *p = f->part;
-    if (f->rc != 0) {
-        set_trouble(a, SHORTAGE_TO_FINISH, f->shortage, f->error);
-        if (a->config.compression != ARCHIVE_PLAIN)
-            a->was_full = false; /* lines may still fit where a packed file does not */
-        return;
-    }
-    if (p->state.lines > 0) {
-        log_info("published", LOG_S("path", p->state.name), LOG_U("lines", p->state.lines),
-            LOG_U("bytes", p->state.length));
-        a->numbers.finished++;
-    }
-    size_t at = 0;
-    const char *shortage = NULL;
-    while (a->parts[at] != p)
-        at++;
-    a->n_parts--;
-    memmove(a->parts + at, a->parts + at + 1, (a->n_parts - at) * sizeof *a->parts);
-    for (size_t i = 0; i < SPANS_MAX; i++)
-        a->spans[i].part = NULL;
-    archive_part_free(&p);
-    note_change(a);
-    a->at_once = true;
-    /* The shortage ends once no staged file waits because of it. */
-    for (size_t i = 0; i < a->n_parts && shortage == NULL; i++)
-        shortage = a->parts[i]->shortage;
-    set_shortage(a, SHORTAGE_TO_FINISH, shortage);
-}
-
 void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
 {
     struct archive_finished f;
@@ -525,8 +494,34 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     check_room(a, room, reserve);
     if (a->committing && worker_is_idle(a->committer))
         end_commit(a);
-    while ((f = archive_finisher_collect(a->finisher, a->now)).part != NULL)
-        end_finishing(a, &f);
+    while ((f = archive_finisher_collect(a->finisher, a->now)).part != NULL) {
+        if (f.rc != 0) {
+            set_trouble(a, SHORTAGE_TO_FINISH, f.shortage, f.error);
+            if (a->config.compression != ARCHIVE_PLAIN)
+                a->was_full = false; /* lines may still fit where a packed file does not */
+            continue;
+        }
+        if (f.part->state.lines > 0) {
+            log_info("published", LOG_S("path", f.part->state.name), LOG_U("lines", f.part->state.lines),
+                LOG_U("bytes", f.part->state.length));
+            a->numbers.finished++;
+        }
+        size_t at = 0;
+        const char *shortage = NULL;
+        while (a->parts[at] != f.part)
+            at++;
+        a->n_parts--;
+        memmove(a->parts + at, a->parts + at + 1, (a->n_parts - at) * sizeof *a->parts);
+        for (size_t i = 0; i < SPANS_MAX; i++)
+            a->spans[i].part = NULL;
+        archive_part_free(&f.part);
+        note_change(a);
+        a->at_once = true;
+        /* The shortage ends once no staged file waits because of it. */
+        for (size_t i = 0; i < a->n_parts && shortage == NULL; i++)
+            shortage = a->parts[i]->shortage;
+        set_shortage(a, SHORTAGE_TO_FINISH, shortage);
+    }
     /* After a crash or a change of max_open, more than max_open files may be open. If they stayed open, the archive
      * would remain full. */
     while (count_stage(a, PART_OPEN) > a->config.max_open)

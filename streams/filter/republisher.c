@@ -165,8 +165,7 @@ static void ask_mark(struct republisher *r)
 static bool has_code(const struct http_reply_view *reply, const char *code)
 {
     struct json_doc *doc = json_doc_parse(reply->body);
-    struct json_value v = doc != NULL ? json_doc_at(doc, "/code") : (struct json_value){.type = JSON_MISSING};
-    bool is = v.type == JSON_STRING && bytes_equal_str(v.v.string, code);
+    bool is = bytes_equal_str(json_doc_text(doc, "/code"), code);
     json_doc_free(&doc);
     return is;
 }
@@ -175,17 +174,13 @@ static bool has_code(const struct http_reply_view *reply, const char *code)
 static void refused(struct republisher *r, const struct http_reply_view *reply)
 {
     struct json_doc *doc = json_doc_parse(reply->body);
-    struct json_value code = {.type = JSON_MISSING}, detail = code;
+    struct bytes code = json_doc_text(doc, "/code"), detail = json_doc_text(doc, "/detail");
     char why[300];
-    if (doc != NULL) {
-        code = json_doc_at(doc, "/code");
-        detail = json_doc_at(doc, "/detail");
-    }
     snprintf(why, sizeof why, "the destination answered %d", reply->status);
-    if (code.type == JSON_STRING && detail.type == JSON_STRING)
+    if (code.ptr != NULL && detail.ptr != NULL)
         snprintf(why, sizeof why, "the destination answered %d %.*s: %.*s", reply->status,
-            (int)(code.v.string.len < 60 ? code.v.string.len : 60), code.v.string.ptr,
-            (int)(detail.v.string.len < 150 ? detail.v.string.len : 150), detail.v.string.ptr);
+            (int)(code.len < 60 ? code.len : 60), code.ptr, (int)(detail.len < 150 ? detail.len : 150),
+            detail.ptr);
     json_doc_free(&doc);
     failed(r, why);
 }

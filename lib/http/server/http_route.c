@@ -43,23 +43,6 @@ void http_route_init(struct http_server *s, const struct http_route *builtin)
     }
 }
 
-/* The first route for the path and method, otherwise the first for the path. A public connection sees only public routes. A
- * daemon's own routes hide the built-in ones of their path. Records the methods of the path. */
-static struct http_endpoint *find_row(struct http_request *req, struct bytes path)
-{
-    struct http_server *s = req->conn->server;
-    struct http_endpoint *found = NULL;
-    for (struct http_endpoint *e = s->endpoints; e < s->unknown; e++) {
-        if (!bytes_equal(e->path, path) || (found && found->ctx != e->ctx) ||
-            (req->conn->is_public && !(e->row->flags & HTTP_ROUTE_PUBLIC)))
-            continue;
-        req->allowed |= e->row->methods;
-        if (!found || (!(found->row->methods & req->head.method) && (e->row->methods & req->head.method)))
-            found = e;
-    }
-    return found;
-}
-
 /* Splits the target into decoded path and parameters. Accepts the form "http://host/path", which clients send to proxies. */
 static bool split_target(struct http_request *req)
 {
@@ -212,9 +195,20 @@ static const struct url_param *refused_param(const struct http_request *req)
 enum http_refusal http_route_judge(struct http_request *req)
 {
     const struct http_head *h = &req->head;
+    const struct http_server *s = req->conn->server;
     if (!split_target(req))
         return HTTP_REFUSED_PARAMETER;
-    req->endpoint = find_row(req, bytes_of(req->path.ptr, req->path.len - 1));
+    /* The first route for the path and method, otherwise the first for the path. A public connection sees only public
+     * routes. A daemon's own routes hide the built-in ones of their path. */
+    struct bytes path = bytes_of(req->path.ptr, req->path.len - 1);
+    for (struct http_endpoint *e = s->endpoints, *found = NULL; e < s->unknown; e++) {
+        if (!bytes_equal(e->path, path) || (found && found->ctx != e->ctx) ||
+            (req->conn->is_public && !(e->row->flags & HTTP_ROUTE_PUBLIC)))
+            continue;
+        req->allowed |= e->row->methods;
+        if (!found || (!(found->row->methods & h->method) && (e->row->methods & h->method)))
+            req->endpoint = found = e;
+    }
     if (!req->endpoint)
         return HTTP_REFUSED_UNKNOWN;
     const struct http_route *row = req->endpoint->row;
@@ -225,7 +219,7 @@ enum http_refusal http_route_judge(struct http_request *req)
     enum http_refusal refusal = judge_access(req);
     if (refusal != HTTP_REFUSED_NOT)
         return refusal;
-    if ((row->flags & HTTP_ROUTE_WHEN_READY) && http_not_ready(req->conn->server))
+    if ((row->flags & HTTP_ROUTE_WHEN_READY) && http_not_ready(s))
         return HTTP_REFUSED_NOT_READY;
     if (refused_param(req))
         return HTTP_REFUSED_UNKNOWN_PARAMETER;
