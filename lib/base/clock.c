@@ -13,6 +13,11 @@ usec_t clock_monotonic(void)
     return now(CLOCK_MONOTONIC);
 }
 
+usec_t clock_boot(void)
+{
+    return now(CLOCK_BOOTTIME);
+}
+
 usec_t clock_wall(void)
 {
     return now(CLOCK_REALTIME);

@@ -1,4 +1,5 @@
 #include "daemon/daemon.h"
+#include "base/clock_watch.h"
 #include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -335,7 +336,9 @@ struct daemon {
     struct stats *stats;
     struct event_base *base;
     struct http_server *http;
-    struct event *signals[3], *drain_check, *drain_limit;
+    struct event *signals[3], *drain_check, *drain_limit, *clock_tick;
+    struct clock_watch clocks;
+    struct stats_counter *clock_jumps;
     void *ctx;
     char *auth_token;
     bool ready, draining, drained, aborting;
@@ -362,6 +365,23 @@ struct options *daemon_options(struct daemon *d)
 struct stats *daemon_stats(struct daemon *d)
 {
     return d->stats;
+}
+
+usec_t daemon_trusted_time(struct daemon *d)
+{
+    uint64_t jumps = d->clocks.jumps;
+    usec_t trusted = clock_watch_look(&d->clocks, clock_wall(), clock_boot());
+    if (d->clocks.jumps != jumps) {
+        log_warn("the wall clock jumped", LOG_I("seconds", d->clocks.last_jump / USEC_PER_SEC));
+        stats_add(d->clock_jumps, 1);
+    }
+    return trusted;
+}
+
+static void on_clock_tick(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    daemon_trusted_time(arg);
 }
 
 bool daemon_is_ready(const struct daemon *d)
@@ -713,6 +733,8 @@ static int start(struct daemon *d, struct config_error *error)
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         d->drain_check = evtimer_new(d->base, check_drain, d);
         d->drain_limit = evtimer_new(d->base, on_drain_timeout, d);
+        d->clock_tick = event_new(d->base, -1, EV_PERSIST, on_clock_tick, d);
+        evtimer_add(d->clock_tick, &(struct timeval){.tv_sec = 1});
         d->notify = loop_notify_new(d->base, run_posts, d);
         status = d->spec->start(d, &d->ctx, error);
     }
@@ -730,6 +752,9 @@ static int run(const struct daemon_spec *spec, struct options *o)
     pthread_mutex_init(&d.posts_lock, NULL);
     d.not_ready = mem_strdup("starting");
     d.stats = stats_new(spec->name);
+    d.clock_jumps =
+        stats_counter(d.stats, "clock_jumps_total", NULL, "jumps of the wall clock by two seconds or more");
+    daemon_trusted_time(&d);
     d.base = event_base_new();
     int status = start(&d, &error);
     if (status != 0)
@@ -752,6 +777,8 @@ static int run(const struct daemon_spec *spec, struct options *o)
         event_free(d.drain_check);
     if (d.drain_limit != NULL)
         event_free(d.drain_limit);
+    if (d.clock_tick != NULL)
+        event_free(d.clock_tick);
     loop_notify_free(&d.notify);
     stats_free(&d.stats);
     event_base_free(d.base);

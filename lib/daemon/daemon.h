@@ -78,6 +78,9 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv);
 struct event_base *daemon_base(struct daemon *d);
 struct options *daemon_options(struct daemon *d);
 struct stats *daemon_stats(struct daemon *d);
+/* The trusted time of base/clock_watch.h. For deletions by age and for the watermark. The daemon looks at the clocks at every call
+ * and every second; it logs each jump and counts it as clock_jumps_total. The loop's thread only. */
+usec_t daemon_trusted_time(struct daemon *d);
 
 void daemon_set_ready(struct daemon *d);
 /* With --daemon: lets the parent process exit with status 0. daemon_set_ready calls it, and so do daemons that are not
