@@ -148,7 +148,7 @@ struct journal_commit {
 typedef void journal_append_fn(const struct journal_commit *commit, void *arg);
 
 /* JOURNAL_OK: accepted; `done` will be called exactly once. Any other result: refused, and `done` will not be called. *mark
- * (may be NULL) receives the producer's committed mark. `time` is the wall clock; stored times never decrease. */
+ * (may be NULL) receives the producer's committed mark. `time` is the wall clock; a later frame may have an earlier time. */
 enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
     journal_append_fn *done, void *arg, uint64_t *mark);
 
@@ -222,12 +222,16 @@ bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp);
 typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload, void *arg);
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);
 
-/* Finds the first frame with a payload at or after `time`, on the reader thread. `done` is called once, unless the seek is
- * cancelled. Its result is DAMAGED, IO, or OK with the frame's offset. If there is no such frame, the offset is the
- * committed end at the time of the call. The offset is never below the earliest. The seek is freed before `done`. */
+/* Finds the first frame with a payload at or after `time`, on the reader thread. A frame later than `now` was written while
+ * the clock was ahead: it counts as no later than the frame after it. So a clock that was ahead does not hide the later frames.
+ *
+ * `done` is called once, unless the seek is cancelled. Its result is DAMAGED, IO, or OK with the frame's offset. If there is
+ * no such frame, the offset is the committed end at the time of the call. The offset is never below the earliest. The seek is
+ * freed before `done`. */
 struct journal_seek;
 typedef void journal_seek_fn(enum journal_result r, uint64_t offset, void *arg);
-struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg);
+struct journal_seek *journal_seek_time(
+    struct journal *j, usec_t time, usec_t now, journal_seek_fn *done, void *arg);
 void journal_seek_cancel(struct journal_seek **seek);
 
 struct journal_scrubbed {
@@ -251,8 +255,9 @@ struct journal_retention {
     usec_t max_age;     /* 0: unlimited */
     uint64_t hold;      /* the lowest cursor: nothing at or above it is removed; UINT64_MAX: none */
 };
-/* Removes the earliest segments, up to `hold`, while the journal exceeds max_bytes or their last frame is older than
- * max_age. */
+/* Removes the earliest segments, up to `hold`, while the journal exceeds max_bytes or they ended before now - max_age. A segment
+ * ended at its latest frame, or when its successor was created, whichever is earlier. If that is later than `now`, the clock was
+ * ahead, and the segment counts as ended with its successor. */
 void journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
 /* Bytes of files that only `hold` keeps. */
 uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now);

@@ -50,6 +50,8 @@ static void enqueue(struct journal *j, const struct journal_append *a, size_t si
         b->reserve = a->reserve > b->reserve ? a->reserve : b->reserve;
         b->end = j->accepted_end;
         b->time = j->accepted_time;
+        if (size > 0 && b->time > b->latest)
+            b->latest = b->time;
         set->pending_bytes += e->size;
     }
     j->unfinished++;
@@ -109,7 +111,7 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
     enum journal_result r = admit(j, duplicate ? 0 : size, named && !m);
     if (r != JOURNAL_OK)
         return r;
-    if (time > j->accepted_time)
+    if (!duplicate)
         j->accepted_time = time;
     if (named && !duplicate)
         marks_add(&j->marks, a->producer)->accepted = a->next;
@@ -201,7 +203,8 @@ static void append_deliver(struct batch *b)
     bool moved = b->end != j->committed_end;
     j->committed_end = s->end = b->end;
     j->committed_time = b->time;
-    frame_index_add(j, s, &(struct index_entry){b->position, b->end, b->time});
+    s->latest = b->latest > s->latest ? b->latest : s->latest;
+    frame_index_add(j, s, &(struct index_entry){b->position, b->end, s->latest});
     call_back(j->set, b, JOURNAL_OK);
     if (moved && j->observer)
         j->observer(j, j->observer_arg);

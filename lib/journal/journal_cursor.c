@@ -17,6 +17,7 @@ void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base)
     c->seed = seed;
     c->position = SEGMENT_HEADER;
     c->offset = base;
+    c->latest = 0;
     c->in.len = 0;
     c->in_position = SEGMENT_HEADER;
     c->verified = 0;
@@ -145,6 +146,8 @@ void cursor_skip(struct cursor *c, const struct frame *f)
 {
     c->position += frame_size(f->name.len, f->payload.len);
     c->offset += frame_advance(f);
+    if (frame_advance(f) > 0 && f->time > c->latest)
+        c->latest = f->time;
 }
 
 static uint64_t piece_checksum(struct bytes payload, size_t i)

@@ -8,7 +8,7 @@
 /* A position at which a frame begins. */
 struct index_entry {
     uint64_t position, offset;
-    usec_t time; /* of the frame before it */
+    usec_t latest; /* time of the frames before it in the segment; 0: none */
 };
 
 struct cursor {
@@ -17,6 +17,7 @@ struct cursor {
     uint64_t seed;
     uint64_t position; /* of the next frame in the file */
     uint64_t offset;   /* of its payload */
+    usec_t latest;     /* time of the payloads skipped in this segment; 0: none */
     struct buf in;     /* file bytes from in_position on */
     uint64_t in_position;
     uint64_t verified; /* position of a frame in `in` that is verified; 0: none */

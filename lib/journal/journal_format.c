@@ -18,7 +18,7 @@ enum header_at {
     H_PREVIOUS_SIZE = 56,
     H_DURABLE = 64,
     H_CREATED = 72,
-    H_LAST_TIME = 80,
+    H_LATEST = 80,
     H_BOOT = 88,
     H_REACH = 104,
     H_SALT = 112,
@@ -53,7 +53,7 @@ void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEAD
     put_le64(out + H_PREVIOUS_SIZE, h->previous_size);
     put_le64(out + H_DURABLE, h->durable);
     put_le64(out + H_CREATED, (uint64_t)h->created);
-    put_le64(out + H_LAST_TIME, (uint64_t)h->last_time);
+    put_le64(out + H_LATEST, (uint64_t)h->latest);
     memcpy(out + H_BOOT, h->boot, sizeof h->boot);
     put_le64(out + H_REACH, h->reach);
     put_le64(out + H_SALT, h->salt);
@@ -75,7 +75,7 @@ enum header_status segment_header_decode(struct bytes file, struct segment_heade
     out->previous_size = get_le64(file.ptr + H_PREVIOUS_SIZE);
     out->durable = get_le64(file.ptr + H_DURABLE);
     out->created = (usec_t)get_le64(file.ptr + H_CREATED);
-    out->last_time = (usec_t)get_le64(file.ptr + H_LAST_TIME);
+    out->latest = (usec_t)get_le64(file.ptr + H_LATEST);
     memcpy(out->boot, file.ptr + H_BOOT, sizeof out->boot);
     out->reach = get_le64(file.ptr + H_REACH);
     out->salt = get_le64(file.ptr + H_SALT);

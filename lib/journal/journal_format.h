@@ -27,7 +27,7 @@ struct segment_header {
     uint64_t durable;       /* everything below was synced when this segment was created */
     uint64_t reach;         /* end of the commit for which this segment was created */
     usec_t created;
-    usec_t last_time; /* of the last frame before this segment */
+    usec_t latest;    /* time of the payloads in the previous segment; 0: none */
     uint8_t boot[16]; /* the kernel's boot id */
     uint64_t salt;    /* random part of the seed */
     bool never;       /* created under JOURNAL_SYNC_NEVER */

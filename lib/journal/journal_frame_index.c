@@ -45,9 +45,9 @@ void frame_index_add(struct journal *j, struct segment *s, const struct index_en
 struct index_entry frame_index_find(struct journal *j, struct segment *s, uint64_t offset, usec_t time)
 {
     size_t n = s->index ? s->index->n : 0;
-    while (n > 0 && (s->index->at[n - 1].offset > offset || s->index->at[n - 1].time >= time))
+    while (n > 0 && (s->index->at[n - 1].offset > offset || s->index->at[n - 1].latest >= time))
         n--;
     if (s->index)
         s->index->used = ++j->set->index_clock;
-    return n > 0 ? s->index->at[n - 1] : (struct index_entry){SEGMENT_HEADER, s->base, s->last_time};
+    return n > 0 ? s->index->at[n - 1] : (struct index_entry){SEGMENT_HEADER, s->base, 0};
 }

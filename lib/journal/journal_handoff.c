@@ -247,6 +247,7 @@ void job_begin(struct job *job)
     if (job->begin.position > c->position) {
         c->position = job->begin.position;
         c->offset = job->begin.offset;
+        c->latest = job->begin.latest;
     }
     job->begin.position = c->position;
     c->chunk = CHUNK_MAX;
@@ -259,7 +260,7 @@ void job_pass(struct job *job, const struct frame *f)
     cursor_skip(c, f);
     job->again = c->position >= job->begin.position + journal_step_max;
     if (job->n_indexed < JOB_ENTRIES_MAX && c->position >= last + journal_index_spacing)
-        job->indexed[job->n_indexed++] = (struct index_entry){c->position, c->offset, f->time};
+        job->indexed[job->n_indexed++] = (struct index_entry){c->position, c->offset, c->latest};
 }
 
 /* Takes the first job that is due. If none is due, *due is the time of the next job; 0: there is no job. */

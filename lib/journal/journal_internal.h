@@ -165,9 +165,10 @@ struct writer {
     uint64_t end;              /* offset after the last frame written */
     uint64_t durable;          /* every offset below is synced */
     uint64_t durable_position; /* this file is synced up to here */
-    usec_t last_time;
-    struct marks marks; /* of the frames written: the next segment's table */
-    bool announced;     /* the segment holds this session's boot id and policy */
+    usec_t last_time;          /* of the last frame */
+    usec_t latest;             /* time of the payloads in this segment; 0: none */
+    struct marks marks;        /* of the frames written: the next segment's table */
+    bool announced;            /* the segment holds this session's boot id and policy */
     bool latched;
     char failure[JOURNAL_ERROR_TEXT];
 };
@@ -192,12 +193,13 @@ void writer_close(struct journal *j);
 
 struct segment {
     uint64_t sequence, base, seed;
-    uint64_t end;     /* of its committed payload */
-    uint64_t size;    /* bytes of its file */
-    usec_t last_time; /* of the last frame before it */
-    unsigned refs;    /* readers inside it */
-    bool damaged;     /* a scrub has reported it */
-    bool shared;      /* its file was given out */
+    uint64_t end;   /* of its committed payload */
+    uint64_t size;  /* bytes of its file */
+    usec_t latest;  /* time of its committed payloads; 0: none */
+    usec_t created; /* wall clock */
+    unsigned refs;  /* readers inside it */
+    bool damaged;   /* a scrub has reported it */
+    bool shared;    /* its file was given out */
     char *path;
     struct frame_index *index; /* NULL: no entries */
     struct journal_file *file; /* given out at present */
@@ -220,6 +222,7 @@ struct batch {
     size_t count, capacity;
     uint64_t start, end; /* offsets */
     usec_t time;         /* of the last frame */
+    usec_t latest;       /* time of its payloads; 0: none */
     size_t reserve;      /* the largest of its appends; 0: it may use reserved blocks */
     enum journal_result result;
     bool sync;               /* must be synced before it is handed back */
@@ -411,6 +414,8 @@ struct job {
     bool again;        /* a step ended before its goal */
     usec_t not_before; /* monotonic; 0: at once */
     usec_t time;
+    usec_t now;         /* of a seek */
+    uint64_t candidate; /* of a seek: see journal_seek.c */
     struct index_entry begin, indexed[JOB_ENTRIES_MAX];
     size_t n_indexed;
     bool wants_spans; /* false: read a copy */

@@ -34,8 +34,9 @@ struct opening {
     uint64_t end, position; /* offset and file position of that end */
     uint64_t synced;        /* position in that segment up to which a frame states it was synced */
     bool ends_in_zeros;     /* zeros or the file's end follow */
-    usec_t last_time;
-    uint8_t boot[16]; /* of the last session */
+    usec_t last_time;       /* of the last frame */
+    usec_t latest;          /* time of the payloads in that segment; 0: none */
+    uint8_t boot[16];       /* of the last session */
     bool never, clean;
     bool repairs; /* missing newest segments are accepted as lost, and the marker's statement is ignored */
     char stated[SYNCED_END]; /* by the newest marker; zeros: nothing */
@@ -135,6 +136,8 @@ static bool apply_frame(struct opening *o, const struct frame *f, bool first)
         marks_commit(&o->j->marks, f->name, f->mark);
     o->clean = f->kind == FRAME_CLOSE;
     o->last_time = f->time;
+    if (frame_advance(f) > 0 && f->time > o->latest)
+        o->latest = f->time;
     o->synced = f->durable_position > o->synced ? f->durable_position : o->synced;
     return true;
 }
@@ -151,6 +154,7 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
     memcpy(o->boot, h->boot, sizeof o->boot);
     o->never = h->never;
     o->synced = SEGMENT_HEADER;
+    o->latest = 0;
     bool sealed = i + 1 < o->count;
     while (status == CURSOR_FRAME && !(sealed && c.position >= h[1].previous_size)) {
         status = cursor_peek(&c, &f);
@@ -314,6 +318,7 @@ static enum journal_result enter_last(struct opening *o)
     w->prepared = w->size >= j->segment_bytes;
     w->end = w->durable = o->end;
     w->last_time = o->last_time;
+    w->latest = o->latest;
     /* Keep an earlier session's reserve beyond the file's end, because the disk may be full now. The cut freed those
      * blocks. */
     uint64_t blocks = (uint64_t)st.st_blocks * 512;
@@ -396,6 +401,7 @@ static enum journal_result open_existing(struct opening *o)
         struct stat st;
         struct segment *s = segment_new(j->dir, &o->headers[i]);
         s->end = i < o->last ? o->headers[i + 1].previous_end : o->end;
+        s->latest = i < o->last ? o->headers[i + 1].latest : o->latest;
         s->size = stat(s->path, &st) == 0 ? (uint64_t)st.st_size : 0;
         s->shared = j->shares_files;
         segment_list_push(j, s);

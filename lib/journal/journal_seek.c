@@ -1,6 +1,9 @@
-/* Seeking by time. Each segment's header states the time of the last frame before it, and times never decrease, so the headers
- * select the segment. The reader thread searches the segment from the last index entry that is early enough. Each job is one
- * step, so that other reads do not wait. */
+/* Seeking by time. Times may fall, so the search goes through the segments and frames in their order. It passes over the
+ * segments, and the parts of a segment before an index entry, in which the latest time is too early. The reader thread
+ * searches the rest. Each job is one step, so that other reads do not wait.
+ *
+ * The candidate is the first of the frames at or after `time` that directly precede the current position. If it is not later
+ * than `now`, it is the result. Otherwise the next frame decides: an earlier time than `time` discards the candidate. */
 #include "journal/journal_internal.h"
 
 #include <stdlib.h>
@@ -9,29 +12,38 @@ struct journal_seek {
     struct journal *journal;
     struct segment *segment; /* held by a reference */
     struct cursor *cursor;
-    usec_t time;
-    uint64_t limit;  /* the committed end when the seek began */
-    struct job *job; /* under way; never NULL */
+    usec_t time, now;
+    uint64_t limit;     /* the committed end when the seek began */
+    uint64_t candidate; /* UINT64_MAX: none */
+    struct job *job;    /* under way; never NULL */
     journal_seek_fn *done;
     void *arg;
 };
 
-/* Sets the result OK and job->offset if it finds the frame, or END if the segment does not contain it. */
+/* Sets the result OK if the candidate is the frame, or END if the rest of the segments decides. */
 static void run_seek(struct job *job)
 {
     struct cursor *c = job->cursor;
     enum cursor_status status = job_enter(job);
+    bool passes = job->begin.position > c->position && job->begin.latest > 0;
     job_begin(job);
+    if (passes)
+        job->candidate = UINT64_MAX;
     job->result = JOURNAL_END;
     while (status == CURSOR_FRAME && c->offset < job->limit && !job->again && job->result == JOURNAL_END) {
         struct frame f;
         status = cursor_peek(c, &f);
-        if (status == CURSOR_FRAME && frame_advance(&f) > 0 && f.time >= job->time) {
-            job->offset = f.offset;
+        if (status != CURSOR_FRAME)
+            break;
+        bool has_payload = frame_advance(&f) > 0, is_early = f.time < job->time;
+        if (has_payload && is_early)
+            job->candidate = UINT64_MAX;
+        else if (has_payload && job->candidate == UINT64_MAX)
+            job->candidate = f.offset;
+        if (has_payload && !is_early && f.time <= job->now)
             job->result = JOURNAL_OK;
-        } else if (status == CURSOR_FRAME) {
+        else
             job_pass(job, &f);
-        }
     }
     if (status != CURSOR_FRAME)
         job_read_failed(job, status);
@@ -54,35 +66,44 @@ static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
     job->segment->refs++;
     job->limit = s->end < seek->limit ? s->end : seek->limit;
     job->time = seek->time;
+    job->now = seek->now;
+    job->candidate = seek->candidate;
     job->not_before = not_before;
     seek->job = job;
     job_submit(seek->journal, job);
 }
 
-struct journal_seek *journal_seek_time(struct journal *j, usec_t time, journal_seek_fn *done, void *arg)
+/* The first segment from s on that contains a frame at or after the time. NULL: no committed segment does. */
+static struct segment *next_to_search(struct journal_seek *seek, struct segment *s)
 {
-    size_t low = j->n_trimmed + 1,
-           high = j->n_segments; /* the last segment before which all frames are older */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (j->segments[middle]->last_time < time)
-            low = middle + 1;
-        else
-            high = middle;
+    for (; s && s->base < seek->limit; s = segment_list_after(seek->journal, s)) {
+        if (s->latest >= seek->time)
+            return s;
+        if (s->latest > 0)
+            seek->candidate = UINT64_MAX;
     }
+    return NULL;
+}
+
+struct journal_seek *journal_seek_time(
+    struct journal *j, usec_t time, usec_t now, journal_seek_fn *done, void *arg)
+{
     struct journal_seek *seek = mem_zalloc(sizeof *seek);
     *seek = (struct journal_seek){
         .journal = j,
-        .segment = j->segments[low - 1],
         .cursor = cursor_new(),
         .time = time,
+        .now = now,
         .limit = j->committed_end,
+        .candidate = UINT64_MAX,
         .done = done,
         .arg = arg,
     };
+    struct segment *s = next_to_search(seek, j->segments[j->n_trimmed]);
+    seek->segment = s ? s : segment_list_last(j);
     seek->segment->refs++;
     j->readers++;
-    submit_seek(seek, time <= j->committed_time, 0);
+    submit_seek(seek, s != NULL, 0);
     return seek;
 }
 
@@ -103,11 +124,12 @@ void journal_seek_cancel(struct journal_seek **p)
     seek_free(seek);
 }
 
-/* Moves on to the next segment. False: it contains nothing that was committed when the seek began. */
+/* Moves on to the next segment. False: no further segment has to be searched. */
 static bool enter_next(struct journal_seek *seek)
 {
-    struct segment *here = seek->segment, *next = segment_list_after(seek->journal, here);
-    if (!next || next->base >= seek->limit)
+    struct segment *here = seek->segment;
+    struct segment *next = next_to_search(seek, segment_list_after(seek->journal, here));
+    if (!next)
         return false;
     next->refs++;
     seek->segment = next;
@@ -126,13 +148,15 @@ static void deliver_seek(struct job *job)
         return;
     }
     bool failed = job->failure[0] != 0;
+    seek->candidate = job->candidate;
     if (!failed && (job->again || (job->result == JOURNAL_END && enter_next(seek)))) {
         submit_seek(seek, true, job->not_before);
         return;
     }
     journal_seek_fn *done = seek->done;
     void *arg = seek->arg;
-    uint64_t offset = job->result == JOURNAL_OK ? job->offset : seek->limit, earliest = journal_earliest(j);
+    uint64_t offset = seek->candidate != UINT64_MAX ? seek->candidate : seek->limit;
+    uint64_t earliest = journal_earliest(j);
     job_report_failure(job);
     cursor_free(seek->cursor);
     seek_free(seek);

@@ -12,7 +12,7 @@ struct segment *segment_new(const char *dir, const struct segment_header *h)
     s->sequence = h->sequence;
     s->base = s->end = h->base;
     s->seed = segment_seed(h);
-    s->last_time = h->last_time;
+    s->created = h->created;
     s->path = segment_path(dir, h->sequence, "");
     return s;
 }
@@ -170,6 +170,20 @@ void journal_trim(struct journal *j, uint64_t offset)
     reap(j);
 }
 
+/* When segment i, which is not the newest, ended (journal_retain). A creation before that of the segment itself shows that the
+ * clock was behind, so that it is not used. */
+static usec_t ended_at(const struct journal *j, size_t i, usec_t now)
+{
+    for (; i + 1 < j->n_segments; i++) {
+        const struct segment *s = j->segments[i], *next = j->segments[i + 1];
+        bool may_use = next->created >= s->created && next->created < s->latest;
+        usec_t end = may_use ? next->created : s->latest;
+        if (end <= now)
+            return end;
+    }
+    return now;
+}
+
 /* The first segment that retention keeps. */
 static size_t first_kept(
     const struct journal *j, const struct journal_retention *keep, uint64_t hold, usec_t now)
@@ -177,7 +191,7 @@ static size_t first_kept(
     uint64_t bytes = journal_disk_bytes(j) - journal_trimmed_bytes(j);
     size_t i = j->n_trimmed;
     for (; all_below(j, i, hold); i++) {
-        bool old = keep->max_age && j->segments[i + 1]->last_time < now - keep->max_age;
+        bool old = keep->max_age && ended_at(j, i, now) < now - keep->max_age;
         if (!old && (!keep->max_bytes || bytes <= keep->max_bytes))
             break;
         bytes -= j->segments[i]->size;

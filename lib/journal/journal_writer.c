@@ -89,7 +89,7 @@ static int create_segment(
     buf_reserve(&b, SEGMENT_HEADER);
     segment_header_encode(h, b.ptr);
     b.len = SEGMENT_HEADER;
-    struct frame f = {.kind = FRAME_TABLE, .offset = h->base, .time = h->last_time, .payload = table};
+    struct frame f = {.kind = FRAME_TABLE, .offset = h->base, .time = j->writer.last_time, .payload = table};
     frame_append(&b, &f, &table, 1);
     frame_seal(b.ptr + SEGMENT_HEADER, &(struct frame_place){segment_seed(h), SEGMENT_HEADER, h->durable, 0});
     *position = b.len;
@@ -123,7 +123,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
         .durable = w->durable,
         .reach = reach,
         .created = clock_wall(),
-        .last_time = w->last_time,
+        .latest = w->latest,
         .never = set_never_syncs(j->set),
     };
     memcpy(h.id, j->id, sizeof h.id);
@@ -156,6 +156,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
     w->sequence = h.sequence;
     w->seed = segment_seed(&h);
     w->base = w->end = base;
+    w->latest = 0;
     w->position = w->durable_position = position;
     w->size = spare.size > position ? spare.size : position;
     w->filled = spare.filled > position ? spare.filled : position;
@@ -401,6 +402,7 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
             marks_commit(&w->marks, f.name, f.mark);
     }
     w->last_time = b->time;
+    w->latest = b->latest > w->latest ? b->latest : w->latest;
     w->announced = true;
     set_lock(j->set);
     w->position = end;

@@ -53,7 +53,7 @@ static struct held held_in(struct pubsub_server *server, struct stream *s)
 {
     struct held h = {.stream = s};
     h.from = cursors_hold(server->cursors, s, &h.cursor);
-    h.bytes = h.cursor ? stream_held_back(s, h.from, clock_wall()) : 0;
+    h.bytes = h.cursor ? stream_held_back(s, h.from, daemon_trusted_time(server->daemon)) : 0;
     h.cursor = h.bytes ? h.cursor : NULL;
     return h;
 }
@@ -191,7 +191,7 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
     uint64_t hold = cursors_hold(server->cursors, s, NULL);
     bool is_retry =
         marks->producer.len && journal_mark(stream_journal(s), marks->producer, NULL) >= marks->next;
-    if (!lines->n_pieces || is_retry || !stream_is_full(s, hold, clock_wall()))
+    if (!lines->n_pieces || is_retry || !stream_is_full(s, hold, daemon_trusted_time(server->daemon)))
         return false;
     struct held h = held_in(server, s);
     char why[2 * NAME_LEN_MAX + 128];

@@ -34,9 +34,10 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct wiring *w = arg;
     (void)fd, (void)what;
+    usec_t now = daemon_trusted_time(w->server.daemon);
     for (size_t i = 0; i < streams_count(w->server.streams); i++) {
         struct stream *s = streams_at(w->server.streams, i);
-        stream_retain(s, cursors_hold(w->server.cursors, s, NULL), clock_wall());
+        stream_retain(s, cursors_hold(w->server.cursors, s, NULL), now);
         stream_tidy(s, clock_monotonic());
     }
     cursors_tick(w->server.cursors);

@@ -40,7 +40,7 @@ struct block_cache *stream_block_cache(struct stream *s);
 
 /* A new stream has no limits. */
 void stream_set_limits(struct stream *s, const struct stream_limits *limits);
-/* Applies retention below `hold` (UINT64_MAX: no cursor) and ends the subscribers whose next bytes are deleted. */
+/* Applies retention below `hold` (UINT64_MAX: no cursor) at the trusted time `now` (base/clock_watch.h) and ends the subscribers whose next bytes are deleted. */
 void stream_retain(struct stream *s, uint64_t hold, usec_t now);
 /* Bytes of files that only `hold` keeps from being deleted. */
 uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now);

@@ -260,7 +260,7 @@ void subscriber_begin(struct subscriber *sub)
     const struct stream_from *from = &sub->config.from;
     if (from->kind == STREAM_FROM_TIME) {
         sub->state = SUBSCRIBER_SEEKING;
-        sub->seek = journal_seek_time(sub->journal, from->time, time_found, sub);
+        sub->seek = journal_seek_time(sub->journal, from->time, clock_wall(), time_found, sub);
         return;
     }
     sub->at_part = from->kind != STREAM_FROM_OFFSET;

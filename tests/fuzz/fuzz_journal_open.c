@@ -169,7 +169,7 @@ static bool use(unsigned flags)
         struct bytes piece = BYTES_LITERAL("appended");
         struct journal_append a = {.pieces = &piece, .n_pieces = 1};
         journal_scan(j, journal_earliest(j), take_all, &sum);
-        journal_seek_time(j, 1000, sought, &found);
+        journal_seek_time(j, 1000, 2000, sought, &found);
         while (!found)
             set_wait(set);
         read_through(set, j);

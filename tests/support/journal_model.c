@@ -20,7 +20,7 @@ struct model_entry {
     int producer; /* -1: none */
     uint64_t next;
     unsigned char fill; /* byte i of the payload is fill + i */
-    usec_t time;        /* as stored: the clock may go back, this does not */
+    usec_t time;        /* may fall */
 };
 
 struct model {
@@ -138,12 +138,14 @@ static void append_new(void)
     struct bytes piece = bytes_of(payload, e.length);
     struct journal_append a = {producer_name(e.producer), mark, e.next, &piece, 1, 0};
     usec_t clock = 1000 + (usec_t)(m.steps % 100000) + model_below(300) - (model_below(5) ? 0 : 300);
+    if (m.steps % 20 == 0) /* jumps */
+        clock += m.steps % 40 ? 100000 : -900;
     enum journal_result r = journal_append(m.j, &a, clock, on_commit, (void *)(uintptr_t)m.count, NULL);
     CHECK(r == JOURNAL_OK || r == JOURNAL_LATCHED || (r == JOURNAL_CONFLICT && journal_failure(m.j)));
     if (r != JOURNAL_OK)
         return;
     e.time = m.j->accepted_time;
-    CHECK(e.time >= clock && (m.count == 0 || e.time >= m.entries[m.count - 1].time));
+    CHECK(e.time == clock);
     m.entries[m.count++] = e;
     m.end += e.length;
 }
@@ -283,12 +285,22 @@ static void seek_some(void)
     if (m.acked == 0)
         return;
     struct seeking s = {0};
-    uint64_t earliest = journal_earliest(m.j), expected = journal_committed_end(m.j);
+    uint64_t earliest = journal_earliest(m.j), candidate = UINT64_MAX;
     usec_t time = m.entries[model_below((unsigned)m.acked)].time + model_below(3) - 1;
-    for (size_t i = m.acked; i-- > 0 && m.entries[i].time >= time && m.entries[i].start >= earliest;)
-        if (m.entries[i].length)
-            expected = m.entries[i].start;
-    journal_seek_time(m.j, time, check_sought, &s);
+    usec_t now = m.steps % 2 ? 1000 + (usec_t)(m.steps % 100000) + 200 : time + 1000000;
+    for (size_t i = 0; i < m.acked; i++) {
+        const struct model_entry *e = &m.entries[i];
+        if (e->length == 0 || e->start < earliest)
+            continue;
+        if (e->time < time)
+            candidate = UINT64_MAX;
+        else if (candidate == UINT64_MAX)
+            candidate = e->start;
+        if (candidate != UINT64_MAX && e->time <= now)
+            break;
+    }
+    uint64_t expected = candidate == UINT64_MAX ? journal_committed_end(m.j) : candidate;
+    journal_seek_time(m.j, time, now, check_sought, &s);
     while (!s.answered)
         set_wait(m.set);
     CHECK(s.offset == expected);

@@ -14,7 +14,7 @@ static struct segment_header a_header(void)
         .durable = 800,
         .reach = 1200,
         .created = 11,
-        .last_time = 10,
+        .latest = 10,
         .salt = 0x1122334455667788,
         .never = true,
         .recycled = true};
@@ -33,7 +33,7 @@ static void test_a_header_is_read_back(void **state)
     assert_int_equal(segment_header_decode(bytes_of(raw, sizeof raw), &back), HEADER_OK);
     assert_true(back.sequence == 7 && back.base == 1000 && back.previous_end == 900);
     assert_true(back.previous_size == 4096 && back.durable == 800 && back.reach == 1200);
-    assert_true(back.created == 11 && back.last_time == 10 && back.salt == h.salt);
+    assert_true(back.created == 11 && back.latest == 10 && back.salt == h.salt);
     assert_true(back.never && back.recycled);
     assert_memory_equal(back.id, h.id, sizeof h.id);
     assert_memory_equal(back.boot, h.boot, sizeof h.boot);

@@ -193,7 +193,7 @@ static void test_a_cancelled_seek_is_not_answered(void **state)
     fill(f, 400, 1);
     for (int polls = 0; polls < 5; polls++) {
         reopen(f);
-        struct journal_seek *seek = journal_seek_time(f->j, 1270, not_called, NULL);
+        struct journal_seek *seek = journal_seek_time(f->j, 1270, INT64_MAX, not_called, NULL);
         assert_int_equal(journal_reader_open(f->j, 270 * LINE, &r, &edges), JOURNAL_OK);
         journal_reader_read(r, 10, no_window, NULL);
         for (int i = 0; i < polls; i++)
@@ -220,7 +220,7 @@ static void test_trimmed_frames_are_not_found(void **state)
     fill(f, 300, 1);
     char *path = mem_strdup(f->j->segments[0]->path);
     reopen(f);
-    journal_seek_time(f->j, 1050, on_found, &offset);
+    journal_seek_time(f->j, 1050, INT64_MAX, on_found, &offset);
     journal_trim(f->j, 200 * LINE);
     assert_int_equal(access(path, F_OK), 0);
     while (offset == UINT64_MAX)
@@ -230,6 +230,119 @@ static void test_trimmed_frames_are_not_found(void **state)
     settle(f);
     assert_int_not_equal(access(path, F_OK), 0);
     free(path);
+}
+
+#define TIMES ((size_t)400)
+
+static void append_at(struct fixture *f, usec_t time)
+{
+    static const char text[LINE];
+    struct answer answer = {0};
+    struct bytes piece = bytes_of(text, sizeof text);
+    struct journal_append a = {.pieces = &piece, .n_pieces = 1};
+    assert_int_equal(journal_append(f->j, &a, time, on_commit, &answer, NULL), JOURNAL_OK);
+    journal_set_flush(f->set);
+}
+
+static uint64_t seek_at(struct fixture *f, usec_t time, usec_t now)
+{
+    uint64_t offset = UINT64_MAX;
+    journal_seek_time(f->j, time, now, on_found, &offset);
+    while (offset == UINT64_MAX)
+        set_wait(f->set);
+    return offset;
+}
+
+/* What journal_seek_time promises, line after line. */
+static size_t first_line(const usec_t *times, usec_t time, usec_t now)
+{
+    size_t candidate = TIMES;
+    for (size_t i = 0; i < TIMES; i++) {
+        if (times[i] < time)
+            candidate = TIMES;
+        else if (candidate == TIMES)
+            candidate = i;
+        if (candidate < TIMES && times[i] <= now)
+            break;
+    }
+    return candidate;
+}
+
+/* A clock that rises, falls, and jumps both ways for a while. The index is that of the appends, empty, or that of the seeks. */
+static void test_times_that_fall(void **state)
+{
+    struct fixture *f = *state;
+    usec_t times[TIMES], time = 100000;
+    unsigned seed = 1;
+    open_with(f, 40 * LINE);
+    for (size_t i = 0; i < TIMES; i++) {
+        int kind = rand_r(&seed) % 40;
+        time += kind == 0 ? 5000 : kind == 1 ? -5000 : rand_r(&seed) % 20;
+        times[i] = time + (kind == 2 ? 1000000 : kind == 3 ? -50000 : 0);
+        append_at(f, times[i]);
+    }
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 700; i++) {
+            usec_t wanted = times[(size_t)rand_r(&seed) % TIMES] + rand_r(&seed) % 3 - 1;
+            usec_t now = rand_r(&seed) % 3 ? times[(size_t)rand_r(&seed) % TIMES] : INT64_MAX;
+            assert_int_equal(seek_at(f, wanted, now), first_line(times, wanted, now) * LINE);
+        }
+        if (round == 1)
+            reopen(f);
+    }
+}
+
+/* For 5 s the clock is 400 days ahead. Before and after, there is a line a second. */
+static void test_a_clock_that_was_ahead(void **state)
+{
+    struct fixture *f = *state;
+    const usec_t ahead = (usec_t)400 * 86400;
+    for (size_t segment = 20; segment <= 200; segment += 180) {
+        struct journal_retention keep = {.max_age = 50, .hold = UINT64_MAX};
+        open_with(f, segment * LINE);
+        uint64_t start = journal_committed_end(f->j);
+        for (usec_t t = 0; t < 100; t++)
+            append_at(f, 1000 + t + (t >= 40 && t < 45 ? ahead : 0));
+        for (int round = 0; round < 2; round++) {
+            for (usec_t t = 0; t < 100; t++) /* lines of an unknown time are not passed over */
+                if (t < 40 || t > 45)
+                    assert_int_equal(seek_at(f, 1000 + t, 1100), start + (uint64_t)t * LINE);
+            assert_int_equal(seek_at(f, 1045, 1100), start + 40 * LINE);
+            assert_int_equal(seek_at(f, 1040 + ahead, 1100), start + 100 * LINE);
+            assert_int_equal(journal_last_time(f->j), 1099);
+            reopen(f);
+        }
+        journal_retain(f->j, &keep, 1050);
+        assert_true(journal_earliest(f->j) <= start);
+        journal_retain(f->j, &keep, 1200);
+        assert_true(journal_earliest(f->j) + segment * LINE > start + 100 * LINE - 2 * LINE);
+        settle(f);
+        journal_trim(f->j, UINT64_MAX);
+        settle(f);
+        teardown_small(state);
+        setup_small(state);
+        f = *state;
+    }
+}
+
+/* For a while the clock is a day behind. */
+static void test_a_clock_that_was_behind(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_retention keep = {.max_age = 50, .hold = UINT64_MAX};
+    open_with(f, 20 * LINE);
+    for (usec_t t = 0; t < 100; t++)
+        append_at(f, 100000 + t - (t >= 40 && t < 65 ? 86400 : 0));
+    for (int round = 0; round < 2; round++) {
+        for (usec_t t = 0; t < 100; t++)
+            assert_int_equal(seek_at(f, 100000 + t, 100100), (uint64_t)(t >= 40 && t < 65 ? 65 : t) * LINE);
+        assert_int_equal(seek_at(f, 100000 + 50 - 86400, 100000 + 50 - 86400), 50 * LINE);
+        reopen(f);
+    }
+    journal_retain(f->j, &keep, 100065);
+    assert_int_equal(journal_earliest(f->j), 0);
+    journal_retain(f->j, &keep, 100100);
+    assert_true(journal_earliest(f->j) > 20 * LINE && journal_earliest(f->j) <= 65 * LINE);
 }
 
 #define LONG_LINES ((size_t)16000)
@@ -285,7 +398,7 @@ static void test_others_read_during_a_seek(void **state)
     uint64_t offset;
     open_a_long_segment(f);
     time_is_found = false;
-    journal_seek_time(f->j, 1000 + 15900, on_time, &offset);
+    journal_seek_time(f->j, 1000 + 15900, INT64_MAX, on_time, &offset);
     size_t most = most_waited_for(f, &time_is_found);
     print_message("most read while another waits: %zu of %zu bytes\n", most, read_so_far());
     assert_int_equal(offset, 15900 * LINE);
@@ -324,8 +437,7 @@ static void test_passed_frames_are_indexed(void **state)
     }
     fill(f, LONG_LINES, 10);
     bytes_read = 0;
-    assert_int_equal(
-        seek_time(f, 1000 + 15980, &offset), JOURNAL_OK); /* of the first ones, times do not go back */
+    assert_int_equal(seek_time(f, 1000 + 15980, &offset), JOURNAL_OK);
     struct journal_reader *r;
     struct journal_edges edges;
     struct seen s = {0};
@@ -371,6 +483,9 @@ int main(void)
         SMALL(test_damage_on_the_way_is_named),
         SMALL(test_a_cancelled_seek_is_not_answered),
         SMALL(test_trimmed_frames_are_not_found),
+        SMALL(test_times_that_fall),
+        SMALL(test_a_clock_that_was_ahead),
+        SMALL(test_a_clock_that_was_behind),
         T(test_others_read_during_a_seek),
         T(test_others_read_while_a_reader_starts_inside_a_segment),
         T(test_passed_frames_are_indexed),
