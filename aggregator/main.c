@@ -232,7 +232,7 @@ static void begin_counting(struct wiring *w)
     const struct options *o = daemon_options(app->daemon);
     usec_t tick = w->config.flush_interval / TICKS_A_FLUSH;
     register_metrics(w);
-    app->watermark = watermark_poll_new(&(struct watermark_poll_config){.base = daemon_base(app->daemon),
+    app->watermark = watermark_poll_new(&(struct watermark_poll_config){.daemon = app->daemon,
         .client = w->client,
         .aggregate = app->aggregate,
         .streams = app->streams.names,

@@ -4,14 +4,14 @@
 
 /* The streams' ends at one moment. */
 struct observation {
-    int64_t time; /* 0: none */
+    struct watermark_moment at;
     uint64_t *ends;
 };
 
 struct watermark {
     size_t n;
     struct observation oldest, newest;
-    int64_t until;
+    struct watermark_moment until;
 };
 
 struct watermark *watermark_new(size_t n_streams)
@@ -33,17 +33,18 @@ void watermark_free(struct watermark **w)
     *w = NULL;
 }
 
-static void copy(struct watermark *w, struct observation *to, int64_t time, const uint64_t *ends)
+static void copy(
+    struct watermark *w, struct observation *to, struct watermark_moment at, const uint64_t *ends)
 {
-    to->time = time;
+    to->at = at;
     memcpy(to->ends, ends, w->n * sizeof(*ends));
 }
 
-void watermark_observe(struct watermark *w, int64_t time, const uint64_t *ends)
+void watermark_observe(struct watermark *w, struct watermark_moment at, const uint64_t *ends)
 {
-    copy(w, &w->newest, time, ends);
-    if (w->oldest.time == 0)
-        copy(w, &w->oldest, time, ends);
+    copy(w, &w->newest, at, ends);
+    if (w->oldest.at.boot == 0)
+        copy(w, &w->oldest, at, ends);
 }
 
 static bool is_reached(const struct watermark *w, const struct observation *t, const uint64_t *offsets)
@@ -52,20 +53,19 @@ static bool is_reached(const struct watermark *w, const struct observation *t, c
         if (offsets[i] < t->ends[i])
             return false;
     }
-    return t->time != 0;
+    return t->at.boot != 0;
 }
 
-int64_t watermark_complete_until(struct watermark *w, const uint64_t *offsets)
+struct watermark_moment watermark_complete_until(struct watermark *w, const uint64_t *offsets)
 {
     if (!is_reached(w, &w->oldest, offsets))
         return w->until;
-    if (w->oldest.time > w->until)
-        w->until = w->oldest.time;
-    w->oldest.time = 0;
-    if (is_reached(w, &w->newest, offsets) && w->newest.time > w->until)
-        w->until = w->newest.time;
-    else if (w->newest.time > w->until)
-        copy(w, &w->oldest, w->newest.time, w->newest.ends);
+    w->until = w->oldest.at;
+    w->oldest.at.boot = 0;
+    if (is_reached(w, &w->newest, offsets))
+        w->until = w->newest.at;
+    else if (w->newest.at.boot > w->until.boot)
+        copy(w, &w->oldest, w->newest.at, w->newest.ends);
     return w->until;
 }
 

@@ -1,9 +1,9 @@
-/* watermark: the time up to which every published event is counted.
+/* watermark: the moment up to which every published event is counted.
  *
  * An observation holds the ends of all streams at one moment. Every line published before that moment lies before its
  * stream's end. The moment becomes the watermark once every stream is counted up to its end.
  *
- * 1. The watermark never decreases.
+ * 1. The watermark never decreases. Its moments are on a clock that never jumps.
  * 2. The watermark advances even under constant lag. The oldest pending observation is kept until counting reaches it;
  *    newer observations replace each other behind it.
  */
@@ -11,15 +11,20 @@
 #define MILLRACE_WATERMARK_H
 
 #include "base/bytes.h"
+#include "base/clock.h"
 
 struct watermark;
+struct watermark_moment {
+    usec_t boot;    /* clock_boot; 0: unknown */
+    usec_t trusted; /* the trusted time at that moment (base/clock_watch.h) */
+};
 
 struct watermark *watermark_new(size_t n_streams);
 void watermark_free(struct watermark **w);
-/* Records the streams' ends at `time` (Unix seconds, rounded down). */
-void watermark_observe(struct watermark *w, int64_t time, const uint64_t *ends);
-/* The watermark in Unix seconds; 0 until known. `offsets` holds the position up to which each stream is counted. */
-int64_t watermark_complete_until(struct watermark *w, const uint64_t *offsets);
+/* Records the streams' ends at a moment. Moments are observed in order. */
+void watermark_observe(struct watermark *w, struct watermark_moment at, const uint64_t *ends);
+/* The watermark; `offsets` holds the position up to which each stream is counted. */
+struct watermark_moment watermark_complete_until(struct watermark *w, const uint64_t *offsets);
 /* The newest observed end of a stream; 0 until known. */
 uint64_t watermark_stream_end(const struct watermark *w, size_t stream);
 

@@ -3,6 +3,7 @@
 #include "aggregator/watermark.h"
 #include "http/client/http_client.h"
 #include "counts/json_fields.h"
+#include "daemon/daemon.h"
 
 #include <assert.h>
 #include <event2/event.h>
@@ -16,15 +17,25 @@ struct watermark_poll {
     struct watermark *watermark;
     struct event *timer;
     bool asking;
-    int64_t asked_at; /* unix seconds */
+    struct watermark_moment asked_at;
 };
+
+static struct watermark_moment now_of(const struct watermark_poll *p)
+{
+    usec_t trusted = daemon_trusted_time(p->config.daemon);
+    return (struct watermark_moment){clock_boot(), trusted};
+}
 
 int64_t watermark_poll_complete_until(struct watermark_poll *p)
 {
     uint64_t offsets[WATERMARK_STREAMS_MAX];
     for (size_t i = 0; i < p->config.n_streams; i++)
         offsets[i] = aggregate_cursor(p->config.aggregate, i)->offset;
-    return watermark_complete_until(p->watermark, offsets);
+    struct watermark_moment until = watermark_complete_until(p->watermark, offsets), now = now_of(p);
+    usec_t time = now.trusted - (now.boot - until.boot);
+    if (until.boot == 0)
+        return 0;
+    return (time < until.trusted ? time : until.trusted) / USEC_PER_SEC;
 }
 
 uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream)
@@ -80,7 +91,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (p->asking)
         return;
     p->asking = true;
-    p->asked_at = clock_wall() / USEC_PER_SEC;
+    p->asked_at = now_of(p);
     http_client_request(p->config.client,
         &(struct http_call_spec){
             .method = "GET", .target = "/streams", .may_resend = true, .arg = p, .on_done = on_streams});
@@ -92,7 +103,7 @@ struct watermark_poll *watermark_poll_new(const struct watermark_poll_config *co
     struct watermark_poll *p = mem_zalloc(sizeof(*p));
     p->config = *config;
     p->watermark = watermark_new(config->n_streams);
-    p->timer = event_new(config->base, -1, EV_PERSIST, on_timer, p);
+    p->timer = event_new(daemon_base(config->daemon), -1, EV_PERSIST, on_timer, p);
     evtimer_add(p->timer, &(struct timeval){.tv_sec = ASK_SECONDS});
     on_timer(-1, 0, p);
     return p;

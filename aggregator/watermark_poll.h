@@ -10,12 +10,12 @@
 
 #define WATERMARK_STREAMS_MAX 64
 
-struct event_base;
+struct daemon;
 struct http_client;
 struct watermark_poll;
 
 struct watermark_poll_config {
-    struct event_base *base;
+    struct daemon *daemon;
     struct http_client *client; /* free the client first, which ends its request */
     const struct aggregate *aggregate;
     const char *const *streams; /* names in the aggregate's order; must outlive the poll */
@@ -26,7 +26,8 @@ struct watermark_poll_config {
 struct watermark_poll *watermark_poll_new(const struct watermark_poll_config *config);
 void watermark_poll_free(struct watermark_poll **p);
 
-/* Unix seconds; 0 until known. */
+/* Unix seconds; 0 until known. The watermark's moment as the trusted time (base/clock_watch.h) of then or on the scale of now,
+ * whichever is earlier. So the result falls with the wall clock, and ignores a clock that is ahead for a short time. */
 int64_t watermark_poll_complete_until(struct watermark_poll *p);
 /* The number of bytes not yet counted, as of the latest answer. */
 uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream);
