@@ -71,6 +71,7 @@ void *named_queue_data(const struct named_queue *q)
 struct recovery {
     struct named_queue *q;
     struct queue_now now;
+    usec_t written; /* wall clock at the current record */
     char *error;
     size_t error_size;
     bool failed;
@@ -84,11 +85,19 @@ static bool recovery_fail(struct recovery *r, uint64_t offset, const char *reaso
     return false;
 }
 
+/* When a delay ends that a record states on the wall clock. The clock may have been ahead when the record was written, or may be
+ * behind now. So the message waits at most as long as it did from the record on. */
+static usec_t due_at(const struct recovery *r, usec_t time)
+{
+    usec_t wait = time - r->now.wall, delay = time - r->written;
+    return r->now.monotonic + (delay >= 0 && wait > delay ? delay : wait);
+}
+
 static bool replay_messages(struct recovery *r, struct queue_record *record, uint64_t offset)
 {
     struct queue *core = r->q->core;
     struct queue_record_item item;
-    usec_t due = r->now.monotonic + (record->time - r->now.wall);
+    usec_t due = due_at(r, record->time);
     for (uint64_t id = record->id; queue_record_next(record, &item); id++) {
         if (!queue_restore_add(core, id, &item.message, 1, offset))
             return recovery_fail(r, offset, "its ids are not above the earlier ids");
@@ -113,7 +122,7 @@ static void replay_kept(struct recovery *r, struct queue_record *record, uint64_
         if (id.first >= record->id || !queue_restore_kept(core, id.first, item.message, item.tries, offset))
             continue;
         if (item.kept == KEPT_DELAYED) {
-            queue_restore_delay(core, id.first, r->now.monotonic + (item.time - r->now.wall));
+            queue_restore_delay(core, id.first, due_at(r, item.time));
         } else if (item.kept == KEPT_BURIED && queue_restore_hold(core, id.first, item.tries)) {
             queue_bury(core, &ids, item.reason, item.time);
         }
@@ -127,7 +136,7 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     struct queue_record record;
     struct queue_record_item item;
     const char *reason;
-    (void)time;
+    r->written = time;
     if (payload.len == 0)
         return true;
     if (!queue_log_decode(payload, &record, &reason))
@@ -152,7 +161,7 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
         if (record.type == RECORD_BURY)
             queue_bury(core, &ids, record.reason, record.time);
         else
-            queue_delay(core, &ids, r->now.monotonic + (record.time - r->now.wall));
+            queue_delay(core, &ids, due_at(r, record.time));
         id_ranges_free(&ids);
     }
     queue_restore_next_id(core, record.id);

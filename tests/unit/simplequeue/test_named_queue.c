@@ -109,9 +109,9 @@ static void open_set(void)
         .notify = notify,
         .on_ready = on_ready};
     assert_non_null(set = queues_new(&config, error, sizeof error));
-    while (queues_recover(set, at(1), error, sizeof error) == QUEUES_MORE)
+    while (queues_recover(set, at(3), error, sizeof error) == QUEUES_MORE)
         ;
-    assert_non_null(q = queues_get(set, "default", at(1), &r, error, sizeof error));
+    assert_non_null(q = queues_get(set, "default", at(3), &r, error, sizeof error));
 }
 
 static void reopen(void)
