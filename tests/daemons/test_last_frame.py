@@ -118,6 +118,26 @@ class QueueLastFrameTest(LastFrame, MillraceTest):
         return int(re.search(r'^millrace_simplequeue_queue_cut_bytes{queue="default"} (\d+)', d.get("/metrics").text, re.M)[1])
 
 
+class ManyWarningsTest(MillraceTest):
+    def test_a_bounded_number_of_warnings(self):
+        """18 queues cut: /health names 16, the log all, and `millrace status` shows them."""
+        data = self.path("data", "simplequeue")
+        config = self.write("config", harness.pipeline_config(self.path("data")))
+        q = self.start("simplequeue", "--data-dir=" + data)
+        for n in range(18):
+            self.assertEqual(q.post("/put?queue=q%d" % n, b"message").status, 200)
+        q.kill9()
+        for segment in glob.glob(os.path.join(data, "queues", "q*", "*.seg")):
+            dump = self.run_program("millrace", "journal", "dump", os.path.dirname(segment)).stdout.decode()
+            harness.flip(segment, int(re.findall(r"^ +(\d+) data ", dump, re.M)[-1]) + 60)
+        p = harness.Pipeline(self, config, self.path("data")).wait_ready()
+        lines = p.ask("simplequeue", "GET", "/health").text.splitlines()
+        self.assertEqual((lines[0], lines[-1], len(lines)), ("ready", "warning: there are more, see the log", 18))
+        self.assertEqual(len(re.findall("cut the tail of a journal", p.log)), 18)
+        shown = self.run_program("millrace", "status", "--config", config).stdout.decode()
+        self.assertRegex(shown, r"simplequeue +ready +\S+ +warning: queue q\d+: ")
+
+
 class StreamLastFrameTest(LastFrame, MillraceTest):
     program, name, what, unit = "pubsub", "clicks", "stream clicks", "lines"
 

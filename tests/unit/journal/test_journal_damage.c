@@ -184,6 +184,39 @@ static void test_a_cut_states_what_is_lost(void **state)
     free(path);
 }
 
+static struct io_ops full;
+
+/* No room for the statement and the close frame. */
+static ssize_t full_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    (void)fd, (void)p, (void)n, (void)at;
+    errno = ENOSPC;
+    return -1;
+}
+
+static void test_a_full_disk_does_not_prevent_a_stop(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "first");
+    put(f, "second");
+    off_t ends = (off_t)f->j->writer.position;
+    char *path = last_segment_path(f);
+    full = io_system;
+    full.pwrite = full_pwrite;
+    io = &full;
+    journal_set_free(&f->set);
+    io = &io_system;
+    assert_int_equal(try_open(f), JOURNAL_OK);
+    assert_null(journal_cut(f->j));
+    assert_content(f, "firstsecond");
+    io = &full;
+    journal_set_free(&f->set);
+    io = &io_system;
+    assert_int_equal(truncate(path, ends - 10), 0); /* the second opening had room for its statement */
+    assert_int_equal(try_open(f), JOURNAL_DAMAGED);
+    free(path);
+}
+
 /* The statement binds to one segment, and does not hinder a stop, a later session or the journal of another directory. */
 static void test_the_statement_of_the_newest_marker(void **state)
 {
@@ -752,6 +785,7 @@ int main(void)
         T(test_a_journal_that_was_only_opened_loses_no_frame_unnoticed),
         T(test_a_damaged_close_frame_loses_nothing),
         T(test_a_cut_states_what_is_lost),
+        T(test_a_full_disk_does_not_prevent_a_stop),
         T(test_the_statement_of_the_newest_marker),
         T(test_never_makes_a_hole_only_after_a_reboot),
         T(test_damage_below_the_durable_offset_is_refused),
