@@ -68,7 +68,7 @@ static struct manifest_stream *streams_of(const struct slice_cursor *cursors, si
 enum compact_result slice_facts_read(
     const char *path, struct slice_facts *out, char error[COMPACT_ERROR_TEXT])
 {
-    struct slice_reader *reader;
+    struct slice_reader *reader = NULL;
     *out = (struct slice_facts){0};
     enum compact_result r = record_source_open_slice(path, &reader, error);
     if (r != COMPACT_OK)
