@@ -28,7 +28,7 @@ struct aggregate {
     struct sealed sealed;
     uint64_t number; /* of the open slice */
     struct slice_tally before;
-    char *slice_path, *rejects_path;
+    char *slice_path;
     struct slice_reader *reader; /* NULL in PHASE_BEGINNING */
     struct storage *storage;
     struct tally *tally;
@@ -70,9 +70,7 @@ static enum slice_result fail_errno(const char *what, const char *path, char *er
 static void prepare_begin(struct aggregate *a, usec_t wall)
 {
     free(a->slice_path);
-    free(a->rejects_path);
     a->slice_path = chain_slice_path(a->slices_dir, a->next.number);
-    a->rejects_path = chain_rejects_path(a->rejects_dir, a->next.number);
     a->job = (struct storage_job){.kind = STORAGE_BEGIN,
         .begin = {.path = a->slice_path,
             .number = a->next.number,
@@ -80,8 +78,7 @@ static void prepare_begin(struct aggregate *a, usec_t wall)
             .started = wall / USEC_PER_SEC,
             .before = a->next.before,
             .cursors = a->next.cursors,
-            .n_cursors = a->next.n_cursors},
-        .rejects_path = a->rejects_path};
+            .n_cursors = a->next.n_cursors}};
 }
 
 static enum slice_result make_directory(const char *parent, const char *name, char **out, char *error)
@@ -103,7 +100,11 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
     enum slice_result r = chain_open(&c, &a->sealed, &a->next, error);
     if (r != SLICE_OK)
         return r;
-    a->storage = storage_new(a->config.counters, a->config.notify, a->config.notify_arg);
+    a->storage = storage_new(&(struct storage_config){.counters = a->config.counters,
+        .rejects_dir = a->rejects_dir,
+        .rejects_limits = a->config.rejects_limits,
+        .notify = a->config.notify,
+        .notify_arg = a->config.notify_arg});
     if (!a->storage)
         return fail_errno("start", "the storage thread", error);
     prepare_begin(a, wall);
@@ -176,7 +177,6 @@ void aggregate_close(struct aggregate **ap)
     free(a->slices_dir);
     free(a->rejects_dir);
     free(a->slice_path);
-    free(a->rejects_path);
     free(a->cursors);
     free(a->job_cursors);
     free(a->committed);
@@ -220,8 +220,14 @@ static void reject(struct aggregate *a, size_t stream, struct bytes line, uint64
 {
     const struct slice_cursor *c = &a->cursors[stream];
     bool is_input = stream >= a->config.n_streams;
-    rejects_format(&tally_batch(a->tally)->rejects, is_input ? "file" : "stream",
-        bytes_str(is_input ? a->input_path : c->stream), c->offset, reason, length, line);
+    const struct rejects_entry entry = {.is_file = is_input,
+        .name = bytes_str(is_input ? a->input_path : c->stream),
+        .offset = c->offset,
+        .reason = bytes_str(reason),
+        .time = clock_wall() / USEC_PER_SEC,
+        .length = length,
+        .line = line};
+    rejects_format(&tally_batch(a->tally)->rejects, &entry);
     count(a, COUNTERS_REJECTED);
 }
 
@@ -230,6 +236,46 @@ static void move_cursor(struct aggregate *a, size_t stream, uint64_t to)
     assert(to >= a->cursors[stream].offset);
     a->cursors[stream].offset = to;
     tally_batch(a->tally)->moved = true;
+}
+
+enum counters_verdict aggregate_take_rejected(struct aggregate *a, const struct rejects_entry *entry)
+{
+    struct rejects_entry again = *entry;
+    const char *reason;
+    enum counters_verdict verdict = tally_line(a->tally, entry->line, &reason);
+    if (verdict != COUNTERS_REJECTED) {
+        count(a, verdict);
+        return verdict;
+    }
+    again.reason = bytes_str(reason);
+    rejects_format(&tally_batch(a->tally)->rejects, &again);
+    return verdict;
+}
+
+void aggregate_keep_rejected(struct aggregate *a, struct bytes entry)
+{
+    struct buf *rejects = &tally_batch(a->tally)->rejects;
+    buf_append_bytes(rejects, entry);
+    buf_append_char(rejects, '\n');
+}
+
+void aggregate_set_front(struct aggregate *a, size_t input, struct rejects_place front)
+{
+    struct slice_cursor *c = &a->cursors[input];
+    snprintf(c->id, sizeof(c->id), "%" PRIu64, front.slice);
+    c->offset = front.offset;
+    tally_batch(a->tally)->moved = true;
+}
+
+bool aggregate_rejects_end(const struct aggregate *a, struct rejects_place *end)
+{
+    *end = (struct rejects_place){a->number, a->rejects_length};
+    return a->phase == PHASE_COUNTING;
+}
+
+const char *aggregate_rejects_dir(const struct aggregate *a)
+{
+    return a->rejects_dir;
 }
 
 size_t aggregate_inputs_end(const struct aggregate *a)

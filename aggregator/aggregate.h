@@ -30,6 +30,7 @@
 #include "base/stats.h"
 #include "aggregator/reads.h"
 #include "aggregator/sealed.h"
+#include "counts/rejects.h"
 
 #define AGGREGATE_RETRY USEC_PER_SEC
 
@@ -43,8 +44,9 @@ struct aggregate_config {
     size_t n_streams;
     size_t max_inputs; /* limit of aggregate_add_input calls */
     usec_t flush_interval;
-    size_t max_memory;  /* bytes, for all batches and their texts */
-    size_t max_sealed;  /* limit of sealed slices; 0: SEALED_MAX */
+    size_t max_memory; /* bytes, for all batches and their texts */
+    size_t max_sealed; /* limit of sealed slices; 0: SEALED_MAX */
+    struct rejects_limits rejects_limits;
     uint64_t max_batch; /* limit of events in a batch; 0: TALLY_EVENTS_MAX */
     struct stats_histogram
         *lateness; /* of the events of streams: from their time until they are counted; NULL: not measured */
@@ -79,6 +81,15 @@ void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes);
 /* Sets the wall clock, for max_ahead and lateness. The latest time counts, because a clock that was set back must not reject
  * events. aggregate_open sets `wall` or, if it is later, the start of the open slice. */
 void aggregate_set_wall(struct aggregate *a, usec_t wall);
+/* Putting rejects back (put_back.h): counts the line of an entry, or rejects it again with its new reason. */
+enum counters_verdict aggregate_take_rejected(struct aggregate *a, const struct rejects_entry *entry);
+/* Adds the entry (without its LF) to the rejects as it is. */
+void aggregate_keep_rejected(struct aggregate *a, struct bytes entry);
+/* Sets the cursor of the input to a place in the rejects. */
+void aggregate_set_front(struct aggregate *a, size_t input, struct rejects_place front);
+/* The end of the committed rejects. False during a seal. */
+bool aggregate_rejects_end(const struct aggregate *a, struct rejects_place *end);
+const char *aggregate_rejects_dir(const struct aggregate *a);
 /* Counts the line at the cursor (without its LF) and moves the cursor behind the LF. */
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
 /* Rejects the line at the cursor because it exceeds max_line, and moves the cursor behind it. The line has `length` bytes

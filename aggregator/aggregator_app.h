@@ -17,11 +17,12 @@ struct app {
     struct follower *followers[WATERMARK_STREAMS_MAX];
     bool answers;                                      /* every stream has caught up at least once */
     struct slice_waiter *seal_waiters, *clear_waiters; /* requests that wait for a seal or a clear */
+    struct put_back_waiter *put_back_waiter;           /* the request whose step is not committed yet */
     size_t max_answer;
     char health[512]; /* the latest reason reported to /health; "": ready */
 };
 
-/* Continues the seal and the clear that requests wait for, and answers the requests once it is complete or refused. Call it
+/* Continues the seal, the clear and the put back that requests wait for, and answers the requests once it is complete or refused. Call it
  * after aggregate_poll and before aggregate_tick. */
 void app_answer_waiters(struct app *app);
 

@@ -57,6 +57,18 @@ const struct option_row settings_rows[] = {
         .max = 64 << 20,
         .unit = "bytes",
         .help = "longest line; longer ones are rejected"},
+    {.name = "rejects_max_bytes",
+        .type = OPTION_SIZE,
+        .fallback = "256M",
+        .max = INT64_C(1) << 40,
+        .unit = "bytes",
+        .help = "delete the oldest files of rejected lines once all exceed this size; 0: unlimited"},
+    {.name = "rejects_max_age",
+        .type = OPTION_DURATION,
+        .fallback = "30d",
+        .max = INT64_C(3660) * 24 * 3600 * 1000,
+        .unit = "s",
+        .help = "delete files of rejected lines after this time; 0: keep them"},
     {.name = "input",
         .type = OPTION_BOOL,
         .fallback = "false",
@@ -109,6 +121,12 @@ int settings_read_streams(const struct options *o, struct stream_names *out, str
         out->names[out->n++] = s;
     }
     return out->n > 0 ? 0 : options_refuse(o, "streams", error, "no stream is named");
+}
+
+struct rejects_limits settings_rejects_limits(const struct options *o)
+{
+    return (struct rejects_limits){
+        (uint64_t)options_int(o, "rejects_max_bytes"), options_int(o, "rejects_max_age") * USEC_PER_MSEC};
 }
 
 int settings_check(struct options *o, struct config_error *error)

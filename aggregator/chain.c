@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "counts/manifest.h"
 #include "counts/slice.h"
-#include "aggregator/rejects.h"
+#include "counts/rejects.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,15 +28,6 @@ char *chain_slice_path(const char *slices_dir, uint64_t number)
     struct buf path = {0};
     slice_file_name(number, name);
     buf_printf(&path, "%s/%s", slices_dir, name);
-    char *text = bytes_dup(buf_bytes(&path));
-    buf_free(&path);
-    return text;
-}
-
-char *chain_rejects_path(const char *rejects_dir, uint64_t number)
-{
-    struct buf path = {0};
-    buf_printf(&path, "%s/%010" PRIu64 ".ndjson", rejects_dir, number);
     char *text = bytes_dup(buf_bytes(&path));
     buf_free(&path);
     return text;
@@ -209,14 +200,12 @@ static enum slice_result seal_as_it_is(const struct opening *o, const char *path
     const struct slice_batch last = {
         .tally = state->tally, .rejects_length = state->rejects_length, .seal = true};
     struct rejects *rejects = NULL;
-    char *rejects_path = chain_rejects_path(o->config->rejects_dir, state->number);
-    if (rejects_open(rejects_path, state->rejects_length, &rejects) != 0) {
-        snprintf(o->error, SLICE_ERROR_TEXT, "cannot open %.300s: %s", rejects_path,
+    if (rejects_open(o->config->rejects_dir, state->number, state->rejects_length, &rejects) != 0) {
+        snprintf(o->error, SLICE_ERROR_TEXT, "cannot open the rejects in %.300s: %s", o->config->rejects_dir,
             errno == ERANGE ? "shorter than recorded" : strerror(errno));
         r = SLICE_FAILED;
     }
     rejects_close(&rejects);
-    free(rejects_path);
     if (r == SLICE_OK)
         r = slice_merge_abandon(slice, o->error);
     if (r == SLICE_OK)

@@ -47,8 +47,7 @@ void chain_follow(const struct sealed *sealed, struct chain_next *next);
 enum slice_result chain_archived(
     const char *archive, const struct sealed *sealed, uint64_t *through, char error[SLICE_ERROR_TEXT]);
 
-/* DIR/0000000042.db and DIR/0000000042.ndjson. The caller frees the result. */
+/* DIR/0000000042.db. The caller frees the result. */
 char *chain_slice_path(const char *slices_dir, uint64_t number);
-char *chain_rejects_path(const char *rejects_dir, uint64_t number);
 
 #endif

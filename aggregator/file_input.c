@@ -361,6 +361,7 @@ static int run(struct options *o)
                            .archive = options_string(o, "archive"),
                            .counters = counters,
                            .max_inputs = n,
+                           .rejects_limits = settings_rejects_limits(o),
                            .flush_interval = options_int(o, "flush_interval") * USEC_PER_MSEC,
                            .max_memory = (size_t)options_int(o, "max_memory"),
                            .notify = notify,

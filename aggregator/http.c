@@ -3,6 +3,7 @@
 #include "aggregator/aggregator_app.h"
 #include "base/log.h"
 #include "daemon/read_protocol.h"
+#include "aggregator/put_back.h"
 #include "aggregator/reads.h"
 #include "counts/records.h"
 
@@ -248,9 +249,50 @@ static void answer_seals(struct app *app)
     }
 }
 
+/* A step of a put back, until it is committed. One request at a time. */
+struct put_back_waiter {
+    struct app *app;
+    struct http_request *req;
+    struct put_back put_back;
+};
+
+static void on_put_back_gone(struct http_request *req, void *arg)
+{
+    struct put_back_waiter *w = arg;
+    (void)req;
+    w->app->put_back_waiter = NULL;
+    free(w);
+}
+
+static void answer_put_back(struct app *app)
+{
+    struct put_back_waiter *w = app->put_back_waiter;
+    bool latched;
+    if (!w)
+        return;
+    const struct put_back *p = &w->put_back;
+    const char *failure = aggregate_failure(app->aggregate, &latched);
+    if (put_back_is_committed(app->aggregate, p))
+        http_replyf(w->req, 200, JSON,
+            "{\"counted\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"kept\":%" PRIu64
+            ",\"until_slice\":%" PRIu64 ",\"until_offset\":\"%" PRIu64 "\",\"done\":%s}\n",
+            p->counted, p->skipped, p->rejected, p->kept, p->until.slice, p->until.offset,
+            rejects_compare(p->at, p->until) < 0 ? "false" : "true");
+    else if (failure)
+        reply_refused(w->req, latched ? SLICE_FAILED : SLICE_FULL, failure);
+    else {
+        aggregate_flush(app->aggregate, clock_monotonic());
+        return;
+    }
+    app->put_back_waiter = NULL;
+    http_on_gone(w->req, NULL, NULL);
+    free(w);
+}
+
 void app_answer_waiters(struct app *app)
 {
     answer_seals(app);
+    answer_put_back(app);
     char error[SLICE_ERROR_TEXT];
     while (app->clear_waiters) {
         uint64_t through = app->clear_waiters->slice;
@@ -315,6 +357,35 @@ static void clear(struct http_request *req, void *ctx)
         add_waiter(app, &app->clear_waiters, req, through);
 }
 
+static void put_back(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct put_back p = {.filter = {.since = 0}};
+    struct rejects_place end;
+    char error[SLICE_ERROR_TEXT];
+    uint64_t since;
+    if (!http_require_local(req) || !http_param_u64(req, "until_slice", 0, 1, INT64_MAX, &p.until.slice) ||
+        !http_param_u64(req, "until_offset", 0, 0, INT64_MAX, &p.until.offset) ||
+        !http_param_u64(req, "since", 0, 0, INT64_MAX, &since) || !check_open(app, req))
+        return;
+    (void)http_param(req, "reason", &p.filter.reason);
+    (void)http_param(req, "name", &p.filter.name);
+    p.filter.since = (int64_t)since;
+    if (app->put_back_waiter || aggregate_is_full(app->aggregate) ||
+        !aggregate_rejects_end(app->aggregate, &end)) {
+        http_problem(req, 503, "busy", NULL, "a put back or a seal is in progress, or the memory is full");
+        return;
+    }
+    if (put_back_step(app->aggregate, &p, error) != 0) {
+        http_problem(req, 503, "storage-failed", NULL, "%s", error);
+        return;
+    }
+    app->put_back_waiter = mem_zalloc(sizeof(*app->put_back_waiter));
+    *app->put_back_waiter = (struct put_back_waiter){app, req, p};
+    http_on_gone(req, on_put_back_gone, app->put_back_waiter);
+    answer_put_back(app);
+}
+
 static void slices(struct http_request *req, void *ctx)
 {
     const struct app *app = ctx;
@@ -347,6 +418,10 @@ const struct http_route app_routes[] = {
         .methods = HTTP_POST_,
         .handler = clear,
         .help = "delete archived slices up to ?through="},
+    {.path = "/put-back",
+        .methods = HTTP_POST_,
+        .handler = put_back,
+        .help = "count rejected lines again (millrace rejects --put-back)"},
     {.path = "/slices", .methods = HTTP_GET_, .handler = slices, .help = "list the slices"},
     {0},
 };

@@ -322,6 +322,8 @@ static int open_parts(struct wiring *w, struct options *o, struct config_error *
         .max_memory = (size_t)options_int(o, "max_memory"),
         .lateness = stats_delay_histogram(daemon_stats(app->daemon), "event_lateness_seconds", NULL,
             "time from an event's own time until it is counted"),
+        .max_inputs = 1, /* the rejects */
+        .rejects_limits = settings_rejects_limits(o),
         .notify = loop_notify_wake,
         .notify_arg = w->notify};
     if (daemon_lock_directory(w->config.dir, error) != 0 ||

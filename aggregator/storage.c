@@ -2,22 +2,23 @@
 
 #include "aggregator/chain.h"
 #include "base/errno_class.h"
-#include "base/io.h"
+#include "base/log.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#define EXPIRE_EVERY (60 * USEC_PER_SEC)
+
 struct storage {
-    const struct counters *counters;
+    struct storage_config config;
     struct slice *slice; /* slice and rejects belong to the thread */
     struct rejects *rejects;
-    void (*notify)(void *arg);
-    void *notify_arg;
+    struct rejects_place front; /* of the rejects, as committed */
+    usec_t expired_at;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -34,20 +35,38 @@ static enum slice_result fail_errno(const char *what, const char *path, char err
     return errno_is_full(e) ? SLICE_FULL : SLICE_FAILED;
 }
 
+/* Deletes rejects after a change, and every EXPIRE_EVERY because of their age. */
+static void expire_rejects(struct storage *s, bool has_grown)
+{
+    const struct slice_state *state = slice_committed(s->slice);
+    struct rejects_place front = rejects_front(state->cursors, state->n_cursors);
+    usec_t now = clock_monotonic();
+    if (!has_grown && rejects_compare(front, s->front) == 0 && now - s->expired_at < EXPIRE_EVERY)
+        return;
+    s->front = front;
+    s->expired_at = now;
+    if (rejects_expire(s->config.rejects_dir, &s->config.rejects_limits, front, clock_wall()) != 0)
+        log_warn("cannot delete expired rejects", LOG_S("path", s->config.rejects_dir),
+            LOG_S("error", strerror(errno)));
+}
+
 static enum slice_result commit(struct storage *s, struct storage_job *job)
 {
     struct count_source *sources[BATCH_SOURCES];
     struct bytes rejects = buf_bytes(&job->batch->rejects);
-    if (rejects.len > 0 && rejects_write(s->rejects, rejects, job->rejects_at) != 0)
+    if (rejects.len > 0 && rejects_write(s->rejects, rejects, job->rejects_at, &s->config.rejects_limits,
+                               clock_monotonic()) != 0)
         return fail_errno("write to", "the rejects file", job->error);
     enum slice_result r = job->commit.seal ? slice_merge_abandon(s->slice, job->error) : SLICE_OK;
     if (r != SLICE_OK)
         return r;
     job->commit.sources = sources;
-    job->commit.n_sources = batch_sources(job->batch, s->counters, &(struct count_range){0}, sources);
+    job->commit.n_sources = batch_sources(job->batch, s->config.counters, &(struct count_range){0}, sources);
     r = slice_commit(s->slice, &job->commit, &job->written, job->error);
     for (size_t i = 0; i < job->commit.n_sources; i++)
         count_source_close(&sources[i]);
+    if (r == SLICE_OK)
+        expire_rejects(s, rejects.len > 0);
     return r;
 }
 
@@ -70,13 +89,11 @@ static enum slice_result begin(struct storage *s, struct storage_job *job)
     enum slice_result r = slice_open(&job->begin, &s->slice, job->error);
     if (r != SLICE_OK)
         return r;
-    char *directory = mem_strdup(job->rejects_path);
-    if (rejects_open(job->rejects_path, slice_committed(s->slice)->rejects_length, &s->rejects) != 0)
-        r = fail_errno("open", job->rejects_path, job->error);
-    else if (io_sync_dir(dirname(directory)) != 0)
-        r = fail_errno("sync the directory of", job->rejects_path, job->error);
-    free(directory);
-    return r == SLICE_OK ? slice_reader_open(job->begin.path, &job->reader, job->error) : r;
+    if (rejects_open(s->config.rejects_dir, job->begin.number, slice_committed(s->slice)->rejects_length,
+            &s->rejects) != 0)
+        return fail_errno("open the rejects in", s->config.rejects_dir, job->error);
+    expire_rejects(s, true);
+    return slice_reader_open(job->begin.path, &job->reader, job->error);
 }
 
 static enum slice_result clear(struct storage_job *job)
@@ -139,16 +156,16 @@ static void *run(void *arg)
         run_job(s, job);
         pthread_mutex_lock(&s->lock);
         s->done = job;
-        s->notify(s->notify_arg);
+        s->config.notify(s->config.notify_arg);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
 }
 
-struct storage *storage_new(const struct counters *counters, void (*notify)(void *arg), void *notify_arg)
+struct storage *storage_new(const struct storage_config *config)
 {
     struct storage *s = mem_zalloc(sizeof(*s));
-    *s = (struct storage){.counters = counters, .notify = notify, .notify_arg = notify_arg};
+    s->config = *config;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     if (pthread_create(&s->thread, NULL, run, s) == 0)

@@ -10,7 +10,7 @@
 #ifndef MILLRACE_STORAGE_H
 #define MILLRACE_STORAGE_H
 
-#include "aggregator/rejects.h"
+#include "counts/rejects.h"
 #include "aggregator/sealed.h"
 #include "aggregator/tally.h"
 #include "counts/slice.h"
@@ -34,7 +34,6 @@ struct storage_job {
     uint64_t rejects_at;
     /* STORAGE_BEGIN */
     struct slice_config begin;
-    const char *rejects_path;
     /* STORAGE_CLEAR: the slices up to `through`. No slice may be added meanwhile. */
     const char *archive;
     const struct sealed *sealed;
@@ -52,7 +51,14 @@ struct storage_job {
 struct storage;
 
 /* The thread calls `notify` after each job. Returns NULL with errno if the thread cannot be started. */
-struct storage *storage_new(const struct counters *counters, void (*notify)(void *arg), void *notify_arg);
+struct storage_config {
+    const struct counters *counters;
+    const char *rejects_dir; /* must outlive the storage */
+    struct rejects_limits rejects_limits;
+    void (*notify)(void *arg);
+    void *notify_arg;
+};
+struct storage *storage_new(const struct storage_config *config);
 void storage_free(struct storage **s); /* waits for the current job */
 /* Runs a STORAGE_BEGIN job in the calling thread, before the first storage_start. */
 void storage_begin(struct storage *s, struct storage_job *job);

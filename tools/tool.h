@@ -14,6 +14,7 @@ int tool_query(int argc, char **argv);
 int tool_status(int argc, char **argv);
 int tool_journal(int argc, char **argv);
 int tool_slice(int argc, char **argv);
+int tool_rejects(int argc, char **argv);
 
 /* A row of the options. */
 #define TOOL_DATA_DIR_SETTING                                                                                \

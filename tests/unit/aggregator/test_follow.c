@@ -3,7 +3,6 @@
 
 #include "aggregator/watermark.h"
 #include "base/line_splitter.h"
-#include "aggregator/rejects.h"
 
 static struct buf seen;
 
@@ -74,26 +73,11 @@ static void complete_until_moves_on_under_lag_and_never_falls(void **state)
     watermark_free(&c);
 }
 
-static void rejects_show_every_byte(void **state)
-{
-    (void)state;
-    struct buf out = {0};
-    rejects_format(&out, "stream", BYTES_LITERAL("s"), 7, "why", 3, BYTES_LITERAL("a\"b"));
-    assert_true(bytes_equal_str(buf_bytes(&out),
-        "{\"stream\":\"s\",\"offset\":\"7\",\"reason\":\"why\",\"bytes\":3,\"line\":\"a\\\"b\"}\n"));
-    buf_clear(&out);
-    rejects_format(&out, "stream", BYTES_LITERAL("s"), 7, "why", 2, BYTES_LITERAL("a\xff"));
-    buf_append_char(&out, '\0');
-    assert_non_null(strstr(out.ptr, ",\"hex\":\"61ff\"}"));
-    buf_free(&out);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_out_however_they_are_cut),
         cmocka_unit_test(complete_until_moves_on_under_lag_and_never_falls),
-        cmocka_unit_test(rejects_show_every_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,35 @@
+/* put_back: counts rejected lines again, after the configuration was corrected.
+ *
+ * The rejects (rejects.h) are a queue. Its front is a cursor of the slice, `.rejects`: the id is the slice's number, the
+ * offset is the position in its entries. Each step takes entries from the front. The line of a selected entry is counted
+ * like any other line. If the line is rejected again, or the entry is not selected or has only a part of the line, the
+ * entry moves to the end of the rejects.
+ *
+ * 1. One transaction commits the counts, the moved entries and the new front. After a crash at any moment, each line is
+ *    counted once or is in the rejects once, and another put back continues.
+ * 2. A put back ends at the place where the rejects ended when it began, so it meets no entry that it moved.
+ * 3. Files before the committed front are deleted.
+ *
+ * `events` and `skipped` count the lines; `rejected` counted them when they were first rejected and does not change.
+ */
+#ifndef MILLRACE_PUT_BACK_H
+#define MILLRACE_PUT_BACK_H
+
+#include "aggregator/aggregate.h"
+#include "counts/rejects.h"
+
+#define PUT_BACK_STEP_BYTES (512 << 10) /* of entries; bounds the time of a step */
+
+struct put_back {
+    struct rejects_filter filter;
+    struct rejects_place until; /* slice 0: not yet known; the first step sets it */
+    struct rejects_place at;    /* the front after the step */
+    uint64_t counted, skipped, rejected, kept;
+};
+
+/* Takes the next entries. Returns 0, or -1 with the error: the rejects cannot be read. Call it only while
+ * aggregate_rejects_end returns true. */
+int put_back_step(struct aggregate *a, struct put_back *p, char error[SLICE_ERROR_TEXT]);
+/* True once the transaction with the step is committed. */
+bool put_back_is_committed(const struct aggregate *a, const struct put_back *p);
+#endif

@@ -1,0 +1,384 @@
+#include "counts/rejects.h"
+
+#include "base/io.h"
+#include "base/log.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+#define FILES_A_LIMIT 8            /* a file has this part of max_bytes and max_age */
+#define NAME_TEXT 64
+
+struct rejects {
+    char *dir;
+    int fd;
+    struct rejects_place begin; /* of the file */
+    usec_t begun;
+};
+
+/* A file of entries. */
+struct part {
+    struct rejects_place begin;
+    uint64_t size;
+    usec_t modified;
+};
+
+struct rejects_reader {
+    char *dir, *line;
+    size_t room;
+    struct part *parts;
+    size_t n, next;
+    FILE *file;
+    struct rejects_place at, end;
+};
+
+static size_t replacements(struct bytes text)
+{
+    size_t n = 0;
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    while (at < end && (at = memmem(at, (size_t)(end - at), REPLACEMENT, 3))) {
+        at += 3;
+        n++;
+    }
+    return n;
+}
+
+void rejects_format(struct buf *out, const struct rejects_entry *e)
+{
+    buf_printf(out, "{\"%s\":", e->is_file ? "file" : "stream");
+    buf_append_json(out, e->name);
+    buf_printf(out, ",\"offset\":\"%" PRIu64 "\",\"reason\":", e->offset);
+    buf_append_json(out, e->reason);
+    buf_printf(out, ",\"time\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"line\":", e->time, e->length);
+    size_t start = out->len;
+    buf_append_json(out, e->line);
+    /* If more replacement characters appear than the line had, some bytes were not UTF-8. */
+    if (replacements(bytes_of(out->ptr + start, out->len - start)) > replacements(e->line)) {
+        buf_append_str(out, ",\"hex\":\"");
+        for (size_t i = 0; i < e->line.len; i++)
+            buf_printf(out, "%02x", (unsigned char)e->line.ptr[i]);
+        buf_append_char(out, '"');
+    }
+    buf_append_str(out, "}\n");
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_hex(struct bytes hex, struct buf *out)
+{
+    bool ok = hex.len % 2 == 0;
+    buf_clear(out);
+    for (size_t i = 0; i + 1 < hex.len && ok; i += 2) {
+        int high = hex_digit(hex.ptr[i]), low = hex_digit(hex.ptr[i + 1]);
+        ok = high >= 0 && low >= 0;
+        buf_append_char(out, (char)(high << 4 | low));
+    }
+    return ok;
+}
+
+bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc **doc, struct buf *bytes)
+{
+    uint64_t time = 0;
+    *out = (struct rejects_entry){.is_file = false};
+    *doc = json_doc_parse(text);
+    if (!*doc)
+        return false;
+    struct json_value file = json_doc_at(*doc, "/file"), stream = json_doc_at(*doc, "/stream");
+    struct json_value reason = json_doc_at(*doc, "/reason"), line = json_doc_at(*doc, "/line");
+    struct json_value hex = json_doc_at(*doc, "/hex");
+    (void)json_doc_u64(*doc, "/time", &time);
+    out->is_file = file.type == JSON_STRING;
+    bool ok = (out->is_file || stream.type == JSON_STRING) && reason.type == JSON_STRING &&
+              line.type == JSON_STRING && time <= INT64_MAX && json_doc_u64(*doc, "/offset", &out->offset) &&
+              json_doc_u64(*doc, "/bytes", &out->length) &&
+              (hex.type != JSON_STRING || read_hex(hex.v.string, bytes));
+    if (ok) {
+        out->name = out->is_file ? file.v.string : stream.v.string;
+        out->reason = reason.v.string;
+        out->time = (int64_t)time;
+        out->line = hex.type == JSON_STRING ? buf_bytes(bytes) : line.v.string;
+    } else {
+        json_doc_free(doc);
+    }
+    return ok;
+}
+
+bool rejects_match(const struct rejects_filter *f, const struct rejects_entry *e)
+{
+    return e->time >= f->since && (f->name.len == 0 || bytes_equal(f->name, e->name)) &&
+           (f->reason.len == 0 ||
+               (e->reason.len > 0 && memmem(e->reason.ptr, e->reason.len, f->reason.ptr, f->reason.len)));
+}
+
+int rejects_compare(struct rejects_place x, struct rejects_place y)
+{
+    if (x.slice != y.slice)
+        return x.slice < y.slice ? -1 : 1;
+    return x.offset < y.offset ? -1 : x.offset > y.offset;
+}
+
+struct rejects_place rejects_front(const struct slice_cursor *cursors, size_t n)
+{
+    struct rejects_place front = {0};
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(cursors[i].stream, REJECTS_CURSOR) == 0 &&
+            bytes_to_u64(bytes_str(cursors[i].id), &front.slice))
+            front.offset = cursors[i].offset;
+    return front;
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+    return rejects_compare(((const struct part *)a)->begin, ((const struct part *)b)->begin);
+}
+
+static void part_name(struct rejects_place begin, char out[NAME_TEXT])
+{
+    if (begin.offset == 0)
+        snprintf(out, NAME_TEXT, "%010" PRIu64 ".ndjson", begin.slice);
+    else
+        snprintf(out, NAME_TEXT, "%010" PRIu64 "-%015" PRIu64 ".ndjson", begin.slice, begin.offset);
+}
+
+static char *part_path(const char *dir, struct rejects_place begin)
+{
+    char name[NAME_TEXT];
+    struct buf path = {0};
+    part_name(begin, name);
+    buf_printf(&path, "%s/%s", dir, name);
+    char *text = bytes_dup(buf_bytes(&path));
+    buf_free(&path);
+    return text;
+}
+
+/* Lists the files in order. The caller frees *out. Returns 0, or -1 with errno. */
+static int list_parts(const char *dir, struct part **out, size_t *n)
+{
+    DIR *d = opendir(dir);
+    *out = NULL;
+    *n = 0;
+    if (!d)
+        return -1;
+    for (struct dirent *e; (e = readdir(d));) {
+        struct part p = {.size = 0};
+        char again[NAME_TEXT];
+        struct stat st;
+        if (sscanf(e->d_name, "%10" SCNu64 "-%15" SCNu64, &p.begin.slice, &p.begin.offset) < 1)
+            continue;
+        part_name(p.begin, again);
+        if (strcmp(again, e->d_name) != 0 || fstatat(dirfd(d), e->d_name, &st, 0) != 0)
+            continue;
+        p.size = (uint64_t)st.st_size;
+        p.modified = st.st_mtim.tv_sec * USEC_PER_SEC;
+        *out = mem_realloc(*out, (*n + 1) * sizeof(**out));
+        (*out)[(*n)++] = p;
+    }
+    closedir(d);
+    if (*n > 1)
+        qsort(*out, *n, sizeof(**out), compare_parts);
+    return 0;
+}
+
+/* Opens the file that begins at `begin` and cuts it. */
+static int open_part(struct rejects *r, struct rejects_place begin, uint64_t size, usec_t now)
+{
+    char *path = part_path(r->dir, begin);
+    int fd = io->open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
+    struct stat st;
+    bool ok = fd >= 0 && fstat(fd, &st) == 0;
+    free(path);
+    if (ok && (uint64_t)st.st_size < size) {
+        errno = ERANGE;
+        ok = false;
+    }
+    ok = ok && ((uint64_t)st.st_size == size || io->ftruncate(fd, (off_t)size) == 0) &&
+         io_sync_dir(r->dir) == 0;
+    int *closed = ok ? &r->fd : &fd, saved = errno;
+    if (*closed >= 0)
+        io->close(*closed);
+    errno = saved;
+    if (!ok)
+        return -1;
+    r->fd = fd;
+    r->begin = begin;
+    r->begun = now;
+    return 0;
+}
+
+int rejects_open(const char *dir, uint64_t slice, uint64_t length, struct rejects **out)
+{
+    struct part *parts;
+    size_t n;
+    if (list_parts(dir, &parts, &n) != 0)
+        return -1;
+    struct rejects *r = mem_zalloc(sizeof(*r));
+    *r = (struct rejects){.dir = mem_strdup(dir), .fd = -1};
+    struct rejects_place begin = {slice, 0};
+    for (size_t i = 0; i < n; i++)
+        if (parts[i].begin.slice == slice && parts[i].begin.offset <= length)
+            begin = parts[i].begin;
+    int rc = open_part(r, begin, length - begin.offset, clock_monotonic());
+    /* A file past the length was begun by a write whose transaction failed. */
+    for (size_t i = 0; i < n && rc == 0; i++)
+        if (parts[i].begin.slice == slice && parts[i].begin.offset > length) {
+            char *path = part_path(dir, parts[i].begin);
+            rc = io->unlink(path);
+            free(path);
+        }
+    free(parts);
+    *out = r;
+    if (rc != 0) {
+        int saved = errno;
+        rejects_close(out);
+        errno = saved;
+    }
+    return rc;
+}
+
+void rejects_close(struct rejects **rp)
+{
+    struct rejects *r = *rp;
+    if (!r)
+        return;
+    if (r->fd >= 0)
+        io->close(r->fd);
+    free(r->dir);
+    free(r);
+    *rp = NULL;
+}
+
+int rejects_write(
+    struct rejects *r, struct bytes entries, uint64_t at, const struct rejects_limits *limits, usec_t now)
+{
+    uint64_t most =
+        limits->max_bytes > 0 ? (limits->max_bytes + FILES_A_LIMIT - 1) / FILES_A_LIMIT : UINT64_MAX;
+    while (entries.len > 0) {
+        uint64_t size = at - r->begin.offset;
+        bool is_old = limits->max_age > 0 && now - r->begun >= limits->max_age / FILES_A_LIMIT;
+        /* A write whose transaction failed may have left entries after `at`. */
+        if (size > 0 && (size >= most || is_old)) {
+            if (io->ftruncate(r->fd, (off_t)size) != 0 ||
+                open_part(r, (struct rejects_place){r->begin.slice, at}, 0, now) != 0)
+                return -1;
+            size = 0;
+        }
+        size_t n = entries.len;
+        if (n > most - size) {
+            const char *lf = memchr(entries.ptr + (most - size) - 1, '\n', n - (most - size) + 1);
+            n = lf ? (size_t)(lf - entries.ptr) + 1 : n;
+        }
+        if (io_write_all(r->fd, entries.ptr, n, (off_t)size) != 0 || io->fdatasync(r->fd) != 0)
+            return -1;
+        entries = bytes_of(entries.ptr + n, entries.len - n);
+        at += n;
+    }
+    return 0;
+}
+
+int rejects_expire(
+    const char *dir, const struct rejects_limits *limits, struct rejects_place front, usec_t wall)
+{
+    struct part *parts;
+    size_t n;
+    uint64_t bytes = 0;
+    int rc = list_parts(dir, &parts, &n);
+    for (size_t i = 0; i < n; i++)
+        bytes += parts[i].size;
+    for (size_t i = 0; i + 1 < n && rc == 0; i++) {
+        const struct part *p = &parts[i];
+        struct rejects_place end = {p->begin.slice, p->begin.offset + p->size};
+        bool is_put_back = rejects_compare(end, front) <= 0;
+        bool is_expired = (limits->max_bytes > 0 && bytes > limits->max_bytes) ||
+                          (limits->max_age > 0 && wall - p->modified > limits->max_age);
+        if (!is_put_back && !is_expired)
+            continue;
+        char *path = part_path(dir, p->begin);
+        rc = io->unlink(path);
+        bytes -= p->size;
+        if (rc == 0 && !is_put_back && p->size > 0)
+            log_warn("deleted expired rejects", LOG_S("path", path), LOG_U("bytes", p->size));
+        free(path);
+    }
+    free(parts);
+    return rc;
+}
+
+struct rejects_reader *rejects_reader_new(
+    const char *dir, struct rejects_place from, struct rejects_place end)
+{
+    struct rejects_reader *r = mem_zalloc(sizeof(*r));
+    *r = (struct rejects_reader){.dir = mem_strdup(dir), .at = from, .end = end};
+    (void)list_parts(dir, &r->parts, &r->n); /* no directory: no entries */
+    return r;
+}
+
+void rejects_reader_free(struct rejects_reader **rp)
+{
+    struct rejects_reader *r = *rp;
+    if (!r)
+        return;
+    if (r->file)
+        fclose(r->file);
+    free(r->parts);
+    free(r->line);
+    free(r->dir);
+    free(r);
+    *rp = NULL;
+}
+
+/* Opens the next file with entries after the place. 1, 0 if there is none, or -1 with errno. */
+static int next_part(struct rejects_reader *r)
+{
+    if (r->file)
+        fclose(r->file);
+    r->file = NULL;
+    for (; r->next < r->n && !r->file; r->next++) {
+        const struct part *p = &r->parts[r->next];
+        struct rejects_place end = {p->begin.slice, p->begin.offset + p->size};
+        if (rejects_compare(end, r->at) <= 0 || rejects_compare(p->begin, r->end) >= 0)
+            continue;
+        char *path = part_path(r->dir, p->begin);
+        r->file = fopen(path, "re");
+        free(path);
+        if (!r->file && errno != ENOENT) /* it may have expired meanwhile */
+            return -1;
+        if (rejects_compare(p->begin, r->at) > 0)
+            r->at = p->begin;
+        if (r->file && fseeko(r->file, (off_t)(r->at.offset - p->begin.offset), SEEK_SET) != 0)
+            return -1;
+    }
+    return r->file != NULL;
+}
+
+int rejects_reader_next(struct rejects_reader *r, struct bytes *text, struct rejects_place *after)
+{
+    for (;;) {
+        ssize_t n = -1;
+        if (rejects_compare(r->at, r->end) >= 0)
+            return 0;
+        if (r->file) {
+            errno = 0;
+            n = getline(&r->line, &r->room, r->file);
+            if (n < 0 && ferror(r->file))
+                return -1;
+        }
+        if (n > 0) {
+            r->at.offset += (uint64_t)n;
+            *after = r->at;
+            *text = bytes_of(r->line, (size_t)n - (r->line[n - 1] == '\n'));
+            return 1;
+        }
+        int more = next_part(r);
+        if (more <= 0)
+            return more;
+    }
+}

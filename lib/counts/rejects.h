@@ -1,0 +1,79 @@
+/* rejects: the lines that the aggregator could not count, each with its origin and the reason.
+ *
+ *     {"stream":"clicks","offset":"8120","reason":"not JSON: ...","time":1331923249,"bytes":42,"line":"{\"t\": oops"}
+ *
+ * `file` replaces `stream` in the entry of a line from a file. In `line`, U+FFFD replaces invalid UTF-8; a further member
+ * `hex` then has the original bytes. A line over max_line is truncated: it is shorter than `bytes`.
+ *
+ * The entries of slice N form a sequence. It begins in the file N.ndjson and continues in files N-OFFSET.ndjson, where
+ * OFFSET is the number of bytes in the files before.
+ *
+ * 1. Entries are synced before the slice's transaction records the length of the sequence. Opening cuts the sequence to the
+ *    recorded length, so it contains every rejected line once. A shorter sequence is refused.
+ * 2. Once a file has an eighth of max_bytes, or is an eighth of max_age old, writing continues in a new file.
+ * 3. rejects_expire deletes whole files, oldest first, but never the newest. Afterwards the files before the newest have at most
+ *    max_bytes, less the newest file, and none is older than max_age. Files before `front` were put back and are deleted too.
+ */
+#ifndef MILLRACE_REJECTS_H
+#define MILLRACE_REJECTS_H
+
+#include "base/clock.h"
+#include "counts/json_fields.h"
+#include "counts/slice_state.h"
+
+struct rejects_entry {
+    bool is_file;
+    struct bytes name; /* of the stream or file */
+    uint64_t offset;
+    struct bytes reason;
+    int64_t time;    /* of the rejection; wall clock, seconds; 0: unknown */
+    uint64_t length; /* of the whole line */
+    struct bytes line;
+};
+/* Appends an entry and LF. */
+void rejects_format(struct buf *out, const struct rejects_entry *entry);
+/* Parses an entry. Its texts are valid until *doc and *bytes are freed. False: not an entry. */
+bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc **doc, struct buf *bytes);
+
+/* Selects entries; a zeroed filter selects all. */
+struct rejects_filter {
+    struct bytes reason; /* part of the reason */
+    struct bytes name;   /* stream or file */
+    int64_t since;       /* wall clock, seconds */
+};
+bool rejects_match(const struct rejects_filter *filter, const struct rejects_entry *entry);
+
+/* A position in the sequence of a slice. */
+struct rejects_place {
+    uint64_t slice, offset;
+};
+/* The front: the cursor of this name has the slice's number as its id. Entries before the front were put back. */
+#define REJECTS_CURSOR ".rejects"
+struct rejects_place rejects_front(const struct slice_cursor *cursors, size_t n);
+int rejects_compare(struct rejects_place x, struct rejects_place y);
+
+struct rejects_limits {
+    uint64_t max_bytes; /* 0: unlimited */
+    usec_t max_age;     /* 0: unlimited */
+};
+
+/* Writing; one thread. Each function returns 0, or -1 with errno. */
+struct rejects;
+/* Opens or creates the sequence of a slice and cuts it to `length`. ERANGE: it is shorter. Syncs the directory. */
+int rejects_open(const char *dir, uint64_t slice, uint64_t length, struct rejects **out);
+void rejects_close(struct rejects **r);
+/* Writes at offset `at` of the sequence and syncs. This overwrites entries whose transaction failed. `now` is monotonic. */
+int rejects_write(
+    struct rejects *r, struct bytes entries, uint64_t at, const struct rejects_limits *limits, usec_t now);
+int rejects_expire(
+    const char *dir, const struct rejects_limits *limits, struct rejects_place front, usec_t wall);
+
+/* Reading the entries from `from` up to `end`, across slices. Expired entries are passed over. */
+struct rejects_reader;
+struct rejects_reader *rejects_reader_new(
+    const char *dir, struct rejects_place from, struct rejects_place end);
+void rejects_reader_free(struct rejects_reader **r);
+/* The next entry's text without LF, valid until the next call, and the place after it. 1, 0 at the end, -1 with errno. */
+int rejects_reader_next(struct rejects_reader *r, struct bytes *text, struct rejects_place *after);
+
+#endif

@@ -1,0 +1,370 @@
+/* millrace rejects: shows the lines that the aggregator could not count, and has the aggregator count them again. */
+#include "base/bytes.h"
+#include "base/progress.h"
+#include "base/url.h"
+#include "counts/counters.h"
+#include "counts/rejects.h"
+#include "counts/slice_reader.h"
+#include "daemon/daemon.h"
+#include "http/client/http_client.h"
+#include "tools/tool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <time.h>
+
+#define LINE_SHOWN 200
+#define BUSY_WAIT (50 * USEC_PER_MSEC)
+#define BUSY_MAX (30 * USEC_PER_SEC)
+
+static const struct option_row rows[] = {
+    {.name = "data_dir", .type = OPTION_STRING, .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    {.name = "reason", .type = OPTION_STRING, .help = "only lines whose reason contains this text"},
+    {.name = "stream", .type = OPTION_STRING, .help = "only lines of this stream or file"},
+    {.name = "since",
+        .type = OPTION_DURATION,
+        .max = INT64_C(36600) * 24 * 3600 * 1000,
+        .unit = "s",
+        .help = "only lines rejected in the last such time, like 2d"},
+    {.name = "count", .type = OPTION_BOOL, .fallback = "false", .help = "count the lines by reason"},
+    {.name = "json",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "print the entries as they are in the files, and numbers as one JSON object"},
+    {.name = "put_back",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "have the running aggregator count the lines again; each line is counted once"},
+    {.name = "dry_run",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "with --put-back: change nothing; count by result what the counters of --config make of the lines"},
+    {.name = "aggregator_url", .type = OPTION_STRING, .help = "address of the aggregator (default: [aggregator] of the file)"},
+    {.name = "aggregator_token_file", .type = OPTION_STRING, .help = "file with the aggregator's token"},
+    {.name = NULL},
+};
+
+struct reason {
+    char *text;
+    uint64_t n;
+};
+
+struct rejects_tool {
+    const struct options *o;
+    struct rejects_filter filter;
+    bool json;
+    struct counters_reader *counters; /* NULL without --dry-run */
+    struct reason *reasons;           /* NULL without --count and --dry-run */
+    size_t n_reasons;
+};
+
+static int fail(const char *what, const char *why, int status)
+{
+    progress_leave();
+    fprintf(stderr, "millrace rejects: %s%s%s\n", what, *why ? ": " : "", why);
+    return status;
+}
+
+/* The aggregator's data directory. */
+static char *find_dir(const struct options *o)
+{
+    char **operands;
+    const char *own = config_setting(options_config(o), "aggregator", "data_dir");
+    const char *pipeline = options_string(o, "data_dir");
+    struct buf dir = {0};
+    if (!pipeline)
+        pipeline = config_setting(options_config(o), "millrace", "data_dir");
+    if (options_operands(o, &operands) > 0)
+        buf_printf(&dir, "%s", operands[0]);
+    else if (own)
+        buf_printf(&dir, "%s", own);
+    else
+        buf_printf(&dir, "%s/aggregator", pipeline ? pipeline : "millrace-data");
+    char *text = bytes_dup(buf_bytes(&dir));
+    buf_free(&dir);
+    return text;
+}
+
+/* Reads from the newest slice where the rejects begin and end. */
+static int find_ends(const char *dir, struct rejects_place *from, struct rejects_place *end)
+{
+    struct buf path = {0};
+    uint64_t newest = 0, number;
+    char name[SLICE_NAME_TEXT], error[SLICE_ERROR_TEXT];
+    struct slice_reader *reader;
+    buf_printf(&path, "%s/slices", dir);
+    DIR *d = opendir(path.ptr);
+    if (!d) {
+        int status = fail(path.ptr, strerror(errno), EX_NOINPUT);
+        buf_free(&path);
+        return status;
+    }
+    for (struct dirent *e; (e = readdir(d));)
+        newest = slice_file_number(e->d_name, &number) && number > newest ? number : newest;
+    closedir(d);
+    *from = *end = (struct rejects_place){0};
+    slice_file_name(newest, name);
+    buf_printf(&path, "/%s", name);
+    enum slice_result r = newest > 0 ? slice_reader_open(path.ptr, &reader, error) : SLICE_OK;
+    if (r == SLICE_OK && newest > 0) {
+        const struct slice_state *state = slice_reader_state(reader);
+        *from = rejects_front(state->cursors, state->n_cursors);
+        *end = (struct rejects_place){newest, state->rejects_length};
+        slice_reader_close(&reader);
+    }
+    buf_free(&path);
+    return r == SLICE_OK ? 0 : fail(error, "", EX_CONFIG);
+}
+
+static void print_entry(const struct rejects_entry *e)
+{
+    char time_text[32] = "-", line[LINE_SHOWN];
+    time_t when = (time_t)e->time;
+    struct tm tm;
+    size_t n = e->line.len < LINE_SHOWN ? e->line.len : LINE_SHOWN;
+    if (e->time > 0 && gmtime_r(&when, &tm))
+        strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    bool is_text = bytes_is_utf8(bytes_of(e->line.ptr, n));
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)e->line.ptr[i];
+        line[i] = c < ' ' || c == 0x7f || (c > 0x7f && !is_text) ? '?' : (char)c;
+    }
+    printf("%s %.*s %" PRIu64 " %.*s: %.*s%s\n", time_text, (int)e->name.len, e->name.ptr, e->offset,
+        (int)e->reason.len, e->reason.ptr, (int)n, line, n < e->length ? "..." : "");
+}
+
+static void count_reason(struct rejects_tool *t, struct bytes text)
+{
+    size_t i = 0;
+    while (i < t->n_reasons && !bytes_equal_str(text, t->reasons[i].text))
+        i++;
+    if (i == t->n_reasons) {
+        t->reasons = mem_realloc(t->reasons, (i + 1) * sizeof *t->reasons);
+        t->reasons[t->n_reasons++] = (struct reason){.text = bytes_dup(text)};
+    }
+    t->reasons[i].n++;
+}
+
+/* The reason to count: with --dry-run, the result of counting the line again. */
+static struct bytes result_of(struct rejects_tool *t, const struct rejects_entry *e, struct buf *text)
+{
+    struct counters_event event;
+    if (!t->counters)
+        return e->reason;
+    if (e->line.len < e->length)
+        return BYTES_LITERAL("kept: the entry has only the beginning of the line");
+    enum counters_verdict verdict = counters_extract(t->counters, e->line, &event);
+    if (verdict == COUNTERS_REJECTED) {
+        buf_clear(text);
+        buf_printf(text, "rejected again: %s", event.reason);
+        return buf_bytes(text);
+    }
+    return verdict == COUNTERS_EVENT ? BYTES_LITERAL("counted") : BYTES_LITERAL("skipped");
+}
+
+static int compare_reasons(const void *a, const void *b)
+{
+    const struct reason *x = a, *y = b;
+    return x->n != y->n ? (x->n < y->n ? 1 : -1) : strcmp(x->text, y->text);
+}
+
+static void print_reasons(struct rejects_tool *t)
+{
+    uint64_t total = 0;
+    struct buf out = {0};
+    if (t->n_reasons > 1)
+        qsort(t->reasons, t->n_reasons, sizeof *t->reasons, compare_reasons);
+    buf_append_str(&out, t->json ? "{\"reasons\":[" : "");
+    for (size_t i = 0; i < t->n_reasons; i++) {
+        total += t->reasons[i].n;
+        if (t->json) {
+            buf_printf(&out, "%s{\"n\":%" PRIu64 ",\"reason\":", i > 0 ? "," : "", t->reasons[i].n);
+            buf_append_json(&out, bytes_str(t->reasons[i].text));
+            buf_append_char(&out, '}');
+        } else {
+            buf_printf(&out, "%12" PRIu64 "  %s\n", t->reasons[i].n, t->reasons[i].text);
+        }
+        free(t->reasons[i].text);
+    }
+    buf_printf(&out, t->json ? "],\"total\":%" PRIu64 "}\n" : "%12" PRIu64 "  total\n", total);
+    fwrite(out.ptr, 1, out.len, stdout);
+    buf_free(&out);
+    free(t->reasons);
+}
+
+static int show(struct rejects_tool *t, const char *dir)
+{
+    bool counts = options_bool(t->o, "count") || t->counters;
+    struct rejects_place from, end, after;
+    struct bytes text;
+    struct buf bytes = {0}, result = {0};
+    int more, status = find_ends(dir, &from, &end);
+    if (status != 0)
+        return status;
+    buf_printf(&bytes, "%s/rejects", dir);
+    struct rejects_reader *r = rejects_reader_new(bytes.ptr, from, end);
+    while ((more = rejects_reader_next(r, &text, &after)) > 0) {
+        struct rejects_entry e;
+        struct json_doc *doc;
+        if (!rejects_parse(text, &e, &doc, &bytes))
+            status = fail("an entry is damaged", "restore the files of rejects from a copy", EX_DATAERR);
+        else if (rejects_match(&t->filter, &e) && counts)
+            count_reason(t, result_of(t, &e, &result));
+        else if (rejects_match(&t->filter, &e) && t->json)
+            printf("%.*s\n", (int)text.len, text.ptr);
+        else if (rejects_match(&t->filter, &e))
+            print_entry(&e);
+        json_doc_free(&doc);
+    }
+    if (more < 0)
+        status = fail(dir, strerror(errno), EX_IOERR);
+    if (counts)
+        print_reasons(t);
+    rejects_reader_free(&r);
+    buf_free(&bytes);
+    buf_free(&result);
+    return tool_flush("rejects", status);
+}
+
+static int dry_run(struct rejects_tool *t, const char *dir)
+{
+    const struct config *config = options_config(t->o);
+    struct counters *counters = NULL;
+    struct config_error error = {"--dry-run needs --config, for the counters"};
+    if (!config || counters_read(config, &counters, &error) != 0)
+        return fail(error.text, "", EX_CONFIG);
+    t->counters = counters_reader_new(counters);
+    int status = show(t, dir);
+    counters_reader_free(&t->counters);
+    counters_free(&counters);
+    return status;
+}
+
+/* Posts one step. Returns the HTTP status, or 0; *reply: the parsed body, or NULL. */
+static int post_step(struct http_client *client, const struct rejects_tool *t, struct rejects_place until,
+    struct json_doc **reply)
+{
+    struct buf target = {0}, body = {0};
+    int http_status = 0;
+    buf_printf(&target, "/put-back?since=%" PRId64, t->filter.since);
+    if (until.slice > 0)
+        buf_printf(&target, "&until_slice=%" PRIu64 "&until_offset=%" PRIu64, until.slice, until.offset);
+    buf_append_str(&target, "&reason=");
+    url_encode(t->filter.reason, &target);
+    buf_append_str(&target, "&name=");
+    url_encode(t->filter.name, &target);
+    buf_append_char(&target, '\0');
+    (void)http_client_fetch(
+        client, &(struct http_call_spec){.method = "POST", .target = target.ptr}, &http_status, &body);
+    *reply = json_doc_parse(buf_bytes(&body));
+    buf_free(&target);
+    buf_free(&body);
+    return http_status;
+}
+
+/* Repeats steps until the aggregator has passed the end that the rejects had at the first step. */
+static int put_back_steps(struct http_client *client, const struct rejects_tool *t)
+{
+    static const char *const names[] = {"counted", "skipped", "rejected", "kept"};
+    uint64_t sums[4] = {0}, n = 0;
+    struct rejects_place until = {0};
+    struct progress progress;
+    usec_t busy_since = 0, now = clock_monotonic();
+    bool done = false;
+    int status = 0;
+    progress_begin(&progress, "lines", t->json, now);
+    while (!done && status == 0) {
+        struct json_doc *reply;
+        int http_status = post_step(client, t, until, &reply);
+        char pointer[32];
+        now = clock_monotonic();
+        for (int i = 0; i < 4 && reply && http_status == 200; i++) {
+            uint64_t one = 0;
+            snprintf(pointer, sizeof pointer, "/%s", names[i]);
+            (void)json_doc_u64(reply, pointer, &one);
+            sums[i] += one;
+            n += one;
+        }
+        struct json_value detail = reply ? json_doc_at(reply, "/detail") : (struct json_value){.type = JSON_MISSING};
+        struct json_value code = reply ? json_doc_at(reply, "/code") : detail;
+        bool is_busy = http_status == 503 && code.type == JSON_STRING && bytes_equal_str(code.v.string, "busy");
+        busy_since = is_busy ? (busy_since ? busy_since : now) : 0;
+        if (http_status == 200 && reply) {
+            done = json_doc_at(reply, "/done").v.boolean;
+            (void)json_doc_u64(reply, "/until_slice", &until.slice);
+            (void)json_doc_u64(reply, "/until_offset", &until.offset);
+        } else if (is_busy && now - busy_since < BUSY_MAX) {
+            clock_sleep(BUSY_WAIT);
+        } else if (detail.type == JSON_STRING) {
+            char *text = bytes_dup(detail.v.string);
+            status = fail("the aggregator refuses", text, http_status >= 500 ? EX_TEMPFAIL : EX_NOPERM);
+            free(text);
+        } else {
+            status = fail("the aggregator does not answer; the same command continues", "", EX_TEMPFAIL);
+        }
+        json_doc_free(&reply);
+        progress_show(&progress, NULL, 0, 0, n, done || status != 0, now);
+    }
+    printf(t->json ? "{\"counted\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"kept\":%" PRIu64 "}\n"
+                   : "counted %" PRIu64 ", skipped %" PRIu64 ", rejected again %" PRIu64 ", kept %" PRIu64 "\n",
+        sums[0], sums[1], sums[2], sums[3]);
+    return tool_flush("rejects", status);
+}
+
+static int put_back(const struct rejects_tool *t)
+{
+    const struct options *o = t->o;
+    struct pipeline pipeline;
+    struct config_error error;
+    char *token;
+    if (daemon_read_token(options_string(o, "aggregator_token_file"), &token, &error) != 0)
+        return fail(error.text, "", EX_CONFIG);
+    pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
+    const char *url = options_string(o, "aggregator_url");
+    struct event_base *base = event_base_new();
+    struct http_client *client = http_client_new(&(struct http_client_config){
+        .base = base, .url = url ? url : pipeline_url(&pipeline, "aggregator"), .auth_token = token});
+    int status = client ? put_back_steps(client, t) : fail("--aggregator-url: expected http://HOST:PORT or unix:PATH", "", EX_USAGE);
+    http_client_free(&client);
+    event_base_free(base);
+    pipeline_close(&pipeline);
+    free(token);
+    return status;
+}
+
+static int run(const struct options *o)
+{
+    const char *reason = options_string(o, "reason"), *stream = options_string(o, "stream");
+    bool puts_back = options_bool(o, "put_back");
+    char **operands;
+    if (options_operands(o, &operands) > 1)
+        return fail("give one directory", "", EX_USAGE);
+    if (options_bool(o, "dry_run") && !puts_back)
+        return fail("--dry-run needs --put-back", "", EX_USAGE);
+    struct rejects_tool t = {.o = o, .json = options_bool(o, "json")};
+    t.filter.reason = reason ? bytes_str(reason) : BYTES_NONE;
+    t.filter.name = stream ? bytes_str(stream) : BYTES_NONE;
+    if (options_is_set(o, "since"))
+        t.filter.since = (clock_wall() - options_int(o, "since") * USEC_PER_MSEC) / USEC_PER_SEC;
+    if (puts_back && !options_bool(o, "dry_run"))
+        return put_back(&t);
+    char *dir = find_dir(o);
+    int status = puts_back ? dry_run(&t, dir) : show(&t, dir);
+    free(dir);
+    return status;
+}
+
+int tool_rejects(int argc, char **argv)
+{
+    const struct options_spec spec = {.program = "rejects",
+        .summary = "shows the lines that the aggregator could not count, or has them counted again",
+        .operands = "[DIR]",
+        .more = "DIR is the data directory of the aggregator (default: [aggregator] data_dir of the file).\n",
+        .rows = {rows, NULL}};
+    return tool_run(&spec, argc, argv, run);
+}
