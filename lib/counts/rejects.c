@@ -80,7 +80,7 @@ static bool read_hex(struct bytes hex, struct buf *out)
     for (size_t i = 0; i + 1 < hex.len && ok; i += 2) {
         int high = hex_digit(hex.ptr[i]), low = hex_digit(hex.ptr[i + 1]);
         ok = high >= 0 && low >= 0;
-        buf_append_char(out, (char)(high << 4 | low));
+        buf_append_char(out, (char)(high * 16 + low));
     }
     return ok;
 }
