@@ -224,7 +224,7 @@ static void reject(struct aggregate *a, size_t stream, struct bytes line, uint64
         .name = bytes_str(is_input ? a->input_path : c->stream),
         .offset = c->offset,
         .reason = bytes_str(reason),
-        .time = clock_wall() / USEC_PER_SEC,
+        .time = a->wall / USEC_PER_SEC,
         .length = length,
         .line = line};
     rejects_format(&tally_batch(a->tally)->rejects, &entry);
@@ -242,7 +242,8 @@ enum counters_verdict aggregate_take_rejected(struct aggregate *a, const struct 
 {
     struct rejects_entry again = *entry;
     const char *reason;
-    enum counters_verdict verdict = tally_line(a->tally, entry->line, &reason);
+    int64_t time;
+    enum counters_verdict verdict = tally_line(a->tally, entry->line, &reason, &time);
     if (verdict != COUNTERS_REJECTED) {
         count(a, verdict);
         return verdict;

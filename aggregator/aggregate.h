@@ -78,7 +78,7 @@ size_t aggregate_add_input(struct aggregate *a, const char *name);
 void aggregate_set_input_path(struct aggregate *a, const char *path);
 /* Moves the cursor over bytes without a line that counts. */
 void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes);
-/* Sets the wall clock, for max_ahead and lateness. The latest time counts, because a clock that was set back must not reject
+/* Sets the wall clock, for max_ahead, lateness and the times of rejects. The latest time counts, because a clock that was set back must not reject
  * events. aggregate_open sets `wall` or, if it is later, the start of the open slice. */
 void aggregate_set_wall(struct aggregate *a, usec_t wall);
 /* Putting rejects back (put_back.h): counts the line of an entry, or rejects it again with its new reason. */

@@ -376,6 +376,7 @@ static void put_back(struct http_request *req, void *ctx)
         http_problem(req, 503, "busy", NULL, "a put back or a seal is in progress, or the memory is full");
         return;
     }
+    aggregate_set_wall(app->aggregate, clock_wall());
     if (put_back_step(app->aggregate, &p, error) != 0) {
         http_problem(req, 503, "storage-failed", NULL, "%s", error);
         return;
@@ -418,7 +419,7 @@ const struct http_route app_routes[] = {
         .methods = HTTP_POST_,
         .handler = clear,
         .help = "delete archived slices up to ?through="},
-    {.path = "/put-back",
+    {.path = "/putback",
         .methods = HTTP_POST_,
         .handler = put_back,
         .help = "count rejected lines again (millrace rejects --put-back)"},

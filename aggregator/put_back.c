@@ -63,5 +63,6 @@ int put_back_step(struct aggregate *a, struct put_back *p, char error[SLICE_ERRO
 bool put_back_is_committed(const struct aggregate *a, const struct put_back *p)
 {
     size_t input = find_input(a);
-    return input < aggregate_inputs_end(a) && rejects_compare(rejects_front(aggregate_committed(a, input), 1), p->at) >= 0;
+    return input < aggregate_inputs_end(a) &&
+           rejects_compare(rejects_front(aggregate_committed(a, input), 1), p->at) >= 0;
 }

@@ -23,7 +23,9 @@
 #define BUSY_MAX (30 * USEC_PER_SEC)
 
 static const struct option_row rows[] = {
-    {.name = "data_dir", .type = OPTION_STRING, .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .help = "directory of the pipeline (default: [millrace] data_dir)"},
     {.name = "reason", .type = OPTION_STRING, .help = "only lines whose reason contains this text"},
     {.name = "stream", .type = OPTION_STRING, .help = "only lines of this stream or file"},
     {.name = "since",
@@ -43,8 +45,11 @@ static const struct option_row rows[] = {
     {.name = "dry_run",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "with --put-back: change nothing; count by result what the counters of --config make of the lines"},
-    {.name = "aggregator_url", .type = OPTION_STRING, .help = "address of the aggregator (default: [aggregator] of the file)"},
+        .help = "with --put-back: change nothing; count by result what the counters of --config make of the "
+                "lines"},
+    {.name = "aggregator_url",
+        .type = OPTION_STRING,
+        .help = "address of the aggregator (default: [aggregator] of the file)"},
     {.name = "aggregator_token_file", .type = OPTION_STRING, .help = "file with the aggregator's token"},
     {.name = NULL},
 };
@@ -239,6 +244,7 @@ static int dry_run(struct rejects_tool *t, const char *dir)
     if (!config || counters_read(config, &counters, &error) != 0)
         return fail(error.text, "", EX_CONFIG);
     t->counters = counters_reader_new(counters);
+    counters_reader_set_now(t->counters, clock_wall() / USEC_PER_SEC);
     int status = show(t, dir);
     counters_reader_free(&t->counters);
     counters_free(&counters);
@@ -251,7 +257,7 @@ static int post_step(struct http_client *client, const struct rejects_tool *t, s
 {
     struct buf target = {0}, body = {0};
     int http_status = 0;
-    buf_printf(&target, "/put-back?since=%" PRId64, t->filter.since);
+    buf_printf(&target, "/putback?since=%" PRId64, t->filter.since);
     if (until.slice > 0)
         buf_printf(&target, "&until_slice=%" PRIu64 "&until_offset=%" PRIu64, until.slice, until.offset);
     buf_append_str(&target, "&reason=");
@@ -290,9 +296,11 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
             sums[i] += one;
             n += one;
         }
-        struct json_value detail = reply ? json_doc_at(reply, "/detail") : (struct json_value){.type = JSON_MISSING};
+        struct json_value detail =
+            reply ? json_doc_at(reply, "/detail") : (struct json_value){.type = JSON_MISSING};
         struct json_value code = reply ? json_doc_at(reply, "/code") : detail;
-        bool is_busy = http_status == 503 && code.type == JSON_STRING && bytes_equal_str(code.v.string, "busy");
+        bool is_busy =
+            http_status == 503 && code.type == JSON_STRING && bytes_equal_str(code.v.string, "busy");
         busy_since = is_busy ? (busy_since ? busy_since : now) : 0;
         if (http_status == 200 && reply) {
             done = json_doc_at(reply, "/done").v.boolean;
@@ -310,8 +318,10 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
         json_doc_free(&reply);
         progress_show(&progress, NULL, 0, 0, n, done || status != 0, now);
     }
-    printf(t->json ? "{\"counted\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"kept\":%" PRIu64 "}\n"
-                   : "counted %" PRIu64 ", skipped %" PRIu64 ", rejected again %" PRIu64 ", kept %" PRIu64 "\n",
+    printf(t->json ? "{\"counted\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64
+                     ",\"kept\":%" PRIu64 "}\n"
+                   : "counted %" PRIu64 ", skipped %" PRIu64 ", rejected again %" PRIu64 ", kept %" PRIu64
+                     "\n",
         sums[0], sums[1], sums[2], sums[3]);
     return tool_flush("rejects", status);
 }
@@ -329,7 +339,8 @@ static int put_back(const struct rejects_tool *t)
     struct event_base *base = event_base_new();
     struct http_client *client = http_client_new(&(struct http_client_config){
         .base = base, .url = url ? url : pipeline_url(&pipeline, "aggregator"), .auth_token = token});
-    int status = client ? put_back_steps(client, t) : fail("--aggregator-url: expected http://HOST:PORT or unix:PATH", "", EX_USAGE);
+    int status = client ? put_back_steps(client, t)
+                        : fail("--aggregator-url: expected http://HOST:PORT or unix:PATH", "", EX_USAGE);
     http_client_free(&client);
     event_base_free(base);
     pipeline_close(&pipeline);

@@ -105,7 +105,7 @@ class Rejects(RejectsTest):
         os.chmod(token, 0o600)
         a = self.aggregator("--auth-token-file=" + token)
         harness.wait_until(lambda: a.get("/slices", headers={"Authorization": "Bearer secret"}).status == 200, a.log)
-        self.assertEqual(a.post("/put-back").status, 401)
+        self.assertEqual(a.post("/putback").status, 401)
         done = self.tool("--put-back", "--aggregator-url", a.url, "--aggregator-token-file", token)
         self.assertIn("counted 1,", done)
 

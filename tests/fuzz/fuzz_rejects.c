@@ -12,8 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rejects_parse(bytes_of(data, size), &e, &doc, &bytes)) {
         rejects_format(&text, &e);
         bool ok = rejects_parse(buf_bytes(&text), &again, &second, &more);
-        assert(ok && bytes_equal(e.line, again.line) && bytes_equal(e.reason, again.reason) && bytes_equal(e.name, again.name));
-        assert(e.is_file == again.is_file && e.offset == again.offset && e.length == again.length && e.time == again.time);
+        assert(ok && bytes_equal(e.line, again.line) && bytes_equal(e.reason, again.reason) &&
+               bytes_equal(e.name, again.name));
+        assert(e.is_file == again.is_file && e.offset == again.offset && e.length == again.length &&
+               e.time == again.time);
         json_doc_free(&doc);
         json_doc_free(&second);
     } else {

@@ -35,11 +35,17 @@ static int tear_down(void **state)
 static void every_byte_comes_back(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"a\"b", "a\xff", "\xef\xbf\xbd", "\xef\xbf\xbd\xff", "tab\t\\", "\xc3\xa4\x01", "", "\x7f"};
+    static const char *const lines[] = {
+        "a\"b", "a\xff", "\xef\xbf\xbd", "\xef\xbf\xbd\xff", "tab\t\\", "\xc3\xa4\x01", "", "\x7f"};
     struct buf text = {0}, bytes = {0};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        const struct rejects_entry e = {.is_file = i % 2, .name = BYTES_LITERAL("s"), .offset = UINT64_MAX, .reason = BYTES_LITERAL("why"),
-            .time = 7, .length = 9, .line = bytes_of(lines[i], strlen(lines[i]) + (i == 7))};
+        const struct rejects_entry e = {.is_file = i % 2,
+            .name = BYTES_LITERAL("s"),
+            .offset = UINT64_MAX,
+            .reason = BYTES_LITERAL("why"),
+            .time = 7,
+            .length = 9,
+            .line = bytes_of(lines[i], strlen(lines[i]) + (i == 7))};
         struct rejects_entry got;
         struct json_doc *doc;
         buf_clear(&text);
@@ -47,20 +53,27 @@ static void every_byte_comes_back(void **state)
         assert_int_equal(text.ptr[text.len - 1], '\n');
         assert_ptr_equal(memchr(text.ptr, '\n', text.len), text.ptr + text.len - 1);
         assert_true(rejects_parse(buf_bytes(&text), &got, &doc, &bytes));
-        assert_true(bytes_equal(got.line, e.line) && bytes_equal(got.name, e.name) && bytes_equal(got.reason, e.reason));
+        assert_true(bytes_equal(got.line, e.line) && bytes_equal(got.name, e.name) &&
+                    bytes_equal(got.reason, e.reason));
         assert_true(got.offset == e.offset && got.length == 9 && got.time == 7 && got.is_file == e.is_file);
         assert_true(rejects_match(&(struct rejects_filter){0}, &got));
-        assert_true(rejects_match(&(struct rejects_filter){BYTES_LITERAL("hy"), BYTES_LITERAL("s"), 7}, &got));
+        assert_true(
+            rejects_match(&(struct rejects_filter){BYTES_LITERAL("hy"), BYTES_LITERAL("s"), 7}, &got));
         assert_false(rejects_match(&(struct rejects_filter){.reason = BYTES_LITERAL("no")}, &got));
         assert_false(rejects_match(&(struct rejects_filter){.name = BYTES_LITERAL("S")}, &got));
         assert_false(rejects_match(&(struct rejects_filter){.since = 8}, &got));
         json_doc_free(&doc);
     }
     buf_clear(&text);
-    rejects_format(&text, &(struct rejects_entry){.name = BYTES_LITERAL("s"), .offset = 7, .reason = BYTES_LITERAL("why"), .time = 1331923249,
-        .length = 2, .line = BYTES_LITERAL("a\xff")});
-    assert_true(bytes_equal_str(buf_bytes(&text),
-        "{\"stream\":\"s\",\"offset\":\"7\",\"reason\":\"why\",\"time\":1331923249,\"bytes\":2,\"line\":\"a\xef\xbf\xbd\",\"hex\":\"61ff\"}\n"));
+    rejects_format(&text, &(struct rejects_entry){.name = BYTES_LITERAL("s"),
+                              .offset = 7,
+                              .reason = BYTES_LITERAL("why"),
+                              .time = 1331923249,
+                              .length = 2,
+                              .line = BYTES_LITERAL("a\xff")});
+    assert_true(bytes_equal_str(
+        buf_bytes(&text), "{\"stream\":\"s\",\"offset\":\"7\",\"reason\":\"why\",\"time\":1331923249,"
+                          "\"bytes\":2,\"line\":\"a\xef\xbf\xbd\",\"hex\":\"61ff\"}\n"));
     buf_free(&text);
     buf_free(&bytes);
 }
@@ -106,14 +119,16 @@ static void a_sequence_rolls_and_is_cut(void **state)
     assert_int_equal(files(), 3);
     for (uint64_t i = 0; i <= 10; i++)
         assert_int_equal(count_entries((struct rejects_place){1, i * LENGTH}, FAR, &after), 10 - i);
-    assert_int_equal(count_entries((struct rejects_place){0}, (struct rejects_place){1, 5 * LENGTH}, &after), 5);
+    assert_int_equal(
+        count_entries((struct rejects_place){0}, (struct rejects_place){1, 5 * LENGTH}, &after), 5);
     write_entries(2, 0, 3, &limits, 0);
     assert_int_equal(count_entries((struct rejects_place){1, 9 * LENGTH}, FAR, &after), 4);
     assert_true(after.slice == 2 && after.offset == 3 * LENGTH);
     /* As after a crash: entries whose transaction failed are cut, in every file. */
     for (uint64_t keep = 10; keep-- > 0;) {
         write_entries(1, keep * LENGTH, 0, &limits, 0);
-        assert_int_equal(count_entries((struct rejects_place){0}, (struct rejects_place){2, 0}, &after), keep);
+        assert_int_equal(
+            count_entries((struct rejects_place){0}, (struct rejects_place){2, 0}, &after), keep);
     }
     assert_int_equal(rejects_open(dir, 1, LENGTH, &r), -1);
     assert_int_equal(errno, ERANGE);
@@ -140,7 +155,8 @@ static void expired_files_are_deleted_oldest_first(void **state)
 {
     (void)state;
     struct rejects_place after;
-    const struct rejects_limits small = {.max_bytes = 6 * LENGTH}, aged = {.max_age = 1000 * USEC_PER_SEC}, none = {0};
+    const struct rejects_limits small = {.max_bytes = 6 * LENGTH}, aged = {.max_age = 1000 * USEC_PER_SEC},
+                                none = {0};
     write_entries(1, 0, 10, &limits, 0);
     write_entries(2, 0, 2, &limits, 0);
     usec_t now = clock_wall();
@@ -152,7 +168,8 @@ static void expired_files_are_deleted_oldest_first(void **state)
     assert_int_equal(rejects_expire(dir, &small, (struct rejects_place){0}, now), 0);
     assert_int_equal(count_entries((struct rejects_place){0}, FAR, &after), 4);
     assert_int_equal(rejects_expire(dir, &aged, (struct rejects_place){0}, now + 2000 * USEC_PER_SEC), 0);
-    assert_int_equal(count_entries((struct rejects_place){0}, FAR, &after), 2); /* the newest file is never deleted */
+    assert_int_equal(
+        count_entries((struct rejects_place){0}, FAR, &after), 2); /* the newest file is never deleted */
     write_entries(2, 2 * LENGTH, 1, &limits, 0);
     assert_int_equal(count_entries((struct rejects_place){1, 0}, FAR, &after), 3);
 }
