@@ -1,6 +1,7 @@
-/* batch: the messages of one lease, parsed from a reply of /reserve, and the state of each.
+/* batch: the messages of one lease, parsed from a reply of /reserve, with the state of each message.
  *
- * Ids rise within a batch. Messages are processed in order, so all messages before the first WAITING or POISON one are settled. */
+ * The ids in a batch ascend. Messages are processed in order. A message is *settled* when it is neither WAITING nor
+ * POISON, so all messages before the first WAITING or POISON message are settled. */
 #ifndef MILLRACE_BATCH_H
 #define MILLRACE_BATCH_H
 
@@ -8,11 +9,11 @@
 
 enum message_state {
     MESSAGE_WAITING,
-    MESSAGE_DONE,   /* delivered: to be acknowledged */
+    MESSAGE_DONE,   /* delivered, must be acknowledged */
     MESSAGE_TAKEN,  /* delivered, and already listed by batch_take_done */
-    MESSAGE_POISON, /* cannot be delivered: to be buried */
+    MESSAGE_POISON, /* cannot be delivered, must be buried */
     MESSAGE_BURIED,
-    MESSAGE_GIVEN_BACK, /* returned to the queue undelivered when the reader stopped */
+    MESSAGE_GIVEN_BACK, /* the reader stopped and returned it to the queue undelivered */
 };
 
 #define MESSAGE_REASON_MAX 200
@@ -31,17 +32,17 @@ struct batch {
     struct buf memory;
 };
 
-/* Parses a sequence of `ID TRIES LENGTH\n` bytes `\n`; copies the body. Returns false, and an empty batch, if the framing is invalid
- * or the ids do not rise. */
+/* Parses a body in which each message has a line `ID TRIES LENGTH`, LENGTH bytes, and an LF. Copies the body. If the
+ * framing is invalid or the ids do not ascend, returns false and an empty batch. */
 bool batch_parse(struct bytes body, uint64_t lease, struct batch *out);
 void batch_free(struct batch *b); /* and zeroes it */
 
 /* Returns the index of the first WAITING or POISON message, or n if all are settled. */
 size_t batch_unsettled(const struct batch *b);
 void batch_mark_poison(struct batch *b, size_t i, const char *reason); /* truncated to MESSAGE_REASON_MAX */
-/* Appends `LEASE:A-B,C`, the ids of the DONE messages. Returns false if there are none. */
+/* Appends the ids of the DONE messages as `LEASE:A-B,C`. Returns false if there are none. */
 bool batch_append_done(const struct batch *b, struct buf *out);
-/* As batch_append_done, and marks the messages TAKEN. */
+/* As batch_append_done, but also changes the state of these messages to TAKEN. */
 void batch_take_done(struct batch *b, struct buf *out);
 
 #endif

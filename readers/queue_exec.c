@@ -1,11 +1,13 @@
 /* queue_exec: runs a command once for each batch of messages, with the batch as standard input.
  *
- * 1. The command leads a process group of its own. After the timeout the whole group gets SIGTERM, and SIGKILL a
- *    further GRACE later. The command also gets SIGKILL when this process dies.
- * 2. Standard output and error share one pipe. It is read continuously, so output never blocks the command. At most
- *    output_max bytes of a run's output are logged, as whole lines, without empty lines. Other bytes are only counted.
- * 3. The command need not read its input; the unread part is dropped.
- * 4. A run ends when the command exits, even if another process still has its pipes open. One run at a time. */
+ * 1. The command runs in a process group of its own. After the timeout the whole group gets SIGTERM, and after GRACE
+ *    more SIGKILL. If this process dies, the command also gets SIGKILL.
+ * 2. The command's standard output and standard error are the same pipe. queue_exec reads this pipe all the time, so
+ *    the command never blocks on output. At most output_max bytes of a run's output are logged, as whole lines
+ *    without empty ones. All other bytes are only counted.
+ * 3. The command need not read its input. The part that it does not read is dropped.
+ * 4. A run ends when the command exits, even if another process still has its pipes open. There is only one run at a
+ *    time. */
 #include "base/errno_class.h"
 #include "base/log.h"
 #include "readers/reader_program.h"
@@ -39,7 +41,7 @@ struct executor {
     /* the run */
     pid_t pid; /* 0: none */
     bool timed_out;
-    int in, out; /* this process's ends of the pipes; -1: closed */
+    int in, out; /* our ends of the pipes; -1: closed */
     struct buf input, line;
     size_t written;
     uint64_t shown, hidden; /* bytes of output logged, and not logged */
@@ -84,7 +86,7 @@ static int check(struct options *o, struct config_error *error)
               : "required: --command='...', or -- PROGRAM ARGUMENT...");
 }
 
-/* `lf` is 1 if an LF ended the line, else 0; it counts as a byte of output. */
+/* `lf` is 1 if the line ended with an LF, otherwise 0. The LF counts as a byte of output. */
 static void show_line(struct executor *x, size_t lf)
 {
     struct bytes line = buf_bytes(&x->line);
@@ -112,7 +114,8 @@ static void close_end(int *fd, struct event **event)
     *fd = -1;
 }
 
-/* Reads one pipe buffer at most, so that a flood of output does not block the loop. Returns false at the end of the output. */
+/* Reads at most as many bytes as a pipe's buffer has, so that a flood of output does not block the loop. Returns
+ * false at the end of the output. */
 static bool read_output(struct executor *x)
 {
     char piece[65536];
@@ -148,7 +151,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
         close_end(&x->in, &x->in_event);
 }
 
-/* `exited` is true only for a command that ended by itself. */
+/* `exited` is true only if the command exited by itself. */
 static void end_run(struct executor *x, const char *how, int code, bool exited)
 {
     struct queuereader *reader = reader_program_reader(x->program);
@@ -182,7 +185,7 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
     if (!x->pid || waitpid(x->pid, &status, WNOHANG) != x->pid)
         return;
     if (x->timed_out)
-        kill(-x->pid, SIGKILL); /* processes of its group that ignored SIGTERM */
+        kill(-x->pid, SIGKILL); /* processes of the group that have ignored SIGTERM */
     if (WIFSIGNALED(status))
         end_run(x, "killed by signal", WTERMSIG(status), false);
     else
@@ -252,7 +255,7 @@ static bool start_run(struct executor *x)
     errno = error;
     if (x->pid < 0)
         return false;
-    setpgid(x->pid, x->pid); /* the child does this too: either may run first */
+    setpgid(x->pid, x->pid); /* the child also does this, because either may run first */
     x->in_event = event_new(daemon_base(x->daemon), x->in, EV_WRITE | EV_PERSIST, on_writable, x);
     x->out_event = event_new(daemon_base(x->daemon), x->out, EV_READ | EV_PERSIST, on_output, x);
     event_add(x->in_event, NULL);
@@ -324,7 +327,7 @@ static bool abort_drain(void *ctx)
 {
     struct executor *x = ctx;
     if (x->pid && !x->timed_out)
-        set_timer(x, 0); /* ends the run as the timeout would */
+        set_timer(x, 0); /* ends the run like the timeout */
     return reader_program_cut_short(x->program, x->pid != 0);
 }
 

@@ -19,7 +19,7 @@ struct sender {
     struct buf body, target, headers;
     struct http_pool_host *host;
     struct http_call *call; /* NULL: none */
-    uint64_t refused_id;    /* the last message that was refused when sent alone */
+    uint64_t refused_id;    /* the last message that was refused when it was sent alone */
     uint64_t refusers;      /* the hosts that refused that message (http_pool_host_bit) */
 };
 
@@ -78,7 +78,7 @@ static int check(struct options *o, struct config_error *error)
         bool placeholder = http_pool_host_has_placeholder(h);
         const char *wrong = NULL;
         if (!post && !placeholder)
-            wrong = "method GET requires %s in the target";
+            wrong = "with method GET the target must contain %s";
         else if (placeholder && options_int(o, "batch") > 1)
             wrong = "a target with %s takes one message: batch must be 1";
         if (wrong)
@@ -95,7 +95,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     char why[200], text[300];
     s->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
-        return; /* cancelled by http_pool_free, or by abort_drain, which reports the fault itself */
+        return; /* cancelled by http_pool_free, or by abort_drain, which itself reports the fault */
     http_pool_describe(reply, why, sizeof(why));
     bool poison = result == HTTP_CLIENT_OK && http_pool_is_poison(reply->status);
     if (poison && s->run.n == 1) {
@@ -103,8 +103,8 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         s->refusers |= http_pool_host_bit(s->host);
     }
     bool fault = http_pool_is_fault(result, reply->status);
-    /* Retries at once on another host after a fault, or after the refusal of a single message: limits of hosts may
-     * differ. */
+    /* After a fault, the run is repeated at once on another host if one is up. A single message that was refused is
+     * also sent to another host, because hosts may have different limits. */
     if ((fault && http_pool_wait(s->pool) == 0) ||
         (poison && s->run.n == 1 && http_pool_next(s->pool, s->refusers))) {
         queuereader_again(reader);
@@ -141,7 +141,7 @@ static void deliver(struct queuereader *reader, const struct queuereader_run *ru
             buf_append_char(&s->body, '\n');
     }
     http_pool_fill_target(s->host, run->messages[0].text, &s->target);
-    buf_clear(&s->headers); /* by these headers a destination recognizes repeated messages */
+    buf_clear(&s->headers); /* with these headers a destination can recognize repeated messages */
     buf_printf(&s->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: %" PRIu64 "-%" PRIu64 "\r\n",
         run->queue_id, run->messages[0].id, run->messages[run->n - 1].id);
     buf_append_char(&s->headers, '\0');

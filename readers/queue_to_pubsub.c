@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* Maximum bytes of a publish: well below pubsub's default max_body. */
+/* Maximum bytes of a publish, well below pubsub's default max_body. */
 #define PUBLISH_MAX ((size_t)4 << 20)
 
 struct relay {
@@ -46,7 +46,8 @@ static void describe(const struct http_reply_view *reply, char *out, size_t size
         detail.len ? detail.ptr : "");
 }
 
-/* Retries when the pool next tries pubsub, or after a backoff if the pool does not count pubsub as down (401, 404). */
+/* Repeats the run when the pool tries pubsub again. If the pool does not count pubsub as down (401, 404), repeats the
+ * run after a backoff. */
 static void faulted(struct relay *r, const char *why)
 {
     usec_t wait = http_pool_wait(r->pubsub);
@@ -99,8 +100,8 @@ static void published(enum http_client_result result, const struct http_reply_vi
     static const struct bytes stored = BYTES_LITERAL("\"duplicate\":false");
     struct queuereader *reader = reader_program_reader(r->program);
     struct bytes body = reply->body, code = queuereader_reply_member(body, "code");
-    /* Only these answers are about the lines. Burying after any other refusal, such as a proxy's, would empty the
-     * queue. */
+    /* Only these errors mean that the lines are wrong. If messages were buried after any other refusal, for example
+     * by a proxy, the whole queue would be buried. */
     bool blames_lines = bytes_equal_str(code, "empty-line") || bytes_equal_str(code, "line-too-large") ||
                         bytes_equal_str(code, "too-large");
     char why[200];
@@ -108,7 +109,7 @@ static void published(enum http_client_result result, const struct http_reply_vi
     if (reply->status == 200 && body.len && memmem(body.ptr, body.len, stored.ptr, stored.len))
         queuereader_delivered(reader);
     else if (reply->status ==
-             200) /* a duplicate: another reader may have moved the mark (reader_plan.h, rule 1) */
+             200) /* a duplicate: perhaps another reader has changed the mark (reader_plan.h, rule 1) */
         queuereader_conflict(reader);
     else if (reply->status == 409 && bytes_equal_str(code, "mark-conflict"))
         queuereader_conflict(reader);
@@ -118,7 +119,7 @@ static void published(enum http_client_result result, const struct http_reply_vi
         faulted(r, why);
 }
 
-/* The request may be sent twice, because pubsub rejects the second copy by its mark. */
+/* It does no harm if the request is sent twice, because pubsub recognizes the second copy by its mark. */
 static void publish(struct queuereader *qr, const struct queuereader_run *run, void *arg)
 {
     (void)qr;

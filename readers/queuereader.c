@@ -17,7 +17,7 @@
 #define DEFAULT_DRAIN (10 * USEC_PER_SEC)
 #define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
-#define TARGET_IDS_MAX 4000 /* bytes; longer lists of ids are sent in the body */
+#define TARGET_IDS_MAX 4000 /* bytes; a longer list of ids is sent in the body */
 
 struct queuereader {
     unsigned magic;
@@ -26,8 +26,8 @@ struct queuereader {
     struct plan *plan;
     struct http_client *client;
     struct http_call *call; /* to the queue; NULL: none */
-    bool carries_acks;      /* the current or last call carries acks */
-    bool acks_doubtful;     /* an earlier request may have delivered plan_acks */
+    bool carries_acks;      /* the current or last call contains acks */
+    bool acks_doubtful;     /* the queue may have processed plan_acks from an earlier request */
     bool with_destination;  /* the destination has a run or a request for its mark */
     size_t run_length;      /* of that run */
     size_t burying;         /* during PLAN_BURY: the index of the message in plan_batch */
@@ -36,7 +36,7 @@ struct queuereader {
     struct event *advance;
     char trouble[256];
     bool troubled, queue_answered, destination_answered;
-    usec_t superseded_at; /* time of the last takeover; 0: none */
+    usec_t superseded_at; /* time of the last takeover by another process; 0: none */
     usec_t rival_until;   /* repeated takeovers are reported as trouble until this time; 0: none */
     struct queuereader_numbers numbers;
 };
@@ -55,7 +55,8 @@ static void set_trouble(struct queuereader *qr, const char *side, const char *wh
         qr->config.on_trouble(qr->trouble, qr->config.arg);
 }
 
-/* Two processes that keep taking over from each other are an operator's mistake, which both report on /health. */
+/* If two processes keep taking over from each other, the operator has given both the same reader name. Both report
+ * this on /health. */
 #define RIVAL_TEXT "another process keeps taking over: give each process a reader name of its own"
 #define RIVAL_TURNS 4 /* a takeover is remembered for this many times backoff_max */
 
@@ -117,7 +118,7 @@ struct bytes queuereader_reply_member(struct bytes json, const char *name)
     return end ? bytes_of(at, (size_t)(end - at)) : BYTES_NONE;
 }
 
-/* Ends the call. Returns false after a fault, which is already handled. */
+/* Ends the call. If the call has failed, handles the fault and returns false. */
 static bool queue_replied(
     struct queuereader *qr, enum http_client_result result, const struct http_reply_view *reply)
 {
@@ -186,7 +187,8 @@ static void acks_are_through(struct queuereader *qr, bool lost)
         qr->acks_doubtful = false;
 }
 
-/* The epoch is stale because another process of this name has taken over, or because the queue was restarted. */
+/* Called when the epoch is not the latest any more: another process of this name has taken over, or the queue was
+ * restarted. */
 static void superseded(struct queuereader *qr, bool by_another)
 {
     usec_t now = clock_monotonic(), memory = RIVAL_TURNS * qr->config.backoff_max;
@@ -203,7 +205,7 @@ static void superseded(struct queuereader *qr, bool by_another)
     plan_superseded(qr->plan, now);
 }
 
-/* True if a retry would get the same status. */
+/* True if a retry would get the same status again. */
 static bool is_refusal(enum http_client_result result, const struct http_reply_view *reply)
 {
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
@@ -230,8 +232,8 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
         } else if (bytes_equal_str(code, "stale-epoch")) {
             superseded(qr, queuereader_reply_member(reply->body, "epoch").len > 0);
         } else {
-            snprintf(why, sizeof(why), "held by the reader %.*s", (int)(holder.len < 64 ? holder.len : 64),
-                holder.len ? holder.ptr : "");
+            snprintf(why, sizeof(why), "the reader %.*s has leases on this queue",
+                (int)(holder.len < 64 ? holder.len : 64), holder.len ? holder.ptr : "");
             queue_faulted(qr, why);
         }
         return;
@@ -288,8 +290,8 @@ static void buried(enum http_client_result result, const struct http_reply_view 
     }
 }
 
-/* After a final refusal the messages become ready again when their lease expires. With marks, the plan then recognizes them as
- * delivered. */
+/* If the queue refuses acknowledgements for good, the messages become ready again when their lease expires. With
+ * marks, the plan recognizes such messages as delivered. */
 static void acknowledged(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
@@ -410,7 +412,7 @@ static void ask(struct queuereader *qr, const struct plan_step *step)
     qr->config.destination.ask(qr, plan_queue_id(qr->plan), qr->config.destination.arg);
 }
 
-/* The destination may answer from within deliver, so the next step starts in the loop's next iteration. */
+/* The destination may answer before `deliver` returns. So the next step starts in the next iteration of the loop. */
 static void destination_answers(struct queuereader *qr)
 {
     assert(qr->magic == QUEUEREADER_MAGIC && qr->with_destination);
@@ -484,8 +486,8 @@ const char *queuereader_end_text(enum queuereader_end end)
         return "the destination's mark of this queue was not set by a reader. Nothing was "
                "delivered; use another stream, or give the queue a new id (simplequeue --restored)";
     case QUEUEREADER_MARKS_USED_UP:
-        return "this queue has used all marks: 2^44 messages, or a million takeovers without a delivery. "
-               "Empty it and give it a new id (simplequeue --restored)";
+        return "this queue has used all marks, after 2^44 messages or a million takeovers without a "
+               "delivery. Empty it and give it a new id (simplequeue --restored)";
     }
     return "unknown end";
 }
@@ -505,7 +507,8 @@ static void end(struct queuereader *qr, enum plan_action action)
 
 typedef void act_fn(struct queuereader *qr, const struct plan_step *step);
 
-/* Starts the lane's next step if it is due. Otherwise lowers *again to the step's time, if that is earlier. */
+/* Starts the next step of the lane if it is due. Otherwise, if the time of the step is earlier than *again, sets
+ * *again to this time. */
 static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now, usec_t *again)
 {
     static act_fn *const acts[] = {
@@ -602,7 +605,7 @@ void queuereader_free(struct queuereader **qr)
     *qr = NULL;
 }
 
-/* Cancels a long poll. The following release returns any messages that the cancelled request leased. */
+/* Cancels a long poll. If the cancelled request has leased messages, the release that follows returns these. */
 void queuereader_stop(struct queuereader *qr)
 {
     usec_t now = clock_monotonic();

@@ -8,7 +8,7 @@
 #define FENCES ((uint64_t)1 << PLAN_FENCE_BITS)
 #define BATCHES_MAX 2
 #define ACKS_MAX (BATCHES_MAX + 1)
-#define PIGGYBACK_MAX 8000 /* bytes of acks that a reserve may carry */
+#define PIGGYBACK_MAX 8000 /* maximum bytes of acks in a reserve */
 
 enum plan_phase {
     PHASE_ACK,
@@ -32,35 +32,35 @@ struct plan {
     struct plan_config config;
     enum plan_phase phase;
     bool stopping;
-    usec_t give_up;      /* when stopping: acknowledgements are not retried after this time */
-    bool over;           /* the work ends once both lanes are idle */
-    enum plan_phase end; /* the phase that follows the work */
+    usec_t give_up;      /* when stopping: after this time acknowledgements are not retried */
+    bool over;           /* the work ends when both lanes are idle */
+    enum plan_phase end; /* the phase after the work */
     bool busy[PLAN_LANES];
-    bool acks_piggyback; /* the reserve under way carries acks */
-    bool no_piggyback;   /* the queue has refused a reserve with acks since the last release */
-    bool lease_lost;     /* a lease was lost since the last release */
+    bool acks_piggyback; /* the current reserve contains acks */
+    bool no_piggyback;   /* since the last release, the queue has refused a reserve with acks */
+    bool lease_lost;     /* since the last release, a lease was lost */
     struct plan_step doing[PLAN_LANES];
     usec_t since[PLAN_LANES];
     struct backoff backoff[PLAN_LANES];
-    usec_t pause[PLAN_LANES]; /* time before which no step begins */
+    usec_t pause[PLAN_LANES]; /* no step begins before this time */
     struct backoff rival;     /* rule 10 */
-    usec_t works_since;       /* time of the first reserve since the release; 0: none */
-    unsigned conflicts;       /* since the last delivery */
+    usec_t works_since;       /* time of the first reserve after the release; 0: none */
+    unsigned conflicts;       /* number of conflicts since the last delivery */
 
     char queue_id[NAME_LEN_MAX + 1];
     uint64_t next_id; /* the queue's next id at the last release */
     uint64_t epoch, mark;
-    uint64_t doubted; /* a mark's id above next_id that is to be checked again, or 0 */
+    uint64_t doubted; /* the id of a mark above next_id, to be checked again; 0: none */
 
-    bool fresh;        /* nothing reserved since the release */
-    uint64_t expected; /* the first id of the next batch, when not fresh */
+    bool fresh;        /* no message was reserved since the release */
+    uint64_t expected; /* unless fresh: the first id of the next batch */
 
     struct leased leased[BATCHES_MAX]; /* the first is being delivered */
     size_t n_leased;
     bool dry;                     /* the last reserve emptied the queue */
     bool unresolved;              /* an unanswered delivery may still reach the destination */
     size_t limit;                 /* messages per delivery */
-    size_t suspect_end;           /* end of the refused run: `limit` stays halved up to this message */
+    size_t suspect_end;           /* end of the refused run; up to this message `limit` stays halved */
     struct rate_limit rate_limit; /* of config.rate */
     struct buf acks[ACKS_MAX];    /* one lease each, oldest first */
 };
@@ -112,7 +112,7 @@ static void reset_limit(struct plan *p)
     p->suspect_end = 0;
 }
 
-/* Drops the first batch. Its delivered messages remain to be acknowledged. */
+/* Removes the first batch, but keeps the ids of its delivered messages as acks. */
 static void pop_front(struct plan *p)
 {
     struct buf *acks = p->acks;
@@ -127,7 +127,7 @@ static void pop_front(struct plan *p)
     reset_limit(p);
 }
 
-/* Leaves the last slot for acks free, for a batch that ends unfinished. */
+/* Keeps the last slot for acks free, because the work may end in the middle of a batch. */
 static void pop_settled(struct plan *p)
 {
     while (p->n_leased && first_unsettled(p) == SIZE_MAX && !p->acks[1].len)
@@ -148,7 +148,7 @@ static bool is_at_work(const struct plan *p)
     return p->phase == PHASE_ASK || p->phase == PHASE_FENCE || p->phase == PHASE_WORK;
 }
 
-/* Ends the work, to stop or to start again with RELEASE, once both lanes are idle. */
+/* If the plan must stop or start again with RELEASE, ends the work as soon as both lanes are idle. */
 static void leave_work_if_due(struct plan *p, usec_t now)
 {
     bool lease_ended = false;
@@ -165,7 +165,7 @@ static void leave_work_if_due(struct plan *p, usec_t now)
     }
     if (p->n_leased)
         pop_front(p);
-    while (p->n_leased) /* nothing of a second batch was delivered: the release returns the whole batch */
+    while (p->n_leased) /* the release returns a second batch, which is not delivered */
         batch_free(&p->leased[--p->n_leased].batch);
     p->over = false;
     p->phase = p->acks[0].len && p->end == PHASE_RELEASE ? PHASE_ACK : p->end;
@@ -239,7 +239,7 @@ static struct plan_step touch_step(const struct plan *p, usec_t now)
     return step;
 }
 
-/* Acks ride on the next reserve if one is due. A reserve waits for messages only if no batch is leased. */
+/* If a reserve is due, it contains the acks. A reserve waits for messages only if no batch is leased. */
 static struct plan_step work_queue_step(const struct plan *p, usec_t now)
 {
     size_t first = first_unsettled(p);
@@ -256,7 +256,7 @@ static struct plan_step work_queue_step(const struct plan *p, usec_t now)
     return touch;
 }
 
-/* Returns the messages behind the run under way to the queue. */
+/* A step that returns the messages after the current run to the queue. */
 static struct plan_step nack_step(const struct plan *p)
 {
     for (size_t i = p->config.marks ? p->n_leased : 0; i < p->n_leased; i++) {
@@ -272,8 +272,9 @@ static struct plan_step nack_step(const struct plan *p)
     return (struct plan_step){.action = PLAN_WAIT};
 }
 
-/* While the destination still has a run, extends its lease. A stop may be cut short, so it acknowledges delivered
- * messages and returns those behind the run now. With marks, only the release returns them (rule 5). */
+/* As long as the destination has a run, the plan extends the lease of this run. Because a stop may be cut short, the
+ * plan does not wait for the run to acknowledge delivered messages and to return the messages after the run. With
+ * marks, only the release returns messages (rule 5). */
 static struct plan_step leaving_queue_step(struct plan *p, usec_t now)
 {
     if (!p->busy[PLAN_DESTINATION] || p->phase != PHASE_WORK)
@@ -315,7 +316,7 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     struct plan_step step = lane == PLAN_QUEUE ? queue_step(p, now) : destination_step(p, now);
     if (step.action >= PLAN_WAIT)
         return step;
-    /* A stop ignores pauses, except before its retries. */
+    /* When stopping, the plan ignores pauses, except before retries. */
     bool pauses = !p->stopping || (lane == PLAN_QUEUE && step.action != PLAN_RELEASE);
     if (p->pause[lane] > now && pauses)
         return (struct plan_step){.action = PLAN_PAUSE, .until = p->pause[lane]};
@@ -364,8 +365,8 @@ void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint
     p->doubted = 0;
 }
 
-/* Another process may have moved the mark since next_id was read. So if the mark is above next_id, the plan asks for
- * next_id again before it treats the queue as an old copy. */
+/* After next_id was read, another process may have increased the mark. So if the mark is above next_id, the plan
+ * first asks for next_id again. Only then does it treat the queue as an old copy. */
 void plan_asked(struct plan *p, uint64_t mark)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_ASK);
@@ -378,7 +379,7 @@ void plan_asked(struct plan *p, uint64_t mark)
         p->phase = p->doubted ? PHASE_RELEASE : PHASE_FENCE;
 }
 
-/* Whether the batch continues the previous one without a gap (rule 4). */
+/* True if there is no gap between the previous batch and this one (rule 4). */
 static bool is_contiguous(const struct plan *p, const struct batch *batch)
 {
     uint64_t expected = p->expected;
@@ -388,8 +389,8 @@ static bool is_contiguous(const struct plan *p, const struct batch *batch)
     return true;
 }
 
-/* Takes over the batch. Messages below the destination's mark are settled, and messages that cannot be lines are
- * poison. */
+/* Takes over the batch. Messages below the destination's mark become DONE, and messages that cannot be lines become
+ * POISON. */
 static void add_batch(struct plan *p, struct batch *batch, usec_t now)
 {
     for (size_t i = 0; i < batch->n; i++) {
@@ -445,7 +446,7 @@ void plan_superseded(struct plan *p, usec_t now)
 {
     succeed_step(p, PLAN_QUEUE, PLAN_RESERVE);
     for (size_t i = 0; i < ACKS_MAX; i++)
-        buf_clear(&p->acks[i]); /* the other process's release ended their leases */
+        buf_clear(&p->acks[i]); /* the release of the other process has ended their leases */
     p->pause[PLAN_QUEUE] = now + backoff_failed(&p->rival);
     p->over = true;
 }
@@ -487,7 +488,7 @@ void plan_delivered(struct plan *p)
     }
 }
 
-/* The destination's mark has moved, so it can no longer store an earlier delivery of this reader. */
+/* The destination's mark has changed, so an earlier delivery of this reader can no longer be stored. */
 void plan_conflict(struct plan *p, usec_t now)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
@@ -573,7 +574,7 @@ void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
     if (step->action == PLAN_DELIVER && step->count && p->config.marks)
         p->unresolved = true;
     if (p->phase == PHASE_FENCE)
-        p->phase = PHASE_ASK; /* the fence may have moved the mark */
+        p->phase = PHASE_ASK; /* the fence may have changed the mark */
     if (p->phase == PHASE_LAST_FENCE) {
         p->unresolved = false; /* the last fence is tried only once */
         p->over = true;

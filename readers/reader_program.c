@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* Burials logged per minute; further ones are only counted. */
+/* At most this many burials are logged per minute. Others are only counted. */
 #define BURIALS_LOGGED_MAX 100
 #define MINUTE (60 * USEC_PER_SEC)
 #define IDS_LOGGED_MAX ((size_t)1000) /* bytes */
@@ -16,7 +16,7 @@ struct reader_program {
     struct daemon *daemon;
     struct queuereader *reader;
     bool stopped;
-    bool redelivers;                      /* the stop came too early: some messages will be delivered again */
+    bool redelivers;                      /* stopped too early: some messages will be delivered again */
     usec_t minute;                        /* start of the current minute of burials */
     uint64_t burials, burials_not_logged; /* in that minute */
 };
@@ -37,7 +37,8 @@ int reader_program_check_batch(struct options *o, struct config_error *error)
         return -1;
     if (!options_is_set(o, "items") || options_int(o, "batch") <= options_int(o, "items"))
         return 0;
-    return options_refuse(o, "batch", error, "greater than items (%lld): a batch belongs to one lease",
+    return options_refuse(o, "batch", error,
+        "must not exceed items (%lld), because a batch belongs to one lease",
         (long long)options_int(o, "items"));
 }
 
@@ -65,7 +66,7 @@ static void register_stats(struct reader_program *p)
         {"messages_buried_total", "Messages buried", read_buried},
         {"deliveries_total", "Successful deliveries of one or more messages", read_runs},
         {"deliveries_refused_total", "Deliveries refused and halved", read_refused},
-        {"mark_conflicts_total", "Deliveries in conflict with the mark", read_conflicts},
+        {"mark_conflicts_total", "Deliveries whose mark was not that of the destination", read_conflicts},
         {"superseded_total", "Takeovers by another process of this reader's name", read_superseded},
         {"acks_refused_total", "Acknowledgements refused for good", read_acks_refused},
         {"queue_faults_total", "Failed requests to the queue", read_queue_faults},

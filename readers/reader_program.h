@@ -1,10 +1,11 @@
-/* reader_program: the common part of the daemons that read a queue: settings, statistics, readiness and stopping. Each program adds its
- * destination.
+/* reader_program: the common part of the daemons that read a queue: settings, statistics, readiness and the stop.
+ * Each program adds its destination.
  *
  *     static const struct option_row rows[] = {READER_OPTIONS("queue_to_pubsub", "2000"), ..., {.name = NULL}};
  *
- * A program is ready when queue and destination answer. If reading ends for a reason that no retry can resolve, the program logs the
- * reason, shows it on /health, notifies the service manager and exits with 65 (EX_DATAERR). */
+ * A program is ready when the queue and the destination answer. If the reader stops for a reason that no retry can
+ * resolve, the program logs the reason, shows it on /health, notifies the service manager and exits with 65
+ * (EX_DATAERR). */
 #ifndef MILLRACE_READER_PROGRAM_H
 #define MILLRACE_READER_PROGRAM_H
 
@@ -32,32 +33,34 @@
     READER_MS("queue_timeout", "10s", 10, 600000, "timeout for the queue's answers, in addition to wait"),              \
     READER_MS("backoff_min", "50ms", 1, 60000, "delay after the first failure"),                              \
     READER_MS("backoff_max", "2s", 1, 600000, "longest delay between attempts")
-/* For destinations without marks. ITEMS_HELP: the unit that `batch` limits. */
+/* For destinations without marks. ITEMS_HELP is what contains the messages of a batch, such as "POST". */
 #define READER_BATCH_OPTIONS(BATCH, ITEMS_HELP)                                                              \
     {.name = "batch", .type = OPTION_INT, .fallback = (BATCH), .min = 1, .max = 100000,                      \
-        .help = "maximum messages per " ITEMS_HELP "; with rate at most rate / 20 + 1"},                     \
+        .help = "maximum messages per " ITEMS_HELP "; if rate is set, also at most rate / 20 + 1"},                     \
     {.name = "rate", .type = OPTION_INT, .fallback = "0", .max = 1000000000, .unit = "messages/s",           \
-        .help = "maximum rate, failed attempts included, with bursts of rate / 10 + 1 (0: unlimited)"},      \
+        .help = "maximum rate, including failed attempts, with bursts of rate / 10 + 1 (0: unlimited)"},      \
     {.name = "poison_limit", .type = OPTION_INT, .fallback = "100", .max = 1000000,                          \
-        .help = "messages refused in a row before a refusal counts as a failure and no more are buried (0: unlimited)"}
+        .help = "after this many refused messages in a row, a refusal counts as a failure and no more messages are buried (0: unlimited)"}
 /* clang-format on */
 
 struct reader_program;
 
 /* Checks READER_OPTIONS. Returns 0, or -1 with the error. */
 int reader_program_check(struct options *o, struct config_error *error);
-/* Checks both groups. A batch belongs to one lease, so `batch` must not exceed an explicit `items`. */
+/* Checks READER_OPTIONS and READER_BATCH_OPTIONS. A batch belongs to one lease, so `batch` must not exceed an
+ * explicit `items`. */
 int reader_program_check_batch(struct options *o, struct config_error *error);
 
-/* Starts to read. Without marks, READER_BATCH_OPTIONS set the destination's max_items, rate and poison_limit. Returns NULL with the error.
- * If delivered messages are still unacknowledged at the end, the program logs them and exits with 75. */
+/* Starts to read. If the destination has no marks, its max_items, rate and poison_limit come from
+ * READER_BATCH_OPTIONS. Returns NULL with the error if this fails. If some delivered messages are not acknowledged at
+ * the end, the program logs their ids and exits with 75. */
 struct reader_program *reader_program_new(
     struct daemon *d, const struct queuereader_destination *destination, struct config_error *error);
 struct queuereader *reader_program_reader(struct reader_program *p);
 void reader_program_drain(struct reader_program *p); /* daemon_drained follows */
-/* The drain timed out. `run` is true if the program has aborted the run under way. Returns true if acknowledgements are
- * still to be sent; the daemon must wait for daemon_drained. The exit status is 0 if the queue accepts them and no run
- * was aborted. */
+/* Call this if the drain takes too long. `run` is true if the program has aborted the current run. Returns true if
+ * acknowledgements must still be sent. In this case the daemon must wait for daemon_drained. The exit status is 0 if
+ * the queue accepts these acknowledgements and no run was aborted. */
 bool reader_program_cut_short(struct reader_program *p, bool run);
 void reader_program_free(struct reader_program **p);
 

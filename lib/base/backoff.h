@@ -1,7 +1,8 @@
 /* backoff: exponential backoff with jitter.
  *
- * After the n-th failure in a row, the wait is a random time in [d/2, d], where d = min * 2^(n-1), at most max. Random times keep
- * clients that failed together from retrying together. A success resets n. */
+ * After the n-th failure in a row, backoff_failed returns a random wait between d/2 and d. Here d is min * 2^(n-1),
+ * but at most max. Because the waits are random, clients that failed at the same moment do not all retry at the same
+ * moment. A success resets n. */
 #ifndef MILLRACE_BACKOFF_H
 #define MILLRACE_BACKOFF_H
 

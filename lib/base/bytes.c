@@ -90,7 +90,7 @@ bool bytes_next_word(const char **list, const char *separators, struct bytes *wo
 
 #define LANE_COUNT_MAX 255 /* the highest count that fits in a lane */
 
-/* Counts 16 bytes at once: a comparison sets a lane to -1 where the byte is an LF. */
+/* Counts 16 bytes at once. The comparison yields -1 in the lane of each LF and 0 in the other lanes. */
 uint64_t bytes_count_lines(struct bytes text)
 {
     typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
@@ -152,7 +152,7 @@ void buf_grow(struct buf *b, size_t more)
     assert(need >= b->len);
     size_t cap = b->cap < 64 ? 64 : b->cap * 2;
 #if defined(__SANITIZE_ADDRESS__)
-    if (need < 1024) /* exactly, so that a read behind a short text is found */
+    if (need < 1024) /* no spare bytes, so that the sanitizer finds a read past a short text */
         cap = need;
 #endif
     b->cap = cap < need ? need : cap;

@@ -1,9 +1,9 @@
 /* bytes: spans of bytes, and a buffer that grows.
  *
- * A message, a line or a key may contain any byte, NUL included, so no function here looks for a terminator. `struct
- * bytes` is borrowed: a function uses its argument only until it returns, unless its header says otherwise. `struct
- * buf` owns its memory; a zeroed `struct buf` is empty and ready. Appends cannot fail: if memory runs out, the process
- * aborts. */
+ * A message, a line or a key may contain any byte, NUL included, so no function here looks for a terminator. A
+ * `struct bytes` does not own its memory. A function uses a span that it was given only until it returns, unless its
+ * header says otherwise. `struct buf` owns its memory; a zeroed `struct buf` is empty and ready. Appends cannot fail:
+ * if memory runs out, the process aborts. */
 #ifndef MILLRACE_BYTES_H
 #define MILLRACE_BYTES_H
 
@@ -52,9 +52,10 @@ bool bytes_equal_nocase(struct bytes a, struct bytes b); /* ignores ASCII case *
 struct bytes bytes_trim(struct bytes text);              /* without white space at either end */
 int bytes_hex_digit(char c);                             /* the value, or -1 */
 
-/* Decimal digits only: no sign, no space, not empty, within range. If the result is false, *out is unchanged. */
+/* Accepts only decimal digits, at least one, without a sign or a space. Returns false and leaves *out unchanged if
+ * `text` has any other byte or exceeds the range. */
 bool bytes_to_u64(struct bytes text, uint64_t *out);
-/* The same with an optional leading '-'. */
+/* As bytes_to_u64, but `text` may begin with '-'. */
 bool bytes_to_i64(struct bytes text, int64_t *out);
 
 /* The name of a queue, stream, producer or reader: [A-Za-z0-9_.-]{1,64}, but not "." or "..", so that it is safe as a file
@@ -62,7 +63,8 @@ bool bytes_to_i64(struct bytes text, int64_t *out);
 #define NAME_LEN_MAX 64
 bool bytes_is_name(struct bytes text);
 
-/* Removes the next word from *list, which may be NULL. False at the end of the list. */
+/* Removes the next word from *list and stores it in *word. *list may be NULL. Returns false if the list has no more
+ * words. */
 bool bytes_next_word(const char **list, const char *separators, struct bytes *word);
 /* The number of LFs. */
 uint64_t bytes_count_lines(struct bytes text);
@@ -113,14 +115,15 @@ static inline void buf_append_str(struct buf *b, const char *s)
 }
 
 void buf_append_u64(struct buf *b, uint64_t n); /* decimal digits */
-/* These two leave a NUL behind the text, not counted in len; the other appends do not. */
+/* These two functions also write a terminating NUL, which len does not count. The other appends write no NUL. */
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 bool bytes_is_utf8(struct bytes s); /* RFC 3629 */
-/* A JSON string with its quotes: quotes, backslash and controls escaped; invalid UTF-8 becomes U+FFFD. */
+/* Appends a JSON string with its quotes. Escapes quotes, backslashes and control characters, and replaces invalid
+ * UTF-8 by U+FFFD. */
 void buf_append_json(struct buf *b, struct bytes s);
-/* One field, quoted where RFC 4180 requires it. Text that a spreadsheet would read as a formula is prefixed with an
- * apostrophe. */
+/* Appends one CSV field and quotes it if RFC 4180 requires that. If a spreadsheet would read the text as a formula,
+ * an apostrophe goes before the text. */
 void buf_append_csv(struct buf *b, struct bytes s);
 static inline void buf_clear(struct buf *b) /* keeps the memory */
 {

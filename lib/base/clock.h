@@ -1,5 +1,6 @@
-/* clock: the monotonic clock and the wall clock, in microseconds. Leases, backoff and latencies use the monotonic clock. Stored and
- * shown times use the wall clock (since 1970, UTC). Core modules take times as arguments and never call a clock. */
+/* clock: the monotonic clock and the wall clock, in microseconds. Leases, backoff and latencies use the monotonic
+ * clock. Times in files and replies use the wall clock (microseconds since 1970, UTC). Core modules take times as
+ * arguments and never call a clock. */
 #ifndef MILLRACE_CLOCK_H
 #define MILLRACE_CLOCK_H
 

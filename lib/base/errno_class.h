@@ -23,7 +23,7 @@ static inline bool errno_is_fd_limit(int error)
     return error == EMFILE || error == ENFILE;
 }
 
-/* A resource is exhausted, and a later attempt may succeed. */
+/* A resource is exhausted, but a later attempt may succeed. */
 static inline bool errno_is_shortage(int error)
 {
     return errno_is_full(error) || errno_is_fd_limit(error) || error == ENOMEM || error == ENOBUFS;

@@ -1,4 +1,5 @@
-/* heap: a binary min-heap of int64 priorities, for the timers of a daemon: deadlines of leases, delays, backoff.
+/* heap: a binary min-heap with int64 priorities. Daemons keep their timers in heaps: the ends of leases, delays and
+ * backoff.
  *
  * Each node knows its index, so the heap can remove or move any node in O(log n). The caller embeds a struct heap_node and
  * initializes it by heap_node_init. A node is in at most one heap. Nodes of equal priority come out in the order of

@@ -15,7 +15,8 @@ static int system_open(const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
-/* If the file system has no RENAME_NOREPLACE, another process must not create `to` between the check and the rename. */
+/* On a file system without RENAME_NOREPLACE this function checks and then renames. There, no other process may create
+ * `to` in between. */
 static int system_rename_new(const char *from, const char *to)
 {
     struct stat st;
@@ -48,7 +49,8 @@ const struct io_ops io_system = {
 
 const struct io_ops *io = &io_system;
 
-/* 1: a signal interrupted the write, try again; 0: it wrote some bytes; -1 with errno. */
+/* Returns 0 if the write wrote some bytes, 1 if a signal interrupted the write, and -1 with errno if the write
+ * failed. */
 static int judge_write(ssize_t did)
 {
     if (did < 0 && errno == EINTR)

@@ -1,8 +1,8 @@
 /* io: file operations behind one replaceable pointer.
  *
- * Modules that make bytes durable call io->pwrite(...) and so on, never the system call. Tests replace `io` by their own table to
- * fail the third fsync, cut a write short or drop unsynced bytes. Replace it only while no thread is inside a module that uses it.
- * All operations return as the system calls do, with errno. */
+ * Modules that make bytes durable call io->pwrite(...) and so on, never the system call. A test can set `io` to its
+ * own table, for example to fail the third fsync, to cut a write short or to drop unsynced bytes. Set `io` only while
+ * no thread runs code that uses it. All operations return as the system calls do, with errno. */
 #ifndef MILLRACE_IO_H
 #define MILLRACE_IO_H
 
@@ -13,8 +13,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* The mode of files in a data directory, before the umask: only the daemon's user and group may read them. Files for other programs,
- * such as archives, have the usual 0666. */
+/* The mode of files in a data directory, before the umask: only the daemon's user and group may read them. Files that
+ * other programs read, such as archives, are created with 0666. */
 #define IO_PRIVATE_MODE 0640
 
 struct io_ops {
@@ -37,9 +37,9 @@ struct io_ops {
 extern const struct io_ops io_system;
 extern const struct io_ops *io;
 
-/* Writes the whole span. 0, or -1 with errno; a short write is ENOSPC. */
+/* Writes all n bytes. Returns 0, or -1 with errno. If the system writes no byte, errno is ENOSPC. */
 int io_write_all(int fd, const void *p, size_t n, off_t at);
-/* As io_write_all, for several non-empty parts in a row. */
+/* As io_write_all, for several parts, one after the other. No part may be empty. */
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 /* fallocate, retried after a signal. */
 int io_allocate(int fd, int mode, off_t from, off_t n);
@@ -50,16 +50,18 @@ void io_parent_of(const char *path, char out[PATH_MAX]);
 int io_sync_parent(const char *path);
 /* True if both paths name the same file, or will name it once the file exists. */
 bool io_is_same_file(const char *one, const char *other);
-/* Syncs the directory of an existing file, because its creator may have been killed before it synced the directory. An
- * unreadable directory or a read-only file system is not an error. */
+/* Syncs the directory that contains `path`, so that the file's name is durable even if the process that created the
+ * file was killed before it synced the directory. It is no error if the directory is unreadable or its file system is
+ * read-only. */
 int io_sync_name(const char *path);
-/* mkdir -p. 0, or -1 with errno. Afterwards the directory survives a power cut, even if another process created it. The
- * function syncs each new directory's name before it creates anything inside, and always syncs the deepest name that
- * already existed. */
+/* mkdir -p. 0, or -1 with errno. After a success the directory survives a power cut, even if another process created
+ * it. The function syncs the name of each new directory before it creates anything inside. It also syncs the name of
+ * the deepest directory that already existed. */
 int io_make_dirs(const char *path);
 
-/* Replaces closed standard descriptors by descriptors that fail with EBADF. main calls it first; otherwise the next
- * file to be opened could get descriptor 2 and receive log lines. */
+/* Opens each closed standard descriptor on /dev/null, in the mode that makes its reads or writes fail with EBADF.
+ * main calls this function first. Otherwise the next opened file could get descriptor 2, and log lines would go into
+ * that file. */
 void io_reserve_stdio(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* line_ends: finds the ends of all lines of a block in one pass. One search per line is slower, because the processor
- * cannot predict where each line ends. */
+/* line_ends: finds the ends of all lines of a block in one pass. Calling memchr once for each line is slower, because
+ * the processor cannot predict where each line ends. */
 #ifndef MILLRACE_LINE_ENDS_H
 #define MILLRACE_LINE_ENDS_H
 

@@ -13,7 +13,8 @@ static void give_overlong(struct line_splitter *s, struct bytes head, uint64_t l
     s->overlong(s->arg, bytes_of(head.ptr, head.len < s->max_line ? head.len : s->max_line), length - 1);
 }
 
-/* Passes on a run that may contain lines longer than max_line. The lines between two such lines go out in one run. */
+/* Passes a run of lines to the callbacks. The run may contain overlong lines; `lines` gets all lines between two of
+ * these in one call. */
 static void give_run(struct line_splitter *s, struct bytes run)
 {
     size_t begin = 0, at = 0;
@@ -44,7 +45,7 @@ void line_splitter_feed(struct line_splitter *s, struct bytes piece)
         const char *lf = piece.len > 0 ? memchr(piece.ptr, '\n', piece.len) : NULL;
         size_t n = lf != NULL ? (size_t)(lf - piece.ptr) + 1 : piece.len;
         keep(s, bytes_of(piece.ptr, n));
-        if (lf != NULL) { /* the callback may feed the splitter again, so drop the line first */
+        if (lf != NULL) { /* forget the line first: the callback may feed the splitter */
             struct buf line = s->partial;
             uint64_t length = s->length;
             s->partial = (struct buf){0};

@@ -1,10 +1,10 @@
 /* line_splitter: splits a stream of bytes that arrives in arbitrary pieces into whole lines.
  *
- * 1. `lines` gets runs of contiguous lines, each with its LF. The splitter copies only an unfinished line, which waits for the next
- *    piece.
- * 2. The splitter keeps at most max_line + 1 bytes of an unfinished line. `overlong` gets the beginning of a line longer than
- *    max_line, and its length without LF.
- * 3. A callback may call line_splitter_reset, which drops the remainder of the piece.
+ * 1. The callback `lines` gets one or more whole lines at a time, each with its LF. The splitter copies only an
+ *    unfinished line, because the rest of that line comes with a later piece.
+ * 2. The splitter keeps at most max_line + 1 bytes of an unfinished line. If a line is longer than max_line, the
+ *    callback `overlong` gets the beginning of the line and the line's length without LF.
+ * 3. A callback may call line_splitter_reset. The splitter then drops the remainder of the piece.
  *
  * A zeroed splitter with max_line and callbacks set is ready. */
 #ifndef MILLRACE_LINE_SPLITTER_H

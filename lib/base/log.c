@@ -61,7 +61,8 @@ void log_emit(enum log_level level, const char *message, const struct log_field 
         buf_append_char(&line, (unsigned char)*p < ' ' ? ' ' : *p);
     for (const struct log_field *f = fields; f->key != NULL; f++) {
         buf_printf(&line, is_json ? ",\"%s\":" : " %s=", f->key);
-        /* A bare word needs no quotes: readers split a line at spaces and '='. */
+        /* A value without spaces and '=' needs no quotes, because programs that read the log split a line at these
+         * characters. */
         bool quote = is_json || (f->type == LOG_FIELD_BYTES && f->v.bytes.len == 0);
         for (size_t i = 0; f->type == LOG_FIELD_BYTES && i < f->v.bytes.len && !quote; i++) {
             unsigned char c = (unsigned char)f->v.bytes.ptr[i];

@@ -33,8 +33,8 @@ struct log_field {
 #define LOG_I(k, n) ((struct log_field){(k), LOG_FIELD_I64, {.i64 = (n)}})
 #define LOG_F(k, x) ((struct log_field){(k), LOG_FIELD_F64, {.f64 = (x)}})
 
-/* `part`, the daemon's name, appears in every line and must stay valid. Before this call the level is info, the format is text and
- * the part is "millrace". */
+/* `part` is the daemon's name. Each line contains it, so the string must stay valid. Before this call the level is
+ * info, the format is text and the part is "millrace". */
 void log_init(const char *part, enum log_level least, enum log_format format);
 bool log_wants(enum log_level level);
 /* The number of lines logged at that level, for a metric. */

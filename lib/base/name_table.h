@@ -1,5 +1,6 @@
-/* name_table: a sorted table of things by name, for up to thousands of queues or streams. An insertion shifts the
- * entries after it; single entries cannot be removed. A zeroed table is empty. Names must stay valid and unchanged. */
+/* name_table: a sorted table that finds an object by its name, for up to thousands of queues or streams. An insertion
+ * shifts all later entries. There is no function to remove an entry. A zeroed table is empty. The table does not copy
+ * the names, so they must stay valid and unchanged. */
 #ifndef MILLRACE_NAME_TABLE_H
 #define MILLRACE_NAME_TABLE_H
 

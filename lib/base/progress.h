@@ -16,8 +16,9 @@ struct progress {
 };
 
 void progress_begin(struct progress *p, const char *unit, bool quiet, usec_t now);
-/* Shows `done` of `all`, in any unit; `all` is 0 if unknown. The clock restarts when `step` (may be NULL) changes.
- * Draws at most ten times a second, except for a new step and for `last`, which ends the line. */
+/* Shows `done` of `all`, in any unit. `all` is 0 if the total is unknown. `step` may be NULL; a new step restarts the
+ * clock. The function draws at most ten times a second, but always for a new step and if `last` is true. `last` also
+ * ends the line. */
 void progress_show(
     struct progress *p, const char *step, uint64_t done, uint64_t all, uint64_t items, bool last, usec_t now);
 /* Ends an open line. Call it before any other output to standard error. */

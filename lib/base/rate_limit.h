@@ -1,13 +1,13 @@
 /* rate_limit: a token bucket, one token for each action.
  *
- * `rate` tokens arrive per second. The bucket holds at most rate_limit_burst tokens: the tokens of a tenth of a second,
- * plus one. So a slightly late timer loses no tokens; a longer pause loses the surplus. The bucket begins with one
- * token.
+ * `rate` tokens arrive per second. The bucket holds at most rate_limit_burst tokens: the tokens of a tenth of a
+ * second, plus one. So a timer may be up to a tenth of a second late without losing tokens. During a longer pause,
+ * tokens beyond that bound are dropped. The bucket begins with one token.
  *
- * 1. In any time t, actions spend at most rate * t + rate / 10 + 1 tokens, unless an action spends more than
- *    rate_limit_burst at once.
- * 2. Steady work reaches the rate under three conditions: at most rate_limit_batch actions run at once, each batch ends
- *    before its tokens are replaced, and timers are less than 50 ms late. */
+ * 1. In any period of t seconds, actions spend at most rate * t + rate / 10 + 1 tokens, unless one action spends more
+ *    than rate_limit_burst tokens.
+ * 2. A caller with enough work reaches the full rate if it runs at most rate_limit_batch actions at once, if each
+ *    batch ends before its tokens have arrived again, and if timers are less than 50 ms late. */
 #ifndef MILLRACE_RATE_LIMIT_H
 #define MILLRACE_RATE_LIMIT_H
 
@@ -30,7 +30,7 @@ void rate_limit_init(struct rate_limit *p, uint64_t rate);
 void rate_limit_fill(struct rate_limit *p); /* fills the bucket */
 uint64_t rate_limit_burst(const struct rate_limit *p);
 size_t rate_limit_batch(const struct rate_limit *p); /* SIZE_MAX if unlimited */
-/* When n actions may run: `now` or later. */
+/* Returns the time from which n actions may run: `now` or later. */
 usec_t rate_limit_when(struct rate_limit *p, size_t n, usec_t now);
 void rate_limit_spend(struct rate_limit *p, size_t n, usec_t now);
 

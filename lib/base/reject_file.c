@@ -11,8 +11,9 @@
 
 #define LOCK_POLL 1000000 /* nanoseconds */
 
-/* Opens and locks the file; closing it unlocks. Polls for the lock, because a caller with an event loop must not block without a
- * bound. While the file is empty, each call syncs the directory, so that the file's name is durable. */
+/* Opens the file and locks it; close unlocks it. The function polls for the lock instead of blocking, because a
+ * caller with an event loop must not wait without a bound. As long as the file is empty, each call syncs the
+ * directory, so that the file's name is durable. */
 static int open_file(const char *path, off_t *length)
 {
     struct stat st;

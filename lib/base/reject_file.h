@@ -1,11 +1,13 @@
 /* reject_file: a file of refused lines.
  *
- * 1. A line is on disk when reject_file_add returns, so a reader may then move its position past the line. After a
- *    crash a line may be in the file twice, but is never missing.
+ * 1. When reject_file_add returns, the line is on disk, and the caller may move on in its input. After a crash the
+ *    file may contain a line twice, but no line is missing.
  * 2. Each call opens the file, so an operator may move the file away at any time.
- * 3. An LF separates a line torn by a crash from the next line. A failed write leaves nothing in the file.
- * 4. Several processes may add to one file. Each locks it (flock) while it adds a line, and fails with EWOULDBLOCK after
- *    REJECT_FILE_LOCK_WAIT_MAX. On a file system without locks only one process may add. */
+ * 3. If a crash left a partial line at the end, the next call ends it with an LF. If a write fails, the file is cut
+ *    back to its previous length.
+ * 4. Several processes may add lines to one file. Each process locks the file (flock) while it adds a line. A process
+ *    that does not get the lock within REJECT_FILE_LOCK_WAIT_MAX fails with EWOULDBLOCK. On a file system without
+ *    locks, only one process may add lines. */
 #ifndef MILLRACE_REJECT_FILE_H
 #define MILLRACE_REJECT_FILE_H
 

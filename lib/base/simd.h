@@ -1,5 +1,5 @@
-/* simd: operations on 64 bytes at once (AVX2). Call functions marked SIMD only where simd_available() is true. Each has a plain C
- * version for other processors. */
+/* simd: operations on 64 bytes at once (AVX2). Call a function marked SIMD only if simd_available() returns true. For
+ * other processors, each caller also has a plain C version. */
 #ifndef MILLRACE_SIMD_H
 #define MILLRACE_SIMD_H
 
@@ -29,13 +29,13 @@ SIMD static inline __m256i simd_equal(__m256i v, char c)
     return _mm256_cmpeq_epi8(v, _mm256_set1_epi8(c));
 }
 
-/* Prefetches bytes just received, which are not in the cache yet, for a scan over them. */
+/* A scan calls this to prefetch bytes further ahead, because bytes just received are not in the cache yet. */
 static inline void simd_fetch_ahead(const char *at)
 {
     _mm_prefetch(at + 2048, _MM_HINT_T0);
 }
 
-/* A bit for each byte of two vectors, set if it is 0xFF. */
+/* Returns one bit for each byte of the two vectors. The bit is set if the byte is 0xFF. */
 SIMD static inline uint64_t simd_bits(__m256i low, __m256i high)
 {
     return (uint32_t)_mm256_movemask_epi8(low) | (uint64_t)(uint32_t)_mm256_movemask_epi8(high) << 32;

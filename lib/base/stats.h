@@ -1,13 +1,13 @@
 /* stats: a daemon's metrics, registered once and shown as /stats (text, JSON) and /metrics (Prometheus text 0.0.4).
  *
- * A registry contains counters (which only grow), gauges (read when shown) and latency histograms. Labels distinguish
- * the members of a family (endpoint="/put"). Every registry has the process's uptime, resident memory, open descriptors
- * and logged errors.
+ * A registry contains counters (which only grow), gauges (whose values a callback returns) and latency histograms.
+ * Labels distinguish the members of a family (endpoint="/put"). Every registry shows the process's uptime, resident
+ * memory, open descriptors and number of logged errors.
  *
  * 1. Adding to a counter or histogram takes one or two relaxed atomic additions, from any thread, without a lock.
  * 2. Names have no prefix: /metrics shows `messages_put_total` as millrace_<daemon>_messages_put_total. Counters end in _total,
  *    times in _seconds (asserted on registration).
- * 3. A handle is valid until stats_free. Only values with a read function can be removed.
+ * 3. A handle is valid until stats_free. Only a gauge can be removed.
  * 4. A histogram of latencies has bounds from 10 us to 60 s, two or three per decade. A histogram of delays has bounds from
  *    1 s to 365 days, and its sum leaves out fractions of a second. */
 #ifndef MILLRACE_STATS_H
@@ -36,8 +36,8 @@ static inline uint64_t stats_read(const struct stats_counter *c)
 struct stats *stats_new(const char *daemon);
 void stats_free(struct stats **s);
 
-/* `labels` is the escaped text between the braces (queue="default"); copied; may be NULL. The same name and labels return the same
- * handle. */
+/* `labels` is the text between the braces, already escaped (queue="default"). It is copied, and may be NULL. Two
+ * calls with the same name and labels return the same handle. */
 struct stats_counter *stats_counter(struct stats *s, const char *name, const char *labels, const char *help);
 struct stats_histogram *stats_histogram(
     struct stats *s, const char *name, const char *labels, const char *help);
@@ -48,8 +48,9 @@ void stats_observe(struct stats_histogram *h, usec_t took);
 usec_t stats_quantile(const struct stats_histogram *h, double q);
 uint64_t stats_observations(const struct stats_histogram *h);
 
-/* The printing thread reads a gauge by calling `read(ctx)`. ctx must live until the gauge is removed or the registry
- * freed. With a name in _total it is a counter, whose value must never decrease. */
+/* The thread that prints the metrics calls `read(ctx)` to get the value. ctx must stay valid until the gauge is
+ * removed or the registry is freed. If the name ends in _total, /metrics shows the value as a counter, and the value
+ * must never decrease. */
 typedef double stats_gauge_fn(void *ctx);
 void stats_gauge(
     struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx);
@@ -57,7 +58,7 @@ struct stats_row {
     const char *name, *help;
     stats_gauge_fn *read;
 };
-/* A gauge for each row, up to a NULL name. */
+/* Registers a gauge for each row. A row with a NULL name ends the table. */
 void stats_gauges(struct stats *s, const struct stats_row *rows, const char *labels, void *ctx);
 void stats_remove_gauges(struct stats *s, const void *ctx); /* all gauges with this ctx */
 

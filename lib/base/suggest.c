@@ -37,7 +37,7 @@ void suggest_try(struct suggest *s, const char *known)
     size_t n = strlen(known), m = strlen(s->name);
     bool may_be = n < NAME_LENGTH_MAX && n < m + DISTANCE_MAX && m < n + DISTANCE_MAX;
     size_t d = may_be ? distance(s->name, known) : DISTANCE_MAX;
-    /* A name in which every character differs is not a typing error. */
+    /* If every character of `known` would have to change, the name is not a typing error. */
     if (d < s->distance && d < n) {
         s->distance = d;
         s->nearest = known;

@@ -4,7 +4,8 @@
  *     for (each known name) suggest_try(&s, name);
  *     if (s.nearest != NULL) ... "did you mean max_depth?"
  *
- * A name is near if at most two edits (delete, insert or replace a character) lead to it, ignoring case. */
+ * A known name is near if at most two edits turn the mistyped name into it. An edit deletes, inserts or replaces one
+ * character. Case does not matter. */
 #ifndef MILLRACE_SUGGEST_H
 #define MILLRACE_SUGGEST_H
 

@@ -1,6 +1,6 @@
 /* url: query strings (`a=1&b=two+words%21`), percent-encoding, and the addresses of daemons.
  *
- * An invalid percent-escape is an error: a silently changed key would give a wrong answer. */
+ * An invalid percent-escape is an error. If the parser passed it on changed, a request could read the wrong key. */
 #ifndef MILLRACE_URL_H
 #define MILLRACE_URL_H
 
@@ -17,11 +17,12 @@ struct url_query {
 
 #define URL_PARAMS_MAX 1024
 
-/* Decodes the text after '?', including '+'. A name without '=' has the empty value. 0, or -1 for an invalid escape or
- * more than URL_PARAMS_MAX parameters. Free with url_query_free. */
+/* Parses the text after the '?'. Decodes percent-escapes, and '+' as a space. A name without '=' gets an empty value.
+ * Returns -1 if an escape is invalid or there are more than URL_PARAMS_MAX parameters, otherwise 0. Free with
+ * url_query_free. */
 int url_query_parse(struct bytes text, struct url_query *out);
 void url_query_free(struct url_query *q);
-/* The first parameter of that name; false if there is none. */
+/* Stores the value of the first parameter with that name. Returns false if the query has no such parameter. */
 bool url_query_get(const struct url_query *q, const char *name, struct bytes *value);
 
 /* Percent-decodes a path and appends it. 0, or -1 for an invalid escape. */
@@ -29,8 +30,8 @@ int url_decode(struct bytes text, struct buf *out);
 /* Appends `text` and percent-encodes every byte except [A-Za-z0-9_.~-]. */
 void url_encode(struct bytes text, struct buf *out);
 
-/* An address: "http://HOST:PORT", "http://[::1]:PORT", "HOST:PORT" or "unix:PATH". A path after any of these is an
- * error. */
+/* An address: "http://HOST:PORT", "http://[::1]:PORT", "HOST:PORT" or "unix:PATH". An "http://" or "HOST:PORT"
+ * address must end after the port: a path is an error. */
 struct url_address {
     bool is_unix;
     char host[256]; /* or the socket's path */

@@ -32,7 +32,7 @@ __attribute__((format(printf, 4, 0))) static void format_error(
         vsnprintf(error->text + n, sizeof error->text - (size_t)n, fmt, ap);
 }
 
-/* Keeps the first error. */
+/* Only the first error of a file is kept. */
 static void fail_at(struct reading *r, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void fail_at(struct reading *r, int line, const char *fmt, ...)
 {
@@ -54,8 +54,8 @@ int config_fail(struct config_error *error, const struct config *c, int line, co
     return -1;
 }
 
-/* Checks a line before inih reads it, because inih ignores empty and repeated sections and splits long lines. It also
- * joins a line that begins with white space to the previous value. */
+/* Checks a line before inih parses it, because inih accepts some errors: it ignores empty and repeated sections,
+ * splits long lines, and appends a line that begins with white space to the previous value. */
 static void check_line(struct reading *r, struct bytes line)
 {
     struct bytes text = bytes_trim(line);

@@ -1,12 +1,12 @@
 /* config: reads the configuration file, which describes one pipeline.
  *
  * The file is INI: `[section]` or `[section NAME]`, `key = value`. Comments begin with `;` or `#` at the start of a
- * line, or with ` ;` after a value. Quotes are part of a value. This module does not interpret values: options.h reads
- * the sections of daemons, counters.h those of counters.
+ * line, or with ` ;` after a value. Quotes are part of a value. This module does not interpret values. The settings
+ * of daemons belong to options.h, the sections of counters to counters.h.
  *
- * 1. Sections and entries keep the order and the line numbers of the file.
- * 2. config_read refuses a syntax error, a line above CONFIG_LINE_MAX, a repeated section or key, an unknown kind of section, and a
- *    line that begins with white space. It never merges or overrides settings silently. */
+ * 1. Sections and entries are in the order of the file, with their line numbers.
+ * 2. config_read fails on a syntax error, a line longer than CONFIG_LINE_MAX, a repeated section or key, an unknown
+ *    kind of section, and a setting with white space before it. So no setting silently overrides another. */
 #ifndef MILLRACE_CONFIG_H
 #define MILLRACE_CONFIG_H
 
@@ -56,7 +56,7 @@ static inline const char *config_setting(const struct config *c, const char *kin
     return config_value(config_section(c, kind, ""), key);
 }
 
-/* Stores "FILE:LINE: message"; returns -1, for `return config_fail(...)`. */
+/* Stores the error "FILE:LINE: message". Always returns -1, so that callers can write `return config_fail(...)`. */
 int config_fail(struct config_error *error, const struct config *c, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -1,4 +1,5 @@
-/* In order: parsing values, printing, and reading argv, the environment and the file. */
+/* This file first parses values, then prints settings, and then reads argv, the environment and the configuration
+ * file. */
 #include "config/options.h"
 #include "base/log.h"
 #include "base/suggest.h"

@@ -1,8 +1,8 @@
 /* peers: how the daemons of one pipeline find each other.
  *
- * A setting such as `pubsub_url` names the URL of a daemon. If the setting is unset or empty, the URL follows from the address and
- * port in the daemon's own section of the configuration file. Their defaults are the loopback address and the daemon's default port
- * (docs/guide/protocol.md). */
+ * A setting such as `pubsub_url` is the URL of a daemon. If the setting is unset or empty, the URL is built from the
+ * address and port in the daemon's own section of the configuration file. The default address is the loopback
+ * address. The default port is that of the daemon (docs/guide/protocol.md). */
 #ifndef MILLRACE_PEERS_H
 #define MILLRACE_PEERS_H
 
@@ -12,7 +12,7 @@
 #define PORT_PUBSUB 8081
 #define PORT_AGGREGATOR 8082
 #define PORT_SORTDB 8083
-#define PORT_QUEUE_TO_PUBSUB 8084 /* with `millrace up`; otherwise it serves HTTP only with --port */
+#define PORT_QUEUE_TO_PUBSUB 8084 /* under `millrace up`; otherwise the daemon serves HTTP only with --port */
 #define PORT_API 8088
 
 struct peer {
@@ -25,13 +25,13 @@ struct peer {
 extern const struct peer peers[PEERS];           /* in the order of data flow */
 const struct peer *peer_named(const char *name); /* NULL: unknown */
 
-/* Appends the URL that follows from the configuration, which may be NULL: "http://127.0.0.1:8081" or "unix:PATH". */
+/* Appends the daemon's URL according to `config`: "http://127.0.0.1:8081" or "unix:PATH". `config` may be NULL. */
 void peer_configured_url(const struct peer *peer, const struct config *config, struct buf *out);
 
-/* The URL for a program that connects to the daemon; the program's own setting takes precedence. The text lives as long
- * as the options. */
+/* Returns the URL at which this program connects to the daemon. The program's own setting takes precedence over the
+ * daemon's section. The text is valid until options_free. */
 const char *peer_url(struct options *o, const char *name);
-/* Checks that peer_url is an address. 0, or -1 with the error. */
+/* Checks that the result of peer_url is a valid address. Returns 0, or -1 with the error. */
 int peer_check(struct options *o, const char *name, struct config_error *error);
 
 #endif

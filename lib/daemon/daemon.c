@@ -108,7 +108,7 @@ static const struct option_row common_rows[] = {
         .fallback = "60s",
         .max = DAY_MS,
         .unit = "s",
-        .help = "longest time that a pending reply may make no progress"},
+        .help = "longest time for which a client may accept no bytes of a pending reply"},
     {.name = "idle_timeout",
         .type = OPTION_DURATION,
         .fallback = "5m",
@@ -136,7 +136,8 @@ static const struct option_row common_rows[] = {
     {.name = NULL},
 };
 
-/* A growing body buffer may be twice as long as the body, so a smaller max_buffered would refuse one large request for ever. */
+/* While a body arrives, its buffer may grow to twice the length of the body. If max_buffered were smaller than that,
+ * a single large request would get 503 every time. */
 static int check_common(struct options *o, struct config_error *error)
 {
     if (!http_origin_hosts_valid(options_string(o, "allowed_hosts")))
@@ -167,9 +168,10 @@ void daemon_raise_file_limit(void)
     }
 }
 
-static int parent_pipe = -1; /* with --daemon, the parent process waits at the other end */
+static int parent_pipe = -1; /* with --daemon: the parent process reads the other end */
 
-/* The parent process waits for the child and exits with status 0 once the child is ready, otherwise with the child's status. */
+/* Forks. The parent process exits with status 0 as soon as the child is ready. If the child ends first, the parent
+ * exits with the child's status. */
 static int go_into_background(void)
 {
     int ends[2], status;
@@ -284,7 +286,7 @@ int daemon_lock_directory(const char *dir, struct config_error *error)
     buf_free(&path);
     if (fd < 0)
         return fail(error, -1, "cannot write in the directory", dir);
-    /* Under a supervisor the lock's owner may be the previous process of this daemon, which is about to end. */
+    /* Under a service manager, the previous process of this daemon may still hold the lock until it ends. */
     int tries = getenv("NOTIFY_SOCKET") != NULL ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (--tries > 0) {
@@ -298,7 +300,7 @@ int daemon_lock_directory(const char *dir, struct config_error *error)
         errno = EWOULDBLOCK;
         return -1;
     }
-    /* Not through io.h, because nothing reads the pid after a crash. */
+    /* This write need not be durable, because nothing reads the pid after a crash. So it does not use io.h. */
     int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
     ssize_t did = ftruncate(fd, 0) == 0 ? pwrite(fd, pid, (size_t)n, 0) : -1;
     if (did != n) {
@@ -499,7 +501,7 @@ static struct timeval after_ms(int64_t ms)
     return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 }
 
-/* The drain ends once the daemon has called daemon_drained and every reply is delivered. */
+/* The drain ends when the daemon has called daemon_drained and all connections are closed. */
 static void check_drain(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *d = arg;
@@ -633,7 +635,8 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
         .extra_stats = d->spec->extra_stats,
         .reset_stats = d->spec->reset_stats,
         .stats_headers = d->spec->stats_headers};
-    /* Warns only about an explicit max_connections, because few hosts allow as many open files as the default needs. */
+    /* Most hosts allow fewer open files than the default of max_connections needs. So the warning is only for an
+     * explicit value. */
     int room = http_descriptors_for_connections();
     if (options_is_set(o, "max_connections") && config.max_connections > room)
         log_warn(
@@ -725,7 +728,8 @@ static int start(struct daemon *d, struct config_error *error)
             sigaddset(&all, signals[i]);
         pthread_sigmask(SIG_BLOCK, &all, &before);
         for (int i = 0; i < 3; i++) {
-            /* event_free restores this handler. Without it, a late signal would kill a daemon that is ending cleanly. */
+            /* event_free restores the handler that was set before evsignal_new. With the default handler, a late
+             * signal would kill a daemon that is ending cleanly. */
             signal(signals[i], ignore_signal);
             d->signals[i] = evsignal_new(d->base, signals[i], on_signal, d);
             event_add(d->signals[i], NULL);

@@ -2,19 +2,22 @@
  *
  *     int main(int argc, char **argv) { return daemon_main(&spec, argc, argv); }
  *
- * daemon_main parses the options, handles --help, --version and --check-config, calls spec->start, starts the HTTP server, runs the
- * event loop, and drains on SIGTERM or SIGINT. The exit status is 0 after a clean stop, 64 for usage, 78 for configuration (also a
- * port in use, an unwritable directory, a locked directory), 75 for a temporary failure, and 1 otherwise.
+ * daemon_main parses the options, handles --help, --version and --check-config, calls spec->start, starts the HTTP
+ * server, runs the event loop, and drains on SIGTERM or SIGINT. The exit status is 0 after a clean stop, 64 for a
+ * usage error, 78 for a configuration error, 75 for a temporary failure, and 1 for other errors. A port in use and a
+ * directory that is locked or not writable count as configuration errors.
  *
  * 1. The listening socket comes from the service manager (LISTEN_FDS, LISTEN_PID), otherwise from --address and --port.
  *    Port 0 selects a free port. The daemon logs `listening address=A port=N` or `listening unix=PATH`.
- * 2. /ping and /health answer from the start. HTTP_ROUTE_WHEN_READY routes get 503 until daemon_set_ready, which also sends READY=1
- *    to NOTIFY_SOCKET and logs `ready`. With --daemon the parent process exits at that moment, or when the daemon calls
- *    daemon_notify_parent. If the daemon ends earlier, the parent exits with the daemon's status.
- * 3. A second SIGTERM ends the drain with exit status 75, and so does drain_timeout after the first. Acknowledged data
- *    does not depend on the drain. spec->abort_drain may use DAEMON_ABORT_TIME_MAX to report the work that it aborts.
+ * 2. /ping and /health answer from the start. Requests to HTTP_ROUTE_WHEN_READY routes get 503 until the daemon calls
+ *    daemon_set_ready. This call also sends READY=1 to NOTIFY_SOCKET and logs `ready`. With --daemon, the parent
+ *    process exits when the daemon calls daemon_set_ready or daemon_notify_parent. If the daemon ends earlier, the
+ *    parent exits with the daemon's status.
+ * 3. If a second SIGTERM arrives or drain_timeout has passed since the first, the drain is aborted and the exit
+ *    status is 75. Acknowledged data is safe even without a drain. spec->abort_drain has DAEMON_ABORT_TIME_MAX to
+ *    report the work that it aborts.
  * 4. SIGHUP calls spec->hangup. The daemon ignores SIGPIPE and SIGXFSZ. Signal handlers run in the loop (evsignal).
- * 5. A failed start logs one error line that says how to correct the cause. */
+ * 5. If the start fails, the daemon logs one error line that states the cause and a remedy. */
 #ifndef MILLRACE_DAEMON_H
 #define MILLRACE_DAEMON_H
 
@@ -31,7 +34,7 @@ struct http_pool_config;
 
 #define DAEMON_ABORT_TIME_MAX (3 * USEC_PER_SEC)
 
-/* Rows of the options of a daemon with a public port (daemon_spec.has_public_port). */
+/* The settings of a daemon with a public port (daemon_spec.has_public_port), as rows for its table of options. */
 /* clang-format off */
 #define DAEMON_PUBLIC_PORT_SETTINGS                                                                          \
     {.name = "public_port", .type = OPTION_INT, .min = 0, .max = 65535,                                      \
@@ -48,25 +51,27 @@ struct daemon_spec {
     const char *name;                 /* "simplequeue" */
     const char *summary;              /* one line */
     const char *operands;             /* NULL: none */
-    const struct option_row *options; /* its own settings, ended by a NULL name; may be NULL */
+    const struct option_row *options; /* its own settings; a row with a NULL name ends them; may be NULL */
     const char *sections;             /* as in options_spec */
     int default_port; /* of --port; 0: any free port; -1: no HTTP server unless --port is set */
     bool has_public_port;
-    const struct http_route *routes; /* handlers get the ctx that `start` set; may be NULL */
+    const struct http_route *routes; /* the handlers' ctx is the one from `start`; may be NULL */
     /* Makes further checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error. */
     int (*check)(struct options *o, struct config_error *error);
     /* Does the work of a command line that does not start the daemon, and sets the exit status. False: start it. May be NULL. */
     bool (*instead)(struct options *o, int *status);
-    /* Builds the daemon's parts and sets *ctx, the argument of all other callbacks. 0, or an exit status with the error. Must not
-     * block for long: a slow recovery runs in a thread and calls daemon_post. */
+    /* Builds the daemon's parts and sets *ctx, the argument of all later callbacks. Returns 0, or an exit status with
+     * the error. `start` must not block for long. If recovery is slow, run it in a thread that calls daemon_post at
+     * the end. */
     int (*start)(struct daemon *d, void **ctx, struct config_error *error);
     void (*hangup)(void *ctx); /* SIGHUP; may be NULL */
     /* Refuses new work, finishes work in flight, then calls daemon_drained once. May be NULL. */
     void (*drain)(void *ctx);
-    /* Called when the drain takes too long. Aborts work in flight, reports it, then calls daemon_drained within
-     * DAEMON_ABORT_TIME_MAX. False: there is nothing to report. May be NULL. */
+    /* Called when the drain takes too long. Aborts the work in flight, reports it, and calls daemon_drained within
+     * DAEMON_ABORT_TIME_MAX. Returns false if there is nothing to report. May be NULL. */
     bool (*abort_drain)(void *ctx);
-    /* Frees everything. The loop has ended, and on_gone has run for every waiting request. */
+    /* Frees everything. At this point the event loop has ended, and on_gone has been called for every waiting
+     * request. */
     void (*stop)(void *ctx);
     void (*extra_stats)(void *ctx, bool json, struct buf *out); /* see http_server_config */
     void (*reset_stats)(void *ctx);                             /* likewise; may be NULL */
@@ -83,12 +88,12 @@ struct stats *daemon_stats(struct daemon *d);
 usec_t daemon_trusted_time(struct daemon *d);
 
 void daemon_set_ready(struct daemon *d);
-/* With --daemon: lets the parent process exit with status 0. daemon_set_ready calls it, and so do daemons that are not
- * ready because they cannot reach another daemon yet. Further calls do nothing. */
+/* With --daemon: lets the parent process exit with status 0. daemon_set_ready calls this function. A daemon that must
+ * wait for another daemon before it is ready calls it directly. Further calls do nothing. */
 void daemon_notify_parent(void);
 /* Sets the reason, such as "recovering" or "storage failed: ...", for /health and 503 replies. */
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* From now on /health returns 503 with the reason, and all other endpoints work as before. For damaged files. */
+/* For damaged files: from now on /health returns 503 with the reason, while all other endpoints work as before. */
 void daemon_set_degraded(struct daemon *d, const char *why);
 /* Adds "warning: TEXT" to the 200 answers of /health until the daemon ends. After DAEMON_WARNINGS_MAX, only counts. */
 #define DAEMON_WARNINGS_MAX 16
@@ -98,30 +103,33 @@ bool daemon_is_draining(const struct daemon *d);
 void daemon_drained(struct daemon *d);
 void daemon_begin_stop(struct daemon *d);       /* drains, as SIGTERM does */
 void daemon_fail(struct daemon *d, int status); /* ends the daemon at once with that status */
-/* Sets the exit status. Call it from spec->stop, or from work that ends within DAEMON_ABORT_TIME_MAX. */
+/* Sets the exit status. For spec->stop, and for work that continues after spec->abort_drain. */
 void daemon_set_status(struct daemon *d, int status);
 
-/* Runs fn(arg) once in the loop, in the order of the calls, at the latest before spec->stop. From any thread. */
+/* Makes the event loop call fn(arg) once, in the order of the posts, at the latest before spec->stop. May be called
+ * from any thread. */
 void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg);
 
-/* Creates the directory and its parents if needed, checks that it is writable, and locks DIR/lock until the process ends. With
- * NOTIFY_SOCKET in the environment, waits up to 15 s for the lock. 0, or -1 with errno and the error; EWOULDBLOCK: the error names
- * the process with the lock. */
+/* Creates the directory and its parents if needed, checks that it is writable, and locks DIR/lock until the process
+ * ends. If NOTIFY_SOCKET is set in the environment, the function waits up to 15 s for the lock. Returns 0, or -1 with
+ * errno and the error. If errno is EWOULDBLOCK, the error names the process that holds the lock. */
 int daemon_lock_directory(const char *dir, struct config_error *error);
-/* False once DIR was moved or its lock was removed. */
+/* Returns false if DIR was moved or DIR/lock was removed. */
 bool daemon_holds_directory(const char *dir);
-/* The exit status of a start that failed with this errno: EX_TEMPFAIL for a shortage, else EX_CONFIG. */
+/* Returns the exit status for a start that failed with this errno: EX_TEMPFAIL if a resource ran short
+ * (errno_class.h), otherwise EX_CONFIG. */
 int daemon_start_status(int why);
 
 /* Raises the limit of open files to its hard limit. daemon_main calls it. */
 void daemon_raise_file_limit(void);
 
-/* Reads the token from a file. *token is from malloc; NULL if path is NULL. 0, or an exit status with the error: the file does not
- * exist, everybody may read it, or it contains no token. */
+/* Reads the token from a file into *token, which the caller frees. If path is NULL, *token is NULL. Returns 0, or an
+ * exit status with the error if the file is unreadable, readable by everybody, or without a valid token. */
 int daemon_read_token(const char *path, char **token, struct config_error *error);
 
-/* A client or a pool that sends the token in `token_file` (NULL: none). The daemon's event base replaces config->base, and the token
- * replaces config->auth_token. The pool's metrics join the daemon's. NULL with the error. */
+/* Create a client or a pool that sends the token from `token_file` (NULL: no token). Instead of config->base and
+ * config->auth_token they use the daemon's event base and this token. The daemon's /stats show the pool's metrics.
+ * They return NULL with the error if the token is not readable. */
 struct http_client *daemon_client_new(struct daemon *d, const char *token_file,
     const struct http_client_config *config, struct config_error *error);
 struct http_pool *daemon_pool_new(struct daemon *d, const char *token_file,

@@ -41,7 +41,7 @@ static int open_unix(const char *path, char *error, size_t error_size)
         return fail(-1, error, error_size, path, -1, why);
     }
     strcpy(name.sun_path, path);
-    if (exists) { /* a killed process leaves its socket file behind, and the file then refuses connections */
+    if (exists) { /* a process that was killed leaves a socket file that refuses connections */
         int probe = socket(AF_UNIX, SOCKET_FLAGS, 0);
         if (probe >= 0 && connect(probe, (const struct sockaddr *)&name, sizeof name) != 0 &&
             errno == ECONNREFUSED)

@@ -1,7 +1,7 @@
 /* listen: opens listening sockets, for daemons and for `millrace up`.
  *
- * An address is "127.0.0.1", "::1", "[::1]", a host name, or "unix:PATH". Sockets are non-blocking and close-on-exec. An abandoned
- * socket file is replaced. */
+ * An address is "127.0.0.1", "::1", "[::1]", a host name, or "unix:PATH". Sockets are non-blocking and close-on-exec.
+ * If a killed process left a socket file at the path, a new socket replaces the file. */
 #ifndef MILLRACE_LISTEN_H
 #define MILLRACE_LISTEN_H
 
@@ -9,12 +9,13 @@
 #include <stddef.h>
 
 #define LISTEN_BACKLOG 4096
-#define LISTEN_FILE_MODE 0660 /* of a socket file, regardless of the umask: the daemon's group may connect */
+#define LISTEN_FILE_MODE 0660 /* mode of a socket file, whatever the umask: the daemon's group may connect */
 
-/* A listening socket, or -1 with the error and a remedy. Port 0 selects a free port. */
+/* Returns a listening socket, or -1 with the error and a remedy. Port 0 selects a free port. */
 int listen_open(const char *address, int port, char *error, size_t error_size);
 
-/* The address of a listening socket: numeric for TCP, the path for a Unix socket, whose port is 0. */
+/* The address of a listening socket: a numeric IP address and a port for TCP, or the path of a Unix socket and port
+ * 0. */
 struct listen_name {
     bool is_unix;
     char address[256];

@@ -46,7 +46,7 @@ struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *ar
     return n;
 }
 
-/* The write fails only if the eventfd's count is full, and then the loop wakes anyway. */
+/* The write fails only if the eventfd's counter is at its maximum. In this case the loop wakes anyway. */
 void loop_notify_wake(void *notify)
 {
     const struct loop_notify *n = notify;

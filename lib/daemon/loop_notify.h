@@ -1,4 +1,5 @@
-/* loop_notify: makes an event loop run a function. After any number of calls from any thread, fn(arg) runs at least once. */
+/* loop_notify: makes an event loop run a function. The loop calls fn(arg) at least once after a call of
+ * loop_notify_wake or loop_notify_defer. Several calls may result in one. */
 #ifndef MILLRACE_LOOP_NOTIFY_H
 #define MILLRACE_LOOP_NOTIFY_H
 
@@ -7,10 +8,12 @@ struct loop_notify;
 
 /* From the loop's thread. */
 struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *arg), void *arg);
-/* From any thread: fn runs in a later turn, after the loop has polled. Takes a void *, so that it can serve as a callback. */
+/* May be called from any thread. The loop first polls for events and then calls fn. The argument is a void *, so that
+ * this function can serve as a callback. */
 void loop_notify_wake(void *notify);
-/* From the loop's thread: fn runs at the end of the current turn, without a system call. So one run handles work from many
- * connections. From other threads: as loop_notify_wake. */
+/* If called from the loop's thread: the loop calls fn after the events that are already active, without a system
+ * call. So one call of fn can handle the work of many connections. If called from another thread: as
+ * loop_notify_wake. */
 void loop_notify_defer(void *notify);
 void loop_notify_free(struct loop_notify **n);
 

@@ -15,7 +15,7 @@ static char *next_url(const char **list)
 
 int nng_listen_check(const char *setting, const char *urls, bool token, struct config_error *error)
 {
-    /* A missing URL before or after a comma suggests that a variable was empty. */
+    /* If a URL is missing before or after a comma, a shell variable was probably empty. */
     bool has_url = false, has_gap = false;
     for (const char *c = urls; *c; c++) {
         has_gap = has_gap || (*c == ',' && !has_url);
@@ -28,7 +28,7 @@ int nng_listen_check(const char *setting, const char *urls, bool token, struct c
     for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
         bool tcp = strncmp(url, "tcp://", 6) == 0, ipc = strncmp(url, "ipc://", 6) == 0;
         const char *colon = strrchr(url, ':'), *why = NULL;
-        /* Without a port nng picks a random one. */
+        /* If the URL has no port, nng would listen on a random port. */
         bool has_port = tcp && colon > url + 5 && colon[1] >= '0' && colon[1] <= '9' && !strchr(colon, ']');
         if (!ipc && !has_port)
             why = "a URL is tcp://ADDRESS:PORT or ipc://PATH";

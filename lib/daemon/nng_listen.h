@@ -1,5 +1,5 @@
-/* nng_listen: listens with nng on tcp://ADDRESS:PORT or ipc://PATH, several separated by commas. The separate library millrace_nng
- * keeps nng out of the other daemons. */
+/* nng_listen: listens with nng on one or more URLs, separated by commas: tcp://ADDRESS:PORT or ipc://PATH. This
+ * module is in a library of its own, millrace_nng, so that other daemons do not link nng. */
 #ifndef MILLRACE_NNG_LISTEN_H
 #define MILLRACE_NNG_LISTEN_H
 
@@ -7,8 +7,8 @@
 
 #include <nng/nng.h>
 
-/* Checks the URLs. `token`: HTTP requires a token. nng cannot check tokens, so tcp:// is then an error. 0, or -1 with
- * the error. */
+/* Checks the URLs. `token` is true if HTTP requests need a token. nng cannot check tokens, so in this case a tcp://
+ * URL is an error. Returns 0, or -1 with the error. */
 int nng_listen_check(const char *setting, const char *urls, bool token, struct config_error *error);
 /* Listens and logs the addresses. 0, or -1 with the error. */
 int nng_listen_on(const char *setting, const char *urls, nng_socket socket, struct config_error *error);

@@ -58,7 +58,7 @@ bool read_protocol_range(struct http_request *req, char separator, struct read_s
         return false;
     if (record_key_compare(out->start, out->end, separator) <= 0)
         return true;
-    http_problem(req, 400, "bad-parameter", "the order of keys is that of key plus field separator",
+    http_problem(req, 400, "bad-parameter", "keys are compared with the field separator appended",
         "start is after end");
     return false;
 }

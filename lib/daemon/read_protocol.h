@@ -2,7 +2,7 @@
  *
  *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=    /range?start=&end=&limit=
  *
- * The caller finds the records. Text of a request is borrowed until the request ends. */
+ * The caller looks up the records. The keys that these functions return are valid until the request ends. */
 #ifndef MILLRACE_READ_PROTOCOL_H
 #define MILLRACE_READ_PROTOCOL_H
 
@@ -10,14 +10,14 @@
 
 #define READ_PROTOCOL_TYPE "text/plain; charset=utf-8"
 
-/* A row of the options. */
+/* A row for the daemon's table of options. */
 /* clang-format off */
 #define READ_PROTOCOL_SETTING                                                                                \
     {.name = "max_answer", .type = OPTION_SIZE, .fallback = "32M", .min = 1, .max = 1 << 30, .unit = "bytes", \
-        .help = "size limit of an answer; a longer answer is cut and states the key to continue at"}
+        .help = "size limit of an answer; a longer answer is truncated and names the key to continue at"}
 /* clang-format on */
 
-/* Four rows of the routes. */
+/* Four rows for the daemon's table of routes. */
 /* clang-format off */
 #define READ_PROTOCOL_ROUTES(get_, mget_, fwmatch_, range_)                                                  \
     {.path = "/get", .methods = HTTP_GET_, .handler = (get_), .help = "?key= one record"},                   \
@@ -29,24 +29,24 @@
         .help = "?start=&end=&limit= records between two keys"}
 /* clang-format on */
 
-/* Each function parses its request. False: the request was invalid, and the function has replied. */
+/* Each function parses its kind of request. If the request is invalid, the function replies and returns false. */
 bool read_protocol_get(struct http_request *req, struct bytes *key);
 
-/* read_protocol_mget requires at least one key. read_protocol_next_key returns the next key, and false at the end; *at
- * must be 0 before the first call. */
+/* read_protocol_mget refuses a request without a key. read_protocol_next_key stores the next key, or returns false if
+ * there is none. Set *at to 0 before the first call. */
 bool read_protocol_mget(struct http_request *req);
 bool read_protocol_next_key(const struct http_request *req, size_t *at, struct bytes *key);
 
 struct read_span {
     struct bytes prefix;     /* of fwmatch */
-    struct bytes start, end; /* of range; fwmatch has only an optional `start`, to continue from */
+    struct bytes start, end; /* of range; fwmatch: only an optional `start`, the key to continue at */
     uint64_t limit;          /* records; 0: unlimited */
 };
 bool read_protocol_fwmatch(struct http_request *req, struct read_span *out);
-/* Requires start <= end, in the order of keys with that separator. */
+/* Refuses a request whose `start` is after `end`. Keys are compared with `separator` appended. */
 bool read_protocol_range(struct http_request *req, char separator, struct read_span *out);
 
-/* Adds the header that names the key at which to continue a cut answer. */
+/* Adds the header of a truncated answer: `key` is where the client should continue. */
 void read_protocol_add_next(struct http_request *req, struct bytes key);
 /* Replies 404. */
 void read_protocol_reply_missing(struct http_request *req);

@@ -1,18 +1,18 @@
-/* scrubber: runs journal_set_scrub from a daemon's event loop. Reports through the counters scrub_bytes_total,
- * scrub_segments_total, scrub_passes_total and scrub_damaged_total, and through /health, which states the file and byte
- * of the first damage. The daemon keeps serving after damage. */
+/* scrubber: runs journal_set_scrub from a daemon's event loop. The counters scrub_bytes_total, scrub_segments_total,
+ * scrub_passes_total and scrub_damaged_total show its progress. After the first damage, /health names the file and
+ * the byte, and the daemon keeps serving. */
 #ifndef MILLRACE_SCRUBBER_H
 #define MILLRACE_SCRUBBER_H
 
 #include "daemon/daemon.h"
 #include "journal/journal.h"
 
-/* The row of a daemon's table of options. */
+/* A row for the daemon's table of options. */
 #define SCRUBBER_SETTING                                                                                     \
     {                                                                                                        \
         .name = "scrub_rate", .type = OPTION_SIZE, .fallback = "1M", .min = 0, .max = 8 << 20,               \
         .unit = "bytes a second",                                                                            \
-        .help = "rate at which to re-read old segments, to find damage on the disk; 0: never"                \
+        .help = "rate at which old segments are re-read to find damage on the disk; 0: never"                \
     }
 
 struct scrubber;

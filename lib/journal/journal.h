@@ -1,37 +1,44 @@
-/* journal: makes bytes durable. A journal is an append-only sequence of payload bytes, kept in a directory of segment files.
- * Each segment is a run of checksummed frames (docs/formats/journal.md).
+/* journal: stores bytes durably. A journal is an append-only sequence of payload bytes in a directory of segment
+ * files. Each segment file contains a sequence of checksummed frames (docs/formats/journal.md).
  *
- * An *offset* counts payload bytes since the journal's beginning; it never repeats and never changes. A *frame* is one append.
- * *Committed* means written under JOURNAL_SYNC_NEVER (survives kill -9) and synced under the other policies (survives a power
- * cut). A *producer* is a name with a *mark*, which moves with the producer's appends and reveals a retry.
+ * The *offset* of a payload byte is the number of payload bytes before it. A byte never changes its offset, and no
+ * other byte ever gets the same offset. A *frame* contains the payload of one append. A frame is *committed* when it
+ * is synced, so that it survives a power cut. Under JOURNAL_SYNC_NEVER a frame is committed when it is written, so
+ * that it survives only kill -9. A *producer* is a name for which the journal stores a number, the *mark*. Each
+ * append of the producer increases the mark, so the journal recognizes a retried append.
  *
- * 1. An append's callback reports JOURNAL_OK only when its frame is committed. Frames are committed in the order of the
- *    appends, each completely or not at all.
- * 2. Only committed bytes are read. Only committed frames count in journal_committed_end and journal_mark.
- * 3. A frame carries its producer's new mark. After a crash the marks are exactly those of the surviving frames.
- * 4. An append moves its producer from `mark` to `next`. If the producer is at `mark`, the append is stored. If the producer is
- *    at `next` or beyond, the append is a duplicate: it stores nothing, and is answered when the original is committed. In any
- *    other case the append gets JOURNAL_CONFLICT. This comparison includes accepted appends that are not committed yet.
- *    If one of them is refused later, the producer's later appends are refused too.
+ * 1. The callback of an append gets JOURNAL_OK only after its frame is committed. Frames are committed in the order
+ *    of the appends, and each is committed completely or not at all.
+ * 2. Readers get only committed bytes. journal_committed_end and journal_mark reflect only committed frames.
+ * 3. A frame contains the new mark of its producer, so after a crash the marks always fit the frames that survived.
+ * 4. An append states two marks: the producer's mark before the append (`mark`) and after it (`next`). If the stored
+ *    mark equals `mark`, the journal stores the append. If the stored mark is `next` or higher, the append is a
+ *    duplicate: the journal stores nothing, and calls back when the original is committed. Otherwise the append gets
+ *    JOURNAL_CONFLICT. Accepted appends that are not committed yet count as stored. If such an append is refused
+ *    later, all later appends are refused too.
  * 5. Opening cuts a torn tail back to the last valid frame and reports the cut (journal_cut). Damage below a durable offset
  *    that an intact frame or the newest marker states gets JOURNAL_DAMAGED, with file and byte. After a clean stop this
  *    covers every commit; after a crash, every commit but the last ones. The loss of the newest segments gets
  *    JOURNAL_DAMAGED too.
- * 6. After a power cut under JOURNAL_SYNC_NEVER, new offsets begin at the next multiple of JOURNAL_HOLE. So an offset that was
- *    read before the power cut never gets other bytes. The skipped offsets are a hole.
- * 7. ENOSPC and EDQUOT refuse the appends concerned and undo them in file and marks; the next append tries again. Any
- *    other failed write and any failed sync latches the journal: later appends get JOURNAL_LATCHED, and reads continue.
- * 8. A segment's file is removed or reused only when no reader uses it. A file that was given out (journal_file) is
- *    never reused. A file is never truncated or punched under a reader.
- * 9. A journal of a newer format version is left untouched, with JOURNAL_NEWER. An unfinished repair is reported as
- *    JOURNAL_DAMAGED.
- * 10. A directory has one opener at a time, in any process; others get JOURNAL_IN_USE.
- * 11. A shortage of descriptors or memory does not count as a storage failure: the read or seek is retried. All readers of a
- *     set share eight descriptors.
+ * 6. Under JOURNAL_SYNC_NEVER a power cut can destroy bytes that were already read. After a power cut, new offsets
+ *    therefore begin at the next multiple of JOURNAL_HOLE, so that no offset ever gets other bytes. The skipped
+ *    offsets are called a hole.
+ * 7. If a write fails with ENOSPC or EDQUOT, the journal refuses its appends and removes them from the file and the
+ *    marks. Later appends may succeed. After any other failed write, or a failed sync, the journal is latched: all
+ *    later appends get JOURNAL_LATCHED, but reads continue.
+ * 8. The file of a segment is removed or reused only when no reader uses the segment. A file that a caller has
+ *    received for sendfile (journal_file) is never reused for another segment. No file is truncated or punched while
+ *    a reader uses it.
+ * 9. If a journal has a newer format version, journal_open changes nothing and returns JOURNAL_NEWER. If a repair was
+ *    interrupted, journal_open returns JOURNAL_DAMAGED.
+ * 10. A directory can be open only once, over all processes. A second attempt gets JOURNAL_IN_USE.
+ * 11. If a read or seek fails for lack of descriptors or memory, the journal retries. Such a shortage does not count
+ *     as a storage failure. All readers of a set share eight descriptors.
  *
- * Threads: one owner thread (the daemon's loop) makes every call and receives every callback, inside journal_set_poll. The
- * set's own threads call only `notify`. docs/internals/journal.md describes them.
- */
+ * Threads: all functions must be called from one thread, the owner (the daemon's loop). journal_set_poll runs all
+ * callbacks, also in this thread. The set has threads of its own, which call no callback except `notify`
+ * (docs/internals/journal.md).
+ * */
 #ifndef MILLRACE_JOURNAL_H
 #define MILLRACE_JOURNAL_H
 
@@ -42,7 +49,7 @@
 #define JOURNAL_HOLE (UINT64_C(1) << 40)
 #define JOURNAL_FRAME_MAX (64u << 20) /* payload bytes of one append */
 #define JOURNAL_ID_TEXT 33            /* 32 hex digits and NUL */
-#define JOURNAL_ERROR_TEXT 512        /* of an error text with NUL; longer texts are cut */
+#define JOURNAL_ERROR_TEXT 512        /* size of an error text with its NUL; longer texts are truncated */
 
 struct journal_set;
 struct journal;
@@ -53,97 +60,98 @@ enum journal_result {
     JOURNAL_CONFLICT, /* the producer's mark differs */
     JOURNAL_TOO_MANY_PRODUCERS,
     JOURNAL_TOO_LARGE,      /* over JOURNAL_FRAME_MAX */
-    JOURNAL_BUSY,           /* over max_pending: try again later */
-    JOURNAL_NO_SPACE,       /* refused and undone; try again later */
+    JOURNAL_BUSY,           /* above max_pending: try again later */
+    JOURNAL_NO_SPACE,       /* the disk is full: refused and undone; try again later */
     JOURNAL_LATCHED,        /* storage failed; see journal_failure */
-    JOURNAL_GONE,           /* the offset lies in a hole or below the earliest: see struct journal_edges */
+    JOURNAL_GONE,           /* the offset is in a hole or below the earliest, see struct journal_edges */
     JOURNAL_BEYOND,         /* the offset is past the committed end */
-    JOURNAL_END,            /* reading: at the committed end */
-    JOURNAL_DAMAGED,        /* the error text, or journal_failure, states file and position */
+    JOURNAL_END,            /* the reader is at the committed end */
+    JOURNAL_DAMAGED,        /* the error text, or journal_failure, names file and byte */
     JOURNAL_NEWER,          /* a newer format version */
     JOURNAL_IN_USE,         /* another process has the directory open */
     JOURNAL_IO,             /* a system call failed: see the error text */
-    JOURNAL_NO_DESCRIPTORS, /* opening: out of descriptors; try again later */
+    JOURNAL_NO_DESCRIPTORS, /* cannot open: out of descriptors; try again later */
     JOURNAL_CLOSED,         /* the set is being freed */
 };
 const char *journal_strerror(enum journal_result r);
 
-/* A set contains all journals of a daemon, which share threads and commits. */
+/* A set contains all journals of a daemon. These share threads and commits. */
 struct journal_set_config {
     int64_t
         sync_ms; /* JOURNAL_SYNC_NEVER; 0: sync each commit; otherwise: minimum milliseconds between syncs */
     size_t max_pending;        /* bytes of appends not yet committed; 0: 64 MiB */
-    void (*notify)(void *arg); /* called from any thread: the owner must call journal_set_poll soon */
+    void (*notify)(void *arg); /* called from any thread; the owner must call journal_set_poll soon */
     void *notify_arg;
 };
 
 struct journal_set *journal_set_new(const struct journal_set_config *config);
-/* Commits pending appends, runs the remaining callbacks, stops the threads, closes the journals. The next opening of these
- * journals makes no hole. */
+/* Commits pending appends, runs the remaining callbacks, stops the threads and closes the journals. After such a
+ * clean close the next opening makes no hole. */
 void journal_set_free(struct journal_set **set);
-/* Starts a commit of all appends so far, and runs the callbacks of finished commits and reads. */
+/* Starts to commit all appends made so far, and runs the callbacks of finished commits and reads. */
 void journal_set_poll(struct journal_set *set);
 /* Polls until every append so far is committed or refused. For stopping and tests. */
 void journal_set_flush(struct journal_set *set);
 uint64_t journal_set_syncs(struct journal_set *set); /* syncs of commits so far */
-/* When a read was last postponed for want of descriptors or memory (monotonic); 0: never. */
+/* The monotonic time at which a read was last postponed because descriptors or memory ran short; 0: never. */
 usec_t journal_set_last_shortage(struct journal_set *set);
 
 struct journal_config {
     const char *dir;        /* created if missing; its parent must exist */
     uint64_t segment_bytes; /* a segment ends once it exceeds this size; 0: 64 MiB */
     size_t max_producers;   /* 0: 4096 */
-    /* Offsets below this may have been used and lost, so new offsets begin above it, after a hole. 0: none. */
+    /* If above 0: offsets below this value may have been used and lost, so new offsets begin above it, after a
+     * hole. */
     uint64_t lost_below;
-    bool shares_files; /* earlier sessions may have given out files, so never reuse those */
+    bool shares_files; /* callers may hold files of earlier sessions, so never reuse a file */
     /* Counts what a payload holds, for the report of a cut; the payload may be damaged. `counted` is the noun in the plural.
      * NULL: not counted. */
     uint64_t (*count)(struct bytes payload);
     const char *counted;
 };
 
-/* Opens or creates a journal. Blocks: verifies the newest segment and every segment's header, and syncs everything not known
- * to be synced. `error` receives a message for any result except OK. */
+/* Opens or creates a journal. The call blocks while it verifies the newest segment and the headers of all segments,
+ * and syncs everything that is not known to be synced. For any result except OK, `error` gets a message. */
 enum journal_result journal_open(struct journal_set *set, const struct journal_config *config,
     struct journal **out, char *error, size_t error_size);
-/* Commits pending appends first. Before the call, close the journal's readers and cancel its seeks. Do not call this
- * from a callback of the same set. */
+/* Commits pending appends and closes the journal. Close its readers and cancel its seeks before. Do not call this
+ * function from a callback of the same set. */
 void journal_close(struct journal **j);
 
 const char *journal_id(const struct journal *j); /* 32 hex digits; random, created with the journal */
 uint64_t journal_earliest(const struct journal *j);
-/* The present end of the earliest segment. A trim to this offset or above removes the segment, unless it is the
- * newest. */
+/* The end of the earliest segment at present. If journal_trim gets this offset or a higher one, it removes that
+ * segment, unless it is the newest. */
 uint64_t journal_earliest_end(const struct journal *j);
 uint64_t journal_committed_end(const struct journal *j);
 /* Bytes on disk of all segments and of the file prepared for the next segment. */
 uint64_t journal_disk_bytes(const struct journal *j);
-/* The part of journal_disk_bytes that is trimmed and waits for readers to leave. */
+/* The part of journal_disk_bytes in trimmed segments that readers still use. */
 uint64_t journal_trimmed_bytes(const struct journal *j);
-/* Payload bytes in [from, to), without holes and trimmed bytes. */
+/* The number of payload bytes from `from` up to `to`, not counting holes and trimmed bytes. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
-usec_t journal_last_time(const struct journal *j);   /* of the last committed frame, wall clock; 0: empty */
+usec_t journal_last_time(const struct journal *j);   /* wall-clock time of the last frame; 0: empty */
 uint64_t journal_cut_bytes(const struct journal *j); /* bytes of files that opening cut off the tail */
 /* What opening cut: file, byte, offset, bytes and, if known, the count. NULL: nothing. The cut bytes were torn by a crash, or
  * damaged after the last commits were acknowledged; nothing distinguishes the two. */
 const char *journal_cut(const struct journal *j);
 const char *journal_failure(
-    const struct journal *j); /* why writes are latched or reads stop; NULL: no failure */
+    const struct journal *j); /* why appends are refused or reads stop; NULL: no failure */
 
 struct journal_append {
-    struct bytes producer;      /* a name; empty: no producer, and mark and next are ignored */
+    struct bytes producer;      /* a name; if empty, mark and next are ignored */
     uint64_t mark, next;        /* mark < next, asserted */
-    const struct bytes *pieces; /* the payload, in pieces; copied before journal_append returns */
-    size_t n_pieces;            /* 0 with a producer: only the mark moves */
-    /* Bytes of disk to allocate after this append, for later appends with reserve 0 on a full disk. If there is no
-     * room, the append is refused. */
+    const struct bytes *pieces; /* the payload; copied before journal_append returns */
+    size_t n_pieces;            /* may be 0 with a producer: only the mark changes */
+    /* Bytes of disk space to reserve behind this append. Later appends with reserve 0 can use these bytes when the
+     * disk is full. If the disk has no room for the reserve, the append is refused. */
     size_t reserve;
 };
 struct journal_commit {
     enum journal_result result; /* OK, NO_SPACE, LATCHED or CLOSED */
     bool duplicate;
-    uint64_t start, end;  /* offsets of the payload: [start, end); both 0 for a duplicate */
-    struct bytes payload; /* if OK and not a duplicate; borrowed until the callback returns */
+    uint64_t start, end;  /* the payload is at offsets start to end - 1; both 0 for a duplicate */
+    struct bytes payload; /* valid until the callback returns; empty unless OK and not a duplicate */
 };
 typedef void journal_append_fn(const struct journal_commit *commit, void *arg);
 
@@ -152,51 +160,53 @@ typedef void journal_append_fn(const struct journal_commit *commit, void *arg);
 enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
     journal_append_fn *done, void *arg, uint64_t *mark);
 
-/* The committed mark; for a new producer 0, and *known (may be NULL) is false. */
+/* Returns the committed mark of the producer. If the producer is new, returns 0 and sets *known to false. `known` may
+ * be NULL. */
 uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *known);
 
-/* Sets the journal's one observer. It is called after each commit that moved the committed end, after the appends' own
- * callbacks. */
+/* Sets the observer, of which a journal has at most one. After each commit that moved the committed end, the observer
+ * runs after the callbacks of the appends. */
 void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg);
 
 struct journal_edges {
     uint64_t before; /* the last valid offset before the gap */
     uint64_t after;  /* the first valid offset after the gap */
 };
-/* Payload of one frame in a segment's file, for sendfile. */
+/* The payload of one frame, as a span of the segment's file, for sendfile. */
 struct journal_span {
     uint64_t offset;   /* of its first byte */
     uint64_t position; /* in the file */
     size_t len;
-    uint64_t count; /* result of the request's count function */
+    uint64_t count; /* result of journal_span_request.count */
 };
 struct journal_file;
 struct journal_window {
     enum journal_result result; /* OK, END, GONE (edges filled), DAMAGED, IO, CLOSED */
     uint64_t offset;            /* of data.ptr[0] */
     struct bytes data;          /* verified payload, valid during the callback */
-    struct buf *memory;         /* holds data; the callback may take it over */
+    struct buf *memory;         /* the memory of `data`; the callback may take over this buffer */
     bool frame_starts;          /* data begins at the beginning of a frame */
     usec_t time;                /* of the frame in which data begins */
     struct journal_edges edges;
-    /* Only from journal_reader_spans: verified spans instead of data, valid during the callback. */
+    /* journal_reader_spans may return verified spans instead of data. They are valid during the callback. */
     const struct journal_span *spans;
     size_t n_spans;
-    struct journal_file *file; /* hold it to keep it longer */
-    uint64_t stamp;            /* the file's change time before the spans were verified */
+    struct journal_file *file; /* valid during the callback; see journal_file_hold */
+    uint64_t stamp;            /* the file's change time, read before the spans were verified */
 };
 typedef void journal_read_fn(const struct journal_window *w, void *arg);
 
-/* OK, GONE (edges filled), BEYOND. The committed end is a valid offset. At the near edge of a hole, the reader's next read gets
- * GONE. A reader keeps its segment from being removed. */
+/* Returns OK, BEYOND, or GONE with *edges filled. `offset` may be the committed end. If `offset` is the first offset
+ * of a hole, the next read gets GONE. A segment is not removed as long as a reader is inside. */
 enum journal_result journal_reader_open(
     struct journal *j, uint64_t offset, struct journal_reader **out, struct journal_edges *edges);
-/* Reads up to max_bytes (at least one) and advances the reader. A reader allows one read at a time. Closing the reader cancels
- * the call of `done`. */
+/* Reads from 1 to max_bytes bytes and advances the reader. Only one read of a reader may be in progress. If the
+ * reader is closed during a read, `done` is not called. */
 void journal_reader_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg);
-/* As journal_reader_read, but frames that average JOURNAL_SPAN_MIN bytes or more are verified in the file and not
- * copied. The window receives contiguous spans, up to and including the frame that exceeds JOURNAL_SPANS_MAX bytes. The
- * reader takes over `memory` for smaller frames, which it copies. */
+/* As journal_reader_read, but large frames are verified in the file and not copied. If the next frames have
+ * JOURNAL_SPAN_MIN bytes or more on average, the window contains one span for each frame, until the spans have
+ * JOURNAL_SPANS_MAX bytes or more in total. Smaller frames are copied into a buffer, for which the reader takes over
+ * `memory`. */
 #define JOURNAL_SPAN_MIN ((size_t)16 << 10)
 #define JOURNAL_SPANS_MAX ((size_t)1 << 20)
 struct journal_span_request {
@@ -208,17 +218,19 @@ void journal_reader_spans(struct journal_reader *r, const struct journal_span_re
 uint64_t journal_reader_offset(const struct journal_reader *r);
 void journal_reader_close(struct journal_reader **r);
 
-/* A segment's file, open for sendfile; owner thread only. It may outlive the segment and the journal.
+/* The file of a segment, opened for sendfile. For the owner's thread only. The file may be used longer than the
+ * segment and the journal exist.
  *
- * While the file's stamp (its change time) stays the same, verified bytes are unchanged as far as the system can tell.
- * The stamp cannot expose a disk that returns other bytes on a second read, so verify again from time to time. */
+ * The stamp is the file's change time. If the stamp is still the same, nobody has written to the file since the bytes
+ * were verified. But a faulty disk may return other bytes on a second read without a change of the stamp. So verify
+ * the bytes again from time to time. */
 int journal_file_fd(const struct journal_file *f);
 struct journal_file *journal_file_hold(struct journal_file *f);
 void journal_file_release(struct journal_file *f);
 bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp);
 
-/* Calls fn for every committed frame with a payload from `offset` on, in order, on the calling thread. Blocks: for recovery.
- * fn returns false to stop. */
+/* Calls fn in the calling thread for every committed frame with a payload, in order, beginning at `offset`. The call
+ * blocks, so it is meant for recovery. If fn returns false, the scan stops. */
 typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload, void *arg);
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);
 
@@ -239,27 +251,28 @@ struct journal_scrubbed {
     uint64_t segments;  /* verified to the end */
     uint64_t passes;    /* over all segments of the set */
     uint64_t damaged;   /* segments, each counted once */
-    const char *damage; /* the first damage with file and byte, valid as long as the set; NULL: none */
+    const char *damage; /* file and byte of the first damage, valid as long as the set; NULL: none */
 };
-/* Re-reads sealed segments from the disk, to find damage before the data is needed. Call it several times a second with the
- * monotonic clock. It reads at most bytes_a_second on average, and a pass begins once an hour. Reads and trims wait for
- * at most one piece of this work. Damage is logged and counted; appends continue, and so do reads up to the damage. */
+/* Re-reads all segments but the newest from the disk, to find damage before the data is needed. Call this function
+ * several times a second with the monotonic clock. It reads at most bytes_a_second on average and begins a pass once
+ * an hour. It works in small steps, so a read or a trim waits for one step at most. Damage is logged and counted.
+ * Appends and reads of intact bytes continue. */
 void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t now);
 struct journal_scrubbed journal_set_scrubbed(const struct journal_set *set);
 
-/* Removes segments that lie completely below `offset`, never the newest. Marks are kept. */
+/* Removes the segments that are completely below `offset`, but never the newest. The marks of producers are kept. */
 void journal_trim(struct journal *j, uint64_t offset);
 
 struct journal_retention {
     uint64_t max_bytes; /* of journal_disk_bytes; 0: unlimited */
     usec_t max_age;     /* 0: unlimited */
-    uint64_t hold;      /* the lowest cursor: nothing at or above it is removed; UINT64_MAX: none */
+    uint64_t hold;      /* never remove bytes from here on (the lowest cursor); UINT64_MAX: no limit */
 };
 /* Removes the earliest segments, up to `hold`, while the journal exceeds max_bytes or they ended before now - max_age. A segment
  * ended at its latest frame, or when its successor was created, whichever is earlier. If that is later than `now`, the clock was
  * ahead, and the segment counts as ended with its successor. */
 void journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
-/* Bytes of files that only `hold` keeps. */
+/* The size of the files that journal_retain would remove without `hold`. */
 uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now);
 
 #endif

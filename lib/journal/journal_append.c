@@ -1,4 +1,5 @@
-/* The owner's side of a commit: it checks marks, gathers frames in a journal's pending batch, and applies finished batches. */
+/* The owner's part of a commit. It checks marks, adds frames to the pending batch of a journal, and processes batches
+ * that the committers have finished. */
 #include "journal/journal_internal.h"
 
 #include <assert.h>
@@ -13,11 +14,12 @@ static struct entry *batch_entry(struct batch *b)
     return &b->entries[b->count++];
 }
 
-/* Adds an append to the pending batch. The batch is detached from the journal while the payload is copied, so that the
- * lock is not held.
+/* Adds an append to the pending batch. While the payload is copied, the batch is detached from the journal, so that
+ * the lock is not needed.
  *
- * Small appends wait for the owner's next poll, so that one turn of its loop is one commit. Large appends start a commit at
- * once. Appends from callbacks are committed at the end of the running poll. */
+ * Small appends wait for the owner's next journal_set_poll, so that all appends of one turn of its loop share a
+ * commit. A commit starts at once when enough bytes are pending. If a callback makes an append, the append is
+ * committed at the end of the current journal_set_poll. */
 static void enqueue(struct journal *j, const struct journal_append *a, size_t size, bool duplicate,
     journal_append_fn *done, void *arg)
 {
@@ -97,7 +99,7 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
     if (duplicate && accepted < a->next)
         return JOURNAL_CONFLICT;
     if (duplicate && m->committed >= a->next &&
-        !set->closing) { /* needs no commit: the next poll answers it */
+        !set->closing) { /* nothing to commit: the next poll calls back */
         if (!set->answered)
             set->answered = batch_new(set, NULL);
         set_request_poll(set);
@@ -156,8 +158,8 @@ static void call_back(struct journal_set *set, struct batch *b, enum journal_res
     batch_release(set, b);
 }
 
-/* Refuses a batch and all appends accepted after it, which relied on its offsets and marks. The committers take nothing
- * from a halted journal, so these appends are still pending. */
+/* Refuses a batch and all appends that were accepted after it, because their offsets and marks depend on the batch.
+ * The journal is halted, so the committers have not taken these appends, and they are still pending. */
 static void refuse(struct journal *j, struct batch *b)
 {
     struct journal_set *set = j->set;
@@ -178,7 +180,7 @@ static void refuse(struct journal *j, struct batch *b)
         call_back(set, behind, result);
 }
 
-/* Applies a finished batch to marks and ends, and runs its callbacks. */
+/* Updates segments, marks and the committed end after a batch is finished, and runs its callbacks. */
 static void append_deliver(struct batch *b)
 {
     struct journal *j = b->journal;

@@ -1,37 +1,37 @@
-/* Committing: two committer threads per set, in a pipeline of two stages. A round takes the pending batch of every
- * dirty journal. It writes the batches (stage one) and syncs each file as the policy requires (stage two). Then it
- * hands the batches back to the owner.
+/* Commits. A set has two committer threads, which form a pipeline of two stages. In a round, a committer takes the
+ * pending batch of every dirty journal, writes the batches (stage one), syncs each file if the policy requires it
+ * (stage two), and returns the batches to the owner.
  *
- * 1. Each stage has one thread at a time (`writing`, `syncing`), and a committer leaves stage one only into stage two. So
- *    batches are written, synced and handed back in the order of the appends.
- * 2. Appends that arrive during a sync are covered by the next sync. The other committer writes them during the sync
- *    once journal_gather_max bytes wait; a smaller round is not worth waking a thread.
- * 3. A batch that stage one refuses halts its journal before the next batch is taken. A failed sync latches the journal and
- *    fails the batches written after it (writer_sync).
- * 4. A segment begins only while no thread syncs, so a sync never loses its descriptor.
+ * 1. Only one thread at a time is in each stage (`writing`, `syncing`), and a committer stays in stage one until it
+ *    can enter stage two. So batches are written, synced and returned in the order of the appends.
+ * 2. Appends that arrive during a sync become durable with the next sync. When journal_gather_max bytes wait, the
+ *    other committer writes them while the sync still runs. For fewer bytes it is not worth waking a thread.
+ * 3. If stage one cannot write a batch, it halts the journal before any committer takes the journal's next batch. If
+ *    a sync fails, the journal is latched, and the batches that were written during the sync fail, too (writer_sync).
+ * 4. A new segment begins only while no thread syncs, so no descriptor is closed during a sync.
  *
- * Under JOURNAL_SYNC_NEVER the owner runs a round itself if the round only copies into the page cache: that costs less than
- * waking a thread. Both stages must be free. */
+ * Under JOURNAL_SYNC_NEVER the owner itself runs a round if the round only copies bytes into the page cache, because
+ * that costs less than waking a thread. Both stages must be free. */
 #include "journal/journal_internal.h"
 
 #include <assert.h>
 
-/* After a slow write, how long the owner leaves all commits to the committers. */
+/* After a slow write, the owner leaves all commits to the committers for this time. */
 #define OWNER_BACKOFF (10 * USEC_PER_SEC)
 
 size_t journal_owner_write_max = (size_t)1 << 20;
 size_t journal_gather_max = (size_t)256 << 10;
 usec_t journal_owner_slow_write = 2 * USEC_PER_MSEC;
 
-/* Whether a round is worth beginning, apart from the interval of sync_ms. */
+/* True if a round should begin now. Does not consider the interval of sync_ms. */
 static bool may_write(const struct journal_set *set)
 {
     assert(set_is_locked(set));
     return set->dirty && !set->writing && (!set->syncing || set->dirty_bytes >= journal_gather_max);
 }
 
-/* Stage one: writes the pending batches of all dirty journals and returns them as a list. A halted journal keeps its batch for
- * the owner to take back. The lock is not held during the writes. */
+/* Stage one: writes the pending batches of all dirty journals and returns them as a list. The batch of a halted
+ * journal stays pending until the owner takes it back. The lock is not held during the writes. */
 static struct batch *write_round(struct journal_set *set)
 {
     assert(set_is_locked(set) && set->writing);
@@ -56,7 +56,7 @@ static struct batch *write_round(struct journal_set *set)
     return first;
 }
 
-/* Returns whether the owner must be notified, because its list was empty. */
+/* Returns true if the list was empty before, so that the owner must be notified. */
 static bool hand_back(struct journal_set *set, struct batch *first)
 {
     assert(set_is_locked(set));
@@ -87,8 +87,8 @@ void commit_wake_all(struct journal_set *set)
         pthread_cond_signal(&c->wake);
 }
 
-/* False: the set is being freed. With sync_ms a round waits for the end of the interval, unless the owner waits for the
- * round. */
+/* Returns false if the set is being freed. With sync_ms, a round begins at the end of the interval, or earlier if the
+ * owner waits for the round. */
 static bool wait_for_work(struct committer *c)
 {
     struct journal_set *set = c->set;
@@ -103,9 +103,9 @@ static bool wait_for_work(struct committer *c)
     }
 }
 
-/* Writes until stage two is free, then enters it. Appends that arrive while the other committer syncs are written too
- * and covered by this thread's sync. Not under JOURNAL_SYNC_NEVER, where a segment may begin without a sync of the
- * previous segment. */
+/* Writes batches until stage two is free, and then enters stage two. Appends that arrive while the other committer
+ * syncs are also written, and this thread's sync makes them durable. Under JOURNAL_SYNC_NEVER the thread does not
+ * write during the sync of the other, because a segment may begin there without a sync of the previous one. */
 static struct batch *write_until_turn(struct journal_set *set)
 {
     struct batch *first = NULL, **tail = &first;
@@ -152,7 +152,7 @@ void *committer_main(void *arg)
     return NULL;
 }
 
-/* Signals without the lock: a thread woken under the lock would only wait for it. */
+/* Signals after releasing the lock, because the thread that wakes up needs the lock. */
 void commit_start(struct journal_set *set)
 {
     set_lock(set);
@@ -181,7 +181,8 @@ void commit_write(struct journal_set *set)
     set_unlock(set);
     if (!mine)
         return;
-    /* The dirty list does not change here: only the owner adds to it, and only stage one removes from it. */
+    /* The dirty list cannot change without the lock here: only the owner adds journals, and only stage one removes
+     * them. */
     bool copies = true;
     for (struct journal *j = set->dirty; j && copies; j = j->next_dirty)
         copies = !j->pending || j->halted || writer_only_copies(j, j->pending);
@@ -191,7 +192,7 @@ void commit_write(struct journal_set *set)
         (void)hand_back(set, write_round(set));
     set->writing = false;
     set_unlock(set);
-    /* The kernel delays writers when too many bytes wait for the disk; the owner's loop must not wait. */
+    /* When too many dirty pages wait for the disk, the kernel delays writers. The owner's loop must not be delayed. */
     usec_t now = clock_monotonic();
     set->owner_back = now - began > journal_owner_slow_write ? now + OWNER_BACKOFF : 0;
 }

@@ -86,7 +86,7 @@ static struct bytes at_position(const struct cursor *c)
     return c->in.len > 0 ? bytes_of(c->in.ptr + skip, c->in.len - skip) : BYTES_NONE;
 }
 
-/* Reads until `need` bytes from the position on are in memory, or the file ends. */
+/* Reads until the `need` bytes from the cursor's position are in memory, or until the file ends. */
 static bool fill(struct cursor *c, size_t need)
 {
     uint64_t in_end = c->in_position + c->in.len;
@@ -125,7 +125,7 @@ enum cursor_status cursor_peek(struct cursor *c, struct frame *f)
     enum frame_status status = frame_measure(at_position(c), &size);
     if (status != FRAME_OK)
         return status == FRAME_NONE ? CURSOR_END : CURSOR_BAD;
-    /* A damaged length must not allocate more memory than the file can fill. */
+    /* If a length is damaged, the cursor must not allocate more memory than the file is long. */
     if (size > c->chunk && (fstat(c->fd, &st) != 0 || c->position + size > (uint64_t)st.st_size))
         return CURSOR_BAD;
     if (!fill(c, size))
@@ -176,7 +176,7 @@ bool cursor_is_inside(const struct cursor *c)
     return c->large.position != 0 && c->large.position == c->position;
 }
 
-/* Reads whole pieces and checks them: the file may have changed since the frame was verified. */
+/* Reads whole pieces and compares their checksums, because the file may have changed since the frame was verified. */
 enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out)
 {
     size_t first = skip / CURSOR_PIECE, from = first * CURSOR_PIECE;

@@ -27,11 +27,11 @@ struct cursor {
         uint64_t position; /* of the entered frame; 0: none */
         size_t payload_at; /* in the frame */
         struct frame frame;
-        uint64_t *checksums; /* of each CURSOR_PIECE bytes of its payload */
+        uint64_t *checksums; /* one for each CURSOR_PIECE bytes of its payload */
     } large;
 };
-/* FRAME is also the success of a call that yields no frame. END: zeros, or the end of the file. BAD: any other
- * bytes. */
+/* CURSOR_FRAME: success, even of a function that returns no frame. CURSOR_END: zeros or the end of the file follow.
+ * CURSOR_BAD: other bytes follow that are not a valid frame. CURSOR_IO: a system call failed. */
 enum cursor_status { CURSOR_FRAME, CURSOR_END, CURSOR_BAD, CURSOR_IO };
 
 struct cursor *cursor_new(void);
@@ -39,25 +39,26 @@ void cursor_free(struct cursor *c);
 enum cursor_status cursor_open(struct cursor *c, const char *path, uint64_t seed, uint64_t base);
 void cursor_begin(struct cursor *c, int fd, uint64_t seed, uint64_t base);
 void cursor_close(struct cursor *c);
-/* After BAD or IO: a text with file and byte. */
+/* After CURSOR_BAD or CURSOR_IO: writes a text that names the file and the byte. */
 void cursor_failure(
     const struct cursor *c, enum cursor_status status, const char *path, char text[JOURNAL_ERROR_TEXT]);
 
-/* The verified frame at the cursor. Its spans are valid until the next call. */
+/* Verifies the frame at the cursor and stores it in *f. The name and the payload are valid until the next call. */
 enum cursor_status cursor_peek(struct cursor *c, struct frame *f);
 void cursor_skip(struct cursor *c, const struct frame *f);
-/* Whether the frame header at the cursor states more than n bytes of payload. Verifies nothing. */
+/* True if the frame header at the cursor states more than n bytes of payload. Does not verify the frame. */
 bool cursor_exceeds(struct cursor *c, size_t n);
-/* Frees the read-ahead if it is large, because there may be many cursors. */
+/* Frees the buffer of the cursor if the buffer is large, because there may be many cursors. */
 #define CURSOR_KEPT ((size_t)4 << 10)
 void cursor_rest(struct cursor *c);
 
-/* To read a large frame in parts: call cursor_peek, then cursor_enter, then read parts of the payload. Each part must
- * match the checksums that cursor_enter makes of the verified frame. */
+/* To read a large frame in parts, call cursor_peek, then cursor_enter, and then cursor_read for each part.
+ * cursor_enter computes checksums of the verified frame, and cursor_read compares each part with these checksums. */
 #define CURSOR_PIECE ((size_t)16 << 10)
 void cursor_enter(struct cursor *c, const struct frame *f);
 bool cursor_is_inside(const struct cursor *c);
-/* Reads n bytes of the payload from `skip` on. BAD: the file has changed since cursor_enter. */
+/* Appends n bytes of the payload to *out, beginning at byte `skip`. CURSOR_BAD: the file has changed since
+ * cursor_enter. */
 enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out);
 
 #endif

@@ -25,7 +25,7 @@ int journal_dir_lock(const char *dir)
     int fd = io->open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     usec_t due = clock_monotonic() + journal_lock_timeout;
     while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        /* A process that was killed a moment ago may still hold the lock. */
+        /* A process that has just been killed may still hold the lock for a moment. */
         if (errno == EINTR || (errno == EWOULDBLOCK && clock_monotonic() < due)) {
             nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL * 1000}, NULL);
             continue;
@@ -70,7 +70,7 @@ char *newest_marker_path(const char *dir, uint64_t sequence)
     return numbered_path(dir, sequence, MARKER_SUFFIX, "");
 }
 
-/* Whether a file is named by 16 hexadecimal digits and this ending. */
+/* True if the file name consists of 16 hexadecimal digits and this ending. */
 static bool has_number(const char *name, const char *ending, uint64_t *number)
 {
     if (strspn(name, "0123456789abcdef") != 16 || strcmp(name + 16, ending) != 0)
@@ -284,7 +284,7 @@ static void note_encode(const struct repair_note *n, struct buf *out)
     buf_printf(out, "checksum %016" PRIx64 "\n", (uint64_t)XXH3_64bits(out->ptr, out->len));
 }
 
-/* A note is valid if encoding it again gives the same bytes. `text` has a NUL after its length. */
+/* A note is valid only if encoding it again gives the same bytes. The byte after `text` is a NUL. */
 static bool note_decode(struct bytes text, struct repair_note *n)
 {
     char stage[16];

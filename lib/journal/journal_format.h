@@ -1,9 +1,9 @@
 /* journal_format: encodes and decodes segment headers and frames in memory. docs/formats/journal.md has the tables.
  *
- * 1. A frame's checksum covers the whole frame. The seed consists of the journal's id, the segment's number and salt, and the
- *    frame's position. So a frame copied from any other place is invalid. The salt is random and never leaves the file, so no
- *    payload can imitate a frame.
- * 2. Decoding reads nothing outside its span and allocates nothing.
+ * 1. The checksum covers the whole frame. Its seed is derived from the journal's id, the segment's number and salt,
+ *    and the frame's position. So a frame that was copied from another position, segment or journal is invalid. The
+ *    salt is random and nobody sees it outside the file, so no payload can look like a valid frame.
+ * 2. Decoding reads no byte outside the given span and allocates no memory.
  * 3. A frame header of zeros ends the segment. */
 #ifndef MILLRACE_JOURNAL_FORMAT_H
 #define MILLRACE_JOURNAL_FORMAT_H
@@ -14,7 +14,7 @@
 #define JOURNAL_FORMAT_VERSION 1u
 #define SEGMENT_HEADER ((size_t)128)
 #define FRAME_HEADER ((size_t)56)
-#define SEGMENT_BASE_AT 40 /* a repair reads these two fields of damaged files */
+#define SEGMENT_BASE_AT 40 /* a repair reads these two fields even in damaged files */
 #define FRAME_OFFSET_AT 16
 #define JOURNAL_OFFSET_MAX (UINT64_C(1) << 62) /* a header with a higher offset is damaged */
 
@@ -22,14 +22,14 @@ struct segment_header {
     uint8_t id[16];
     uint64_t sequence;
     uint64_t base;          /* logical offset of the first payload byte */
-    uint64_t previous_end;  /* end of the previous segment's payload; below base after a hole */
-    uint64_t previous_size; /* end of the previous segment's frames in its file */
-    uint64_t durable;       /* everything below was synced when this segment was created */
+    uint64_t previous_end;  /* end of the previous segment's payload; lower than base if a hole precedes */
+    uint64_t previous_size; /* position in the previous segment's file at which its frames end */
+    uint64_t durable;       /* every offset below was synced when this segment was created */
     uint64_t reach;         /* end of the commit for which this segment was created */
     usec_t created;
     usec_t latest;    /* time of the payloads in the previous segment; 0: none */
     uint8_t boot[16]; /* the kernel's boot id */
-    uint64_t salt;    /* random part of the seed */
+    uint64_t salt;    /* random; part of the seed */
     bool never;       /* created under JOURNAL_SYNC_NEVER */
     bool recycled;    /* the file belonged to an earlier segment: old bytes may follow the frames */
 };
@@ -53,22 +53,23 @@ struct frame {
     uint64_t offset; /* logical offset of the first payload byte */
     usec_t time;
     uint64_t durable;          /* every offset below was synced when this frame was written */
-    uint64_t durable_position; /* the same as a position in this file, because a mark alone uses no offset */
+    uint64_t durable_position; /* likewise as a position in this file, for frames that use no offset */
     uint64_t mark;             /* the producer's new mark */
     struct bytes name;
     struct bytes payload;
 };
 
-/* Payload bytes that count for offsets. */
+/* By how many bytes the frame advances the offset. */
 static inline uint64_t frame_advance(const struct frame *f)
 {
     return f->kind == FRAME_DATA ? f->payload.len : 0;
 }
 
 size_t frame_size(size_t name, size_t payload);
-/* Appends a frame that lacks its durable fields and checksum. f->payload.len is the sum of the pieces. */
+/* Appends a frame without its durable fields and its checksum. f->payload.len is the total length of the pieces. */
 void frame_append(struct buf *b, const struct frame *f, const struct bytes *pieces, size_t n_pieces);
-/* Fills in the durable fields and the checksum for a position in the file. Returns the frame's size. */
+/* Completes a frame that will be written at `place`: sets the durable fields and the checksum. Returns the frame's
+ * size. */
 struct frame_place {
     uint64_t seed, position;
     uint64_t durable, durable_position;
@@ -76,41 +77,44 @@ struct frame_place {
 size_t frame_seal(char *at, const struct frame_place *place);
 
 enum frame_status { FRAME_OK, FRAME_NONE, FRAME_SHORT, FRAME_BAD };
-/* Checks that a frame header is plausible, without its checksum. OK: *size is the frame's size. NONE: zeros. SHORT: fewer than
- * FRAME_HEADER bytes. */
+/* Checks that a frame header is plausible, without computing the checksum. FRAME_OK: *size is the frame's size.
+ * FRAME_NONE: the header is all zeros. FRAME_SHORT: `at` has fewer than FRAME_HEADER bytes. */
 enum frame_status frame_measure(struct bytes at, size_t *size);
-/* The payload length that the header states; 0 without a whole header. */
+/* Returns the length of the payload according to the header, or 0 if `at` is shorter than a header. */
 size_t frame_payload_length(struct bytes at);
-/* OK: the frame is verified, and its spans point into `at`. SHORT: the frame is longer than `at`. `trusted` skips the checksum
- * of bytes that were verified before and stayed in memory. */
+/* FRAME_OK: the frame is valid, and name and payload point into `at`. FRAME_SHORT: the frame is longer than `at`. If
+ * `trusted` is true, the function does not compute the checksum, because these bytes were verified before and have
+ * been in memory since. */
 enum frame_status frame_decode(
     struct bytes at, uint64_t seed, uint64_t position, bool trusted, struct frame *out);
 
 /* The payloads of FRAME_TABLE and FRAME_OPEN. */
 void table_append_entry(struct buf *b, struct bytes name, uint64_t mark);
-/* Removes the first entry from *table. False at the end of the table; with *bad, the table is malformed. */
+/* Removes the first entry from *table. Returns false at the end of the table. *bad is true if the table is
+ * malformed. */
 bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *bad);
 
 #define OPEN_PAYLOAD ((size_t)24)
 void open_encode(const uint8_t boot[16], bool never, char out[OPEN_PAYLOAD]);
 bool open_decode(struct bytes payload, uint8_t boot[16], bool *never);
 
-/* The bytes after the end of a segment's frames. They distinguish damage from a torn tail, and a torn tail from the old
- * bytes of a recycled file. */
+/* What a scan finds in the bytes after the end of a segment's frames. An opening uses this to distinguish damage, a
+ * torn tail, and old bytes of a recycled file. */
 struct tail_scan {
-    uint64_t end; /* end of the last intact frame found there; 0: none */
+    uint64_t end; /* end of the last intact frame in these bytes; 0: none */
     uint64_t durable,
         position;     /* the highest durable offset and position in those frames and the statement */
-    uint64_t nonzero; /* bytes up to the last nonzero byte */
-    bool too_many;    /* the scan stopped because too many places resemble frames */
+    uint64_t nonzero; /* number of bytes up to the last nonzero byte */
+    bool too_many;    /* the scan gave up because too many positions look like frames */
 };
 
 /* The statement in the newest marker: a segment's file is synced up to `position`, its payload up to `durable`. The checksum's
  * seed is the segment's. */
 #define SYNCED_END ((size_t)24)
 void synced_end_encode(uint64_t position, uint64_t durable, uint64_t seed, char out[SYNCED_END]);
-/* Searches all positions from `from` on for intact frames with an offset of at least `offset`. It checksums at most a
- * few times the file's size. The statement counts too if it is about this segment. */
+/* Tries every position from `from` on and records the intact frames whose offset is at least `offset`. The scan gives
+ * up when it has computed checksums over a few times the size of the file. The statement counts too if it is about
+ * this segment. */
 void frames_scan_tail(struct bytes file, uint64_t from, uint64_t seed, uint64_t offset,
     const char stated[SYNCED_END], struct tail_scan *out);
 

@@ -36,7 +36,7 @@ void frame_index_add(struct journal *j, struct segment *s, const struct index_en
     known->at[i] = *p;
     if (++known->n < FRAME_INDEX_ENTRIES_MAX)
         return;
-    for (i = 0; 2 * i + 1 < known->n; i++) /* drop every second entry */
+    for (i = 0; 2 * i + 1 < known->n; i++) /* remove every second entry */
         known->at[i] = known->at[2 * i + 1];
     known->n /= 2;
     known->spacing *= 2;

@@ -106,7 +106,8 @@ void batch_free(struct batch *b)
     free(b);
 }
 
-/* Fresh pages cost more than copying into them, so small batches keep their memory. */
+/* New memory pages from the kernel cost more than the copying of a small batch. So the memory of small batches is
+ * reused. */
 void batch_release(struct journal_set *set, struct batch *b)
 {
     size_t bytes = batch_bytes(b);
@@ -153,7 +154,7 @@ static int add(struct fd_cache *cache, const struct segment *s)
     int fd = file_open(s->path);
     struct fd_cache_entry *oldest = least_used(cache);
     if (fd < 0 && errno_is_fd_limit(errno) && oldest) {
-        close_entry(oldest); /* close only one: another thread could take the freed descriptors */
+        close_entry(oldest); /* close only one, because another thread could take the free descriptors */
         fd = file_open(s->path);
     }
     if (fd >= 0)
@@ -200,7 +201,7 @@ void job_submit(struct journal *j, struct job *job)
     set->jobs_tail = &job->next;
     bool wake = set->reader_waits;
     set_unlock(set);
-    if (wake) /* after unlocking, so that the reader need not wait for the lock */
+    if (wake) /* signal after unlocking, because the reader needs the lock */
         pthread_cond_signal(&set->reads);
 }
 
@@ -263,7 +264,8 @@ void job_pass(struct job *job, const struct frame *f)
         job->indexed[job->n_indexed++] = (struct index_entry){c->position, c->offset, c->latest};
 }
 
-/* Takes the first job that is due. If none is due, *due is the time of the next job; 0: there is no job. */
+/* Removes the first job that is due from the list and returns it. If no job is due, returns NULL and sets *due to the
+ * time of the next job, or to 0 if there is no job. */
 static struct job *take_job(struct journal_set *set, usec_t *due)
 {
     usec_t now = 0;

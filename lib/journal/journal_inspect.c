@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define LOST_MAX 1024 /* lost segments that count at most; more would only raise the estimate */
+#define LOST_MAX 1024 /* limit on the lost segments that the summary counts */
 
 struct inspection {
     inspect_fn *fn;
@@ -18,7 +18,7 @@ struct inspection {
     bool has_before, newest;
     char *path;
     uint64_t sequence;
-    struct stat file;        /* the file at the start of the inspection of this segment */
+    struct stat file;        /* the file as found when the inspection of this segment began */
     char stated[SYNCED_END]; /* the newest marker's statement, read before any frame */
 };
 
@@ -35,7 +35,8 @@ static void report(struct inspection *n, struct inspect_event e)
     n->fn(&e, n->arg);
 }
 
-/* Reports nothing if the file has lost its name: a trimmed segment loses it, and its file may become the next segment. */
+/* If the segment was trimmed meanwhile, the path is missing or names another file, and the function reports
+ * nothing. */
 static void report_damage(
     struct inspection *n, uint64_t position, uint64_t offset, uint64_t durable, const char *what)
 {
@@ -47,22 +48,23 @@ static void report_damage(
             .kind = INSPECT_DAMAGE, .position = position, .offset = offset, .last = durable, .what = what});
 }
 
-/* The end of a segment's frames, and a scan of the bytes after that end. */
+/* Where a segment's frames end, and what the bytes after that end contain. */
 struct run_end {
     uint64_t position, offset;
     bool zeros;
     struct tail_scan behind;
 };
 
-/* Whether bytes beyond the end were synced. */
+/* True if bytes after the end were once synced, so that frames are damaged. */
 static bool was_longer(const struct run_end *end)
 {
     return end->behind.position > end->position || end->behind.durable > end->offset || end->behind.too_many;
 }
 
-/* Reports all frames, and scans the bytes after them. In a journal in use, frames may be written between these two
- * steps, so they are repeated until the end stays the same. The file is read, not mapped, because a mapping would fault
- * when the owner cuts the file. False: cannot read. */
+/* Reports all frames, and then scans the bytes after them. If the journal is in use, frames may be written between
+ * these two steps, so the function repeats both until the end stays the same. It reads the file instead of mapping
+ * it, because access to a mapping would fault if the daemon truncates the file. Returns false if the file cannot be
+ * read. */
 static bool find_end(struct inspection *n, const struct segment_header *h, struct run_end *end)
 {
     uint64_t before, seed = segment_seed(h);
@@ -95,7 +97,7 @@ static bool find_end(struct inspection *n, const struct segment_header *h, struc
     return true;
 }
 
-/* `next` is the next segment's header, which states where this segment ends; NULL: unknown. */
+/* `next` is the header of the next segment, which states where this segment ends. NULL if unknown. */
 static void judge_end(struct inspection *n, const struct segment_header *h, const struct run_end *end,
     const struct segment_header *next)
 {
@@ -116,7 +118,8 @@ static void judge_end(struct inspection *n, const struct segment_header *h, cons
     }
 }
 
-/* `next_sequence` is the next segment's number; NULL: this is the last. False with errno: cannot read. */
+/* `next_sequence` is the number of the next segment, or NULL if this is the last. Returns false with errno if the
+ * segment cannot be read. */
 static bool inspect_segment(struct inspection *n, const char *dir, const uint64_t *next_sequence)
 {
     struct segment_header h, next;
@@ -139,7 +142,7 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     else if (has_before && h.sequence != n->before.sequence + 1)
         report(n, (struct inspect_event){.kind = INSPECT_MISSING, .offset = h.previous_end});
     if (next_sequence && segment_read_header(dir, *next_sequence, &next, &next_status) != 0)
-        next_status = HEADER_DAMAGED; /* reported when its turn comes */
+        next_status = HEADER_DAMAGED; /* reported when that segment is inspected */
     if (!find_end(n, &h, &end))
         return false;
     bool known = next_status == HEADER_OK && next.sequence == h.sequence + 1;
@@ -149,9 +152,9 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     return true;
 }
 
-/* Lists the segments. *missing is the newest segment's number if that segment is missing, otherwise 0. A journal in use
- * may begin and trim segments between two listings, so a segment counts as missing only while the marker stays the
- * same. */
+/* Lists the segments. If the marker names a segment that is missing, *missing is its number, otherwise 0. If the
+ * journal is in use, segments may begin or be trimmed between reading the marker and listing the directory. So the
+ * function repeats both until the marker stays the same. */
 static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing, char stated[SYNCED_END])
 {
     uint64_t *sequences = NULL, named, again, newest;
@@ -194,7 +197,7 @@ enum journal_result journal_inspect(
         n.sequence = sequences[i];
         n.newest = i + 1 == count;
         n.path = segment_path(dir, n.sequence, "");
-        /* ENOENT: the segment was trimmed since the directory was read. */
+        /* ENOENT: the segment was trimmed after the directory was read. */
         if (!inspect_segment(&n, dir, n.newest ? NULL : &sequences[i + 1]) && errno != ENOENT) {
             snprintf(error, error_size, "%s: cannot read: %s", n.path, strerror(errno));
             n.result = JOURNAL_IO;

@@ -1,10 +1,10 @@
 /* journal_inspect: reads a journal's directory and reports its segments, frames and damage. It takes no lock and changes nothing.
  *
- * 1. It visits every segment, oldest first, and verifies each frame. It reports damage by file and byte, and continues with the
- *    next segment.
- * 2. Memory does not grow with the number of segments.
- * 3. The journal may be in use. The report may then miss bytes appended and segments trimmed during the inspection, but it
- *    never calls them damaged. */
+ * 1. It visits every segment, beginning with the oldest, and verifies each frame. For each damage it reports the file
+ *    and the byte, and then continues with the next segment.
+ * 2. It needs no more memory for many segments than for one.
+ * 3. The journal may be in use. In this case the report may or may not include bytes that are appended and segments
+ *    that are trimmed during the inspection, but it never calls them damaged. */
 #ifndef MILLRACE_JOURNAL_INSPECT_H
 #define MILLRACE_JOURNAL_INSPECT_H
 
@@ -15,8 +15,8 @@ enum inspect_kind {
     INSPECT_HEADER,  /* a segment begins; header is filled */
     INSPECT_FRAME,   /* frame is filled */
     INSPECT_END,     /* the segment's frames end correctly */
-    INSPECT_TAIL,    /* the segment's frames end in a torn tail, which an opening would cut */
-    INSPECT_DAMAGE,  /* the field `what` describes the damage */
+    INSPECT_TAIL,    /* the segment ends in a torn frame that journal_open would cut off */
+    INSPECT_DAMAGE,  /* `what` describes the damage */
     INSPECT_MISSING, /* the segment before this one is missing */
     INSPECT_LOST,    /* the newest segments, from this one to number `last`, are missing */
     INSPECT_NEWER,   /* a newer format version */
@@ -35,9 +35,9 @@ struct inspect_event {
 };
 typedef void inspect_fn(const struct inspect_event *e, void *arg);
 
-/* OK: no damage, nothing missing, no newer version; a torn tail is not damage. DAMAGED, NEWER: fn received the event,
- * or `error` states that a repair was interrupted. IO: `error` names the file that cannot be read, or states that there
- * is no journal. Otherwise `error` is empty. */
+/* OK: the journal has no damage, no missing segment and no newer version. A torn tail does not count as damage.
+ * DAMAGED or NEWER: fn got an event for each problem, or `error` says that a repair was interrupted. IO: `error`
+ * names a file that cannot be read, or says that there is no journal. In all other cases `error` is empty. */
 enum journal_result journal_inspect(
     const char *dir, inspect_fn *fn, void *arg, char *error, size_t error_size);
 
@@ -45,7 +45,7 @@ enum journal_result journal_inspect(
 struct inspect_summary {
     uint64_t segments, frames, bytes, problems;
     uint64_t first, end;                 /* the lowest offset, and the highest offset found anywhere */
-    uint64_t whole;                      /* end of the frames before the first damage */
+    uint64_t whole;                      /* offset at which the frames before the first damage end */
     uint64_t headless;                   /* segments whose first offset is unknown */
     uint64_t bad_sequence, bad_position; /* the first damage */
     bool newer;

@@ -1,4 +1,5 @@
-/* journal_internal: the structures and calls that the journal's files share, file by file. Only they and their tests include it.
+/* journal_internal: the structures and functions that the journal's source files share, ordered by file. Only these
+ * files and their tests include this header.
  *
  * Which thread may touch which fields
  *   owner       the thread that calls journal.h: segments, marks, ends, readers, and every field not named below
@@ -6,8 +7,9 @@
  *               pending (opening, closing). Stage two reads end, position, durable and latched, which change under the lock
  *   set->lock   pending, dirty, halted and prealloc of a journal; the fields of a set that are marked so
  *
- * A pending batch belongs to the owner (under the lock). The committer that takes it owns it until it is on set->finished. Then
- * it belongs to the owner again. A job moves the same way between the owner and the reader thread. */
+ * A pending batch belongs to the owner (under the lock). When a committer takes the batch, it belongs to the
+ * committer until it is on set->finished. From then on it belongs to the owner again. A job moves between the owner
+ * and the reader thread in the same way. */
 #ifndef MILLRACE_JOURNAL_INTERNAL_H
 #define MILLRACE_JOURNAL_INTERNAL_H
 
@@ -24,7 +26,8 @@ struct segment;
 struct journal_reader;
 struct journal_seek;
 
-/* journal_marks: a table of producers and their marks. `accepted` moves with an append, `committed` with its commit. */
+/* journal_marks: a table of producers and their marks. An append updates `accepted`, and its commit updates
+ * `committed`. */
 struct mark {
     char name[NAME_LEN_MAX];
     uint8_t length; /* 0: an empty slot */
@@ -37,23 +40,23 @@ struct marks {
 };
 
 struct mark *marks_find(const struct marks *m, struct bytes name); /* NULL: none */
-struct mark *marks_add(struct marks *m, struct bytes name);        /* finds it, or adds it with mark 0 */
+struct mark *marks_add(struct marks *m, struct bytes name);        /* finds or adds it */
 void marks_commit(struct marks *m, struct bytes name, uint64_t mark);
 /* Replaces `to` by the committed marks of `from`, which may be the same table. */
 void marks_copy(struct marks *to, const struct marks *from);
-/* Encodes the committed marks as the payload of a table frame, and decodes it. marks_load replaces all marks; false:
- * malformed. */
+/* marks_table encodes the committed marks as the payload of a table frame. marks_load decodes such a payload and
+ * replaces all marks. It returns false if the payload is malformed. */
 void marks_table(const struct marks *m, struct buf *out);
 bool marks_load(struct marks *m, struct bytes table);
 void marks_free(struct marks *m);
 
-/* The fd cache (journal_handoff.c): the descriptors through which a set reads its segments. All readers of a segment
- * share one descriptor, and a set keeps at most FD_CACHE_MAX descriptors open. When the process runs out of
- * descriptors, the cache closes one of its own to open the next segment. So reads continue as long as the cache has one
- * descriptor.
+/* The fd cache (journal_handoff.c) contains the descriptors through which a set reads its segments. All readers of a
+ * segment share one descriptor, and a set keeps at most FD_CACHE_MAX descriptors open. If the process has no free
+ * descriptor, the cache closes one of its own to open another segment. So reads continue as long as the cache has at
+ * least one descriptor.
  *
- * A segment's descriptor is closed before its file is unlinked, so the cache never keeps the disk space of a removed
- * file allocated. */
+ * Before the file of a segment is unlinked, the cache closes its descriptor. So the disk space of a removed file is
+ * freed at once. */
 #define FD_CACHE_MAX 8
 
 struct fd_cache_entry {
@@ -67,124 +70,127 @@ struct fd_cache {
     uint64_t uses;
 };
 
-/* Reader thread: the segment's descriptor, valid for the current job. -1 with errno. */
+/* Reader thread: returns a descriptor of the segment, valid during the current job, or -1 with errno. */
 int fd_cache_get(struct fd_cache *cache, const struct segment *s);
 void fd_cache_drop(struct fd_cache *cache, const struct segment *s);
 
-/* journal_frame_index: remembers positions in a segment at which frames begin, so that a search need not start at the segment's
- * beginning. Owner thread only.
+/* journal_frame_index: records some positions at which frames begin, so that a search need not start at the beginning
+ * of a segment. Owner thread only.
  *
- * Appends and readers add entries. The index covers the FRAME_INDEX_SEGMENTS_MAX most recently used segments of a set, with at
- * most FRAME_INDEX_ENTRIES_MAX entries each, so its memory is bounded. A missing entry costs time, never correctness. */
+ * Appends and readers add entries. The memory of the index is bounded: it has at most FRAME_INDEX_ENTRIES_MAX entries
+ * for each of the FRAME_INDEX_SEGMENTS_MAX segments that were used last. Without an entry a search takes longer, but
+ * finds the same frame. */
 #define FRAME_INDEX_SEGMENTS_MAX 256
 #define FRAME_INDEX_ENTRIES_MAX 128
 
 struct frame_index {
     struct segment *segment; /* NULL: free */
-    uint64_t used;           /* by the set's index_clock */
-    uint64_t spacing;        /* bytes of file between entries, at least; doubles when the entries are full */
+    uint64_t used;           /* value of the set's index_clock at the last use */
+    uint64_t spacing;        /* least bytes between entries; doubled when the entries are full */
     size_t n;
     struct index_entry at[FRAME_INDEX_ENTRIES_MAX]; /* ascending */
 };
-extern uint64_t journal_index_spacing; /* of a new index; replaceable for tests */
+extern uint64_t journal_index_spacing; /* initial spacing; replaceable for tests */
 
 void frame_index_add(struct journal *j, struct segment *s, const struct index_entry *p);
-/* The last entry at or below `offset` before which all frames are older than `time`. Without an entry, the segment's
- * beginning. */
+/* Returns the last entry whose offset is at most `offset` and before which all frames are older than `time`. If there
+ * is no such entry, returns the beginning of the segment. */
 struct index_entry frame_index_find(struct journal *j, struct segment *s, uint64_t offset, usec_t time);
 
-/* journal_prealloc: prepares the file `spare` for the next segment. A commit then writes into blocks that the file already has, and
- * its sync changes no metadata. The filler thread allocates the file and fills it with zeros while no commit runs. The file of a
- * trimmed segment may become the spare file instead.
+/* journal_prealloc: prepares the file `spare` for the next segment. In a prepared file, a commit writes into blocks
+ * that the file already has, so its sync changes no metadata. The filler thread allocates the file and fills it with
+ * zeros while no commit runs. Alternatively, the file of a trimmed segment becomes the spare file.
  *
- * The spare file's contents mean nothing until the writer gives it a header with a new salt and a segment's name. So
- * whatever a crash leaves in it is harmless. */
+ * The content of the spare file has no meaning until the writer writes a header with a new salt and renames the file
+ * to a segment's name. So it does not matter what a crash leaves in the file. */
 #define PREALLOC_NAME "spare"
 
 enum prealloc_state {
     PREALLOC_NONE,
     PREALLOC_REQUESTED, /* on set->to_fill */
-    PREALLOC_BUSY,      /* one thread uses the name */
+    PREALLOC_BUSY,      /* a thread uses the file name */
     PREALLOC_READY,
-    PREALLOC_NO_SPACE, /* the next segment asks again */
+    PREALLOC_NO_SPACE, /* requested again in the next segment */
 };
 struct prealloc {
     enum prealloc_state state;
     bool recycled;  /* holds old bytes instead of zeros */
     bool abandon;   /* the journal is being closed */
-    bool allocated; /* BUSY, and its blocks are allocated: a committer may take it at once */
+    bool allocated; /* BUSY, but its blocks are allocated: a committer may take it at once */
     bool hurry;     /* a committer waits for it */
-    bool trimmed;   /* a segment was trimmed since zeros were last requested */
+    bool trimmed;   /* a segment was trimmed after the last request */
     usec_t busy;    /* time of the last commit */
     uint64_t size;
-    uint64_t filled; /* written up to here; beyond, only allocated */
-    int failed;      /* errno of a failed write or sync: the next commit latches */
+    uint64_t filled; /* written up to here; the rest is only allocated */
+    int failed;      /* errno of a failed write or sync: the next commit latches the journal */
 };
 extern usec_t
-    journal_prealloc_idle; /* time without a commit before zeros are written; replaceable for tests */
+    journal_prealloc_idle; /* the filler waits for this time without a commit; replaceable for tests */
 
 void *filler_main(void *set);
 
-/* Stage one of a commit. */
-void prealloc_request(struct journal *j); /* the current segment is filling up */
+/* For stage one of a commit. */
+void prealloc_request(struct journal *j); /* called as the current segment fills up */
 bool prealloc_is_ready(struct journal *j);
-/* Takes the spare file; its name stays in use until prealloc_release. False: there is none. */
+/* Takes the spare file, or returns false if there is none. The caller uses the file name until prealloc_release. */
 bool prealloc_take(struct journal *j, struct prealloc *out);
 void prealloc_release(struct journal *j);
-void prealloc_discard(struct journal *j); /* frees its blocks for a commit that finds no room */
+void prealloc_discard(struct journal *j); /* to free its blocks for a commit that found no room */
 
-/* Reader thread: turns a trimmed segment's file into the spare file. 1: done. 0: not wanted. -1 with errno. */
+/* Reader thread: turns the file of a trimmed segment into the spare file. Returns 1 if done, 0 if no spare file is
+ * wanted, or -1 with errno. */
 int prealloc_recycle(struct journal *j, const struct segment *s);
 
 /* Owner. */
-void prealloc_adopt(struct journal *j); /* opening: takes over an earlier session's spare file */
+void prealloc_adopt(struct journal *j); /* at the opening: takes over the spare file of an earlier session */
 void prealloc_close(struct journal *j); /* waits until no thread uses the file */
 uint64_t prealloc_bytes(const struct journal *j);
 
-/* journal_writer: writes batches to a journal's newest segment, begins the next segment, and syncs. The stages of a commit use
- * it (journal_commit.c), and the owner while it opens or closes a journal.
+/* journal_writer: writes batches to the newest segment of a journal, begins the next segment, and syncs. Its users
+ * are the stages of a commit (journal_commit.c), and the owner while it opens or closes a journal.
  *
- * Two threads may use the writer of one journal, one in each stage. The fields that stage two reads (end, position, durable,
- * latched) change under the lock. The batch receives the result. */
+ * Two threads may use the writer of a journal at the same time, one in each stage. So the fields that stage two reads
+ * (end, position, durable, latched) are changed only under the lock. The result is stored in the batch. */
 struct writer {
     int fd;
     uint64_t sequence, seed, base;
     uint64_t position; /* of the next frame */
     uint64_t size;     /* of the file */
-    uint64_t filled; /* zeros or old bytes lie between position and here; beyond, at most allocated blocks */
-    uint64_t usual;  /* mean bytes of a commit; 0: none yet */
-    bool recycled;   /* the file holds old bytes: each write ends with the zeros that end a segment */
-    bool prepared;   /* the segment began in a spare file */
+    uint64_t filled;   /* between position and here are zeros or old bytes; after it only allocated blocks */
+    uint64_t usual;    /* mean bytes of a commit; 0: none yet */
+    bool recycled;     /* the file contains old bytes, so each write ends with zeros */
+    bool prepared;     /* the segment began in a spare file */
 
-    uint64_t reserved; /* blocks are allocated up to this position, beyond the file's end */
+    uint64_t reserved; /* blocks beyond the file's end are allocated up to this position */
     uint64_t
-        found; /* end of an earlier session's reserve, for appends without a reserve; 0 after a new reserve */
-    uint64_t wanted; /* the reserve in force: its unused part is kept */
-    bool no_space;   /* the last reserve failed */
+        found; /* end of an earlier session's reserve, for appends without a reserve; 0 after a new one */
+    uint64_t wanted; /* bytes of the current reserve */
+    bool no_space;   /* the last attempt to reserve failed */
 
-    uint64_t end;              /* offset after the last frame written */
+    uint64_t end;              /* offset after the last written frame */
     uint64_t durable;          /* every offset below is synced */
     uint64_t durable_position; /* this file is synced up to here */
     usec_t last_time;          /* of the last frame */
     usec_t latest;             /* time of the payloads in this segment; 0: none */
-    struct marks marks;        /* of the frames written: the next segment's table */
-    bool announced;            /* the segment holds this session's boot id and policy */
+    struct marks marks;        /* of the written frames, for the next segment's table */
+    bool announced;            /* the segment contains this session's boot id and policy */
     bool latched;
     char failure[JOURNAL_ERROR_TEXT];
 };
 extern size_t journal_write_chunk; /* bytes of one pwrite; replaceable for tests */
 
 void writer_write(struct batch *b); /* stage one */
-void writer_sync(
-    struct batch *b); /* stage two; nothing to do if the policy needs no sync or an earlier sync covers it */
-/* Whether writing the batch only copies into the page cache. */
+void writer_sync(struct batch
+        *b); /* stage two; does nothing if no sync is required or an earlier sync included the batch */
+/* True if writing the batch only copies bytes into the page cache. */
 bool writer_only_copies(struct journal *j, const struct batch *b);
 
-/* Begins the next segment at `base`; `reach` is the end of the commit that needs the segment. 0, or -1 with errno. */
+/* Begins the next segment at offset `base`. `reach` is the end of the commit for which the segment is created.
+ * Returns 0, or -1 with errno. */
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
-/* The unused bytes of the reserve in force. */
+/* The unused bytes of the current reserve. */
 uint64_t writer_unused_reserve(const struct writer *w);
-/* After a cut of the file: reserves `bytes` again, or as many as the disk has room for. */
+/* Called after the file was truncated: reserves `bytes` bytes again, or as many as the disk has room for. */
 void writer_reserve_again(struct journal *j, uint64_t bytes);
 /* States in the newest marker that the newest segment is synced as far as it is written, which must be true. */
 void writer_state_synced_end(struct journal *j);
@@ -198,11 +204,11 @@ struct segment {
     usec_t latest;  /* time of its committed payloads; 0: none */
     usec_t created; /* wall clock */
     unsigned refs;  /* readers inside it */
-    bool damaged;   /* a scrub has reported it */
-    bool shared;    /* its file was given out */
+    bool damaged;   /* a scrub has reported its damage */
+    bool shared;    /* a caller got its file (journal_file) */
     char *path;
     struct frame_index *index; /* NULL: no entries */
-    struct journal_file *file; /* given out at present */
+    struct journal_file *file; /* in use by callers; NULL: none */
 };
 
 /* One append of a batch. */
@@ -210,10 +216,10 @@ struct entry {
     journal_append_fn *done;
     void *arg;
     uint64_t start, end;
-    size_t frame; /* position in batch.frames; SIZE_MAX: a duplicate without a frame */
+    size_t frame; /* index of its frame in batch.frames; SIZE_MAX: a duplicate without a frame */
     size_t size;  /* of the frame */
 };
-/* The part of a commit that concerns one journal. */
+/* The frames of one journal in a commit. */
 struct batch {
     struct batch *next;
     struct journal *journal;
@@ -223,12 +229,12 @@ struct batch {
     uint64_t start, end; /* offsets */
     usec_t time;         /* of the last frame */
     usec_t latest;       /* time of its payloads; 0: none */
-    size_t reserve;      /* the largest of its appends; 0: it may use reserved blocks */
+    size_t reserve;      /* the largest reserve of its appends; 0: it may use reserved blocks */
     enum journal_result result;
-    bool sync;               /* must be synced before it is handed back */
+    bool sync;               /* must be synced before it is returned to the owner */
     uint64_t position;       /* end of its frames in the file */
-    struct segment *rolled;  /* a segment created for this batch; also set for some refused batches */
-    uint64_t old_size, size; /* of the previous segment's file (when rolled) and of the current file */
+    struct segment *rolled;  /* a segment created for this batch, even if the batch was refused later */
+    uint64_t old_size, size; /* sizes of the previous segment's file (if rolled) and of the current file */
 };
 
 struct journal {
@@ -236,7 +242,7 @@ struct journal {
     struct journal_set *set;
     struct journal *next;
     char *dir;
-    int dir_fd; /* holds the directory's lock; stays open so that syncing the directory needs no descriptor */
+    int dir_fd; /* holds the lock; kept open so that a sync of the directory needs no new descriptor */
     uint64_t segment_bytes;
     size_t max_producers;
     bool shares_files;
@@ -251,18 +257,18 @@ struct journal {
     uint64_t cut_bytes, cut_count;
     char cut[JOURNAL_ERROR_TEXT];
     size_t unfinished; /* appends whose callback has not run */
-    size_t jobs;       /* with the reader thread */
+    size_t jobs;       /* jobs at the reader thread */
     size_t readers;
     bool latched;
     char failure[JOURNAL_ERROR_TEXT];
     void (*observer)(struct journal *j, void *arg);
     void *observer_arg;
-    bool unlink_failed; /* reader thread; the owner while there are no jobs */
+    bool unlink_failed; /* for the reader thread, or for the owner while there are no jobs */
 
     /* Under the lock. */
     struct batch *pending;
     bool dirty;  /* on set->dirty */
-    bool halted; /* a batch was refused: committers take no more until the owner has rolled back */
+    bool halted; /* a batch was refused; committers take no batch until the owner has undone the appends */
     struct journal *next_dirty;
     struct prealloc prealloc;
     struct journal *next_to_fill;
@@ -277,8 +283,9 @@ static inline int journal_dir_sync(const struct journal *j)
     return io->fsync(j->dir_fd);
 }
 
-/* Opens for a repair, which has locked the directory. The journal takes over the descriptor, even if the opening fails.
- * Missing newest segments are accepted as lost. With dir_fd -1 it does the same as journal_open. */
+/* Opens a journal for a repair that has locked the directory. The journal takes over the descriptor, even if the
+ * opening fails. If the newest segments are missing, this is no error. With dir_fd -1 the function does the same as
+ * journal_open. */
 enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
     int dir_fd, struct journal **out, char *error, size_t error_size);
 
@@ -287,23 +294,24 @@ struct committer {
     struct journal_set *set;
     pthread_t thread;
     pthread_cond_t wake;
-    bool idle; /* asleep, and not signalled */
+    bool idle; /* asleep and not yet signalled */
 };
 
-/* A pass over all sealed segments of a set, to find damage early. The owner chooses the next segment, and the reader thread
- * verifies it in steps between other jobs. Between steps the scrub holds only the descriptor, so a trim waits for one step at
- * most. The owner uses these fields, except the cursor while a step runs. */
+/* A pass over all segments of a set except the newest ones, to find damage early. The owner chooses the next segment,
+ * and the reader thread verifies the segment in steps between other jobs. Between two steps the scrub only has a
+ * descriptor open, so a trim waits for one step at most. All fields belong to the owner, except the cursor while a
+ * step runs. */
 struct scrub {
     struct journal *journal; /* NULL: no pass is running */
-    uint64_t sequence;       /* of the current segment, or where to look for the next */
+    uint64_t sequence;       /* of the current segment, or the number from which to look for the next */
     struct cursor cursor;
     bool under_way, in_pass;
     usec_t last, next_pass;
-    int64_t credit; /* bytes that may be read */
+    int64_t credit; /* bytes that may be read now */
     struct journal_scrubbed done;
     char damage[JOURNAL_ERROR_TEXT];
 };
-extern usec_t journal_scrub_interval; /* between the starts of two passes; replaceable for tests */
+extern usec_t journal_scrub_interval; /* from the start of one pass to the next; replaceable for tests */
 void scrub_close_journal(struct journal *j);
 
 struct journal_set {
@@ -318,7 +326,7 @@ struct journal_set {
     bool closing;
     bool poll_requested;
     bool polls;             /* journal_set_poll is running */
-    usec_t owner_back;      /* 0, or when the owner may commit again after a slow write */
+    usec_t owner_back;      /* after a slow write: when the owner may commit again; 0: now */
     struct batch *answered; /* duplicates of committed appends */
     struct batch *pool;     /* released batches, kept for their memory */
     size_t pool_bytes;
@@ -335,21 +343,21 @@ struct journal_set {
     /* Under the lock. */
     struct journal *dirty, **dirty_tail; /* journals with a pending batch */
     size_t dirty_bytes;
-    bool writing, syncing; /* a thread is in that stage of a commit */
-    bool awaits_sync;      /* stage one waits on `synced` */
-    bool hurry;            /* the owner waits: sync_ms does not delay a commit */
+    bool writing, syncing; /* a thread is in stage one, in stage two of a commit */
+    bool awaits_sync;      /* the thread in stage one waits for `synced` */
+    bool hurry;            /* the owner waits, so a commit need not wait for sync_ms */
     usec_t not_before;     /* with sync_ms: when the next commit may begin */
     uint64_t syncs;
     struct batch *finished, **finished_tail;
     struct job *jobs, **jobs_tail;
     struct job *jobs_done, **jobs_done_tail;
     struct journal *to_fill, **to_fill_tail;
-    usec_t last_shortage; /* when a read was last postponed for want of descriptors or memory */
+    usec_t last_shortage; /* when a read was last postponed because descriptors or memory ran short */
     bool reader_waits, owner_waits, stop;
     pthread_cond_t synced;   /* stage two is free */
     pthread_cond_t reads;    /* for the reader thread */
     pthread_cond_t fills;    /* for the filler */
-    pthread_cond_t progress; /* for a thread that waits for another thread */
+    pthread_cond_t progress; /* for threads that wait for another thread */
 };
 
 static inline bool set_never_syncs(const struct journal_set *set)
@@ -357,37 +365,39 @@ static inline bool set_never_syncs(const struct journal_set *set)
     return set->config.sync_ms == JOURNAL_SYNC_NEVER;
 }
 
-/* Owner: waits until journal_set_poll has something to do, and calls it. */
+/* Owner: waits until journal_set_poll has something to do, and calls journal_set_poll. */
 void set_wait(struct journal_set *set);
 
-/* The kernel's boot id; replaceable, so that a test can pretend a reboot. */
+/* Reads the kernel's boot id. Replaceable, so that a test can simulate a reboot. */
 extern void (*journal_boot_id)(uint8_t out[16]);
 
-/* journal_handoff: the lock of a set, waking its threads, the dirty list, batches, and jobs. */
+/* journal_handoff: the lock of a set, the wake-up of its threads, the dirty list, batches, and jobs. */
 void set_lock(struct journal_set *set);
 void set_unlock(struct journal_set *set);
 bool set_is_locked(const struct journal_set *set); /* by this thread */
-/* Waits on a condition without the lock, until `due` (monotonic; 0: without limit) at the latest. */
+/* Waits for a condition and releases the lock meanwhile. Returns at `due` at the latest (monotonic time; 0: no
+ * limit). */
 void set_sleep(struct journal_set *set, pthread_cond_t *until, usec_t due);
 
-/* Under the lock: wakes an owner that waits in set_wait, if a list was empty before. */
+/* Under the lock: if a list was empty before, wakes the owner if it waits in set_wait. */
 void set_signal_owner(struct journal_set *set, bool was_empty);
-/* Owner: requests one call of journal_set_poll through `notify`. */
+/* Owner: calls `notify`, so that journal_set_poll is called once more. */
 void set_request_poll(struct journal_set *set);
-/* Under the lock, in stage one of a commit: waits while the other committer syncs. It may return early. */
+/* Under the lock, in stage one of a commit: waits as long as the other committer syncs. May return early. */
 void set_wait_while_syncing(struct journal_set *set);
 
 void journal_make_dirty(struct journal *j); /* under the lock */
 
-/* Owner: an empty batch that reuses the memory of an earlier batch if possible. */
+/* Owner: returns an empty batch, if possible in the memory of an earlier batch. */
 struct batch *batch_new(struct journal_set *set, struct journal *j);
 void batch_release(struct journal_set *set, struct batch *b);
 void batch_free(struct batch *b);
 
-/* A job is work for the reader thread. The owner submits a job, the reader thread runs it, and journal_set_poll delivers
- * its result. So every callback runs in the owner's thread, in the order of the jobs.
+/* A job is work for the reader thread. The owner submits a job, the reader thread runs the job, and journal_set_poll
+ * delivers the result. So every callback runs in the owner's thread, in the order of the jobs.
  *
- * A long job ends after a step (`again`) and is submitted once more, so that other jobs get their turn. */
+ * A long job is divided into steps. After a step with `again` set, it is submitted again, so that other jobs can run
+ * between the steps. */
 /* The result of a read of spans (journal_sendfile.c). */
 struct span_read {
     struct journal_span_request how;
@@ -403,15 +413,15 @@ struct job {
     struct journal *journal;
     void (*run)(struct job *job);     /* reader thread; NULL: nothing to do */
     void (*deliver)(struct job *job); /* owner; the job is freed afterwards */
-    struct journal_reader *reader; /* owner only, as `seek`; NULL: closed meanwhile, or another kind of job */
+    struct journal_reader *reader;    /* owner only, like `seek`; NULL: closed, or another kind of job */
     struct journal_seek *seek;
-    struct segment *segment; /* held by a reference; of an unlink: to be freed */
+    struct segment *segment; /* the job has a reference; an unlink frees it */
     struct cursor *cursor;
     uint64_t offset, limit;
     size_t max_bytes;
     struct buf out;
     bool frame_starts;
-    bool again;        /* a step ended before its goal */
+    bool again;        /* the step did not finish the job */
     usec_t not_before; /* monotonic; 0: at once */
     usec_t time;
     usec_t now;         /* of a seek */
@@ -423,8 +433,8 @@ struct job {
     enum journal_result result;
     char failure[JOURNAL_ERROR_TEXT];
 };
-extern uint64_t journal_step_max;  /* bytes of a segment that one job reads; replaceable for tests */
-extern usec_t journal_retry_pause; /* before a job is retried after a shortage; replaceable for tests */
+extern uint64_t journal_step_max;  /* bytes that one step reads; replaceable for tests */
+extern usec_t journal_retry_pause; /* pause before a retry after a shortage; replaceable for tests */
 
 void *reader_main(void *set);
 
@@ -434,17 +444,18 @@ void job_deliver(struct job *job);
 void job_report_failure(const struct job *job); /* for journal_failure */
 
 /* Reader thread. */
-enum cursor_status job_enter(struct job *job); /* gives the cursor its descriptor for this job */
-/* A step begins at job->begin, or at the cursor if that is further on. job_pass skips the frame at the cursor. */
+enum cursor_status job_enter(struct job *job); /* sets the cursor's descriptor for this job */
+/* job_begin moves the cursor to job->begin, unless the cursor is already further. job_pass skips the frame at the
+ * cursor. */
 void job_begin(struct job *job);
 void job_pass(struct job *job, const struct frame *f);
-/* Sets the job's failure; after a shortage of descriptors or memory, sets `again` instead. */
+/* Sets the result and the error text of the job. If descriptors or memory ran short, sets `again` instead. */
 void job_read_failed(struct job *job, enum cursor_status status);
 
 /* journal_commit: the committer threads, and the owner's own commits. The variables are replaceable for tests. */
-extern size_t journal_gather_max; /* pending bytes at which an append starts a commit before the next poll */
-extern size_t journal_owner_write_max; /* pending bytes up to which the owner commits */
-/* If a commit by the owner takes at least this long, it is slow, and the committers do the next commits. */
+extern size_t journal_gather_max;      /* pending bytes that make an append start a commit at once */
+extern size_t journal_owner_write_max; /* largest number of pending bytes that the owner commits itself */
+/* If a commit by the owner takes longer than this, the committers do the next commits. */
 extern usec_t journal_owner_slow_write;
 
 void *committer_main(void *committer);
@@ -452,38 +463,39 @@ void *committer_main(void *committer);
 /* Owner. */
 void commit_start(struct journal_set *set);    /* wakes a committer if there is work */
 void commit_wake_all(struct journal_set *set); /* under the lock */
-/* Whether the owner may commit the pending appends itself. */
+/* True if the owner may commit the pending appends itself. */
 bool commit_by_owner(const struct journal_set *set);
-/* Commits the pending appends, if that only copies into the page cache and no committer is at work. */
+/* Commits the pending appends if that only copies bytes into the page cache and no committer is active. */
 void commit_write(struct journal_set *set);
 
 /* journal_segment_list: a journal's segments in order of their sequence numbers. Owner thread only, except segment_new.
  *
- * The first n_trimmed segments are trimmed and wait for their readers to leave. They are removed in order, and each removal is
- * durable before the next, so the segments on disk never have a gap. */
+ * The first n_trimmed segments are trimmed, but readers may still use them. The segments are removed in order, and
+ * each removal is durable before the next one, so the segments on disk never have a gap. */
 struct segment *segment_new(const char *dir, const struct segment_header *h);
 void segment_free(struct segment *s);
 
 void segment_list_push(struct journal *j, struct segment *s);
 struct segment *segment_list_last(const struct journal *j);
-/* The segment after s; NULL after the last. */
+/* Returns the segment after s, or NULL if s is the last. */
 struct segment *segment_list_after(const struct journal *j, const struct segment *s);
-/* The segment that serves `offset`. OK, GONE (edges filled), BEYOND. */
+/* Finds the segment that contains `offset`. Returns OK, BEYOND, or GONE with *edges filled. */
 enum journal_result segment_list_find(
     const struct journal *j, uint64_t offset, struct segment **out, struct journal_edges *edges);
-/* Drops a reader's reference. */
+/* Releases a reader's reference to the segment. */
 void segment_list_leave(struct journal *j, struct segment *s);
 
-/* journal_sendfile: reading without copies. The reader thread verifies frames in the file and reports their positions; the owner
- * gives out the segment's file (struct journal_file). */
+/* journal_sendfile: reads without copying. The reader thread verifies frames in the file and reports their positions.
+ * The owner passes the segment's file (struct journal_file) to the caller. */
 
-/* Reader thread: collects spans from the cursor on. False: it did nothing, and the frames must be copied. */
+/* Reader thread: collects spans, beginning at the cursor. If the result is false, there are none, and the frames must
+ * be copied. */
 bool spans_fill(struct job *job, enum cursor_status *status);
-/* Owner: puts the spans, if any, into the window. The caller releases the file. */
+/* Owner: stores the spans, if any, in the window. The caller releases the file. */
 void spans_answer(struct job *job, struct journal_window *w);
-/* Owner: whether this segment's file may be given out. */
+/* Owner: true if a caller may get the file of this segment. */
 bool file_may_share(const struct segment *s);
-/* Files that the process gives out at once; the bytes of other files are copied. Replaceable for tests. */
+/* The number of files that callers may have at a time. The bytes of other files are copied. Replaceable for tests. */
 extern unsigned journal_shared_files_max;
 
 void segment_detach_file(struct segment *s); /* before the segment is freed */

@@ -1,11 +1,12 @@
-/* Opening examines all files before it changes any.
+/* An opening first examines all files and only then changes files.
  *
  * It reads every segment's header and refuses a newer version, another journal's id or a gap. It verifies the newest segment
  * frame by frame. Under JOURNAL_SYNC_NEVER the older segments may not be synced. Then it verifies all segments that were not
  * known to be synced when the newest was created, unless the newest ends in a close frame.
  *
  * The journal ends at the first position without a valid frame. If a later intact frame or header, or the newest marker,
- * states that this position was durable, the journal is damaged. A newest marker above the last segment is damage too. */
+ * states that this position was durable, the journal is damaged. A newest marker above the last segment is damage
+ * too. */
 #include "base/log.h"
 #include "journal/journal_internal.h"
 
@@ -19,8 +20,7 @@
 
 #define SEGMENT_DEFAULT (UINT64_C(64) << 20)
 #define PRODUCERS_DEFAULT 4096
-#define RESERVED_MIN                                                                                         \
-    ((uint64_t)32 << 10) /* the file system itself may allocate fewer blocks beyond a file's end */
+#define RESERVED_MIN ((uint64_t)32 << 10) /* more than a file system itself allocates beyond a file's end */
 
 struct opening {
     struct journal *j;
@@ -32,8 +32,8 @@ struct opening {
     size_t first;           /* the first segment to verify */
     size_t last;            /* the segment in which the journal ends */
     uint64_t end, position; /* offset and file position of that end */
-    uint64_t synced;        /* position in that segment up to which a frame states it was synced */
-    bool ends_in_zeros;     /* zeros or the file's end follow */
+    uint64_t synced;        /* a frame states that this segment was synced up to this position */
+    bool ends_in_zeros;     /* zeros or the file's end follow after the last frame */
     usec_t last_time;       /* of the last frame */
     usec_t latest;          /* time of the payloads in that segment; 0: none */
     uint8_t boot[16];       /* of the last session */
@@ -106,7 +106,7 @@ static enum journal_result remove_newest_marker(struct opening *o)
                : refuse(o, JOURNAL_IO, o->j->dir, "cannot remove the newest marker", errno);
 }
 
-/* Refuses a journal without its newest segments. */
+/* Refuses the journal if the marker names a segment newer than the newest file. */
 static enum journal_result check_newest_marker(struct opening *o)
 {
     uint64_t newest = o->count ? o->headers[o->count - 1].sequence : 0;
@@ -142,7 +142,7 @@ static bool apply_frame(struct opening *o, const struct frame *f, bool first)
     return true;
 }
 
-/* Verifies segment i. Sets o->position and o->end to the end of its valid frames. */
+/* Verifies segment i. Sets o->position and o->end to the position and the offset at which its valid frames end. */
 static enum journal_result verify_segment(struct opening *o, size_t i)
 {
     const struct segment_header *h = &o->headers[i];
@@ -175,8 +175,8 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
     return JOURNAL_OK;
 }
 
-/* Bytes to cut off the last segment. In a recycled file, zeros after the last frame mean that nothing was torn, unless
- * an intact frame follows them. */
+/* The number of torn bytes at the end of the last segment. In a recycled file old bytes follow the zeros after the
+ * last frame. So zeros there mean that no frame is torn, unless an intact frame follows. */
 static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
 {
     if (!o->headers[o->last].recycled)
@@ -200,7 +200,7 @@ static uint64_t count_cut(const struct opening *o, struct bytes file)
     return n;
 }
 
-/* Whether a durable offset in a later segment lies beyond the end of segment i, which ends too early. */
+/* Segment i ends too early. True if a later segment states that bytes beyond this end were synced. */
 static bool was_durable(const struct opening *o, size_t i, uint64_t durable)
 {
     return i + 1 < o->count && (durable >= o->headers[i + 1].previous_end || durable > o->end);
@@ -285,15 +285,16 @@ static enum journal_result verify(struct opening *o)
     return JOURNAL_OK;
 }
 
-/* Makes a segment durable. After a failed sync the kernel marks pages as clean that never reached the disk, and the
- * next sync succeeds. So verified bytes from `from` on, which are not known to be synced, are written again first. */
+/* Makes a segment durable. If a sync fails, the kernel may mark pages as clean although they were not written, and
+ * the next sync succeeds. So this function first writes the bytes from `from` on again, because it is unknown whether
+ * they were synced. */
 static int sync_again(int fd, uint64_t from, uint64_t end)
 {
     return file_copy(fd, fd, from, end) != 0 ? -1 : io->fsync(fd);
 }
 
-/* Opens the last segment for writing and cuts its tail. A tail without a valid frame is cut too: its bytes could
- * become a valid frame once the bytes before them are written. */
+/* Opens the last segment for writing and cuts off a torn tail. Even if the tail contains no valid frame now, its
+ * bytes could form one when new frames are written before it. */
 static enum journal_result enter_last(struct opening *o)
 {
     struct journal *j = o->j;
@@ -319,8 +320,8 @@ static enum journal_result enter_last(struct opening *o)
     w->end = w->durable = o->end;
     w->last_time = o->last_time;
     w->latest = o->latest;
-    /* Keep an earlier session's reserve beyond the file's end, because the disk may be full now. The cut freed those
-     * blocks. */
+    /* An earlier session may have reserved blocks beyond the file's end. These are kept, because the disk may be full
+     * now. If the tail was cut, the blocks were freed and must be reserved again. */
     uint64_t blocks = (uint64_t)st.st_blocks * 512;
     if (blocks < (uint64_t)st.st_size + RESERVED_MIN)
         return JOURNAL_OK;
@@ -333,8 +334,8 @@ static enum journal_result enter_last(struct opening *o)
     return JOURNAL_OK;
 }
 
-/* Brings the disk to the state that `verify` found. Drops the segments after the end, newest first, so that a crash
- * leaves no gap. Syncs the segments before the end, and enters the last. */
+/* Changes the files to match what `verify` found. Removes the segments after the end, beginning with the newest, so
+ * that a crash leaves no gap. Then syncs the segments before the end and opens the last for writing. */
 static enum journal_result settle(struct opening *o)
 {
     if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)
@@ -390,8 +391,8 @@ static enum journal_result open_existing(struct opening *o)
         reach = lost_below;
     if (reach < o->end)
         reach = o->end;
-    /* A power cut may have destroyed bytes that the last session served. After a kill the page cache still has them;
-     * the boot id distinguishes the two. */
+    /* After a power cut, bytes that the last session served may be lost. If only the process was killed, the page
+     * cache still had them. The boot id tells these cases apart. */
     bool lost = !o->clean && o->never && memcmp(o->boot, j->set->boot, sizeof o->boot) != 0;
     bool hole = lost || lost_below > o->end || o->last + 1 < o->count;
     r = settle(o);
@@ -514,7 +515,7 @@ void journal_close(struct journal **p)
     assert(j->magic == JOURNAL_MAGIC && j->readers == 0);
     while (j->unfinished || j->jobs)
         set_wait(set);
-    set_lock(set); /* the journal may still be on the dirty list with nothing pending */
+    set_lock(set); /* the journal may be on the dirty list without a pending batch */
     set->dirty_tail = &set->dirty;
     while (*set->dirty_tail) {
         if (*set->dirty_tail == j)

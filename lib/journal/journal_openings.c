@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A slot: the opening's number (from 1), its first number, its id, a checksum seeded with the slot's place. */
+/* A slot contains the opening's sequence number (from 1), the first number that it assigned, its id, and a checksum
+ * that depends on the slot's index. */
 #define SLOT ((size_t)32)
 #define RING (OPENINGS_MAX * SLOT)
 
@@ -37,7 +38,7 @@ static void read_ring(struct openings *o, const char *ring)
     }
     uint64_t oldest = o->sequence < OPENINGS_MAX
                           ? 1
-                          : o->sequence - OPENINGS_MAX + 2; /* one slot is for the next opening */
+                          : o->sequence - OPENINGS_MAX + 2; /* the oldest slot is for the next opening */
     for (uint64_t sequence = oldest; sequence <= o->sequence; sequence++) {
         size_t place = sequence % OPENINGS_MAX;
         const char *slot = ring + place * SLOT;
@@ -49,7 +50,7 @@ static void read_ring(struct openings *o, const char *ring)
     }
 }
 
-/* A crash during the creation left a file that is too short. */
+/* If a crash interrupted the creation of the file, the file is too short. */
 static int load_and_add(struct openings *o, int fd, const char *dir, uint64_t next)
 {
     char ring[RING] = {0}, slot[SLOT], id[RANDOM_ID_SIZE];

@@ -1,19 +1,20 @@
-/* journal_openings: records which opening of a store gave out which numbers.
+/* journal_openings: records which numbers a store assigned in which opening.
  *
- * A store gives out rising numbers: a journal its offsets, a queue its message ids. A copy restored from a backup gives out some
- * numbers a second time, for other contents. Therefore each opening has a random id, and a cursor names the opening that gave
- * out the number before the cursor. Two histories can share a number, but then its opening differs.
+ * A store assigns ascending numbers: a journal assigns offsets, a queue assigns message ids. If an operator restores
+ * a backup, the restored store assigns some numbers a second time, for other contents. To detect this, each opening
+ * of a store gets a random id, and a cursor contains the id of the opening that assigned the number before the
+ * cursor. If the original and the restored store have assigned the same number, the ids of the openings differ.
  *
- * The file OPENINGS_FILE in the store's directory is a ring of OPENINGS_MAX slots (docs/formats/journal.md), so a copy of the
- * directory includes the openings. The file has its full size from the start, so that a store opens on a full disk.
+ * The file OPENINGS_FILE is in the store's directory, so that a backup includes it. It is a ring of OPENINGS_MAX
+ * slots (docs/formats/journal.md) and has its full size from the start, so that a store can be opened on a full disk.
  *
- * 1. openings_open returns once the new opening is durable. The caller gives out no number before that.
- * 2. The id of a number that is older than the ring, or than the file, is "": unknown.
- * 3. A slot with a wrong checksum is ignored. If its write was torn, the opening gave out nothing. If it was damaged
- *    later, cursors that name its opening are refused.
+ * 1. When openings_open returns, the new opening is durable. Only after that may the caller assign a number.
+ * 2. If a number is older than the oldest opening in the ring, its opening is unknown, and the id is "".
+ * 3. A slot with a wrong checksum is ignored. If the write of the slot was torn, its opening has not assigned any
+ *    number. If the slot was damaged later, cursors that contain the id of its opening are refused.
  *
- * An open `struct openings` never changes, so any thread may read it.
- */
+ * After openings_open a `struct openings` never changes, so any thread may read it.
+ * */
 #ifndef MILLRACE_JOURNAL_OPENINGS_H
 #define MILLRACE_JOURNAL_OPENINGS_H
 
@@ -26,20 +27,21 @@
 struct openings;
 
 struct opening {
-    uint64_t first; /* the first number of this opening */
+    uint64_t first; /* the first number that this opening assigned */
     char id[OPENING_ID_TEXT];
 };
 
-/* Adds an opening that gives out numbers from `next` on. Blocks. NULL with errno: the file cannot be read or written. */
+/* Adds an opening whose first number is `next`. The call blocks until the file is synced. Returns NULL with errno if
+ * the file cannot be read or written. */
 struct openings *openings_open(const char *dir, uint64_t next);
 void openings_free(struct openings **o);
 
-/* The id of the opening that gave out `number`, or will give it out; "" if unknown. */
+/* Returns the id of the opening that has assigned `number` or will assign it; "" if unknown. */
 const char *openings_id_of(const struct openings *o, uint64_t number);
-/* Openings in the order of their numbers; the last is the current opening. */
+/* The openings, ordered by their numbers. The last is the current opening. */
 size_t openings_count(const struct openings *o);
 const struct opening *openings_at(const struct openings *o, size_t i);
-/* The opening with this id; NULL: unknown. */
+/* Returns the opening with this id, or NULL. */
 const struct opening *openings_find(const struct openings *o, struct bytes id);
 
 #endif

@@ -16,8 +16,9 @@ static char *spare_path(const struct journal *j)
     return dir_path(j->dir, PREALLOC_NAME);
 }
 
-/* Waits until no commit has run for a while, because zeros written during a commit would delay it as much as they save.
- * A slow commit counts as activity; appends that wait for sync_ms do not. True: go on writing zeros. */
+/* Waits until no commit has run for a while. Zeros written during a commit would delay this commit by as much time as
+ * they save later. While a commit runs, the journal is not idle, but appends that only wait for sync_ms do not count.
+ * Returns true if the filler may write more zeros. */
 static bool wait_for_idle(struct journal *j, bool *abandoned)
 {
     struct journal_set *set = j->set;
@@ -37,8 +38,9 @@ static bool wait_for_idle(struct journal *j, bool *abandoned)
     return go_on;
 }
 
-/* Allocates first, which is quick: a commit into allocated blocks is already cheaper than a commit that extends the
- * file. A file system without fallocate gets only zeros. *filled is the end of the zeros. 0, or an errno. */
+/* First allocates the blocks, which is quick, because a commit into allocated blocks already costs less than a commit
+ * that extends the file. On a file system without fallocate, only writes zeros. *filled is the end of the zeros.
+ * Returns 0 or an errno. */
 static int fill_file(struct journal *j, int fd, uint64_t *filled)
 {
     static const char zeros[FILL_STEP];
@@ -61,7 +63,8 @@ static int fill_file(struct journal *j, int fd, uint64_t *filled)
     return sync_or_eio(io->fsync(fd)) == 0 ? 0 : errno;
 }
 
-/* A failure that does not concern the storage (no space, no descriptors, closing) only means that there is no spare file. */
+/* If the disk is full, descriptors run short or the journal is being closed, there is simply no spare file. Only
+ * other failures count as failures of the storage. */
 static struct prealloc make_spare(struct journal *j)
 {
     struct prealloc made = {.state = PREALLOC_NO_SPACE};
@@ -110,7 +113,8 @@ void *filler_main(void *arg)
     return NULL;
 }
 
-/* In a journal that is being trimmed, requests zeros late, because it will probably get a recycled file instead. */
+/* If segments of the journal are being trimmed, the request is made late, because the file of a trimmed segment will
+ * probably become the spare file before. */
 void prealloc_request(struct journal *j)
 {
     struct journal_set *set = j->set;
@@ -174,7 +178,7 @@ void prealloc_discard(struct journal *j)
     prealloc_release(j);
 }
 
-/* The segment's old name must be durably gone before its bytes are overwritten: hence the directory's sync. */
+/* Syncs the directory, because the segment's old name must be gone durably before its bytes are overwritten. */
 int prealloc_recycle(struct journal *j, const struct segment *s)
 {
     struct journal_set *set = j->set;

@@ -1,4 +1,5 @@
-/* Reading: the reader thread fills a window for one reader at a time. The owner moves readers from segment to segment. */
+/* Reads. The reader thread reads and verifies frames for one reader at a time. The owner moves readers from one
+ * segment to the next. */
 #include "journal/journal_internal.h"
 
 #include <assert.h>
@@ -14,14 +15,15 @@ struct journal_reader {
     struct cursor *cursor;
     uint64_t offset;
     struct job *job;   /* the read in flight */
-    bool wants_spans;  /* the read is a journal_reader_spans with the options in `how` */
+    bool wants_spans;  /* the read is a journal_reader_spans with `how` */
     struct buf memory; /* for its next job */
     struct journal_span_request how;
     journal_read_fn *done;
     void *arg;
 };
 
-/* Adds the frame at the cursor, from the job's offset on, to the window. False: the window is full. */
+/* Adds the frame at the cursor to the window, without the bytes before the job's offset. Returns false if the window
+ * is full. */
 static bool take_frame(struct job *job, const struct frame *f)
 {
     struct cursor *c = job->cursor;
@@ -62,7 +64,8 @@ static enum cursor_status fill_window(struct job *job)
             cursor_skip(c, &f);
     }
     while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
-        /* The number of bytes still wanted, headers included. A larger chunk would often read only zeros. */
+        /* Reads only as many bytes as are still wanted, including headers. The rest of a larger chunk would often be
+         * zeros. */
         uint64_t left = job->limit - (job->offset + job->out.len);
         size_t room = job->max_bytes - job->out.len, n = left < room ? (size_t)left : room;
         n += n / 8 + FRAME_HEADER + CURSOR_KEPT;
@@ -121,7 +124,7 @@ uint64_t journal_reader_offset(const struct journal_reader *r)
 
 static void deliver_read(struct job *job);
 
-/* Looks up the best index entry again, because other reads may have added a closer entry. */
+/* The index is searched again for each job, because other reads may have added a closer entry. */
 static void submit_read(
     struct journal_reader *r, size_t max_bytes, enum journal_result result, usec_t not_before)
 {
@@ -146,8 +149,8 @@ static void submit_read(
     job_submit(r->journal, job);
 }
 
-/* Moves the reader to the segment that continues, and submits the read. A read that needs no file is a job too, so that every
- * callback comes from journal_set_poll, in the order of the reads. */
+/* If the reader is at the end of its segment, moves it to the next segment. Then submits the read. Even a read whose
+ * result is already known becomes a job, so that journal_set_poll runs all callbacks in the order of the reads. */
 static void begin_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
 {
     assert(!r->job && max_bytes > 0);
@@ -223,7 +226,8 @@ static void answer_read(struct journal_reader *r, struct job *job)
         journal_file_release(w.file);
 }
 
-/* Leaves the segment last, because the segment must be marked as shared before it can be removed. */
+/* Releases the segment at the end: if its file is given to the caller, the segment must be marked as shared before it
+ * can be removed. */
 static void deliver_read(struct job *job)
 {
     struct journal_reader *r = job->reader;

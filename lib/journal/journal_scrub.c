@@ -1,4 +1,4 @@
-/* The scrub re-reads sealed segments, to find damage before the data is needed. */
+/* The scrub re-reads all segments but the newest, to find damage before the data is needed. */
 #include "journal/journal_internal.h"
 
 #include "base/log.h"
@@ -10,7 +10,7 @@
 
 usec_t journal_scrub_interval = 3600 * USEC_PER_SEC;
 
-/* Opens the segment at the first step, and verifies its header. */
+/* The first step of a segment opens its file and verifies its header. */
 static enum cursor_status enter(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -33,8 +33,8 @@ static enum cursor_status enter(struct job *job)
     return status;
 }
 
-/* Reads from the disk, not from the page cache. The last frame with payload must end where the segment's payload ends; frames
- * that only move marks may follow. */
+/* Drops the file's pages from the page cache first, so that the bytes come from the disk. The last frame with a
+ * payload must end at the segment's end. Frames without a payload may follow. */
 static void scrub_run(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -59,7 +59,7 @@ static void scrub_run(struct job *job)
     buf_free(&c->in);
 }
 
-/* The segment to verify next; begins a pass when one is due. NULL: nothing to do. */
+/* Returns the segment to verify next, or NULL. Begins a pass if one is due. */
 static struct segment *choose(struct journal_set *set, usec_t now)
 {
     struct scrub *s = &set->scrub;
@@ -114,7 +114,8 @@ static void scrub_deliver(struct job *job)
 void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t now)
 {
     struct scrub *s = &set->scrub;
-    /* Idle time does not add to the bytes that may be read. After a frame larger than a step, later steps read less. */
+    /* The credit is limited, so a pause does not lead to a burst of reads. A large frame can make the credit
+     * negative, and the next steps wait. */
     if (s->last != 0 && now > s->last) {
         usec_t passed = now - s->last < USEC_PER_SEC ? now - s->last : USEC_PER_SEC;
         s->credit += (int64_t)bytes_a_second * passed / USEC_PER_SEC;

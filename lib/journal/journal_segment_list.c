@@ -37,7 +37,7 @@ void segment_list_push(struct journal *j, struct segment *s)
     j->segments[j->n_segments++] = s;
 }
 
-/* Sequence numbers have no gap. */
+/* The sequence numbers of a journal's segments have no gap. */
 struct segment *segment_list_after(const struct journal *j, const struct segment *s)
 {
     uint64_t i = s->sequence + 1 - j->segments[0]->sequence;
@@ -109,8 +109,8 @@ enum journal_result segment_list_find(
     return JOURNAL_GONE;
 }
 
-/* Removes a segment, or turns its file into the spare file. Each removal is durable before the next, so a missing segment is
- * always damage. After a failed removal all later segments stay until the next opening. */
+/* Removes a segment, or turns its file into the spare file. Each removal is durable before the next one, so a gap
+ * between segments can only be damage. If a removal fails, no later segment is removed until the next opening. */
 static void run_unlink(struct job *job)
 {
     struct journal *j = job->journal;
@@ -132,7 +132,7 @@ static void deliver_unlink(struct job *job)
     segment_free(job->segment);
 }
 
-/* Removes trimmed segments in order: a segment with readers keeps all later ones. */
+/* Removes trimmed segments in order. If a reader uses a segment, this segment and all later ones stay. */
 static void reap(struct journal *j)
 {
     size_t n = 0;
@@ -157,7 +157,7 @@ void segment_list_leave(struct journal *j, struct segment *s)
     reap(j);
 }
 
-/* Whether segment i lies completely below `offset` and is not the newest. */
+/* True if segment i is completely below `offset` and is not the newest. */
 static bool all_below(const struct journal *j, size_t i, uint64_t offset)
 {
     return i + 1 < j->n_segments && j->segments[i]->end <= offset && j->segments[i + 1]->base <= offset;

@@ -48,7 +48,7 @@ void segment_detach_file(struct segment *s)
     s->file = NULL;
 }
 
-/* The file's change time, which moves with every write. 0: unknown. */
+/* Returns the change time of the file, which every write updates; 0 if unknown. */
 static uint64_t stamp_of(int fd)
 {
     struct stat st;
@@ -62,8 +62,8 @@ bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp)
     return stamp != 0 && stamp_of(f->fd) == stamp;
 }
 
-/* Adds the frame at the cursor, from the job's offset on. False: the frame is too small on average, so the next read begins
- * with it or copies it. */
+/* Adds the frame at the cursor as a span, without the bytes before the job's offset. Returns false if the spans would
+ * be too small on average with this frame. The next read then begins with this frame, or copies it. */
 static bool take_frame(struct job *job, const struct frame *f)
 {
     struct cursor *c = job->cursor;
@@ -94,8 +94,8 @@ static bool take_frame(struct job *job, const struct frame *f)
     return true;
 }
 
-/* Without a descriptor no file can be given out. The stamp is taken before the bytes are read, so that it also exposes
- * a change during the read. */
+/* If no descriptor is available, the frames are copied instead. The stamp is read before the bytes, so that a change
+ * during the read is noticed, too. */
 bool spans_fill(struct job *job, enum cursor_status *status)
 {
     struct cursor *c = job->cursor;
@@ -117,13 +117,13 @@ bool spans_fill(struct job *job, enum cursor_status *status)
     return l->n > 0 || *status != CURSOR_FRAME;
 }
 
-/* Reads under way may exceed the limit by a few files. */
+/* Reads that are in progress may exceed the limit by a few files. */
 bool file_may_share(const struct segment *s)
 {
     return s->file || atomic_load(&shared_files) < journal_shared_files_max;
 }
 
-/* All receivers of a segment share one descriptor. */
+/* All callers that use the file of a segment share one descriptor. */
 void spans_answer(struct job *job, struct journal_window *w)
 {
     struct span_read *l = &job->spans;

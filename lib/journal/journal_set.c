@@ -7,8 +7,8 @@
 
 #define PENDING_DEFAULT ((size_t)64 << 20)
 
-/* Without a boot id (in a bare chroot) takes a random id, which at worst makes an unneeded hole. With a constant id, openings
- * after a reboot would make no hole. */
+/* If the kernel's boot id is not readable (in a bare chroot), uses a random id. At worst a random id causes an
+ * unnecessary hole. With a constant id, an opening after a power cut would make no hole. */
 static void kernel_boot_id(uint8_t out[16])
 {
     char text[64] = "";

@@ -8,18 +8,18 @@
 #define FILL_MIN (UINT64_C(64) << 10)
 #define FILL_MAX (UINT64_C(4) << 20)
 #define FILL_COMMIT_MAX                                                                                      \
-    ((size_t)128 << 10) /* mean bytes of a commit above which zeros cost more than they save */
-#define USUAL_OF 8      /* the running mean covers about this many commits */
+    ((size_t)128 << 10) /* if commits have more bytes than this on average, zeros cost more than they save */
+#define USUAL_OF 8      /* weight of the running mean: about this many commits */
 
 #define RESERVE_STEP ((size_t)4096)                 /* the smallest reserve worth a system call */
-#define RESERVE_AHEAD ((size_t)4 << 20)             /* reserved beyond the request, at most */
-#define NEXT_HEAD_MIN ((uint64_t)16 << 10)          /* of a segment's header without marks, in whole pages */
-#define NEXT_MARK_MAX ((uint64_t)NAME_LEN_MAX + 32) /* of a mark in the header */
-#define TAIL_SHARE 64 /* fraction of a segment's size that may stay unused after its end */
+#define RESERVE_AHEAD ((size_t)4 << 20)             /* limit of the blocks reserved beyond the request */
+#define NEXT_HEAD_MIN ((uint64_t)16 << 10)          /* bytes for the head of a segment without marks */
+#define NEXT_MARK_MAX ((uint64_t)NAME_LEN_MAX + 32) /* bytes for a mark in the head of a segment */
+#define TAIL_SHARE 64 /* 1/64 of a segment's size may stay unused after its end */
 
 size_t journal_write_chunk = (size_t)256 << 10;
 
-/* Keeps the first failure. */
+/* Only the first failure is recorded. */
 static enum journal_result writer_latch(struct journal *j, const char *what, int system)
 {
     char *path = segment_path(j->dir, j->writer.sequence, "");
@@ -40,8 +40,8 @@ static bool is_latched(const struct journal *j)
     return is;
 }
 
-/* Allocates blocks beyond the file's end, from the end of the reserve on. When tmpfs cannot allocate a whole range, it frees all
- * unwritten blocks of that range, so the range must not include the reserve. */
+/* Allocates blocks from the end of the reserve up to `end`. If tmpfs cannot allocate the whole range, it frees all
+ * unwritten blocks in the range. So the range must not include the reserve. */
 static int allocate(struct writer *w, uint64_t end)
 {
     uint64_t from = w->reserved > w->position ? w->reserved : w->position;
@@ -58,7 +58,7 @@ uint64_t writer_unused_reserve(const struct writer *w)
     return left < w->wanted ? left : w->wanted;
 }
 
-/* Reserves `bytes` after the last frame, or as many as the disk has room for. */
+/* Reserves `bytes` bytes after the last frame, or as many as the disk has room for. */
 static void reserve_most(struct writer *w, uint64_t bytes)
 {
     uint64_t end = w->position + bytes, at = w->position;
@@ -71,7 +71,7 @@ static void reserve_most(struct writer *w, uint64_t bytes)
     }
 }
 
-/* Moves the reserve to the segment that begins. */
+/* Reserves as many bytes in the new segment as the previous segment had reserved. */
 static void hand_on(struct writer *w, uint64_t had)
 {
     w->wanted = had;
@@ -79,8 +79,9 @@ static void hand_on(struct writer *w, uint64_t had)
         reserve_most(w, had);
 }
 
-/* Creates a segment, in the spare file if `prepared`: writes and syncs header and table, renames the file to its name, syncs
- * the directory. The descriptor, or -1 with errno; a failed sync is always EIO. */
+/* Creates a segment, in the spare file if `prepared` is true. Writes and syncs header and table, renames the file to
+ * the segment's name, and syncs the directory. Returns the descriptor, or -1 with errno. After a failed sync, errno
+ * is always EIO. */
 static int create_segment(
     struct journal *j, const struct segment_header *h, struct bytes table, bool prepared, uint64_t *position)
 {
@@ -139,7 +140,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
     if (took) {
         h.recycled = spare.recycled;
         fd = create_segment(j, &h, buf_bytes(&table), true, &position);
-        gone = fd < 0 && errno == ENOENT; /* the file was deleted by hand */
+        gone = fd < 0 && errno == ENOENT; /* somebody has deleted the file */
         prealloc_release(j);
     }
     if (gone) {
@@ -182,7 +183,7 @@ void writer_reserve_again(struct journal *j, uint64_t bytes)
     reserve_most(w, bytes);
 }
 
-/* Allocates the batch's reserve. A file system without fallocate reserves nothing. */
+/* Allocates the batch's reserve. On a file system without fallocate there is no reserve. */
 static enum journal_result reserve_behind(struct journal *j, const struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -192,7 +193,7 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     w->no_space = false;
     w->found = 0;
     w->wanted = b->reserve;
-    /* Reserve more than requested, so that not every append allocates. */
+    /* Reserve more than requested, so that the next appends need not allocate. */
     uint64_t more = b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD;
     if (w->size >= end || w->reserved >= end || allocate(w, end + more) == 0 || allocate(w, end) == 0)
         return JOURNAL_OK;
@@ -205,15 +206,16 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     return JOURNAL_NO_SPACE;
 }
 
-/* Except under JOURNAL_SYNC_NEVER, a segment is durable before the next begins, so only the newest can have a torn tail. The
- * sync is needed only for a batch that was written during the other committer's sync. */
+/* Except under JOURNAL_SYNC_NEVER, a segment is synced before the next one begins, so only the newest segment can
+ * have a torn tail. Usually everything is synced already. A sync is needed only if a batch was written during the
+ * sync of the other committer. */
 static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
     w->wanted = writer_unused_reserve(w);
     uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
     if (w->reserved > w->position || whole > w->position + FRAME_HEADER + j->segment_bytes / TAIL_SHARE) {
-        /* This cut need not be durable, because the bytes contain no frame. */
+        /* The truncation need not be synced, because these bytes contain no frame. */
         w->size = w->filled = w->position;
         if (io->ftruncate(w->fd, (off_t)w->position) != 0)
             return writer_latch(j, "ftruncate", errno);
@@ -227,8 +229,9 @@ static enum journal_result finish_segment(struct journal *j)
     return JOURNAL_OK;
 }
 
-/* Under JOURNAL_SYNC_NEVER a commit that passes a multiple of JOURNAL_HOLE gets its own segment. The segment's header states
- * the reach and is synced before the commit is acknowledged. So a hole always ends above every offset that was ever read. */
+/* Under JOURNAL_SYNC_NEVER, a commit that crosses a multiple of JOURNAL_HOLE begins a new segment. The header of this
+ * segment states the end of the commit (`reach`) and is synced before the commit is acknowledged. Thus an opening
+ * after a power cut knows an upper bound of the offsets that were read, and its hole ends above that bound. */
 static bool passes_hole(const struct journal *j, const struct batch *b)
 {
     return set_never_syncs(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE;
@@ -244,7 +247,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
         return false;
     if (j->writer.position >= j->segment_bytes)
         return true;
-    /* A segment that was not prepared ends early, as soon as a prepared file is ready. */
+    /* If the segment did not begin in a prepared file, it ends early when a prepared file is ready. */
     return !j->writer.prepared && j->writer.position >= j->segment_bytes / 8 && prealloc_is_ready(j);
 }
 
@@ -262,13 +265,15 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     uint64_t end = w->position + b->frames.len + FRAME_HEADER;
     if (w->no_space && b->reserve && !prealloc_is_ready(j) && w->reserved < end + b->reserve &&
         allocate(w, end + b->reserve) != 0 && errno_is_full(errno)) {
-        /* If there is no room, keep this segment's reserve, because the next segment would find no room either. */
+        /* The disk may have no room for the reserve in a new segment. In this case this segment keeps its reserve,
+         * and the append is refused. */
         prealloc_discard(j);
         if (allocate(w, end + b->reserve) != 0)
             return JOURNAL_NO_SPACE;
     }
     if (!b->reserve && w->wanted && !passes_hole(j, b) && !prealloc_is_ready(j)) {
-        /* A batch that uses the reserve begins a segment only if header and table fit beside the unused reserve. */
+        /* This batch may use the reserve. It begins a new segment only if header and table fit on the disk in
+         * addition to the unused reserve. */
         end += writer_unused_reserve(w) + NEXT_HEAD_MIN + w->marks.count * NEXT_MARK_MAX;
         if (w->reserved < end && allocate(w, end) != 0 && errno_is_full(errno))
             return JOURNAL_OK;
@@ -279,7 +284,7 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     b->old_size = w->size;
     if (writer_roll(j, w->end, b->end, &b->rolled) == 0)
         return JOURNAL_OK;
-    if (errno_is_fd_limit(errno) && !passes_hole(j, b)) { /* nothing was created: this segment grows */
+    if (errno_is_fd_limit(errno) && !passes_hole(j, b)) { /* no segment was created, so this one grows */
         hand_on(w, w->wanted);
         return JOURNAL_OK;
     }
@@ -289,7 +294,8 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     return JOURNAL_NO_SPACE;
 }
 
-/* Puts a frame with boot id and policy before the first batch that a session writes into an earlier session's segment. */
+/* Inserts a frame with the boot id and the sync policy before the first batch that this session writes into a segment
+ * of an earlier session. */
 static void announce(struct journal *j, struct batch *b)
 {
     char payload[OPEN_PAYLOAD];
@@ -306,8 +312,8 @@ static void announce(struct journal *j, struct batch *b)
     b->frames = whole;
 }
 
-/* Seals and writes in chunks that stay in the processor's cache. In a recycled file the zeros that end a segment follow the
- * frames, or old bytes would look like a torn frame. The next write overwrites these zeros. */
+/* Computes checksums and writes in chunks that stay in the processor's cache. In a recycled file, zeros are written
+ * after the frames, because the old bytes would look like a torn frame. The next write overwrites these zeros. */
 static int write_sealed(struct writer *w, struct buf *frames, const struct frame_place *synced)
 {
     struct frame_place place = *synced;
@@ -329,9 +335,9 @@ static int write_sealed(struct writer *w, struct buf *frames, const struct frame
     return 0;
 }
 
-/* Writes zeros after the batch, as many bytes as the segment already has, so that the next commits' syncs change no
- * metadata. Zeros save time per commit and cost time per byte, so large commits write none. If there is no room for
- * zeros, the commit still succeeds. */
+/* Writes zeros after the batch, as many bytes as the segment already has. The next commits overwrite these zeros, so
+ * their syncs change no metadata. Zeros save time for each commit but cost time for each byte, so they are not worth
+ * it if commits are large. If the disk has no room for zeros, the commit still succeeds. */
 static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 {
     static const char zeros[1 << 16];
@@ -352,8 +358,8 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
     return JOURNAL_OK;
 }
 
-/* Undoes a write that found no room. Its bytes could become valid frames once the bytes before them are written again, so the
- * cut is synced. */
+/* Undoes a write for which the disk had no room. The truncation is synced. Otherwise, after a crash, the old bytes
+ * could become valid frames when new frames are written before them. */
 static enum journal_result undo_write(struct journal *j, size_t reserve)
 {
     struct writer *w = &j->writer;
@@ -380,7 +386,8 @@ static struct frame_place what_is_synced(const struct journal *j)
 static enum journal_result write_frames(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
-    /* Under JOURNAL_SYNC_NEVER a session's first commit is synced too, so that its boot id and policy survive a power cut. */
+    /* Even under JOURNAL_SYNC_NEVER the first commit of a session is synced, so that its boot id and policy survive a
+     * power cut. */
     b->sync = !set_never_syncs(j->set) || !w->announced;
     if (!w->announced)
         announce(j, b);
@@ -437,14 +444,15 @@ void writer_write(struct batch *b)
     b->size = j->writer.size;
 }
 
-/* A sync covers all bytes written before it began. If later batches are among them, those need no sync of their own. */
+/* A sync makes all bytes durable that were written before it began. If these include later batches, such batches need
+ * no sync of their own. */
 void writer_sync(struct batch *b)
 {
     struct journal *j = b->journal;
     struct writer *w = &j->writer;
     set_lock(j->set);
     if (b->result == JOURNAL_OK && w->latched)
-        b->result = JOURNAL_LATCHED; /* the sync before it failed */
+        b->result = JOURNAL_LATCHED; /* the previous sync failed */
     bool needed = b->result == JOURNAL_OK && b->sync && b->position > w->durable_position;
     uint64_t end = w->end, position = w->position;
     set_unlock(j->set);
@@ -461,8 +469,8 @@ void writer_sync(struct batch *b)
     set_unlock(j->set);
 }
 
-/* Under JOURNAL_SYNC_NEVER this session's earlier segments are not synced yet. A trimmed segment whose removal failed is not in
- * the list any more, so it cannot be synced. */
+/* Under JOURNAL_SYNC_NEVER the earlier segments of this session are not synced yet. If the removal of a trimmed
+ * segment has failed, the segment still exists but is not in the list, so not all segments can be synced. */
 static bool sync_filled_segments(struct journal *j)
 {
     if (set_never_syncs(j->set) && j->unlink_failed)
@@ -488,8 +496,9 @@ void writer_state_synced_end(struct journal *j)
     newest_marker_state(j->dir, j->newest_marker, statement);
 }
 
-/* Everything is synced before the close frame is written, so its statement is true even if its own sync fails. The newest marker
- * states the same: a truncated file loses its close frame too. Damage to the close frame alone loses nothing. */
+/* The close frame states that everything before it is synced. This is already true when the frame is written, so the
+ * frame is correct even if its own sync fails. The newest marker states the same: a truncated file loses its close
+ * frame too. Damage to the close frame alone loses nothing. */
 static void leave_close_frame(struct journal *j)
 {
     struct writer *w = &j->writer;
@@ -507,7 +516,7 @@ static void leave_close_frame(struct journal *j)
         w->size = w->prepared ? w->size : end;
         w->position = end;
         w->reserved = 0;
-        hand_on(w, had); /* to the next session */
+        hand_on(w, had); /* for the next session */
         (void)!io->fdatasync(w->fd);
     }
 }

@@ -14,7 +14,7 @@
 
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
 #define RETRY_MAX (2 * USEC_PER_SEC)
-/* The first line of a new stream must arrive within a second. */
+/* Short, so that the first line of a new stream arrives within a second. */
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
 #define OPENINGS_MAX 64 /* in a response */
@@ -90,7 +90,7 @@ static void refuse(struct stream_client *c, const char *text)
     ask_after(c, RETRY_REFUSED);
 }
 
-/* Moves the cursor to `offset` within the response's bytes. */
+/* Moves the cursor to `offset`, which is within the bytes of this response. */
 static void move_cursor(struct stream_client *c, uint64_t offset)
 {
     c->cursor.offset = offset;
@@ -100,7 +100,8 @@ static void move_cursor(struct stream_client *c, uint64_t offset)
         memcpy(c->cursor.opening, c->openings[c->opening].id, STREAM_OPENING_TEXT);
 }
 
-/* "FIRST:ID, FIRST:ID". Without the header the cursor's opening stays unknown. */
+/* Parses the header's value, "FIRST:ID, FIRST:ID". If the response lacks the header, the cursor's opening stays
+ * unknown. */
 static void read_openings(struct stream_client *c, const char *text)
 {
     struct bytes word;
@@ -159,7 +160,7 @@ static bool header_number(const struct http_reply_view *reply, const char *name,
     return bytes_to_u64(bytes_str(http_reply_header(reply, name)), out);
 }
 
-/* Cancels the call, because such a response might never end. */
+/* Cancels the call instead of waiting for its end, because such a response might never end. */
 static void give_up(struct stream_client *c, struct http_call *call, const char *text)
 {
     set_trouble(c, true, text);
@@ -177,7 +178,7 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     if (strlen(id) != STREAM_ID_TEXT - 1 || !header_number(reply, "X-Millrace-Offset", &start) ||
         !header_number(reply, "X-Millrace-End", &end)) {
         give_up(c, reply->call,
-            "the response lacks the headers of a stream: the server is not millrace's pubsub");
+            "the response has no X-Millrace headers of a stream: the server is not millrace's pubsub");
         return;
     }
     bool begins = c->cursor.id[0] == '\0';

@@ -1,4 +1,4 @@
-/* stream_client: follows one stream of a pubsub from a cursor on.
+/* stream_client: reads one stream from pubsub, beginning at a cursor, and waits for new lines.
  *
  *     #include <event2/event.h>
  *     #include <millrace/http_client.h>
@@ -26,21 +26,26 @@
  *         event_base_free(base);
  *     }
  *
- * The client requests /sub and hands out whole lines. When a response ends, it requests /sub again from its cursor, with backoff.
- * Store the cursor in the same step as the effect of the lines (a file's length, a transaction), and begin from the
- * stored cursor. Every line then has its effect exactly once.
+ * The client requests /sub and passes whole lines to on_lines. When a response ends, the client requests /sub again
+ * from its cursor, with backoff. To process every line exactly once, store the cursor atomically with the result of
+ * the lines (for example in the same transaction), and start from the stored cursor.
  *
- * 1. Lines are handed out whole, in runs; the cursor is after the last one. A line cut off by a broken connection is requested
- *    again from its beginning.
- * 2. Every request names the stream's id, so the bytes of another stream never appear under the offsets of this stream.
- * 3. on_gap reports bytes lost to retention or a power cut (410), with both edges; the client continues after them. With
- *    STREAM_LOSS_REFUSED, bytes that retention has deleted are refused instead.
- * 4. A stream with another id or history (409), shorter than the cursor (416), or removed (404) is refused. The client
- *    then hands out no line, gives the reason in stream_client_trouble, and tries again every five seconds. A stream
- *    that has never existed is awaited and read from its beginning, even with "latest".
- * 5. A cursor also names the opening of the stream that wrote the byte before it. A stream restored from an older copy is
- *    therefore refused even after it has grown past the cursor. With STREAM_LOSS_ACCEPTED the client continues at the offset
- *    where the histories part, and on_gap gets after < before.
+ * 1. on_lines gets one or more whole lines at a time. During the call, the cursor is already after the last of these
+ *    lines. If a connection breaks within a line, the client requests that line again from its beginning.
+ * 2. Every request names the stream's id, so the client never takes the bytes of another stream for those of this
+ *    stream.
+ * 3. If bytes at the cursor were deleted by retention or lost in a power cut (410), the client calls on_gap with the
+ *    offsets before and after these bytes, and continues after them. With STREAM_LOSS_REFUSED, the client stops at
+ *    bytes that retention has deleted.
+ * 4. The client stops if the stream has another id or history (409), is shorter than the cursor (416), or was removed
+ *    (404). While the client is stopped, it delivers no line, returns the reason from stream_client_trouble, and
+ *    tries again every five seconds. If the client has no cursor and the stream does not exist yet, the client waits
+ *    for the stream and reads it from its beginning, even with "latest".
+ * 5. Each time pubsub opens a stream, the opening gets a random id. The cursor contains the id of the opening in
+ *    which the byte before the cursor was written. If an operator restores an older copy of the stream, pubsub thus
+ *    recognizes that the cursor does not fit, even after the copy has grown past the cursor. With
+ *    STREAM_LOSS_ACCEPTED, the client goes back to the offset from which the copy differs, and on_gap gets after <
+ *    before.
  * 6. For the loop thread only. No callback may free the client; any callback may stop or pause it. */
 #ifndef MILLRACE_STREAM_CLIENT_H
 #define MILLRACE_STREAM_CLIENT_H
@@ -56,51 +61,54 @@ struct stream_client;
 #define STREAM_ID_TEXT 33      /* 32 hexadecimal digits and a NUL */
 #define STREAM_OPENING_TEXT 17 /* 16 hexadecimal digits and a NUL */
 
-/* A stream place identifies the stream that sent a reply, at whatever address. Each pubsub process makes a random name and
- * sends it with the stream's name (X-Millrace-Stream-Place: LIFE/STREAM). Equal places mean the same stream, because
- * one process owns a directory; a copy elsewhere has the same id but another place. A restart changes the place, so
- * compare only the latest places. */
+/* A stream place tells two streams apart even if one is a copy of the other and has the same id. Each pubsub process
+ * generates a random id, and replies contain this id and the stream's name (X-Millrace-Stream-Place: LIFE/STREAM). If
+ * two places are equal, the stream is the same, whatever address was used. A restart of pubsub changes the place, so
+ * compare only places from the latest replies. */
 struct stream_place {
     char text[RANDOM_ID_SIZE + 1 + NAME_LEN_MAX]; /* "": unknown */
 };
-/* Without the header *place becomes unknown. */
+/* If the reply lacks the header, *place becomes unknown. */
 void stream_place_read(const struct http_reply_view *reply, struct stream_place *place);
-/* True if both are known and equal. */
+/* True if both places are known and equal. */
 bool stream_place_is_same(const struct stream_place *a, const struct stream_place *b);
 
 struct stream_cursor {
     char id[STREAM_ID_TEXT];           /* "": no stream yet */
-    char opening[STREAM_OPENING_TEXT]; /* wrote the byte before `offset`; "": unknown */
+    char opening[STREAM_OPENING_TEXT]; /* in which the byte before `offset` was written; "": unknown */
     uint64_t offset;
 };
-/* The reaction to deleted lines at the cursor, and to a stream with another history. */
+/* What the client does if the lines at the cursor are deleted, or if the stream is a restored copy that differs
+ * before the cursor. */
 enum stream_loss {
-    STREAM_LOSS_CROSSED,  /* skip deleted lines; refuse another history */
-    STREAM_LOSS_REFUSED,  /* refuse both */
-    STREAM_LOSS_ACCEPTED, /* skip deleted lines; continue where the histories part */
+    STREAM_LOSS_CROSSED,  /* skip deleted lines; stop at a differing copy */
+    STREAM_LOSS_REFUSED,  /* stop at both */
+    STREAM_LOSS_ACCEPTED, /* skip deleted lines; continue where the copy differs */
 };
 
 struct stream_client_config {
     struct event_base *base;
-    struct http_client *pubsub; /* borrowed: outlives the stream client, or is freed first */
+    struct http_client *pubsub; /* borrowed: either outlives the stream client or is freed before it */
     const char *stream;         /* a name; copied */
     struct stream_cursor from;  /* id "": begin at `begin` */
-    /* The start without a cursor: "earliest" (also NULL), "latest", "@UNIXTIME" or an offset; copied. */
+    /* Where to start without a cursor: "earliest" (the same as NULL), "latest", "@UNIXTIME" or an offset. Copied. */
     const char *begin;
-    size_t max_line; /* maximum bytes of a line without LF; 0: STREAM_LINE_MAX */
+    size_t max_line; /* of a line, in bytes, without LF; 0: STREAM_LINE_MAX */
     enum stream_loss loss;
-    /* The first response has set the cursor. Not called if `from` has an id. May be NULL. */
+    /* Called when the first response has set the cursor, but not if `from` has an id. May be NULL. */
     void (*on_begin)(void *arg);
-    /* Whole lines, each with its LF, borrowed; the cursor is after them. */
+    /* Gets whole lines, each with its LF. `lines` is valid during the call. The cursor is already after these
+     * lines. */
     void (*on_lines)(struct bytes lines, void *arg);
-    /* A line exceeds max_line: `head` is its beginning, `length` its length without LF; the cursor is after it. NULL: the client
-     * stops at such a line, as trouble, until max_line is raised. */
+    /* Called for a line longer than max_line. `head` is its beginning, and `length` its length without LF. The cursor
+     * is already after the line. If on_overlong is NULL, the client stops at such a line (invariant 4). */
     void (*on_overlong)(struct bytes head, uint64_t length, void *arg);
-    /* The bytes [before, after) are lost; the cursor is at `after`. May be NULL. */
+    /* Called when the bytes from `before` up to `after` are lost. The cursor is at `after`. May be NULL. */
     void (*on_gap)(uint64_t before, uint64_t after, void *arg);
-    /* The stream does not have the offset in `begin` (410, 416); `body` is pubsub's reply. NULL: handled as with a cursor. */
+    /* Called if `begin` is an offset that the stream does not have (410, 416). `body` is pubsub's reply. If
+     * on_refused is NULL, the client acts as it does for a cursor. */
     void (*on_refused)(int status, struct bytes body, void *arg);
-    /* stream_client_trouble or stream_client_is_caught_up has changed. May be NULL. */
+    /* Called when the result of stream_client_trouble or stream_client_is_caught_up has changed. May be NULL. */
     void (*on_change)(void *arg);
     void *arg;
 };
@@ -110,17 +118,18 @@ struct stream_client *stream_client_new(const struct stream_client_config *confi
 void stream_client_free(struct stream_client **c);
 /* Ends all requests and callbacks. */
 void stream_client_stop(struct stream_client *c);
-/* Stops reading from the connection. The lines of one read may still be handed out. */
+/* Stops reading from the connection. on_lines may still get lines that were already read. */
 void stream_client_pause(struct stream_client *c);
 void stream_client_resume(struct stream_client *c);
 
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
-/* The place in the latest response; .text is "" before. */
+/* The place from the latest response. Before the first response, .text is "". */
 const struct stream_place *stream_client_place(const struct stream_client *c);
-/* True once the cursor has reached the end that the first response stated. Without a cursor, also true for a stream
- * that does not exist. */
+/* True once the cursor has reached the end that the stream had at the first response. Without a cursor, also true if
+ * the stream does not exist. */
 bool stream_client_is_caught_up(const struct stream_client *c);
-/* NULL, or the reason why no lines arrive. *refused (may be NULL): an operator has to act (invariant 4). */
+/* Returns the reason why no lines arrive, or NULL if there is no problem. *refused becomes true if an operator must
+ * act (invariant 4). `refused` may be NULL. */
 const char *stream_client_trouble(const struct stream_client *c, bool *refused);
 
 #endif

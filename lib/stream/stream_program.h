@@ -23,26 +23,29 @@
 /* Checks these settings. Returns 0, or -1 with the error. */
 int stream_program_check(struct options *o, struct config_error *error);
 
-/* Refuses to_stream if it is the source stream. `url` is the pubsub of to_stream (NULL: the source's). Addresses are compared as text,
- * except that all loopback names are equal. Returns 0, or -1 with the error. */
+/* Checks that to_stream is not the source stream. `url` is the address of the pubsub with to_stream (NULL: the pubsub
+ * of the source). The function compares addresses as text, but treats all loopback names as equal. Returns 0, or -1
+ * with the error. */
 int stream_program_check_target(struct options *o, const char *url, struct config_error *error);
 
-/* Ends the daemon with exit status 78, because source and destination have proved to be one stream. */
+/* Ends the daemon with exit status 78 and the error that source and destination are the same stream. */
 void stream_program_fail_into_itself(struct daemon *d);
 
 /* Whether `from` is `latest`. */
 bool stream_program_begins_at_end(struct daemon *d);
 
-/* Shows the problem on /health and notifies the service manager. With NULL the daemon is ready, unless it is stopping. */
+/* Reports the problem through /health and to the service manager. NULL means no problem: the daemon becomes ready,
+ * unless it is stopping. */
 void stream_program_set_trouble(struct daemon *d, const char *trouble);
 
 struct stream_client;
 struct stream_client_config;
-/* Follows the configured stream. The caller sets the pubsub, the cursor and the callbacks in config. If an earlier
- * start recorded a state, `latest` means the stream's beginning, because the stream did not exist at that start. */
+/* Starts to follow the configured stream. The caller sets the pubsub, the cursor and the callbacks in config.
+ * has_state means that an earlier run stored a state. If that state has no cursor, the stream did not exist at that
+ * time, so the client reads the stream from its beginning, even if `from` is `latest`. */
 struct stream_client *stream_program_follow(
     struct daemon *d, bool has_state, const struct stream_client_config *config);
-/* Whether pubsub does not have the stream yet. */
+/* True if pubsub does not have the stream yet. */
 bool stream_program_awaits(const struct stream_client *stream);
 
 struct http_client;

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* /cursors. As for /sub, a subscriber checks the new offset; here it ends directly after the start. */
+/* /cursors. A subscriber checks the new offset as for /sub, but with start_only, so that it ends after the check. */
 
 struct change {
     struct cursor_change of; /* first */
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has disconnected */
-    struct subscriber *check; /* of the new offset; NULL when done */
+    struct subscriber *check; /* checks the new offset; NULL when done */
 };
 
 static void finish(struct change *c)
@@ -24,7 +24,7 @@ static void finish(struct change *c)
     server_check_drained(server);
 }
 
-/* A change that is being stored continues without its client. */
+/* If the change is already being stored, it continues even though the client is gone. */
 static void client_gone(struct http_request *req, void *arg)
 {
     struct change *c = arg;
@@ -134,7 +134,7 @@ static void position_checked(void *arg, enum subscriber_end why, const struct jo
     carry_out(c);
 }
 
-/* False after an error reply. */
+/* Reads the key. If it is invalid, replies with the error and returns false. */
 static bool read_key(struct http_request *req, char key[CURSOR_KEY_TEXT])
 {
     struct bytes text = http_header(req, "X-Millrace-Cursor-Key");
@@ -143,8 +143,7 @@ static bool read_key(struct http_request *req, char key[CURSOR_KEY_TEXT])
         strcpy(key, CURSORS_ANY_KEY);
     if (text.len == 0 || (text.len == CURSOR_KEY_TEXT - 1 && strspn(key, "0123456789abcdef") == text.len))
         return true;
-    http_problem(
-        req, 400, "bad-key", NULL, "X-Millrace-Cursor-Key must hold 32 lower-case hexadecimal digits");
+    http_problem(req, 400, "bad-key", NULL, "X-Millrace-Cursor-Key must be 32 lower-case hexadecimal digits");
     return false;
 }
 

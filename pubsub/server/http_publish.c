@@ -24,14 +24,13 @@ static const struct {
     [JOURNAL_TOO_LARGE] = {413, "too-large", "publish fewer lines at a time", "the publish is too large"},
     [JOURNAL_BUSY] = {503, "overloaded", "try again", "too many bytes are waiting for a commit"},
     [JOURNAL_LATCHED] = {503, "storage-failed",
-        "check the disk, then restart pubsub; the lines may or may not be stored then: with marks a retry "
-        "stores them "
-        "once",
+        "check the disk and restart pubsub; afterwards the lines may or may not be stored: with marks a "
+        "retry stores them only once",
         "a write or a sync failed; the stream is read-only"},
     [JOURNAL_CLOSED] = {503, "not-ready", "try again", "stopping"},
 };
 
-/* Records whether publishes are refused for lack of space, and logs a change. */
+/* Records whether publishes are refused because space is short. Logs each change. */
 static void set_refusing(struct stream *s, bool refusing, const char *why)
 {
     if (!stream_set_refusing(s, refusing))
@@ -42,9 +41,9 @@ static void set_refusing(struct stream *s, bool refusing, const char *why)
         log_info("publishes are accepted again", LOG_S("stream", stream_name(s)));
 }
 
-/* Bytes that only a named cursor keeps from being deleted. */
+/* Bytes that retention would delete if there were no named cursor. */
 struct held {
-    const char *cursor; /* NULL: no cursor holds bytes */
+    const char *cursor; /* NULL: there are no such bytes */
     struct stream *stream;
     uint64_t bytes, from;
 };
@@ -58,14 +57,14 @@ static struct held held_in(struct pubsub_server *server, struct stream *s)
     return h;
 }
 
-/* Counts, logs and answers a refused publish; the client may have disconnected. */
+/* Counts and logs a refused publish and replies with the error. `req` is NULL if the client has disconnected. */
 static void refuse(
     struct pubsub_server *server, struct http_request *req, struct stream *s, enum journal_result r)
 {
     char why[2 * NAME_LEN_MAX + 160] = "the disk is full";
     stats_add(server->refused, 1);
     if (r == JOURNAL_NO_SPACE) {
-        struct held most = {0}; /* of all streams, which share the disk */
+        struct held most = {0}; /* the largest of all streams, because they share the disk */
         for (size_t i = 0; i < streams_count(server->streams); i++) {
             struct held h = held_in(server, streams_at(server->streams, i));
             if (h.bytes > most.bytes)
@@ -84,7 +83,7 @@ static void refuse(
                 "no space left: %s", why);
         return;
     }
-    if (r == JOURNAL_LATCHED && stream_set_failed(s)) { /* /health reports the failure until a restart */
+    if (r == JOURNAL_LATCHED && stream_set_failed(s)) { /* until a restart, /health reports the failure */
         const char *failure = journal_failure(stream_journal(s));
         log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", failure));
         daemon_set_not_ready(server->daemon, "storage failed: %s", failure);
@@ -150,7 +149,7 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
     if (given == 0)
         return true;
     if (given != 3) {
-        http_problem(req, 400, "bad-parameter", "producer=NAME&mark=A&next=B, all three or none",
+        http_problem(req, 400, "bad-parameter", "give all of producer=NAME&mark=A&next=B, or none",
             "producer, mark and next must be given together");
         return false;
     }
@@ -184,7 +183,8 @@ static bool read_lines(
     return false;
 }
 
-/* Refuses the publish and returns true if the stream is at its disk limit. A retry of stored lines is accepted. */
+/* If the stream is at its disk limit, refuses the publish and returns true. A retry of lines that are already stored
+ * is not refused. */
 static bool refuse_when_full(struct pubsub_server *server, struct http_request *req, struct stream *s,
     const struct lines *lines, const struct stream_marks *marks)
 {
@@ -238,7 +238,7 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
     http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
 }
 
-/* The stream is looked up last, because only a valid request may create it. */
+/* Only a valid request may create a stream, so the handler looks the stream up at the end. */
 void http_publish(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;

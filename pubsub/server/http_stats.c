@@ -13,8 +13,8 @@ void http_stats_append_stream(struct buf *out, struct stream *s)
         (int64_t)(n.last_time / USEC_PER_SEC), (int64_t)(n.last_time % USEC_PER_SEC));
 }
 
-/* bitly's five numbers. Slow clients are not disconnected, so the last number counts subscribers that retention has
- * passed. */
+/* bitly's five numbers. pubsub does not disconnect slow clients. The last number shows subscribers whose next bytes
+ * retention has deleted. */
 static const struct {
     const char *member, *text, *header;
 } bitly_names[] = {
@@ -35,7 +35,7 @@ static void bitly_numbers(const struct pubsub_server *server, uint64_t n[N_BITLY
     n[4] = stats_read(server->passed);
 }
 
-/* bitly's reset affects only these two numbers. */
+/* bitly's ?reset=1 resets only these two numbers. */
 void http_stats_reset(void *ctx)
 {
     struct pubsub_server *server = ctx;
@@ -91,8 +91,8 @@ void http_stats_register(struct pubsub_server *server)
     server->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines handed to subscribers");
     server->passed = stats_counter(st, "subscribers_passed_total", NULL,
         "Subscribers that ended because retention deleted their next bytes");
-    server->cursors_gone =
-        stats_counter(st, "cursors_gone_total", NULL, "Requests for deleted or lost bytes");
+    server->cursors_gone = stats_counter(
+        st, "cursors_gone_total", NULL, "Requests whose offset or cursor is at deleted or lost bytes");
     server->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Responses to subscribers begun");
 }
 

@@ -11,25 +11,27 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* /sub and /clients. Each request for /sub has a subscriber whose sink is the HTTP response.
+/* /sub and /clients. Each request for /sub has a subscriber, which writes to the HTTP response (its sink).
  *
  * 1. An http_subscriber lives as long as its request.
- * 2. Before a response ends, or an event stream reports a gap, it waits until the client has taken the sent bytes;
- *    `subscriber` is NULL meanwhile. So a client that takes nothing gets only one gap event, however much retention
- *    deletes.
- * 3. Events, parts and lines (framing.h) are formatted while at most SUBSCRIBER_LOW bytes are pending; the rest of the
- *    piece waits in its window. An end or a gap waits until the rest is formatted.
- * 4. The pending bytes of a fast client may pin large windows. A client that takes less than SUBSCRIBER_BURST between two ticks is
- *    rewound, and then pins at most SUBSCRIBER_LOW and a small window.
- * 5. A response with follow=0 ends normally only at its X-Millrace-End. A hole, retention or a stop truncates it, after the client
- *    has taken the sent bytes. */
+ * 2. Before a response ends or an event stream reports a gap, the response waits until the client has received all
+ *    bytes sent so far. During this time `subscriber` is NULL. So a client that stops reading gets only one gap
+ *    event, however much retention deletes meanwhile.
+ * 3. Events, parts and lines (framing.h) are formatted only as long as at most SUBSCRIBER_LOW bytes are pending. The
+ *    rest of the piece stays in its window. The end of the response, or a gap event, comes after this rest.
+ * 4. The pending bytes of a fast client may pin large windows in memory. If a client receives less than
+ *    SUBSCRIBER_BURST between two ticks, its response is rewound. From then on it pins at most SUBSCRIBER_LOW bytes
+ *    and a small window.
+ * 5. A response with follow=0 ends normally only at its X-Millrace-End. If it ends earlier, because of a hole,
+ *    retention or a stop of the daemon, it is truncated: the client receives the bytes sent so far, but no last
+ *    chunk. */
 
-#define SHARE_MIN                                                                                            \
-    ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that several are sent in one write */
-#define FORMED_WINDOW ((size_t)16 * 1024) /* events and parts of short lines are up to thirty times as long */
-#define DRAIN_SECONDS_MAX 2               /* a drain then aborts the remaining responses */
-/* A half-closed client still gets its response. But during a shortage of descriptors, after this time without its first
- * read, the client counts as disconnected, because its connection may hold the descriptor that the read needs. */
+#define SHARE_MIN ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that one write sends several */
+#define FORMED_WINDOW ((size_t)16 * 1024) /* as events or parts, short lines are up to thirty times as long */
+#define DRAIN_SECONDS_MAX 2               /* after this time a drain aborts the remaining responses */
+/* A client that has shut down its sending side still gets its response. But if descriptors run short, the first read
+ * for the response may wait for the descriptor of this very connection. So if the first read takes longer than this
+ * time, such a client counts as disconnected. */
 #define FIRST_READ_TIME_MAX USEC_PER_SEC
 
 enum sub_form {
@@ -40,7 +42,7 @@ enum sub_form {
 };
 static const struct {
     const char *name, *type;
-    enum framing_form framing; /* of all but SUB_RAW */
+    enum framing_form framing; /* not for SUB_RAW */
 } forms[] = {
     [SUB_RAW] = {"raw", "application/octet-stream", 0},
     [SUB_LINES] = {"lines", "application/octet-stream", FRAMING_LINES},
@@ -55,19 +57,19 @@ struct http_subscriber {
     struct stream *stream;
     struct subscriber *subscriber;
     enum sub_form form;
-    struct framing framing; /* of all but SUB_RAW */
-    struct bytes rest;      /* of the last piece, not formatted yet */
+    struct framing framing; /* not for SUB_RAW */
+    struct bytes rest;      /* the part of the last piece that is not formatted yet */
     struct window *window;  /* holds `rest` */
     bool begun;             /* the response has begun */
     bool follow;
-    bool ending;    /* the response ends when the client has taken the sent bytes */
-    bool gap_waits; /* events: `gap` is reported when the client has taken the sent bytes */
+    bool ending;    /* the response ends when the client has received all sent bytes */
+    bool gap_waits; /* events: `gap` is reported when the client has received all sent bytes */
     struct journal_edges gap;
-    uint64_t reported; /* far edge of the gap in the log; 0: not logged */
+    uint64_t reported; /* end of the gap that was logged; 0: none */
     uint64_t end;      /* X-Millrace-End */
     uint64_t sent;     /* offset of the stream's next byte to send */
-    uint64_t counted;  /* rewound bytes below this offset are already in the statistics */
-    uint64_t taken;    /* bytes taken by the connection at the last tick */
+    uint64_t counted;  /* bytes below this offset are already in the statistics (after a rewind) */
+    uint64_t taken;    /* http_stream_taken at the last tick */
     bool lends;        /* pending bytes may pin large windows, or many small ones */
     usec_t connected;  /* wall clock */
     usec_t wrote;      /* monotonic */
@@ -83,7 +85,7 @@ static void drop_rest(struct http_subscriber *h)
     h->rest = BYTES_NONE;
 }
 
-/* Frees the subscriber of a request that is answered or disconnected. */
+/* Frees the http_subscriber of a request that is answered or whose client is gone. */
 static void forget(struct http_subscriber *h)
 {
     struct pubsub_server *server = h->server;
@@ -107,7 +109,7 @@ static void client_gone(struct http_request *req, void *arg)
     forget(arg);
 }
 
-/* Formats the rest of the piece while the response has room. True when nothing is left. */
+/* Formats the rest of the piece as long as the response has room. Returns true if no rest is left. */
 static bool form_rest(struct http_subscriber *h)
 {
     struct buf text = {0};
@@ -124,7 +126,8 @@ static bool form_rest(struct http_subscriber *h)
     return true;
 }
 
-/* A client with follow=0 would mistake a normal end for the end of the stream. */
+/* If a response with follow=0 ended normally before its X-Millrace-End, the client would take this for the end of the
+ * stream. */
 static void last_bytes_taken(struct http_request *req, void *arg)
 {
     const struct http_subscriber *h = arg;
@@ -159,8 +162,8 @@ static void write_formed(struct http_subscriber *h, struct buf *text)
     buf_free(text);
 }
 
-/* An event stream begins with the id of `cursor`, so that a client that disconnects before the gap event resumes at the
- * gap. */
+/* An event stream begins with `cursor` as its id. So if the client disconnects before the gap event, it resumes at
+ * the gap. */
 static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t offset, uint64_t end)
 {
     struct buf text = {0};
@@ -184,14 +187,14 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     write_formed(h, &text);
 }
 
-/* The sink is full until the rest of the last piece is formatted. */
+/* As long as a rest of the last piece is not formatted, the sink counts as full. */
 static size_t sink_pending(void *arg)
 {
     const struct http_subscriber *h = arg;
     return h->rest.len ? SIZE_MAX : http_stream_pending(h->req);
 }
 
-/* Reports the gap and continues after it, once the client has taken the sent bytes. */
+/* When the client has received all sent bytes, reports the gap and continues after the gap. */
 static void wait_to_report_gap(struct http_subscriber *h, uint64_t after)
 {
     subscriber_free(&h->subscriber);
@@ -254,8 +257,8 @@ static void sink_write(void *arg, struct bytes piece, struct window *window)
     if (piece.len < SHARE_MIN) {
         http_stream_write(h->req, piece);
     } else {
-        /* Sends large pieces from the window without a copy. Splits them into parts, so that most of the bytes can be
-         * rewound. */
+        /* Large pieces are sent from the window without a copy. They are split into parts, because a rewind can only
+         * remove whole parts. */
         struct evbuffer *shared = evbuffer_new();
         for (size_t done = 0, len; done < piece.len; done += len) {
             len = piece.len - done < WINDOW_BYTES + SHARE_MIN ? piece.len - done : WINDOW_BYTES;
@@ -288,7 +291,7 @@ static void sink_write_spans(void *arg, struct journal_file *file, const struct 
     http_stream_write_file(h->req, &from, places, n);
 }
 
-/* Logs the gap with the edges that the client gets. */
+/* Logs the gap with the same offsets that the client gets. */
 static void report_passed(struct http_subscriber *h, const char *text, const struct journal_edges *edges)
 {
     log_warn(text, LOG_S("stream", stream_name(h->stream)), LOG_S("client", http_peer(h->req)),
@@ -306,8 +309,8 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
     if (edges && (h->form == SUB_PARTS || h->form == SUB_LINES)) {
         missed.before = h->sent - after_lf - (lf ? 0 : h->framing.cut.len);
     } else if (edges && h->form == SUB_EVENTS && (lf || !h->framing.in_line)) {
-        /* No byte of the incomplete line is sent yet. Otherwise the response ends. The client then drops the incomplete
-         * event, and gets the gap when it reconnects. */
+        /* No byte of the incomplete line was sent, so the response can continue after a gap event. Otherwise the
+         * response would end, and the client would drop the incomplete event and get the gap when it reconnects. */
         continues = true;
         missed.before = lf ? h->sent - after_lf : h->framing.offset;
         if (lf)
@@ -347,7 +350,8 @@ static void subscribe(struct http_subscriber *h, const struct stream_from *from)
     subscriber_begin(h->subscriber);
 }
 
-/* Retention may have deleted more lines since, so the gap ends at the stream's current earliest offset. */
+/* Retention may have deleted more lines meanwhile, so the gap extends at least to the stream's current earliest
+ * offset. */
 static void report_gap(struct http_subscriber *h)
 {
     struct buf text = {0};
@@ -379,7 +383,7 @@ static void response_drained(struct http_request *req, void *arg)
         subscriber_drained(h->subscriber);
 }
 
-/* A reconnecting browser repeats its first request, and sends its cursor in Last-Event-ID. */
+/* When a browser reconnects, it repeats its first request and sends its cursor in Last-Event-ID. */
 static bool read_cursor(struct http_request *req, const struct http_subscriber *h, struct stream_from *from)
 {
     struct bytes last = h->form == SUB_EVENTS ? http_header(req, "Last-Event-ID") : BYTES_NONE;
@@ -403,7 +407,7 @@ void http_sub(struct http_request *req, void *ctx)
     struct bytes name;
     struct stream_from from;
     bool events = server_wants_events(req), has_stream = http_param(req, "stream", &name), follow, parts;
-    /* A request without stream= is bitly's: in parts unless multipart=0. */
+    /* A request without stream= is from one of bitly's clients: it gets parts, unless multipart=0. */
     if (!http_param_bool(req, "multipart", !events && !has_stream, &parts))
         return;
     enum sub_form form = parts ? SUB_PARTS : events ? SUB_EVENTS : has_stream ? SUB_RAW : SUB_LINES;
@@ -434,12 +438,13 @@ void http_sub(struct http_request *req, void *ctx)
     server->n_subscribers++;
     http_on_gone(req, client_gone, h);
     http_on_drain(req, SUBSCRIBER_LOW, response_drained, h);
-    if (h->follow) /* notices a disconnect while the first read waits for this connection's descriptor */
+    if (h->follow) /* so that a disconnect is noticed even before the first write */
         http_set_long_poll(req);
     subscribe(h, &from);
 }
 
-/* Takes back the pending bytes of a client that has become slow, and sends them again from small windows. */
+/* If a client has become slow, removes its pending bytes from the output, so that they are written again from small
+ * windows. */
 static void rewind_if_slow(struct http_subscriber *h)
 {
     uint64_t taken = http_stream_taken(h->req), before = h->taken;
@@ -535,7 +540,7 @@ static void add_json(const struct http_subscriber *h, struct buf *out)
         http_stream_pending(h->req));
 }
 
-/* bitly's line, followed by the state, stream and offset. */
+/* The line has bitly's fields, followed by the state, the stream and the offset. */
 static void add_text(const struct http_subscriber *h, struct buf *out)
 {
     char connected[32];

@@ -18,12 +18,12 @@
 #define TICK_MAX USEC_PER_SEC
 
 struct wiring {
-    struct pubsub_server server; /* first: handlers get it as their ctx */
+    struct pubsub_server server; /* first member, because handlers get it as their ctx */
     struct loop_notify *notify;
     struct event *tick;
     struct scrubber *scrubber;
     struct nng_publish *nng; /* NULL: none */
-    /* The recovery runs in a thread that owns streams and cursors until it is joined. */
+    /* The recovery runs in a thread. Streams and cursors belong to this thread until it is joined. */
     pthread_t recovery;
     bool recovering;
     enum streams_result result;
@@ -54,7 +54,7 @@ static void join_recovery(struct wiring *w)
     w->recovering = false;
 }
 
-/* Starts the parts that need the streams, once they are recovered. */
+/* Called when the streams are recovered. Starts the parts that need the streams. */
 static void take_recovered(void *arg)
 {
     struct wiring *w = arg;
@@ -89,7 +89,7 @@ static void take_recovered(void *arg)
             LOG_U("cursors", cursors_dropped(server->cursors)));
     for (size_t i = 0; i < cursors_count(server->cursors); i++)
         http_stats_add_cursor(server, cursors_at(server->cursors, i));
-    /* Half a heartbeat at most, so that a heartbeat is late by at most half its interval. */
+    /* A tick at least every half heartbeat, so that a heartbeat is late by at most half of its interval. */
     usec_t interval = server->heartbeat / 2 < TICK_MAX ? server->heartbeat / 2 : TICK_MAX;
     struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
     w->tick = event_new(daemon_base(server->daemon), -1, EV_PERSIST, on_tick, w);
@@ -187,7 +187,7 @@ static void stop(void *ctx)
     if (!w)
         return;
     join_recovery(w);
-    w->server.drained = true; /* the loop has ended: no part may report it */
+    w->server.drained = true; /* the loop has ended, so no part may report the end of the drain */
     if (w->tick)
         event_free(w->tick);
     nng_publish_close(&w->nng);

@@ -10,20 +10,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A stream that is repeated. */
+/* A stream whose lines are sent. */
 struct nng_stream {
     struct nng_stream *next;
     struct nng_publish *nng;
     struct stream *stream;
-    struct subscriber *subscriber; /* NULL: starts at the next tick, from `from` */
+    struct subscriber *subscriber; /* NULL: to be started at the next tick, at `from` */
     struct stream_from from;
     struct buf cut;  /* the beginning of an incomplete line */
-    uint64_t offset; /* of `cut`, or of the next line */
+    uint64_t offset; /* of `cut` or, if `cut` is empty, of the next line */
 };
 
 struct peer {
     uint64_t id;
-    uint64_t base; /* messages sent before the peer was first seen, less the messages it had then received */
+    uint64_t base; /* when the peer was first seen: messages sent minus messages it had received */
     uint64_t dropped;
     bool connected;
 };
@@ -33,7 +33,7 @@ struct nng_publish {
     nng_socket socket;
     struct nng_stream *list;
     _Atomic int n_pipes; /* counted by nng's threads */
-    bool begun;          /* streams that existed at startup are being repeated */
+    bool begun;          /* the streams that existed at startup are in the list */
     struct peer *peers;
     size_t n_peers, cap_peers;
     struct stats *stats;
@@ -72,7 +72,7 @@ static size_t nothing_pending(void *arg)
     return 0;
 }
 
-/* Starts again at the next tick, after the gap. */
+/* Makes the stream start again at the next tick, after the gap. */
 static void begin_again(struct nng_stream *d, const struct journal_edges *edges)
 {
     subscriber_free(&d->subscriber);
@@ -111,7 +111,7 @@ static void repeat_streams(struct nng_publish *t)
         if (!d) {
             d = mem_zalloc(sizeof *d);
             *d = (struct nng_stream){.next = t->list, .nng = t, .stream = s};
-            /* New streams start at offset 0, so that deleted lines count as a gap. */
+            /* A new stream starts at offset 0, so that lines that are already deleted count as a gap. */
             d->from.kind = t->begun ? STREAM_FROM_OFFSET : STREAM_FROM_LATEST;
             t->list = d;
         }
@@ -130,8 +130,8 @@ static void repeat_streams(struct nng_publish *t)
     t->begun = true;
 }
 
-/* Counts the messages dropped for a connected peer: sent messages, less those received and those that may still
- * wait. */
+/* Counts the messages dropped for a connected peer: the messages sent, minus those that the peer has received, minus
+ * those that may still wait. */
 static void count_dropped(struct nng_publish *t, uint64_t id, uint64_t received)
 {
     uint64_t sent = stats_read(t->messages), may_come = NNG_PUBLISH_QUEUE_MAX + 1;
@@ -207,9 +207,9 @@ struct nng_publish *nng_publish_open(
     t->bytes =
         stats_counter(stats, "tap_bytes_total", NULL, "Bytes of lines sent while a peer was connected");
     t->dropped =
-        stats_counter(stats, "tap_dropped_total", NULL, "Messages dropped for slow peers, a lower bound");
+        stats_counter(stats, "tap_dropped_total", NULL, "Messages dropped for slow peers (at least)");
     t->gaps = stats_counter(stats, "tap_gaps_total", NULL,
-        "Runs of lines deleted or lost before they were sent, while a peer was connected");
+        "Gaps while a peer was connected: lines deleted or lost before they were sent");
     stats_gauge(stats, "tap_peers", NULL, "Connections to the nng socket", count_peers, t);
     int why = nng_pub0_open(&t->socket);
     if (why == 0)
@@ -225,7 +225,7 @@ struct nng_publish *nng_publish_open(
         nng_publish_close(&t);
         return NULL;
     }
-    log_info("nng_publish is lossy: slow peers miss lines and detect that by the offsets");
+    log_info("nng_publish is lossy: a slow peer misses lines and must detect this by the offsets");
     nng_publish_tick(t);
     return t;
 }

@@ -1,15 +1,17 @@
-/* nng_publish: repeats committed lines on an nng PUB socket, as a lossy live feed.
+/* nng_publish: sends committed lines on an nng PUB socket, as a lossy live feed.
  *
- * A message is `NAME OFFSET`, LF, and whole lines of the stream NAME from OFFSET on. A peer subscribes to "NAME ". PUB
- * never waits: a slow peer loses the oldest of its waiting messages. The peer detects the loss when a message's offset
- * is not the end of the previous message, and reads the missing lines with /sub.
+ * A message consists of `NAME OFFSET`, an LF, and whole lines of the stream NAME that begin at OFFSET. A peer
+ * subscribes to "NAME ". A PUB socket never waits: if a peer is slow, nng drops the oldest of the messages that wait
+ * for this peer. The peer detects the loss, because the offset of a message is not the end of the previous one. It
+ * can read the missing lines with /sub.
  *
  * 1. The lines of one stream are sent in order.
- * 2. Streams that exist at startup are repeated from their end on, new streams from offset 0.
- * 3. tap_dropped_total is a lower bound of the messages dropped for slow peers: waiting messages may still be lost.
- *    tap_gaps_total counts runs of lines that were deleted or lost before they were sent, while a peer was connected.
+ * 2. For streams that exist at startup, only new lines are sent. A new stream is sent from offset 0.
+ * 3. tap_dropped_total counts messages that were certainly dropped for slow peers. The actual number may be higher,
+ *    because messages that still wait do not count. tap_gaps_total counts the gaps in which lines were deleted or
+ *    lost before they were sent, if a peer was connected.
  *
- * The loop thread only; nng's own threads send. */
+ * For the loop thread only. nng's own threads send the messages. */
 #ifndef MILLRACE_PUBSUB_NNG_PUBLISH_H
 #define MILLRACE_PUBSUB_NNG_PUBLISH_H
 
@@ -25,7 +27,7 @@ struct nng_publish;
 struct nng_publish *nng_publish_open(
     struct streams *streams, const char *urls, struct stats *stats, struct config_error *error);
 void nng_publish_close(struct nng_publish **t);
-/* Starts to repeat new streams, and counts dropped messages. Call it about once a second. */
+/* Starts to send new streams and counts dropped messages. Call this function about once a second. */
 void nng_publish_tick(struct nng_publish *t);
 
 #endif

@@ -42,7 +42,7 @@ void server_retry_events(struct http_request *req)
     http_reply(req, 200, "text/event-stream", BYTES_LITERAL("retry: 1000\n\n"));
 }
 
-/* NULL after an error reply. The next publish tries again. */
+/* If the stream cannot be created, replies with the error and returns NULL. The next publish tries again. */
 static struct stream *make_stream(struct pubsub_server *server, struct http_request *req, const char *name)
 {
     char error[256];
@@ -150,8 +150,8 @@ bool server_check_stream_id(
     const char *wrote = openings_id_of(o, from->offset - 1);
     if (!opening.len || !*wrote || bytes_equal_str(opening, wrote))
         return true;
-    /* The histories differ from the beginning of the next opening, or of the current one if the cursor's opening is
-     * unknown. */
+    /* The cursor's reader may have lines that are not in this copy. They can begin where the opening after the
+     * cursor's opening begins. If the cursor's opening is unknown, they can begin where the current opening begins. */
     const struct opening *last = openings_at(o, openings_count(o) - 1), *known = openings_find(o, opening);
     uint64_t differs = known && known != last ? known[1].first : last->first;
     snprintf(members, sizeof(members), "\"differs_from\":\"%" PRIu64 "\"", differs);

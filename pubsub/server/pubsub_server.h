@@ -1,8 +1,8 @@
-/* pubsub_server: a pubsub daemon's endpoints, the state that they share, and their common replies.
+/* pubsub_server: the endpoints of pubsub, the state that they share, and their common replies.
  *
  * 1. The event loop uses `streams` and `cursors` only after `recovered` is set.
- * 2. A drain ends when nothing is in flight: publishes and changes of cursors have their replies, and the responses of subscribers
- *    have ended after the last whole line sent. */
+ * 2. A drain ends when all publishes and changes of cursors are answered and all responses of subscribers have ended.
+ *    Each response ends after a whole line. */
 #ifndef MILLRACE_PUBSUB_SERVER_H
 #define MILLRACE_PUBSUB_SERVER_H
 
@@ -12,14 +12,14 @@
 #include "pubsub/stream/streams.h"
 #include "pubsub/stream/subscriber.h"
 
-#define DEFAULT_STREAM "default" /* for bitly's clients, whose requests name no stream */
+#define DEFAULT_STREAM "default" /* for bitly's clients, which do not name a stream */
 
 struct http_subscriber;
 struct event;
 
 struct pubsub_server {
     struct daemon *daemon;
-    char life[RANDOM_ID_SIZE]; /* the id of this process; a copy of the data directory gets another one */
+    char life[RANDOM_ID_SIZE]; /* random id of this process, which a copy elsewhere does not have */
     struct streams *streams;
     struct cursors *cursors;
     size_t max_line;
@@ -43,15 +43,15 @@ http_handler http_publish, http_producer, http_streams; /* http_publish.c */
 http_handler http_sub, http_clients;                    /* http_sub.c */
 http_handler http_cursors;                              /* http_cursors.c */
 
-/* http_sub.c. Call it about once a second. Writes heartbeats and rewinds slow subscribers. Frees requests whose clients
- * have disconnected while the first read waits for a descriptor. */
+/* http_sub.c. Call this function about once a second. It writes heartbeats and rewinds slow subscribers. It also ends
+ * requests whose clients have disconnected while the first read waits for a descriptor. */
 void http_sub_tick(struct pubsub_server *server);
 /* Ends the responses of all subscribers, for a drain. */
 void http_sub_end_all(struct pubsub_server *server);
 
 /* http_stats.c */
 void http_stats_register(struct pubsub_server *server);
-/* Adds the gauges of a stream. Call it once for each stream. */
+/* Adds the gauges of a stream. Call this once for each stream. */
 void http_stats_add_stream(struct pubsub_server *server, struct stream *s);
 /* Callbacks of cursors_config. */
 void http_stats_add_cursor(void *server, const struct named_cursor *c);
@@ -62,33 +62,38 @@ void http_stats_extra(void *ctx, bool json, struct buf *out);
 void http_stats_headers(void *ctx, struct http_request *req); /* bitly's X-PUBSUB-... */
 void http_stats_reset(void *ctx);
 
-/* Reports the end of a drain to the daemon. */
+/* If the drain has ended, reports this to the daemon. */
 void server_check_drained(struct pubsub_server *server);
 bool server_is_up(const struct pubsub_server *server); /* recovered and not stopping */
-/* True after replying 503, if the server is not up. */
+/* If the server is not up, replies 503 and returns true. */
 bool server_refuse_if_down(struct pubsub_server *server, struct http_request *req);
 
-/* True for an EventSource: a request for /sub that accepts text/event-stream. */
+/* True if the client is an EventSource: its request is for /sub and accepts text/event-stream. */
 bool server_wants_events(const struct http_request *req);
-/* Replies with an empty event stream that makes an EventSource reconnect after a second. After a 503 an EventSource
- * would give up. */
+/* Replies with an empty event stream, which makes an EventSource reconnect after a second. If it got a 503, an
+ * EventSource would give up. */
 void server_retry_events(struct http_request *req);
 
-/* Finds the stream that the request names, or `fallback` without a name; NULL: the name is required. With `make`, creates the
- * stream if auto_create is on. NULL after an error reply. */
+/* Finds the stream that the request names. If it names none, finds `fallback`. If `fallback` is NULL, the name is
+ * required. If `make` is true and auto_create is on, a missing stream is created. After an error, replies and returns
+ * NULL. */
 struct stream *server_find_stream(
     struct pubsub_server *server, struct http_request *req, const char *fallback, bool make);
-/* Adds X-Millrace-Stream-Place, which two replies share only if they come from the same stream (stream/stream_client.h). */
+/* Adds X-Millrace-Stream-Place. If two replies have the same value, they are from the same stream
+ * (stream/stream_client.h). */
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s);
-/* Checks id=STREAM or id=STREAM.OPENING, which names a cursor's stream and the opening that wrote the byte before the offset in
- * `from` (journal/journal_openings.h; NULL: no offset). False after an error reply, if the stream has another id or history. */
+/* Checks id=STREAM or id=STREAM.OPENING. STREAM is the id of the cursor's stream. OPENING is the id of the opening in
+ * which the byte before the offset in `from` was written (journal/journal_openings.h). `from` may be NULL. If the
+ * stream has another id or history, replies with the error and returns false. */
 bool server_check_stream_id(
     struct http_request *req, struct stream *s, struct bytes id, const struct stream_from *from);
-/* Adds X-Millrace-Openings, "FIRST:ID, ...": the opening that wrote the byte before `offset`, and all later ones. */
+/* Adds X-Millrace-Openings, "FIRST:ID, ...". The list begins with the opening in which the byte before `offset` was
+ * written, and contains all later openings. */
 void server_add_openings(struct http_request *req, const struct stream *s, uint64_t offset);
-/* Reads from=, or `fallback` without it. False after an error reply. */
+/* Reads from=, or `fallback` if the parameter is missing. If the value is invalid, replies with the error and returns
+ * false. */
 bool server_read_from(struct http_request *req, const char *fallback, struct stream_from *from);
-/* Answers a request with a cursor that cannot be read from. Counts the request if the cursor's bytes are gone. */
+/* Replies to a request whose cursor is refused. If the bytes at the cursor are gone, counts the request. */
 void server_refuse_cursor(struct pubsub_server *server, struct http_request *req, struct stream *s,
     enum subscriber_refusal why, const struct journal_edges *edges);
 

@@ -22,7 +22,7 @@ struct block {
     size_t n_spans;
 };
 
-/* In the order of their offsets, which differ. */
+/* Blocks in the order of their offsets. No two blocks have the same offset. */
 struct block_list {
     struct block **at;
     size_t n, cap;
@@ -37,7 +37,7 @@ struct cache_reader {
     struct block_cache *cache;
     struct journal_reader *reader; /* NULL: free */
     uint64_t at;
-    size_t reach; /* maximum bytes of the read under way; 0: idle */
+    size_t reach; /* maximum bytes of the read in progress; 0: idle */
     bool large;   /* the read may return a large window or spans */
     uint64_t use;
     usec_t used;
@@ -50,7 +50,7 @@ struct block_cache {
     size_t count[N_KINDS];
     struct cache_reader readers[BLOCK_CACHE_READERS_MAX];
     struct block_waiters queue; /* for a reader */
-    uint64_t asked;             /* the highest offset asked for */
+    uint64_t asked;             /* the highest offset of all requests */
     uint64_t expected;          /* offset at which a subscriber waits for the next commit */
     uint64_t uses;
     usec_t now;
@@ -117,7 +117,7 @@ static void drop(struct block_cache *c, struct block_list *list, size_t i)
     free_block(b);
 }
 
-/* The number of blocks that begin at or below the offset. */
+/* Returns the number of blocks whose offset is not above `offset`. */
 static size_t count_up_to(const struct block_list *list, uint64_t offset)
 {
     size_t low = 0, high = list->n;
@@ -232,8 +232,8 @@ static void close_reader(struct cache_reader *r)
     r->reach = 0;
 }
 
-/* Calls the waiters of a read that began at `at`. Waiters for an idle reader are called first, because the others find
- * their bytes in the cache. */
+/* Calls the waiters of a read that began at `at`. Before these, it calls waiters that need an idle reader, because
+ * the waiters of this read will find their bytes in the cache. */
 static void call_waiters(
     struct cache_reader *r, uint64_t at, enum journal_result result, const struct journal_edges *edges)
 {
@@ -249,7 +249,8 @@ static void call_waiters(
         call_first(&waiters, waiters.first->offset == at ? result : JOURNAL_OK, edges);
 }
 
-/* Makes a block of the result. Small windows are copies: the reader's memory is large, and may be pinned for long. */
+/* Makes a block of the result. A small window is a copy, because the reader's buffer is large and a slow client could
+ * pin it for a long time. */
 static void block_read(const struct journal_window *w, void *arg)
 {
     struct cache_reader *r = arg;
@@ -290,7 +291,8 @@ static void block_read(const struct journal_window *w, void *arg)
 enum journal_result block_cache_read(struct block_cache *c, const struct block_request *want,
     struct block_wait *wait, struct journal_edges *edges)
 {
-    /* Prefers the idle reader at the offset, then a closed reader, then the least recently used idle reader. */
+    /* The best reader is an idle one at this offset, the second best one that is not open, and the third best the
+     * idle reader that was used least recently. */
     struct cache_reader *r = NULL;
     wait->offset = want->offset;
     for (size_t i = 0; i < BLOCK_CACHE_READERS_MAX; i++) {

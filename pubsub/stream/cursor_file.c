@@ -32,11 +32,11 @@ enum {
 
 struct slot {
     struct cursor_record record;
-    uint64_t sequence; /* of the newest copy; the next put overwrites the other copy */
+    uint64_t sequence; /* of the newer copy; the next put overwrites the older copy */
     bool dirty;
 };
 
-/* A copy to be written by the thread. */
+/* A copy that the thread must write. */
 struct write {
     size_t slot;
     off_t at;
@@ -49,7 +49,7 @@ struct cursor_file {
     struct slot *slots;
     size_t n_slots, n_dirty;
     struct cursor_put *waiting, **waiting_end; /* puts of the next batch */
-    struct cursor_put *written;                /* puts of the batch under way */
+    struct cursor_put *written;                /* puts of the current batch */
     bool under_way;
     char failure[256];
     void (*notify)(void *arg);
@@ -65,7 +65,7 @@ struct cursor_file {
     int error;                  /* errno of the finished batch */
 };
 
-/* Seeded with the position of the unit, so that a unit from another position never matches. */
+/* The seed is the position of the unit, so that a unit that was written for another position is invalid. */
 static uint64_t checksum(const char *unit, uint64_t place)
 {
     return XXH3_64bits_withSeed(unit, CHECKSUM_AT, place);
@@ -99,7 +99,8 @@ static bool decode_name(const char *text, uint8_t length, char out[NAME_LEN_MAX 
     return true;
 }
 
-/* False for an invalid copy. Zeros are valid: a copy that was never written, with sequence 0. */
+/* Returns false if the copy is invalid. A copy of zeros is valid: it was never written, and its sequence number is
+ * 0. */
 static bool decode(const char *unit, uint64_t place, struct cursor_record *r, uint64_t *sequence)
 {
     static const char zeros[UNIT];
@@ -110,7 +111,7 @@ static bool decode(const char *unit, uint64_t place, struct cursor_record *r, ui
     if (get_le64(unit + CHECKSUM_AT) != checksum(unit, place))
         return false;
     *sequence = get_le64(unit + AT_SEQUENCE);
-    if (*sequence > INT64_MAX) /* the next would not be higher */
+    if (*sequence > INT64_MAX) /* a higher number must exist */
         return false;
     if (unit[AT_NAME_LENGTH] == 0)
         return true;
@@ -150,7 +151,7 @@ static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, char *
     return refuse(f, CURSOR_FILE_DAMAGED, error, size, why);
 }
 
-/* Writes zeros up to `slots` slots, so that the file system allocates the blocks. */
+/* Extends the file to `slots` slots with zeros, so that the file system allocates the blocks. */
 static int extend(int fd, size_t from, size_t slots)
 {
     size_t size = (1 + 2 * slots) * UNIT;
@@ -162,7 +163,7 @@ static int extend(int fd, size_t from, size_t slots)
     return failed ? -1 : 0;
 }
 
-/* Creates the file under another name, and renames it once it is complete and synced. */
+/* Creates the file with another name. When the file is complete and synced, renames it. */
 static int make(struct cursor_file *f, size_t slots)
 {
     struct buf name = {0};
@@ -180,9 +181,9 @@ static int make(struct cursor_file *f, size_t slots)
     return failed ? -1 : 0;
 }
 
-/* Writes every record again and syncs, because the previous process may have been killed before its sync, or the kernel
- * may treat unsynced bytes as clean after a failed sync. If space is missing, the old copies stay. Only a copy-on-write
- * file system needs space here, and on it acknowledged records are safe. */
+/* Writes every record again and syncs the file. The previous process may have been killed before its sync, or the
+ * kernel may treat unsynced bytes as clean after a failed sync. If the disk is full, the copies are left as they are.
+ * This can only happen on a copy-on-write file system, where acknowledged records are safe. */
 static int rewrite(const struct cursor_file *f)
 {
     char unit[UNIT];
@@ -198,7 +199,7 @@ static int rewrite(const struct cursor_file *f)
     return io->fsync(f->fd) == 0 ? io_sync_parent(f->path) : -1;
 }
 
-/* Opens or creates the file and reads every slot. */
+/* Opens or creates the file and reads all slots. */
 static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *error, size_t size)
 {
     struct stat st;
@@ -247,7 +248,7 @@ static void *write_batches(void *arg)
         for (size_t i = 0; error == 0 && i < f->n_batch; i++)
             if (io_write_all(f->fd, f->batch[i].unit, UNIT, f->batch[i].at) != 0)
                 error = errno;
-        /* After any failed sync, even with ENOSPC, the state of the disk is unknown. */
+        /* After a failed sync the state of the disk is unknown, even if the error is ENOSPC. */
         if (error == 0 && io->fdatasync(f->fd) != 0)
             error = EIO;
         pthread_mutex_lock(&f->lock);
@@ -312,7 +313,7 @@ const char *cursor_file_failure(const struct cursor_file *f)
     return f->failure[0] ? f->failure : NULL;
 }
 
-/* Empties the list first: a callback may put again. */
+/* First empties the list, because a callback may make another put. */
 static void call_back(struct cursor_put **list, bool stored)
 {
     struct cursor_put *put = *list, *next;
@@ -323,7 +324,7 @@ static void call_back(struct cursor_put **list, bool stored)
     }
 }
 
-/* Passes the last put of every slot to the thread. */
+/* Passes the last put of each slot to the thread. */
 static void begin_next(struct cursor_file *f)
 {
     if (f->under_way || !f->waiting)

@@ -8,17 +8,17 @@
 #define WINDOW ((size_t)256 * 1024)
 
 struct lag_meter {
-    struct journal_reader *reader; /* NULL: no measurement is under way */
-    /* The measurement under way. */
+    struct journal_reader *reader; /* NULL: no measurement is in progress */
+    /* The measurement in progress. */
     uint64_t from, to;         /* `to` is a point of the stream's line_index */
     uint64_t lines;            /* between `from` and the reader */
     usec_t time;               /* of the frame at `from` */
-    struct line_point *passed; /* points on the way; their lines count from `from` */
+    struct line_point *passed; /* points found on the way, with the number of lines after `from` */
     size_t n_passed, cap_passed;
     /* The last result. */
     bool seen;
     uint64_t at;
-    int64_t lines_at; /* in the index's numbering */
+    int64_t lines_at; /* as a line number of the index */
     usec_t time_at;
 };
 
@@ -27,7 +27,7 @@ struct cursors {
     struct cursor_file *file;
     struct named_cursor **list;
     size_t n, dropped;
-    bool *taken; /* slots with a cursor */
+    bool *taken; /* true for each slot with a cursor */
 };
 
 static void end_measurement(struct lag_meter *m)
@@ -44,7 +44,7 @@ static void window_read(const struct journal_window *w, void *arg)
 {
     struct named_cursor *c = arg;
     struct lag_meter *m = c->meter;
-    if (w->result == JOURNAL_GONE) { /* a hole has no lines */
+    if (w->result == JOURNAL_GONE) { /* the offset is in a hole, which has no lines */
         journal_reader_close(&m->reader);
         if (journal_reader_open(stream_journal(c->stream), w->edges.after, &m->reader, NULL) == JOURNAL_OK)
             read_on(c);
@@ -76,7 +76,7 @@ static void read_on(struct named_cursor *c)
         journal_reader_read(m->reader, m->to - at < WINDOW ? (size_t)(m->to - at) : WINDOW, window_read, c);
         return;
     }
-    /* The index has the line number at `to`, which gives those of all points on the way. */
+    /* The index has the line number at `to`, from which those of the points on the way follow. */
     struct line_point point = line_index_at(index, m->to);
     int64_t base = point.lines - (int64_t)m->lines;
     for (size_t i = 0; i < m->n_passed; i++)
@@ -91,7 +91,7 @@ static void read_on(struct named_cursor *c)
     end_measurement(m);
 }
 
-/* Starts a measurement, unless one is under way or the last one was at this offset. */
+/* Starts a measurement, unless one is in progress or the last one was at the same offset. */
 static void measure_lag(struct named_cursor *c)
 {
     struct lag_meter *m = c->meter;
@@ -240,7 +240,7 @@ static void change_stored(struct cursor_put *put, bool stored)
 
 enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *change)
 {
-    struct cursor_record r = {0}; /* of a deleted cursor */
+    struct cursor_record r = {0}; /* empty, for a deleted cursor */
     struct named_cursor *c = find(cs, change->stream, change->name);
     bool any_key = strcmp(change->key, CURSORS_ANY_KEY) == 0;
     if (!c && change->deletes)
@@ -252,7 +252,7 @@ enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *cha
         if (slot == slots)
             return CURSORS_TOO_MANY;
         c = add(cs, slot, change->stream, change->name);
-        c->offset = c->low = c->latest = change->offset; /* retention holds the offset from now on */
+        c->offset = c->low = c->latest = change->offset; /* from now on retention keeps this offset */
         cs->config.made(cs->config.arg, c);
     }
     if (c->deleting)

@@ -5,7 +5,7 @@
 
 #define RETRY_MS 1000
 #define BOUNDARY "--xXPubSubXx\r\n"
-#define EVENT_SLICE ((size_t)256) /* bytes formatted at once; two bytes may become an event of sixty */
+#define EVENT_SLICE ((size_t)256) /* bytes formatted at once; two bytes may become an event of sixty bytes */
 
 void framing_free(struct framing *f)
 {
@@ -21,7 +21,7 @@ static void add_id(const struct framing *f, struct buf *out)
     buf_append(out, "\n\n", 2);
 }
 
-/* Adds a part of a line, without its LF. */
+/* Appends a part of a line, without the LF. */
 static void add_data(struct framing *f, struct bytes part, struct buf *out)
 {
     if (!f->in_line)
@@ -44,7 +44,7 @@ static void add_cut(struct framing *f, struct buf *out)
     buf_free(&f->cut);
 }
 
-/* Cuts n bytes off the front of the piece. */
+/* Removes n bytes from the front of the piece and returns them. */
 static struct bytes cut_off(struct bytes *piece, size_t n)
 {
     struct bytes front = bytes_of(piece->ptr, n);

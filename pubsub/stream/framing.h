@@ -4,17 +4,18 @@
  *         data: LINE\n                     content-type, content-length: N
  *         id: OFFSET:STREAM_ID\n\n         LINE\r\n--xXPubSubXx\r\n
  *
- * FRAMING_LINES leaves the text unchanged, but cuts it into chunks of whole lines.
+ * FRAMING_LINES does not change the text, but divides it into chunks of whole lines.
  *
- * 1. The input arrives in order, in pieces cut anywhere. It is formatted in steps, so that the caller can wait for room
- *    between two steps, because events and parts of short lines are up to thirty times as long.
- * 2. An event's id is the cursor after its line. A client that resumes there gets every line once.
- * 3. A CR inside a line would end the field, so it starts a new data field: the browser shows it as an LF. Other bytes are
- *    unchanged; a browser shows U+FFFD for invalid UTF-8.
- * 4. bitly's clients expect one part, or whole lines, in each chunk. So with FRAMING_PARTS and FRAMING_LINES, send the
- *    result of each step as one chunk.
- * 5. Parts and lines are formatted once they are complete. The beginning of an event's line is formatted once it has
- *    FRAMING_STEP bytes; a shorter incomplete line adds nothing to the output. */
+ * 1. The caller passes the text in order, in pieces that may begin and end anywhere. A piece is formatted in steps,
+ *    so that the caller can wait for room in the output between two steps. This is necessary because short lines
+ *    become up to thirty times as long as events or parts.
+ * 2. The id of an event is the cursor after its line. If a client resumes there, it gets every line once.
+ * 3. In an event, a CR within a line would end the field. So after each CR a new data field begins, and the browser
+ *    gets an LF instead of the CR. All other bytes are unchanged. For invalid UTF-8 a browser shows U+FFFD.
+ * 4. bitly's clients expect that each chunk contains one part, or whole lines. So with FRAMING_PARTS and
+ *    FRAMING_LINES the caller must send the result of each step as one chunk.
+ * 5. Parts and lines are formatted only when the line is complete. For events, the beginning of an incomplete line is
+ *    formatted when it has at least FRAMING_STEP bytes, and otherwise adds nothing to the output. */
 #ifndef MILLRACE_PUBSUB_FRAMING_H
 #define MILLRACE_PUBSUB_FRAMING_H
 
@@ -23,30 +24,30 @@
 #define FRAMING_MULTIPART_TYPE "multipart/x-mixed-replace; boundary=xXPubSubXx"
 #define FRAMING_HEARTBEAT BYTES_LITERAL(":\n\n") /* a comment of an event stream; only between lines */
 
-#define FRAMING_STEP ((size_t)16 * 1024) /* approximate bytes of a step of events */
+#define FRAMING_STEP ((size_t)16 * 1024) /* approximate size of a step of events */
 
 enum framing_form { FRAMING_EVENTS, FRAMING_PARTS, FRAMING_LINES };
 
 struct framing {
     enum framing_form form;
     const char *id;  /* the stream's; borrowed */
-    uint64_t offset; /* events: of the next byte to format */
-    bool in_line;    /* events: the beginning of a line is formatted, its end is not */
+    uint64_t offset; /* events: offset of the next byte to format */
+    bool in_line;    /* events: only the beginning of a line is formatted */
     struct buf cut;  /* the unformatted beginning of an incomplete line */
 };
 void framing_free(struct framing *f);
 
-/* Appends the start of the response. For events this is the reconnect time and the first cursor, from which a client
- * resumes if it disconnects before the first line. */
+/* Appends the start of the response. For events this is the reconnect time and the first cursor. If the client
+ * disconnects before the first line, it resumes at this cursor. */
 void framing_begin(struct framing *f, struct buf *out);
-/* Performs a step: removes at least one byte from the front of the piece and appends the formatted text, which may be
- * empty. */
+/* Performs one step: removes at least one byte from the front of the piece and appends the formatted text. The text
+ * may be empty. */
 void framing_take(struct framing *f, struct bytes *piece, struct buf *out);
-/* Appends a `gap` event: the bytes between the edges are gone, and lines continue at `after`. Do not call it within a
- * line. Drops the beginning of an incomplete line. */
+/* Appends a `gap` event: the bytes between the edges are gone, and the next line begins at `after`. Do not call this
+ * function when in_line is true. The function drops the beginning of an incomplete line. */
 void framing_add_gap(struct framing *f, const struct journal_edges *edges, struct buf *out);
 
-/* Parses a Last-Event-ID: "OFFSET:STREAM_ID", or "OFFSET" alone (*id is then empty). */
+/* Parses a Last-Event-ID: "OFFSET:STREAM_ID", or only "OFFSET". In the latter case *id is empty. */
 bool framing_parse_id(struct bytes text, uint64_t *offset, struct bytes *id);
 
 #endif

@@ -1,10 +1,11 @@
-/* line_index: the number of lines between an offset and the end of a stream, without reading them.
+/* line_index: tells how many lines are between an offset and the end of a stream, without reading all of these lines.
  *
- * The index is a list of points (offset, number of lines before it) in the order of their offsets, up to the stream's
- * end. Numbers count from the offset where the index began. cursors.h adds points below that offset, with negative
- * numbers. For an offset between two points, the caller reads from there to the next point and counts.
+ * The index is a list of points in the order of their offsets, up to the end of the stream. Each point is an offset
+ * and the number of lines between the beginning of the index and this offset. The module cursors adds points before
+ * the beginning, with negative numbers. If an offset is between two points, the caller must read from the offset to
+ * the next point and count the lines.
  *
- * At LINE_INDEX_POINTS_MAX points every second one is dropped and the spacing doubles. */
+ * When there are LINE_INDEX_POINTS_MAX points, every second point is dropped and the spacing is doubled. */
 #ifndef MILLRACE_PUBSUB_LINE_INDEX_H
 #define MILLRACE_PUBSUB_LINE_INDEX_H
 
@@ -25,11 +26,12 @@ struct line_index {
 };
 
 void line_index_begin(struct line_index *x, uint64_t end);
-/* The stream has grown by `lines` lines to `end`. */
+/* Call this when the stream has grown by `lines` lines to the offset `end`. */
 void line_index_add(struct line_index *x, uint64_t end, uint64_t lines);
-/* Returns the first point at or above the offset, or the end if there is none. */
+/* Returns the first point whose offset is at least `offset`, or the end if there is none. */
 struct line_point line_index_at(const struct line_index *x, uint64_t offset);
-/* Adds the points below the first one of the index. The points must be in the order of their offsets. */
+/* Adds those of the points whose offset is below the first point of the index. The points must be in the order of
+ * their offsets. */
 void line_index_prepend(struct line_index *x, const struct line_point *points, size_t n);
 /* Drops the points below the offset. */
 void line_index_trim(struct line_index *x, uint64_t offset);

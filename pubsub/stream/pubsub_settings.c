@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-#define SEGMENTS_MIN 3 /* the current segment, the next one that is prepared, and one being read */
+#define SEGMENTS_MIN 3 /* the current segment, the prepared next segment, and one that is being read */
 
 const struct option_row settings_rows[] = {
     {.name = "data_dir", .type = OPTION_STRING, .help = "directory of the streams (required)"},
@@ -15,7 +15,7 @@ const struct option_row settings_rows[] = {
         .fallback = "0",
         .max = 60000,
         .unit = "ms",
-        .help = "when to sync a commit before its reply: 0 each, N at most once every N ms, or never"},
+        .help = "sync before replies to publishes: 0 for each commit, N at most once every N ms, or never"},
     {.name = "streams",
         .type = OPTION_STRING,
         .help = "streams to create at startup, separated by spaces or commas"},
@@ -55,7 +55,7 @@ const struct option_row settings_rows[] = {
         .min = 0,
         .max = INT64_C(1) << 50,
         .unit = "bytes",
-        .help = "delete the oldest segments once a stream's files exceed this size; 0: unlimited"},
+        .help = "delete the oldest segments when a stream's files exceed this size; 0: unlimited"},
     {.name = "retain_age",
         .type = OPTION_DURATION,
         .fallback = "0",
@@ -69,7 +69,7 @@ const struct option_row settings_rows[] = {
         .min = 0,
         .max = INT64_C(1) << 50,
         .unit = "bytes",
-        .help = "refuse publishes (503) once a stream's files exceed this size, at least 3 segment_bytes; 0: "
+        .help = "refuse publishes (503) when a stream's files exceed this size, at least 3 segment_bytes; 0: "
                 "unlimited"},
     {.name = "max_cursors",
         .type = OPTION_INT,
@@ -95,7 +95,8 @@ const struct option_row settings_rows[] = {
     {.name = NULL},
 };
 
-/* Reads the limits in a section, or the daemon's own if `section` is NULL. 0, or -1 with the error. */
+/* Reads the limits in a section, or the daemon's own settings if `section` is NULL. Returns 0, or -1 with the
+ * error. */
 static int read_limits(const struct options *o, const struct config_section *section,
     struct stream_limits *out, struct config_error *error)
 {
@@ -191,6 +192,6 @@ struct stream_limits settings_limits(void *options, const char *stream)
         }
     }
     int result = read_limits(options, best, &limits, &error);
-    assert(result == 0); /* settings_check has read every section */
+    assert(result == 0); /* settings_check has already checked all sections */
     return limits;
 }

@@ -3,8 +3,8 @@
  *     [pubsub]              [stream clicks]           [stream raw*]
  *     retain_age = 7d       retain_bytes = 100G       retain_age = 1d
  *
- * A section [stream NAME] overrides three settings for one stream; [stream PREFIX*] overrides them for all names with
- * the prefix. Only the most specific section applies. */
+ * A section [stream NAME] overrides three settings for one stream. A section [stream PREFIX*] overrides them for all
+ * streams whose name begins with PREFIX. If several sections match, only the most specific one applies. */
 #ifndef MILLRACE_PUBSUB_SETTINGS_H
 #define MILLRACE_PUBSUB_SETTINGS_H
 

@@ -24,8 +24,8 @@ struct stream {
     struct block_cache *cache;
     struct stream_limits limits;
     bool refusing, failed;
-    uint64_t disk;  /* bytes of files at the last measurement */
-    uint64_t since; /* bytes published since then */
+    uint64_t disk;  /* size of the files at the last measurement */
+    uint64_t since; /* bytes published after that */
 };
 
 static void on_commit(struct journal *j, void *arg)
@@ -159,12 +159,13 @@ void stream_retain(struct stream *s, uint64_t hold, usec_t now)
     if (earliest != before) {
         line_index_trim(&s->index, earliest);
         for (struct stream_observer *o = s->observers, *next; o; o = next) {
-            next = o->next; /* an observer may put another one at the head */
+            next = o->next; /* an observer may add another at the head */
             o->calls->trimmed(o, earliest);
         }
         block_cache_trim(s->cache, earliest);
     }
-    /* Trimmed segments do not count, even while a read keeps their files: publishers must not wait for reads. */
+    /* Trimmed segments do not count, even if a read still uses their files, because publishers must not wait for
+     * reads. */
     s->disk = journal_disk_bytes(s->journal) - journal_trimmed_bytes(s->journal);
     s->since = 0;
 }
@@ -175,7 +176,8 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
     if (!limit || s->disk + s->since <= limit)
         return false;
     stream_retain(s, hold, now);
-    /* The newest file alone may exceed the limit, after one large publish. */
+    /* After a large publish the newest file alone may exceed the limit. This does not count, because retention never
+     * deletes that file. */
     return s->disk > limit && journal_earliest_end(s->journal) != journal_committed_end(s->journal);
 }
 
@@ -191,7 +193,7 @@ static void publish_committed(const struct journal_commit *commit, void *arg)
         s->since += commit->end - commit->start;
         if (commit->end > commit->start)
             line_index_add(&s->index, commit->end, p->lines);
-        if (commit->end > commit->start && s->n_observers > 0) /* a closing stream has no cache */
+        if (commit->end > commit->start && s->n_observers > 0) /* no cache while closing */
             block_cache_add(s->cache, commit->start, commit->payload, p->lines);
     }
     p->done(p, commit);
@@ -215,7 +217,7 @@ enum journal_result stream_publish(struct stream *s, const struct lines *lines,
 
 enum lines_result lines_from_body(struct bytes body, size_t max_line, struct lines *out)
 {
-    const char *end = body.ptr + body.len, *copied = body.ptr; /* `rewritten` has all before `copied` */
+    const char *end = body.ptr + body.len, *copied = body.ptr; /* `rewritten` ends at `copied` */
     *out = (struct lines){0};
     if (body.len == 0)
         return LINES_EMPTY_BODY;

@@ -1,15 +1,19 @@
-/* stream: one named stream of lines, kept in its own journal.
+/* stream: a named stream of lines in a journal of its own.
  *
- * The journal's payload is the stream's text, a publish is one frame, and the journal's id is the stream's id. A *cursor* is
- * (id, offset): a line begins at the offset, which counts the bytes of the stream before the line.
+ * The payload of the journal is the text of the stream. Each publish is one frame, and the journal's id is the
+ * stream's id. A *cursor* consists of an id and an offset. The offset is the number of bytes of the stream before a
+ * line.
  *
- * 1. Every frame holds whole lines. So a line begins at every frame, also after a hole and after a trim.
- * 2. A publish is stored as a whole or not at all; its callback runs when the frame is committed.
- * 3. The observers are the subscribers (subscriber.h). They are called after the callbacks of the commit's publishes.
- * 4. Retention deletes whole segments, the earliest first, but nothing at or above `hold`. Retention does not wait for
- *    subscribers, so a slow subscriber cannot fill the disk. A subscriber ends when its next byte is deleted.
+ * 1. Every frame contains whole lines. So at the beginning of each frame a line begins, even after a hole and after a
+ *    trim.
+ * 2. A publish is stored completely or not at all. Its callback runs when the frame is committed or refused.
+ * 3. The observers of a stream are its subscribers (subscriber.h). After a commit they are called after the callbacks
+ *    of the publishes.
+ * 4. Retention deletes whole segments, beginning with the earliest, but no byte at or above `hold`. Retention does
+ *    not wait for subscribers, so a slow subscriber cannot fill the disk. If the next byte of a subscriber is
+ *    deleted, the subscriber ends.
  *
- * The loop thread only. The journal's errors are passed through. */
+ * For the loop thread only. Functions return the errors of the journal. */
 #ifndef MILLRACE_PUBSUB_STREAM_H
 #define MILLRACE_PUBSUB_STREAM_H
 
@@ -26,10 +30,10 @@ struct stream_limits {
     uint64_t disk_limit;   /* publishes are refused while the files exceed this size; 0: unlimited */
 };
 
-/* Opens or creates the journal; the parent of its directory must exist. Blocks for the recovery. */
+/* Opens or creates the journal. The parent of its directory must exist. Blocks during the recovery. */
 enum journal_result stream_open(struct journal_set *set, const char *name,
     const struct journal_config *config, struct stream **out, char *error, size_t error_size);
-/* Commits pending publishes first. Every subscriber must be freed. */
+/* Commits pending publishes and closes the stream. All subscribers must have been freed. */
 void stream_close(struct stream **s);
 
 const char *stream_name(const struct stream *s);
@@ -42,20 +46,20 @@ struct block_cache *stream_block_cache(struct stream *s);
 void stream_set_limits(struct stream *s, const struct stream_limits *limits);
 /* Applies retention below `hold` (UINT64_MAX: no cursor) at the trusted time `now` (base/clock_watch.h) and ends the subscribers whose next bytes are deleted. */
 void stream_retain(struct stream *s, uint64_t hold, usec_t now);
-/* Bytes of files that only `hold` keeps from being deleted. */
+/* Returns the size of the files that would be deleted if it were not for `hold`. */
 uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now);
-/* True if the stream exceeds its disk limit, also after retention. */
+/* True if the stream exceeds its disk limit even after retention. */
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now);
-/* Records whether publishes are refused for lack of space. Returns true if that has changed. */
+/* Records whether publishes are refused because space is short. Returns true if this has changed. */
 bool stream_set_refusing(struct stream *s, bool refusing);
-/* Records that the storage has failed. Returns true the first time. */
+/* Records that the storage has failed. Returns true at the first call. */
 bool stream_set_failed(struct stream *s);
 
-/* The text of a publish: lines that each end with one LF.
+/* The text of a publish: lines, each of which ends with one LF.
  *
- * 1. A missing last LF is added.
- * 2. One CR directly before an LF, also before an added one, is dropped. All other bytes are unchanged: NUL, invalid
- *    UTF-8, other CRs.
+ * 1. If the last LF is missing, it is added.
+ * 2. A CR directly before an LF is removed, even if the LF is an added one. All other bytes are unchanged, including
+ *    NUL, invalid UTF-8 and other CRs.
  * 3. The whole body is refused if a line is empty or has more than max_line bytes before its LF.
  * 4. The result is at most one LF longer than the body. */
 enum lines_result {
@@ -66,13 +70,14 @@ enum lines_result {
 };
 
 struct lines {
-    uint64_t n;             /* number of lines; after a refusal the number of the refused line, from 1 */
+    uint64_t n;             /* number of lines; after an error the number of the wrong line, from 1 */
     struct bytes pieces[2]; /* the text, in up to two pieces */
     size_t n_pieces;
     struct buf rewritten; /* the text without CRs; empty if the body is stored unchanged */
 };
 
-/* The pieces point into `body` or `out`; both must outlive them. Free `out` also after a refusal. */
+/* The pieces point into `body` or `out`, so both must be valid as long as the pieces are used. `out` must be freed
+ * even after an error. */
 enum lines_result lines_from_body(struct bytes body, size_t max_line, struct lines *out);
 void lines_free(struct lines *l);
 
@@ -80,32 +85,33 @@ struct stream_marks {
     struct bytes producer; /* empty: none */
     uint64_t mark, next;   /* mark < next */
 };
-/* A publish, which the caller embeds in its own state and keeps until `done`. */
+/* A publish in progress. The caller embeds it in its own struct, which must be valid until `done` is called. */
 struct stream_publish {
     void (*done)(struct stream_publish *p, const struct journal_commit *commit);
     struct stream *stream;
     uint64_t lines; /* 0 for a duplicate */
 };
 
-/* Appends the text of `lines`; with a producer the text may be empty. JOURNAL_OK: `done` will be called exactly once.
- * Any other result: `done` will not be called. *mark is set to the producer's committed mark; `mark` may be NULL. */
+/* Appends the text of `lines`. If there is a producer, the text may be empty. If the result is JOURNAL_OK, `done`
+ * will be called exactly once. With any other result `done` will not be called. *mark is set to the producer's
+ * committed mark; `mark` may be NULL. */
 enum journal_result stream_publish(struct stream *s, const struct lines *lines,
     const struct stream_marks *marks, usec_t time, struct stream_publish *p, uint64_t *mark);
 
-/* The start of a subscription: "earliest", "latest", an offset or "@UNIXTIME" (whole seconds). */
+/* Where a subscription starts: "earliest", "latest", an offset or "@UNIXTIME" (whole seconds). */
 struct stream_from {
     enum { STREAM_FROM_EARLIEST, STREAM_FROM_LATEST, STREAM_FROM_OFFSET, STREAM_FROM_TIME } kind;
     uint64_t offset;
     usec_t time;
 };
-/* False for any other text. */
+/* Returns false if the text has none of these forms. */
 bool stream_from_parse(struct bytes text, struct stream_from *out);
 
 struct stream_numbers {
     uint64_t earliest, end, disk_bytes;
     uint64_t disk_limit; /* 0: unlimited */
     uint64_t lines;      /* committed since the daemon started */
-    size_t subscribers;  /* without internal ones */
+    size_t subscribers;  /* not counting internal ones */
     usec_t last_time;    /* of the last publish */
     bool refusing;       /* as set with stream_set_refusing */
 };
@@ -117,7 +123,7 @@ struct stream_observer {
     const struct stream_observer_calls *calls;
     bool is_internal; /* not counted in stream_numbers */
 };
-/* Each call may end and free its own observer, but no other observer. */
+/* A call may end and free its own observer, but no other observer. */
 struct stream_observer_calls {
     void (*committed)(struct stream_observer *o); /* the committed end has moved */
     void (*trimmed)(
@@ -127,8 +133,8 @@ struct stream_observer_calls {
 void stream_observe(struct stream *s, struct stream_observer *o);
 void stream_unobserve(struct stream *s, struct stream_observer *o);
 
-/* Calls the observers' ticks and frees cached bytes that no subscriber needs. Call it about once a second, with the monotonic
- * clock. */
+/* Calls the observers' ticks and drops cached bytes that no subscriber needs. Call this function about once a second
+ * with the monotonic time. */
 void stream_tidy(struct stream *s, usec_t now);
 
 #endif

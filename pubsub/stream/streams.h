@@ -1,10 +1,11 @@
-/* streams: the named streams of one daemon, each in DIR/streams/NAME, in one journal set.
+/* streams: the named streams of a daemon. Each stream is in DIR/streams/NAME. All streams share a journal set.
  *
- * 1. Once streams_make has returned a stream, the stream exists even after a crash. Streams are never removed.
- * 2. Names satisfy bytes_is_name; other entries of DIR/streams are ignored.
+ * 1. After streams_make has returned a stream, the stream exists even after a crash. Streams are never removed.
+ * 2. A stream's name satisfies bytes_is_name. Other entries of DIR/streams are ignored.
  * 3. streams_at returns the streams in byte order of their names.
  *
- * One thread at a time: streams_recover may run in another thread before the loop calls anything but streams_new. */
+ * Only one thread at a time may call these functions. streams_recover may run in another thread. Until it ends, the
+ * loop must not call any other function. */
 #ifndef MILLRACE_PUBSUB_STREAMS_H
 #define MILLRACE_PUBSUB_STREAMS_H
 
@@ -12,7 +13,7 @@
 
 struct streams;
 
-/* NO_SPACE, OUT_OF_DESCRIPTORS and STORAGE fill the error text. */
+/* With NO_SPACE, OUT_OF_DESCRIPTORS and STORAGE, the error text is filled. */
 enum streams_result {
     STREAMS_OK,
     STREAMS_TOO_MANY, /* max_streams exist */

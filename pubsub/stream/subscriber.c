@@ -10,7 +10,7 @@
 
 enum subscriber_state {
     SUBSCRIBER_NEW,
-    SUBSCRIBER_SEEKING,  /* waits for the offset of a time */
+    SUBSCRIBER_SEEKING,  /* waits until the offset of a time is found */
     SUBSCRIBER_CHECKING, /* waits for the block with the byte before the cursor */
     SUBSCRIBER_READING,  /* waits for a block */
     SUBSCRIBER_WAITING,  /* waits for a commit */
@@ -20,7 +20,7 @@ enum subscriber_state {
 
 struct subscriber {
     struct stream_observer
-        observer; /* first: calls of the stream get its address, which is the subscriber's */
+        observer; /* first member: the stream's calls get its address as the subscriber's */
     unsigned magic;
     struct subscriber_config config;
     struct stream *stream;
@@ -29,11 +29,11 @@ struct subscriber {
     struct block_wait wait;
     enum subscriber_state state;
     uint64_t offset;  /* of the next byte to write */
-    uint64_t last;    /* the committed end at the start, where a subscriber without `follow` ends */
-    bool is_slow;     /* wrote less than SUBSCRIBER_BURST in the last tick, and in this tick so far */
+    uint64_t last;    /* the committed end at the start; without `follow` the subscriber ends here */
+    bool is_slow;     /* wrote less than SUBSCRIBER_BURST in the last tick and so far in this tick */
     uint64_t at_tick; /* the offset at the last tick */
-    uint64_t again;   /* bytes below this offset were written before a subscriber_go_back */
-    bool wrote_spans; /* the last piece was spans of a file, which need no memory while pending */
+    uint64_t again;   /* bytes below this offset were already written before subscriber_go_back */
+    bool wrote_spans; /* the last piece consisted of spans, which need no memory while pending */
     bool started;
     bool at_part; /* a line is known to begin at the cursor */
 };
@@ -93,7 +93,8 @@ void subscriber_free(struct subscriber **sub)
     *sub = NULL;
 }
 
-/* The byte at the offset cannot be read. Only a subscriber that went back to deleted bytes is below the earliest offset. */
+/* Called if the byte at the offset cannot be read. The offset is below the earliest one only if the subscriber went
+ * back to bytes that were deleted meanwhile. */
 static void fail(struct subscriber *sub, enum journal_result r, const struct journal_edges *edges)
 {
     bool gone = r == JOURNAL_GONE;
@@ -108,7 +109,7 @@ static void fail(struct subscriber *sub, enum journal_result r, const struct jou
         end(sub, r == JOURNAL_CLOSED ? SUBSCRIBER_CLOSED : SUBSCRIBER_DAMAGED, NULL);
 }
 
-/* With start_only, returns false, and `sub` may be freed. */
+/* With start_only the function returns false, and `sub` may already be freed. */
 static bool start(struct subscriber *sub)
 {
     sub->started = true;
@@ -120,10 +121,12 @@ static bool start(struct subscriber *sub)
     return false;
 }
 
-/* Writes a piece; the first one starts the sink. False when the block has to be read first, or when the subscriber has ended.
+/* Writes a piece. Before the first piece, starts the sink. Returns false if the block must be read first or the
+ * subscriber has ended.
  *
- * Only fast subscribers get large windows and spans, because a stopped subscriber would pin them. Others get a small
- * copy. Bytes that are written again come as windows, because the sink can count parts of windows. */
+ * Only fast subscribers get large windows and spans, because a subscriber whose client stops reading would pin their
+ * memory. Other subscribers get a small copy. Bytes that are written again are always windows and not spans, because
+ * the sink can count parts of windows. */
 static bool write_piece(struct subscriber *sub)
 {
     const struct subscriber_sink *sink = &sub->config.sink;
@@ -171,8 +174,9 @@ static bool write_piece(struct subscriber *sub)
     return true;
 }
 
-/* Writes pieces until the subscriber has to wait or ends. At the committed end it starts at once. Elsewhere the first
- * block is read before the start, because a subscriber at a hole is refused (invariant 3). */
+/* Writes pieces until the subscriber must wait or ends. If the cursor is at the committed end, the subscriber starts
+ * at once. Otherwise the first block is read before the start, because a subscriber at a hole must be refused
+ * (invariant 3). */
 static void read_on(struct subscriber *sub)
 {
     if (!sub->started && sub->offset == sub->last && !start(sub))
@@ -205,8 +209,8 @@ static void cursor_is_good(struct subscriber *sub)
         read_on(sub);
 }
 
-/* The byte before the cursor must be an LF. If that byte is gone, the cursor is valid only at the end of a hole or at the
- * earliest offset, and reading at the cursor shows whether it is. */
+/* The byte before the cursor must be an LF. If this byte is gone, the cursor is valid only if it is at the end of a
+ * hole or at the earliest offset. The read at the cursor will show this. */
 static void check_cursor(struct subscriber *sub)
 {
     struct block_cache *cache = stream_block_cache(sub->stream);

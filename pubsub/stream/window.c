@@ -10,11 +10,11 @@ struct window {
     size_t refs; /* 0: a spare block */
     struct window *next_spare;
     size_t len;
-    size_t fresh;   /* position of the data added since the last window_lines */
+    size_t fresh;   /* position of the data that was added after the last window_lines */
     uint64_t lines; /* in that data */
-    bool asked;     /* window_lines was called since the last window_add */
+    bool asked;     /* window_lines was called after the last window_add */
     char *data;
-    struct buf memory; /* in a large window: the memory that holds `data` */
+    struct buf memory; /* large window: the memory of `data` */
 };
 #define BLOCK_HEAD (WINDOW_BLOCK - WINDOW_BYTES)
 _Static_assert(sizeof(struct window) <= BLOCK_HEAD, "a window fits its block");
@@ -22,7 +22,7 @@ _Static_assert(sizeof(struct window) <= BLOCK_HEAD, "a window fits its block");
 static struct window *spares;
 static size_t n_spares, n_large;
 static struct buf spare_memory;
-static bool freed_large; /* the allocator may still keep the memory of a freed large window */
+static bool freed_large; /* the allocator may still have memory of freed large windows */
 
 struct window *window_new(void)
 {

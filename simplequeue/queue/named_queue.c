@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The lease numbers of a session begin at the wall clock's microseconds, or LEASE_STEP above the base of the last
- * session if that is higher. No session uses LEASE_STEP numbers. */
+/* The first lease number of a session is the wall-clock time in microseconds. If the base of the last session plus
+ * LEASE_STEP is higher, it is that sum. No session uses as many as LEASE_STEP numbers. */
 #define LEASE_STEP (UINT64_C(1) << 36)
 
 const char *queue_strerror(enum queue_result r)
@@ -16,7 +16,7 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_CONFLICT] = "the producer's mark differs",
         [QUEUE_TOO_MANY_PRODUCERS] = "the queue already has its maximum number of producers",
         [QUEUE_FULL] = "the queue is full",
-        [QUEUE_MEMORY_FULL] = "all queues together are over max_memory",
+        [QUEUE_MEMORY_FULL] = "all queues together exceed max_memory",
         [QUEUE_NEVER_FITS] = "the request is larger than the queue's limits",
         [QUEUE_OVERFLOW_FAILED] = "the queue is full, and the overflow log cannot be written",
         [QUEUE_TOO_LARGE] = "the request is larger than a journal record",
@@ -170,9 +170,9 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
     return true;
 }
 
-/* A hole in the journal may have lost messages that were already delivered. Their ids are skipped, so that a relay
- * never mistakes a new message for a published one. The skip depends on the number of holes, not on the last id,
- * because the record of an earlier opening may be lost too. */
+/* A hole in the journal means that messages may be lost that were already delivered. The queue skips their ids, so
+ * that a relay never takes a new message for one that it has already published. The number of skipped ids depends on
+ * the number of holes and not on the last known id, because the record of an earlier opening may be lost, too. */
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
 {
     struct journal *j = q->config.journal;

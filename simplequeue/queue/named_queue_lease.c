@@ -1,7 +1,8 @@
 /* Operations on leased and taken messages: remove, delay, bury, return. */
 #include "simplequeue/queue/named_queue_internal.h"
 
-/* Appends the record of the op's busy messages. On refusal they return to their lease, or are ready again. */
+/* Appends the record for the op's busy messages. If the record is refused, the messages belong to their lease again,
+ * or become ready. */
 static enum queue_result settle(struct op *o, struct queue_now now, queue_done_fn *done, void *arg)
 {
     o->done = done;
@@ -47,8 +48,8 @@ void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids)
     notify_ready(q);
 }
 
-/* Begins an op on the messages of `ids` under this lease. Refuses if there are none, or if the disk has just refused
- * such an op. */
+/* Begins an op on those messages of `ids` that belong to this lease. Fails if there are none, or if a full disk has
+ * just refused such an op. */
 static enum queue_result hold(struct named_queue *q, const struct op_type *type, uint64_t lease,
     const struct id_range *ids, size_t n, struct queue_now now, struct op **out)
 {

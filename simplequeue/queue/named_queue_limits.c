@@ -1,4 +1,4 @@
-/* Limits of depth, bytes and memory, and eviction to make room within them. */
+/* The limits on depth, bytes and memory, and the eviction of messages to make room. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #define EVICT_ITEMS_MAX 50000 /* in one call */
@@ -9,8 +9,8 @@ static uint64_t cost_of(struct amount a)
     return a.bytes + a.n * QUEUE_MESSAGE_COST;
 }
 
-/* With a journal, messages spill before memory is full, so the limit applies only to the memory that spilled messages
- * still need. */
+/* With a journal, messages are spilled before the memory is full. So the limit applies only to the memory that
+ * spilled messages still need. */
 static bool memory_has_room(
     uint64_t limit, const struct queue_shared *shared, bool on_disk, struct amount in, struct amount out)
 {
@@ -71,7 +71,7 @@ enum queue_eviction named_queue_evict(
     struct id_ranges more = {0};
     uint64_t most = out.bytes + EVICT_BYTES_MAX;
     uint64_t stay = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
-    /* A cheap test before any message is set aside. */
+    /* Tests whether eviction can help at all, before any message is made busy. */
     if ((l->max_depth && stay + n > l->max_depth) || (l->max_bytes && bytes > l->max_bytes) ||
         (q->config.journal && !has_memory(q, in, out)))
         return EVICTION_IMPOSSIBLE;

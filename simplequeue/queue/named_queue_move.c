@@ -1,21 +1,23 @@
-/* A move appends due delayed messages, or buried messages, to the end of the queue, under new ids and in one record. */
+/* A move takes buried messages, or delayed messages that are due, and appends them to the end of the queue with new
+ * ids, in one record. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* Shorter than RETRY_SPACE, the pause after a refused put, because a full disk refuses a put and a MOVE in one commit
- * together. */
+/* If the disk is full, a put and a MOVE in the same commit are refused together. So this pause is shorter than
+ * RETRY_SPACE, the pause after a refused put. */
 #define MOVE_RETRY (USEC_PER_SEC / 2)
 
-/* Returns the messages to their former state. Delayed messages are due again at `retry_at`, in the same order. */
+/* Makes the messages delayed or buried again. Delayed messages become due at `retry_at`, in the same order as
+ * before. */
 static void put_back(struct named_queue *q, const struct id_ranges *ids, usec_t retry_at)
 {
     for (struct id_walk w = {.ids = ids}; id_walk_next(&w);)
         queue_put_back(q->core, w.id, retry_at++);
 }
 
-/* Halves the size of moves after a refusal, doubles it after a commit. */
+/* Halves the size of moves after a refusal and doubles it after a commit. */
 static void adapt_move_limit(struct op *o, enum journal_result r)
 {
     struct named_queue *q = o->q;
@@ -45,8 +47,8 @@ static void move_finish(struct op *o, const struct journal_commit *c, struct que
 
 static const struct op_type move_type = {OP_MOVE, move_finish, NULL, false};
 
-/* QUEUE_OK: the journal owns the op. QUEUE_LOADING: a message is spilled. Until the commit the queue holds both the old
- * messages and their copies. */
+/* QUEUE_OK: the op belongs to the journal. QUEUE_LOADING: a message is spilled. Until the commit, the queue contains
+ * both the old messages and their copies. */
 static enum queue_result try_move(struct op *o)
 {
     struct named_queue *q = o->q;
@@ -150,8 +152,8 @@ enum queue_result named_queue_kick(
 void named_queue_move_due(struct named_queue *q, struct queue_now now)
 {
     if (q->move_limit < MOVE_BYTES_MAX) {
-        /* The disk refused a MOVE. Unless another MOVE is in progress, tries as many messages as may fit. The others
-         * become due later, in the same order. */
+        /* A full disk has refused a MOVE. If no other MOVE is in progress, try again with as many messages as may
+         * fit. The other messages become due later, in the same order. */
         struct id_ranges few = {0};
         size_t bytes = 0;
         usec_t later = now.monotonic + MOVE_RETRY + (usec_t)q->due.count;

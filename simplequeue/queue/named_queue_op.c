@@ -3,18 +3,18 @@
 #include <stdlib.h>
 
 #define RETRY_SPACE (1 * USEC_PER_SEC)
-#define REMOVE_BYTES 96 /* a frame with the REMOVE of one message has 88; each further range adds 16 */
-#define MOVE_BYTES 128  /* a frame with the MOVE of one message, without the message's own bytes */
+#define REMOVE_BYTES 96 /* a REMOVE of one message needs a frame of 88 bytes; each further range adds 16 */
+#define MOVE_BYTES 128  /* a frame for the MOVE of one message, without the bytes of the message */
 #define RETRIES_MAX 3
 #define PIECES_KEPT_MAX 4096 /* larger buffers are freed after the append */
 #define RECORD_KEPT_MAX 65536
 
-/* Disk space reserved behind the journal's end, so that a queue on a full disk can still be drained.
+/* The journal reserves disk space behind its end, so that a queue can be drained even if the disk is full.
  *
- * Invariant: the bytes reserved are at least the bytes of the records that remove, one by one, every message in the
- * queue, and that move, one by one, every delayed message. An op that increases this sum is refused unless the journal
- * can reserve the new sum. REMOVE and the MOVE of an ended delay reserve nothing, because each uses at most the bytes
- * by which it lowers the sum. */
+ * Invariant: the reserve has room for one REMOVE record for each message in the queue and one MOVE record for each
+ * delayed message. If an op would increase this sum, it is refused unless the journal can reserve the new sum. REMOVE
+ * and the MOVE of an ended delay need no reserve, because their records are at most as large as the amount by which
+ * they decrease the sum. */
 uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare)
 {
     const struct queue_state *s = queue_state(q->core);
@@ -158,14 +158,15 @@ void op_finish(const struct journal_commit *c, void *arg)
     reserve_forget_move(o);
     if (c->result == JOURNAL_OK && kind == OP_PUT && !c->duplicate)
         q->full = false;
-    /* Ignores the refusal of an op without a reserve, because another op of the same commit may have caused it. A
-     * refused MOVE always counts, because an unclean stop may have lost its space. */
+    /* The journal refuses all appends of one commit together. So if an op without a reserve is refused, the cause may
+     * be another op of the same commit, and the refusal does not mean that the disk is full. A refused MOVE always
+     * counts, because its reserve may be lost after an unclean stop. */
     if (c->result == JOURNAL_NO_SPACE && (o->reserve || kind == OP_MOVE)) {
         q->full = true;
         if (o->reserve)
             q->retry_space[kind] = q->now.monotonic + RETRY_SPACE;
     }
-    /* The journal refuses all appends of one commit together, so this op may be refused only because of another one. */
+    /* This op, too, may be refused only because of another op in the same commit. */
     if (c->result == JOURNAL_NO_SPACE && o->type->repeats && o->refused++ < RETRIES_MAX &&
         op_append_record(o, q->now) == QUEUE_OK)
         return;

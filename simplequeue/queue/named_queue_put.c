@@ -23,7 +23,7 @@ uint64_t named_queue_mark(const struct named_queue *q, const char *producer, boo
     return m ? m->value : 0;
 }
 
-/* The producer's mark once everything in progress is committed. */
+/* The producer's mark as it will be when all puts in progress are committed. */
 static uint64_t producer_mark_expected(const struct named_queue *q, const char *producer)
 {
     const struct op *last = NULL;
@@ -95,7 +95,7 @@ static enum queue_result put_new(
     o->n = n;
     o->first_id = first_id;
     o->time = put->delay ? now.monotonic + put->delay : 0;
-    if (o->producer[0]) { /* producer_mark_expected counts the put until producer_mark_decided */
+    if (o->producer[0]) { /* producer_mark_expected considers the put until producer_mark_decided */
         o->moves_mark = true;
         if (q->newest)
             q->newest->newer = o;
@@ -121,11 +121,12 @@ static enum queue_result put_new(
     return r;
 }
 
-/* Checks the put's mark before the journal does, because a duplicate needs neither ids nor space. Without a journal
- * this is the only check.
+/* Checks the mark of the put before the journal does, because a duplicate needs neither ids nor space. Without a
+ * journal this is the only check.
  *
- * A duplicate shares the outcome of the put that moved the mark. It is not passed to the journal. If the original were
- * refused meanwhile, the journal would accept the retry as new, without its messages. */
+ * A duplicate gets the same result as the put in progress that changed the mark. It is not passed to the journal: if
+ * the original were refused meanwhile, the journal would accept the duplicate as new, although its messages are
+ * missing. */
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark)
 {

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 
 #define CHUNK ((size_t)512 << 10)
-#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* beyond a longer gap, a new stream is opened */
+#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* if the gap is longer, open a new stream */
 
-/* On a full disk, rewrite the messages left in a segment only if all fit in SPARE_FOR_KEEP with their records. */
+/* If the disk is full, the messages in a sparse segment are rewritten only if all of these, with their records, have
+ * room in SPARE_FOR_KEEP. */
 #define KEEP_ON_FULL_DISK_MAX ((uint64_t)32 << 10)
 
 static void close_stream(struct message_loader *r)
@@ -46,7 +47,7 @@ static void load_finish(struct named_queue *q, const char *failure)
 
 static void read_more(struct named_queue *q, size_t bytes);
 
-/* Makes the next record the current one. False if it is incomplete, or damaged: *failure. */
+/* Moves to the next record. Returns false if the record is incomplete or damaged. If damaged, sets *failure. */
 static bool next_record(struct message_loader *r, const char **failure)
 {
     struct bytes rest = bytes_of(r->in.ptr + r->at, r->in.len - r->at);
@@ -64,7 +65,7 @@ static bool next_record(struct message_loader *r, const char **failure)
     return true;
 }
 
-/* Loads the messages that were read, and reads more if the span needs more. */
+/* Loads the messages in the bytes read so far, and reads more if messages of the span are still missing. */
 static void go_on(struct named_queue *q, bool ended)
 {
     struct message_loader *r = &q->loader;
@@ -93,7 +94,7 @@ static void go_on(struct named_queue *q, bool ended)
         read_more(q, CHUNK);
 }
 
-/* Cannot fail, because a committed record, or the segment behind a hole, begins at the offset. */
+/* journal_reader_open cannot fail here: at `offset` begins a committed record or, after a hole, a segment. */
 static void open_stream(struct named_queue *q, uint64_t offset)
 {
     struct message_loader *r = &q->loader;
@@ -101,7 +102,7 @@ static void open_stream(struct named_queue *q, uint64_t offset)
     close_stream(r);
     r->began = offset;
     enum journal_result result = journal_reader_open(q->config.journal, offset, &r->reader, &edges);
-    if (result == JOURNAL_GONE) /* a hole is empty */
+    if (result == JOURNAL_GONE) /* the offset is in a hole */
         result = journal_reader_open(q->config.journal, edges.after, &r->reader, &edges);
     assert(result == JOURNAL_OK);
     (void)result;
@@ -118,7 +119,7 @@ static void on_window(const struct journal_window *w, void *arg)
         load_finish(q, why ? why : journal_strerror(w->result));
         return;
     } else {
-        /* The current record borrows from the buffer, which may move. */
+        /* The current record points into the buffer, and the buffer may move. */
         size_t table = r->in_record ? (size_t)(r->record.table.ptr - r->in.ptr) : 0;
         size_t text = r->in_record ? (size_t)(r->record.text.ptr - r->in.ptr) : 0;
         buf_append_bytes(&r->in, w->data);
@@ -143,9 +144,9 @@ static void read_more(struct named_queue *q, size_t bytes)
     journal_reader_read(r->reader, bytes, on_window, q);
 }
 
-/* Finds the span to load next: for a single message, for the messages that requests wait for, or for the read-ahead.
- * Single messages and requests take turns. Every waiting request repeats its demand after each load, so storing one
- * wanted message is enough. */
+/* Finds the span to load next. There are three reasons for a load: a single message, messages for waiting requests,
+ * and the read-ahead. Single messages and waiting requests alternate. After each load every waiting request states
+ * its needs again, so the queue must store only one wanted message. */
 static bool next_span(struct named_queue *q, struct store_span *out)
 {
     uint64_t wanted = q->wanted, limit = q->config.limits->max_memory;
@@ -165,10 +166,10 @@ static bool next_span(struct named_queue *q, struct store_span *out)
     return queue_read_ahead(q->core, limit, out);
 }
 
-/* Starts loading what is needed next unless a load is in progress.
+/* Starts the next load, unless one is in progress.
  *
- * The open stream serves a span whose messages lie a little ahead in it. At least one byte is read even if the buffer
- * holds messages, so that load_finish is called from the journal's poll. */
+ * If the span is only a little ahead of the open stream, the load continues with that stream. Even if the buffer
+ * already contains the messages, at least one byte is read, so that load_finish is called within journal_set_poll. */
 static void load_next(struct named_queue *q)
 {
     struct message_loader *r = &q->loader;
@@ -215,8 +216,8 @@ const char *named_queue_failure(const struct named_queue *q)
     return why ? why : q->failure[0] ? q->failure : NULL;
 }
 
-/* On a full disk, an opening has only the space that the previous session reserved. This may be a little less than a
- * put reserves, and is too little if an older version wrote the directory. So each retry reserves less. */
+/* If the disk is full, only the space that the previous session reserved is available. This may be a little less than
+ * a put reserves, or even less if an older version wrote the directory. So each retry reserves less. */
 static void open_encode(struct op *o)
 {
     struct named_queue *q = o->q;
@@ -250,8 +251,8 @@ void storage_append_open(struct named_queue *q)
     op_free(o);
 }
 
-/* Describes the page's messages as items of a record. Returns false while an op on a message is in progress, or if a
- * message is spilled (then *spilled is its id). */
+/* Fills in record items for the messages of the page. Returns false if an op on one of these messages is in progress
+ * or a message is spilled. In the latter case *spilled is its id. */
 static bool describe_page(struct named_queue *q, const struct store_span *page,
     struct queue_record_item **items, size_t *n, uint64_t *spilled)
 {
@@ -308,9 +309,10 @@ static bool append_keep(
     return appended;
 }
 
-/* Rewrites the few messages left in an old segment at the journal's end, a page at a time, so that the segment can be
- * deleted. The oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the
- * queue. So at most a fourth of each segment, or as many bytes as are put, is rewritten. */
+/* If the oldest segment is sparse, appends its last messages to the end of the journal again, a page at a time, so
+ * that the segment can be deleted. The oldest segment is sparse if at most a fourth of it is needed, or if the
+ * journal is much longer than the queue. So the queue rewrites at most a fourth of each segment, or about as many
+ * bytes as are put. */
 static void keep(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;
@@ -343,8 +345,8 @@ static void keep(struct named_queue *q)
         q->wanted = spilled;
 }
 
-/* Trimming keeps the last record, which carries the next id. It keeps the last OPEN record until another one is committed or a full
- * disk has refused it. */
+/* A trim never removes the last record, because this record contains the next id. It removes the last OPEN record
+ * only after a new one is committed, or was refused because the disk is full. */
 void storage_maintain(struct named_queue *q)
 {
     if (!q->config.journal)

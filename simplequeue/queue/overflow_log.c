@@ -44,7 +44,7 @@ struct overflow_log {
     struct batches given, written;
     bool stop;
     bool latched;       /* invariant 2 */
-    struct known known; /* the file written to last; used by the writing thread only */
+    struct known known; /* the file written last; only for the writing thread */
 };
 
 static void batches_add(struct batches *list, struct batch *b)
@@ -64,8 +64,9 @@ static struct batch *batches_take(struct batches *list)
 
 /* Writing: in the thread. */
 
-/* Opens the file for writing from st->st_size on. Syncs its name, because an earlier process may have been killed before it did. Refuses
- * pipes and sockets, which lose unread lines, and block devices, which have no end. Returns -1 with errno. */
+/* Opens the file for writing at position st->st_size. Syncs the directory, because an earlier process may have been
+ * killed before it did so. Pipes and sockets are refused, because they lose lines that nobody reads, and block
+ * devices, because they have no end. Returns the descriptor, or -1 with errno. */
 static int open_file(const char *path, const struct known *known, struct stat *st)
 {
     int fd = io->open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0); /* O_NONBLOCK is for devices */
@@ -105,7 +106,7 @@ static void set_error(struct batch *b, int why)
     snprintf(b->error, sizeof b->error, "%s: %s", b->path, why_not(why));
 }
 
-/* Waits for the device for a limited time only, because a stopped terminal may never be writable. */
+/* Waits for the device for a limited time only, because a stopped terminal may never become writable. */
 static bool write_to_device(int fd, struct batch *b)
 {
     struct pollfd device = {.fd = fd, .events = POLLOUT};
@@ -122,12 +123,12 @@ static bool write_to_device(int fd, struct batch *b)
     return true;
 }
 
-/* False if the file's content is unknown. */
+/* Returns false if the content of the file is now unknown. */
 static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct known *known)
 {
     char last = '\n';
     if (st->st_size > 0 && io->pread(fd, &last, 1, st->st_size - 1) == 1 && last != '\n') {
-        /* A crash has cut off the last line: a line ending separates it from the batch. */
+        /* A crash has left a partial last line. A line ending separates this line from the batch. */
         struct buf ended = {0};
         buf_append_char(&ended, '\n');
         buf_append_bytes(&ended, buf_bytes(&b->text));
@@ -144,7 +145,8 @@ static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct
     return known_content;
 }
 
-/* Writes the batch, unless an earlier failure latched the log. The caller holds the lock; it is released while the batch is written. */
+/* Writes the batch, unless the log is latched after an earlier failure. The caller holds the lock. The function
+ * releases the lock while it writes. */
 static void run_batch(struct overflow_log *log, struct batch *b)
 {
     bool latched = log->latched, known_content = true;
@@ -237,7 +239,7 @@ int overflow_log_check_place(const char *path, const char *data_dir, char *error
 {
     static const char *const own[] = {"lock", "queues"};
     char place[PATH_MAX], parent[PATH_MAX], file[PATH_MAX], whole[PATH_MAX];
-    if (!realpath(path, place)) { /* yet to be created */
+    if (!realpath(path, place)) { /* the file does not exist yet */
         io_parent_of(path, parent);
         if (!realpath(parent, place))
             return 0; /* opening it reports the error */

@@ -7,20 +7,21 @@
 
 #define PUT_MARKS_HINT "give producer (a name), mark and next (numbers, mark < next) together"
 
-/* Reads producer=, mark= and next= into `put`; a query must have all three or none. The producer's name points into the
- * query. Returns NULL, or the fault as a static text. */
+/* Reads producer=, mark= and next= into `put`. A query must have all three parameters or none. The producer's name
+ * points into the query. Returns NULL, or a static text that describes the error. */
 const char *put_request_marks(const struct url_query *query, struct queue_put *put);
 
-/* Returns the properties of a put that decide whether it may create a queue. */
+/* Returns the properties of a put that determine whether the put may create a queue. */
 struct first_put first_put_of(const struct queue_put *put);
 
-/* Messages in a borrowed text. A zeroed struct is empty. Its array is reused unless it is large. */
+/* Messages that point into a text which the caller owns. A zeroed struct is empty. The array is reused unless it is
+ * large. */
 struct records {
     struct bytes *at;
     size_t n, cap;
 };
 void records_free(struct records *r);
-/* Splits the data at the separator, which is not empty. Empty records are skipped. */
+/* Splits the data at the separator, which must not be empty. Skips empty records. */
 void records_split(struct records *r, struct bytes data, struct bytes separator);
 /* The length of the longest record. */
 size_t records_longest(const struct records *r);

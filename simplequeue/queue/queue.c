@@ -16,8 +16,8 @@ struct lease {
     enum owner_kind kind;
     struct queue_timer timer; /* timer.id is the number */
     UT_hash_handle hh;        /* by timer.id */
-    bool ended;               /* freed once it has no busy messages */
-    size_t leased, busy;      /* messages under it, by state */
+    bool ended;               /* to be freed when it has no busy messages */
+    size_t leased, busy;      /* its messages, by state */
     size_t n;
     uint64_t ids[]; /* rising */
 };
@@ -53,13 +53,14 @@ struct queue {
     struct store store;
     struct queue_state state;
     uint64_t frontier; /* no message below it is ready */
-    /* Ids that queue_take or queue_block_reserves set aside. Ids whose message is not busy any more are skipped. */
+    /* Ids of messages that queue_take or queue_block_reserves has made busy. Ids of messages that are not busy any
+     * more may remain here for a while; they are skipped. */
     struct id_heap taken;
-    uint64_t demand;   /* requests wait for messages up to this id, so these are not spilled */
+    uint64_t demand;   /* requests wait for messages up to this id; such messages are not spilled */
     uint64_t demanded; /* the value of `demand` at the previous load */
-    uint64_t spill_at; /* spilling is tried again above this many bytes of memory */
+    uint64_t spill_at; /* the next attempt to spill is made above this many bytes of memory */
     struct lease *leases;
-    struct epoch *epochs; /* the latest epoch of each reader's name, at most QUEUE_EPOCHS_MAX; or NULL */
+    struct epoch *epochs; /* the latest epoch of each reader's name, at most QUEUE_EPOCHS_MAX */
     size_t n_epochs;
     struct queue_timer pause;
     uint64_t last_lease;
@@ -135,7 +136,7 @@ struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t 
     return q;
 }
 
-/* The memory of an owner and of its place in the heap. */
+/* The memory of an owner, including its entry in the heap. */
 static size_t owner_cost(const void *owner)
 {
     const struct lease *l = owner;
@@ -309,7 +310,7 @@ static void ready_take(struct queue *q, uint64_t id, struct message *m, enum mes
     set_state(q, id, m, state);
 }
 
-/* The lowest id that is set aside and whose change is neither committed nor aborted; UINT64_MAX if there is none. */
+/* Returns the lowest id in q->taken whose message is still busy, or UINT64_MAX if there is none. */
 static uint64_t lowest_taken(struct queue *q)
 {
     for (; q->taken.n; id_heap_take(&q->taken)) {
@@ -347,7 +348,7 @@ static void take(struct queue *q, enum message_state state, size_t max_items, si
 
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out)
 {
-    lowest_taken(q); /* drops ids from the heap that are not busy any more */
+    lowest_taken(q); /* removes old ids from the heap */
     take(q, MESSAGE_BUSY, max_items, max_bytes, UINT64_MAX, out);
 }
 
@@ -410,7 +411,7 @@ static struct lease *find_lease(const struct queue *q, uint64_t number)
     return l;
 }
 
-/* Frees the lease if no message is under it. */
+/* Frees the lease if it has no messages. */
 static void settle(struct queue *q, struct lease *l)
 {
     if (l->leased || l->busy)
@@ -449,7 +450,7 @@ uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, si
     return l->timer.id;
 }
 
-/* The index of the first of the lease's ids at or above `id`. */
+/* Returns the index of the lease's first id that is at least `id`. */
 static size_t lease_index(const struct lease *l, uint64_t id)
 {
     size_t low = 0, high = l->n;
@@ -463,8 +464,8 @@ static size_t lease_index(const struct lease *l, uint64_t id)
     return low;
 }
 
-/* Takes the messages of `wanted` that are under this lease: makes them busy and adds them to *out, or ready if `out` is NULL. Returns
- * their number. */
+/* Processes those messages of `wanted` that belong to this lease. If `out` is NULL, makes them ready. Otherwise makes
+ * them busy and adds them to *out. Returns their number. */
 static uint64_t lease_take(
     struct queue *q, struct lease *l, const struct id_range *wanted, size_t n, struct id_ranges *out)
 {
@@ -521,7 +522,8 @@ bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline)
     return true;
 }
 
-/* Makes leased messages ready again. Busy messages leave the lease when their change is committed or aborted. */
+/* Ends the lease. Makes its leased messages ready again. Its busy messages leave the lease when their change is
+ * committed or aborted. */
 static uint64_t lease_end(struct queue *q, struct lease *l)
 {
     uint64_t count = lease_take(q, l, &(struct id_range){0, UINT64_MAX}, l->leased ? 1 : 0, NULL);
@@ -575,7 +577,7 @@ void queue_lease_expire(struct queue *q, uint64_t number)
         q->state.expired++;
 }
 
-/* Takes the message out of its lease, or frees its delay or burial. */
+/* Removes the message from its lease, or frees its delay or burial. */
 static void leave_owner(struct queue *q, struct message *m)
 {
     if (m->owner && *(enum owner_kind *)m->owner == OWNER_LEASE) {
@@ -731,7 +733,7 @@ bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id)
 
 /* Spilling */
 
-/* Bytes of messages that are kept in memory ahead of the reader. */
+/* The size of the read-ahead: bytes of the next ready messages that are kept in memory. */
 static uint64_t window(uint64_t limit)
 {
     uint64_t share = limit / 64;

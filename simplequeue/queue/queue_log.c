@@ -128,7 +128,7 @@ void queue_log_bury(
     buf_append_bytes(out, reason);
 }
 
-/* The bytes between the head and the items, and the bytes of an item. */
+/* For each type: the number of bytes between the head and the items, and the size of an item. */
 static const struct {
     size_t fixed, item;
 } layouts[] = {
@@ -142,7 +142,7 @@ static const struct {
     [RECORD_KEEP] = {0, 32},
 };
 
-/* Whether each item ends with the length of its message. */
+/* True if each item ends with the length of its message. */
 static bool has_messages(enum queue_record_type type)
 {
     return type == RECORD_PUT || type == RECORD_PUT_LATE || type == RECORD_MOVE || type == RECORD_KEEP;

@@ -17,14 +17,14 @@
 #include <unistd.h>
 
 #define DIRECTORY "/queues"
-#define TRIM_SHARE 4 /* the journal is trimmed in steps of this fraction of a segment */
+#define TRIM_SHARE 4 /* a journal is trimmed in steps of a fourth of a segment */
 #define SEGMENT_BYTES (UINT64_C(64) << 20)
 #define QUEUE_FILES 2 /* descriptors of a queue: its directory and its newest segment */
 #define OWN_FILES 24  /* descriptors of the daemon */
 #define NEW_QUEUE_BYTES                                                                                      \
-    ((uint64_t)128 << 10)     /* disk space for a queue's files and for the reserve of a put */
+    ((uint64_t)128 << 10)     /* disk space for the files of a queue and for the reserve of a put */
 #define NEW_MESSAGE_BYTES 128 /* disk space for each message, in addition to its bytes */
-#define TICK_TIMERS_MAX 1000  /* in one turn of the loop */
+#define TICK_TIMERS_MAX 1000  /* handled in one turn of the loop */
 #define ID_FILE "queue-id"
 #define ID_DIGITS (JOURNAL_ID_TEXT - 1)
 
@@ -47,7 +47,8 @@ static char *directory_of(const struct queues *qs, const char *name)
     return dir;
 }
 
-/* Removes the directory if it is empty, because a crash or a full disk has interrupted the creation of its queue. */
+/* Removes the directory if it is empty. An empty directory remains if a crash or a full disk interrupts the creation
+ * of a queue. */
 static bool drop_empty(const struct queues *qs, const char *name)
 {
     char *dir = directory_of(qs, name);
@@ -149,12 +150,13 @@ static bool is_id(const char *text)
     return strspn(text, "0123456789abcdef") == ID_DIGITS;
 }
 
-/* The id of a copied queue differs from its journal's id, and is in the file `queue-id` (docs/formats/simplequeue.md).
+/* The id of a queue is usually the id of its journal. A queue in a restored copy gets another id, which is stored in
+ * the file `queue-id` (docs/formats/simplequeue.md).
  *
- * 1. The file is whole and synced, or absent. Any other content is an error.
- * 2. A file that names another journal is ignored. In a new journal message ids start again, and must not repeat under
- *    the same queue id.
- * 3. The file is read once the journal is open, which has synced the directory. So an id that was shown to a client
+ * 1. The file is either missing, or complete and synced. Any other content is an error.
+ * 2. The file also contains the id of the journal. If that is not the id of this journal, the file is ignored: in a
+ *    new journal message ids start again, so the queue must not keep the old queue id.
+ * 3. The file is read after journal_open, which has synced the directory. So if a client has seen an id, the id
  *    survives a power cut.
  *
  * Sets the id to "" if there is no file for `journal`, the id of the journal. Returns 0, or -1 with the error. */
@@ -178,7 +180,7 @@ static int read_id(
     return 0;
 }
 
-/* Writes another file and renames it, so that a crash leaves the old file or the new one. */
+/* Writes a new file and renames it, so that a crash leaves either the old or the new file. */
 static int write_id(const char *dir, const char *journal, const char *id, char *error, size_t error_size)
 {
     char path[PATH_MAX], fresh[PATH_MAX], text[2 * JOURNAL_ID_TEXT + 1];
@@ -197,7 +199,7 @@ static int write_id(const char *dir, const char *journal, const char *id, char *
     return id_fail(error, error_size, dir, strerror(errno));
 }
 
-/* Opens the journal, then reads the queue's id. With `restored`, the queue gets a new id here. */
+/* Opens the journal and then reads the queue's id. With `restored`, gives the queue a new id. */
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
     char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
@@ -328,7 +330,8 @@ enum queue_result queues_may_add(const struct queues *qs, const struct first_put
         return QUEUE_TOO_MANY_QUEUES;
     if (queues_count(qs) >= queues_descriptor_limit(qs))
         return QUEUE_NO_DESCRIPTORS;
-    /* Requires a little more than the first put reserves, so that no queue is created only to refuse that put. */
+    /* The required space is a little more than the first put reserves, so that no queue is created whose first put is
+     * refused. */
     struct statvfs disk;
     if (!qs->dir || put->n == 0 || statvfs(qs->dir, &disk) != 0 || disk.f_blocks == 0)
         return QUEUE_OK;

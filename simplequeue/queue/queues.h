@@ -1,15 +1,18 @@
 /* queues: the named queues of a daemon. With a data directory, DATA_DIR/queues/NAME/ is the journal of NAME.
  *
- * 1. queues_get creates a queue; nothing deletes one. A failed creation removes its directory; otherwise a later start
- *    on a full disk would fail to begin a journal there.
- * 2. queues_recover opens one queue of the directory per call. Until it returns QUEUES_RECOVERED, no other call is
- *    allowed.
- * 3. All queues share one heap of deadlines: queues_next_deadline and queues_tick serve all leases, delays and pauses.
- * 4. The first put that is accepted creates its queue. queues_may_add checks the put before the queue exists. An empty
- *    queue remains only if another program fills the disk in between.
- * 5. No queue is created if the data directory was moved away, because its path no longer has the lock and the other queues.
- * 6. No queue is created if it would use a descriptor that connections need. Recovery opens every queue regardless.
- */
+ * 1. queues_get creates queues. No function deletes a queue. If a creation fails, the directory is removed again.
+ *    Otherwise a later start on a full disk would fail, because it could not create a journal there.
+ * 2. Each call of queues_recover opens one queue of the directory. Until it returns QUEUES_RECOVERED, no other
+ *    function may be called.
+ * 3. All queues share one heap of deadlines. queues_next_deadline and queues_tick handle the leases, delays and
+ *    pauses of all queues.
+ * 4. A queue is created by its first put. queues_may_add checks this put before the queue exists. So an empty queue
+ *    is left only if another program fills the disk between the check and the put.
+ * 5. No queue is created if the data directory was moved away, because a new directory at its path would have neither
+ *    the lock nor the other queues.
+ * 6. No queue is created if it would use descriptors that connections need. But queues that already exist are all
+ *    opened.
+ * */
 #ifndef SIMPLEQUEUE_QUEUES_H
 #define SIMPLEQUEUE_QUEUES_H
 
@@ -23,63 +26,64 @@ struct queues_config {
     const char *data_dir; /* NULL: memory only */
     struct queue_limits limits;
     size_t max_queues;
-    bool restored;                      /* the directory is a copy: give each queue in it a new id */
+    bool restored;                      /* the directory is a restored copy: give each queue in it a new id */
     int64_t sync_ms;                    /* as journal_set_config */
     uint64_t segment_bytes;             /* 0: the journal's default */
-    bool (*owns)(const char *data_dir); /* whether the lock is still in place; NULL: it is */
+    bool (*owns)(const char *data_dir); /* true if the daemon still has the lock; NULL: it has */
     int (*descriptors)(void);           /* the maximum number of open files; NULL: unlimited */
-    void (*notify)(void *arg);          /* from the journal's threads: queues_poll is due */
+    void (*notify)(void *arg);          /* called by the journal's threads: queues_poll is due */
     void *notify_arg;
     void (*on_new)(struct named_queue *q, void *arg);   /* a queue was opened or created; may be NULL */
     void (*on_ready)(struct named_queue *q, void *arg); /* see named_queue_config */
-    void (*on_stray)(const char *name, void *arg); /* a queue's name that is not a directory; may be NULL */
+    void (*on_stray)(const char *name, void *arg); /* a file instead of a queue's directory; may be NULL */
     void *hook_arg;
 };
 
-/* For `restored`: checks that the directory holds queues, because a mistyped path would otherwise be created as an
- * empty directory. Returns 0, or -1 with the error. */
+/* For `restored`: checks that the directory contains queues. Without this check, a mistyped path would be created as
+ * an empty directory. Returns 0, or -1 with the error. */
 int queues_check_copy(const char *data_dir, char *error, size_t error_size);
 
-/* NULL with the error and errno if the directory cannot be created or read. */
+/* Returns NULL with the error and errno if the directory cannot be created or read. */
 struct queues *queues_new(const struct queues_config *config, char *error, size_t error_size);
 /* Commits the operations in progress, calls their `done`, and closes all queues. */
 void queues_free(struct queues **qs);
 
-/* RETRY: the disk is full or descriptors are exhausted; a later start may succeed. */
+/* QUEUES_RETRY: the disk is full or descriptors are exhausted, so a later start may succeed. */
 enum queues_recovery { QUEUES_RECOVERED, QUEUES_MORE, QUEUES_RETRY, QUEUES_FAILED };
-/* Opens the next queue of the directory; blocks. The last call also waits until all records of the recovery are
- * committed. */
+/* Opens the next queue of the directory. Blocks. The last call also waits until all records that the recovery has
+ * appended are committed. */
 enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, char *error, size_t error_size);
 size_t queues_unopened(const struct queues *qs); /* queues that are still to be opened */
 
-/* The put that would create a queue; zeroed for a release or a pause. */
+/* The put that would create a queue. All fields are zero for a release or a pause. */
 struct first_put {
     size_t n; /* messages */
     uint64_t bytes;
     bool late;     /* the put is delayed */
-    uint64_t mark; /* the mark that the producer expects; in a new queue every mark is 0 */
+    uint64_t mark; /* the mark that the producer expects; in a new queue all marks are 0 */
 };
-/* QUEUE_OK if another queue may be created and would accept the put's messages. Ignores the mark. */
+/* Returns QUEUE_OK if another queue may be created and would accept the messages of the put. Ignores the mark. */
 enum queue_result queues_may_add(const struct queues *qs, const struct first_put *put);
 
 /* NULL if there is no such queue. */
 struct named_queue *queues_find(const struct queues *qs, const char *name);
-/* Creates the queue if needed, and blocks for some syncs: see queue_creation.h. NULL with *result and, if the system failed, the
- * error. */
+/* Returns the queue and creates it if needed. A creation blocks for several syncs, see queue_creation.h. If it fails,
+ * returns NULL and sets *result and, for a system error, the error text. */
 struct named_queue *queues_get(struct queues *qs, const char *name, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size);
 struct named_queue *queues_at(const struct queues *qs, size_t i); /* in the order of names */
 size_t queues_count(const struct queues *qs);
 size_t queues_max(const struct queues *qs);
-/* The number of queues for which descriptors remain after those for connections; SIZE_MAX without a data directory. */
+/* Returns the number of queues that can be open without using descriptors that connections need; SIZE_MAX without a
+ * data directory. */
 size_t queues_descriptor_limit(const struct queues *qs);
-/* Descriptors for n queues and the daemon's own files. */
+/* Returns the number of descriptors for n queues and the daemon's own files. */
 size_t queues_descriptors_for(size_t n);
 
 const struct queue_limits *queues_limits(const struct queues *qs);
 /* Bytes of memory for messages of all queues. */
 uint64_t queues_memory(const struct queues *qs);
-/* All queues' journals; NULL without a data directory. */
+/* The journals of all queues; NULL without a data directory. */
 struct journal_set *queues_journals(struct queues *qs);
 
 void queues_poll(struct queues *qs);
@@ -87,8 +91,8 @@ void queues_poll(struct queues *qs);
 void queues_flush(struct queues *qs);
 /* False if there is no deadline. */
 bool queues_next_deadline(const struct queues *qs, usec_t *deadline);
-/* Serves deadlines that have passed, up to a limit per call, so that the loop is not blocked. queues_next_deadline
- * shows whether more have passed. */
+/* Handles deadlines that have passed. So that the loop is not blocked, a call handles only a limited number. If more
+ * deadlines have passed, queues_next_deadline returns one of these. */
 void queues_tick(struct queues *qs, struct queue_now now);
 
 #endif

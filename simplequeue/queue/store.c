@@ -5,16 +5,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEEP_PAGES 16 /* a store with more pages than this will probably fill the next page, too */
-#define SPARSE 4      /* a page is sparse if it takes this many times the memory that its messages need */
+#define DEEP_PAGES 16 /* if a store has more pages than this, it will probably fill the next page, too */
+#define SPARSE 4      /* a page is sparse if it uses this many times the memory that its messages need */
 
 /* A page has one of three forms:
  *
- * PAGE_BLOCK bytes and records in one piece of memory, filled by puts PAGE_SLOTS a record with its id for each message;
- * the bytes in one piece of memory, or spilled PAGE_BARE a length for each id, 0 for a removed message; all messages
- * ready and never delivered, bytes spilled
+ *     PAGE_BLOCK   bytes and records in one piece of memory, filled by puts
+ *     PAGE_SLOTS   a record with an id for each message; the bytes are in one piece of memory, or spilled
+ *     PAGE_BARE    only the length of each message (0 if removed); all messages are ready, never delivered and spilled
  *
- * Spilling makes a page BARE if its messages allow it, else SLOTS. page_find turns BARE into SLOTS without reading the disk. */
+ * A spilled page becomes BARE if its messages allow this, otherwise SLOTS. page_find converts BARE to SLOTS and need
+ * not read the disk for this. */
 enum page_form { PAGE_BLOCK, PAGE_SLOTS, PAGE_BARE };
 
 struct page_slot {
@@ -25,13 +26,13 @@ struct page_slot {
 struct store_page {
     enum page_form form;
     bool loading;
-    bool kept; /* rewritten: the offset is not in the order of ids */
+    bool kept; /* rewritten: the offset is not in the order of the ids */
     uint64_t first_id;
     size_t span; /* ids, from first_id on */
     size_t held, ready, pending;
     uint64_t bytes;  /* of its messages */
-    uint64_t offset; /* in the journal; no message of the page lies below it */
-    char *memory;    /* SLOTS: bytes only, NULL if spilled */
+    uint64_t offset; /* in the journal; no message of the page is at a lower offset */
+    char *memory;    /* SLOTS: only bytes of messages; NULL if spilled */
     size_t size, used;
     struct page_slot *slots; /* rising ids */
     size_t n_slots;
@@ -48,7 +49,7 @@ static struct message *block_record(const struct store_page *p, size_t i)
     return (struct message *)(void *)(p->memory + p->size) - (i + 1);
 }
 
-/* Makes the page an empty block again. */
+/* Makes the page empty, as a block. */
 static void page_reset(struct store_page *p, uint64_t first_id)
 {
     assert(p->form == PAGE_BLOCK);
@@ -59,7 +60,7 @@ static void page_reset(struct store_page *p, uint64_t first_id)
     p->bytes = 0;
 }
 
-/* `will_fill`: maps all memory at once, to avoid a page fault for each 4 KiB. */
+/* If `will_fill` is true, all memory of the page is mapped at once, which avoids a page fault for each 4 KiB. */
 static struct store_page *page_new(size_t len, uint64_t first_id, bool will_fill)
 {
     size_t align = sizeof(struct message);
@@ -84,7 +85,7 @@ static void page_free(struct store_page *p)
     free(p);
 }
 
-/* The index of the first slot at or above `id`. */
+/* Returns the index of the first slot whose id is at least `id`. */
 static size_t slot_index(const struct store_page *p, uint64_t id)
 {
     size_t low = 0, high = p->n_slots;
@@ -98,7 +99,7 @@ static size_t slot_index(const struct store_page *p, uint64_t id)
     return low;
 }
 
-/* n_records and record_at read the records of any form by index. */
+/* n_records and record_at access the records of a page of any form by index. */
 static size_t n_records(const struct store_page *p)
 {
     return p->form == PAGE_SLOTS ? p->n_slots : p->span;
@@ -132,7 +133,7 @@ static void make_slots(struct store_page *p)
     p->form = PAGE_SLOTS;
 }
 
-/* Returns the record in any state; NULL if there is none. */
+/* Returns the record, whatever its state, or NULL if there is none. */
 static struct message *record_of(const struct store_page *p, uint64_t id)
 {
     if (id < p->first_id || id - p->first_id >= p->span)
@@ -152,7 +153,8 @@ static struct message *page_find(struct store_page *p, uint64_t id)
     return m && m->state != STORE_GONE ? m : NULL;
 }
 
-/* Returns a copy of the record, with state STORE_GONE if the message is not in the page. Keeps the page's form. */
+/* Returns a copy of the record. If the message is not in the page, the state of the copy is STORE_GONE. The form of
+ * the page does not change. */
 static struct message page_peek(const struct store_page *p, uint64_t id)
 {
     struct message none = {0};
@@ -162,7 +164,7 @@ static struct message page_peek(const struct store_page *p, uint64_t id)
     return m ? *m : none;
 }
 
-/* Finds the first message at or after `from` that is ready, or not ready if `ready` is false. */
+/* Finds the first message whose id is at least `from` and that is ready, or that is not ready if `ready` is false. */
 static bool page_next(struct store_page *p, uint64_t from, bool ready, uint64_t *id)
 {
     size_t i = p->form == PAGE_SLOTS ? slot_index(p, from) : from > p->first_id ? from - p->first_id : 0;
@@ -185,7 +187,7 @@ static uint64_t page_cost(const struct store_page *p)
     return cost + (p->lens ? p->span * sizeof *p->lens : 0);
 }
 
-/* True if the bytes of any message are missing. */
+/* True if the bytes of a message are not in memory. */
 static bool page_is_partial(const struct store_page *p)
 {
     for (size_t i = 0; i < p->n_slots; i++)
@@ -194,7 +196,7 @@ static bool page_is_partial(const struct store_page *p)
     return p->form == PAGE_BARE;
 }
 
-/* True if lengths alone describe the messages, and need less memory than slots. */
+/* True if the lengths alone are enough to describe the messages, and need less memory than slots. */
 static bool can_be_bare(const struct store_page *p)
 {
     if (p->held != p->ready || p->span * sizeof *p->lens > p->held * sizeof *p->slots)
@@ -237,7 +239,7 @@ void store_init(struct store *s, uint64_t next_id, struct store_memory *memory)
     *s = (struct store){.next_id = next_id, .memory = memory};
 }
 
-/* Every change of a page is enclosed by uncharge and charge, which keep the totals correct. */
+/* Call uncharge before and charge after each change of a page, so that the totals stay correct. */
 static void uncharge(struct store *s, const struct store_page *p)
 {
     bool spilled = page_is_spilled(p);
@@ -297,8 +299,8 @@ static struct store_page *last_page(const struct store *s)
     return s->n > s->head ? s->pages[s->n - 1] : NULL;
 }
 
-/* The index of the last page whose first id is at or below `id`, or s->head. The store must have pages. Tries the page
- * used last and the page behind it first. */
+/* Returns the index of the last page whose first id is not above `id`, or s->head. The store must have pages. First
+ * tries the page used last and the page after it. */
 static size_t page_index(struct store *s, uint64_t id)
 {
     for (size_t i = s->hint; i >= s->head && i < s->n && i <= s->hint + 1 && s->pages[i]->first_id <= id; i++)
@@ -315,7 +317,7 @@ static size_t page_index(struct store *s, uint64_t id)
     return s->hint = low;
 }
 
-/* NULL if no page has the id. */
+/* Returns NULL if no page covers the id. */
 static struct store_page *page_of(struct store *s, uint64_t id)
 {
     if (s->n == s->head)
@@ -431,8 +433,9 @@ static void compact(struct store *s, size_t i)
     charge(s, p);
 }
 
-/* Messages removed in order empty the first page, which is freed without a copy. Pages behind it are checked for compaction only when the
- * number of their messages falls to a power of two, so that a drop costs little. */
+/* If messages are removed in order, the first page becomes empty and is freed without copying. Other pages are
+ * checked for compaction only when the number of their messages falls to a power of two, so that most drops cost
+ * little. */
 void store_drop(struct store *s, uint64_t id)
 {
     assert(page_of(s, id) && page_peek(page_of(s, id), id).state != STORE_GONE);
@@ -534,8 +537,8 @@ uint64_t store_lowest_offset(const struct store *s)
     return lowest;
 }
 
-/* Pages that were not rewritten have rising offsets, so a search for pages below an offset ends at the first page
- * beyond it. */
+/* The offsets of pages that were not rewritten ascend. So a search for pages below an offset can end at the first
+ * such page that is not below it. */
 static bool is_beyond(const struct store_page *p, uint64_t offset)
 {
     return p->held > 0 && !p->kept && p->offset >= offset;
@@ -576,8 +579,8 @@ void store_set_kept(struct store *s, const struct store_span *page, uint64_t off
     s->changes++;
 }
 
-/* If no page covers the id, the message goes to the preceding page if that page holds the same record, else to a new
- * page. */
+/* If no page covers the id, the message is added to the preceding page if that page has messages of the same record,
+ * otherwise to a new page. */
 void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset)
 {
     struct store_page *p = page_of(s, id);
@@ -657,7 +660,7 @@ bool store_span_of(struct store *s, uint64_t id, struct store_span *out)
     return true;
 }
 
-/* Adds the following pages if the same read of the journal covers them. */
+/* Adds the following pages, as far as the same read of the journal can load them. */
 static void extend_span(const struct store *s, size_t i, uint64_t chunk, struct store_span *out)
 {
     uint64_t bytes = s->pages[i]->bytes;

@@ -1,4 +1,4 @@
-/* PAUSE, EMPTY and EXIT: their routes need the token or --allow-exit. */
+/* PAUSE, EMPTY and EXIT. These routes require the token or --allow-exit. */
 #include "simplequeue/server/http_common.h"
 
 #define JSON "application/json"
@@ -24,8 +24,8 @@ void http_pause(struct http_request *req, void *ctx)
 
 static void empty_done(const struct queue_outcome *outcome, void *arg);
 
-/* Deletes the next part, or answers. It is posted because, without a journal, named_queue_remove calls empty_done
- * before it returns. */
+/* Deletes the next part of the messages, or replies if none is left. empty_done posts this function instead of
+ * calling it, because without a journal named_queue_remove calls empty_done before it returns. */
 static void empty_more(void *arg)
 {
     struct pending *p = arg;
@@ -40,7 +40,7 @@ static void empty_more(void *arg)
     empty_done(&(struct queue_outcome){.result = result}, p);
 }
 
-/* Called after each part. A count of 0 ends the request. */
+/* Called when a part is deleted. If the count is 0, the request is done. */
 static void empty_done(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;
@@ -61,7 +61,7 @@ static void empty_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Deletes the messages that are ready at this time, in parts. Messages put later stay. */
+/* Deletes the messages that are ready now, in parts. Messages that are put later are not deleted. */
 void http_empty(struct http_request *req, void *ctx)
 {
     struct named_queue *q;

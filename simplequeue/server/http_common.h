@@ -1,5 +1,5 @@
-/* http_common: the HTTP handlers, the functions that main.c calls in their files, and their common parameters and
- * replies. A handler's ctx is the struct queue_server. */
+/* http_common: declares the HTTP handlers, the functions in their files that main.c calls, and functions for common
+ * parameters and replies. The ctx of a handler is the struct queue_server. */
 #ifndef SIMPLEQUEUE_HTTP_COMMON_H
 #define SIMPLEQUEUE_HTTP_COMMON_H
 
@@ -12,57 +12,59 @@ http_handler http_dump, http_dead, http_producer; /* these also answer after sto
 http_handler http_pause, http_empty, http_exit;
 
 /* http_reserve.c */
-/* Called when messages may have become ready or loaded: answers waiting reserves in order. */
+/* Called when messages may have become ready or may have been loaded. Answers waiting reserves in order. */
 void reserve_serve(struct named_queue *q);
-/* Called for a new queue: moves the reserves that wait for the queue's messages to the queue's line. */
+/* Called for a new queue. Reserves may already wait for its messages. Moves these to the queue's line. */
 void reserve_queue_opened(struct queue_server *server, struct named_queue *q);
 
 /* http_stats.c */
 void stats_extra(void *ctx, bool json, struct buf *out);
 void stats_reset(void *ctx);
-/* Register the metrics of the daemon and of a queue. */
+/* These functions register the metrics of the daemon and of a queue. */
 void stats_register(struct queue_server *server);
 void stats_register_queue(struct queue_server *server, struct named_queue *q);
 
-/* Each of these functions returns false after it has answered that the parameter is wrong. */
+/* If the parameter is wrong, each of these functions replies with the error and returns false. */
 
 /* queue=; default: the default queue. */
 bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1]);
-/* The queue of that name; NULL if it does not exist. */
+/* queue=. Stores the queue with this name, or NULL if it does not exist. */
 bool param_existing_queue(struct queue_server *server, struct http_request *req, struct named_queue **q);
-/* reader=; default: "", the name of all readers without a name. */
+/* reader=; default: "", which stands for all readers without a name. */
 bool param_reader(struct http_request *req, char reader[NAME_LEN_MAX + 1]);
-/* items=, at least 1, reduced to --max-mget. */
+/* items=; at least 1. If it exceeds --max-mget, --max-mget applies. */
 bool param_items(struct queue_server *server, struct http_request *req, size_t fallback, size_t *items);
-/* separator=; default: the fallback. Not empty. */
+/* separator=; must not be empty; default: the fallback. */
 bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out);
 
-/* Returns the queue. NULL: a refusal was sent, or the request waits for the creation, and its handler will run again.
- * So the handler calls this function before it changes anything. */
+/* Returns the queue, if needed after its creation. If the result is NULL, the function has refused the request, or
+ * the request waits for the creation and the handler will be called again. So a handler must call this function
+ * before it changes anything. */
 struct named_queue *obtain_queue(struct queue_server *server, struct http_request *req, const char *name,
     const struct first_put *put, http_handler *handler);
-/* The wait_fn of requests that change nothing before they wait: runs w->handler again, or answers the refusal. */
+/* The wait_fn of requests that have changed nothing before they wait. Calls w->handler again, or replies with the
+ * refusal. */
 bool retry_request(struct wait *w, enum wait_event event);
 
 void add_queue_id(struct http_request *req, const struct named_queue *q);
-/* Answers a result other than QUEUE_OK. `mark` is the producer's mark if the result is a conflict. */
+/* Replies with the error for a result other than QUEUE_OK. For QUEUE_CONFLICT, `mark` is the producer's mark. */
 void reply_refused(
     struct queue_server *server, struct http_request *req, enum queue_result result, uint64_t mark);
 
-/* A reply that waits for a commit. It may outlive its client. */
+/* A reply that waits for a commit. The client may disconnect in the meantime. */
 struct pending {
     struct queue_server *server;
     struct http_request *req; /* NULL once the client has disconnected */
     struct named_queue *q;
     struct buf body;         /* GET, MGET: the messages taken; its memory is reused */
-    const char *verb;        /* the member ("acked") or header of the reply that has the count or the id */
-    struct reserve *reserve; /* the reserve to continue after its ack */
+    const char *verb;        /* name of the JSON member ("acked") or header with the count or the id */
+    struct reserve *reserve; /* the reserve that continues after its ack */
     uint64_t count, before;  /* EMPTY: messages deleted so far; only ids below `before` are deleted */
-    struct pending *spare;   /* the next unused struct */
+    struct pending *spare;   /* the next unused pending */
 };
 struct pending *pending_new(struct queue_server *server, struct http_request *req, struct named_queue *q);
 void pending_free(struct pending *p);
-/* Answers an operation that was refused at once, and frees `p`. */
+/* Replies with the error of an operation that was refused at once, and frees `p`. */
 void pending_refuse(struct pending *p, enum queue_result result, uint64_t mark);
 void pending_free_spare(struct queue_server *server);
 

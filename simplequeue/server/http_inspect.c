@@ -1,13 +1,13 @@
-/* DUMP, DEAD and PRODUCER: read messages and marks without changing them. If the next message is only on disk, the
- * request waits in the queue's line of loads, then continues at that message. */
+/* DUMP, DEAD and PRODUCER return messages and marks without changing them. If the next message is spilled, the
+ * request waits in the queue's line of loads and then continues with that message. */
 #include "simplequeue/server/http_common.h"
 
 #include <event2/buffer.h>
 #include <stdlib.h>
 
 struct inspection;
-/* Appends messages from i->from on to the body, and finally the body's end. QUEUE_LOADING: the next message is being
- * loaded from disk. */
+/* Appends messages with ids of at least i->from to the body, and at last the end of the body. QUEUE_LOADING: the next
+ * message is being loaded from disk. */
 typedef enum queue_result inspect_fn(struct inspection *i);
 
 struct inspection {
@@ -17,16 +17,16 @@ struct inspection {
     inspect_fn *inspect;
     const char *type;
     uint64_t from;   /* the next id */
-    size_t n, items; /* messages so far; maximum */
+    size_t n, items; /* number of messages so far, and its maximum */
     struct evbuffer *body;
 };
 
-/* Returns true once the request is answered and the inspection is freed. */
+/* Returns true if the request is answered and the inspection is freed. */
 static bool go_on(struct inspection *i, struct wait *w)
 {
     enum queue_result r = i->inspect(i);
     if (r == QUEUE_LOADING) {
-        http_set_held_bytes(i->req, evbuffer_get_length(i->body)); /* counts towards the client's limit */
+        http_set_held_bytes(i->req, evbuffer_get_length(i->body)); /* counts towards max_buffered */
         return false;
     }
     if (w)
@@ -53,7 +53,8 @@ static bool retry_inspection(struct wait *w, enum wait_event event)
     return true;
 }
 
-/* Inspections continue after storage has failed, so their routes do not require a ready daemon. False if the problem was answered. */
+/* Inspections must work even after the storage has failed, so their routes do not require that the daemon is ready.
+ * This function makes the other checks. If one fails, it replies with the error and returns false. */
 static bool may_inspect(const struct queue_server *server, struct http_request *req)
 {
     bool stopping = daemon_is_draining(server->loop.daemon);

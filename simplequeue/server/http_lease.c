@@ -6,7 +6,7 @@
 
 #define JSON "application/json"
 
-/* The parameters lease=L&id=A-B,C, and the existing queue. */
+/* The queue and the parameters lease=L&id=A-B,C of a request. */
 struct lease_request {
     struct named_queue *q;
     uint64_t lease;
@@ -23,8 +23,8 @@ static bool param_lease(struct http_request *req, uint64_t *lease)
     return false;
 }
 
-/* Reads the ids from id=, or from the body, because the length of a target is limited. Returns false after answering an
- * error. */
+/* Reads the ids from id=. Because the length of a target is limited, the ids may be in the body instead. If a
+ * parameter is wrong, replies with the error and returns false. */
 static bool parse_lease_request(
     struct queue_server *server, struct http_request *req, struct lease_request *out)
 {
@@ -36,7 +36,8 @@ static bool parse_lease_request(
     if (in_target && body.len)
         http_problem(req, 400, "bad-parameter", NULL, "ids are given twice: as id= and as the body");
     else if (!in_target && !body.len)
-        http_problem(req, 400, "missing-parameter", "id=A-B,C, or the list as the body", "id is missing");
+        http_problem(
+            req, 400, "missing-parameter", "give id=A-B,C or send the list as the body", "id is missing");
     else if (!id_list_parse(in_target ? text : body, &out->ids, &out->n))
         http_problem(
             req, 400, "bad-parameter", "A-B,C", "%s is not a list of ids", in_target ? "id" : "the body");
@@ -111,7 +112,7 @@ void http_bury(struct http_request *req, void *ctx)
     struct lease_request r;
     struct bytes reason = BYTES_NONE;
     if (http_param(req, "reason", &reason) && reason.len > REASON_MAX) {
-        http_problem(req, 400, "bad-parameter", NULL, "reason is over %d bytes", REASON_MAX);
+        http_problem(req, 400, "bad-parameter", NULL, "reason exceeds %d bytes", REASON_MAX);
         return;
     }
     if (!parse_lease_request(ctx, req, &r))
@@ -143,8 +144,8 @@ void http_touch(struct http_request *req, void *ctx)
     reply_count(req, q, "extended", extend);
 }
 
-/* Creates the queue if needed, because a reader releases before it reserves, and needs the queue's id as its producer
- * name. */
+/* Creates the queue if needed: a reader calls /release before its first /reserve, and it needs the queue's id for its
+ * name as a producer. */
 void http_release(struct http_request *req, void *ctx)
 {
     char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
@@ -156,7 +157,7 @@ void http_release(struct http_request *req, void *ctx)
     uint64_t epoch;
     unsigned long long n = named_queue_release(q, reader, &epoch);
     unsigned long long next_id = queue_state(named_queue_core(q))->next_id;
-    wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK); /* refuses waiting reserves with an older epoch */
+    wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK); /* refuses those with an older epoch */
     add_queue_id(req, q);
     http_replyf(req, 200, JSON,
         "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"epoch\":\"%llu\"}\n", n,

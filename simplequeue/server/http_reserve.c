@@ -1,7 +1,8 @@
-/* RESERVE: leases messages. If there are none, the request waits in the queue's line, first come, first served. The
- * reply has messages, is empty at the deadline or a stop, or is 409 if another reader holds leases or the epoch is
- * stale. The deadline does not end the wait while ready messages are being read from disk. Messages are leased in the
- * loop turn that writes the reply, so no message is leased without a reply. */
+/* RESERVE leases messages. If no message is ready, the request waits in the queue's line, and requests are answered
+ * in order. The reply contains messages, or is empty if the deadline passes or the daemon stops. It is 409 if a
+ * reader with another name has leases or if the epoch is not the latest. While ready messages are being read from
+ * disk, the request waits even beyond its deadline. Messages are leased at the moment when the reply is written, so
+ * there is no lease without a reply. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
@@ -18,11 +19,11 @@ struct reserve {
     size_t items;
     usec_t lease, timeout;
     uint64_t epoch; /* 0: none given */
-    bool acks;      /* the request has ack= */
-    uint64_t acked; /* messages deleted by it */
+    bool acks;      /* the request has the parameter ack */
+    uint64_t acked; /* number of messages that the ack has deleted */
 };
 
-/* Frees `r` and returns the request, which the caller must answer. */
+/* Frees `r` and returns the request. The caller must answer the request. */
 static struct http_request *end(struct reserve *r, const struct named_queue *q)
 {
     struct http_request *req = r->req;
@@ -42,7 +43,8 @@ static void answer_nothing(struct reserve *r)
     http_reply(end(r, q), 200, OCTETS, BYTES_NONE);
 }
 
-/* Refuses a request whose epoch is not that of the reader's last release. True if it was refused. `q` is NULL if the queue does not exist. */
+/* If the epoch of the request is not that of the reader's last release, refuses the request and returns true. `q` is
+ * NULL if the queue does not exist. */
 static bool answer_stale(struct reserve *r, const struct named_queue *q)
 {
     char members[48] = "";
@@ -139,7 +141,7 @@ static bool retry_reserve(struct wait *w, enum wait_event event)
     return true;
 }
 
-/* Answers or waits. */
+/* Answers the request, or makes it wait. */
 static void reserve(struct reserve *r, usec_t now)
 {
     struct queue_server *server = r->server;
@@ -193,7 +195,7 @@ static void ack_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* ack=L:A-B,C, or ack=L with the ids as the body. */
+/* The parameter is ack=L:A-B,C, or ack=L with the ids in the body. */
 static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct bytes ack)
 {
     struct queue_server *server = r->server;

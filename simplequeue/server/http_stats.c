@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-/* Each macro defines a function that reads one number of a queue or of the daemon, for /stats and /metrics. */
+/* Each of these macros defines a function that returns one number of a queue or of the daemon, for /stats and
+ * /metrics. */
 #define OF_QUEUE(name, expression)                                                                           \
     static double read_##name(void *arg)                                                                     \
     {                                                                                                        \
@@ -50,7 +51,8 @@ static double read_limit_queues(void *server)
     return (double)(room < max ? room : max);
 }
 
-/* The numbers of a queue. `name` is for /stats, `metric` for /metrics; NULL: not shown there. */
+/* The numbers of a queue. /stats shows the number as `name`, /metrics as `metric`. If one of these is NULL, the
+ * number is not shown there. */
 static const struct field {
     const char *name;
     stats_gauge_fn *read;
@@ -78,7 +80,7 @@ static const struct field {
 #define FIELDS (sizeof fields / sizeof(*fields))
 #define FIELDS_STATS (FIELDS - 3) /* the fields in /stats */
 #define FIELDS_BITLY                                                                                         \
-    6 /* the first fields have bitly's names; at the top level they are the default queue's */
+    6 /* the first fields have bitly's names; the top level of /stats shows those of the default queue */
 
 static unsigned long long read_field(size_t i, struct named_queue *q)
 {
@@ -147,10 +149,11 @@ void stats_reset(void *ctx)
 void stats_register(struct queue_server *server)
 {
     static const struct stats_row rows[] = {
-        {"limit_depth", "max_depth: messages in a queue; 0: unlimited", read_limit_depth},
-        {"limit_bytes", "max_bytes: of messages in a queue; 0: unlimited", read_limit_bytes},
-        {"limit_memory_bytes", "max_memory: of all queues; 0: unlimited", read_limit_memory},
-        {"limit_queues", "max_queues, or fewer if descriptors are scarce", read_limit_queues},
+        {"limit_depth", "setting max_depth, messages in a queue; 0: unlimited", read_limit_depth},
+        {"limit_bytes", "setting max_bytes, bytes of messages in a queue; 0: unlimited", read_limit_bytes},
+        {"limit_memory_bytes", "setting max_memory, bytes for all queues; 0: unlimited", read_limit_memory},
+        {"limit_queues", "setting max_queues, or a lower number if there are too few file descriptors",
+            read_limit_queues},
         {"waiting_requests", "reserves that wait for messages", read_waiting},
         {0},
     };

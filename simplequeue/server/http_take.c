@@ -1,4 +1,5 @@
-/* GET and MGET: messages leave the queue before their reply is written, so each is delivered at most once. */
+/* GET and MGET remove messages from the queue before the reply is written, so each message is delivered at most
+ * once. */
 #include "simplequeue/server/http_common.h"
 
 #define OCTETS "application/octet-stream"
@@ -17,13 +18,13 @@ static void take_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* While messages are being loaded from disk, the request waits; then `handler` runs again. If the reply has fewer
- * messages than `items`, it ends with the separator, as in bitly's simplequeue. */
+/* If messages must be loaded from disk, the request waits, and later `handler` is called again. If the reply has
+ * fewer messages than `items`, it ends with the separator, as in bitly's simplequeue. */
 static void take(struct queue_server *server, struct http_request *req, size_t items, struct bytes separator,
     http_handler *handler)
 {
     struct named_queue *q;
-    size_t most = REPLY_BYTES_MAX / (separator.len + 1), n = 0; /* separators count as bytes of the reply */
+    size_t most = REPLY_BYTES_MAX / (separator.len + 1), n = 0; /* separators count towards REPLY_BYTES_MAX */
     struct id_ranges ids = {0};
     most = items < most ? items : most;
     if (!param_existing_queue(server, req, &q))

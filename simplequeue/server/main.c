@@ -18,7 +18,7 @@
 #define LOG_AGAIN (10 * USEC_PER_SEC)
 
 struct wiring {
-    struct queue_server server; /* first: handlers get it as their ctx */
+    struct queue_server server; /* first member, because handlers get it as their ctx */
     struct loop_notify *notify;
     struct scrubber *scrubber;
     struct nng_ingest *ingest; /* NULL: no nng */
@@ -36,7 +36,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     queue_loop_arm(&server->loop);
 }
 
-/* Called when the journal's committers or the overflow log's writer have results. */
+/* Called when the journal's committers or the overflow log's thread have results. */
 static void on_notify(void *arg)
 {
     struct queue_server *server = &((struct wiring *)arg)->server;
@@ -45,7 +45,7 @@ static void on_notify(void *arg)
     queue_loop_arm(&server->loop);
 }
 
-/* Opens one queue in each turn of the loop, so that /health answers meanwhile. */
+/* Opens one queue in each turn of the loop, so that /health can be answered between two queues. */
 static void recover_next(void *arg)
 {
     struct wiring *w = arg;
@@ -68,7 +68,7 @@ static void recover_next(void *arg)
             daemon_begin_stop(daemon);
             break;
         }
-        if (!server->loop.storage_failed) /* opening a queue writes */
+        if (!server->loop.storage_failed) /* opening a queue may have failed to write */
             daemon_set_ready(daemon);
         if (queues_journals(server->queues))
             w->scrubber = scrubber_start(daemon, queues_journals(server->queues));
@@ -106,8 +106,8 @@ static void stop_waits(void *loop)
     wait_stop(loop);
 }
 
-/* Logs a full disk at intervals only, because on a nearly full disk short messages may fit while long ones do not.
- * After a storage failure the daemon is not ready, because readers would do work that they cannot acknowledge. */
+/* On a nearly full disk, short messages may have room while long ones have not. So a full disk is logged only from
+ * time to time. After a storage failure the daemon is not ready, because readers could not acknowledge their work. */
 static void note_health(struct queue_loop *loop, const struct named_queue *q)
 {
     struct served_queue *served = served_of(q);
@@ -129,7 +129,7 @@ static void note_health(struct queue_loop *loop, const struct named_queue *q)
     }
 }
 
-/* Also called before on_new_queue, and while the queues are freed. */
+/* May also be called before on_new_queue and while the queues are freed. */
 static void on_ready(struct named_queue *q, void *arg)
 {
     struct queue_server *server = arg;
@@ -177,7 +177,8 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
     if (!(server->queues = open_queues(w, o, error)))
         return daemon_start_status(errno);
     server->loop.queues = server->queues;
-    /* Must follow open_queues, which creates the data directory, because the log may be in that directory. */
+    /* The overflow log may be in the data directory. So this check comes after open_queues, which creates that
+     * directory. */
     if (log && data_dir && overflow_log_check_place(log, data_dir, error->text, sizeof error->text) != 0)
         return EX_CONFIG;
     errno = 0;
@@ -186,7 +187,7 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
         return daemon_start_status(errno);
     size_t found = queues_unopened(server->queues), max = queues_max(server->queues);
     size_t room = queues_descriptor_limit(server->queues);
-    /* Warns only about an explicit max_queues, because the default does not promise descriptors for that many queues. */
+    /* Warns only if max_queues is set explicitly, because most hosts have too few descriptors for the default. */
     if (room == 0 || (options_is_set(o, "max_queues") && room < max))
         log_warn("the limit of open files is too low for max_queues: raise it (LimitNOFILE, ulimit -Hn)",
             LOG_U("max_queues", max), LOG_U("room_for", room),
@@ -283,8 +284,8 @@ static void drain(void *ctx)
 
 #define GET_OR_POST (HTTP_GET_ | HTTP_POST_)
 #define MARKS "producer mark next"
-#define READY HTTP_ROUTE_WHEN_READY /* inspections lack this flag: they continue after storage has failed */
-#define BITLY HTTP_ROUTE_LENIENT    /* ignores unknown parameters, as bitly's simplequeue does */
+#define READY HTTP_ROUTE_WHEN_READY /* not for inspections, which work even after the storage has failed */
+#define BITLY HTTP_ROUTE_LENIENT    /* unknown parameters are ignored, as in bitly's simplequeue */
 #define NO_HEAD HTTP_ROUTE_NO_HEAD
 #define TOKEN HTTP_ROUTE_NEEDS_TOKEN
 #define ROUTE(path_, methods_, flags_, handler_, params_, help_)                                             \
@@ -309,7 +310,7 @@ static const struct http_route queue_routes[] = {
     ROUTE("/nack", GET_OR_POST, READY | NO_HEAD, http_nack, "queue lease id delay",
         "return leased messages: ?lease=&id=&delay="),
     ROUTE("/bury", GET_OR_POST, READY | NO_HEAD, http_bury, "queue lease id reason",
-        "set leased messages aside: ?lease=&id=&reason="),
+        "bury leased messages: ?lease=&id=&reason="),
     ROUTE("/touch", GET_OR_POST, READY | NO_HEAD, http_touch, "queue lease extend",
         "extend a lease: ?lease=&extend="),
     ROUTE("/release", GET_OR_POST, READY | NO_HEAD, http_release, "queue reader",

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define RECEIVE_MAX 16 /* messages in one turn of the loop */
+#define RECEIVE_MAX 16 /* requests received in one turn of the loop */
 #define FLUSH_MS 50
 
 struct nng_ingest {
@@ -24,8 +24,8 @@ struct nng_ingest {
     nng_socket socket;
     struct event *readable, *sendable;
     bool on, receiving;
-    struct batch *unsent, **unsent_tail; /* batches with a reply that nng has not accepted yet */
-    size_t waiting;                      /* batches without a reply, or whose reply is unsent */
+    struct batch *unsent, **unsent_tail; /* batches whose reply nng has not accepted yet */
+    size_t waiting;                      /* number of batches without a reply or with an unsent reply */
     uint64_t waiting_bytes;
     usec_t replied_at;
     _Atomic int connections; /* counted by nng's threads */
@@ -33,7 +33,7 @@ struct nng_ingest {
     struct stats_histogram *seconds;
 };
 
-/* A request without an answer, or with an unsent one. */
+/* A request that is not answered, or whose reply is not sent. */
 struct batch {
     struct nng_ingest *in;
     struct batch *next; /* unsent */
@@ -43,8 +43,8 @@ struct batch {
     usec_t began;
 };
 
-/* Called by nng's threads. nng also reports the removal of a connection that this callback closed before it was
- * added. */
+/* Called by nng's threads. If this callback closes a connection before nng has added it, nng still reports the
+ * removal of the connection. */
 static void on_connection(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
     struct nng_ingest *in = arg;
@@ -105,7 +105,7 @@ static void drop_reply(struct batch *b, int error)
     nng_msg_free(b->msg);
 }
 
-/* False if nng accepts no more replies now. */
+/* Returns false if nng accepts no more replies at this time. */
 static bool send_reply(struct batch *b)
 {
     int error = nng_sendmsg(b->in->socket, b->msg, NNG_FLAG_NONBLOCK);
@@ -130,7 +130,8 @@ static void on_sendable(evutil_socket_t fd, short what, void *arg)
         event_add(in->sendable, NULL);
 }
 
-/* Turns the request's message into the reply, which the message's header addresses. */
+/* Replaces the body of the request's message by the reply. The header of the message contains the address of the
+ * client. */
 static void answer(struct batch *b, const struct buf *text)
 {
     struct nng_ingest *in = b->in;
@@ -150,7 +151,7 @@ static void answer(struct batch *b, const struct buf *text)
     in->unsent_tail = &b->next;
 }
 
-/* `mark` is the producer's mark for a conflict, else NULL. */
+/* For a conflict, `mark` is the producer's mark, otherwise NULL. */
 static void refuse_with(
     struct batch *b, int status, const char *code, const char *detail, const uint64_t *mark)
 {
@@ -165,7 +166,7 @@ static void refuse_with(
     buf_free(&text);
 }
 
-/* `detail` is NULL if the text of the result suffices. */
+/* If `detail` is NULL, the reply contains the text for `result`. */
 static void refuse(struct batch *b, enum queue_result result, const char *detail, uint64_t mark)
 {
     const struct refusal *r = refusal_of(result);
@@ -202,7 +203,7 @@ static void on_put(const struct queue_outcome *outcome, void *arg)
     queue_loop_arm(&in->server->loop);
 }
 
-/* Returns NULL, or the error in the header line. */
+/* Parses the header line. Returns NULL, or the text of an error. */
 static const char *parse_header(
     const struct url_query *query, char name[NAME_LEN_MAX + 1], struct queue_put *put)
 {
@@ -214,7 +215,7 @@ static const char *parse_header(
         for (k = 0; k < n_known && !bytes_equal_str(query->params[i].name, known[k]);)
             k++;
         if (k == n_known)
-            return "the first line is the header: queue=&producer=&mark=&next=&delay=, or empty";
+            return "the first line must be the header: queue=&producer=&mark=&next=&delay=, or empty";
     }
     url_query_get(query, "queue", &queue);
     if (!bytes_is_name(queue))
@@ -237,7 +238,7 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
     struct first_put first = first_put_of(what);
     enum queue_result r;
     uint64_t mark = 0;
-    if (server->loop.storage_failed) { /* over HTTP the daemon is not ready then */
+    if (server->loop.storage_failed) { /* HTTP requests get 503 in this case */
         refuse(b, QUEUE_CLOSED, NULL, 0);
         return;
     }
@@ -253,7 +254,7 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
         refuse(b, r, NULL, mark);
 }
 
-/* Handles the request: a header line, then a line for each message. */
+/* Handles a request. It consists of a header line and a line for each message. */
 static void handle(struct batch *b)
 {
     struct nng_ingest *in = b->in;
@@ -276,7 +277,7 @@ static void handle(struct batch *b)
     else if (what.n == 0 && what.producer.len == 0)
         refuse_with(b, 400, "missing-data", "no message follows the header line", NULL);
     else if (records_longest(&in->server->records) > in->server->max_message)
-        refuse_with(b, 413, "too-large", "a message is over --max-message", NULL);
+        refuse_with(b, 413, "too-large", "a message exceeds --max-message", NULL);
     else
         put(b, name, &what);
     url_query_free(&query);
@@ -331,11 +332,11 @@ struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls
     in->server = server;
     in->max_body = (size_t)options_int(o, "max_body");
     in->max_connections = (int)options_int(o, "max_connections");
-    in->batches = stats_counter(s, "nng_batches_total", NULL, "batches stored, duplicates included");
+    in->batches = stats_counter(s, "nng_batches_total", NULL, "batches stored, including duplicates");
     in->messages = stats_counter(s, "nng_messages_total", NULL, "messages stored from nng batches");
     in->refused = stats_counter(s, "nng_refused_total", NULL, "nng batches refused");
-    in->closed = stats_counter(
-        s, "nng_connections_refused_total", NULL, "nng connections beyond max_connections, closed at once");
+    in->closed = stats_counter(s, "nng_connections_refused_total", NULL,
+        "nng connections closed at once because of max_connections");
     in->accepted = stats_counter(s, "nng_connections_total", NULL, "nng connections accepted");
     in->dropped = stats_counter(s, "nng_replies_dropped_total", NULL, "nng replies that could not be sent");
     in->seconds = stats_histogram(s, "nng_batch_seconds", NULL, "Time from a batch's arrival to its reply");
@@ -343,8 +344,8 @@ struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls
     stats_gauge(
         s, "nng_waiting_bytes", NULL, "bytes of nng batches not answered yet", gauge_waiting_bytes, in);
     stats_gauge(s, "nng_connections", NULL, "nng connections", gauge_connections, in);
-    /* If a message exceeds RECVMAXSZ, nng closes its connection without a reply. So RECVMAXSZ is above --max-body,
-     * and batches between the two limits get a reply. */
+    /* If a request exceeds RECVMAXSZ, nng closes the connection without a reply. RECVMAXSZ is higher than --max-body,
+     * so requests between the two limits get an error as a reply. */
     size_t largest = NNG_INGEST_RECEIVE_FACTOR * in->max_body + 64; /* the header of a request */
     int failure = nng_rep0_open_raw(&in->socket);
     if (failure == 0)
@@ -393,8 +394,9 @@ void nng_ingest_close(struct nng_ingest **p)
     struct nng_ingest *in = *p;
     if (!in)
         return;
-    /* nng drops unwritten replies on close, and does not report when they are written. So close waits FLUSH_MS after the last reply. A
-     * client repeats a request whose reply is lost. */
+    /* When the socket is closed, nng drops replies that are not yet written, and there is no way to know whether they
+     * are. So this function waits FLUSH_MS after the last reply. If a reply is lost nevertheless, the client repeats
+     * the request. */
     usec_t since = clock_monotonic() - in->replied_at;
     if (in->replied_at && since < FLUSH_MS * USEC_PER_MSEC)
         nanosleep(&(struct timespec){.tv_nsec = FLUSH_MS * 1000000L}, NULL);

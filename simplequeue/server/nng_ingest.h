@@ -1,19 +1,20 @@
-/* nng_ingest: puts over nng's REQ/REP, for applications that do not use HTTP. docs/guide/protocol.md has the requests
- * and replies.
+/* nng_ingest: accepts puts over nng's REQ/REP, for applications that do not use HTTP. docs/guide/protocol.md
+ * describes the requests and replies.
  *
- * One raw REP socket serves all URLs, in the event loop. A batch keeps its nng message until its put is committed; the
- * message's header addresses the reply. So replies may be sent in any order, and no thread waits for a commit.
+ * One raw REP socket listens at all URLs and is served by the event loop. Each request, called a batch, keeps its nng
+ * message until its put is committed, because the header of the message contains the address for the reply. So
+ * replies may be sent in any order, and no thread waits for a commit.
  *
- * 1. As over HTTP, a 200 is sent only after the commit.
- * 2. Nothing is received while NNG_INGEST_BATCHES_MAX batches, or batches of NNG_INGEST_BYTES_MAX, are unanswered:
- *    nng's buffers then fill, and senders wait.
- * 3. Every request is answered once. If nng's buffer is full, the reply is kept here and its batch counts as
- *    unanswered. nng drops replies to a closed connection, and beyond 64 unwritten replies of one connection; the
- *    messages are still stored.
- * 4. A batch over --max-body is refused. For a batch over NNG_INGEST_RECEIVE_FACTOR times --max-body, nng closes the
- *    connection.
- * 5. Nothing is received before the queues are recovered.
- */
+ * 1. As with HTTP, a reply with status 200 is sent only after the commit.
+ * 2. As long as NNG_INGEST_BATCHES_MAX batches, or batches with NNG_INGEST_BYTES_MAX bytes in total, are unanswered,
+ *    no further batch is received. nng's buffers fill, and senders must wait.
+ * 3. Every batch gets exactly one reply. If nng's buffer is full, this module keeps the reply, and the batch counts
+ *    as unanswered. nng drops a reply if the connection is closed or already has 64 unwritten replies. The messages
+ *    are stored nevertheless.
+ * 4. If a batch exceeds --max-body, it is refused. If it exceeds NNG_INGEST_RECEIVE_FACTOR times --max-body, nng
+ *    closes the connection.
+ * 5. No batch is received before all queues are recovered.
+ * */
 #ifndef SIMPLEQUEUE_NNG_INGEST_H
 #define SIMPLEQUEUE_NNG_INGEST_H
 
@@ -26,16 +27,16 @@ struct nng_ingest;
 #define NNG_INGEST_BYTES_MAX (16u << 20)
 #define NNG_INGEST_RECEIVE_FACTOR 2
 
-/* Listens at URLs that nng_listen_check has accepted. NULL with the error. */
+/* Listens at URLs that nng_listen_check has accepted. Returns NULL with the error if this fails. */
 struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct config_error *error);
 
-/* The functions below do nothing if `in` is NULL, which means that nng_listen is not set. */
+/* If nng_listen is not set, `in` is NULL, and the functions below do nothing. */
 
 /* Starts receiving. */
 void nng_ingest_start(struct nng_ingest *in);
 /* Stops receiving. Batches that were received are still answered. */
 void nng_ingest_stop(struct nng_ingest *in);
-/* Call it only when no batch is in progress. */
+/* Call this function only when no batch is in progress. */
 void nng_ingest_close(struct nng_ingest **in);
 
 #endif

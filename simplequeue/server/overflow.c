@@ -16,17 +16,17 @@ struct overflow {
     struct queue_loop *loop;
     struct overflow_log *log;
     char *path;
-    bool is_device; /* all queues write to it */
+    bool is_device; /* the path is a device, which all queues share */
     struct stats_counter *failures;
 };
 
-/* Makes room in one queue, batch by batch, until no put waits for room. */
+/* An eviction makes room in one queue, one batch of messages at a time, until no put waits for room. */
 struct eviction {
     struct overflow *o;
     struct named_queue *q;
-    struct id_ranges ids;     /* the messages of the batch, set aside */
+    struct id_ranges ids;     /* the messages of the batch; they are busy */
     enum queue_result result; /* of the last batch */
-    bool held_up;             /* waits for an operation of the queue or for a load */
+    bool held_up;             /* waits for an operation or a load of the queue */
 };
 
 struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (*notify)(void *arg),
@@ -44,7 +44,7 @@ struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (
     return o;
 }
 
-/* Writes to the file of the queue. */
+/* Appends the text to the log file of the queue. */
 static void log_write(
     struct overflow *o, const struct named_queue *q, struct buf *text, overflow_log_done *done, void *arg)
 {
@@ -63,7 +63,7 @@ static void append_line(struct buf *out, struct named_queue *q, uint64_t id)
     buf_append_char(out, '\n');
 }
 
-/* Retries or refuses the puts for which the batch made room. A put that still finds no room waits at the end of the
+/* Retries or refuses the puts that the batch covers. If a put still has no room, it waits again, at the end of the
  * line. */
 static void answer_covered(struct named_queue *q, enum queue_result result)
 {
@@ -78,8 +78,9 @@ static void answer_covered(struct named_queue *q, enum queue_result result)
     served->room_granted = false;
 }
 
-/* Sets a batch aside for the first puts in the line, and marks the puts for which the batch makes enough room. If a put
- * needs several batches, the last one covers it. Puts that already have room, or can never have any, are answered. */
+/* Chooses the messages of the next batch to make room for the first puts in the line. The batch covers a put if the
+ * put has enough room afterwards. If a put needs several batches, only the last one covers the put. Puts that already
+ * have room are retried, and puts that can never have room are refused. */
 static void find_room(struct eviction *e)
 {
     const struct wait_line *line = &served_of(e->q)->puts;
@@ -96,7 +97,7 @@ static void find_room(struct eviction *e)
         }
         if (e->ids.count)
             return;
-        /* Waits if an uncommitted operation may make room or add evictable messages, or if the first messages must be
+        /* Wait if an operation in progress may make room or make messages evictable, or if the first messages must be
          * read from disk. */
         e->held_up = !first->covered &&
                      (states[MESSAGE_PENDING] + states[MESSAGE_BUSY] > 0 ||
@@ -113,12 +114,12 @@ static void find_room(struct eviction *e)
 
 static void on_written(const char *error, void *arg);
 
-/* Posted when an eviction begins and after each of its batches. */
+/* Posted to the loop when an eviction begins and after each of its batches. */
 static void serve_line(void *arg)
 {
     struct eviction *e = arg;
     struct wait *first = served_of(e->q)->puts.first;
-    if (e->result != QUEUE_OK && first) /* the put may need more than the batch that failed */
+    if (e->result != QUEUE_OK && first) /* refuse it even if it needs more batches */
         first->covered = true;
     answer_covered(e->q, e->result);
     e->result = QUEUE_OK;
@@ -156,10 +157,10 @@ static void on_removed(const struct queue_outcome *outcome, void *arg)
     e->result = outcome->result;
     if (e->result == QUEUE_OK)
         stats_add(served_of(e->q)->overflowed, outcome->count);
-    serve_soon(e); /* posted, so that readers that wait for this commit come first */
+    serve_soon(e); /* later, so that readers that wait for this commit come first */
 }
 
-/* Logs only the first failure and the recovery, because every refused put is another attempt. */
+/* Every put that needs room tries again to write, so only the first failure and the recovery are logged. */
 static void on_written(const char *error, void *arg)
 {
     struct eviction *e = arg;
@@ -222,9 +223,9 @@ void overflow_reopen(struct overflow *o)
         log_error("overflow log not reopened", LOG_S("error", error));
 }
 
-/* The messages of one queue on a stop. */
+/* Progress of saving the messages of one queue when the daemon stops. */
 struct saving {
-    uint64_t n; /* messages in the batch being written */
+    uint64_t n; /* messages in the current batch */
     uint64_t saved, lost;
     char *error; /* the first */
 };
@@ -273,10 +274,10 @@ void overflow_close(struct overflow **p)
         return;
     struct queues *qs = o->loop->queues;
     overflow_log_stop(o->log);
-    queues_flush(qs); /* commits the removals of the last batches, whose evictions on_removed needs */
+    queues_flush(qs); /* the last removals must be committed before their evictions are freed */
     if (queues_count(qs) > 0 && !named_queue_journal(queues_at(qs, 0))) {
         struct queue_now late = {
-            INT64_MAX / 2, queue_loop_now().wall}; /* a time after the end of every lease and delay */
+            INT64_MAX / 2, queue_loop_now().wall}; /* a time after the end of all leases and delays */
         usec_t deadline;
         while (queues_next_deadline(qs, &deadline) && deadline <= late.monotonic)
             queues_tick(qs, late);

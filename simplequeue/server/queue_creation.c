@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Logs and counts refusals that the operator can prevent, but not those of a put that asks for too much. */
+/* Logs and counts a refusal if the operator could prevent it, but not if the put itself is too large. */
 static void note_unmade(
     struct queue_creation *c, const char *name, enum queue_result result, const char *error)
 {
@@ -32,7 +32,7 @@ static void serve_soon(struct queue_creation *c)
     c->posted = c->line.first != NULL;
 }
 
-/* Creates at most one queue. Checks the first put before its queue exists, as if every mark were 0. */
+/* Creates at most one queue. The first put is checked before its queue exists. In a new queue all marks are 0. */
 static void serve_line(void *arg)
 {
     struct queue_creation *c = arg;

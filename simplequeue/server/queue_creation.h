@@ -1,10 +1,11 @@
-/* queue_creation: creates queues for the requests that need them. A creation takes several syncs of the disk and blocks the event loop, so
- * each queue is created in its own turn of the loop.
+/* queue_creation: creates queues for requests that need them. A creation needs several syncs and blocks the event
+ * loop, so each queue is created in a turn of the loop of its own.
  *
- * 1. One turn creates at most one queue, so that all sockets are served between two creations.
- * 2. Requests are retried in the order in which they came, never from inside queue_creation_obtain.
- * 3. Each reason for a refusal is logged once, until a queue is created again. Every refused request is counted.
- */
+ * 1. A turn of the loop creates at most one queue, so that all sockets are served between two creations.
+ * 2. Requests are retried in the order in which they arrived, but never from within queue_creation_obtain.
+ * 3. Each reason for a refusal is logged once, and again only after a queue has been created. Every refused request
+ *    is counted.
+ * */
 #ifndef SIMPLEQUEUE_QUEUE_CREATION_H
 #define SIMPLEQUEUE_QUEUE_CREATION_H
 
@@ -15,13 +16,14 @@ struct stats_counter;
 struct queue_creation {
     struct queue_loop *loop;
     struct wait_line line;
-    bool posted;                  /* a call to serve the line is posted to the loop */
-    unsigned logged;              /* a bit for each reason that is logged */
+    bool posted;                  /* a call that serves the line is posted to the loop */
+    unsigned logged;              /* one bit for each reason that was logged */
     struct stats_counter *unmade; /* requests refused because their queue could not be created */
 };
 
-/* Returns the existing queue. NULL with QUEUE_OK: the request waits, and `retry` runs once the queue exists. NULL with
- * another result: the queue is not created, because of a limit or because it would refuse `put`. */
+/* Returns the queue if it exists. Otherwise returns NULL. If *result is QUEUE_OK, the request waits, and `retry` is
+ * called when the queue exists. If *result is anything else, the queue is not created, because of a limit or because
+ * the queue would refuse `put`. */
 struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *name,
     const struct first_put *put, struct http_request *req, wait_fn *retry, void *arg,
     enum queue_result *result);

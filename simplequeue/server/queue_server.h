@@ -1,6 +1,6 @@
-/* queue_server: the context of simplequeue's HTTP handlers. docs/guide/protocol.md describes the requests and replies.
+/* queue_server: the ctx of simplequeue's HTTP handlers. docs/guide/protocol.md describes the requests and replies.
  *
- * Each part below uses only the parts above it:
+ * Each of these parts uses only the parts that are listed before it:
  *
  *     queue_loop         the time, the timer, unfinished work; requests that wait, and their deadlines
  *     served_queue       the server's state of each queue; reports failing storage and full disks
@@ -10,7 +10,7 @@
  *     http_common        the handlers; parameters and replies that they share
  *     http_*, nng_ingest translate between protocols and the queue
  *     main               the routes; the wiring
- */
+ * */
 #ifndef SIMPLEQUEUE_QUEUE_SERVER_H
 #define SIMPLEQUEUE_QUEUE_SERVER_H
 
@@ -18,15 +18,15 @@
 #include "simplequeue/server/overflow.h"
 #include "simplequeue/server/queue_creation.h"
 
-#define REPLY_BYTES_MAX (16u << 20) /* message bytes in one reply; a reply holds at least one message */
-#define RESERVE_ITEMS_MAX (REPLY_BYTES_MAX / 64) /* limits the frames' own bytes in a reply */
+#define REPLY_BYTES_MAX (16u << 20) /* message bytes in a reply; a reply has at least one message */
+#define RESERVE_ITEMS_MAX (REPLY_BYTES_MAX / 64) /* limits the bytes that frames add to a reply */
 #define LEASE_DEFAULT 30000                      /* milliseconds, as are the next four */
 #define LEASE_MAX (24 * 3600 * 1000)
 #define WAIT_MAX (10 * 60 * 1000)
 #define DELAY_MAX (INT64_C(366) * 24 * 3600 * 1000)
 #define PAUSE_MAX DELAY_MAX
 #define REASON_MAX 1024       /* bytes */
-#define EMPTY_ITEMS_MAX 10000 /* messages deleted per record, so that the loop serves others in between */
+#define EMPTY_ITEMS_MAX 10000 /* messages deleted at once; between, the loop serves others */
 
 struct pending;
 
@@ -34,8 +34,8 @@ struct queue_server {
     struct queue_loop loop;
     struct queues *queues;
     struct queue_creation creation;
-    struct overflow *overflow; /* NULL: full queues refuse puts */
-    struct wait_line strays;   /* reserves that wait for queues that do not exist */
+    struct overflow *overflow; /* NULL: a full queue refuses puts */
+    struct wait_line strays;   /* reserves for queues that do not exist */
     bool recovered;            /* every queue is open */
     size_t max_message, max_items;
     struct bytes mget_separator, mput_separator;

@@ -10,12 +10,12 @@ extern const struct option_row settings_rows[];
 
 int settings_check(struct options *o, struct config_error *error);
 
-/* Warns in the log about settings without effect. */
+/* Logs a warning for each setting without effect. */
 void settings_warn(const struct options *o);
 
-/* The path of the overflow log; NULL: full queues refuse puts. */
+/* Returns the path of the overflow log, or NULL if full queues refuse puts. */
 const char *settings_overflow_log(const struct options *o);
-/* The value of the setting; default: a newline. */
+/* Returns the value of the setting, or a newline if it is unset. */
 struct bytes settings_separator(const struct options *o, const char *name);
 
 #endif

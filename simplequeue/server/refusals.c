@@ -13,10 +13,11 @@ static const struct refusal refusals[] = {
     [QUEUE_OVERLOADED] = {503, "overloaded", "try again"},
     [QUEUE_NO_SPACE] = {503, "storage-full", "free disk space; puts are then accepted again"},
     [QUEUE_LATCHED] = {503, "storage-failed",
-        "repair the storage, then restart; a refused put may be stored: with marks a retry is stored once"},
+        "repair the storage and restart; this put may be stored nevertheless: with a mark, a retry stores it "
+        "only once"},
     [QUEUE_CLOSED] = {503, "not-ready", NULL},
     [QUEUE_LEASE_LOST] = {409, "lease-lost",
-        "the lease has expired or its messages are acknowledged; reserve again"},
+        "the lease has expired or its messages are already acknowledged; reserve again"},
     [QUEUE_NOTHING] = {404, "not-found", NULL},
     [QUEUE_TOO_MANY_QUEUES] = {503, "too-many-queues",
         "raise --max-queues, or remove a queue: stop, delete its directory in DIR/queues, start"},

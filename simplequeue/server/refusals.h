@@ -1,4 +1,4 @@
-/* refusals: the status, code and hint with which HTTP and nng answer each queue_result other than QUEUE_OK. */
+/* refusals: for each queue_result except QUEUE_OK, the status, code and hint of the reply over HTTP and nng. */
 #ifndef SIMPLEQUEUE_REFUSALS_H
 #define SIMPLEQUEUE_REFUSALS_H
 

@@ -1,5 +1,5 @@
-/* served_queue: the server's state of each queue (named_queue_data): waiting requests, counters, and the failures that
- * are already logged. */
+/* served_queue: what the server stores for each queue (named_queue_data): waiting requests, counters, and which
+ * failures are already logged. */
 #ifndef SIMPLEQUEUE_SERVED_QUEUE_H
 #define SIMPLEQUEUE_SERVED_QUEUE_H
 
@@ -12,13 +12,13 @@ struct served_queue {
     struct wait_line reserves; /* requests that wait for messages */
     struct wait_line loads;    /* requests that wait for messages to be read from disk */
     struct wait_line puts;     /* puts that wait for room */
-    struct eviction *eviction; /* in progress in overflow.c; NULL: none */
-    bool room_granted;         /* the puts being retried have room */
-    char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* of every reply about the queue */
+    struct eviction *eviction; /* the eviction in progress (overflow.c); NULL: none */
+    bool room_granted;         /* the puts that are being retried have room */
+    char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* header of its replies */
     size_t id_line_len;
     struct stats_counter *overflowed, *rejected;
     bool disk_full_logged, overflow_failure_logged;
-    usec_t log_disk_full_at, log_overflow_at; /* the earliest time to log the same again */
+    usec_t log_disk_full_at, log_overflow_at; /* not before this time is the failure logged again */
     uint64_t puts_before, gets_before;        /* counted before /stats?reset=1 */
 };
 
@@ -27,13 +27,13 @@ static inline struct served_queue *served_of(const struct named_queue *q)
     return named_queue_data(q);
 }
 
-/* True if a new put must wait behind earlier puts. */
+/* True if a new put must wait because earlier puts wait. */
 static inline bool served_queue_puts_wait(const struct named_queue *q)
 {
     return served_of(q)->puts.first && !served_of(q)->room_granted;
 }
 
-/* Counts a refused put as `rejected` if the queue had no room. */
+/* If the queue had no room, counts the refused put as `rejected`. */
 static inline void served_queue_count_refused(const struct named_queue *q, enum queue_result why)
 {
     if (queue_is_full(why) || why == QUEUE_OVERFLOW_FAILED)

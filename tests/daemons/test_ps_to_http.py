@@ -101,7 +101,7 @@ class Delivery(ForwardTest):
     def test_urls_are_separated_as_help_says(self):
         for name, others in (("ps_to_http", ["--state=x"]), ("queue_to_http", [])):
             told = b" ".join(self.run_program(name, "--help").stdout.split())
-            self.assertIn(b"several separated by spaces or commas", told, name)
+            self.assertIn(b"several, separated by spaces or commas", told, name)
             for urls in ("http://a/,http://b/", "http://a/ http://b/"):
                 done = self.run_program(name, "--destination=" + urls, "--check-config", *others)
                 self.assertEqual(done.returncode, 0, (name, urls, done))

@@ -68,7 +68,7 @@ class FailedSync(PubsubTest):
         for _ in range(2):
             for p in publishers:
                 hint = self.assertProblem(p.publish(p.acknowledged), 503, "storage-failed")["hint"]
-                self.assertIn("may or may not be stored then: with marks a retry stores them once", hint)
+                self.assertIn("may or may not be stored: with marks a retry stores them only once", hint)
             status, text = self.health()
             self.assertEqual(status, 503)
             self.assertIn("storage failed", text)

@@ -415,7 +415,7 @@ class DiskTest(Full, OnDisk, QueueTest):
             for target in ("/put", "/mput", "/get", "/mget", "/reserve", "/release", "/kick", "/ack?lease=1&id=1"):
                 target += ("&" if "?" in target else "?") + "queue=" + name
                 self.expect(q.post(target, b"x"), 503, "not-ready")
-        self.assertIn("a refused put may be stored", refused.json()["hint"])
+        self.assertIn("this put may be stored nevertheless", refused.json()["hint"])
 
     def test_storage_that_fails_while_queues_are_opened_is_no_readiness(self):
         """Opening one writes that it was."""

@@ -1,9 +1,10 @@
-/* A link is a connection to the server. A link carries one call at a time. Between calls the link is pooled, and the
- * client watches it to notice when the server closes the connection. A callback may do anything, such as cancel its own
- * call or free the client. So the client only marks links and itself, and frees them when control returns to the loop
- * (client_enter, client_leave).
+/* A link is a connection to the server. A link carries one call at a time. Between calls the link is in the pool, and
+ * the client watches its socket to notice when the server closes the connection. A callback may cancel its own call
+ * or free the client while the client's functions are still on the stack. So these operations only mark links and the
+ * client as dead. client_leave frees them when no function of the client is on the stack any more.
  *
- * In order: how calls and links end; a connection's life; the queue of calls and the public functions. */
+ * The file has three parts: the end of calls and links, the life of a connection, and the queue of calls with the
+ * public functions. */
 #include "http/client/http_client.h"
 #include "http/http_socket.h"
 #include "base/errno_class.h"
@@ -62,8 +63,8 @@ enum http_link_state {
     HTTP_LINK_DEAD,
 };
 
-/* The addresses of the host. When no address accepts a connection, the client drops the list and resolves the name
- * again. A link that is connecting keeps its list. */
+/* The addresses of the host. If no address accepts a connection, the client drops the list and resolves the name
+ * again for the next connection. A link that is still connecting has its own reference to the list. */
 struct http_addresses {
     struct addrinfo *first;
     size_t users;
@@ -164,7 +165,7 @@ static void client_leave(struct http_client *c)
     free(c);
 }
 
-/* Starts waiting calls soon, from the loop. */
+/* Makes the event loop start the waiting calls. */
 static void client_start_soon(struct http_client *c)
 {
     if (!c->freed && !TAILQ_EMPTY(&c->waiting))
@@ -186,9 +187,9 @@ static void link_close(struct http_link *l)
     client_start_soon(c);
 }
 
-/* Calls on_done and frees the call. Returns the call's link to the pool if `keep`, otherwise closes the link.
+/* Calls on_done and frees the call. If `keep` is true, the call's link goes back to the pool. Otherwise it is closed.
  *
- * Removes the call from its link or the queue before on_done, because on_done may do anything with the client. */
+ * The call leaves its link or the queue before on_done runs, because on_done may start calls or free the client. */
 static void call_end(struct http_call *call, enum http_client_result result, bool keep)
 {
     struct http_client *c = call->client;
@@ -222,7 +223,8 @@ static void fail(struct http_link *l, enum http_client_result result)
     call_end(l->call, result, false);
 }
 
-/* The connection ended. Resends a call with may_resend if the server closed a pooled connection before it sent a reply. */
+/* The connection ended. If the call may be resent and the server closed a pooled connection before it sent any byte
+ * of a reply, the call goes back to the queue. Otherwise the call fails. */
 static void lost(struct http_link *l)
 {
     struct http_call *call = l->call;
@@ -250,7 +252,7 @@ static int on_message_begin(http_parser *parser)
     return 0;
 }
 
-/* NUL separates names and values in call->head, so neither may contain a NUL. */
+/* In call->head a NUL follows each name and each value, so a reply with a NUL in its headers is refused. */
 static int append_head(struct http_call *call, const char *at, size_t n)
 {
     if (call->head.len + n + 2 > HEAD_MAX || (n > 0 && memchr(at, '\0', n)))
@@ -259,7 +261,7 @@ static int append_head(struct http_call *call, const char *at, size_t n)
     return 0;
 }
 
-/* The next name ends the value before it. Drops trailers. */
+/* The start of a name ends the previous value. Trailers are ignored. */
 static int on_header_field(http_parser *parser, const char *at, size_t n)
 {
     struct http_call *call = call_of(parser);
@@ -347,7 +349,7 @@ static bool is_sent(const struct http_link *l)
     return l->sent == l->call->request.len + l->call->lent.len;
 }
 
-/* Parses up to the end of the reply or a pause. False when the call is over or the link closed. */
+/* Parses until the reply ends or the call is paused. Returns false if the call has ended or the link is closed. */
 static bool parse(struct http_link *l, const char *p, size_t n)
 {
     size_t used = http_parser_execute(&l->parser, &settings, p, n);
@@ -368,7 +370,7 @@ static bool parse(struct http_link *l, const char *p, size_t n)
     }
     if (!l->complete)
         return true;
-    /* Unexpected bytes after the reply close the connection. */
+    /* If more bytes follow the reply, the connection is not reused. */
     bool keep = http_should_keep_alive(&l->parser) && used == n && !l->eof && !l->write_failed && is_sent(l);
     call_end(l->call, HTTP_CLIENT_OK, keep);
     return false;
@@ -398,8 +400,9 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     client_leave(c);
 }
 
-/* Sends the rest of head and body in one call. A server may reply and close before it has read the whole request, as with 413.
- * So a failed write only ends the sending; the reply decides the result. */
+/* Sends the rest of head and body in one system call. A server may reply before it has read the whole request (for
+ * example with 413) and close the connection. So after a failed write the client stops sending, but still waits for
+ * the reply. */
 static void write_request(struct http_link *l)
 {
     const struct buf *request = &l->call->request;
@@ -515,7 +518,7 @@ static bool connect_to(struct http_link *l, const struct sockaddr *to, socklen_t
     return true;
 }
 
-/* Tries the addresses from l->address on. */
+/* Tries l->address and the addresses after it. */
 static bool connect_next(struct http_link *l)
 {
     for (; l->address; l->address = l->address->ai_next) {
@@ -600,7 +603,7 @@ static void on_start(evutil_socket_t fd, short what, void *arg)
             break;
         char byte;
         if (l && (recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !errno_is_retry(errno))) {
-            link_close(l); /* the server has closed the connection; the call still waits */
+            link_close(l); /* the server has closed it; the call still waits */
             continue;
         }
         TAILQ_REMOVE(&c->waiting, call, entry);
@@ -732,7 +735,8 @@ void http_call_resume(struct http_call *call)
         http_parser_pause(&l->parser, 0);
     if (call->streamed)
         link_set_timer(l, l->client->idle_timeout);
-    /* The loop parses kept bytes, because http_call_resume must not call on_body. */
+    /* http_call_resume must not call on_body itself, so the event loop parses the bytes that arrived during the
+     * pause. */
     event_active(l->resume_event, EV_TIMEOUT, 1);
 }
 

@@ -16,11 +16,11 @@ struct http_pool_host {
     char *url, *target;
     struct http_client *client;
     struct backoff backoff;
-    usec_t down_until;     /* end of the backoff; 0: up */
+    usec_t down_until;     /* end of the backoff; 0: the host is up */
     usec_t wait;           /* length of the backoff */
-    usec_t cooldown_until; /* while another host is up: no request before this time */
-    usec_t watched_until;  /* cooldown_until of the last timeout; stays when a probe ends the cooldown */
-    usec_t failed_at;      /* time of the last fault; requests begun before it belong to the same failure */
+    usec_t cooldown_until; /* no request before this time, as long as another host is up */
+    usec_t watched_until;  /* cooldown_until of the last timeout; a probe does not change it */
+    usec_t failed_at;      /* time of the last fault; faults of earlier requests belong to it */
     size_t in_flight;
     bool silent; /* the last fault was a timeout */
     bool stalls; /* requests time out although the host answers probes */
@@ -147,8 +147,8 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
     return &p->hosts[i];
 }
 
-/* When a host that is down may get a request. While no host is up, a cooldown ends one backoff after the last host went
- * down. */
+/* Returns the time from which a host that is down may get a request. If all hosts are down, a cooldown ends one
+ * backoff after the last host went down. */
 static usec_t try_from(const struct http_pool_host *h)
 {
     const struct http_pool *p = h->pool;
@@ -158,7 +158,7 @@ static usec_t try_from(const struct http_pool_host *h)
     return cooldown > h->down_until ? cooldown : h->down_until;
 }
 
-/* Whether the host must answer a probe before its next request. */
+/* True if the host must answer a probe before it gets a request. */
 static bool needs_probe(const struct http_pool_host *h)
 {
     return h->down_until && h->silent && h->pool->n_up > 0 && h->probed != PROBE_ANSWERED;
@@ -169,7 +169,8 @@ static bool may_try(const struct http_pool_host *h, usec_t now)
     return !h->down_until || (h->in_flight == 0 && now >= try_from(h) && !needs_probe(h));
 }
 
-/* Some healthy servers answer OPTIONS by closing the connection. Such a host gets requests again, but its cooldown stays. */
+/* Some healthy servers close the connection when they get OPTIONS. After that, such a host may get requests, but its
+ * cooldown continues. */
 static void on_probed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct http_pool_host *h = arg;
@@ -292,7 +293,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     free(arg);
     h->in_flight--;
     if (http_pool_is_fault(result, reply->status) && result != HTTP_CLIENT_CANCELLED) {
-        uint64_t seconds = 0; /* of Retry-After; a date is ignored */
+        uint64_t seconds = 0; /* seconds in Retry-After; a date is ignored */
         if (result == HTTP_CLIENT_OK)
             bytes_to_u64(bytes_str(http_reply_header(reply, "Retry-After")), &seconds);
         usec_t retry_after = (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
@@ -372,7 +373,7 @@ void http_pool_register_stats(struct http_pool *p, struct stats *stats)
         h->faults = stats_counter(stats, "destination_faults_total", labels.ptr,
             "Requests without an answer, or answered 5xx or 429");
         h->probes = stats_counter(
-            stats, "destination_probes_total", labels.ptr, "OPTIONS * requests sent after a timeout");
+            stats, "destination_probes_total", labels.ptr, "Probes (OPTIONS *) sent after a timeout");
         buf_free(&labels);
     }
 }

@@ -1,4 +1,4 @@
-/* http_pool: several servers that do the same work, as one destination.
+/* http_pool: distributes requests over several servers that do the same work.
  *
  *     struct http_pool_host *h = http_pool_next(pool, 0);
  *     if (h)
@@ -6,25 +6,26 @@
  *     else
  *         ... try again in http_pool_wait(pool)
  *
- * Hosts take turns. A fault (no connection, no reply, not HTTP, 5xx, 429) takes a host down for a backoff between backoff_min and
- * backoff_max. Afterwards the host gets one request at a time until a request succeeds.
+ * Hosts take turns. A fault (no connection, no reply, a reply that is not HTTP, 5xx, 429) marks a host as down for a
+ * backoff between backoff_min and backoff_max. After the backoff the host gets one request at a time until a request
+ * succeeds.
  *
- * Slow failures must not stall the work. While another host is up, a host that failed after a time t gets no request for t times
- * HTTP_POOL_COOLDOWN_FACTOR, at most HTTP_POOL_COOLDOWN_MAX. After a timeout the pool first probes the host by OPTIONS *. The host gets
- * no request until it answers a probe, and the answer ends the cooldown. The cooldown stays if the host closes the connection instead,
- * or if its requests time out although it answers probes.
+ * A host that takes long to fail would delay every request sent to it. So while another host is up, a host that
+ * failed after t seconds gets no request for t times HTTP_POOL_COOLDOWN_FACTOR seconds, but at most
+ * HTTP_POOL_COOLDOWN_MAX. This is the host's cooldown. After a timeout, the host must also answer a probe (OPTIONS *)
+ * before it gets a request. The answer ends the cooldown early. It does not do so if the host just closes the
+ * connection, or if the host has answered probes before and its requests timed out nevertheless.
  *
- * 1. A recovered host is used again after at most backoff_max plus the time limit of a request or probe in flight.
- *    While another host is up, HTTP_POOL_COOLDOWN_MAX replaces a shorter backoff_max, unless the host answers a probe.
- *    The pool respects Retry-After up to backoff_max.
- * 2. The pool sends nothing twice: the caller decides about a failed request.
- * 3. Any other reply, even 4xx, is a success: the host works, and only rejects the request.
+ * 1. When a host works again, the pool uses it after at most backoff_max plus the timeout of a request or probe in
+ *    flight. During a cooldown this may take HTTP_POOL_COOLDOWN_MAX. The pool respects Retry-After up to backoff_max.
+ * 2. The pool never sends a request twice. If a request fails, the caller decides whether to retry.
+ * 3. Any other reply counts as a success, even 4xx, because the host works and only rejects the request.
  *
- * A URL is http://HOST[:PORT][/TARGET] or unix:PATH, with its scheme. For the loop thread only; the rules of
- * http_client.h apply.
+ * A URL is http://HOST[:PORT][/TARGET] or unix:PATH. The scheme is required. The rules of http_client.h apply,
+ * including its rule on threads.
  *
- * A server that keeps producers' marks, such as pubsub or simplequeue, must be alone in its pool (`url`), because each
- * of two servers would know only some of the marks. */
+ * pubsub and simplequeue keep the marks of producers. Such a server must be the only one in its pool (`url`), because
+ * with two servers each would know only some of the marks. */
 #ifndef MILLRACE_HTTP_POOL_H
 #define MILLRACE_HTTP_POOL_H
 
@@ -38,17 +39,17 @@ struct http_pool_host;
 #define HTTP_POOL_COOLDOWN_FACTOR 20
 #define HTTP_POOL_COOLDOWN_MAX (60 * USEC_PER_SEC)
 
-/* A value of max_reply for callers that read only the status and the first words of a reply. */
+/* The max_reply for callers that only need the status and the first words of a reply. */
 #define HTTP_POOL_REPLY_MAX ((size_t)1 << 20)
 
-/* The beginning of the help of a setting that lists URLs. */
+/* The first words of the help of a setting that lists URLs. */
 #define HTTP_POOL_URLS_HELP                                                                                  \
-    "http://HOST:PORT/TARGET or unix:PATH, several separated by spaces or commas take turns; "
+    "http://HOST:PORT/TARGET or unix:PATH; several, separated by spaces or commas, take turns; "
 
 struct http_pool_config {
     struct event_base *base;
     const char *urls;                /* separated by spaces or commas */
-    const char *url;                 /* or one address, with or without a scheme */
+    const char *url;                 /* instead of `urls`: one address, with or without a scheme */
     int max_connections;             /* to each */
     usec_t connect_timeout, timeout; /* as of http_client_config */
     usec_t backoff_min, backoff_max; /* 0: 50 ms, 2 s */
@@ -57,36 +58,42 @@ struct http_pool_config {
     const char *auth_token;          /* NULL: none; sent to every host */
 };
 
-/* NULL with the error if there is no URL, an invalid URL, or too many. base NULL: only checks the URLs. */
+/* Returns NULL with the error if there is no URL, an invalid URL, or too many URLs. If config->base is NULL, the
+ * function only checks the URLs. */
 struct http_pool *http_pool_new(const struct http_pool_config *config, char *error, size_t error_size);
 /* Requests in flight end with HTTP_CLIENT_CANCELLED. */
 void http_pool_free(struct http_pool **p);
 
 size_t http_pool_size(const struct http_pool *p);
 const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
-/* The next host that may get a request, or NULL. The turn passes to the next host only when a request is made. The call
- * also sends the probes that are due, so a pool without work sends no probes. Skips the hosts in `but` (bits of
- * http_pool_host_bit), for a request that these hosts rejected. */
+/* Returns the host whose turn it is among those that may get a request, or NULL. The turn passes to the next host
+ * only with http_pool_request. This function also sends the probes that are due, so a pool without work sends no
+ * probes. The function skips hosts whose http_pool_host_bit is set in `but`, for a request that these hosts
+ * rejected. */
 struct http_pool_host *http_pool_next(struct http_pool *p, uint64_t but);
 uint64_t http_pool_host_bit(const struct http_pool_host *h);
-/* The only host of a pool of one, whether up or down, for callers that wait for http_pool_wait themselves. */
+/* Returns the only host of a pool with one host, even if it is down. For callers that wait as http_pool_wait says
+ * themselves. */
 struct http_pool_host *http_pool_single(struct http_pool *p);
-/* The time until a host may get a request; 0: now. An estimate while each candidate has a request in flight. */
+/* Returns the time until a host may get a request; 0 means now. If every candidate has a request in flight, the
+ * result is an estimate. */
 usec_t http_pool_wait(const struct http_pool *p);
 
 const char *http_pool_host_url(const struct http_pool_host *h); /* as configured */
 /* Each %s in a target is a placeholder. http_pool_fill_target replaces it by the escaped message and adds a NUL. */
 bool http_pool_host_has_placeholder(const struct http_pool_host *h);
 void http_pool_fill_target(const struct http_pool_host *h, struct bytes message, struct buf *out);
-/* The first host whose target has no placeholder; NULL if all have one. For methods without a body. */
+/* Returns the first host whose target has no placeholder, or NULL if each has one. Used to check the URLs for methods
+ * without a body. */
 const struct http_pool_host *http_pool_without_placeholder(const struct http_pool *p);
-/* As http_client_request, without streamed replies; records the outcome before on_done. */
+/* As http_client_request, but without streamed replies. The pool records the outcome before it calls on_done. */
 struct http_call *http_pool_request(struct http_pool_host *h, const struct http_call_spec *spec);
 
-/* Whether the outcome takes a host down. */
+/* True if this outcome marks a host as down. */
 bool http_pool_is_fault(enum http_client_result result, int status);
 
-/* Whether the status rejects the content of the request (400, 413, 422), so that no retry can succeed. */
+/* True if the status says that the content of the request is invalid (400, 413, 422), so that a retry would fail,
+ * too. */
 bool http_pool_is_poison(int status);
 /* Writes "answered 422 the field t is missing": one line of at most 170 characters. */
 void http_pool_describe(const struct http_reply_view *reply, char *out, size_t size);

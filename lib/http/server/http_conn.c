@@ -12,7 +12,7 @@
 
 #define LINGER_USEC_MAX (2 * USEC_PER_SEC) /* how long a closing connection discards input */
 
-/* Ends a request that has no complete reply. */
+/* Calls on_gone for a request whose reply is not complete. */
 static void abandon(struct http_request *req)
 {
     void (*fn)(struct http_request *, void *) = req->on_gone;
@@ -92,7 +92,7 @@ static void end_request(struct http_conn *c)
     enter(c, keep ? HTTP_CONN_IDLE : HTTP_CONN_FINISHING);
 }
 
-/* Refuses a chunk above the limit once its size is known, before its bytes arrive. */
+/* Refuses a chunk that would exceed max_body as soon as the chunk's size is known, before its bytes arrive. */
 static size_t read_body(struct http_conn *c, const char *p, size_t n)
 {
     struct http_request *req = &c->req;
@@ -109,7 +109,7 @@ static size_t read_body(struct http_conn *c, const char *p, size_t n)
         enter(c, HTTP_CONN_BODY);
         req->body_bytes += piece.len;
         buf_append_bytes(&req->body, piece);
-        if (req->body.len > HTTP_KEPT_BUFFER_MAX) { /* a smaller buffer is kept anyway */
+        if (req->body.len > HTTP_KEPT_BUFFER_MAX) { /* a smaller buffer stays allocated in any case */
             http_output_account(c);
             if (!http_memory_available(c->server))
                 req->refusal = HTTP_REFUSED_OVERLOADED;
@@ -119,7 +119,7 @@ static size_t read_body(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* Consumes bytes of at most one request. Skips blank lines before a request, which old clients send. */
+/* Consumes bytes of at most one request. Some old clients send blank lines before a request; these are skipped. */
 static size_t parse(struct http_conn *c, const char *p, size_t n)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -137,7 +137,7 @@ static size_t parse(struct http_conn *c, const char *p, size_t n)
     req->refusal = h->error;
     if (!h->complete)
         return used;
-    /* After a refused request without a body the connection stays usable; a refused body is not read. */
+    /* If the request is refused, its body is not read. So the connection can be reused only if there is no body. */
     bool has_body = h->is_chunked || h->content_length > 0;
     req->keep_alive = h->keep_alive && !c->over_limit;
     req->refusal = http_route_judge(req);
@@ -162,7 +162,7 @@ static size_t consume(struct http_conn *c, const char *p, size_t n)
         used += parse(c, p + used, n - used);
         if (c->message_complete || req->refusal != HTTP_REFUSED_NOT) {
             enter(c, HTTP_CONN_HANDLER);
-            /* Built-in endpoints report problems, so they answer even above max_buffered. */
+            /* Operators need the built-in endpoints to see the problem, so these answer even above max_buffered. */
             if (req->refusal == HTTP_REFUSED_NOT && req->endpoint->ctx != c->server &&
                 !http_memory_available(c->server))
                 req->refusal = HTTP_REFUSED_OVERLOADED;
@@ -178,7 +178,7 @@ static size_t consume(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* Parses fresh bytes where they were read, and copies only those that must wait. */
+/* Parses the new bytes in the read buffer, and copies only the bytes that cannot be parsed yet. */
 static void take_input(struct http_conn *c, struct bytes fresh)
 {
     if (c->state >= HTTP_CONN_FINISHING) {
@@ -203,11 +203,11 @@ static void take_input(struct http_conn *c, struct bytes fresh)
     buf_append(&c->in, fresh.ptr + used, fresh.len - used);
 }
 
-/* Whether to close the connection now. */
+/* Returns true if the connection must be closed now. */
 static bool is_over(struct http_conn *c)
 {
-    /* A client such as nc shuts down its sending side and still waits for the reply. So requests in a handler and streams
-     * continue; only a long poll ends, because it might last for ever. */
+    /* A client such as nc shuts down its sending side and still waits for the reply. So requests in a handler and
+     * streams continue. Only a long poll ends, because it might last for ever. */
     if (c->eof && c->state == HTTP_CONN_HANDLER) {
         c->broken |= c->req.long_poll;
     } else if (c->eof && c->state < HTTP_CONN_FINISHING && !has_unparsed(c)) {
@@ -272,9 +272,10 @@ static bool run_turn(struct http_conn *c, struct bytes fresh)
         end_request(c);
     if (!c->evicted)
         take_input(c, fresh);
-    /* A reply may wait for replies to requests that arrived at the same time. A write that wakes a sleeping client costs
-     * more than several writes to an awake client. A reply queued after bytes that the socket refused must not wait,
-     * because a turn without a write does not watch the socket. */
+    /* A corked reply is sent later, together with the replies to requests that arrived at the same time. A write that
+     * wakes a sleeping client costs more than several writes to an awake client. If the socket has already refused
+     * some bytes of this connection, the reply must not be corked: the server watches the socket for writability only
+     * after a write. */
     c->corked = !s->in_scheduled && s->n_corked < HTTP_CORKED_MAX && c->state == HTTP_CONN_IDLE &&
                 c->staged.len > 0 && c->staged.len <= HTTP_KEPT_BUFFER_MAX &&
                 http_output_pending(c) == c->staged.len && !c->eof && !c->broken && !c->reset;
@@ -327,7 +328,8 @@ void http_conn_run_scheduled(struct http_server *s)
         event_add(s->scheduled_event, &soon);
 }
 
-/* Runs after each turn, so that a long run of handlers delays a corked reply by at most one handler. */
+/* Sends the corked replies when they have waited long enough. This runs after each turn, so that a corked reply waits
+ * for at most one more handler. */
 static void end_corking(struct http_server *s)
 {
     bool overdue = s->n_corked > 0 && s->now - s->corked_since >= HTTP_CORK_USEC_MAX;
@@ -389,7 +391,7 @@ bool http_conn_is_late(struct http_conn *c, usec_t now)
     const struct http_server_config *config = &c->server->config;
     uint64_t taken = http_output_taken(c);
     if (taken != c->taken || http_output_pending(c) == 0 || (c->req.live && c->req.no_timeout))
-        c->taken_at = now; /* write_timeout counts only while output waits for the client */
+        c->taken_at = now; /* write_timeout applies only while output is pending */
     c->taken = taken;
     if (passed(c->taken_at, config->write_timeout, now) ||
         (c->over_limit && passed(c->since, LINGER_USEC_MAX, now)))

@@ -10,15 +10,15 @@
  *     http_conn.c          a connection's turn: read, parse, run the handler, write
  *     http_server.c        listening, accepting, connections above the limit, time limits, drain
  *
- * A connection acts only in a turn, which the event loop starts: the socket is readable or writable, or the turn was
- * scheduled. A turn parses and handles one request after the other and writes all replies at its end. A reply outside a turn
- * is queued and schedules a turn. Therefore:
+ * All work on a connection happens in a turn. The event loop starts a turn when the socket is readable or writable,
+ * or when the turn was scheduled. A turn parses and handles one request after the other and writes all replies at its
+ * end. If a handler replies later, outside a turn, the reply is queued and a turn is scheduled. Therefore:
  *
  * 1. No handler runs inside another handler's http_reply.
- * 2. Any number of pipelined requests uses one stack frame.
+ * 2. Pipelined requests do not nest on the stack, however many there are.
  * 3. A connection is freed only at the end of its turn, when none of its callbacks is on the stack.
  *
- * Each connection contains its request. Buffers up to HTTP_KEPT_BUFFER_MAX survive from one request to the next. */
+ * The request is a part of its connection. Buffers up to HTTP_KEPT_BUFFER_MAX are kept for the next request. */
 #ifndef MILLRACE_HTTP_INTERNAL_H
 #define MILLRACE_HTTP_INTERNAL_H
 
@@ -28,13 +28,13 @@
 #include <sys/queue.h>
 
 #define HTTP_READ_SIZE (64 * 1024)         /* of one read(2) */
-#define HTTP_UNPARSED_MAX (64 * 1024)      /* reading stops above it */
-#define HTTP_UNSENT_MAX (64 * 1024)        /* no further request is begun above it */
+#define HTTP_UNPARSED_MAX (64 * 1024)      /* above it the server stops reading */
+#define HTTP_UNSENT_MAX (64 * 1024)        /* above it the server begins no further request */
 #define HTTP_KEPT_BUFFER_MAX (4 * 1024)    /* larger buffers are freed between requests */
-#define HTTP_COPIED_MAX (16 * 1024)        /* larger content is not copied to join its neighbours */
-#define HTTP_BODY_PREALLOC_MAX (64 * 1024) /* allocated by Content-Length before the body arrives */
+#define HTTP_COPIED_MAX (16 * 1024)        /* larger content is not copied into `staged` */
+#define HTTP_BODY_PREALLOC_MAX (64 * 1024) /* allocated for a Content-Length before the body arrives */
 #define HTTP_CORKED_MAX 16                 /* replies that wait to be sent together */
-#define HTTP_CORK_USEC_MAX 300             /* longest wait of the first of them */
+#define HTTP_CORK_USEC_MAX 300             /* longest wait of the first such reply */
 #define HTTP_ROUTE_OPEN 0x100              /* a built-in route that never requires the token */
 
 #define HTTP_REQUEST_MAGIC 0x48747252u
@@ -55,7 +55,8 @@ enum http_reply_state {
     HTTP_REPLY_DONE,
 };
 
-/* Places between two pieces of a streamed body, oldest first, in bytes queued on the connection and in bytes of the body. */
+/* A mark is a position between two pieces of a streamed body, counted in bytes queued on the connection and in bytes
+ * of the body. The oldest mark is first. */
 struct http_mark {
     uint64_t queued, written;
 };
@@ -75,7 +76,7 @@ struct http_request {
     struct http_marks marks;
 
     /* http_request_reset zeroes the rest. */
-    bool live;       /* the head is complete, the reply is not */
+    bool live;       /* the head is complete, but the reply is not */
     bool gone;       /* on_gone is running: replies are dropped */
     bool keep_alive; /* the connection stays open after this reply */
     enum http_refusal refusal;
@@ -102,7 +103,7 @@ enum http_conn_state {
     HTTP_CONN_IDLE,      /* between requests */
     HTTP_CONN_HEADER,    /* inside a head */
     HTTP_CONN_BODY,      /* inside a body */
-    HTTP_CONN_HANDLER,   /* the request is complete, its reply is not */
+    HTTP_CONN_HANDLER,   /* the request is complete, but its reply is not */
     HTTP_CONN_FINISHING, /* closes once all output is written */
     HTTP_CONN_LINGERING, /* shut down for writing; discards input */
 };
@@ -116,7 +117,7 @@ struct http_conn {
     struct event *read_event, *write_event;
     bool reading, writing; /* whether they are added */
     enum http_conn_state state;
-    usec_t since; /* start of the state, or arrival of the newest byte of a body */
+    usec_t since; /* when the state began, or when the newest byte of a body arrived */
     bool in_turn, scheduled;
     bool corked; /* scheduled only to send a corked reply */
     bool eof, broken, reset, first, over_limit, is_public;
@@ -125,10 +126,10 @@ struct http_conn {
 
     struct http_body_decoder body;
     bool message_complete;
-    struct buf in; /* received bytes; those from in_at on are not parsed */
+    struct buf in; /* received bytes; in_at is the first unparsed byte */
     size_t in_at;
 
-    struct buf staged;    /* output after that in `out`, sent by one call at the end of the turn */
+    struct buf staged;    /* output that follows `out`; sent by one call at the end of the turn */
     struct evbuffer *out; /* output that the socket refused, and large bodies */
     bool out_used;        /* false: `out` is empty */
     bool blocked;         /* the last write was incomplete */
@@ -156,8 +157,8 @@ struct http_server {
     char *auth_token, *allowed_hosts;
     struct buf server_line;
     struct http_endpoint *endpoints;
-    size_t n_endpoints;            /* those of the daemon first, then the built-in */
-    struct http_endpoint *unknown; /* after them; counts requests without a route */
+    size_t n_endpoints;            /* first the daemon's, then the built-in ones */
+    struct http_endpoint *unknown; /* after these; counts requests without a route */
 
     struct http_listener *listeners;
     bool accept_logged;
@@ -174,11 +175,10 @@ struct http_server {
     struct stats_counter *evicted, *refused;
     struct event *scheduled_event, *sweep_event;
     char *read_buffer; /* HTTP_READ_SIZE bytes, used within one turn */
-    struct buf
-        top; /* first lines of a 200 reply: those of all types up to top_common, then the plain-text type */
+    struct buf top; /* first lines of a 200 reply; after top_common comes the Content-Type for plain text */
     size_t top_common;
     usec_t top_at; /* when `top` was composed */
-    usec_t now;    /* when the current turn, or run of scheduled turns, began */
+    usec_t now;    /* when the current turn or batch of turns began */
 };
 
 static inline void http_shed(struct buf *b) /* empties the buffer; frees it if large */
@@ -200,10 +200,10 @@ void http_output_write_evbuffer(struct http_conn *c, struct evbuffer *b);
 void http_output_write_buf(struct http_conn *c, struct buf *b); /* takes over a large buffer's memory */
 void http_output_write_file(
     struct http_conn *c, const struct http_file *file, const struct http_span *spans, size_t n);
-/* Drops all output queued after the first `queued` bytes, which the kernel must not have taken. Copies the rest, except spans
- * of files. */
+/* Drops all output after the first `queued` bytes of the connection. The kernel must not have taken any of the
+ * dropped bytes. The function copies the unsent bytes that remain, except spans of files. */
 void http_output_cut(struct http_conn *c, uint64_t queued);
-/* Sends as much as the socket takes; sets `blocked` or `broken`. */
+/* Sends as many bytes as the socket accepts. Sets `blocked` if bytes remain and `broken` after an error. */
 void http_output_flush(struct http_conn *c);
 /* Updates the connection's share of http_server.buffered. */
 void http_output_account(struct http_conn *c);
@@ -211,7 +211,8 @@ void http_output_account(struct http_conn *c);
 void http_output_schedule_turn(struct http_conn *c);
 /* Schedules a turn, unless the connection is inside its own turn. Every function that queues a reply calls it. */
 void http_output_schedule(struct http_conn *c);
-/* False above max_buffered. Closes stalled connections to free memory. */
+/* Returns false if the server holds more than max_buffered bytes. In this case it closes stalled connections to free
+ * memory. */
 bool http_memory_available(struct http_server *s);
 
 /* http_request.c: ready for the next request. */
@@ -219,7 +220,7 @@ void http_request_reset(struct http_request *req);
 
 /* http_route.c */
 void http_route_init(struct http_server *s, const struct http_route *builtin); /* sets the endpoints */
-/* Sets the request's endpoint. Returns the refusal if the head alone decides it. */
+/* Sets the request's endpoint. If the head alone shows that the request must be refused, returns the reason. */
 enum http_refusal http_route_judge(struct http_request *req);
 void http_route_refuse(struct http_request *req);
 size_t http_route_max_body(const struct http_request *req);
@@ -231,11 +232,11 @@ extern const struct http_route http_builtin_routes[];
 
 /* http_conn.c */
 struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer);
-void http_conn_free(struct http_conn *c); /* a live request gets its on_gone */
-/* Receives and runs a turn. False: the connection was freed. */
+void http_conn_free(struct http_conn *c); /* calls on_gone of a request without a complete reply */
+/* Reads from the socket and runs a turn. Returns false if the connection was freed. */
 bool http_conn_read(struct http_conn *c);
 void http_conn_run_scheduled(struct http_server *s);
-/* Whether a time limit has passed and the connection must be closed. */
+/* True if a time limit has passed, so that the connection must be closed. */
 bool http_conn_is_late(struct http_conn *c, usec_t now);
 
 #endif

@@ -1,13 +1,13 @@
-/* http_origin: refuses requests that a web page of another site makes a browser send.
+/* http_origin: refuses requests that a browser sends on behalf of a web page of another site.
  *
- * Strangers cannot reach a daemon on 127.0.0.1, but browsers on the same host can. Any web page can make a browser send
- * requests. If the page's DNS name resolves to 127.0.0.1 (DNS rebinding), the page can also read the replies. Three
- * headers that a page cannot set reveal such requests:
+ * Other hosts cannot reach a daemon on 127.0.0.1, but a browser on the same host can, and any web page can make the
+ * browser send requests. If the page's DNS name resolves to 127.0.0.1 (DNS rebinding), the page can also read the
+ * replies. The server recognizes such requests by three headers that a page cannot set:
  *
- * 1. Host must be an IP address, a name without a dot, a name below `localhost`, or an allowed host. Public DNS serves none of
- *    the first three. A request without Host (HTTP/1.0) passes.
- * 2. Origin, if present, must equal Host or name an allowed host. `null` does neither.
- * 3. Sec-Fetch-Site, if present, must not be `cross-site`, unless rule 2 accepted an Origin.
+ * 1. Host must be an IP address, a name without a dot, a name below `localhost`, or an allowed host. The first three
+ *    are safe, because public DNS has no such names. A request without Host (HTTP/1.0) is accepted.
+ * 2. If Origin is present, it must equal Host or be an allowed host. The origin `null` is refused.
+ * 3. If Sec-Fetch-Site is `cross-site`, the request is refused unless it has an Origin that rule 2 accepts.
  *
  * Other programs send neither Origin nor Sec-Fetch-Site. The functions are pure. */
 #ifndef MILLRACE_HTTP_ORIGIN_H
@@ -15,15 +15,16 @@
 
 #include "http/server/http_parse.h"
 
-/* HTTP_REFUSED_NOT, _FOREIGN_HOST or _FOREIGN_PAGE. A missing header is BYTES_NONE. `allowed_hosts` lists names without
- * ports, separated by commas or spaces, in any case; `*` allows every name; may be NULL. */
+/* Returns HTTP_REFUSED_NOT, _FOREIGN_HOST or _FOREIGN_PAGE. For a missing header, pass BYTES_NONE. `allowed_hosts` is
+ * a list of names without ports, separated by commas or spaces. Case does not matter, and `*` allows every name. May
+ * be NULL. */
 enum http_refusal http_origin_judge(
     struct bytes host, struct bytes origin, struct bytes fetch_site, const char *allowed_hosts);
 
-/* Whether a connection's peer, "unix" or "ADDRESS:PORT", is a process on this host. */
+/* True if the peer of a connection ("unix" or "ADDRESS:PORT") is on this host. */
 bool http_origin_peer_is_local(const char *peer);
 
-/* Whether each word of a list of allowed hosts is a host name, an IP address or `*`. */
+/* True if each entry of the list is a host name, an IP address or `*`. */
 bool http_origin_hosts_valid(const char *allowed_hosts);
 
 #endif

@@ -82,7 +82,7 @@ void http_output_write_buf(struct http_conn *c, struct buf *b)
     *b = (struct buf){0};
 }
 
-/* Copies small content, so that one write sends it with its neighbours. */
+/* Copies small content into `staged`, so that one write sends it together with the bytes before and after it. */
 void http_output_write_evbuffer(struct http_conn *c, struct evbuffer *b)
 {
     size_t n = evbuffer_get_length(b);
@@ -109,8 +109,8 @@ static void file_done(const struct evbuffer_file_segment *segment, int flags, vo
 void http_output_write_file(
     struct http_conn *c, const struct http_file *file, const struct http_span *spans, size_t n)
 {
-    /* Bytes directly before a file are sent with its first bytes, because a small packet of their own would wake the
-     * client. */
+    /* Bytes directly before a file are sent with MSG_MORE, so that they share a packet with the first bytes of the
+     * file. A small packet of their own would wake the client too early. */
     if (!c->writing && out_length(c) == 0 && c->staged.len > 0) {
         ssize_t sent = send(c->fd, c->staged.ptr, c->staged.len, MSG_NOSIGNAL | MSG_MORE);
         c->broken |= sent < 0 && !errno_is_retry(errno);
@@ -120,7 +120,7 @@ void http_output_write_file(
         memmove(c->staged.ptr, c->staged.ptr + taken, c->staged.len);
     }
     unstage(c);
-    /* The segment covers any length that the file may reach. No span is longer than what one turn sends. */
+    /* The segment is longer than the file can ever be. Each span is at most as long as what one turn sends. */
     struct http_file *own = mem_alloc(sizeof *own);
     *own = *file;
     struct evbuffer_file_segment *all = evbuffer_file_segment_new(
@@ -149,7 +149,7 @@ void http_output_cut(struct http_conn *c, uint64_t queued)
     unstage(c);
     if (taken < c->files_end) {
         evbuffer_remove_buffer(c->out, kept, n);
-    } else if (n > 0) { /* a copy, so that no lent memory stays in use */
+    } else if (n > 0) { /* copied, so that no borrowed memory stays in use */
         void *memory = mem_alloc(n);
         ssize_t copied = evbuffer_remove(c->out, memory, n);
         assert(copied == (ssize_t)n);
@@ -177,9 +177,9 @@ void http_output_flush(struct http_conn *c)
                 evbuffer_add(use_out(c), c->staged.ptr + sent, c->staged.len - sent);
             http_shed(&c->staged);
         }
-    } else if (c->has_files) { /* staged bytes wait, because the next file may follow them */
-        /* One call sends bytes from memory or from one span, not both. If the file was truncated, it sends nothing, and
-         * the connection breaks. */
+    } else if (c->has_files) { /* staged bytes wait for a file that may follow */
+        /* One call of evbuffer_write sends either bytes from memory or bytes of one span. If the file was truncated,
+         * the call sends nothing, and the connection is closed as broken. */
         for (size_t done = 0; !c->writing && done < FILE_BYTES_PER_TURN_MAX && out_length(c) > 0;) {
             errno = 0;
             int n = evbuffer_write(c->out, c->fd);
@@ -213,8 +213,8 @@ void http_output_account(struct http_conn *c)
     c->held = held;
 }
 
-/* If a turn is scheduled while scheduled turns run, it waits until the loop has polled the sockets. Otherwise a stream
- * with a fast client would starve the other connections. */
+/* If a turn is scheduled while scheduled turns run, the new turn runs after the loop has polled the sockets.
+ * Otherwise a stream with a fast client would starve the other connections. */
 void http_output_schedule_turn(struct http_conn *c)
 {
     struct http_server *s = c->server;
@@ -237,17 +237,17 @@ void http_output_schedule(struct http_conn *c)
 
 /* The limit on memory held for all clients together.
  *
- * The share of a connection is its unanswered request, the memory of its handler (http_set_held_bytes), and its unsent
- * output. Each is bounded, but their sum over many connections is not, so all connections share `max_buffered`. A
- * connection updates its share at the end of each turn and after each piece of a body. The sum may lag by one piece or
- * one reply.
+ * The share of a connection is its unanswered request, the memory of its handler (http_set_held_bytes), and its
+ * unsent output. Each share is bounded, but the sum over many connections is not. So `max_buffered` limits the sum. A
+ * connection updates its share at the end of each turn and after each piece of a body, so the sum may be too small by
+ * one piece or one reply.
  *
- * Above the limit, the server closes the connections that hold the most and have moved few bytes for STALL_TIME. It never
- * closes a client that reads or sends at a useful speed, or a request that waits for its handler. If no connection
- * qualifies, requests get 503 until memory is free. Streams without a timeout are exempt: their writers bound what is
- * pending. */
+ * Above the limit, the server closes the connections that hold the most and have moved few bytes for STALL_TIME. It
+ * never closes the connection of a client that reads or sends at a useful speed, or a connection whose request waits
+ * for its handler. If there is no connection to close, requests get 503 until memory is free. Streams without a
+ * timeout do not count, because their writers limit the pending bytes. */
 
-/* Also records the connection's progress for the next check. */
+/* True if the connection has made no progress for STALL_TIME. Also records its progress for the next call. */
 static bool is_stalled(struct http_conn *c, usec_t now)
 {
     if (c->moved - c->moved_before >= STALL_BYTES || c->moved_at == 0) {
@@ -276,7 +276,8 @@ bool http_memory_available(struct http_server *s)
         }
         if (!largest)
             break;
-        /* The connection is closed in its own turn, because its on_gone must not run inside another handler. */
+        /* The connection is closed in its own turn, because on_gone must not run inside the handler of another
+         * connection. */
         largest->evicted = largest->reset = true;
         http_output_account(largest);
         stats_add(s->evicted, 1);

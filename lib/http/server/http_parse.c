@@ -40,7 +40,7 @@ static const unsigned char kinds[256] = {
     [0x80 ... 0xff] = OF_TEXT,
 };
 
-/* The length of the prefix whose bytes are all of that kind. */
+/* The number of leading bytes that are of this kind. */
 static size_t span(struct bytes text, unsigned kind)
 {
     size_t n = 0;
@@ -104,7 +104,8 @@ static bool take_length(struct http_head *h, struct bytes value)
     return true;
 }
 
-/* Refuses encodings that a proxy might frame differently: a second encoding, another coding, chunks from an HTTP/1.0 client. */
+/* Refuses every Transfer-Encoding for which a proxy might see another end of the body: a second encoding, an encoding
+ * other than chunked, and chunks from an HTTP/1.0 client. */
 static bool take_encoding(struct http_head *h, struct bytes value)
 {
     if (h->is_chunked || h->http10 || !same_word(value, "chunked"))
@@ -189,7 +190,7 @@ static bool parse_header_line(struct http_head *h, struct bytes line)
     return known[n].take(h, value);
 }
 
-/* Parses the complete line at the end of h->text. False at the end of the head, or on an error. */
+/* Parses the complete line at the end of h->text. Returns false at the end of the head or after an error. */
 static bool take_line(struct http_head *h)
 {
     struct bytes line = bytes_of(h->text.ptr + h->line_at, h->text.len - h->line_at - 1);
@@ -224,8 +225,8 @@ void http_head_clear(struct http_head *h)
     memset(&h->line_at, 0, offsetof(struct http_head, headers) - offsetof(struct http_head, line_at));
 }
 
-/* Copies HEAD_AT_ONCE bytes at once, although they may include a part of the body, then cuts `text` back to the
- * head. */
+/* Appends up to HEAD_AT_ONCE bytes to `text` at once, although some of these may belong to the body. At the end
+ * `text` is cut back to the head. */
 size_t http_head_feed(struct http_head *h, const char *p, size_t n)
 {
     struct buf *text = &h->text;
@@ -265,7 +266,7 @@ void http_body_begin(struct http_body_decoder *d, const struct http_head *h)
     };
 }
 
-/* Skips a chunk extension or a trailer. Its bytes count towards the limit on headers. */
+/* Skips a byte of a chunk extension or a trailer. These bytes count towards HTTP_HEADERS_MAX. */
 static enum http_body_state after_text(
     struct http_body_decoder *d, char byte, enum http_body_state stay, enum http_body_state at_end)
 {

@@ -1,15 +1,16 @@
-/* http_parse: parses the head of a request and decodes its body. Pure: knows no connection, route or reply.
+/* http_parse: parses the head of a request and decodes its body. The functions are pure: they use no connection,
+ * route or reply.
  *
  *     used = http_head_feed(&head, p, n);               until head.complete or head.error
  *     http_body_begin(&decoder, &head);
  *     used = http_body_decode(&decoder, p, n, &piece);  until decoder.state is HTTP_BODY_END or HTTP_BODY_BAD
  *
- * 1. Input may be cut anywhere. Each call consumes at most one head, or one piece of a body.
- * 2. The parser checks each line once it is complete, and refuses an incomplete line that cannot become valid. It reads
- *    no byte twice.
- * 3. The parser is strict wherever a proxy might frame the same bytes differently. It refuses folded lines, spaces before a
- *    colon, control bytes, a second Host or length, and a length beside chunks. Lines of a head may end in LF alone; lines
- *    of a chunked body may not.
+ * 1. The caller may split the input anywhere. Each call consumes at most one head, or one piece of a body.
+ * 2. The parser checks each line when the line is complete. It refuses an incomplete line as soon as no further bytes
+ *    could make the line valid. It reads no byte twice.
+ * 3. The parser is strict wherever a proxy might see another end of the same request. It refuses folded lines, spaces
+ *    before a colon, control bytes, a second Host or Content-Length, and a Content-Length together with chunks. A
+ *    line of a head may end with LF alone, but a line of a chunked body must end with CRLF.
  * 4. A head uses at most HTTP_TARGET_MAX + HTTP_HEADERS_MAX bytes of memory, plus a small constant. */
 #ifndef MILLRACE_HTTP_PARSE_H
 #define MILLRACE_HTTP_PARSE_H
@@ -18,7 +19,8 @@
 
 #define HTTP_HEADER_COUNT_MAX 128 /* a head with more header lines gets 431 */
 
-/* Why the server answers a request without its handler. The parser reports those up to HTTP_REFUSED_ENCODING. */
+/* The reason why the server answers a request without calling its handler. The parser reports only the reasons up to
+ * HTTP_REFUSED_ENCODING. */
 enum http_refusal {
     HTTP_REFUSED_NOT,
     HTTP_REFUSED_MALFORMED,
@@ -49,7 +51,7 @@ struct http_header_span {
 };
 
 struct http_head {
-    struct buf text; /* the head as received; its memory survives http_head_clear */
+    struct buf text; /* the head as received; http_head_clear keeps the memory */
     /* http_head_clear zeroes everything from here to `headers`. */
     size_t line_at; /* where the current line begins in `text` */
     enum http_refusal error;
@@ -99,10 +101,11 @@ struct http_body_decoder {
     size_t header_bytes; /* the head's, plus those of chunk extensions and trailers */
 };
 
-/* The head is complete and has a body: chunks, or a content_length above 0. */
+/* Call this when the head is complete and the request has a body: chunks, or a content_length above 0. */
 void http_body_begin(struct http_body_decoder *d, const struct http_head *h);
-/* Consumes up to n bytes. *piece receives the body bytes among them; it points into p and may be empty. After the size of a
- * chunk, and before its first byte, the state is HTTP_BODY_DATA and `left` is the size. */
+/* Consumes up to n bytes. *piece is set to the bytes of the body within these n bytes. It points into p and may be
+ * empty. When the size of a chunk has been parsed and its first byte has not, the state is HTTP_BODY_DATA and `left`
+ * is the size. */
 size_t http_body_decode(struct http_body_decoder *d, const char *p, size_t n, struct bytes *piece);
 
 #endif

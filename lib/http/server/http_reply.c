@@ -10,7 +10,7 @@
 
 #define HEAD_ROOM 512                       /* for the head of a reply, without the lines that handlers add */
 #define LOGGED_TARGET_MAX 1000              /* bytes of a request target in a log line */
-#define MARK_INTERVAL ((uint64_t)16 * 1024) /* of the output, between two places for a rewind */
+#define MARK_INTERVAL ((uint64_t)16 * 1024) /* least number of output bytes between two marks */
 #define OK_LINE "HTTP/1.1 200 OK\r\n"
 #define PLAIN_TYPE "Content-Type: text/plain; charset=utf-8\r\n"
 
@@ -51,8 +51,8 @@ static bool has_no_body(int status)
     return status == 204 || status == 304;
 }
 
-/* Appends the status line and the headers up to Content-Type, which defaults to plain text. The lines that most replies share
- * are composed again when the second in Date may have changed. */
+/* Appends the status line and the headers up to Content-Type, which defaults to plain text. Most replies begin with
+ * the same lines. These are kept and composed again after a quarter of a second, because Date contains the time. */
 static void append_top(struct http_server *s, int status, const char *content_type, usec_t now, struct buf *b)
 {
     if (s->top.len == 0 || now - s->top_at > USEC_PER_SEC / 4) {
@@ -81,7 +81,8 @@ static void append_top(struct http_server *s, int status, const char *content_ty
     }
 }
 
-/* Writes the head. `length` < 0: unknown. Counts and times the reply here, because a stream may last for days. */
+/* Writes the head. A negative `length` means that the length is unknown. The metrics count and time the reply here
+ * and not at its end, because a stream may last for days. */
 static void write_head(struct http_request *req, int status, const char *content_type, int64_t length)
 {
     struct http_conn *c = req->conn;
@@ -126,7 +127,7 @@ static void write_head(struct http_request *req, int status, const char *content
     stats_add(e->by_status[slot], 1);
 }
 
-/* False while on_gone runs: the client is gone. */
+/* Returns false while on_gone runs, because the client is gone. */
 static bool begin_reply(struct http_request *req)
 {
     assert(req->magic == HTTP_REQUEST_MAGIC);
@@ -286,11 +287,11 @@ void http_stream_start(struct http_request *req, int status, const char *content
 
 /* Rewinding a stream: withdrawing output that its client has not begun to receive.
  *
- * Once the size of a chunk is sent, the whole chunk must follow. So a body can be cut only between two pieces. The server
- * marks such places at least MARK_INTERVAL bytes apart. A rewind keeps at most the piece being sent, or MARK_INTERVAL
- * bytes of smaller pieces. */
+ * When the size of a chunk has been sent, the whole chunk must follow. So a body can be cut only between two pieces.
+ * The server records marks between pieces, at least MARK_INTERVAL bytes apart. Thus a rewind leaves at most the piece
+ * being sent, or MARK_INTERVAL bytes of smaller pieces, in the output. */
 
-/* Drops the marks that the client has passed. */
+/* Drops the marks before `taken`. */
 static void drop_passed(struct http_marks *m, uint64_t taken)
 {
     size_t n = 0;
@@ -300,7 +301,7 @@ static void drop_passed(struct http_marks *m, uint64_t taken)
     memmove(m->at, m->at + n, m->n * sizeof *m->at);
 }
 
-/* Begins a piece of n bytes. False: the caller must not write the bytes. */
+/* Begins a piece of n bytes. If the result is false, the caller must not write the bytes. */
 static bool open_piece(struct http_request *req, size_t n)
 {
     assert(req->magic == HTTP_REQUEST_MAGIC);

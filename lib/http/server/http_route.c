@@ -43,7 +43,8 @@ void http_route_init(struct http_server *s, const struct http_route *builtin)
     }
 }
 
-/* Splits the target into decoded path and parameters. Accepts the form "http://host/path", which clients send to proxies. */
+/* Splits the target into the decoded path and the parameters. The target may also be "http://host/path", the form
+ * that clients send to proxies. */
 static bool split_target(struct http_request *req)
 {
     struct bytes path = http_head_target(&req->head), query = BYTES_NONE;
@@ -63,7 +64,7 @@ static bool split_target(struct http_request *req)
     return url_query_parse(query, &req->query) == 0;
 }
 
-/* Compares in constant time, so that the time does not reveal the token. */
+/* The time of this comparison does not depend on the bytes, so that a client cannot guess the token from it. */
 static bool has_token(const struct http_request *req)
 {
     struct bytes given = http_header(req, "Authorization"), scheme = BYTES_LITERAL("Bearer ");
@@ -109,7 +110,7 @@ static enum http_refusal judge_access(const struct http_request *req)
                                                                       : HTTP_REFUSED_NOT;
 }
 
-/* If a token is configured, judge_access has checked it. */
+/* If a token is configured, judge_access has already checked the token of this request. */
 bool http_is_admin(const struct http_request *req)
 {
     return req->conn->server->auth_token || req->conn->server->config.allow_admin;
@@ -169,8 +170,8 @@ static void look_up(struct unknown_param *u, const char *names, struct bytes nam
     u->nearest = s.nearest;
 }
 
-/* The first parameter that is refused, or NULL. A lenient route refuses only a likely misspelling of one of its
- * parameters. */
+/* The first parameter that is refused, or NULL. A lenient route accepts an unknown parameter unless its name is near
+ * that of a known one. */
 static const struct url_param *refused_param(const struct http_request *req)
 {
     const struct http_route *row = req->endpoint->row;
@@ -244,7 +245,7 @@ static const struct {
         "the only supported Transfer-Encoding is chunked, in HTTP/1.1", NULL},
     [HTTP_REFUSED_EXPECTATION] = {417, "bad-request", "the only supported Expect is 100-continue", NULL},
     [HTTP_REFUSED_CONTENT_ENCODING] = {415, "unsupported-encoding",
-        "the endpoint accepts no Content-Encoding but identity", "send the body uncompressed"},
+        "the endpoint does not accept this Content-Encoding", "send the body uncompressed"},
     [HTTP_REFUSED_PARAMETER] = {400, "bad-parameter",
         "the target has an invalid %-escape or too many parameters", "write a percent sign as %25"},
     [HTTP_REFUSED_UNKNOWN] = {404, "not-found", "no such endpoint", "GET / lists the endpoints"},

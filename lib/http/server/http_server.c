@@ -33,14 +33,15 @@ struct http_listener {
     struct event *event;
 };
 
-/* Connections above the limit on connections or descriptors.
+/* Connections above max_connections, or above the limit on descriptors.
  *
- * A route may replace the 503 (on_overload), so the server reads the request before it refuses. It reads up to OVER_LIMIT_MAX
- * such connections at a time, each for two seconds at most. Once the head is complete, http_route.c refuses the request, and
- * the connection is closed. At OVER_LIMIT_MAX, a new connection replaces the oldest connection that has sent nothing. If all
- * of them have sent something, the server reads the new connection once, answers and closes it. */
+ * A route may replace the 503 by a reply of its own (on_overload), so the server must read the request before it
+ * refuses the connection. It keeps at most OVER_LIMIT_MAX such connections at a time, each for at most two seconds.
+ * When the head of the request is complete, http_route.c refuses the request, and the connection is closed. If there
+ * are already OVER_LIMIT_MAX connections, a new one replaces the oldest that has sent nothing. If each of these has
+ * sent something, the server reads once from the new connection, answers and closes it. */
 
-/* Sends the 503 of a connection without a request. */
+/* Sends a 503 to a connection from which no complete request has arrived. */
 static void send_overloaded(struct http_conn *c)
 {
     static const char body[] = "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
@@ -54,7 +55,8 @@ static void send_overloaded(struct http_conn *c)
         (void)send(c->fd, text, (size_t)n, MSG_NOSIGNAL);
 }
 
-/* Reads first: closing a socket with unread input would reset the connection and discard the reply. */
+/* Reads before closing, because closing a socket with unread input would reset the connection, and the client would
+ * lose the reply. */
 static void answer_and_close(struct http_conn *c)
 {
     if (!http_conn_read(c))
@@ -122,8 +124,9 @@ struct http_server *http_server_new(const struct http_server_config *config)
     s->evicted = stats_counter(config->stats, "http_evicted_total", NULL,
         "Stalled connections closed because max_buffered was exceeded");
     s->refused = stats_counter(config->stats, "http_connections_refused_total", NULL,
-        "Connections above max_connections or the file descriptors for them, answered 503 and closed");
-    /* Connections are checked every eighth of the smallest time limit, so a limit is exceeded by an eighth at most. */
+        "Connections refused with 503 because of max_connections or a lack of file descriptors");
+    /* The server checks its connections at intervals of an eighth of the smallest time limit, so a connection exceeds
+     * its limit by an eighth at most. */
     const usec_t limits[] = {
         config->header_timeout, config->body_timeout, config->write_timeout, config->idle_timeout};
     usec_t every = SWEEP_MAX;
@@ -136,7 +139,7 @@ struct http_server *http_server_new(const struct http_server_config *config)
     return s;
 }
 
-/* RLIMIT_NOFILE. A new descriptor is the lowest free number, so its value says how many are in use. */
+/* RLIMIT_NOFILE. A new descriptor gets the lowest free number, so the number shows how many descriptors are in use. */
 static int descriptor_limit(void)
 {
     struct rlimit limit;
@@ -172,7 +175,7 @@ size_t http_descriptors_with_connections(size_t connections)
     return connections < 3 * RESERVE_MAX ? 4 * connections / 3 : connections + RESERVE_MAX;
 }
 
-/* Refused connections may briefly use half of the reserved descriptors. */
+/* Connections above the limit may use half of the reserved descriptors for a short time. */
 static void take_connection(struct http_listener *l, int fd, const char *peer)
 {
     struct http_server *s = l->server;
@@ -186,7 +189,7 @@ static void take_connection(struct http_listener *l, int fd, const char *peer)
     bool over_limit = fd >= most - reserve || is_full || public_is_full;
     bool has_room = fd < most - reserve / 2, full = s->n_over_limit >= OVER_LIMIT_MAX;
     struct http_conn *silent = NULL;
-    if (over_limit && has_room && full) { /* connections above the limit are new: near the end of the list */
+    if (over_limit && has_room && full) { /* such connections are new, so near the list's end */
         size_t left = s->n_over_limit;
         for (struct http_conn *c = TAILQ_LAST(&s->conns, http_conn_list); c && left > 0;
              c = TAILQ_PREV(c, http_conn_list, link)) {
@@ -233,7 +236,8 @@ static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
         if (fd < 0 && !errno_is_shortage(errno))
             return;
         if (fd < 0) {
-            /* The connection stays in the backlog and the socket readable, so retrying at once would spin. */
+            /* The connection stays in the backlog, so the socket stays readable. Without a pause the loop would
+             * spin. */
             if (!s->accept_logged)
                 log_error("cannot accept connections", LOG_S("error", strerror(errno)));
             s->accept_logged = true;
@@ -279,7 +283,8 @@ static void stop_listening(struct http_server *s)
     event_del(s->accept_again);
 }
 
-/* Each idle connection reads once more, so that a request that has just arrived gets its reply. */
+/* The server reads once more from each idle connection, so that a request that has just arrived still gets its
+ * reply. */
 void http_server_drain(struct http_server *s)
 {
     struct http_conn *c;
