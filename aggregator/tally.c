@@ -1,6 +1,6 @@
 #include "aggregator/tally.h"
 
-#include "base/random_id.h"
+#include "base/text_hash.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,6 @@ struct tally {
     const struct counters *counters;
     struct counters_reader *reader;
     size_t max_memory, n_counters;
-    uint64_t seed;
     uint32_t slice; /* current lookup mark; changes with the slice and with the interner */
     struct batch batch;
     uint64_t *hashes;          /* hashes of an event's texts, then of its counts */
@@ -22,26 +21,22 @@ struct tally {
 
 static void begin_batch(struct tally *t, struct interner *texts)
 {
-    t->batch = (struct batch){.table = count_table_new(t->seed), .texts = texts};
+    t->batch = (struct batch){.table = count_table_new(text_hash_seed()), .texts = texts};
 }
 
 struct tally *tally_new(const struct counters *counters, size_t max_memory)
 {
     struct tally *t = mem_zalloc(sizeof(*t));
     size_t n = counters->n_totals + counters->n_subtotals;
-    char seed[RANDOM_ID_SIZE];
-    random_id(seed);
-    seed[16] = '\0'; /* 64 bits */
     *t = (struct tally){.counters = counters,
         .reader = counters_reader_new(counters),
         .max_memory = max_memory,
         .n_counters = n,
-        .seed = strtoull(seed, NULL, 16),
         .slice = 1,
         .hashes = mem_zalloc((n + 1) * sizeof(uint64_t)),
         .ids = mem_zalloc((n + 1) * sizeof(uint32_t)),
         .counts = mem_zalloc((n + 1) * sizeof(struct count_slot))};
-    begin_batch(t, interner_new(t->seed));
+    begin_batch(t, interner_new(text_hash_seed()));
     return t;
 }
 
@@ -159,7 +154,7 @@ struct batch tally_take(struct tally *t, bool ends_slice)
     struct batch taken = t->batch;
     taken.owns_texts = texts_are_large(t);
     t->slice += ends_slice || taken.owns_texts;
-    begin_batch(t, taken.owns_texts ? interner_new(t->seed) : taken.texts);
+    begin_batch(t, taken.owns_texts ? interner_new(text_hash_seed()) : taken.texts);
     return taken;
 }
 

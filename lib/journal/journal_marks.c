@@ -1,7 +1,8 @@
 #include "journal/journal_internal.h"
 
+#include "base/text_hash.h"
+
 #include <stdlib.h>
-#include <xxhash.h>
 
 static struct bytes name_of(const struct mark *slot)
 {
@@ -10,7 +11,7 @@ static struct bytes name_of(const struct mark *slot)
 
 static struct mark *slot_of(const struct marks *m, struct bytes name)
 {
-    size_t at = XXH3_64bits(name.ptr, name.len) & (m->capacity - 1);
+    size_t at = text_hash(name) & (m->capacity - 1);
     for (;; at = (at + 1) & (m->capacity - 1)) {
         struct mark *slot = &m->slots[at];
         if (slot->length == 0 || bytes_equal(name_of(slot), name))

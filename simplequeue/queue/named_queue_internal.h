@@ -21,6 +21,7 @@
 #include "simplequeue/queue/named_queue.h"
 #include "simplequeue/queue/queue_log.h"
 
+#include "base/text_hash.h"
 #include <uthash.h>
 
 #define MOVE_BYTES_MAX ((size_t)1 << 20) /* message bytes in a MOVE record; a longer message is alone */

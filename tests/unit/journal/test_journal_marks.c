@@ -1,5 +1,8 @@
 /* Producers and their marks. */
 #include "support/journal_fixture.h"
+#include "support/colliding.h"
+
+#include "journal/journal_internal.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -189,6 +192,26 @@ static void test_retention_keeps_marks(void **state)
     }
 }
 
+static void test_names_that_collide_without_a_seed(void **state)
+{
+    (void)state;
+    struct marks m = {0};
+    char name[COLLIDING_LEN];
+    uint64_t at = 0;
+    size_t longest = 0;
+    for (size_t i = 0; i < COLLIDING_KEYS; i++) {
+        colliding_key_next(&at, name);
+        marks_add(&m, bytes_of(name, sizeof name));
+    }
+    assert_int_equal(m.count, COLLIDING_KEYS);
+    for (size_t i = 0, run = 0; i < m.capacity; i++) {
+        run = m.slots[i].length ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    assert_in_range(longest, 1, 200);
+    marks_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +223,7 @@ int main(void)
         T(test_a_producer_back_from_a_backup),
         T(test_two_processes_with_one_name),
         T(test_retention_keeps_marks),
+        cmocka_unit_test(test_names_that_collide_without_a_seed),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,15 @@
+/* text_hash: the hash of tables in memory whose keys come from outside. The seed is random in each process, so a client
+ * cannot choose keys that collide. The value must never be stored in a file.
+ *
+ * Include this header before uthash.h; the tables of that file then use this hash. */
+#ifndef MILLRACE_TEXT_HASH_H
+#define MILLRACE_TEXT_HASH_H
+
+#include "base/bytes.h"
+
+uint64_t text_hash_seed(void);
+uint64_t text_hash(struct bytes text);
+
+#define HASH_FUNCTION(key, len, out) ((out) = (unsigned)text_hash(bytes_of((key), (len))))
+
+#endif
