@@ -1,41 +1,90 @@
 #include "api/breakdown.h"
 
-#include <stdlib.h>
-#include <uthash.h>
+#include "base/text_hash.h"
 
-struct breakdown_entry {
-    UT_hash_handle hh;
-    uint64_t n;
-    struct breakdown_row *row; /* of a candidate */
-    size_t len;
-    char stored[];
-};
+#include <stdlib.h>
+
+#define FIRST_SIZE 16
+#define SLOTS_A_CALL 65536
+#define LARGEST_SPARE 4096
 
 void breakdown_init(struct breakdown *b, const struct query *q)
 {
     *b = (struct breakdown){.query = q};
 }
 
-static void free_rows(struct breakdown *b)
+static struct bytes stored_of(const struct breakdown_sum *s)
 {
-    for (size_t i = 0; i < b->n_rows; i++)
+    return bytes_of(s->stored, s->len);
+}
+
+static void free_tables(struct breakdown *b)
+{
+    for (size_t i = 0; i < BREAKDOWN_TABLES; i++) {
+        b->bytes -= b->tables[i].size * sizeof *b->tables[i].sums;
+        free(b->tables[i].sums);
+        b->tables[i] = (struct breakdown_table){0};
+    }
+}
+
+static void free_rows(struct breakdown *b, size_t from)
+{
+    for (size_t i = from; i < b->n_rows; i++) {
+        b->bytes -= b->rows[i].text_len;
         free(b->rows[i].text);
-    free(b->rows);
-    b->rows = NULL;
-    b->n_rows = 0;
+    }
+    b->n_rows = b->n_rows < from ? b->n_rows : from;
 }
 
 void breakdown_reset(struct breakdown *b)
 {
-    struct breakdown_entry *e, *next;
-    HASH_ITER(hh, b->entries, e, next)
-    {
-        HASH_DEL(b->entries, e);
-        free(e);
+    free_tables(b);
+    free_rows(b, 0);
+    free(b->rows);
+    free(b->largest);
+    breakdown_init(b, b->query);
+}
+
+/* The upper bits of the hash select the table, the lower bits the slot. */
+static struct breakdown_sum *find_slot(const struct breakdown_table *t, uint64_t hash, struct bytes stored)
+{
+    for (size_t i = hash & (t->size - 1);; i = (i + 1) & (t->size - 1))
+        if (t->sums[i].len == 0 || bytes_equal(stored_of(&t->sums[i]), stored))
+            return &t->sums[i];
+}
+
+static void grow(struct breakdown *b, struct breakdown_table *t)
+{
+    struct breakdown_table old = *t;
+    t->size = old.size ? 2 * old.size : FIRST_SIZE;
+    t->sums = mem_zalloc(t->size * sizeof *t->sums);
+    for (size_t i = 0; i < old.size; i++)
+        if (old.sums[i].len)
+            *find_slot(t, text_hash(stored_of(&old.sums[i])), stored_of(&old.sums[i])) = old.sums[i];
+    b->bytes += (t->size - old.size) * sizeof *t->sums;
+    free(old.sums);
+}
+
+/* A table grows between half and three quarters full, each at another load. */
+static bool add_sum(struct breakdown *b, struct bytes stored, uint64_t n)
+{
+    uint64_t hash = text_hash(stored);
+    size_t index = hash >> 58;
+    struct breakdown_table *t = &b->tables[index];
+    if (stored.len == 0 || stored.len > COMPONENT_HASH)
+        return false;
+    if (t->n >= t->size / 2 + (uint64_t)t->size / 4 * index / BREAKDOWN_TABLES)
+        grow(b, t);
+    struct breakdown_sum *s = find_slot(t, hash, stored);
+    if (s->len == 0) {
+        memcpy(s->stored, stored.ptr, stored.len);
+        s->len = (uint8_t)stored.len;
+        t->n++;
+        b->distinct++;
     }
-    free_rows(b);
-    b->distinct = 0;
-    b->total = b->shown = 0;
+    s->n += n;
+    b->total += n;
+    return true;
 }
 
 bool breakdown_add(struct breakdown *b, const struct record *r)
@@ -50,20 +99,27 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
         return false;
     if (hour < b->query->from || hour >= b->query->to)
         return true;
-    while (record_next_count(&value, &name, &n, &bad)) {
-        struct breakdown_entry *e;
-        HASH_FIND(hh, b->entries, name.ptr, name.len, e);
-        if (!e) {
-            e = mem_zalloc(sizeof *e + name.len + 1);
-            e->len = name.len;
-            memcpy(e->stored, name.ptr, name.len);
-            HASH_ADD_KEYPTR(hh, b->entries, e->stored, e->len, e);
-            b->distinct++;
-        }
-        e->n += n;
-        b->total += n;
-    }
+    while (record_next_count(&value, &name, &n, &bad))
+        if (!add_sum(b, name, n))
+            return false;
     return !bad;
+}
+
+/* The next sum of a pass. *left counts the slots that this call may still visit. NULL: the pass or the call ends. */
+static const struct breakdown_sum *next_sum(struct breakdown *b, size_t *left)
+{
+    for (; b->table < BREAKDOWN_TABLES; b->table++, b->slot = 0) {
+        const struct breakdown_table *t = &b->tables[b->table];
+        while (b->slot<t->size && * left> 0) {
+            const struct breakdown_sum *s = &t->sums[b->slot++];
+            --*left;
+            if (s->len)
+                return s;
+        }
+        if (*left == 0)
+            break;
+    }
+    return NULL;
 }
 
 static int compare_largest(const void *a, const void *b)
@@ -72,76 +128,111 @@ static int compare_largest(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-void breakdown_select(struct breakdown *b)
+static void cut_largest(struct breakdown *b)
 {
-    uint64_t least = 0; /* the count of the last row; rows with smaller counts are not candidates */
-    if (b->distinct > b->query->limit) {
-        uint64_t *counts = mem_alloc(b->distinct * sizeof *counts);
-        size_t i = 0;
-        for (const struct breakdown_entry *e = b->entries; e; e = e->hh.next)
-            counts[i++] = e->n;
-        qsort(counts, b->distinct, sizeof *counts, compare_largest);
-        least = counts[b->query->limit - 1];
-        free(counts);
+    qsort(b->largest, b->n_largest, sizeof *b->largest, compare_largest);
+    if (b->n_largest > b->query->limit)
+        b->n_largest = b->query->limit;
+    if (b->n_largest == b->query->limit)
+        b->least = b->largest[b->n_largest - 1];
+}
+
+bool breakdown_select(struct breakdown *b)
+{
+    size_t left = SLOTS_A_CALL, most = b->query->limit + LARGEST_SPARE;
+    const struct breakdown_sum *s;
+    if (!b->largest) {
+        b->largest = mem_alloc(most * sizeof *b->largest);
+        b->rows = mem_zalloc((b->query->limit + BREAKDOWN_TEXTS_MAX) * sizeof *b->rows);
+        b->bytes += (b->query->limit + BREAKDOWN_TEXTS_MAX) * sizeof *b->rows + most * sizeof *b->largest;
     }
-    free_rows(b);
-    b->rows = mem_zalloc((b->distinct + 1) * sizeof *b->rows);
-    for (struct breakdown_entry *e = b->entries; e; e = e->hh.next) {
-        if (e->n < least)
+    while ((s = next_sum(b, &left))) {
+        if (s->n < b->least)
             continue;
-        e->row = &b->rows[b->n_rows++];
-        *e->row = (struct breakdown_row){.stored = bytes_of(e->stored, e->len), .n = e->n};
+        b->largest[b->n_largest++] = s->n;
+        if (b->n_largest == most)
+            cut_largest(b);
     }
+    if (b->table < BREAKDOWN_TABLES)
+        return false;
+    cut_largest(b);
+    free(b->largest);
+    b->largest = NULL;
+    b->bytes -= most * sizeof *b->largest;
+    b->table = b->slot = 0;
+    return true;
+}
+
+static int compare_stored(const void *a, const void *b)
+{
+    const struct breakdown_row *x = a, *y = b;
+    return bytes_compare(stored_of(&x->sum), stored_of(&y->sum));
+}
+
+bool breakdown_gather(struct breakdown *b)
+{
+    size_t left = SLOTS_A_CALL, most = b->query->limit + BREAKDOWN_TEXTS_MAX;
+    const struct breakdown_sum *s;
+    if (b->table == BREAKDOWN_TABLES) {
+        free_tables(b);
+        return false;
+    }
+    while (b->n_rows < most && (s = next_sum(b, &left)))
+        if (s->n >= b->least)
+            b->rows[b->n_rows++] = (struct breakdown_row){.sum = *s};
+    qsort(b->rows, b->n_rows, sizeof *b->rows, compare_stored); /* for breakdown_add_lookup */
+    return true;
 }
 
 bool breakdown_wants_text(const struct breakdown *b, size_t row)
 {
-    return !b->rows[row].text && component_is_hash(b->rows[row].stored);
+    return !b->rows[row].text && component_is_hash(stored_of(&b->rows[row].sum));
 }
 
 /* Two sources may both have the lookup. The breakdown keeps the smaller of two texts with one hash (docs/formats/records.md). */
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
 {
     struct record_key key;
-    struct breakdown_entry *e;
+    struct breakdown_row wanted = {.sum = {.len = COMPONENT_HASH}}, *row;
     struct buf text = {0};
     if (!record_key_parse(r->key, &key) || !key.is_lookup)
         return false;
-    HASH_FIND(hh, b->entries, key.key.ptr, key.key.len, e);
-    bool ok = e && e->row && lookup_unescape(r->value, &text) == 0;
-    struct breakdown_row *row = ok ? e->row : NULL;
-    if (!ok || (row->text && bytes_compare(bytes_of(row->text, row->text_len), buf_bytes(&text)) <= 0)) {
+    memcpy(wanted.sum.stored, key.key.ptr, COMPONENT_HASH);
+    row = bsearch(&wanted, b->rows, b->n_rows, sizeof *b->rows, compare_stored);
+    if (!row || lookup_unescape(r->value, &text) != 0) {
         buf_free(&text);
-        return ok;
+        return false;
+    }
+    if (row->text && bytes_compare(breakdown_text(row), buf_bytes(&text)) <= 0) {
+        buf_free(&text);
+        return true;
     }
     free(row->text);
+    b->bytes += text.len - row->text_len;
+    row->text = bytes_dup(buf_bytes(&text));
     row->text_len = text.len;
-    buf_append_char(&text, '\0');
-    row->text = text.ptr;
+    buf_free(&text);
     return true;
 }
 
 struct bytes breakdown_text(const struct breakdown_row *row)
 {
-    return row->text ? bytes_of(row->text, row->text_len) : row->stored;
+    return row->text ? bytes_of(row->text, row->text_len) : stored_of(&row->sum);
 }
 
 static int compare_rows(const void *a, const void *b)
 {
     const struct breakdown_row *x = a, *y = b;
-    if (x->n != y->n)
-        return x->n < y->n ? 1 : -1;
+    if (x->sum.n != y->sum.n)
+        return x->sum.n < y->sum.n ? 1 : -1;
     return bytes_compare(breakdown_text(x), breakdown_text(y));
 }
 
-void breakdown_finish(struct breakdown *b)
+void breakdown_keep_largest(struct breakdown *b)
 {
-    size_t keep = b->n_rows < b->query->limit ? b->n_rows : b->query->limit;
     qsort(b->rows, b->n_rows, sizeof *b->rows, compare_rows);
-    for (size_t i = keep; i < b->n_rows; i++)
-        free(b->rows[i].text);
-    b->n_rows = keep;
+    free_rows(b, b->query->limit);
     b->shown = 0;
-    for (size_t i = 0; i < keep; i++)
-        b->shown += b->rows[i].n;
+    for (size_t i = 0; i < b->n_rows; i++)
+        b->shown += b->rows[i].sum.n;
 }

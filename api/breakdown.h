@@ -3,8 +3,12 @@
  * The breakdown adds up subtotals in their stored form. Only the rows of the answer need the full text. Rows with equal counts are
  * ordered by text. So each subtotal with the count of the last row is a candidate and needs its text too.
  *
- * Order of calls: breakdown_add for every record; breakdown_select; breakdown_add_lookup for each candidate for which
- * breakdown_wants_text is true; breakdown_finish.
+ * Order of calls: breakdown_add for every record; breakdown_select until it returns true; then, until breakdown_gather returns
+ * false: breakdown_add_lookup for each row for which breakdown_wants_text is true, and breakdown_keep_largest.
+ *
+ * 1. Each call does a bounded amount of work, so that a breakdown of millions of subtotals takes many short turns of the loop.
+ * 2. The sums are in many small tables that grow at different times, so that no insertion moves more than one of them.
+ * 3. At most limit + BREAKDOWN_TEXTS_MAX rows have a text at a time.
  */
 #ifndef MILLRACE_BREAKDOWN_H
 #define MILLRACE_BREAKDOWN_H
@@ -12,33 +16,52 @@
 #include "api/query.h"
 #include "counts/records.h"
 
+#define BREAKDOWN_TABLES 64
+#define BREAKDOWN_TEXTS_MAX 1000
+
+struct breakdown_sum {
+    uint64_t n;
+    uint8_t len; /* 0: an empty slot */
+    char stored[COMPONENT_HASH];
+};
+struct breakdown_table {
+    struct breakdown_sum *sums; /* open addressing; `size` is a power of two */
+    uint32_t n, size;
+};
 struct breakdown_row {
-    struct bytes stored;
+    struct breakdown_sum sum;
     char *text; /* the full text, owned; NULL: the stored form is the text */
     size_t text_len;
-    uint64_t n;
 };
 struct breakdown {
     const struct query *query;
-    struct breakdown_entry *entries; /* the sums, by stored form */
+    struct breakdown_table tables[BREAKDOWN_TABLES];
     size_t distinct;
     uint64_t total;
-    size_t n_rows; /* after breakdown_select: candidates; after breakdown_finish: rows of the answer */
+    size_t bytes;       /* memory of tables, rows and texts */
+    size_t table, slot; /* where a pass over the sums goes on */
+    uint64_t *largest;  /* breakdown_select: the largest counts so far, unordered */
+    size_t n_largest;
+    uint64_t least; /* the count of the last row */
     struct breakdown_row *rows;
-    uint64_t shown; /* sum of the rows of the answer */
+    size_t n_rows;
+    uint64_t shown; /* sum of the rows */
 };
 
 void breakdown_init(struct breakdown *b, const struct query *q);
 /* Discards everything added, and frees it. */
 void breakdown_reset(struct breakdown *b);
-/* Adds one hour's record. Hours outside [from, to) are ignored. False: the record is malformed or of another counter. */
+/* Adds counts of one hour's record. Hours outside [from, to) are ignored. False: the record is malformed or of another counter. */
 bool breakdown_add(struct breakdown *b, const struct record *r);
-void breakdown_select(struct breakdown *b);
+/* Finds the count of the last row. False: call it again. */
+bool breakdown_select(struct breakdown *b);
+/* Adds candidates to the rows. False: the rows are those of the answer, and the sums are freed. */
+bool breakdown_gather(struct breakdown *b);
 bool breakdown_wants_text(const struct breakdown *b, size_t row);
-/* Adds a lookup record. False: the record is malformed, no lookup, or no candidate needs it. */
+/* Adds a lookup record. False: the record is malformed, no lookup, or no row needs it. */
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
-/* Sorts the candidates and keeps the first `limit`. */
-void breakdown_finish(struct breakdown *b);
+/* Sorts the rows and keeps the first `limit`. */
+void breakdown_keep_largest(struct breakdown *b);
 struct bytes breakdown_text(const struct breakdown_row *row);
 
 #endif

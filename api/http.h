@@ -5,12 +5,13 @@
 #include "counts/counters.h"
 #include "http/client/http_client.h"
 #include "http/server/http_server.h"
-#include "api/source.h"
+#include "api/ask.h"
 
 /* The context of the handlers; main.c owns it. */
 struct api {
     struct counters *counters;
     struct sources *sources;
+    struct asks *asks;
     struct http_client *queue;
     uint64_t max_rows;
 };

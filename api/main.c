@@ -68,6 +68,7 @@ static void api_stop(void *ctx)
 {
     struct api *api = ctx;
     sources_free(&api->sources);
+    asks_free(&api->asks);
     http_client_free(&api->queue);
     counters_free(&api->counters);
     free(api);
@@ -95,6 +96,8 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
         status = add_source(&sources, o, "aggregator", "aggregator_token_file", &aggregator, error);
     if (status == 0)
         api->sources = sources_new(&sources);
+    if (status == 0)
+        api->asks = asks_new(daemon_base(d), api->sources);
     free(sortdb);
     free(aggregator);
     return status;

@@ -2,42 +2,49 @@
 
 #include <stdlib.h>
 
+#define FIRST_COUNTS 32
+#define DISORDER_MAX                                                                                         \
+    2 /* units that an hour may be behind, because clocks that go back over midnight repeat a date */
+
 void series_init(struct series *s, const struct query *q)
 {
-    *s = (struct series){.query = q};
-    int64_t start = units_start(&q->calendar, q->from);
-    for (; start < q->to; start = units_next(&q->calendar, start)) {
-        if (s->n == s->cap) {
-            s->cap = s->cap ? 2 * s->cap : 32;
-            s->rows = mem_realloc(s->rows, s->cap * sizeof *s->rows);
-        }
-        s->rows[s->n++] = (struct series_row){.start = start};
-    }
-    s->end = start;
-}
-
-void series_free(struct series *s)
-{
-    free(s->rows);
-    *s = (struct series){0};
+    *s = (struct series){.query = q, .next = units_start(&q->calendar, q->from)};
 }
 
 void series_reset(struct series *s)
 {
-    for (size_t i = 0; i < s->n; i++)
-        s->rows[i].n = 0;
-    s->total = 0;
+    for (size_t i = 0; i < s->n_runs; i++)
+        free(s->runs[i].counts);
+    series_init(s, s->query);
 }
 
-int64_t series_row_end(const struct series *s, size_t row)
+size_t series_bytes(const struct series *s)
 {
-    return row + 1 < s->n ? s->rows[row + 1].start : s->end;
+    size_t bytes = 0;
+    for (size_t i = 0; i < s->n_runs; i++)
+        bytes += s->runs[i].cap * sizeof *s->runs[i].counts;
+    return bytes;
 }
 
-static int compare_start(const void *start, const void *row)
+/* Adds to a unit among the last of the run, or inserts the unit there. False: the unit is before these. */
+static bool run_add(struct series_run *r, int64_t unit, uint64_t n)
 {
-    int64_t a = *(const int64_t *)start, b = ((const struct series_row *)row)->start;
-    return (a > b) - (a < b);
+    size_t at = r->n;
+    while (at > 0 && r->n - at < DISORDER_MAX && r->counts[at - 1].unit > unit)
+        at--;
+    if (at > 0 && r->counts[at - 1].unit == unit) {
+        r->counts[at - 1].n += n;
+        return true;
+    }
+    if (at > 0 && r->counts[at - 1].unit > unit)
+        return false;
+    if (r->n == r->cap) {
+        r->cap = r->cap ? 2 * r->cap : FIRST_COUNTS;
+        r->counts = mem_realloc(r->counts, r->cap * sizeof *r->counts);
+    }
+    memmove(r->counts + at + 1, r->counts + at, (r->n++ - at) * sizeof *r->counts);
+    r->counts[at] = (struct series_count){unit, n};
+    return true;
 }
 
 static bool add_hour(struct series *s, struct bytes text, uint64_t n)
@@ -47,13 +54,11 @@ static bool add_hour(struct series *s, struct bytes text, uint64_t n)
         return false;
     if (hour < s->query->from || hour >= s->query->to)
         return true;
-    int64_t start = units_start(&s->query->calendar, hour);
-    struct series_row *row = bsearch(&start, s->rows, s->n, sizeof *s->rows, compare_start);
-    if (!row)
-        return false;
-    row->n += n;
+    int64_t unit = units_order(&s->query->calendar, hour);
     s->total += n;
-    return true;
+    if (s->n_runs > 0 && run_add(&s->runs[s->n_runs - 1], unit, n))
+        return true;
+    return s->n_runs < SERIES_RUNS_MAX && run_add(&s->runs[s->n_runs++], unit, n);
 }
 
 bool series_add(struct series *s, const struct record *r)
@@ -70,4 +75,21 @@ bool series_add(struct series *s, const struct record *r)
         if (q->sub ? bytes_equal(name, sub) && !add_hour(s, key.hour, n) : !add_hour(s, name, n))
             return false;
     return !bad;
+}
+
+bool series_next(struct series *s, struct series_row *row)
+{
+    const struct calendar *c = &s->query->calendar;
+    if (s->next >= s->query->to)
+        return false;
+    *row = (struct series_row){.start = s->next, .end = units_next(c, s->next)};
+    int64_t unit = units_order(c, row->start);
+    for (size_t i = 0; i < s->n_runs; i++) {
+        struct series_run *r = &s->runs[i];
+        while (r->at < r->n && r->counts[r->at].unit <= unit)
+            row->n += r->counts[r->at++].n;
+    }
+    s->next = row->end;
+    s->n_rows++;
+    return true;
 }

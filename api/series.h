@@ -1,8 +1,12 @@
 /* series: counts by unit over [from, to). A unit without events has the count 0.
  *
+ * The series keeps only units that have counts. series_next computes the rows one after the other, so that a long series takes many
+ * short turns of the loop and no memory for its empty rows.
+ *
  * 1. The first row is the unit that contains `from`. The last row is the unit of the last hour before `to`. Only hours that start
  *    in [from, to) count, so both rows may be partial.
  * 2. The total is the sum of the rows.
+ * 3. Each source sends its hours in ascending order. A run holds the counts of one source in the order of units.
  */
 #ifndef MILLRACE_SERIES_H
 #define MILLRACE_SERIES_H
@@ -10,26 +14,39 @@
 #include "api/query.h"
 #include "counts/records.h"
 
+#define SERIES_RUNS_MAX 4
+
 struct series_row {
-    int64_t start;
+    int64_t start, end; /* the end is the start of the next unit */
     uint64_t n;
+};
+struct series_count {
+    int64_t unit; /* units_order */
+    uint64_t n;
+};
+struct series_run {
+    struct series_count *counts;
+    size_t n, cap;
+    size_t at; /* the first count after the rows so far */
 };
 struct series {
     const struct query *query;
-    size_t n, cap;
-    struct series_row *rows;
-    int64_t end; /* of the last row */
+    struct series_run runs[SERIES_RUNS_MAX];
+    size_t n_runs;
     uint64_t total;
+    int64_t next;  /* start of the next row */
+    size_t n_rows; /* so far */
 };
 
 /* The query must outlive the series. */
 void series_init(struct series *s, const struct query *q);
-void series_free(struct series *s);
-/* Resets every row to 0. */
+/* Discards everything added, and frees it. */
 void series_reset(struct series *s);
-/* Adds a record of the total, or one hour's record of the subtotal. False: the record is malformed or of another counter. */
+size_t series_bytes(const struct series *s);
+/* Adds counts of the total's record, or of one hour's record of the subtotal. False: the record is malformed, out of order or of
+ * another counter. */
 bool series_add(struct series *s, const struct record *r);
-/* The end of a row: the start of the next unit. */
-int64_t series_row_end(const struct series *s, size_t row);
+/* Computes the next row. False: there are no more rows. */
+bool series_next(struct series *s, struct series_row *row);
 
 #endif

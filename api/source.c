@@ -8,7 +8,9 @@
 
 #define RANGE "/range?start="
 #define QUESTION_MAGIC 0x71756573u
-#define CONNECTIONS 32
+#define CONNECTIONS 8                /* each adds up the answer of one query; the others wait */
+#define READ_SIZE ((size_t)64 << 10) /* one turn of the loop uses at most one piece of each connection */
+#define REPLY_MAX ((size_t)64 << 10) /* of a refusal */
 
 struct sources {
     struct event_base *base;
@@ -49,6 +51,9 @@ struct sources *sources_new(const struct sources_config *config)
         const struct http_client_config client = {.base = config->base,
             .url = config->urls[s->n],
             .max_connections = CONNECTIONS,
+            .read_size = READ_SIZE,
+            .max_reply = REPLY_MAX,
+            .cut_reply = true,
             .timeout = config->timeout,
             .idle_timeout = config->timeout,
             .auth_token = config->tokens[s->n]};
@@ -93,6 +98,24 @@ static void finish(struct question *q, enum source_result result)
     free(q);
 }
 
+/* Uses the whole counts of an incomplete record and keeps its key and the rest. A lookup record is used only as a whole. */
+static bool take_counts(struct question *q)
+{
+    struct record r;
+    struct buf *b = &q->partial;
+    const char *space;
+    if (!record_split(buf_bytes(b), RECORD_SEPARATOR, &r) ||
+        bytes_starts_with(r.key, BYTES_LITERAL("lookup|")) || !r.value.len ||
+        !(space = memrchr(r.value.ptr, ' ', r.value.len)))
+        return true;
+    r.value.len = (size_t)(space - r.value.ptr);
+    bool ok = q->spec.on_record(q->spec.arg, &r);
+    size_t key = (size_t)(r.value.ptr - b->ptr), rest = b->len - key - r.value.len - 1;
+    memmove(b->ptr + key, space + 1, rest);
+    b->len = key + rest;
+    return ok;
+}
+
 /* Whole lines are used in place; only a line across two pieces is copied. */
 static bool take_piece(struct question *q, struct bytes piece)
 {
@@ -106,7 +129,7 @@ static bool take_piece(struct question *q, struct bytes piece)
             buf_append(&q->partial, piece.ptr, len);
         }
         if (!lf)
-            return true;
+            return take_counts(q);
         struct bytes line = q->partial.len ? buf_bytes(&q->partial) : bytes_of(piece.ptr, len);
         if (!record_split(line, RECORD_SEPARATOR, &r) || !q->spec.on_record(q->spec.arg, &r))
             return false;
@@ -116,6 +139,13 @@ static bool take_piece(struct question *q, struct bytes piece)
     return true;
 }
 
+static void cancel_call(struct question *q)
+{
+    if (q->call)
+        http_call_cancel(q->call);
+    q->call = NULL;
+}
+
 static void on_body(struct http_call *call, struct bytes piece, void *arg)
 {
     (void)call;
@@ -123,6 +153,10 @@ static void on_body(struct http_call *call, struct bytes piece, void *arg)
     assert(q->magic == QUESTION_MAGIC);
     if (!q->bad && !take_piece(q, piece))
         q->bad = true;
+    if (q->spec.on_piece(q->spec.arg, q->partial.cap))
+        return;
+    cancel_call(q);
+    finish(q, SOURCE_STOPPED);
 }
 
 static void ask(struct question *q);
@@ -240,13 +274,6 @@ static void ask(struct question *q)
         .on_done = on_done};
     q->call = http_client_request(q->sources->clients[q->at], &call);
     buf_free(&target);
-}
-
-static void cancel_call(struct question *q)
-{
-    if (q->call)
-        http_call_cancel(q->call);
-    q->call = NULL;
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)

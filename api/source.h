@@ -7,7 +7,8 @@
  *
  * 1. on_done is called exactly once, never from inside source_ask. SOURCE_OK means that every source answered completely.
  * 2. A reply without X-Millrace-Complete-Until and X-Millrace-Through does not come from a source: SOURCE_UNAVAILABLE.
- * 3. The longest record limits the memory (SOURCE_RECORD_MAX); the length of the answer does not matter.
+ * 3. A question holds a piece of the reply and, of a lookup record, the record. The counts of a long record arrive in several
+ *    records with the same key.
  * 4. A question ends within `timeout`.
  *
  * The loop's thread only.
@@ -29,6 +30,7 @@ struct question;
 enum source_result {
     SOURCE_OK,
     SOURCE_UNAVAILABLE, /* a source refused the request, was late, or its reply is invalid */
+    SOURCE_STOPPED,     /* on_piece returned false */
     SOURCE_CANCELLED,   /* by source_cancel or sources_free */
 };
 
@@ -50,6 +52,8 @@ struct source_question {
     void (*on_restart)(void *arg); /* the question starts again: discard all records */ /* NULL: none */
     /* The record is valid during the call. Return false if it does not belong to the question; the answer is then invalid. */
     bool (*on_record)(void *arg, const struct record *r);
+    /* A piece of the reply was used, and the question holds that many bytes. Return false to end the question. */
+    bool (*on_piece)(void *arg, size_t held);
     /* complete_until: the smallest value of all sources (Unix seconds). `error` is a message for the user. */
     void (*on_done)(void *arg, enum source_result result, int64_t complete_until, const char *error);
 };

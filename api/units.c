@@ -163,11 +163,15 @@ static int64_t wall_of(const struct calendar *c, int64_t t)
     return c->unit == UNIT_DAY ? day : day - modulo(weekday - first, 7) * DAY_SECONDS;
 }
 
+int64_t units_order(const struct calendar *c, int64_t t)
+{
+    return c->unit == UNIT_HOUR ? t - modulo(t, HOUR_SECONDS) : wall_of(c, t);
+}
+
 int64_t units_start(const struct calendar *c, int64_t t)
 {
-    if (c->unit == UNIT_HOUR)
-        return t - modulo(t, HOUR_SECONDS);
-    return zone_instant(&c->zone, wall_of(c, t));
+    int64_t order = units_order(c, t);
+    return c->unit == UNIT_HOUR ? order : zone_instant(&c->zone, order);
 }
 
 int64_t units_next(const struct calendar *c, int64_t start)

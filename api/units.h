@@ -54,6 +54,8 @@ const char *unit_name(enum unit u);
 /* `name` is "sunday" to "saturday". */
 bool weekday_find(struct bytes name, int *out);
 
+/* A number that is equal for two times in the same unit and rises from unit to unit. Cheaper than the start of the unit. */
+int64_t units_order(const struct calendar *c, int64_t t);
 /* The start of the unit that contains the time `t`. */
 int64_t units_start(const struct calendar *c, int64_t t);
 /* The start of the unit after the unit at `start`. */

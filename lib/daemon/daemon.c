@@ -82,7 +82,8 @@ static const struct option_row common_rows[] = {
         .min = 1 << 20,
         .max = INT64_C(1) << 40,
         .unit = "bytes",
-        .help = "memory for requests and replies of all clients; above it requests get 503 and stalled "
+        .help = "memory for requests and replies of all clients, and for answers in progress; above it "
+                "requests get 503 and stalled "
                 "connections are closed; at least 2 * max_body + 256K (a smaller default is raised to that)"},
     {.name = "max_body",
         .type = OPTION_SIZE,

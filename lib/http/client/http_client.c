@@ -27,7 +27,7 @@
 
 #include <http_parser.h>
 
-#define READ_SIZE (512 * 1024)
+#define DEFAULT_READ_SIZE ((size_t)512 * 1024)
 #define HEAD_MAX (64 * 1024)
 #define DEFAULT_MAX_REPLY ((size_t)64 << 20)
 #define DEFAULT_CONNECT_TIMEOUT (5 * USEC_PER_SEC)
@@ -94,7 +94,7 @@ struct http_client {
     struct http_addresses *resolved; /* NULL: not resolved yet */
     struct buf host_lines;           /* Host and Authorization */
     int max_connections;
-    size_t max_reply;
+    size_t read_size, max_reply;
     bool cut_reply;
     usec_t connect_timeout, timeout, idle_timeout;
     struct http_call_list waiting;
@@ -381,7 +381,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     (void)what;
     struct http_link *l = arg;
     struct http_client *c = l->client;
-    ssize_t n = read(fd, c->read_buffer, READ_SIZE);
+    ssize_t n = read(fd, c->read_buffer, c->read_size);
     if (n < 0 && errno_is_retry(errno))
         return;
     client_enter(c);
@@ -628,6 +628,7 @@ struct http_client *http_client_new(const struct http_client_config *config)
     c->base = config->base;
     c->address = address;
     c->max_connections = config->max_connections > 0 ? config->max_connections : 1;
+    c->read_size = config->read_size ? config->read_size : DEFAULT_READ_SIZE;
     c->max_reply = config->max_reply ? config->max_reply : DEFAULT_MAX_REPLY;
     c->cut_reply = config->cut_reply;
     c->connect_timeout = config->connect_timeout ? config->connect_timeout : DEFAULT_CONNECT_TIMEOUT;
@@ -637,7 +638,7 @@ struct http_client *http_client_new(const struct http_client_config *config)
     TAILQ_INIT(&c->links);
     TAILQ_INIT(&c->dead);
     c->start_event = event_new(c->base, -1, 0, on_start, c);
-    c->read_buffer = mem_alloc(READ_SIZE);
+    c->read_buffer = mem_alloc(c->read_size);
     if (address.is_unix)
         buf_append_str(&c->host_lines, "Host: localhost\r\n");
     else

@@ -47,6 +47,7 @@ struct http_client_config {
     struct event_base *base;
     const char *url; /* url_address; copied */
     int max_connections;
+    size_t read_size;                              /* longest piece of a streamed reply; 0: 512 KiB */
     size_t max_reply;                              /* bytes; 0: 64 MiB */
     bool cut_reply;                                /* truncate a body above max_reply */
     usec_t connect_timeout, timeout, idle_timeout; /* 0: 5 s, 30 s, never */

@@ -89,6 +89,18 @@ bool http_has_memory(const struct http_request *req)
     return http_memory_available(req->conn->server);
 }
 
+enum http_hold http_hold(struct http_request *req, size_t bytes)
+{
+    size_t before = req->held_bytes, most = req->conn->server->config.max_buffered;
+    if (most > 0 && bytes > most / 2)
+        return HTTP_HOLD_TOO_LARGE;
+    http_set_held_bytes(req, bytes);
+    if (bytes <= before || http_has_memory(req))
+        return HTTP_HOLD_OK;
+    http_set_held_bytes(req, before);
+    return HTTP_HOLD_OVERLOADED;
+}
+
 void http_on_gone(struct http_request *req, void (*fn)(struct http_request *, void *), void *arg)
 {
     req->on_gone = fn;

@@ -326,3 +326,15 @@ void http_route_refuse(struct http_request *req)
     http_problem(req, refusals[why].status, refusals[why].code, has_list ? refusals[why].hint : NULL, "%s",
         refusals[why].detail);
 }
+
+void http_refuse_hold(struct http_request *req, enum http_hold why, const char *hint)
+{
+    if (why == HTTP_HOLD_TOO_LARGE) {
+        http_problem(req, 413, "answer-too-large", hint,
+            "the answer needs more than half of --max-buffered (%zu bytes)",
+            req->conn->server->config.max_buffered);
+        return;
+    }
+    req->refusal = HTTP_REFUSED_OVERLOADED;
+    http_route_refuse(req);
+}

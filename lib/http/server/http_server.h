@@ -227,6 +227,12 @@ void http_stream_copy_pending(struct http_request *req);
 void http_set_held_bytes(struct http_request *req, size_t bytes);
 /* False if the server holds more than max_buffered bytes. In this case the handler should not collect more data. */
 bool http_has_memory(const struct http_request *req);
+/* As http_set_held_bytes, but refuses a number with which the server would hold more than max_buffered bytes, or one request
+ * more than half of them. The declared number then stays unchanged. */
+enum http_hold { HTTP_HOLD_OK, HTTP_HOLD_OVERLOADED, HTTP_HOLD_TOO_LARGE };
+enum http_hold http_hold(struct http_request *req, size_t bytes);
+/* Replies 503 `overloaded`, or 413 `answer-too-large` with the hint. */
+void http_refuse_hold(struct http_request *req, enum http_hold why, const char *hint);
 /* The server calls `fn` once if the client is gone before the reply is complete: the client closed or reset the
  * connection, a time limit passed, or the server is freed. When `fn` returns, the server frees the request. A reply
  * from within `fn` has no effect. */

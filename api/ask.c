@@ -1,0 +1,349 @@
+#include "api/ask.h"
+
+#include "api/render.h"
+
+#include <assert.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+#define ASK_MAGIC 0x61736b21u
+#define TURN_USEC (4 * USEC_PER_MSEC) /* for the steps of all queries, before the loop polls the sockets */
+#define STEP_BYTES ((size_t)8 << 10)  /* of text, in one step */
+#define HINT "ask for a shorter period or fewer rows, or raise --max-buffered"
+
+TAILQ_HEAD(ask_list, ask);
+
+struct asks {
+    struct sources *sources;
+    struct ask_list making; /* queries that have work for the processor, in the order of their turns */
+    struct event *turn;
+};
+
+struct ask {
+    unsigned magic;
+    struct asks *asks;
+    struct http_request *req;
+    struct question *question; /* in progress */
+    TAILQ_ENTRY(ask) link;
+    void (*step)(struct ask *a); /* the next piece of work; NULL: not in `making` */
+    enum http_hold hold;         /* the result of the latest hold() */
+    struct query query;
+    struct series series;
+    struct breakdown breakdown;
+    size_t looked_up; /* rows whose texts were requested */
+    int64_t complete_until;
+    bool is_begun, is_streaming; /* the text; the reply */
+    size_t rendered;             /* rows of a breakdown */
+    struct buf out;
+};
+
+static void ask_free(struct ask *a)
+{
+    if (a->step)
+        TAILQ_REMOVE(&a->asks->making, a, link);
+    a->magic = 0;
+    series_reset(&a->series);
+    breakdown_reset(&a->breakdown);
+    buf_free(&a->out);
+    free(a);
+}
+
+/* The client disconnected. on_done of a cancelled question frees the query. */
+static void ask_gone(struct http_request *req, void *arg)
+{
+    struct ask *a = arg;
+    assert(a->magic == ASK_MAGIC && a->req == req);
+    a->req = NULL;
+    if (a->question)
+        source_cancel(a->question);
+    else
+        ask_free(a);
+}
+
+static void schedule(struct asks *asks)
+{
+    static const struct timeval soon = {0, 0};
+    if (!TAILQ_EMPTY(&asks->making) && !evtimer_pending(asks->turn, NULL))
+        evtimer_add(asks->turn, &soon);
+}
+
+/* Takes that step in one of the next turns of the loop. */
+static void next_step(struct ask *a, void (*step)(struct ask *))
+{
+    if (!a->step)
+        TAILQ_INSERT_TAIL(&a->asks->making, a, link);
+    a->step = step;
+    schedule(a->asks);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct asks *asks = arg;
+    struct ask *a;
+    usec_t end = clock_monotonic() + TURN_USEC;
+    while ((a = TAILQ_FIRST(&asks->making)) && clock_monotonic() < end) {
+        void (*step)(struct ask *) = a->step;
+        TAILQ_REMOVE(&asks->making, a, link);
+        a->step = NULL;
+        step(a);
+    }
+    schedule(asks);
+}
+
+/* Counts the query's memory. `piece`: of its question. False: there is no room; the caller ends the query. */
+static bool hold(struct ask *a, size_t piece)
+{
+    size_t bytes = sizeof *a + piece + series_bytes(&a->series) + a->breakdown.bytes + a->out.cap;
+    a->hold = http_hold(a->req, bytes);
+    return a->hold == HTTP_HOLD_OK;
+}
+
+static void refuse(struct ask *a)
+{
+    http_refuse_hold(a->req, a->hold, HINT);
+    ask_free(a);
+}
+
+static void unavailable(struct ask *a, const char *why)
+{
+    http_problem(a->req, 503, "upstream-unavailable", "try again; answers are never partial", "%s", why);
+    ask_free(a);
+}
+
+static void render(struct ask *a);
+
+static void on_drain(struct http_request *req, void *arg)
+{
+    (void)req;
+    next_step(arg, render);
+}
+
+/* Appends some rows to the text. False: the text is complete. */
+static bool render_rows(struct ask *a)
+{
+    bool is_series = a->query.kind == QUERY_SERIES;
+    if (!a->is_begun && is_series)
+        render_series_begin(&a->series, a->complete_until, &a->out);
+    else if (!a->is_begun)
+        render_breakdown_begin(&a->breakdown, a->complete_until, &a->out);
+    a->is_begun = true;
+    return is_series ? render_series_rows(&a->series, a->complete_until, STEP_BYTES, &a->out)
+                     : render_breakdown_rows(&a->breakdown, &a->rendered, STEP_BYTES, &a->out);
+}
+
+static void render(struct ask *a)
+{
+    const char *type = a->query.format == QUERY_CSV ? "text/csv; charset=utf-8" : "application/json";
+    bool more = render_rows(a);
+    if (!a->is_streaming && (!more || a->out.len >= ASK_PIECE))
+        http_add_header(a->req, "X-Millrace-Complete-Until", "%lld", (long long)a->complete_until);
+    if (!a->is_streaming && !more) {
+        http_reply(a->req, 200, type, buf_bytes(&a->out));
+        ask_free(a);
+        return;
+    }
+    if (!a->is_streaming && a->out.len >= ASK_PIECE) {
+        a->is_streaming = true;
+        http_stream_start(a->req, 200, type);
+        http_on_drain(a->req, ASK_PIECE / 2, on_drain, a);
+    }
+    if (a->is_streaming) {
+        http_stream_write(a->req, buf_bytes(&a->out));
+        buf_free(&a->out);
+    }
+    if (!more) {
+        http_stream_end(a->req);
+        ask_free(a);
+    } else if (!a->is_streaming || http_stream_pending(a->req) < ASK_PIECE) {
+        next_step(a, render);
+    }
+}
+
+static void gather(struct ask *a);
+
+static bool lookup_record(void *arg, const struct record *r)
+{
+    return breakdown_add_lookup(&((struct ask *)arg)->breakdown, r);
+}
+
+static bool on_piece(void *arg, size_t held)
+{
+    return hold(arg, held);
+}
+
+static void lookup_done(void *arg, enum source_result result, int64_t complete_until, const char *why);
+
+/* Requests the next batch of texts of hashed subtotals. */
+static void look_up(struct ask *a)
+{
+    struct breakdown *b = &a->breakdown;
+    struct buf target = {0};
+    size_t n = 0;
+    buf_append_str(&target, "/mget?");
+    for (; a->looked_up < b->n_rows && n < BREAKDOWN_TEXTS_MAX; a->looked_up++) {
+        if (!breakdown_wants_text(b, a->looked_up))
+            continue;
+        buf_append_str(&target, n++ ? "&k=lookup%7C" : "k=lookup%7C");
+        url_encode(bytes_of(b->rows[a->looked_up].sum.stored, COMPONENT_HASH), &target);
+    }
+    buf_append_char(&target, '\0');
+    if (n) {
+        const struct source_question q = {.target = target.ptr,
+            .arg = a,
+            .on_record = lookup_record,
+            .on_piece = on_piece,
+            .on_done = lookup_done};
+        a->question = source_ask(a->asks->sources, &q);
+    } else {
+        breakdown_keep_largest(b);
+        next_step(a, gather);
+    }
+    buf_free(&target);
+}
+
+static void lookup_done(void *arg, enum source_result result, int64_t complete_until, const char *why)
+{
+    struct ask *a = arg;
+    bool missing = false;
+    (void)complete_until; /* that of the counts is used */
+    a->question = NULL;
+    for (size_t i = 0; i < a->looked_up; i++)
+        missing = missing || breakdown_wants_text(&a->breakdown, i);
+    if (!a->req)
+        ask_free(a);
+    else if (result == SOURCE_STOPPED)
+        refuse(a);
+    else if (result != SOURCE_OK)
+        unavailable(a, why);
+    else if (missing)
+        unavailable(a, "a hashed key has no lookup record");
+    else
+        look_up(a);
+}
+
+static void gather(struct ask *a)
+{
+    if (breakdown_gather(&a->breakdown)) {
+        a->looked_up = 0;
+        look_up(a);
+    } else {
+        hold(a, 0);
+        next_step(a, render);
+    }
+}
+
+static void select_rows(struct ask *a)
+{
+    bool done = breakdown_select(&a->breakdown);
+    if (hold(a, 0))
+        next_step(a, done ? gather : select_rows);
+    else
+        refuse(a);
+}
+
+static void ask_restart(void *arg)
+{
+    struct ask *a = arg;
+    series_reset(&a->series);
+    breakdown_reset(&a->breakdown);
+}
+
+static bool ask_record(void *arg, const struct record *r)
+{
+    struct ask *a = arg;
+    return a->query.kind == QUERY_SERIES ? series_add(&a->series, r) : breakdown_add(&a->breakdown, r);
+}
+
+static void counts_done(void *arg, enum source_result result, int64_t complete_until, const char *why)
+{
+    struct ask *a = arg;
+    a->question = NULL;
+    a->complete_until = complete_until;
+    if (!a->req)
+        ask_free(a);
+    else if (result == SOURCE_STOPPED)
+        refuse(a);
+    else if (result != SOURCE_OK)
+        unavailable(a, why);
+    else
+        next_step(a, a->query.kind == QUERY_SERIES ? render : select_rows);
+}
+
+static void append_key(struct buf *target, const char *ns, const char *stored, int64_t hour)
+{
+    char text[HOUR_TEXT_MAX + 1];
+    struct buf raw = {0};
+    buf_append_str(&raw, ns);
+    buf_append_char(&raw, '|');
+    buf_append_str(&raw, stored);
+    if (hour >= 0) {
+        hour_encode(hour, text);
+        buf_append_char(&raw, '.');
+        buf_append_str(&raw, text);
+    }
+    url_encode(buf_bytes(&raw), target);
+    buf_free(&raw);
+}
+
+/* The nearest hour that can be written. */
+static int64_t countable_hour(int64_t t)
+{
+    int64_t last = HOUR_END - HOUR_SECONDS, hour = t / HOUR_SECONDS * HOUR_SECONDS;
+    return hour < HOUR_FIRST ? HOUR_FIRST : hour > last ? last : hour;
+}
+
+/* A total is one record. A subtotal has one record for each hour, adjacent in key order. A span without any hour still asks for one
+ * hour, because the reply has complete_until; the answer omits that hour. */
+void ask_start(struct asks *asks, struct http_request *req, const struct query *query)
+{
+    struct ask *a = mem_zalloc(sizeof *a);
+    struct buf target = {0};
+    *a = (struct ask){.magic = ASK_MAGIC, .asks = asks, .req = req, .query = *query};
+    const struct query *q = &a->query;
+    series_init(&a->series, q);
+    breakdown_init(&a->breakdown, q);
+    if (!q->sub) {
+        buf_append_str(&target, "/mget?k=");
+        append_key(&target, q->total->ns, q->stored, -1);
+    } else {
+        int64_t first = countable_hour(q->from + HOUR_SECONDS - 1), last = countable_hour(q->to - 1);
+        buf_append_str(&target, "/range?start=");
+        append_key(&target, q->sub->ns, q->stored, first);
+        buf_append_str(&target, "&end=");
+        append_key(&target, q->sub->ns, q->stored, last < first ? first : last);
+    }
+    buf_append_char(&target, '\0');
+    const struct source_question question = {.target = target.ptr,
+        .arg = a,
+        .on_restart = ask_restart,
+        .on_record = ask_record,
+        .on_piece = on_piece,
+        .on_done = counts_done};
+    http_on_gone(req, ask_gone, a);
+    if (hold(a, 0))
+        a->question = source_ask(asks->sources, &question);
+    else
+        refuse(a);
+    buf_free(&target);
+}
+
+struct asks *asks_new(struct event_base *base, struct sources *sources)
+{
+    struct asks *asks = mem_zalloc(sizeof *asks);
+    asks->sources = sources;
+    TAILQ_INIT(&asks->making);
+    asks->turn = evtimer_new(base, on_turn, asks);
+    return asks;
+}
+
+void asks_free(struct asks **ap)
+{
+    struct asks *asks = *ap;
+    if (!asks)
+        return;
+    event_free(asks->turn);
+    free(asks);
+    *ap = NULL;
+}

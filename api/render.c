@@ -1,0 +1,123 @@
+#include "api/render.h"
+
+#include <inttypes.h>
+
+static void member(struct buf *out, const char *name, struct bytes text)
+{
+    buf_printf(out, "\"%s\":", name);
+    buf_append_json(out, text);
+    buf_append_char(out, ',');
+}
+
+static void render_head(const struct query *q, struct buf *out)
+{
+    buf_append_char(out, '{');
+    member(out, "ns", bytes_str(q->sub ? q->sub->ns : q->total->ns));
+    member(out, "key", q->key);
+    member(out, "label", bytes_str(q->total->label));
+    if (q->sub)
+        member(out, "by", bytes_str(q->sub->label));
+}
+
+static void render_span(const struct query *q, uint64_t total, int64_t complete_until, struct buf *out)
+{
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", q->from, q->to);
+    member(out, "timezone", bytes_str(q->calendar.zone.name));
+    buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete_until);
+}
+
+void render_series_begin(const struct series *s, int64_t complete_until, struct buf *out)
+{
+    const struct query *q = s->query;
+    if (q->format == QUERY_CSV) {
+        buf_append_str(out, "t,date,n,complete\n");
+        return;
+    }
+    render_head(q, out);
+    if (q->sub)
+        member(out, "sub", q->sub_key);
+    member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+    render_span(q, s->total, complete_until, out);
+    buf_append_str(out, "\"rows\":[");
+}
+
+bool render_series_rows(struct series *s, int64_t complete_until, size_t most, struct buf *out)
+{
+    const struct calendar *calendar = &s->query->calendar;
+    bool csv = s->query->format == QUERY_CSV;
+    struct series_row row;
+    for (size_t begin = out->len; series_next(s, &row);) {
+        buf_printf(out, csv ? "%s%" PRId64 "," : "%s{\"t\":%" PRId64 ",\"date\":\"", csv || s->n_rows == 1 ? "" : ",",
+            row.start);
+        units_print_date(calendar, row.start, out);
+        buf_printf(out, csv ? ",%" PRIu64 ",%s\n" : "\",\"n\":%" PRIu64 ",\"complete\":%s}", row.n,
+            row.end <= complete_until ? "true" : "false");
+        if (out->len - begin >= most)
+            return true;
+    }
+    if (!csv)
+        buf_append_str(out, "]}\n");
+    return false;
+}
+
+void render_breakdown_begin(const struct breakdown *b, int64_t complete_until, struct buf *out)
+{
+    if (b->query->format == QUERY_CSV) {
+        buf_append_str(out, "key,n,share\n");
+        return;
+    }
+    render_head(b->query, out);
+    render_span(b->query, b->total, complete_until, out);
+    buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
+}
+
+bool render_breakdown_rows(const struct breakdown *b, size_t *at, size_t most, struct buf *out)
+{
+    bool csv = b->query->format == QUERY_CSV;
+    for (size_t begin = out->len; *at < b->n_rows; ++*at) {
+        const struct breakdown_row *row = &b->rows[*at];
+        double share = b->total ? (double)row->sum.n / (double)b->total : 0;
+        if (out->len - begin >= most)
+            return true;
+        if (csv) {
+            buf_append_csv(out, breakdown_text(row));
+            buf_printf(out, ",%" PRIu64 ",%.6f\n", row->sum.n, share);
+        } else {
+            buf_append_str(out, *at ? ",{" : "{");
+            member(out, "key", breakdown_text(row));
+            buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f}", row->sum.n, share);
+        }
+    }
+    if (!csv)
+        buf_printf(out, "],\"other\":%" PRIu64 "}\n", b->total - b->shown);
+    return false;
+}
+
+static void counter_json(const struct counter *c, struct buf *out)
+{
+    member(out, "ns", bytes_str(c->ns));
+    member(out, "label", bytes_str(c->label));
+    buf_append_str(out, "\"key\":");
+    buf_append_json(out, bytes_str(c->key_text));
+}
+
+void render_counters(const struct counters *c, struct buf *out)
+{
+    buf_append_char(out, '{');
+    member(out, "time", bytes_str(c->time_field));
+    buf_append_str(out, "\"totals\":[");
+    for (size_t i = 0; i < c->n_totals; i++) {
+        buf_append_str(out, i ? ",{" : "{");
+        counter_json(&c->totals[i], out);
+        buf_append_str(out, ",\"subtotals\":[");
+        for (size_t j = 0, n = 0; j < c->n_subtotals; j++) {
+            if (c->subtotals[j].total != i)
+                continue;
+            buf_append_str(out, n++ ? ",{" : "{");
+            counter_json(&c->subtotals[j], out);
+            buf_append_char(out, '}');
+        }
+        buf_append_str(out, "]}");
+    }
+    buf_append_str(out, "]}\n");
+}
