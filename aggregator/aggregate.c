@@ -50,7 +50,8 @@ struct aggregate {
     usec_t last_swap, started_job, retry_at, background_at;
     bool has_flushed; /* since the start */
     usec_t turned_at; /* wall clock */
-    usec_t wall;      /* the latest known */
+    usec_t trusted;   /* the latest trusted time */
+    usec_t wall;      /* the wall clock, but not before `trusted` */
     unsigned log_pages;
     bool merge_is_due, merge_is_behind;
     struct slice_reader **layers; /* the latest result of aggregate_layers */
@@ -153,9 +154,7 @@ enum slice_result aggregate_open(
     a->tally = tally_new(config->counters, config->max_memory);
     if (r == SLICE_OK) {
         int64_t started = storage_state(a->storage)->started;
-        aggregate_set_wall(a, wall);
-        if (started < HOUR_END)
-            aggregate_set_wall(a, started * USEC_PER_SEC);
+        aggregate_set_wall(a, wall, started < HOUR_END ? started * USEC_PER_SEC : 0);
     } else {
         aggregate_close(&a);
     }
@@ -301,12 +300,11 @@ void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes)
     move_cursor(a, stream, a->cursors[stream].offset + bytes);
 }
 
-void aggregate_set_wall(struct aggregate *a, usec_t wall)
+void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted)
 {
-    if (wall <= a->wall)
-        return;
-    a->wall = wall;
-    tally_set_now(a->tally, wall / USEC_PER_SEC);
+    a->trusted = trusted > a->trusted ? trusted : a->trusted;
+    a->wall = wall > a->trusted ? wall : a->trusted;
+    tally_set_now(a->tally, a->wall / USEC_PER_SEC);
 }
 
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line)
@@ -315,6 +313,8 @@ void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line)
     int64_t time;
     assert(stream < a->n_cursors);
     enum counters_verdict verdict = tally_line(a->tally, line, &reason, &time);
+    if (verdict == COUNTERS_EVENT && time > a->numbers.newest_event && time <= a->trusted / USEC_PER_SEC)
+        a->numbers.newest_event = time;
     if (verdict == COUNTERS_EVENT && a->config.lateness && stream < a->config.n_streams)
         stats_observe(a->config.lateness, a->wall - time * USEC_PER_SEC);
     if (verdict == COUNTERS_REJECTED)

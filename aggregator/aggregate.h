@@ -78,9 +78,9 @@ size_t aggregate_add_input(struct aggregate *a, const char *name);
 void aggregate_set_input_path(struct aggregate *a, const char *path);
 /* Moves the cursor over bytes without a line that counts. */
 void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes);
-/* Sets the wall clock, for max_ahead, lateness and the times of rejects. The latest time counts, because a clock that was set back must not reject
- * events. aggregate_open sets `wall` or, if it is later, the start of the open slice. */
-void aggregate_set_wall(struct aggregate *a, usec_t wall);
+/* Sets the wall clock and the trusted time (base/clock_watch.h), for max_ahead, lateness and the times of rejects. They use the wall clock or the latest
+ * trusted time, whichever is later: a clock that was set back must not reject events. The start of the open slice is trusted. */
+void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted);
 /* Putting rejects back (put_back.h): counts the line of an entry, or rejects it again with its new reason. */
 enum counters_verdict aggregate_take_rejected(struct aggregate *a, const struct rejects_entry *entry);
 /* Adds the entry (without its LF) to the rejects as it is. */
@@ -146,6 +146,8 @@ struct aggregate_numbers {
     struct slice_tally slice, total; /* of the open slice, of all slices; both with the batches in memory */
     struct slice_tally counted;      /* since the start; never decreases */
     uint64_t rows_flushed, flushes, collisions, holes;
+    int64_t
+        newest_event; /* the latest time of an event counted since the start, not after the trusted time; 0: none */
     usec_t last_flush; /* duration */
     size_t memory;
 };

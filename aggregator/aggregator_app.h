@@ -19,6 +19,7 @@ struct app {
     struct slice_waiter *seal_waiters, *clear_waiters; /* requests that wait for a seal or a clear */
     struct put_back_waiter *put_back_waiter;           /* the request whose step is not committed yet */
     size_t max_answer;
+    usec_t began;     /* when counting began: a trusted time */
     char health[512]; /* the latest reason reported to /health; "": ready */
 };
 

@@ -1,4 +1,5 @@
 #include "aggregator/follower.h"
+#include "daemon/daemon.h"
 
 #include "stream/stream_client.h"
 
@@ -42,7 +43,7 @@ static void on_lines(struct bytes lines, void *arg)
 {
     struct follower *f = arg;
     const char *at = lines.ptr, *end = lines.ptr + lines.len;
-    aggregate_set_wall(f->config.aggregate, clock_wall());
+    aggregate_set_wall(f->config.aggregate, clock_wall(), daemon_trusted_time(f->config.daemon));
     while (at < end) {
         const char *lf = memchr(at, '\n', (size_t)(end - at));
         aggregate_take_line(f->config.aggregate, f->config.stream, bytes_of(at, (size_t)(lf - at)));
@@ -83,7 +84,7 @@ struct follower *follower_new(const struct follower_config *config)
         SLICE_ID_TEXT == STREAM_ID_TEXT + STREAM_OPENING_TEXT, "a stream's id, a point, an opening");
     (void)sscanf(c->id, "%32[0-9a-f].%16[0-9a-f]", from.id, from.opening);
     f->config = *config;
-    f->stream = stream_client_new(&(struct stream_client_config){.base = config->base,
+    f->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(config->daemon),
         .pubsub = config->client,
         .stream = c->stream,
         .from = from,

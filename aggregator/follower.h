@@ -11,12 +11,12 @@
 
 #include "aggregator/aggregate.h"
 
-struct event_base;
+struct daemon;
 struct follower;
 struct http_client;
 
 struct follower_config {
-    struct event_base *base;
+    struct daemon *daemon;
     struct http_client *client; /* must outlive the follower, or be freed first */
     struct aggregate *aggregate;
     size_t stream; /* an index of the aggregate */

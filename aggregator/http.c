@@ -235,7 +235,8 @@ static void answer_seals(struct app *app)
     uint64_t number = app->seal_waiters->slice;
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), number);
     enum slice_result r =
-        sealed ? SLICE_OK : aggregate_seal(app->aggregate, clock_monotonic(), clock_wall(), error);
+        sealed ? SLICE_OK
+               : aggregate_seal(app->aggregate, clock_monotonic(), daemon_trusted_time(app->daemon), error);
     if (r == SLICE_OK && !sealed)
         return;
     if (sealed)
@@ -376,7 +377,7 @@ static void put_back(struct http_request *req, void *ctx)
         http_problem(req, 503, "busy", NULL, "a put back or a seal is in progress, or the memory is full");
         return;
     }
-    aggregate_set_wall(app->aggregate, clock_wall());
+    aggregate_set_wall(app->aggregate, clock_wall(), daemon_trusted_time(app->daemon));
     if (put_back_step(app->aggregate, &p, error) != 0) {
         http_problem(req, 503, "storage-failed", NULL, "%s", error);
         return;

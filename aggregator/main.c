@@ -82,6 +82,26 @@ static double complete_until(void *ctx)
     return (double)watermark_poll_complete_until(((struct app *)ctx)->watermark);
 }
 
+/* The age of a time; if the time is unknown, the time since counting began. */
+static double age_of(const struct app *app, int64_t time)
+{
+    double age =
+        (double)(daemon_trusted_time(app->daemon) - (time ? time * USEC_PER_SEC : app->began)) / USEC_PER_SEC;
+    return age > 0 ? age : 0;
+}
+
+static double newest_event_age(void *ctx)
+{
+    struct aggregate_numbers n;
+    aggregate_numbers(((struct app *)ctx)->aggregate, &n);
+    return age_of(ctx, n.newest_event);
+}
+
+static double complete_age(void *ctx)
+{
+    return age_of(ctx, watermark_poll_complete_until(((struct app *)ctx)->watermark));
+}
+
 static void register_metrics(struct wiring *w)
 {
     struct app *app = &w->app;
@@ -103,6 +123,11 @@ static void register_metrics(struct wiring *w)
     stats_gauge(s, "sealed_slices", NULL, "sealed slices not yet cleared", sealed_slices, app);
     stats_gauge(s, "complete_until_seconds", NULL, "every event published before this time is counted",
         complete_until, app);
+    stats_gauge(s, "complete_age_seconds", NULL,
+        "age of complete_until_seconds; until that is known, time since counting began", complete_age, app);
+    stats_gauge(s, "newest_event_age_seconds", NULL,
+        "age of the latest event counted; before the first, time since counting began", newest_event_age,
+        app);
 }
 
 static void health_set_not_ready(struct app *app, const char *text)
@@ -231,6 +256,7 @@ static void begin_counting(struct wiring *w)
     struct app *app = &w->app;
     const struct options *o = daemon_options(app->daemon);
     usec_t tick = w->config.flush_interval / TICKS_A_FLUSH;
+    app->began = daemon_trusted_time(app->daemon);
     register_metrics(w);
     app->watermark = watermark_poll_new(&(struct watermark_poll_config){.daemon = app->daemon,
         .client = w->client,
@@ -241,7 +267,7 @@ static void begin_counting(struct wiring *w)
     w->keeper = cursor_keeper_new(
         w->client, app->aggregate, app->streams.n, options_string(o, "cursor"), w->cursor_key);
     for (size_t i = 0; i < app->streams.n; i++)
-        app->followers[i] = follower_new(&(struct follower_config){.base = daemon_base(app->daemon),
+        app->followers[i] = follower_new(&(struct follower_config){.daemon = app->daemon,
             .client = w->client,
             .aggregate = app->aggregate,
             .stream = i,

@@ -178,6 +178,33 @@ class Aggregator(ClocksTest):
         self.wait_complete(d, self.now())
         self.assertLessEqual(self.complete(d), self.now())
 
+    def event(self, d, time_of_event, counted):
+        """Publishes an event, and returns how many were counted and rejected since the start."""
+        self.assertEqual(self.pubsub.post("/pub?stream=clicks", json.dumps({"t": int(time_of_event)}).encode()).status, 200)
+        wait_until(lambda: sum(self.numbers(d)) == sum(counted) + 1, "the event")
+        return self.numbers(d)
+
+    def numbers(self, d):
+        return [int(self.metric(d, name)) for name in ("events_counted_total", "lines_rejected_total")]
+
+    def test_events_far_ahead_are_rejected_after_a_jump(self):
+        d = self.launch()
+        counted = self.event(d, time.time() - 500, [0, 0])
+        self.assertEqual(counted, [1, 0])
+        self.assertLess(abs(self.metric(d, "newest_event_age_seconds") - 500), 60)
+        self.jump(d, AHEAD)  # if that is right, so are the events
+        counted = self.event(d, self.now(), counted)
+        self.assertEqual(counted, [2, 0])
+        self.jump(d, 0)
+        counted = self.event(d, time.time() + 3 * DAY, counted)
+        self.assertEqual(counted, [2, 1])
+        self.jump(d, -3 * DAY)
+        counted = self.event(d, time.time(), counted)
+        self.assertEqual(counted, [3, 1])
+        self.jump(d, 0)
+        self.assertLess(self.metric(d, "newest_event_age_seconds"), 60)
+        wait_until(lambda: self.metric(d, "complete_age_seconds") < 60, "complete again")
+
     def test_a_silent_pubsub_holds_it_back(self):
         d = self.launch()
         self.publish()

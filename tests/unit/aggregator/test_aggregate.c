@@ -254,8 +254,8 @@ static void the_clock_bounds_times(void **state)
     assert_int_equal(rejected(a), 0);
     aggregate_take_line(a, 0, later);
     assert_int_equal(rejected(a), 1);
-    aggregate_set_wall(a, WALL + USEC_PER_SEC);
-    aggregate_set_wall(a, 0);
+    aggregate_set_wall(a, WALL + USEC_PER_SEC, WALL + USEC_PER_SEC);
+    aggregate_set_wall(a, 0, 0);
     aggregate_take_line(a, 0, later);
     assert_int_equal(rejected(a), 1);
     assert_int_equal(stats_observations(lateness), 3);
