@@ -50,8 +50,9 @@ struct aggregate {
     usec_t last_swap, started_job, retry_at, background_at;
     bool has_flushed; /* since the start */
     usec_t turned_at; /* wall clock */
-    usec_t trusted;   /* the latest trusted time */
-    usec_t wall;      /* the wall clock, but not before `trusted` */
+    usec_t trusted;   /* the present trusted time */
+    usec_t latest;    /* the latest trusted time */
+    usec_t wall;      /* the wall clock, but not before `latest` */
     unsigned log_pages;
     bool merge_is_due, merge_is_behind;
     struct slice_reader **layers; /* the latest result of aggregate_layers */
@@ -73,6 +74,7 @@ static void prepare_begin(struct aggregate *a, usec_t wall)
     free(a->slice_path);
     a->slice_path = chain_slice_path(a->slices_dir, a->next.number);
     a->job = (struct storage_job){.kind = STORAGE_BEGIN,
+        .trusted = wall,
         .begin = {.path = a->slice_path,
             .number = a->next.number,
             .counters_text = a->config.counters->text,
@@ -154,7 +156,8 @@ enum slice_result aggregate_open(
     a->tally = tally_new(config->counters, config->max_memory);
     if (r == SLICE_OK) {
         int64_t started = storage_state(a->storage)->started;
-        aggregate_set_wall(a, wall, started < HOUR_END ? started * USEC_PER_SEC : 0);
+        a->latest = started < HOUR_END ? started * USEC_PER_SEC : 0;
+        aggregate_set_wall(a, wall, wall);
     } else {
         aggregate_close(&a);
     }
@@ -302,8 +305,9 @@ void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes)
 
 void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted)
 {
-    a->trusted = trusted > a->trusted ? trusted : a->trusted;
-    a->wall = wall > a->trusted ? wall : a->trusted;
+    a->trusted = trusted;
+    a->latest = trusted > a->latest ? trusted : a->latest;
+    a->wall = wall > a->latest ? wall : a->latest;
     tally_set_now(a->tally, a->wall / USEC_PER_SEC);
 }
 
@@ -313,7 +317,7 @@ void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line)
     int64_t time;
     assert(stream < a->n_cursors);
     enum counters_verdict verdict = tally_line(a->tally, line, &reason, &time);
-    if (verdict == COUNTERS_EVENT && time > a->numbers.newest_event && time <= a->trusted / USEC_PER_SEC)
+    if (verdict == COUNTERS_EVENT && time > a->numbers.newest_event && time <= a->latest / USEC_PER_SEC)
         a->numbers.newest_event = time;
     if (verdict == COUNTERS_EVENT && a->config.lateness && stream < a->config.n_streams)
         stats_observe(a->config.lateness, a->wall - time * USEC_PER_SEC);
@@ -379,6 +383,7 @@ static void start_flush(struct aggregate *a, usec_t now, bool seal)
     a->has_flushed = true;
     memcpy(a->job_cursors, a->cursors, a->n_cursors * sizeof(*a->cursors));
     a->job = (struct storage_job){.kind = STORAGE_COMMIT,
+        .trusted = a->trusted,
         .batch = &a->flushing,
         .commit = {.cursors = a->job_cursors,
             .n_cursors = a->n_cursors,

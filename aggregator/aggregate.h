@@ -54,7 +54,7 @@ struct aggregate_config {
     void *notify_arg;
 };
 
-/* Opens and recovers the slices; blocks. `wall` is the wall clock. */
+/* Opens and recovers the slices; blocks. `wall` is the wall clock, which is trusted. */
 enum slice_result aggregate_open(
     const struct aggregate_config *config, usec_t wall, struct aggregate **out, char error[SLICE_ERROR_TEXT]);
 /* Waits for the current commit. After the next opening, lines that were not flushed are counted again. */
@@ -79,7 +79,8 @@ void aggregate_set_input_path(struct aggregate *a, const char *path);
 /* Moves the cursor over bytes without a line that counts. */
 void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes);
 /* Sets the wall clock and the trusted time (base/clock_watch.h), for max_ahead, lateness and the times of rejects. They use the wall clock or the latest
- * trusted time, whichever is later: a clock that was set back must not reject events. The start of the open slice is trusted. */
+ * trusted time, whichever is later: a clock that was set back must not reject events. The start of the open slice is trusted.
+ * The trusted time is that of deletions of rejects by age. */
 void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted);
 /* Putting rejects back (put_back.h): counts the line of an entry, or rejects it again with its new reason. */
 enum counters_verdict aggregate_take_rejected(struct aggregate *a, const struct rejects_entry *entry);
@@ -116,7 +117,7 @@ const char *aggregate_failure(const struct aggregate *a, bool *latched);
 
 /* Seals the open slice with everything counted so far. With SLICE_OK the seal has begun or the storage thread is busy: call
  * again after each aggregate_poll until aggregate_sealed has the slice. SLICE_FULL: the disk is full, or too many slices
- * wait to be cleared. A seal that has begun completes once the disk has space. `wall` is the wall clock. */
+ * wait to be cleared. A seal that has begun completes once the disk has space. `wall` is the trusted time. */
 enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT]);
 
 enum aggregate_clear {
@@ -147,7 +148,7 @@ struct aggregate_numbers {
     struct slice_tally counted;      /* since the start; never decreases */
     uint64_t rows_flushed, flushes, collisions, holes;
     int64_t
-        newest_event; /* the latest time of an event counted since the start, not after the trusted time; 0: none */
+        newest_event; /* the latest time of an event counted since the start, not after the latest trusted time; 0: none */
     usec_t last_flush; /* duration */
     size_t memory;
 };

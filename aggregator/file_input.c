@@ -169,7 +169,7 @@ static int store(struct file_input *in, bool to_end)
     struct aggregate *a = in->aggregate;
     for (;;) {
         bool latched;
-        aggregate_set_wall(a, clock_wall(), 0);
+        aggregate_set_wall(a, clock_wall(), clock_wall());
         aggregate_poll(a, clock_monotonic());
         if (to_end)
             aggregate_flush(a, clock_monotonic());

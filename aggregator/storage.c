@@ -36,7 +36,7 @@ static enum slice_result fail_errno(const char *what, const char *path, char err
 }
 
 /* Deletes rejects after a change, and every EXPIRE_EVERY because of their age. */
-static void expire_rejects(struct storage *s, bool has_grown)
+static void expire_rejects(struct storage *s, usec_t trusted, bool has_grown)
 {
     const struct slice_state *state = slice_committed(s->slice);
     struct rejects_place front = rejects_front(state->cursors, state->n_cursors);
@@ -45,7 +45,7 @@ static void expire_rejects(struct storage *s, bool has_grown)
         return;
     s->front = front;
     s->expired_at = now;
-    if (rejects_expire(s->config.rejects_dir, &s->config.rejects_limits, front, clock_wall()) != 0)
+    if (rejects_expire(s->config.rejects_dir, &s->config.rejects_limits, front, trusted) != 0)
         log_warn("cannot delete expired rejects", LOG_S("path", s->config.rejects_dir),
             LOG_S("error", strerror(errno)));
 }
@@ -66,7 +66,7 @@ static enum slice_result commit(struct storage *s, struct storage_job *job)
     for (size_t i = 0; i < job->commit.n_sources; i++)
         count_source_close(&sources[i]);
     if (r == SLICE_OK)
-        expire_rejects(s, rejects.len > 0);
+        expire_rejects(s, job->trusted, rejects.len > 0);
     return r;
 }
 
@@ -92,7 +92,7 @@ static enum slice_result begin(struct storage *s, struct storage_job *job)
     if (rejects_open(s->config.rejects_dir, job->begin.number, slice_committed(s->slice)->rejects_length,
             &s->rejects) != 0)
         return fail_errno("open the rejects in", s->config.rejects_dir, job->error);
-    expire_rejects(s, true);
+    expire_rejects(s, job->trusted, true);
     return slice_reader_open(job->begin.path, &job->reader, job->error);
 }
 

@@ -28,6 +28,7 @@ enum storage_kind {
 
 struct storage_job {
     enum storage_kind kind;
+    usec_t trusted; /* the trusted time, for the age of rejects; of STORAGE_COMMIT and STORAGE_BEGIN */
     /* STORAGE_COMMIT: the rejects are written at rejects_at before the batch is committed. */
     const struct batch *batch;
     struct slice_batch commit; /* without sources, which the batch has */

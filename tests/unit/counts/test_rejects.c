@@ -71,9 +71,9 @@ static void every_byte_comes_back(void **state)
                               .time = 1331923249,
                               .length = 2,
                               .line = BYTES_LITERAL("a\xff")});
-    assert_true(bytes_equal_str(
-        buf_bytes(&text), "{\"stream\":\"s\",\"offset\":\"7\",\"reason\":\"why\",\"time\":1331923249,"
-                          "\"bytes\":2,\"line\":\"a\xef\xbf\xbd\",\"hex\":\"61ff\"}\n"));
+    assert_true(bytes_equal_str(buf_bytes(&text),
+        "{\"stream\":\"s\",\"offset\":\"7\",\"reason\":\"why\",\"time\":1331923249,"
+        "\"bytes\":2,\"line\":\"a\xef\xbf\xbd\",\"hex\":\"61ff\"}\n"));
     buf_free(&text);
     buf_free(&bytes);
 }
