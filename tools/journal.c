@@ -158,9 +158,9 @@ static int repair(const char *dir, bool payload)
         printf("lost: everything; the daemon will create a new journal with another id\n");
     else
         printf("kept: offsets %" PRIu64 " to %" PRIu64 "\n"
-               "lost: the offsets above, up to %" PRIu64 "%s, and the marks set there\n"
+               "lost: the offsets above, up to %" PRIu64 " or more, and the marks set there\n"
                "the journal continues at offset %" PRIu64 "\n",
-            done.first, done.end, done.lost, done.lost > done.end ? "" : " or more", done.goes_on);
+            done.first, done.end, done.lost, done.goes_on);
     return EX_OK;
 }
 

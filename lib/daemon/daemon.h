@@ -95,7 +95,8 @@ void daemon_notify_parent(void);
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* For damaged files: from now on /health returns 503 with the reason, while all other endpoints work as before. */
 void daemon_set_degraded(struct daemon *d, const char *why);
-/* Adds "warning: TEXT" to the 200 answers of /health until the daemon ends. After DAEMON_WARNINGS_MAX, only counts. */
+/* Adds "warning: TEXT" to the 200 answers of /health until the daemon ends. After DAEMON_WARNINGS_MAX of them /health only
+ * refers to the log. */
 #define DAEMON_WARNINGS_MAX 16
 void daemon_add_warning(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool daemon_is_ready(const struct daemon *d);

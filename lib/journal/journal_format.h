@@ -101,11 +101,10 @@ bool open_decode(struct bytes payload, uint8_t boot[16], bool *never);
 /* What a scan finds in the bytes after the end of a segment's frames. An opening uses this to distinguish damage, a
  * torn tail, and old bytes of a recycled file. */
 struct tail_scan {
-    uint64_t end; /* end of the last intact frame in these bytes; 0: none */
-    uint64_t durable,
-        position;     /* the highest durable offset and position in those frames and the statement */
-    uint64_t nonzero; /* number of bytes up to the last nonzero byte */
-    bool too_many;    /* the scan gave up because too many positions look like frames */
+    uint64_t end;               /* end of the last intact frame found there; 0: none */
+    uint64_t durable, position; /* the highest durable offset and position stated */
+    uint64_t nonzero;           /* bytes up to the last nonzero byte */
+    bool too_many;              /* the scan stopped because too many places resemble frames */
 };
 
 /* The statement in the newest marker: a segment's file is synced up to `position`, its payload up to `durable`. The checksum's
