@@ -1,9 +1,9 @@
 /* bytes: spans of bytes, and a buffer that grows.
  *
  * A message, a line or a key may contain any byte, NUL included, so no function here looks for a terminator. A
- * `struct bytes` does not own its memory. A function uses a span that it was given only until it returns, unless its
- * header says otherwise. `struct buf` owns its memory; a zeroed `struct buf` is empty and ready. Appends cannot fail:
- * if memory runs out, the process aborts. */
+ * `struct bytes` does not own its memory. A function may use a span argument only until it returns, unless its header
+ * says otherwise. `struct buf` owns its memory; a zeroed `struct buf` is empty and ready. Appends cannot fail: if
+ * memory runs out, the process aborts. */
 #ifndef MILLRACE_BYTES_H
 #define MILLRACE_BYTES_H
 

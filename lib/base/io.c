@@ -15,8 +15,8 @@ static int system_open(const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
-/* On a file system without RENAME_NOREPLACE this function checks and then renames. There, no other process may create
- * `to` in between. */
+/* On a file system without RENAME_NOREPLACE this function checks and then renames. On such a file system, no other
+ * process may create `to` between the check and the rename. */
 static int system_rename_new(const char *from, const char *to)
 {
     struct stat st;

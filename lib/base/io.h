@@ -48,10 +48,10 @@ int io_sync_dir(const char *path);
 /* The directory of `path`; "." for a bare name. */
 void io_parent_of(const char *path, char out[PATH_MAX]);
 int io_sync_parent(const char *path);
-/* True if both paths name the same file, or will name it once the file exists. */
+/* True if both paths name the same file. The file need not exist. */
 bool io_is_same_file(const char *one, const char *other);
-/* Syncs the directory that contains `path`, so that the file's name is durable even if the process that created the
- * file was killed before it synced the directory. It is no error if the directory is unreadable or its file system is
+/* Syncs the directory that contains `path`, so that the file's name is durable. The process that created the file may
+ * have been killed before it did this. It is no error if the directory is unreadable or its file system is
  * read-only. */
 int io_sync_name(const char *path);
 /* mkdir -p. 0, or -1 with errno. After a success the directory survives a power cut, even if another process created
@@ -59,9 +59,9 @@ int io_sync_name(const char *path);
  * the deepest directory that already existed. */
 int io_make_dirs(const char *path);
 
-/* Opens each closed standard descriptor on /dev/null, in the mode that makes its reads or writes fail with EBADF.
- * main calls this function first. Otherwise the next opened file could get descriptor 2, and log lines would go into
- * that file. */
+/* If a standard descriptor is closed, opens it on /dev/null in a mode in which reads of standard input, or writes of
+ * output, fail with EBADF. main calls this function first. Otherwise the next opened file could get descriptor 2, and
+ * log lines would go into that file. */
 void io_reserve_stdio(void);
 
 #endif

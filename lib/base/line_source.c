@@ -16,8 +16,8 @@
 
 enum kind { UNKNOWN, PLAIN, GZIP, ZSTD, FOREIGN };
 
-/* Of the byte at `loose`, only the upper four bits must match. The second entry of zstd is the skippable frame that
- * pzstd writes first. */
+/* At the position `loose`, only the upper four bits of the byte must match. The second zstd entry is the skippable
+ * frame with which files from pzstd begin. */
 static const struct magic {
     enum kind kind;
     const char *name;
@@ -191,7 +191,8 @@ static int refuse_garbage(const struct line_source *s, uint64_t at, char *error)
     return fail(s, error, why);
 }
 
-/* Handles several members, as in `cat a.gz b.gz`. Only zeros may follow the last member, up to the end. */
+/* The file may have several gzip members, as after `cat a.gz b.gz`. After the last member, only zeros may follow up
+ * to the end. */
 static int inflate_some(struct line_source *s, char *error)
 {
     bool behind = s->unpacked && !s->in_frame;
@@ -306,7 +307,8 @@ int line_source_skip(
     struct stat st;
     if (s->kind == UNKNOWN && find_kind(s, error) != 0)
         return -1;
-    /* In a plain regular file, seek to the byte before `offset`, and drop the bytes read to find the kind. */
+    /* In a plain regular file, seek to the byte before `offset`, and drop the bytes that were read to detect the
+     * kind. */
     if (s->kind == PLAIN && fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode)) {
         uint64_t to = offset < (uint64_t)st.st_size ? offset : (uint64_t)st.st_size;
         if (to > 0 && lseek(s->fd, (off_t)to - 1, SEEK_SET) >= 0) {
@@ -335,7 +337,8 @@ int line_source_skip(
     *reached = s->offset;
     if (last == '\n' || s->offset < offset)
         return 0;
-    /* The end of the input ends a line too. A last line that was returned without LF may have its LF by now. */
+    /* The end of the input also ends a line. If the last line was returned without an LF, the LF may have been
+     * written meanwhile. */
     if (s->text.len == s->at && fill(s, error) != 0)
         return -1;
     if (s->text.len == s->at || s->text.ptr[s->at] == '\n')

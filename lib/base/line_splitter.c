@@ -13,8 +13,8 @@ static void give_overlong(struct line_splitter *s, struct bytes head, uint64_t l
     s->overlong(s->arg, bytes_of(head.ptr, head.len < s->max_line ? head.len : s->max_line), length - 1);
 }
 
-/* Passes a run of lines to the callbacks. The run may contain overlong lines; `lines` gets all lines between two of
- * these in one call. */
+/* Passes a run of lines to the callbacks. The run may contain overlong lines. All lines between two overlong lines go
+ * to `lines` in one call. */
 static void give_run(struct line_splitter *s, struct bytes run)
 {
     size_t begin = 0, at = 0;

@@ -1,6 +1,6 @@
 /* url: query strings (`a=1&b=two+words%21`), percent-encoding, and the addresses of daemons.
  *
- * An invalid percent-escape is an error. If the parser passed it on changed, a request could read the wrong key. */
+ * An invalid percent-escape is an error. If the parser guessed its meaning, a request could read the wrong key. */
 #ifndef MILLRACE_URL_H
 #define MILLRACE_URL_H
 

@@ -9,7 +9,8 @@ static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_p
     "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file", "ps_to_http",
     "pubsub_filtered", "file_to_queue", "stream", "input", "counters", "total", "subtotal"};
 
-/* All entries share one growing array. Until the end, a section's n_entries is the index of its first entry. */
+/* The entries of all sections are in one growing array. While the file is being read, the n_entries of a section is
+ * the index of its first entry. */
 struct reading {
     struct config *config;
     struct config_section *sections;

@@ -58,7 +58,8 @@ struct daemon_spec {
     const struct http_route *routes; /* the handlers' ctx is the one from `start`; may be NULL */
     /* Makes further checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error. */
     int (*check)(struct options *o, struct config_error *error);
-    /* Does the work of a command line that does not start the daemon, and sets the exit status. False: start it. May be NULL. */
+    /* For a command line that does not start the daemon: does its work, sets the exit status and returns true. If it
+     * returns false, the daemon starts. May be NULL. */
     bool (*instead)(struct options *o, int *status);
     /* Builds the daemon's parts and sets *ctx, the argument of all later callbacks. Returns 0, or an exit status with
      * the error. `start` must not block for long. If recovery is slow, run it in a thread that calls daemon_post at
@@ -83,8 +84,9 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv);
 struct event_base *daemon_base(struct daemon *d);
 struct options *daemon_options(struct daemon *d);
 struct stats *daemon_stats(struct daemon *d);
-/* The trusted time of base/clock_watch.h. For deletions by age and for the watermark. The daemon looks at the clocks at every call
- * and every second; it logs each jump and counts it as clock_jumps_total. The loop's thread only. */
+/* Returns the trusted time (base/clock_watch.h), for deletions by age and for the watermark. The daemon checks the
+ * clocks at each call and once a second. It logs each jump and counts it in clock_jumps_total. For the loop's thread
+ * only. */
 usec_t daemon_trusted_time(struct daemon *d);
 
 void daemon_set_ready(struct daemon *d);
@@ -95,8 +97,8 @@ void daemon_notify_parent(void);
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* For damaged files: from now on /health returns 503 with the reason, while all other endpoints work as before. */
 void daemon_set_degraded(struct daemon *d, const char *why);
-/* Adds "warning: TEXT" to the 200 answers of /health until the daemon ends. After DAEMON_WARNINGS_MAX of them /health only
- * refers to the log. */
+/* Adds "warning: TEXT" to all later 200 replies of /health. If there are more than DAEMON_WARNINGS_MAX warnings,
+ * /health refers to the log for the others. */
 #define DAEMON_WARNINGS_MAX 16
 void daemon_add_warning(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool daemon_is_ready(const struct daemon *d);

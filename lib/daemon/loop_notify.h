@@ -11,9 +11,9 @@ struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *ar
 /* May be called from any thread. The loop first polls for events and then calls fn. The argument is a void *, so that
  * this function can serve as a callback. */
 void loop_notify_wake(void *notify);
-/* If called from the loop's thread: the loop calls fn after the events that are already active, without a system
- * call. So one call of fn can handle the work of many connections. If called from another thread: as
- * loop_notify_wake. */
+/* Called from the loop's thread, this function needs no system call: the loop calls fn after the events that are
+ * already active. So one call of fn can handle the work of many connections. Called from another thread, it does the
+ * same as loop_notify_wake. */
 void loop_notify_defer(void *notify);
 void loop_notify_free(struct loop_notify **n);
 

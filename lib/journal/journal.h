@@ -16,10 +16,11 @@
  *    duplicate: the journal stores nothing, and calls back when the original is committed. Otherwise the append gets
  *    JOURNAL_CONFLICT. Accepted appends that are not committed yet count as stored. If such an append is refused
  *    later, all later appends are refused too.
- * 5. Opening cuts a torn tail back to the last valid frame and reports the cut (journal_cut). Damage below a durable offset
- *    that an intact frame or the newest marker states gets JOURNAL_DAMAGED, with file and byte. After a clean stop this
- *    covers every commit; after a crash, every commit but the last ones. The loss of the newest segments gets
- *    JOURNAL_DAMAGED too.
+ * 5. If the journal ends in a torn frame, journal_open cuts the file back to the last valid frame and reports the cut
+ *    (journal_cut). Each frame and the newest marker state which offsets were synced before. If bytes are damaged
+ *    although an intact frame or the marker states that they were synced, journal_open returns JOURNAL_DAMAGED and
+ *    names the file and the byte. After a clean stop, this protects every commit. After a crash, it protects every
+ *    commit except the last ones. If the newest segments are missing, journal_open also returns JOURNAL_DAMAGED.
  * 6. Under JOURNAL_SYNC_NEVER a power cut can destroy bytes that were already read. After a power cut, new offsets
  *    therefore begin at the next multiple of JOURNAL_HOLE, so that no offset ever gets other bytes. The skipped
  *    offsets are called a hole.
@@ -104,8 +105,8 @@ struct journal_config {
      * hole. */
     uint64_t lost_below;
     bool shares_files; /* callers may hold files of earlier sessions, so never reuse a file */
-    /* Counts what a payload holds, for the report of a cut; the payload may be damaged. `counted` is the noun in the plural.
-     * NULL: not counted. */
+    /* For the report of a cut: counts the items in a payload, which may be damaged. `counted` is the name of these
+     * items in the plural. NULL: not counted. */
     uint64_t (*count)(struct bytes payload);
     const char *counted;
 };
@@ -131,9 +132,10 @@ uint64_t journal_trimmed_bytes(const struct journal *j);
 /* The number of payload bytes from `from` up to `to`, not counting holes and trimmed bytes. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
 usec_t journal_last_time(const struct journal *j);   /* wall-clock time of the last frame; 0: empty */
-uint64_t journal_cut_bytes(const struct journal *j); /* bytes of files that opening cut off the tail */
-/* What opening cut: file, byte, offset, bytes and, if known, the count. NULL: nothing. The cut bytes were torn by a crash, or
- * damaged after the last commits were acknowledged; nothing distinguishes the two. */
+uint64_t journal_cut_bytes(const struct journal *j); /* bytes of a torn tail that journal_open cut off */
+/* Describes what journal_open has cut off: file, byte, offset, number of bytes and, if known, the count. NULL if
+ * nothing was cut off. Either a crash has torn these bytes, or they were damaged after the last commits were
+ * acknowledged. There is no way to tell which. */
 const char *journal_cut(const struct journal *j);
 const char *journal_failure(
     const struct journal *j); /* why appends are refused or reads stop; NULL: no failure */
@@ -151,12 +153,13 @@ struct journal_commit {
     enum journal_result result; /* OK, NO_SPACE, LATCHED or CLOSED */
     bool duplicate;
     uint64_t start, end;  /* the payload is at offsets start to end - 1; both 0 for a duplicate */
-    struct bytes payload; /* valid until the callback returns; empty unless OK and not a duplicate */
+    struct bytes payload; /* valid until the callback returns; empty if refused or a duplicate */
 };
 typedef void journal_append_fn(const struct journal_commit *commit, void *arg);
 
-/* JOURNAL_OK: accepted; `done` will be called exactly once. Any other result: refused, and `done` will not be called. *mark
- * (may be NULL) receives the producer's committed mark. `time` is the wall clock; a later frame may have an earlier time. */
+/* If the result is JOURNAL_OK, the append is accepted, and `done` will be called exactly once. With any other result
+ * the append is refused, and `done` will not be called. *mark is set to the producer's committed mark; `mark` may be
+ * NULL. `time` is the wall-clock time, which may be earlier than that of the previous frame. */
 enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
     journal_append_fn *done, void *arg, uint64_t *mark);
 
@@ -164,8 +167,8 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
  * be NULL. */
 uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *known);
 
-/* Sets the observer, of which a journal has at most one. After each commit that moved the committed end, the observer
- * runs after the callbacks of the appends. */
+/* Sets the journal's observer. A journal has at most one. After each commit that moved the committed end, the
+ * observer runs after the callbacks of the appends. */
 void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg);
 
 struct journal_edges {
@@ -234,12 +237,13 @@ bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp);
 typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload, void *arg);
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);
 
-/* Finds the first frame with a payload at or after `time`, on the reader thread. A frame later than `now` was written while
- * the clock was ahead: it counts as no later than the frame after it. So a clock that was ahead does not hide the later frames.
+/* Finds the first frame that has a payload and is not older than `time`. The search runs in the reader thread. If the
+ * time of a frame is after `now`, the clock was ahead when the frame was written. Such a frame counts as not newer
+ * than the frame after it, so that it does not hide later frames.
  *
- * `done` is called once, unless the seek is cancelled. Its result is DAMAGED, IO, or OK with the frame's offset. If there is
- * no such frame, the offset is the committed end at the time of the call. The offset is never below the earliest. The seek is
- * freed before `done`. */
+ * `done` is called once, unless the seek is cancelled. Its result is DAMAGED, IO, or OK with the frame's offset. If
+ * no frame is new enough, the offset is the committed end at the time of the call. If the frame was trimmed
+ * meanwhile, the offset is the earliest offset. The journal frees the seek before it calls `done`. */
 struct journal_seek;
 typedef void journal_seek_fn(enum journal_result r, uint64_t offset, void *arg);
 struct journal_seek *journal_seek_time(
@@ -268,9 +272,10 @@ struct journal_retention {
     usec_t max_age;     /* 0: unlimited */
     uint64_t hold;      /* never remove bytes from here on (the lowest cursor); UINT64_MAX: no limit */
 };
-/* Removes the earliest segments, up to `hold`, while the journal exceeds max_bytes or they ended before now - max_age. A segment
- * ended at its latest frame, or when its successor was created, whichever is earlier. If that is later than `now`, the clock was
- * ahead, and the segment counts as ended with its successor. */
+/* Removes the earliest segment as long as the journal exceeds max_bytes or the end of the segment is older than
+ * max_age. Never removes a segment that reaches above `hold`. The end of a segment is the time of its latest frame,
+ * or the time when the next segment was created, whichever is earlier. If this time is after `now`, the clock was
+ * ahead, and the end of the next segment counts instead. */
 void journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
 /* The size of the files that journal_retain would remove without `hold`. */
 uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now);

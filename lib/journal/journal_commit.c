@@ -104,8 +104,8 @@ static bool wait_for_work(struct committer *c)
 }
 
 /* Writes batches until stage two is free, and then enters stage two. Appends that arrive while the other committer
- * syncs are also written, and this thread's sync makes them durable. Under JOURNAL_SYNC_NEVER the thread does not
- * write during the sync of the other, because a segment may begin there without a sync of the previous one. */
+ * syncs are also written, and this thread's sync makes them durable. Under JOURNAL_SYNC_NEVER a segment may begin
+ * without a sync of the previous one, so the thread does not write while the other committer syncs. */
 static struct batch *write_until_turn(struct journal_set *set)
 {
     struct batch *first = NULL, **tail = &first;

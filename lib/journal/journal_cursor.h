@@ -8,7 +8,7 @@
 /* A position at which a frame begins. */
 struct index_entry {
     uint64_t position, offset;
-    usec_t latest; /* time of the frames before it in the segment; 0: none */
+    usec_t latest; /* latest time of the frames before it in the segment; 0: none */
 };
 
 struct cursor {

@@ -1,17 +1,18 @@
 /* journal_dir: functions for a journal's directory: its lock, file names, reading of files, and error texts. The
  * caller frees the paths that these functions return. free() does not change errno.
  *
- * The newest marker is a file whose name contains the newest segment's number. Segment headers reveal a gap between
- * segments; only the marker reveals the loss of the newest segments. Its content, if any, states how far a segment was synced
- * when the journal was last opened or closed (synced_end_encode). Only this statement reveals the loss of the last frames.
+ * The newest marker is a file whose name contains the newest segment's number. If a segment in the middle is missing,
+ * the headers of its neighbours show this. If the newest segments are missing, only the marker shows it. The file may
+ * contain a statement: up to where a segment was synced when the journal was last opened or closed
+ * (synced_end_encode). If the last frames are lost, only this statement shows it.
  *
  * 1. The marker is written only after the name of the segment is durable, so the segment did exist.
  * 2. Before an opening or a repair removes the newest segments, it removes the marker and syncs the directory. So the
  *    marker never names a segment that was removed on purpose.
- * 3. Writing the marker costs no sync. After a power cut, or on a full disk, it may name an earlier segment, lack its latest
- *    statement, or be missing.
- * 4. A statement stays true: the file of its segment is never cut below the position, except by a repair, which replaces the
- *    marker. */
+ * 3. The marker is written without a sync. So after a power cut, or on a full disk, it may name an earlier segment,
+ *    have an older statement or none, or be missing.
+ * 4. A statement stays true, because the file of its segment is never cut below the stated position. Only a repair
+ *    may do so, and it replaces the marker. */
 #ifndef MILLRACE_JOURNAL_DIR_H
 #define MILLRACE_JOURNAL_DIR_H
 
@@ -39,9 +40,10 @@ char *newest_marker_path(const char *dir, uint64_t sequence);
 /* Renames the marker with number `before` to `sequence`, or creates a marker if `before` is 0. Returns the number
  * that the marker has afterwards. */
 uint64_t newest_marker_write(const char *dir, uint64_t before, uint64_t sequence);
-/* Writes the statement into the marker with this number. A failure leaves the earlier statement, or none. */
+/* Writes the statement into the marker with this number. If this fails, the marker has the earlier statement or
+ * none. */
 void newest_marker_state(const char *dir, uint64_t number, const char statement[SYNCED_END]);
-/* Reads the statement; zeros if there is none. */
+/* Reads the statement. If there is none, stores zeros. */
 void newest_marker_statement(const char *dir, uint64_t number, char out[SYNCED_END]);
 /* Removes all markers and syncs the directory. 0, or -1 with errno. */
 int newest_marker_remove(const char *dir, int dir_fd);

@@ -27,7 +27,7 @@ struct segment_header {
     uint64_t durable;       /* every offset below was synced when this segment was created */
     uint64_t reach;         /* end of the commit for which this segment was created */
     usec_t created;
-    usec_t latest;    /* time of the payloads in the previous segment; 0: none */
+    usec_t latest;    /* latest time of a payload in the previous segment; 0: none */
     uint8_t boot[16]; /* the kernel's boot id */
     uint64_t salt;    /* random; part of the seed */
     bool never;       /* created under JOURNAL_SYNC_NEVER */
@@ -107,8 +107,8 @@ struct tail_scan {
     bool too_many;              /* the scan stopped because too many places resemble frames */
 };
 
-/* The statement in the newest marker: a segment's file is synced up to `position`, its payload up to `durable`. The checksum's
- * seed is the segment's. */
+/* The statement in the newest marker: the file of a segment is synced up to `position`, and its payload up to the
+ * offset `durable`. The checksum's seed is the segment's. */
 #define SYNCED_END ((size_t)24)
 void synced_end_encode(uint64_t position, uint64_t durable, uint64_t seed, char out[SYNCED_END]);
 /* Tries every position from `from` on and records the intact frames whose offset is at least `offset`. The scan gives

@@ -1,11 +1,13 @@
 /* journal_internal: the structures and functions that the journal's source files share, ordered by file. Only these
  * files and their tests include this header.
  *
- * Which thread may touch which fields
- *   owner       the thread that calls journal.h: segments, marks, ends, readers, and every field not named below
- *   commit      `struct writer` and newest_marker: the thread in stage one (journal_commit.c), or the owner while nothing is
- *               pending (opening, closing). Stage two reads end, position, durable and latched, which change under the lock
- *   set->lock   pending, dirty, halted and prealloc of a journal; the fields of a set that are marked so
+ * This table shows which thread may use which fields:
+ *
+ *     owner       the thread that calls journal.h: segments, marks, ends, readers, and every field not named below
+ *     commit      `struct writer` and newest_marker: the thread in stage one (journal_commit.c), or the owner while
+ *                 nothing is pending (opening, closing). Stage two reads end, position, durable and latched, which
+ *                 change under the lock
+ *     set->lock   pending, dirty, halted and prealloc of a journal, and the fields of a set that are marked so
  *
  * A pending batch belongs to the owner (under the lock). When a committer takes the batch, it belongs to the
  * committer until it is on set->finished. From then on it belongs to the owner again. A job moves between the owner
@@ -192,7 +194,8 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
 uint64_t writer_unused_reserve(const struct writer *w);
 /* Called after the file was truncated: reserves `bytes` bytes again, or as many as the disk has room for. */
 void writer_reserve_again(struct journal *j, uint64_t bytes);
-/* States in the newest marker that the newest segment is synced as far as it is written, which must be true. */
+/* Writes a statement into the newest marker: the newest segment is synced up to its last written byte. The caller
+ * must know that this is true. */
 void writer_state_synced_end(struct journal *j);
 /* Writes the close frame and closes the file. */
 void writer_close(struct journal *j);

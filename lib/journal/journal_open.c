@@ -1,8 +1,9 @@
 /* An opening first examines all files and only then changes files.
  *
- * It reads every segment's header and refuses a newer version, another journal's id or a gap. It verifies the newest segment
- * frame by frame. Under JOURNAL_SYNC_NEVER the older segments may not be synced. Then it verifies all segments that were not
- * known to be synced when the newest was created, unless the newest ends in a close frame.
+ * It reads the header of every segment. If a header has a newer version or the id of another journal, or if there is
+ * a gap, it refuses the journal. It verifies the newest segment frame by frame. Under JOURNAL_SYNC_NEVER the older
+ * segments may not be synced. Then it verifies all segments that were not known to be synced when the newest was
+ * created, unless the newest ends in a close frame.
  *
  * The journal ends at the first position without a valid frame. If a later intact frame or header, or the newest marker,
  * states that this position was durable, the journal is damaged. A newest marker above the last segment is damage
@@ -186,7 +187,7 @@ static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
     return o->ends_in_zeros ? 0 : b->nonzero < FRAME_HEADER ? b->nonzero : FRAME_HEADER;
 }
 
-/* Counts what the frames after the end hold, as far as their headers are plausible. */
+/* Counts the items in the frames after the end, as long as the headers of these frames are plausible. */
 static uint64_t count_cut(const struct opening *o, struct bytes file)
 {
     uint64_t n = 0, at = o->position;
@@ -220,8 +221,8 @@ static void report_cut(const struct opening *o)
     free(path);
 }
 
-/* The journal ends in segment i. The bytes after the end may be cut only if no intact frame or header, nor the newest
- * marker, states that they were durable. */
+/* The valid frames end in segment i. The bytes after this end may be cut off only if no intact frame or header, and
+ * not the newest marker, states that they were synced. Otherwise the journal is damaged. */
 static enum journal_result judge_tail(struct opening *o, size_t i)
 {
     bool damaged = false;

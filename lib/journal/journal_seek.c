@@ -1,9 +1,12 @@
-/* Seeking by time. Times may fall, so the search goes through the segments and frames in their order. It passes over the
- * segments, and the parts of a segment before an index entry, in which the latest time is too early. The reader thread
- * searches the rest. Each job is one step, so that other reads do not wait.
+/* Seeking by time. A frame may have an earlier time than the frame before it, so the search visits segments and
+ * frames in order. It skips a segment, or the part of a segment before an index entry, if the latest time in it is
+ * too early. The reader thread searches the rest. Each job is only one step of the search, so that other reads do not
+ * wait for long.
  *
- * The candidate is the first of the frames at or after `time` that directly precede the current position. If it is not later
- * than `now`, it is the result. Otherwise the next frame decides: an earlier time than `time` discards the candidate. */
+ * The candidate is the first of the frames directly before the current position that are not older than `time`. When
+ * the search reaches a frame whose time is between `time` and `now`, the candidate is the result. When it reaches a
+ * frame older than `time`, the candidate is dropped. If a frame is newer than `now`, the search continues with the
+ * next frame. */
 #include "journal/journal_internal.h"
 
 #include <stdlib.h>
@@ -20,7 +23,8 @@ struct journal_seek {
     void *arg;
 };
 
-/* Sets the result OK if the candidate is the frame, or END if the rest of the segments decides. */
+/* Sets the result OK if the candidate is the frame that was sought, or END if the search must continue in the next
+ * segment. */
 static void run_seek(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -73,7 +77,8 @@ static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
     job_submit(seek->journal, job);
 }
 
-/* The first segment from s on that contains a frame at or after the time. NULL: no committed segment does. */
+/* Returns the first segment, beginning with s, that contains a frame not older than the time. NULL if no committed
+ * segment does. */
 static struct segment *next_to_search(struct journal_seek *seek, struct segment *s)
 {
     for (; s && s->base < seek->limit; s = segment_list_after(seek->journal, s)) {
@@ -124,7 +129,7 @@ void journal_seek_cancel(struct journal_seek **p)
     seek_free(seek);
 }
 
-/* Moves on to the next segment. False: no further segment has to be searched. */
+/* Moves the seek to the next segment. Returns false if no further segment must be searched. */
 static bool enter_next(struct journal_seek *seek)
 {
     struct segment *here = seek->segment;

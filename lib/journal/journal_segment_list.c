@@ -170,8 +170,8 @@ void journal_trim(struct journal *j, uint64_t offset)
     reap(j);
 }
 
-/* When segment i, which is not the newest, ended (journal_retain). A creation before that of the segment itself shows that the
- * clock was behind, so that it is not used. */
+/* Returns the time when segment i, which is not the newest, ended (journal_retain). If the next segment seems to be
+ * older than this one, the clock was behind, and the creation time of the next segment is not used. */
 static usec_t ended_at(const struct journal *j, size_t i, usec_t now)
 {
     for (; i + 1 < j->n_segments; i++) {

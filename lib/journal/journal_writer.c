@@ -497,8 +497,8 @@ void writer_state_synced_end(struct journal *j)
 }
 
 /* The close frame states that everything before it is synced. This is already true when the frame is written, so the
- * frame is correct even if its own sync fails. The newest marker states the same: a truncated file loses its close
- * frame too. Damage to the close frame alone loses nothing. */
+ * frame is correct even if its own sync fails. The newest marker states the same, because a truncated file would lose
+ * its close frame. Damage to the close frame alone loses nothing. */
 static void leave_close_frame(struct journal *j)
 {
     struct writer *w = &j->writer;

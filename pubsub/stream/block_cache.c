@@ -291,8 +291,8 @@ static void block_read(const struct journal_window *w, void *arg)
 enum journal_result block_cache_read(struct block_cache *c, const struct block_request *want,
     struct block_wait *wait, struct journal_edges *edges)
 {
-    /* The best reader is an idle one at this offset, the second best one that is not open, and the third best the
-     * idle reader that was used least recently. */
+    /* Use an idle reader at this offset if there is one. Otherwise use a reader that is not open, or else the idle
+     * reader that was used least recently. */
     struct cache_reader *r = NULL;
     wait->offset = want->offset;
     for (size_t i = 0; i < BLOCK_CACHE_READERS_MAX; i++) {

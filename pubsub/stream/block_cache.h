@@ -15,7 +15,7 @@
  *    dropped. A block that was not used for BLOCK_CACHE_TRUST is dropped, too. Windows and files that are still in
  *    use stay valid.
  * 4. Blocks may overlap. A waiting subscriber is in a list until its callback is called, or until block_wait_cancel.
- * 5. If a read fails at a byte, only those subscribers get the error that wait for this byte. The other subscribers
+ * 5. If a read fails at a byte, only the subscribers that wait for this byte get the error. The other subscribers
  *    repeat their requests.
  * 6. A commit is added to the cache only if it is at most BLOCK_CACHE_AHEAD bytes ahead of the fastest subscriber.
  *    Otherwise subscribers later read its bytes from the journal.

@@ -15,7 +15,7 @@
  * 4. bitly's clients expect that each chunk contains one part, or whole lines. So with FRAMING_PARTS and
  *    FRAMING_LINES the caller must send the result of each step as one chunk.
  * 5. Parts and lines are formatted only when the line is complete. For events, the beginning of an incomplete line is
- *    formatted when it has at least FRAMING_STEP bytes, and otherwise adds nothing to the output. */
+ *    also formatted if it has at least FRAMING_STEP bytes. */
 #ifndef MILLRACE_PUBSUB_FRAMING_H
 #define MILLRACE_PUBSUB_FRAMING_H
 

@@ -44,7 +44,8 @@ struct block_cache *stream_block_cache(struct stream *s);
 
 /* A new stream has no limits. */
 void stream_set_limits(struct stream *s, const struct stream_limits *limits);
-/* Applies retention below `hold` (UINT64_MAX: no cursor) at the trusted time `now` (base/clock_watch.h) and ends the subscribers whose next bytes are deleted. */
+/* Deletes old segments below `hold` (UINT64_MAX: no cursor) as the limits require, and ends subscribers whose next
+ * bytes are deleted. `now` is the trusted time (base/clock_watch.h). */
 void stream_retain(struct stream *s, uint64_t hold, usec_t now);
 /* Returns the size of the files that would be deleted if it were not for `hold`. */
 uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now);

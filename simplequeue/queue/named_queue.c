@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The first lease number of a session is the wall-clock time in microseconds. If the base of the last session plus
- * LEASE_STEP is higher, it is that sum. No session uses as many as LEASE_STEP numbers. */
+/* The first lease number of a session is the wall-clock time in microseconds. But if the base of the last session
+ * plus LEASE_STEP is higher, this sum is the first number. No session uses as many as LEASE_STEP numbers. */
 #define LEASE_STEP (UINT64_C(1) << 36)
 
 const char *queue_strerror(enum queue_result r)
@@ -85,8 +85,9 @@ static bool recovery_fail(struct recovery *r, uint64_t offset, const char *reaso
     return false;
 }
 
-/* When a delay ends that a record states on the wall clock. The clock may have been ahead when the record was written, or may be
- * behind now. So the message waits at most as long as it did from the record on. */
+/* Returns the time when a delay ends. A record states this time on the wall clock, but the clock may have been ahead
+ * when the record was written, or may be behind now. So the message waits at most as long as its delay was at the
+ * time of the record. */
 static usec_t due_at(const struct recovery *r, usec_t time)
 {
     usec_t wait = time - r->now.wall, delay = time - r->written;

@@ -1,8 +1,8 @@
 /* named_queue: a queue with its name and the marks of its producers. With a data directory, the queue has a journal.
  *
  * A durable operation first marks its messages as pending or busy, so that no other operation can use them, and then
- * appends one record to the journal. When the journal has committed or refused the record, it calls `done`. Without a
- * journal, it calls `done` before the operation returns. Many operations may be in progress. They are committed in
+ * appends one record to the journal. `done` is called when the journal has committed or refused the record. Without a
+ * journal, `done` is called before the operation returns. Many operations may be in progress. They are committed in
  * the order of the calls.
  *
  * 1. If an operation returns QUEUE_OK, `done` will be called exactly once. If it returns anything else, it has

@@ -84,7 +84,7 @@ struct mark {
     char producer[NAME_LEN_MAX + 1];
 };
 
-/* Loads spilled messages: the journal's reader thread reads its records in order. The open journal_reader is called
+/* Loads spilled messages. The journal's reader thread reads the records in order. The open journal_reader is called
  * the stream.
  *
  * 1. Only one span is loaded at a time. Messages arrive within journal_set_poll.

@@ -53,7 +53,7 @@ bool queue_log_decode(struct bytes payload, struct queue_record *out, const char
 size_t queue_log_measure(struct bytes start);
 /* True if the messages have consecutive ids that begin with `id`. */
 bool queue_record_is_dense(const struct queue_record *r);
-/* Messages in a record that stores messages; 0 for any other bytes. */
+/* Returns the number of messages in the payload if it is a record that stores messages, otherwise 0. */
 uint64_t queue_log_count_messages(struct bytes payload);
 /* Stores the next item. Returns false after the last item. */
 bool queue_record_next(struct queue_record *r, struct queue_record_item *item);

@@ -18,7 +18,7 @@ struct event;
 struct queue_loop {
     struct daemon *daemon;
     struct queues *queues;
-    struct event *timer; /* main.c creates it; its callback handles all deadlines and sets it again */
+    struct event *timer; /* created by main.c; the callback handles deadlines and sets it again */
     usec_t armed;        /* monotonic time at which the timer fires; INT64_MAX: never */
     struct heap waits;   /* deadlines of waiting requests */
     size_t working;      /* number of requests and evictions in progress */

@@ -13,8 +13,9 @@
  * A host that takes long to fail would delay every request sent to it. So while another host is up, a host that
  * failed after t seconds gets no request for t times HTTP_POOL_COOLDOWN_FACTOR seconds, but at most
  * HTTP_POOL_COOLDOWN_MAX. This is the host's cooldown. After a timeout, the host must also answer a probe (OPTIONS *)
- * before it gets a request. The answer ends the cooldown early. It does not do so if the host just closes the
- * connection, or if the host has answered probes before and its requests timed out nevertheless.
+ * before it gets a request. The answer ends the cooldown early. If the host closes the connection instead of
+ * answering, the cooldown continues. It also continues if the host has answered an earlier probe and its requests
+ * timed out nevertheless.
  *
  * 1. When a host works again, the pool uses it after at most backoff_max plus the timeout of a request or probe in
  *    flight. During a cooldown this may take HTTP_POOL_COOLDOWN_MAX. The pool respects Retry-After up to backoff_max.
@@ -72,8 +73,8 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
  * rejected. */
 struct http_pool_host *http_pool_next(struct http_pool *p, uint64_t but);
 uint64_t http_pool_host_bit(const struct http_pool_host *h);
-/* Returns the only host of a pool with one host, even if it is down. For callers that wait as http_pool_wait says
- * themselves. */
+/* Returns the only host of a pool with one host, even if it is down. The caller itself must wait as long as
+ * http_pool_wait says. */
 struct http_pool_host *http_pool_single(struct http_pool *p);
 /* Returns the time until a host may get a request; 0 means now. If every candidate has a request in flight, the
  * result is an estimate. */

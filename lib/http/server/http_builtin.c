@@ -48,7 +48,7 @@ static void handle_stats(struct http_request *req, void *ctx)
         buf_append_char(&body, '{');
         stats_print_json_members(config->stats, &body);
     }
-    if (config->extra_stats) /* first in text: scripts for bitly's daemons expect these lines first */
+    if (config->extra_stats) /* first in text, as scripts for bitly's daemons expect */
         config->extra_stats(config->ctx, json, &body);
     if (json)
         buf_append_str(&body, "}\n");

@@ -12,7 +12,7 @@
 #define STAGED_MAX (64 * 1024)
 #define FILE_BYTES_PER_TURN_MAX ((size_t)1024 * 1024) /* before other connections get a turn */
 #define STALL_TIME USEC_PER_SEC
-#define STALL_BYTES (64 * 1024) /* a connection that moves less in STALL_TIME is stalled */
+#define STALL_BYTES (64 * 1024) /* a connection that transfers less in STALL_TIME is stalled */
 #define EVICTION_INTERVAL (20 * USEC_PER_MSEC)
 #define EVICTION_BATCH_MAX 16
 
@@ -242,10 +242,10 @@ void http_output_schedule(struct http_conn *c)
  * connection updates its share at the end of each turn and after each piece of a body, so the sum may be too small by
  * one piece or one reply.
  *
- * Above the limit, the server closes the connections that hold the most and have moved few bytes for STALL_TIME. It
- * never closes the connection of a client that reads or sends at a useful speed, or a connection whose request waits
- * for its handler. If there is no connection to close, requests get 503 until memory is free. Streams without a
- * timeout do not count, because their writers limit the pending bytes. */
+ * Above the limit, the server closes the connections that hold the most bytes and have transferred few bytes for
+ * STALL_TIME. It never closes the connection of a client that reads or sends at a useful speed, or a connection whose
+ * request waits for its handler. If there is no connection to close, requests get 503 until memory is free. Streams
+ * without a timeout do not count, because their writers limit the pending bytes. */
 
 /* True if the connection has made no progress for STALL_TIME. Also records its progress for the next call. */
 static bool is_stalled(struct http_conn *c, usec_t now)

@@ -170,8 +170,8 @@ static void look_up(struct unknown_param *u, const char *names, struct bytes nam
     u->nearest = s.nearest;
 }
 
-/* The first parameter that is refused, or NULL. A lenient route accepts an unknown parameter unless its name is near
- * that of a known one. */
+/* Returns the first parameter that must be refused, or NULL. A lenient route accepts an unknown parameter unless its
+ * name is near that of a known one. */
 static const struct url_param *refused_param(const struct http_request *req)
 {
     const struct http_route *row = req->endpoint->row;
@@ -199,8 +199,8 @@ enum http_refusal http_route_judge(struct http_request *req)
     const struct http_server *s = req->conn->server;
     if (!split_target(req))
         return HTTP_REFUSED_PARAMETER;
-    /* The first route for the path and method, otherwise the first for the path. A public connection sees only public
-     * routes. A daemon's own routes hide the built-in ones of their path. */
+    /* Take the first route with this path and method, or else the first route with this path. A public connection
+     * reaches only public routes. A daemon's own route replaces a built-in route with the same path. */
     struct bytes path = bytes_of(req->path.ptr, req->path.len - 1);
     for (struct http_endpoint *e = s->endpoints, *found = NULL; e < s->unknown; e++) {
         if (!bytes_equal(e->path, path) || (found && found->ctx != e->ctx) ||

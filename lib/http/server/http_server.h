@@ -91,7 +91,7 @@ struct http_server_config {
     const char *server_name;   /* the Server header: "millrace-simplequeue/0.1.0" */
     const char *(*not_ready)(void *arg); /* the reason, valid until the next call; NULL when ready */
     const char *(*degraded)(void *arg);  /* likewise, but only /health reports the reason; may be NULL */
-    const char *(*warnings)(void *arg);  /* whole lines for the /health of a ready daemon; NULL: none */
+    const char *(*warnings)(void *arg);  /* lines that /health adds to a 200; NULL: none */
     void *not_ready_arg;                 /* of the three calls above */
     /* Adds members to /stats JSON (`,"name":...`) and lines to its text; may be NULL. */
     void (*extra_stats)(void *ctx, bool json, struct buf *out);
