@@ -154,6 +154,8 @@ enum slice_result aggregate_open(
     if (r == SLICE_OK)
         r = open_slices(a, wall, error);
     a->tally = tally_new(config->counters, config->max_memory);
+    if (r == SLICE_OK)
+        r = tally_load_keys(a->tally, a->reader, error);
     if (r == SLICE_OK) {
         int64_t started = storage_state(a->storage)->started;
         a->latest = started < HOUR_END ? started * USEC_PER_SEC : 0;
@@ -641,4 +643,10 @@ void aggregate_numbers(const struct aggregate *a, struct aggregate_numbers *out)
     out->slice = add_tallies(a->counted, a->ending);
     out->total = add_tallies(out->slice, a->before);
     out->memory = memory_of(a);
+}
+
+uint64_t aggregate_over_max_keys(const struct aggregate *a, size_t counter)
+{
+    const struct key_limit *limit = tally_limit(a->tally, counter);
+    return limit ? key_limit_exceeded(limit) : 0;
 }

@@ -153,5 +153,7 @@ struct aggregate_numbers {
     size_t memory;
 };
 void aggregate_numbers(const struct aggregate *a, struct aggregate_numbers *out);
+/* How many events the counter (totals first, then subtotals) counted as `(other)` since the start, because of its max_keys. */
+uint64_t aggregate_over_max_keys(const struct aggregate *a, size_t counter);
 
 #endif

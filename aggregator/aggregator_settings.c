@@ -1,10 +1,14 @@
 #include "aggregator/aggregator_settings.h"
 
+#include "aggregator/key_limit.h"
 #include "config/peers.h"
 #include "daemon/read_protocol.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define KEYS_SHARE 4 /* fraction of the memory: the keys of limited counters */
 
 const struct option_row settings_rows[] = {
     {.name = "data_dir",
@@ -87,15 +91,17 @@ int settings_read_counters(struct options *o, struct counters **out, struct conf
     if (counters_read(config, out, error) != 0)
         return -1;
     const struct counters *c = *out;
-    bool has_bound = false;
-    for (size_t i = 0; i < c->n_totals; i++)
-        has_bound = has_bound || c->totals[i].max_keys > 0;
-    for (size_t i = 0; i < c->n_subtotals; i++)
-        has_bound = has_bound || c->subtotals[i].max_keys > 0;
-    if (!has_bound)
+    uint64_t keys = 0, most = (uint64_t)options_int(o, "max_memory") / KEYS_SHARE / KEY_LIMIT_BYTES;
+    bool fits = true;
+    for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++)
+        fits = fits && !__builtin_add_overflow(keys, counters_at(c, i)->max_keys, &keys);
+    if (fits && keys <= most)
         return 0;
     counters_free(out);
-    return config_fail(error, config, 0, "max_keys is not supported; remove it");
+    return config_fail(error, config, 0,
+        "max_keys: with this max_memory at most %" PRIu64
+        " in all counters together; lower it or raise max_memory",
+        most);
 }
 
 void stream_names_free(struct stream_names *s)

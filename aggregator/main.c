@@ -39,6 +39,7 @@ struct wiring {
     struct aggregate_numbers shown;
     struct stats_counter *events, *skipped, *rejected, *rows, *collisions, *holes;
     struct stats_histogram *flush_seconds;
+    struct stats_counter **over_max_keys; /* for each counter; NULL: not limited */
 };
 
 static void update_metrics(struct wiring *w)
@@ -53,6 +54,10 @@ static void update_metrics(struct wiring *w)
     stats_add(w->holes, n.holes - w->shown.holes);
     if (n.flushes != w->shown.flushes)
         stats_observe(w->flush_seconds, n.last_flush);
+    for (size_t i = 0; i < w->app.counters->n_totals + w->app.counters->n_subtotals; i++)
+        if (w->over_max_keys[i])
+            stats_add(w->over_max_keys[i],
+                aggregate_over_max_keys(w->app.aggregate, i) - stats_read(w->over_max_keys[i]));
     w->shown = n;
 }
 
@@ -117,6 +122,15 @@ static void register_metrics(struct wiring *w)
     w->holes = stats_counter(s, "holes_crossed_total", NULL, "holes in streams crossed");
     w->flush_seconds = stats_histogram(
         s, "flush_seconds", NULL, "time from the swap of a batch to its committed transaction");
+    const struct counters *c = app->counters;
+    w->over_max_keys = mem_zalloc((c->n_totals + c->n_subtotals) * sizeof(*w->over_max_keys));
+    for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++) {
+        char label[64];
+        snprintf(label, sizeof(label), "counter=\"%s\"", counters_at(c, i)->ns);
+        if (counters_at(c, i)->max_keys > 0)
+            w->over_max_keys[i] = stats_counter(s, "over_max_keys_total", label,
+                "events counted as (other) because of the counter's max_keys");
+    }
     stats_gauge(
         s, "lag_bytes", NULL, "bytes published but not counted, as of the latest poll", lag_bytes, app);
     stats_gauge(s, "unwritten_bytes", NULL, "memory of counts not yet in the slice", memory_bytes, app);
@@ -321,6 +335,7 @@ static void stop(void *ctx)
     watermark_poll_free(&app->watermark);
     aggregate_close(&app->aggregate);
     loop_notify_free(&w->notify);
+    free(w->over_max_keys);
     if (app->counters)
         counters_free(&app->counters);
     stream_names_free(&app->streams);

@@ -17,6 +17,7 @@ struct tally {
     uint64_t *hashes;          /* hashes of an event's texts, then of its counts */
     uint32_t *ids;             /* ids of its texts */
     struct count_slot *counts; /* the counts of the event, one for each counter */
+    struct key_limit **limits; /* of each text, NULL: not limited; NULL if no counter is */
 };
 
 static void begin_batch(struct tally *t, struct interner *texts)
@@ -36,6 +37,15 @@ struct tally *tally_new(const struct counters *counters, size_t max_memory)
         .hashes = mem_zalloc((n + 1) * sizeof(uint64_t)),
         .ids = mem_zalloc((n + 1) * sizeof(uint32_t)),
         .counts = mem_zalloc((n + 1) * sizeof(struct count_slot))};
+    const size_t *text_of = counters_reader_text_of(t->reader);
+    for (size_t i = 0; i < n; i++) {
+        const struct counter *c = counters_at(counters, i);
+        if (c->max_keys == 0)
+            continue;
+        if (!t->limits)
+            t->limits = mem_zalloc(n * sizeof(*t->limits));
+        t->limits[text_of[i]] = key_limit_new(c);
+    }
     begin_batch(t, interner_new(text_hash_seed()));
     return t;
 }
@@ -48,11 +58,28 @@ void tally_free(struct tally **tp)
     t->batch.owns_texts = true;
     batch_free(&t->batch);
     counters_reader_free(&t->reader);
+    for (size_t i = 0; t->limits && i < t->n_counters; i++)
+        key_limit_free(&t->limits[i]);
+    free(t->limits);
     free(t->hashes);
     free(t->ids);
     free(t->counts);
     free(t);
     *tp = NULL;
+}
+
+enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, char error[SLICE_ERROR_TEXT])
+{
+    enum slice_result r = SLICE_OK;
+    for (size_t i = 0; t->limits && i < t->n_counters && r == SLICE_OK; i++)
+        if (t->limits[i])
+            r = key_limit_load(t->limits[i], slice, error);
+    return r;
+}
+
+const struct key_limit *tally_limit(const struct tally *t, size_t counter)
+{
+    return t->limits ? t->limits[counters_reader_text_of(t->reader)[counter]] : NULL;
 }
 
 void batch_free(struct batch *b)
@@ -104,6 +131,11 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
     for (size_t i = 0; i < event.n_texts; i++) {
         t->ids[i] = interner_add(texts, event.texts[i], t->hashes[i]);
         struct interned *text = interner_get(texts, t->ids[i]);
+        if (t->limits && t->limits[i] && !key_limit_admits(t->limits[i], text->stored)) {
+            struct bytes other = BYTES_LITERAL(COMPONENT_OTHER);
+            t->ids[i] = interner_add(texts, other, interner_hash(texts, other));
+            continue;
+        }
         if (interned_is_hash(text) && text->lookup_mark != t->slice) {
             text->lookup_mark = t->slice;
             add_lookup(&t->batch, t->ids[i]);
@@ -154,6 +186,9 @@ struct batch tally_take(struct tally *t, bool ends_slice)
     struct batch taken = t->batch;
     taken.owns_texts = texts_are_large(t);
     t->slice += ends_slice || taken.owns_texts;
+    for (size_t i = 0; ends_slice && t->limits && i < t->n_counters; i++)
+        if (t->limits[i])
+            key_limit_clear(t->limits[i]);
     begin_batch(t, taken.owns_texts ? interner_new(text_hash_seed()) : taken.texts);
     return taken;
 }

@@ -7,13 +7,15 @@
  *    counts of a subtotal in an hour add up to the total's count of that hour.
  * 2. The first batch of a slice that counts a hashed component has its lookup. After the interner was replaced, the next
  *    such batch has the lookup again.
- * 3. A batch's texts are valid until the batch is freed. Free batches in the order in which they were taken.
+ * 3. A key beyond its counter's max_keys counts as `(other)` and has no lookup.
+ * 4. A batch's texts are valid until the batch is freed. Free batches in the order in which they were taken.
  *
  * One thread adds; another may read a batch after tally_take.
  */
 #ifndef MILLRACE_TALLY_H
 #define MILLRACE_TALLY_H
 
+#include "aggregator/key_limit.h"
 #include "counts/count_table.h"
 
 /* A batch is flushed at this number of events. A feeder that pauses there keeps every count below 2^32. */
@@ -38,6 +40,10 @@ struct tally;
 /* `max_memory` limits the batches and texts together (bytes). The counters must outlive the tally. */
 struct tally *tally_new(const struct counters *counters, size_t max_memory);
 void tally_free(struct tally **t);
+/* Restores the keys of limited counters (key_limit.h) from the open slice. Call it before the first line. */
+enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, char error[SLICE_ERROR_TEXT]);
+/* The limit of a counter (totals first, then subtotals), or NULL. */
+const struct key_limit *tally_limit(const struct tally *t, size_t counter);
 
 /* Sets the time (Unix seconds) that the times of events may not exceed by more than max_ahead. */
 void tally_set_now(struct tally *t, int64_t now);
@@ -49,7 +55,8 @@ struct batch *tally_batch(struct tally *t);
 /* True if the batch must be flushed: the batch or the texts have used their share of the memory. */
 bool tally_is_large(const struct tally *t);
 size_t tally_bytes(const struct tally *t);
-/* Takes the batch and begins an empty one. With `ends_slice`, later batches contain all lookups again. */
+/* Takes the batch and begins an empty one. With `ends_slice`, later batches contain all lookups again, and limited counters
+ * begin without keys. */
 struct batch tally_take(struct tally *t, bool ends_slice);
 
 /* Copies the part of a batch with these components (stored forms) into a new batch. Reads of few keys then do

@@ -307,6 +307,10 @@ void ask_start(struct asks *asks, struct http_request *req, const struct query *
     if (!q->sub) {
         buf_append_str(&target, "/mget?k=");
         append_key(&target, q->total->ns, q->stored, -1);
+        if (q->total->max_keys > 0 && strcmp(q->stored, COMPONENT_OTHER) != 0) {
+            buf_append_str(&target, "&k=");
+            append_key(&target, q->total->ns, COMPONENT_OTHER, -1);
+        }
     } else {
         int64_t first = countable_hour(q->from + HOUR_SECONDS - 1), last = countable_hour(q->to - 1);
         buf_append_str(&target, "/range?start=");

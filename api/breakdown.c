@@ -99,9 +99,12 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
         return false;
     if (hour < b->query->from || hour >= b->query->to)
         return true;
-    while (record_next_count(&value, &name, &n, &bad))
+    while (record_next_count(&value, &name, &n, &bad)) {
         if (!add_sum(b, name, n))
             return false;
+        if (b->query->sub->max_keys > 0 && bytes_equal_str(name, COMPONENT_OTHER))
+            b->over += n;
+    }
     return !bad;
 }
 

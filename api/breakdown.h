@@ -46,6 +46,7 @@ struct breakdown {
     struct breakdown_row *rows;
     size_t n_rows;
     uint64_t shown; /* sum of the rows */
+    uint64_t over;  /* with max_keys: events that the subtotal counted as `(other)` */
 };
 
 void breakdown_init(struct breakdown *b, const struct query *q);

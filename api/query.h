@@ -37,6 +37,12 @@ struct query {
     enum query_format format;
 };
 
+/* The counter that is queried. */
+static inline const struct counter *query_counter(const struct query *q)
+{
+    return q->sub ? q->sub : q->total;
+}
+
 struct query_error {
     int status;
     const char *code;

@@ -19,8 +19,12 @@ static void render_head(const struct query *q, struct buf *out)
         member(out, "by", bytes_str(q->sub->label));
 }
 
-static void render_span(const struct query *q, uint64_t total, int64_t complete_until, struct buf *out)
+static void render_span(
+    const struct query *q, uint64_t total, uint64_t over, int64_t complete_until, struct buf *out)
 {
+    uint64_t max_keys = query_counter(q)->max_keys;
+    if (max_keys > 0)
+        buf_printf(out, "\"max_keys\":%" PRIu64 ",\"over_max_keys\":%" PRIu64 ",", max_keys, over);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", q->from, q->to);
     member(out, "timezone", bytes_str(q->calendar.zone.name));
     buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete_until);
@@ -37,7 +41,7 @@ void render_series_begin(const struct series *s, int64_t complete_until, struct 
     if (q->sub)
         member(out, "sub", q->sub_key);
     member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
-    render_span(q, s->total, complete_until, out);
+    render_span(q, s->total, s->over, complete_until, out);
     buf_append_str(out, "\"rows\":[");
 }
 
@@ -47,8 +51,8 @@ bool render_series_rows(struct series *s, int64_t complete_until, size_t most, s
     bool csv = s->query->format == QUERY_CSV;
     struct series_row row;
     for (size_t begin = out->len; series_next(s, &row);) {
-        buf_printf(out, csv ? "%s%" PRId64 "," : "%s{\"t\":%" PRId64 ",\"date\":\"", csv || s->n_rows == 1 ? "" : ",",
-            row.start);
+        buf_printf(out, csv ? "%s%" PRId64 "," : "%s{\"t\":%" PRId64 ",\"date\":\"",
+            csv || s->n_rows == 1 ? "" : ",", row.start);
         units_print_date(calendar, row.start, out);
         buf_printf(out, csv ? ",%" PRIu64 ",%s\n" : "\",\"n\":%" PRIu64 ",\"complete\":%s}", row.n,
             row.end <= complete_until ? "true" : "false");
@@ -67,7 +71,7 @@ void render_breakdown_begin(const struct breakdown *b, int64_t complete_until, s
         return;
     }
     render_head(b->query, out);
-    render_span(b->query, b->total, complete_until, out);
+    render_span(b->query, b->total, b->over, complete_until, out);
     buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
 }
 
@@ -99,6 +103,8 @@ static void counter_json(const struct counter *c, struct buf *out)
     member(out, "label", bytes_str(c->label));
     buf_append_str(out, "\"key\":");
     buf_append_json(out, bytes_str(c->key_text));
+    if (c->max_keys > 0)
+        buf_printf(out, ",\"max_keys\":%" PRIu64, c->max_keys);
 }
 
 void render_counters(const struct counters *c, struct buf *out)

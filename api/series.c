@@ -47,13 +47,17 @@ static bool run_add(struct series_run *r, int64_t unit, uint64_t n)
     return true;
 }
 
-static bool add_hour(struct series *s, struct bytes text, uint64_t n)
+static bool add_hour(struct series *s, struct bytes text, uint64_t n, bool is_over)
 {
     int64_t hour;
     if (!hour_decode(text, &hour))
         return false;
     if (hour < s->query->from || hour >= s->query->to)
         return true;
+    if (is_over) {
+        s->over += n;
+        return true;
+    }
     int64_t unit = units_order(&s->query->calendar, hour);
     s->total += n;
     if (s->n_runs > 0 && run_add(&s->runs[s->n_runs - 1], unit, n))
@@ -71,9 +75,18 @@ bool series_add(struct series *s, const struct record *r)
     if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, q->sub ? q->sub->ns : q->total->ns))
         return false;
     /* A total's record has one count for each hour. A subtotal's record has one count for each sub key of its hour. */
-    while (record_next_count(&value, &name, &n, &bad))
-        if (q->sub ? bytes_equal(name, sub) && !add_hour(s, key.hour, n) : !add_hour(s, name, n))
+    bool is_other = bytes_equal_str(key.key, COMPONENT_OTHER);
+    bool is_key = !is_other || strcmp(q->stored, COMPONENT_OTHER) == 0;
+    while (record_next_count(&value, &name, &n, &bad)) {
+        struct bytes hour = q->sub ? key.hour : name;
+        if (q->sub) {
+            is_other = bytes_equal_str(name, COMPONENT_OTHER);
+            is_key = bytes_equal(name, sub);
+        }
+        if ((is_other && query_counter(q)->max_keys > 0 && !add_hour(s, hour, n, true)) ||
+            (is_key && !add_hour(s, hour, n, false)))
             return false;
+    }
     return !bad;
 }
 

@@ -34,6 +34,7 @@ struct series {
     struct series_run runs[SERIES_RUNS_MAX];
     size_t n_runs;
     uint64_t total;
+    uint64_t over; /* with max_keys: events in the span that the queried counter counted as `(other)` */
     int64_t next;  /* start of the next row */
     size_t n_rows; /* so far */
 };

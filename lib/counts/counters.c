@@ -344,8 +344,9 @@ const struct counter *counters_find_sub_label(
     return NULL;
 }
 
-/* A distinct key setting. Counters with the same key share it, so an event's text is computed once. */
+/* A distinct key setting. Unlimited counters with the same key share it, so an event's text is computed once. */
 struct source {
+    bool is_limited;
     enum counter_key_kind kind;
     const char *field;
     size_t value; /* its field's index in values; unused for a constant */
@@ -382,15 +383,17 @@ struct counters_reader *counters_reader_new(const struct counters *c)
     names[VALUE_TIME] = c->time_field;
     names[VALUE_SKIP] = c->skip_if ? c->skip_if : c->time_field;
     for (size_t i = 0; i < n; i++) {
-        const struct counter *counter = i < c->n_totals ? &c->totals[i] : &c->subtotals[i - c->n_totals];
+        const struct counter *counter = counters_at(c, i);
         size_t at = 0;
         while (at < r->n_sources &&
-               (r->sources[at].kind != counter->kind || strcmp(r->sources[at].field, counter->field) != 0))
+               (counter->max_keys > 0 || r->sources[at].is_limited || r->sources[at].kind != counter->kind ||
+                   strcmp(r->sources[at].field, counter->field) != 0))
             at++;
         r->source_of[i] = at;
         if (at < r->n_sources)
             continue;
         struct source *s = &r->sources[r->n_sources++];
+        s->is_limited = counter->max_keys > 0;
         s->kind = counter->kind;
         s->field = counter->field;
         s->text = component_bound(bytes_str(counter->field), c->max_text, &s->bound);
@@ -419,6 +422,11 @@ void counters_reader_free(struct counters_reader **r)
     free((*r)->texts);
     free(*r);
     *r = NULL;
+}
+
+const size_t *counters_reader_text_of(const struct counters_reader *r)
+{
+    return r->source_of;
 }
 
 void counters_reader_set_now(struct counters_reader *r, int64_t now)

@@ -31,7 +31,8 @@ struct counter {
     enum counter_key_kind kind;
     const char *field; /* or the constant's text */
     size_t total;      /* of a subtotal: the index of its total in `totals` */
-    uint64_t max_keys; /* distinct keys in a slice; 0: unlimited */
+    uint64_t
+        max_keys; /* different keys in a slice; 0: unlimited. A limited counter shares no text with another. */
 };
 
 struct counters {
@@ -59,6 +60,11 @@ struct bytes counters_conflict(const char *before, const char *now);
 /* Appends the lines of `before` whose counter is not in `now`. The archive keeps them, in case the name is used again. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);
 
+/* The i-th counter: totals first, then subtotals. */
+static inline const struct counter *counters_at(const struct counters *c, size_t i)
+{
+    return i < c->n_totals ? &c->totals[i] : &c->subtotals[i - c->n_totals];
+}
 /* Finds a counter by namespace ("u" or "c.u"), or returns NULL. */
 const struct counter *counters_find(const struct counters *c, struct bytes ns);
 /* Find a total by label, or a subtotal of `total` by label. */
@@ -81,6 +87,8 @@ struct counters_event {
 struct counters_reader;
 struct counters_reader *counters_reader_new(const struct counters *c); /* c must outlive it */
 void counters_reader_free(struct counters_reader **r);
+const size_t *counters_reader_text_of(
+    const struct counters_reader *r); /* counters_event.text_of of every event */
 /* Sets the time (Unix seconds) for max_ahead. Before the first call, events may have any time. */
 void counters_reader_set_now(struct counters_reader *r, int64_t now);
 enum counters_verdict counters_extract(

@@ -13,8 +13,9 @@
 #include "base/bytes.h"
 
 #define RECORD_SEPARATOR ','
-#define HOUR_TEXT_MAX 5   /* characters of an hour, without NUL */
-#define COMPONENT_HASH 12 /* characters of a hashed component */
+#define HOUR_TEXT_MAX 5           /* characters of an hour, without NUL */
+#define COMPONENT_HASH 12         /* characters of a hashed component */
+#define COMPONENT_OTHER "(other)" /* a counter's keys over max_keys */
 #define NAMESPACE_MAX 16
 #define HOUR_FIRST INT64_C(946684800) /* 2000-01-01T00 */
 #define HOUR_END INT64_C(5995814400)  /* 2160-01-01T00: the end of the last hour */

@@ -160,6 +160,11 @@ def component(text):
     return base64.b64encode(hashlib.md5(text).digest()[:8])
 
 
+def oracle_escape(text):
+    """The value of a lookup record."""
+    return "".join("\\\\" if c == "\\" else "\\x%02x" % ord(c) if ord(c) < 0x20 or ord(c) == 0x7f else c for c in text)
+
+
 class AggregatorTest(harness.MillraceTest):
     def setUp(self):
         super().setUp()
@@ -319,6 +324,84 @@ class AggregatorTest(harness.MillraceTest):
         if truth:
             self.assertEqual(len(entries), truth[1].rejected)
 
+    def test_limited_keys_survive_kills(self):
+        """A model counts the lines in order: the first keys of a slice are counted, the others are (other)."""
+        rng = harness.seeded()
+        self.write("counters.conf", """[input]
+time = t
+[total all]
+key = "all"
+[total u]
+key = l
+max_keys = 12
+[subtotal c.u]
+key = c
+[subtotal r.all]
+key = r
+max_keys = 7
+""")
+        lines = [json.dumps({"t": 1331923249, "l": rng.choice(USERS + ["u%d" % rng.randrange(i + 1)]), "c": "US",
+                             "r": "http://%d" % rng.randrange(i // 20 + 1)}).encode() for i in range(1500)]
+        d, ends = self.launch(), []
+        for i in range(0, len(lines), 100):
+            self.pubsub.publish(lines[i:i + 100])
+            act = rng.randrange(3)
+            if act == 0:
+                harness.wait_until(lambda: int(d.stats()["streams"]["clicks"]["offset"]) > 0, "something to be counted")
+                d.kill9()
+                d = self.launch()
+            elif act == 1:
+                self.wait_counted(d)
+                n = d.get("/slices").json()["open"]
+                ends.append(int(d.post("/seal?slice=%d" % n).json()["streams"]["clicks"]["end"]))
+        self.wait_counted(d)
+        self.assertEqual(self.everything(d).decode(), self.limited_counts(lines, ends))
+
+    def test_a_reached_limit_is_named_and_one_over_the_memory_refused(self):
+        limit = lambda n: COUNTERS.replace("label = user\n", "label = user\nmax_keys = %d\n" % n)
+        self.write("counters.conf", limit(2))
+        self.pubsub.publish([b'{"t":1331923249,"l":"%s"}' % user for user in (b"a", b"b", b"c", b"d", b"a")])
+        d = self.launch()
+        self.wait_counted(d)
+        self.assertEqual(d.get("/fwmatch?key=u%7C").body, b"u|(other),c3gi:2\nu|a,c3gi:2\nu|b,c3gi:1\n")
+        harness.wait_until(lambda: 'millrace_aggregator_over_max_keys_total{counter="u"} 2\n' in d.get("/metrics").text,
+                           "the metric")
+        d.stop()
+        self.write("counters.conf", limit(100000))
+        r = self.run_program("aggregator", "--config", self.config, "--data-dir", self.path("data"), "--max-memory=4M")
+        self.assertEqual(r.returncode, 78)
+        self.assertIn(b"max_keys: with this max_memory at most 19418", r.stderr)
+
+    def limited_counts(self, lines, ends):
+        counts, lookups, at, limits = collections.Counter(), {}, 0, {}
+
+        def stored(text, counter=None, most=0):
+            keys = limits.setdefault(counter, set())
+            if counter and text not in keys | {"(other)"}:
+                if len(keys) < most:
+                    keys.add(text)
+                else:
+                    text = "(other)"
+            form = component(text.encode()).decode()
+            if len(form) == 12:
+                lookups[form] = text
+            return form
+
+        for line in lines:
+            if at in ends:
+                limits.clear()
+            at, e = at + len(line) + 1, json.loads(line)
+            user = stored(e["l"], "u", 12)
+            for key, name in (("all|all", "c3gi"), ("u|" + user, "c3gi"), ("c.u|%s.c3gi" % user, stored(e["c"])),
+                              ("r.all|all.c3gi", stored(e["r"], "r", 7))):
+                counts[key, name] += 1
+        records = collections.defaultdict(list)
+        for (key, name), n in sorted(counts.items(), key=lambda item: item[0][1].encode()):
+            records[key].append("%s:%d" % (name, n))
+        text = [key + "," + " ".join(values) for key, values in records.items()]
+        text += ["lookup|%s,%s" % (form, oracle_escape(full)) for form, full in lookups.items()]
+        return "".join(line + "\n" for line in sorted(text, key=str.encode))
+
     def test_unknown_stream_is_empty(self):
         self.pubsub.exists = False
         d = self.launch()
@@ -384,11 +467,12 @@ class AggregatorTest(harness.MillraceTest):
         d = self.launch()
         self.wait_counted(d)
         self.assertEqual([d.stats()[name] for name in ("events", "rejected")], [3, 1])
-        with open(glob.glob(self.path("data", "rejects", "*"))[0]) as f:
-            self.assertEqual(json.loads(f.read())["reason"], "field t is a time more than max_ahead in the future")
         metrics = d.get("/metrics").text
         for bound, n in (("3600", 2), ("21600", 3), ("+Inf", 3)):
             self.assertIn('millrace_aggregator_event_lateness_seconds_bucket{le="%s"} %d\n' % (bound, n), metrics)
+        d.stop()  # writes the rejects
+        with open(glob.glob(self.path("data", "rejects", "*"))[0]) as f:
+            self.assertEqual(json.loads(f.read())["reason"], "field t is a time more than max_ahead in the future")
 
     def test_memory_bound_pauses_and_goes_on(self):
         rng = harness.seeded()

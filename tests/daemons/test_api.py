@@ -215,6 +215,27 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual((user["label"], user["key"]), ("user", "l"))
         self.assertIn({"ns": "c.u", "label": "country", "key": "c"}, user["subtotals"])
 
+    def test_a_limited_counter_names_its_limit(self):
+        text = harness.sample_counters().replace("[total u]\n", "[total u]\nmax_keys = 5\n")
+        self.config = self.write("limited.conf", text.replace("[subtotal c.u]\n", "[subtotal c.u]\nmax_keys = 2\n"))
+        self.start_api()
+        hour, later = hour_text(MARCH), hour_text(MARCH + 3600)
+        self.source.records = {"u|bitly": "%s:3 %s:9" % (hour, later), "u|(other)": "%s:4 %s:5" % (hour, later),
+                               "c.u|bitly." + hour: "(other):2 US:1"}
+        span = {"from_": MARCH, "to": MARCH + 3600}
+        got = self.ask("series", user="bitly", **span).json()
+        self.assertEqual([got[k] for k in ("total", "max_keys", "over_max_keys")], [3, 5, 4])
+        got = self.ask("series", user="(other)", **span).json()
+        self.assertEqual([got[k] for k in ("total", "max_keys", "over_max_keys")], [4, 5, 4])
+        for sub, total in (("US", 1), ("(other)", 2)):
+            got = self.ask("series", user="bitly", by="country", sub=sub, **span).json()
+            self.assertEqual([got[k] for k in ("total", "max_keys", "over_max_keys")], [total, 2, 2])
+        got = self.ask("breakdown", user="bitly", by="country", **span).json()
+        self.assertEqual([got[k] for k in ("total", "max_keys", "over_max_keys", "distinct")], [3, 2, 2, 2])
+        self.assertNotIn("max_keys", self.ask("series", feed="", **span).json())
+        user = [t for t in self.ask("counters").json()["totals"] if t["ns"] == "u"][0]
+        self.assertEqual((user["max_keys"], user["subtotals"][0]["max_keys"]), (5, 2))
+
     def test_events_go_to_the_queue_a_line_each(self):
         reply = self.api.post("/v1/events?queue=q&producer=p&mark=0&next=3", b'{"a":1}\r\n\n{"b":2}\n\r\n{"c":3}')
         self.assertEqual((reply.status, reply.json()), (200, {"accepted": 3}))

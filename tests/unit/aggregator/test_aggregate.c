@@ -272,6 +272,59 @@ static void the_clock_bounds_times(void **state)
     stats_free(&s);
 }
 
+static void take_user(struct aggregate *a, const char *user, const char *country)
+{
+    char line[100];
+    snprintf(line, sizeof line, "{\"t\":1331923249,\"l\":\"%s\",\"c\":\"%s\"}", user, country);
+    if (aggregate_cursor(a, 0)->id[0] == '\0')
+        aggregate_begin_stream(a, 0, ID, 0);
+    aggregate_take_line(a, 0, bytes_str(line));
+}
+
+/* Everything after slice `after`, as text. */
+static void assert_counts(struct aggregate *a, uint64_t after, const char *expected)
+{
+    struct reads_layers layers;
+    struct reads_answer answer = {0};
+    assert_int_equal(aggregate_layers(a, after, &layers), AGGREGATE_AFTER_OK);
+    assert_int_equal(reads_prefix(&layers, BYTES_NONE, BYTES_NONE, (struct reads_bounds){0}, &answer), 0);
+    buf_append_char(&answer.lines, '\0');
+    assert_string_equal(answer.lines.ptr, expected);
+    reads_answer_free(&answer);
+}
+
+static void keys_over_the_limit_count_as_other(void **state)
+{
+    (void)state;
+    read_counters("[input]\ntime = t\n[total u]\nkey = l\nmax_keys = 2\n[total v]\nkey = c\n"
+                  "[subtotal c.u]\nkey = c\n[subtotal d.u]\nkey = c\nmax_keys = 1\n");
+    struct aggregate *a = open_good();
+    take_user(a, "(other)", "DE");
+    take_user(a, "twelve_bytes", "US");
+    settle(a, 0);
+    aggregate_close(&a);
+    a = open_good(); /* in the middle of the slice */
+    take_user(a, "b", "US");
+    settle(a, 0);
+    take_user(a, "c_is_hashed_too", "JP");
+    take_user(a, "b", "DE");
+    assert_int_equal(aggregate_over_max_keys(a, 0), 1);
+    assert_int_equal(aggregate_over_max_keys(a, 1), 0);
+    assert_int_equal(aggregate_over_max_keys(a, 3), 3 - 1);
+    assert_counts(a, 0,
+        "c.u|(other).c3gi,DE:1 JP:1\nc.u|b.c3gi,DE:1 US:1\nc.u|j8mUUZ6j0Z4=.c3gi,US:1\n"
+        "d.u|(other).c3gi,(other):1 DE:1\nd.u|b.c3gi,(other):1 DE:1\nd.u|j8mUUZ6j0Z4=.c3gi,(other):1\n"
+        "lookup|j8mUUZ6j0Z4=,twelve_bytes\n"
+        "u|(other),c3gi:2\nu|b,c3gi:2\nu|j8mUUZ6j0Z4=,c3gi:1\nv|DE,c3gi:2\nv|JP,c3gi:1\nv|US,c3gi:2\n");
+    seal_good(a);
+    settle(a, 0);
+    take_user(a, "c_is_hashed_too", "JP");
+    assert_counts(a, 1,
+        "c.u|Wvd10e4qfwE=.c3gi,JP:1\nd.u|Wvd10e4qfwE=.c3gi,JP:1\nlookup|Wvd10e4qfwE=,c_is_hashed_too\n"
+        "u|Wvd10e4qfwE=,c3gi:1\nv|JP,c3gi:1\n");
+    aggregate_close(&a);
+}
+
 static void the_next_begins_where_it_ended(void **state)
 {
     (void)state;
@@ -1175,6 +1228,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_clock_bounds_times),
+        TEST(keys_over_the_limit_count_as_other),
         TEST(the_next_begins_where_it_ended),
         TEST(sealing_takes_what_is_being_flushed),
         TEST(the_first_lines_are_committed_at_once),

@@ -1,0 +1,140 @@
+#include "aggregator/key_limit.h"
+
+#include "base/text_hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FIRST_SLOTS 64
+
+struct key_limit {
+    const struct counter *counter;
+    uint64_t exceeded;
+    /* Open addressing, at most two thirds full. A stored form never begins with NUL, which marks an empty slot. */
+    char (*slots)[COMPONENT_HASH];
+    size_t n_slots, n;
+};
+
+struct key_limit *key_limit_new(const struct counter *counter)
+{
+    struct key_limit *l = mem_zalloc(sizeof(*l));
+    *l = (struct key_limit){.counter = counter};
+    key_limit_clear(l);
+    return l;
+}
+
+void key_limit_free(struct key_limit **l)
+{
+    if (!*l)
+        return;
+    free((*l)->slots);
+    free(*l);
+    *l = NULL;
+}
+
+void key_limit_clear(struct key_limit *l)
+{
+    free(l->slots);
+    l->n = 0;
+    l->n_slots = FIRST_SLOTS;
+    l->slots = mem_zalloc(l->n_slots * sizeof(*l->slots));
+}
+
+/* The slot of the key, or the empty slot where it belongs. */
+static char *find_slot(const struct key_limit *l, const char stored[COMPONENT_HASH])
+{
+    size_t mask = l->n_slots - 1;
+    for (size_t i = text_hash(bytes_of(stored, COMPONENT_HASH)) & mask;; i = (i + 1) & mask)
+        if (l->slots[i][0] == '\0' || memcmp(l->slots[i], stored, COMPONENT_HASH) == 0)
+            return l->slots[i];
+}
+
+static void add(struct key_limit *l, const char stored[COMPONENT_HASH], char *slot)
+{
+    memcpy(slot, stored, COMPONENT_HASH);
+    if (++l->n * 3 <= l->n_slots * 2)
+        return;
+    char(*old)[COMPONENT_HASH] = l->slots;
+    size_t n_old = l->n_slots;
+    l->n_slots *= 2;
+    l->slots = mem_zalloc(l->n_slots * sizeof(*l->slots));
+    for (size_t i = 0; i < n_old; i++)
+        if (old[i][0] != '\0')
+            memcpy(find_slot(l, old[i]), old[i], COMPONENT_HASH);
+    free(old);
+}
+
+bool key_limit_admits(struct key_limit *l, const char stored[COMPONENT_HASH])
+{
+    static const char other[COMPONENT_HASH] = COMPONENT_OTHER;
+    char *slot = find_slot(l, stored);
+    if (slot[0] != '\0' || memcmp(stored, other, COMPONENT_HASH) == 0)
+        return true;
+    l->exceeded += l->n >= l->counter->max_keys;
+    if (l->n >= l->counter->max_keys)
+        return false;
+    add(l, stored, slot);
+    return true;
+}
+
+uint64_t key_limit_exceeded(const struct key_limit *l)
+{
+    return l->exceeded;
+}
+
+static void load_key(struct key_limit *l, struct bytes component)
+{
+    char stored[COMPONENT_HASH] = {0};
+    if (component.len == 0 || component.len > COMPONENT_HASH)
+        return; /* not written by an aggregator */
+    memcpy(stored, component.ptr, component.len);
+    key_limit_admits(l, stored);
+}
+
+/* Loads the keys of a merge that begins at the counter's first record. */
+static enum count_next load_records(struct key_limit *l, struct count_merge *m, struct bytes prefix)
+{
+    struct count_value value;
+    enum count_next r;
+    bool is_subtotal = strchr(l->counter->ns, '.') != NULL;
+    while ((r = count_merge_next_record(m)) == COUNT_FOUND) {
+        struct bytes key = count_merge_key(m);
+        if (bytes_compare(key, prefix) < 0)
+            continue;
+        if (!bytes_starts_with(key, prefix))
+            return COUNT_END;
+        if (!is_subtotal) {
+            load_key(l, bytes_of(key.ptr + prefix.len, key.len - prefix.len - 1));
+            continue;
+        }
+        while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND)
+            load_key(l, value.name);
+        if (r == COUNT_FAILED)
+            break;
+    }
+    return r;
+}
+
+enum slice_result key_limit_load(
+    struct key_limit *l, struct slice_reader *slice, char error[SLICE_ERROR_TEXT])
+{
+    size_t n = slice_reader_runs(slice);
+    struct count_source **sources = mem_alloc((n + 1) * sizeof(struct count_source *));
+    struct buf prefix = {0};
+    enum slice_result result = SLICE_OK;
+    buf_printf(&prefix, "%s|", l->counter->ns);
+    for (size_t i = 0; i < n; i++)
+        sources[i] = slice_reader_source(slice, i, buf_bytes(&prefix));
+    struct count_merge *m = count_merge_new(sources, n);
+    if (load_records(l, m, buf_bytes(&prefix)) == COUNT_FAILED) {
+        snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(m));
+        result = count_merge_is_unreadable(m) ? SLICE_FAILED : SLICE_DAMAGED;
+    }
+    count_merge_free(&m);
+    for (size_t i = 0; i < n; i++)
+        count_source_close(&sources[i]);
+    free(sources);
+    buf_free(&prefix);
+    l->exceeded = 0;
+    return result;
+}
