@@ -267,7 +267,11 @@ static void counts_done(void *arg, enum source_result result, int64_t complete_u
         refuse(a);
     else if (result != SOURCE_OK)
         unavailable(a, why);
-    else
+    else if (a->series.is_too_large || a->breakdown.is_too_large) {
+        http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",
+            "the counts add up to more than 2^64 - 1");
+        ask_free(a);
+    } else
         next_step(a, a->query.kind == QUERY_SERIES ? render : select_rows);
 }
 

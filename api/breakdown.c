@@ -83,7 +83,7 @@ static bool add_sum(struct breakdown *b, struct bytes stored, uint64_t n)
         b->distinct++;
     }
     s->n += n;
-    b->total += n;
+    b->is_too_large |= __builtin_add_overflow(b->total, n, &b->total);
     return true;
 }
 

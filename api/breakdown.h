@@ -38,6 +38,7 @@ struct breakdown {
     struct breakdown_table tables[BREAKDOWN_TABLES];
     size_t distinct;
     uint64_t total;
+    bool is_too_large;  /* the total exceeds 2^64 - 1 */
     size_t bytes;       /* memory of tables, rows and texts */
     size_t table, slot; /* where a pass over the sums goes on */
     uint64_t *largest;  /* breakdown_select: the largest counts so far, unordered */

@@ -55,11 +55,11 @@ static bool add_hour(struct series *s, struct bytes text, uint64_t n, bool is_ov
     if (hour < s->query->from || hour >= s->query->to)
         return true;
     if (is_over) {
-        s->over += n;
+        s->is_too_large |= __builtin_add_overflow(s->over, n, &s->over);
         return true;
     }
     int64_t unit = units_order(&s->query->calendar, hour);
-    s->total += n;
+    s->is_too_large |= __builtin_add_overflow(s->total, n, &s->total);
     if (s->n_runs > 0 && run_add(&s->runs[s->n_runs - 1], unit, n))
         return true;
     return s->n_runs < SERIES_RUNS_MAX && run_add(&s->runs[s->n_runs++], unit, n);

@@ -34,9 +34,10 @@ struct series {
     struct series_run runs[SERIES_RUNS_MAX];
     size_t n_runs;
     uint64_t total;
-    uint64_t over; /* with max_keys: events in the span that the queried counter counted as `(other)` */
-    int64_t next;  /* start of the next row */
-    size_t n_rows; /* so far */
+    bool is_too_large; /* the total exceeds 2^64 - 1 */
+    uint64_t over;     /* with max_keys: events in the span that the queried counter counted as `(other)` */
+    int64_t next;      /* start of the next row */
+    size_t n_rows;     /* so far */
 };
 
 /* The query must outlive the series. */

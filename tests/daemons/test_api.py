@@ -236,6 +236,18 @@ class ApiTest(harness.MillraceTest):
         user = [t for t in self.ask("counters").json()["totals"] if t["ns"] == "u"][0]
         self.assertEqual((user["max_keys"], user["subtotals"][0]["max_keys"]), (5, 2))
 
+    def test_a_sum_over_64_bits_is_refused(self):
+        first, second = hour_text(MARCH), hour_text(MARCH + 3600)
+        most = 2 ** 64 - 1
+        self.source.records = {"u|a": "%s:%d %s:1" % (first, most, second), "c.u|a." + first: "JP:%d" % (most - 1),
+                               "c.u|a." + second: "JP:1 US:1"}
+        one, two = {"from_": MARCH, "to": MARCH + 3600}, {"from_": MARCH, "to": MARCH + 7200}
+        self.assertEqual(self.ask("series", user="a", **one).json()["total"], most)
+        self.assertEqual(self.ask("series", user="a", by="country", sub="JP", **two).json()["total"], most)
+        self.assertEqual(self.ask("breakdown", user="a", by="country", **one).json()["total"], most - 1)
+        for target in ({"path": "series"}, {"path": "breakdown", "by": "country"}):
+            self.assertEqual(self.ask(status=422, user="a", **target, **two).json()["code"], "sum-too-large")
+
     def test_events_go_to_the_queue_a_line_each(self):
         reply = self.api.post("/v1/events?queue=q&producer=p&mark=0&next=3", b'{"a":1}\r\n\n{"b":2}\n\r\n{"c":3}')
         self.assertEqual((reply.status, reply.json()), (200, {"accepted": 3}))
