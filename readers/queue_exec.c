@@ -1,7 +1,7 @@
 /* queue_exec: runs a command once for each batch of messages, with the batch as standard input.
  *
- * 1. The command runs in a process group of its own. After the timeout the whole group gets SIGTERM, and after GRACE
- *    more SIGKILL. If this process dies, the command also gets SIGKILL.
+ * 1. The command runs in a process group of its own. After the timeout the whole group gets SIGTERM, and GRACE later
+ *    it gets SIGKILL. If this process dies, the command also gets SIGKILL.
  * 2. The command's standard output and standard error are the same pipe. queue_exec reads this pipe all the time, so
  *    the command never blocks on output. At most output_max bytes of a run's output are logged, as whole lines
  *    without empty ones. All other bytes are only counted.

@@ -605,7 +605,7 @@ void queuereader_free(struct queuereader **qr)
     *qr = NULL;
 }
 
-/* Cancels a long poll. If the cancelled request has leased messages, the release that follows returns these. */
+/* Cancels a long poll. If the cancelled request has leased messages, the next release returns these messages. */
 void queuereader_stop(struct queuereader *qr)
 {
     usec_t now = clock_monotonic();

@@ -272,9 +272,9 @@ static struct plan_step nack_step(const struct plan *p)
     return (struct plan_step){.action = PLAN_WAIT};
 }
 
-/* As long as the destination has a run, the plan extends the lease of this run. Because a stop may be cut short, the
- * plan does not wait for the run to acknowledge delivered messages and to return the messages after the run. With
- * marks, only the release returns messages (rule 5). */
+/* As long as the destination has a run, the plan extends the lease of this run. A stop may be cut short. So when
+ * stopping, the plan acknowledges delivered messages and returns the messages after the run at once, and does not
+ * wait for the run. With marks, only the release returns messages (rule 5). */
 static struct plan_step leaving_queue_step(struct plan *p, usec_t now)
 {
     if (!p->busy[PLAN_DESTINATION] || p->phase != PHASE_WORK)

@@ -87,7 +87,7 @@ struct journal_set_config {
 
 struct journal_set *journal_set_new(const struct journal_set_config *config);
 /* Commits pending appends, runs the remaining callbacks, stops the threads and closes the journals. After such a
- * clean close the next opening makes no hole. */
+ * clean close the next journal_open makes no hole. */
 void journal_set_free(struct journal_set **set);
 /* Starts to commit all appends made so far, and runs the callbacks of finished commits and reads. */
 void journal_set_poll(struct journal_set *set);
@@ -145,7 +145,7 @@ struct journal_append {
     uint64_t mark, next;        /* mark < next, asserted */
     const struct bytes *pieces; /* the payload; copied before journal_append returns */
     size_t n_pieces;            /* may be 0 with a producer: only the mark changes */
-    /* Bytes of disk space to reserve behind this append. Later appends with reserve 0 can use these bytes when the
+    /* Bytes of disk space to reserve after this append. Later appends with reserve 0 can use these bytes when the
      * disk is full. If the disk has no room for the reserve, the append is refused. */
     size_t reserve;
 };

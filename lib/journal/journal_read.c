@@ -11,7 +11,7 @@
 
 struct journal_reader {
     struct journal *journal;
-    struct segment *segment; /* held by a reference */
+    struct segment *segment; /* the reader has a reference */
     struct cursor *cursor;
     uint64_t offset;
     struct job *job;   /* the read in flight */

@@ -13,12 +13,12 @@
 
 struct journal_seek {
     struct journal *journal;
-    struct segment *segment; /* held by a reference */
+    struct segment *segment; /* the seek has a reference */
     struct cursor *cursor;
     usec_t time, now;
     uint64_t limit;     /* the committed end when the seek began */
     uint64_t candidate; /* UINT64_MAX: none */
-    struct job *job;    /* under way; never NULL */
+    struct job *job;    /* in progress; never NULL */
     journal_seek_fn *done;
     void *arg;
 };

@@ -29,7 +29,7 @@ struct stream_client {
     struct stream_cursor cursor; /* after the last line handed out */
     struct stream_place place;
     struct opening openings[OPENINGS_MAX]; /* in the response, in the order of their offsets */
-    size_t n_openings, opening;            /* `opening`: index of the cursor's */
+    size_t n_openings, opening;            /* `opening` is the index of the cursor's opening */
     char *stream, *begin;
     struct http_call *call;
     struct event *timer;

@@ -49,7 +49,7 @@ struct op {
     const struct op_type *type;
     queue_done_fn *done;
     void *arg;
-    uint64_t reserve;      /* bytes of disk space to reserve behind the record */
+    uint64_t reserve;      /* bytes of disk space to reserve after the record */
     unsigned refused;      /* number of refusals because the disk is full */
     struct amount to_move; /* PUT, DELAY: messages that the op delays */
 

@@ -227,8 +227,9 @@ void http_stream_copy_pending(struct http_request *req);
 void http_set_held_bytes(struct http_request *req, size_t bytes);
 /* False if the server holds more than max_buffered bytes. In this case the handler should not collect more data. */
 bool http_has_memory(const struct http_request *req);
-/* As http_set_held_bytes, but refuses a number with which the server would hold more than max_buffered bytes, or one request
- * more than half of them. The declared number then stays unchanged. */
+/* As http_set_held_bytes, but with a limit. If this request would hold more than half of max_buffered, returns
+ * HTTP_HOLD_TOO_LARGE. If all requests together would exceed max_buffered, returns HTTP_HOLD_OVERLOADED. In both
+ * cases the declared number stays unchanged. */
 enum http_hold { HTTP_HOLD_OK, HTTP_HOLD_OVERLOADED, HTTP_HOLD_TOO_LARGE };
 enum http_hold http_hold(struct http_request *req, size_t bytes);
 /* Replies 503 `overloaded`, or 413 `answer-too-large` with the hint. */
