@@ -87,6 +87,9 @@ static void dump_frame(const struct inspect_event *e, bool payload)
         kinds[f->kind], f->offset, f->payload.len, f->time, f->durable);
     if (f->name.len)
         printf(" producer=%.*s mark=%" PRIu64, (int)f->name.len, f->name.ptr, f->mark);
+    size_t name_length = strnlen(f->name.ptr, f->name.len); /* of a label: name, NUL, tag */
+    if (name_length < f->name.len)
+        printf(" opening=%.*s", (int)(f->name.len - name_length - 1), f->name.ptr + name_length + 1);
     struct bytes table = f->payload, name;
     uint64_t mark;
     bool bad;

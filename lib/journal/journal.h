@@ -15,7 +15,7 @@
  *    mark equals `mark`, the journal stores the append. If the stored mark is `next` or higher, the append is a
  *    duplicate: the journal stores nothing, and calls back when the original is committed. Otherwise the append gets
  *    JOURNAL_CONFLICT. Accepted appends that are not committed yet count as stored. If such an append is refused
- *    later, all later appends are refused too.
+ *    later, all later appends are refused too. Only an append with `sets_mark` can lower a mark.
  * 5. If the journal ends in a torn frame, journal_open cuts the file back to the last valid frame and reports the cut
  *    (journal_cut). Each frame and the newest marker state which offsets were synced before. If bytes are damaged
  *    although an intact frame or the marker states that they were synced, journal_open returns JOURNAL_DAMAGED and
@@ -148,6 +148,11 @@ struct journal_append {
     /* Bytes of disk space to reserve after this append. Later appends with reserve 0 can use these bytes when the
      * disk is full. If the disk has no room for the reserve, the append is refused. */
     size_t reserve;
+    /* Stored with the mark until the producer's next append. Names and tags are at most NAME_LEN_MAX - 1 bytes together. */
+    struct bytes tag;
+    /* Sets the mark to `next`, whatever it is. JOURNAL_BUSY while appends of the producer are under way, and for its other
+     * appends meanwhile. */
+    bool sets_mark;
 };
 struct journal_commit {
     enum journal_result result; /* OK, NO_SPACE, LATCHED or CLOSED */
@@ -166,6 +171,17 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
 /* Returns the committed mark of the producer. If the producer is new, returns 0 and sets *known to false. `known` may
  * be NULL. */
 uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *known);
+
+/* The tag that the producer's last committed append stored; borrowed until the next poll. */
+struct bytes journal_tag(const struct journal *j, struct bytes producer);
+struct journal_producer {
+    struct bytes name;
+    uint64_t mark;
+    struct bytes tag;
+};
+/* Calls fn for each producer with a committed mark, in any order. */
+typedef void journal_producer_fn(const struct journal_producer *producer, void *arg);
+void journal_producers(const struct journal *j, journal_producer_fn *fn, void *arg);
 
 /* Sets the journal's observer. A journal has at most one. After each commit that moved the committed end, the
  * observer runs after the callbacks of the appends. */

@@ -20,8 +20,8 @@ static struct entry *batch_entry(struct batch *b)
  * Small appends wait for the owner's next journal_set_poll, so that all appends of one turn of its loop share a
  * commit. A commit starts at once when enough bytes are pending. If a callback makes an append, the append is
  * committed at the end of the current journal_set_poll. */
-static void enqueue(struct journal *j, const struct journal_append *a, size_t size, bool duplicate,
-    journal_append_fn *done, void *arg)
+static void enqueue(struct journal *j, const struct journal_append *a, struct bytes label, size_t size,
+    bool duplicate, journal_append_fn *done, void *arg)
 {
     struct journal_set *set = j->set;
     set_lock(set);
@@ -40,14 +40,14 @@ static void enqueue(struct journal *j, const struct journal_append *a, size_t si
             .kind = FRAME_DATA,
             .offset = j->accepted_end,
             .time = j->accepted_time,
-            .mark = a->producer.len ? a->next : 0,
-            .name = a->producer,
+            .mark = label.len ? a->next : 0,
+            .name = label,
             .payload = {NULL, size},
         };
         e->frame = b->frames.len;
         e->start = j->accepted_end;
         e->end = j->accepted_end += size;
-        e->size = frame_size(a->producer.len, size);
+        e->size = frame_size(label.len, size);
         frame_append(&b->frames, &f, a->pieces, a->n_pieces);
         b->reserve = a->reserve > b->reserve ? a->reserve : b->reserve;
         b->end = j->accepted_end;
@@ -90,12 +90,17 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
 {
     struct journal_set *set = j->set;
     bool named = a->producer.len > 0;
-    assert(j->magic == JOURNAL_MAGIC && a->producer.len <= NAME_LEN_MAX && (!named || a->mark < a->next));
+    char label[NAME_LEN_MAX];
+    size_t label_size = a->producer.len + (a->tag.len ? 1 + a->tag.len : 0);
+    assert(j->magic == JOURNAL_MAGIC && label_size <= sizeof label);
+    assert(!named || a->sets_mark || a->mark < a->next);
     const struct mark *m = named ? marks_find(&j->marks, a->producer) : NULL;
     uint64_t accepted = m ? m->accepted : 0;
     if (mark)
         *mark = m ? m->committed : 0;
-    bool duplicate = named && accepted != a->mark;
+    if (m && (m->being_set || (a->sets_mark && accepted != m->committed)))
+        return JOURNAL_BUSY;
+    bool duplicate = named && !a->sets_mark && accepted != a->mark;
     if (duplicate && accepted < a->next)
         return JOURNAL_CONFLICT;
     if (duplicate && m->committed >= a->next &&
@@ -115,9 +120,18 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
         return r;
     if (!duplicate)
         j->accepted_time = time;
-    if (named && !duplicate)
-        marks_add(&j->marks, a->producer)->accepted = a->next;
-    enqueue(j, a, size, duplicate, done, arg);
+    if (named && !duplicate) {
+        struct mark *slot = marks_add(&j->marks, a->producer);
+        slot->accepted = a->next;
+        slot->being_set = a->sets_mark;
+    }
+    if (named)
+        memcpy(label, a->producer.ptr, a->producer.len);
+    if (a->tag.len) {
+        label[a->producer.len] = '\0';
+        memcpy(label + a->producer.len + 1, a->tag.ptr, a->tag.len);
+    }
+    enqueue(j, a, bytes_of(label, label_size), size, duplicate, done, arg);
     return JOURNAL_OK;
 }
 
@@ -127,6 +141,30 @@ uint64_t journal_mark(const struct journal *j, struct bytes producer, bool *know
     if (known)
         *known = m && m->known;
     return m ? m->committed : 0;
+}
+
+static struct journal_producer producer_in(const struct mark *m)
+{
+    size_t tag = m->length > m->name ? m->name + 1 : m->length;
+    return (struct journal_producer){
+        bytes_of(m->label, m->name), m->committed, bytes_of(m->label + tag, m->length - tag)};
+}
+
+struct bytes journal_tag(const struct journal *j, struct bytes producer)
+{
+    const struct mark *m = marks_find(&j->marks, producer);
+    return m && m->known ? producer_in(m).tag : BYTES_NONE;
+}
+
+void journal_producers(const struct journal *j, journal_producer_fn *fn, void *arg)
+{
+    for (size_t i = 0; i < j->marks.capacity; i++) {
+        const struct mark *m = &j->marks.slots[i];
+        if (m->name == 0 || !m->known)
+            continue;
+        struct journal_producer producer = producer_in(m);
+        fn(&producer, arg);
+    }
 }
 
 static void entry_frame(const struct batch *b, const struct entry *e, struct frame *f)

@@ -180,6 +180,8 @@ enum frame_status frame_decode(
     out->mark = get_le64(at.ptr + F_MARK);
     out->name = bytes_of(at.ptr + FRAME_HEADER, (uint8_t)at.ptr[F_NAME_LENGTH]);
     out->payload = bytes_of(out->name.ptr + out->name.len, get_le32(at.ptr + F_LENGTH));
+    if (out->name.len && out->name.ptr[0] == '\0')
+        return FRAME_BAD;
     return FRAME_OK;
 }
 
@@ -198,7 +200,7 @@ bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *b
     if (table->len == 0)
         return false;
     size_t length = (uint8_t)table->ptr[0];
-    if (length == 0 || length > NAME_LEN_MAX || table->len < 1 + length + 8) {
+    if (length == 0 || length > NAME_LEN_MAX || table->len < 1 + length + 8 || table->ptr[1] == '\0') {
         *bad = true;
         return false;
     }

@@ -55,7 +55,7 @@ struct frame {
     uint64_t durable;          /* every offset below was synced when this frame was written */
     uint64_t durable_position; /* likewise as a position in this file, for frames that use no offset */
     uint64_t mark;             /* the producer's new mark */
-    struct bytes name;
+    struct bytes name;         /* the producer's label: name, or name, NUL and tag; empty: none */
     struct bytes payload;
 };
 

@@ -29,11 +29,13 @@ struct journal_reader;
 struct journal_seek;
 
 /* journal_marks: a table of producers and their marks. An append updates `accepted`, and its commit updates
- * `committed`. */
+ * `committed`. A frame and a table contain the *label* of a producer: the name or, with a tag, the name, NUL and the
+ * tag. Only the name is the key. */
 struct mark {
-    char name[NAME_LEN_MAX];
-    uint8_t length; /* 0: an empty slot */
-    bool known;     /* a frame of this producer is committed */
+    char label[NAME_LEN_MAX]; /* as last committed */
+    uint8_t length, name;     /* bytes of label and name; 0: an empty slot */
+    bool known;               /* a frame of this producer is committed */
+    bool being_set;           /* an append with sets_mark is under way: others are refused */
     uint64_t accepted, committed;
 };
 struct marks {
@@ -41,9 +43,12 @@ struct marks {
     size_t capacity, count;
 };
 
-struct mark *marks_find(const struct marks *m, struct bytes name); /* NULL: none */
-struct mark *marks_add(struct marks *m, struct bytes name);        /* finds or adds it */
-void marks_commit(struct marks *m, struct bytes name, uint64_t mark);
+/* Any label of a producer finds it. */
+struct mark *marks_find(const struct marks *m, struct bytes label); /* NULL: none */
+struct mark *marks_add(struct marks *m, struct bytes label);        /* finds it, or adds it with mark 0 */
+/* Keeps `accepted`. */
+struct mark *marks_commit(struct marks *m, struct bytes label, uint64_t mark);
+void marks_set(struct marks *m, struct bytes label, uint64_t mark); /* accepted and committed */
 /* Replaces `to` by the committed marks of `from`, which may be the same table. */
 void marks_copy(struct marks *to, const struct marks *from);
 /* marks_table encodes the committed marks as the payload of a table frame. marks_load decodes such a payload and

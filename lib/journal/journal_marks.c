@@ -4,56 +4,71 @@
 
 #include <stdlib.h>
 
-static struct bytes name_of(const struct mark *slot)
+static struct bytes label_of(const struct mark *slot)
 {
-    return bytes_of(slot->name, slot->length);
+    return bytes_of(slot->label, slot->length);
 }
 
-static struct mark *slot_of(const struct marks *m, struct bytes name)
+static size_t name_length(struct bytes label)
 {
-    size_t at = text_hash(name) & (m->capacity - 1);
+    const char *nul = label.len ? memchr(label.ptr, '\0', label.len) : NULL;
+    return nul ? (size_t)(nul - label.ptr) : label.len;
+}
+
+static struct mark *slot_of(const struct marks *m, struct bytes label)
+{
+    size_t name = name_length(label);
+    size_t at = text_hash(bytes_of(label.ptr, name)) & (m->capacity - 1);
     for (;; at = (at + 1) & (m->capacity - 1)) {
         struct mark *slot = &m->slots[at];
-        if (slot->length == 0 || bytes_equal(name_of(slot), name))
+        if (slot->name == 0 || (slot->name == name && memcmp(slot->label, label.ptr, name) == 0))
             return slot;
     }
 }
 
-struct mark *marks_find(const struct marks *m, struct bytes name)
+struct mark *marks_find(const struct marks *m, struct bytes label)
 {
     if (m->capacity == 0)
         return NULL;
-    struct mark *slot = slot_of(m, name);
-    return slot->length ? slot : NULL;
+    struct mark *slot = slot_of(m, label);
+    return slot->name ? slot : NULL;
 }
 
-struct mark *marks_add(struct marks *m, struct bytes name)
+struct mark *marks_add(struct marks *m, struct bytes label)
 {
     if ((m->count + 1) * 2 > m->capacity) {
         struct marks old = *m;
         m->capacity = old.capacity ? old.capacity * 2 : 8;
         m->slots = mem_zalloc(m->capacity * sizeof *m->slots);
         for (size_t i = 0; i < old.capacity; i++)
-            if (old.slots[i].length)
-                *slot_of(m, name_of(&old.slots[i])) = old.slots[i];
+            if (old.slots[i].name)
+                *slot_of(m, label_of(&old.slots[i])) = old.slots[i];
         free(old.slots);
     }
-    struct mark *slot = slot_of(m, name);
-    if (slot->length)
+    struct mark *slot = slot_of(m, label);
+    if (slot->name)
         return slot;
-    memcpy(slot->name, name.ptr, name.len);
-    slot->length = (uint8_t)name.len;
+    memcpy(slot->label, label.ptr, label.len);
+    slot->length = (uint8_t)label.len;
+    slot->name = (uint8_t)name_length(label);
     m->count++;
     return slot;
 }
 
-void marks_commit(struct marks *m, struct bytes name, uint64_t mark)
+struct mark *marks_commit(struct marks *m, struct bytes label, uint64_t mark)
 {
-    struct mark *slot = marks_add(m, name);
+    struct mark *slot = marks_add(m, label);
+    memcpy(slot->label, label.ptr, label.len);
+    slot->length = (uint8_t)label.len;
     slot->known = true;
+    slot->being_set = false;
     slot->committed = mark;
-    if (slot->accepted < mark)
-        slot->accepted = mark;
+    return slot;
+}
+
+void marks_set(struct marks *m, struct bytes label, uint64_t mark)
+{
+    marks_commit(m, label, mark)->accepted = mark;
 }
 
 void marks_copy(struct marks *to, const struct marks *from)
@@ -61,7 +76,7 @@ void marks_copy(struct marks *to, const struct marks *from)
     struct marks copy = {0};
     for (size_t i = 0; i < from->capacity; i++)
         if (from->slots[i].known)
-            marks_commit(&copy, name_of(&from->slots[i]), from->slots[i].committed);
+            marks_set(&copy, label_of(&from->slots[i]), from->slots[i].committed);
     marks_free(to);
     *to = copy;
 }
@@ -70,17 +85,17 @@ void marks_table(const struct marks *m, struct buf *out)
 {
     for (size_t i = 0; i < m->capacity; i++)
         if (m->slots[i].known)
-            table_append_entry(out, name_of(&m->slots[i]), m->slots[i].committed);
+            table_append_entry(out, label_of(&m->slots[i]), m->slots[i].committed);
 }
 
 bool marks_load(struct marks *m, struct bytes table)
 {
-    struct bytes name;
+    struct bytes label;
     uint64_t mark;
     bool bad;
     marks_free(m);
-    while (table_next(&table, &name, &mark, &bad))
-        marks_commit(m, name, mark);
+    while (table_next(&table, &label, &mark, &bad))
+        marks_set(m, label, mark);
     return !bad;
 }
 

@@ -134,7 +134,7 @@ static bool apply_frame(struct opening *o, const struct frame *f, bool first)
     if (f->kind == FRAME_OPEN && !open_decode(f->payload, o->boot, &o->never))
         return false;
     if (f->kind == FRAME_DATA && f->name.len)
-        marks_commit(&o->j->marks, f->name, f->mark);
+        marks_set(&o->j->marks, f->name, f->mark);
     o->clean = f->kind == FRAME_CLOSE;
     o->last_time = f->time;
     if (frame_advance(f) > 0 && f->time > o->latest)

@@ -10,17 +10,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 /* A slot contains the opening's sequence number (from 1), the first number that it assigned, its id, and a checksum
  * that depends on the slot's index. */
 #define SLOT ((size_t)32)
 #define RING (OPENINGS_MAX * SLOT)
-
-struct openings {
-    struct opening list[OPENINGS_MAX];
-    size_t n;
-    uint64_t sequence; /* of the newest */
-};
 
 static uint64_t checksum(const char *slot, size_t place)
 {
@@ -50,7 +45,8 @@ static void read_ring(struct openings *o, const char *ring)
     }
 }
 
-/* If a crash interrupted the creation of the file, the file is too short. */
+/* The new opening replaces one that assigned no number, so that restarts without traffic push no opening out of the
+ * ring. If a crash interrupted the creation of the file, the file is too short. */
 static int load_and_add(struct openings *o, int fd, const char *dir, uint64_t next)
 {
     char ring[RING] = {0}, slot[SLOT], id[RANDOM_ID_SIZE];
@@ -58,11 +54,13 @@ static int load_and_add(struct openings *o, int fd, const char *dir, uint64_t ne
     if (n < 0 || (n < (ssize_t)RING && io_write_all(fd, ring, RING, 0) != 0))
         return -1;
     read_ring(o, ring);
-    struct opening *new = &o->list[o->n++];
+    bool replaces = o->n > 0 && o->list[o->n - 1].first == next;
+    struct opening *new = &o->list[replaces ? o->n - 1 : o->n++];
+    o->sequence += !replaces;
     random_id(id);
     new->first = next;
     memcpy(new->id, id, OPENING_ID_TEXT - 1);
-    put_le64(slot, ++o->sequence);
+    put_le64(slot, o->sequence);
     put_le64(slot + 8, next);
     put_le64(slot + 16, strtoull(new->id, NULL, 16));
     put_le64(slot + 24, checksum(slot, o->sequence % OPENINGS_MAX));
@@ -88,34 +86,12 @@ struct openings *openings_open(const char *dir, uint64_t next)
     return o;
 }
 
-void openings_free(struct openings **o)
+bool openings_exist(const char *dir)
 {
-    free(*o);
-    *o = NULL;
-}
-
-const char *openings_id_of(const struct openings *o, uint64_t number)
-{
-    size_t i = o->n;
-    while (i > 0 && o->list[i - 1].first > number)
-        i--;
-    return i > 0 ? o->list[i - 1].id : "";
-}
-
-size_t openings_count(const struct openings *o)
-{
-    return o->n;
-}
-
-const struct opening *openings_at(const struct openings *o, size_t i)
-{
-    return &o->list[i];
-}
-
-const struct opening *openings_find(const struct openings *o, struct bytes id)
-{
-    for (size_t i = 0; i < o->n; i++)
-        if (bytes_equal_str(id, o->list[i].id))
-            return &o->list[i];
-    return NULL;
+    struct buf path = {0};
+    struct stat st;
+    buf_printf(&path, "%s/" OPENINGS_FILE, dir);
+    bool exist = stat(path.ptr, &st) == 0 && st.st_size >= (off_t)RING;
+    buf_free(&path);
+    return exist;
 }

@@ -406,7 +406,7 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
     for (size_t at = 0; at < b->frames.len; at += frame_size(f.name.len, f.payload.len)) {
         frame_decode(bytes_of(b->frames.ptr + at, b->frames.len - at), 0, 0, true, &f);
         if (f.name.len)
-            marks_commit(&w->marks, f.name, f.mark);
+            marks_set(&w->marks, f.name, f.mark);
     }
     w->last_time = b->time;
     w->latest = b->latest > w->latest ? b->latest : w->latest;

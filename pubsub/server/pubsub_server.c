@@ -169,8 +169,7 @@ void server_add_openings(struct http_request *req, const struct stream *s, uint6
     size_t n = openings_count(o), i = n - 1;
     while (i > 0 && n - i < OPENINGS_SENT_MAX && openings_at(o, i)->first >= offset)
         i--;
-    for (const char *between = ""; i < n; i++, between = ", ")
-        buf_printf(&text, "%s%" PRIu64 ":%s", between, openings_at(o, i)->first, openings_at(o, i)->id);
+    openings_append_text(o, i, &text);
     buf_append_char(&text, '\0');
     http_add_header_text(req, "X-Millrace-Openings", text.ptr);
     buf_free(&text);

@@ -48,6 +48,7 @@ static void append_some(struct journal_set *set, struct journal *j, const struct
         if (r->producers && i % 2) {
             a.producer = bytes_str(name);
             a.mark = journal_mark(j, a.producer, NULL);
+            a.tag = i % 4 == 1 ? BYTES_LITERAL("0123456789abcdef") : BYTES_NONE;
             a.next = a.mark + 2;
         }
         journal_append(j, &a, 900 + i, committed, NULL, NULL);

@@ -98,7 +98,11 @@ enum journal_result append(struct fixture *f, const char *producer, uint64_t mar
     const char *text, struct answer *answer)
 {
     struct bytes piece = bytes_str(text);
-    struct journal_append a = {bytes_str(producer), mark, next, &piece, piece.len ? 1 : 0, 0};
+    struct journal_append a = {.producer = bytes_str(producer),
+        .mark = mark,
+        .next = next,
+        .pieces = &piece,
+        .n_pieces = piece.len ? 1 : 0};
     *answer = (struct answer){0};
     return journal_append(f->j, &a, 1000, on_commit, answer, NULL);
 }

@@ -19,6 +19,8 @@ struct model_entry {
     size_t length;
     int producer; /* -1: none */
     uint64_t next;
+    const char *tag;    /* stored with the mark */
+    bool sets;          /* the mark, to any number */
     unsigned char fill; /* byte i of the payload is fill + i */
     usec_t time;        /* may fall */
 };
@@ -64,6 +66,24 @@ static uint64_t mark_at(size_t n, int producer)
         if (m.entries[i].producer == producer)
             mark = m.entries[i].next;
     return mark;
+}
+
+static const char *tag_at(size_t n, int producer)
+{
+    const char *tag = "";
+    for (size_t i = 0; i < n; i++)
+        if (m.entries[i].producer == producer)
+            tag = m.entries[i].tag;
+    return tag;
+}
+
+/* A set of the producer's mark is not committed yet: the journal is busy. */
+static bool is_being_set(int producer)
+{
+    for (size_t i = m.acked; i < m.count; i++)
+        if (m.entries[i].producer == producer && m.entries[i].sets)
+            return true;
+    return false;
 }
 
 static struct bytes producer_name(int p)
@@ -120,28 +140,44 @@ static void on_duplicate(const struct journal_commit *c, void *arg)
     CHECK((c->result != JOURNAL_OK || c->duplicate) && c->payload.len == 0);
 }
 
+/* Under odd seeds marks have tags, and now and then one is set, mostly downwards. */
 static void append_new(void)
 {
+    static const char *const tags[] = {"", "c0ffee", "0123456789abcdef01234567890123"};
     static char payload[2000];
     if (m.count == ENTRIES)
         return;
     struct model_entry e = {.start = m.end,
         .producer = (int)model_below(PRODUCERS + 1) - 1,
+        .tag = "",
         .fill = (unsigned char)model_below(256)};
     e.length = model_below(10) == 0 ? model_below(2000) : model_below(200);
     if (e.producer < 0 && e.length == 0)
         e.length = 1;
+    if (journal_failure(m.j) && is_being_set(e.producer))
+        return; /* the set was refused */
     uint64_t mark = mark_at(m.count, e.producer);
-    e.next = e.producer < 0 ? 0 : mark + 1 + model_below(5);
+    bool has_tags = m.round % 2 && e.producer >= 0;
+    e.sets = has_tags && model_below(10) == 0;
+    e.next = e.producer < 0 ? 0 : e.sets ? model_below((unsigned)mark + 5) : mark + 1 + model_below(5);
+    if (has_tags)
+        e.tag = tags[model_below(3)];
     for (size_t i = 0; i < e.length; i++)
         payload[i] = (char)(e.fill + i);
     struct bytes piece = bytes_of(payload, e.length);
-    struct journal_append a = {producer_name(e.producer), mark, e.next, &piece, 1, 0};
+    struct journal_append a = {.producer = producer_name(e.producer),
+        .mark = mark,
+        .next = e.next,
+        .pieces = &piece,
+        .n_pieces = 1,
+        .tag = bytes_str(e.tag),
+        .sets_mark = e.sets};
     usec_t clock = 1000 + (usec_t)(m.steps % 100000) + model_below(300) - (model_below(5) ? 0 : 300);
     if (m.steps % 20 == 0) /* jumps */
         clock += m.steps % 40 ? 100000 : -900;
     enum journal_result r = journal_append(m.j, &a, clock, on_commit, (void *)(uintptr_t)m.count, NULL);
-    CHECK(r == JOURNAL_OK || r == JOURNAL_LATCHED || (r == JOURNAL_CONFLICT && journal_failure(m.j)));
+    CHECK(r == JOURNAL_OK || r == JOURNAL_LATCHED || (r == JOURNAL_CONFLICT && journal_failure(m.j)) ||
+          (r == JOURNAL_BUSY && (e.sets || is_being_set(e.producer))));
     if (r != JOURNAL_OK)
         return;
     e.time = m.j->accepted_time;
@@ -156,10 +192,17 @@ static void append_stale(void)
     int p = (int)model_below(PRODUCERS);
     uint64_t mark = mark_at(m.count, p), known;
     struct bytes piece = BYTES_LITERAL("stale");
-    struct journal_append a = {producer_name(p), mark ? model_below((unsigned)mark) : 0, mark, &piece, 1, 0};
+    struct journal_append a = {.producer = producer_name(p),
+        .mark = mark ? model_below((unsigned)mark) : 0,
+        .next = mark,
+        .pieces = &piece,
+        .n_pieces = 1};
+    if (is_being_set(p))
+        return;
     if (mark && !journal_failure(m.j))
         CHECK(journal_append(m.j, &a, 1, on_duplicate, NULL, NULL) == JOURNAL_OK);
-    a = (struct journal_append){producer_name(p), mark + 1, mark + 2, &piece, 1, 0};
+    a.mark = mark + 1;
+    a.next = mark + 2;
     CHECK(journal_failure(m.j) || journal_append(m.j, &a, 1, on_duplicate, NULL, &known) == JOURNAL_CONFLICT);
 }
 
@@ -194,7 +237,8 @@ static uint64_t end_of_bytes(size_t n)
 static bool fits(size_t n, uint64_t scanned_end)
 {
     for (int p = 0; p < PRODUCERS; p++)
-        if (journal_mark(m.j, producer_name(p), NULL) != mark_at(n, p))
+        if (journal_mark(m.j, producer_name(p), NULL) != mark_at(n, p) ||
+            !bytes_equal_str(journal_tag(m.j, producer_name(p)), tag_at(n, p)))
             return false;
     uint64_t end = end_of_bytes(n);
     return end == scanned_end || journal_earliest(m.j) >= end;
@@ -412,6 +456,8 @@ static void damage(const char *path, off_t begins, off_t ends, bool killed)
     off_t size = lseek(fd, 0, SEEK_END);
     char byte;
     CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    while (kind == 2 && byte == 0 && at > begins) /* zeros for zeros would be no damage */
+        CHECK(pread(fd, &byte, 1, --at) == 1);
     byte = (char)(byte ^ 1 << model_below(8));
     if (kind == 0)
         CHECK(pwrite(fd, &byte, 1, at) == 1);

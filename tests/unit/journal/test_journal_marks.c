@@ -151,7 +151,8 @@ static void test_a_producer_back_from_a_backup(void **state)
     journal_set_flush(f->set);
     assert_true(a.commit.duplicate);
     struct bytes piece = BYTES_LITERAL("straddles");
-    struct journal_append straddling = {bytes_str("p"), 60, 120, &piece, 1, 0};
+    struct journal_append straddling = {
+        .producer = bytes_str("p"), .mark = 60, .next = 120, .pieces = &piece, .n_pieces = 1};
     assert_int_equal(journal_append(f->j, &straddling, 1, on_commit, &a, &mark), JOURNAL_CONFLICT);
     assert_int_equal(mark, 100);
     assert_content(f, "all");
@@ -212,6 +213,87 @@ static void test_names_that_collide_without_a_seed(void **state)
     marks_free(&m);
 }
 
+static enum journal_result append_tagged(
+    struct fixture *f, uint64_t mark, uint64_t next, const char *tag, bool sets, struct answer *a)
+{
+    struct journal_append what = {
+        .producer = BYTES_LITERAL("p"), .mark = mark, .next = next, .tag = bytes_str(tag), .sets_mark = sets};
+    *a = (struct answer){0};
+    return journal_append(f->j, &what, 1000, on_commit, a, NULL);
+}
+
+static void assert_mark(struct fixture *f, uint64_t mark, const char *tag)
+{
+    for (int i = 0; i < 2; i++, reopen(f)) {
+        assert_int_equal(journal_mark(f->j, BYTES_LITERAL("p"), NULL), mark);
+        assert_true(bytes_equal_str(journal_tag(f->j, BYTES_LITERAL("p")), tag));
+        assert_int_equal(f->j->marks.count, 1);
+    }
+}
+
+/* One producer, whatever its tags are. An append without a tag removes the tag, as an earlier version would. */
+static void test_a_tag_is_stored_with_the_mark(void **state)
+{
+    static const char longest[] = "0123456789012345678901234567890123456789012345678901234567890"
+                                  "1";
+    struct fixture *f = *state;
+    struct answer a;
+    assert_int_equal(append_tagged(f, 0, 5, "one", false, &a), JOURNAL_OK);
+    assert_int_equal(journal_tag(f->j, BYTES_LITERAL("p")).len, 0);
+    journal_set_flush(f->set);
+    assert_mark(f, 5, "one");
+    assert_int_equal(append_tagged(f, 5, 6, longest, false, &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_mark(f, 6, longest);
+    assert_int_equal(append(f, "p", 6, 7, "text", &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_mark(f, 7, "");
+    assert_content(f, "text");
+}
+
+static void test_a_mark_is_set_downwards_only_on_request(void **state)
+{
+    struct fixture *f = *state;
+    struct answer first, set, again;
+    assert_int_equal(append_tagged(f, 0, 500, "one", false, &first), JOURNAL_OK);
+    assert_int_equal(append_tagged(f, 0, 40, "", true, &set), JOURNAL_BUSY);
+    journal_set_flush(f->set);
+    assert_int_equal(append_tagged(f, 0, 40, "", true, &set), JOURNAL_OK);
+    assert_int_equal(journal_mark(f->j, BYTES_LITERAL("p"), NULL), 500);
+    /* No duplicate is answered, and nothing is stored, by the old mark or the new one. */
+    assert_int_equal(append(f, "p", 450, 500, "old", &again), JOURNAL_BUSY);
+    assert_int_equal(append(f, "p", 40, 50, "new", &first), JOURNAL_BUSY);
+    assert_int_equal(append_tagged(f, 0, 30, "", true, &again), JOURNAL_BUSY);
+    journal_set_flush(f->set);
+    assert_int_equal(append(f, "p", 450, 500, "old", &again), JOURNAL_CONFLICT);
+    assert_int_equal(append(f, "p", 40, 50, "new", &first), JOURNAL_OK);
+    assert_int_equal(append(f, "p", 40, 50, "new", &again), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_true(!first.commit.duplicate && again.commit.duplicate);
+    assert_mark(f, 50, "");
+    assert_int_equal(append_tagged(f, 0, 0, "two", true, &set), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_mark(f, 0, "two");
+    assert_content(f, "new");
+}
+
+static void test_a_refused_set_changes_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    assert_int_equal(append_tagged(f, 0, 500, "one", false, &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    struct io_ops refusing = io_system;
+    refusing.pwrite = refusing_pwrite;
+    io = &refusing;
+    refused_writes = 1;
+    assert_int_equal(append_tagged(f, 0, 40, "two", true, &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    io = &io_system;
+    assert_int_equal(a.commit.result, JOURNAL_NO_SPACE);
+    assert_mark(f, 500, "one");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +306,9 @@ int main(void)
         T(test_two_processes_with_one_name),
         T(test_retention_keeps_marks),
         cmocka_unit_test(test_names_that_collide_without_a_seed),
+        T(test_a_tag_is_stored_with_the_mark),
+        T(test_a_mark_is_set_downwards_only_on_request),
+        T(test_a_refused_set_changes_nothing),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,6 +119,114 @@ static void test_a_torn_or_damaged_slot_is_ignored(void **state)
     }
 }
 
+/* Restarts without traffic keep the openings that gave out numbers. */
+static void test_an_opening_that_gave_out_nothing_is_replaced(void **state)
+{
+    char a[OPENING_ID_TEXT], b[OPENING_ID_TEXT];
+    (void)state;
+    struct openings *o = open_at(10, a);
+    openings_free(&o);
+    for (int i = 0; i < 2 * OPENINGS_MAX; i++) {
+        o = open_at(20, b);
+        assert_int_equal(openings_count(o), 2);
+        assert_string_equal(openings_id_of(o, 19), a);
+        openings_free(&o);
+    }
+    o = open_at(21, a);
+    assert_int_equal(openings_count(o), 3);
+    assert_string_equal(openings_id_of(o, 20), b);
+    openings_free(&o);
+}
+
+static void test_the_list_as_text(void **state)
+{
+    char id[OPENING_ID_TEXT];
+    struct buf text = {0};
+    (void)state;
+    for (uint64_t i = 0; i < 5; i++) {
+        struct openings *o = open_at(UINT64_MAX - 5 + i, id);
+        openings_free(&o);
+    }
+    struct openings *o = open_at(UINT64_MAX, id);
+    openings_append_text(o, 2, &text);
+    struct openings *same = openings_from_text(buf_bytes(&text));
+    assert_int_equal(openings_count(same), 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(openings_at(same, i)->first, openings_at(o, i + 2)->first);
+        assert_string_equal(openings_at(same, i)->id, openings_at(o, i + 2)->id);
+    }
+    openings_free(&same);
+    openings_free(&o);
+    buf_free(&text);
+    static const char *const bad[] = {"1", "1:", ":0123456789abcdef", "1:0123456789abcde",
+        "1:0123456789abcdeg", "-1:0123456789abcdef", "1:0123456789abcdef0", "1:0123456789abcdef, 2"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_null(openings_from_text(bytes_str(bad[i])));
+    for (size_t i = 0; i <= OPENINGS_MAX; i++) {
+        same = openings_from_text(buf_bytes(&text));
+        assert_true((same != NULL) == (i <= OPENINGS_MAX));
+        openings_free(&same);
+        buf_printf(&text, "%s%zu:0123456789abcdef", i ? ", " : "", i);
+    }
+    assert_null(openings_from_text(buf_bytes(&text)));
+    buf_free(&text);
+}
+
+/* Histories of the openings A to F, each of which gives out ten numbers from 10 on. */
+static struct openings *history(const char *names)
+{
+    struct buf text = {0};
+    for (int i = 0; names[i]; i++)
+        buf_printf(
+            &text, "%s%d:%c%c23456789abcdef", i ? ", " : "", 10 * (i + 1), names[i] | 0x20, names[i] | 0x20);
+    struct openings *o = openings_from_text(buf_bytes(&text));
+    assert_non_null(o);
+    buf_free(&text);
+    return o;
+}
+
+static void assert_compared(const char *mine, const char *other, uint64_t number, bool agree, uint64_t from)
+{
+    char lineage[LINEAGE_TEXT];
+    uint64_t differs_from;
+    struct openings *o = history(other), *h = history(mine);
+    openings_lineage(o, number, lineage);
+    assert_int_equal(openings_agree(h, number, bytes_str(lineage), &differs_from), agree);
+    assert_int_equal(differs_from, from);
+    openings_free(&o);
+    openings_free(&h);
+}
+
+static void test_histories_are_compared_at_a_number(void **state)
+{
+    (void)state;
+    char lineage[LINEAGE_TEXT];
+    struct openings *o = history("ABCDE");
+    openings_lineage(o, 45, lineage);
+    assert_string_equal(lineage, "dd23456789cc23456789bb23456789");
+    openings_lineage(o, 20, lineage);
+    assert_string_equal(lineage, "bb23456789aa23456789");
+    openings_lineage(o, 9, lineage);
+    assert_string_equal(lineage, "");
+    openings_free(&o);
+    assert_compared("ABC", "ABC", 35, true, 0);
+    assert_compared("ABCD", "ABCE", 35, true, 0); /* they part later */
+    assert_compared("ABCDE", "ABC", 39, true, 0);
+    assert_compared("ABD", "ABC", 35, false, 30);
+    assert_compared("ABDE", "ABC", 35, false, 30); /* the copy was opened twice */
+    assert_compared("ABDE", "ABC", 99, false, 30);
+    assert_compared("ABE", "ABC", 25, true, 0);
+    assert_compared("AE", "ABC", 35, false, 20);
+    assert_compared("ABCD", "ABC", 45, false, 40); /* a copy of the running original */
+    assert_compared("AEF", "ABCD", 45, false, 0);  /* B, C and D are unknown here */
+    assert_compared("E", "ABC", 35, false, 0);
+    assert_compared("ABC", "ABC", 9, true, 0);
+    o = history("ABC");
+    uint64_t from;
+    assert_true(openings_agree(o, 35, BYTES_NONE, &from));
+    openings_free(&o);
+}
+
 static int failing_fsync(int fd)
 {
     (void)fd;
@@ -147,6 +255,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_copy_has_openings_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_ring_keeps_the_newest, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_torn_or_damaged_slot_is_ignored, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_opening_that_gave_out_nothing_is_replaced, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_list_as_text, set_up, tear_down),
+        cmocka_unit_test(test_histories_are_compared_at_a_number),
         cmocka_unit_test_setup_teardown(test_what_is_not_durable_is_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

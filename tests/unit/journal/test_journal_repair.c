@@ -52,7 +52,11 @@ static void add_lines(int n)
         line_text(w.next, text);
         struct bytes piece = bytes_of(text, LINE);
         uint64_t mark = journal_mark(w.f->j, bytes_str("p"), NULL);
-        struct journal_append a = {bytes_str("p"), mark, (uint64_t)w.next + 1, &piece, 1, 0};
+        struct journal_append a = {.producer = bytes_str("p"),
+            .mark = mark,
+            .next = (uint64_t)w.next + 1,
+            .pieces = &piece,
+            .n_pieces = 1};
         assert_int_equal(journal_append(w.f->j, &a, 1000 + w.next, on_commit, &answer, NULL), JOURNAL_OK);
         journal_set_flush(w.f->set);
         assert_true(w.n < LINES && answer.commit.result == JOURNAL_OK);
