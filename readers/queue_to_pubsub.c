@@ -73,7 +73,8 @@ static void asked(enum http_client_result result, const struct http_reply_view *
                    bytes_equal_str(queuereader_reply_member(reply->body, "code"), "unknown-stream");
     if (unknown ||
         (reply->status == 200 && bytes_to_u64(queuereader_reply_member(reply->body, "mark"), &mark))) {
-        queuereader_asked(reader_program_reader(r->program), mark);
+        queuereader_asked(
+            reader_program_reader(r->program), mark, queuereader_reply_member(reply->body, "opening"));
         return;
     }
     char why[200];
@@ -125,8 +126,8 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
     (void)qr;
     struct relay *r = arg;
     char target[400];
-    snprintf(target, sizeof(target), "/pub?stream=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64, r->stream,
-        run->queue_id, run->mark, run->next);
+    snprintf(target, sizeof(target), "/pub?stream=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64 "%s%s",
+        r->stream, run->queue_id, run->mark, run->next, run->opening[0] ? "&opening=" : "", run->opening);
     buf_clear(&r->body);
     for (size_t i = 0; i < run->n; i++) {
         buf_append_bytes(&r->body, run->messages[i].text);

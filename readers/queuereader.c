@@ -167,7 +167,8 @@ static void released(enum http_client_result result, const struct http_reply_vie
         return;
     }
     answered(qr, PLAN_QUEUE);
-    plan_released(qr->plan, id, next_id, epoch);
+    plan_released(qr->plan,
+        &(struct plan_queue){id, next_id, epoch, queuereader_reply_member(reply->body, "openings")});
 }
 
 /* Returns the IDS part of "LEASE:IDS". */
@@ -399,6 +400,7 @@ static void deliver(struct queuereader *qr, const struct plan_step *step)
         .queue_id = plan_queue_id(qr->plan),
         .mark = step->mark,
         .next = step->next,
+        .opening = step->opening,
     };
     qr->with_destination = true;
     qr->run_length = step->count;
@@ -420,11 +422,11 @@ static void destination_answers(struct queuereader *qr)
     advance_at(qr, 0);
 }
 
-void queuereader_asked(struct queuereader *qr, uint64_t mark)
+void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening)
 {
     destination_answers(qr);
     answered(qr, PLAN_DESTINATION);
-    plan_asked(qr->plan, mark);
+    plan_asked(qr->plan, mark, opening);
 }
 
 void queuereader_delivered(struct queuereader *qr)
@@ -480,8 +482,7 @@ const char *queuereader_end_text(enum queuereader_end end)
     case QUEUEREADER_STOPPED:
         return "stopped";
     case QUEUEREADER_OLD_COPY:
-        return "the queue is an old copy: the destination has newer messages of this queue. Nothing was "
-               "delivered; run the newest copy, or give this one a new id (simplequeue --restored)";
+        return "the queue is an old copy: the destination has messages of this queue that the copy has not";
     case QUEUEREADER_FOREIGN_MARK:
         return "the destination's mark of this queue was not set by a reader. Nothing was "
                "delivered; use another stream, or give the queue a new id (simplequeue --restored)";
@@ -490,6 +491,12 @@ const char *queuereader_end_text(enum queuereader_end end)
                "delivery. Empty it and give it a new id (simplequeue --restored)";
     }
     return "unknown end";
+}
+
+struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr)
+{
+    struct plan_old_copy copy = plan_old_copy(qr->plan);
+    return (struct queuereader_old_copy){plan_queue_id(qr->plan), copy.opening, copy.mark_id, copy.own_from};
 }
 
 static void end(struct queuereader *qr, enum plan_action action)

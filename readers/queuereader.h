@@ -66,6 +66,7 @@ struct queuereader_run {
     size_t n; /* with marks it may be 0: only the mark changes */
     const char *queue_id;
     uint64_t mark, next; /* with marks: the mark that the destination must have, and the new mark */
+    const char *opening; /* with marks: to be stored with `next` and passed to queuereader_asked; may be "" */
 };
 
 struct queuereader_destination {
@@ -89,7 +90,8 @@ enum queuereader_end {
     QUEUEREADER_FOREIGN_MARK,  /* the destination's mark of this queue was not set by a reader */
     QUEUEREADER_MARKS_USED_UP, /* there is no higher mark */
 };
-const char *queuereader_end_text(enum queuereader_end end); /* the meaning, and advice for the operator */
+/* The meaning, and advice for the operator. */
+const char *queuereader_end_text(enum queuereader_end end);
 
 struct queuereader_config {
     struct event_base *base;
@@ -123,7 +125,7 @@ void queuereader_stop(struct queuereader *qr);
  * With marks, appends nothing. */
 void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids);
 
-void queuereader_asked(struct queuereader *qr, uint64_t mark);
+void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening);
 void queuereader_delivered(struct queuereader *qr);
 /* Call this if the destination's mark is not run->mark or it has answered `duplicate`. */
 void queuereader_conflict(struct queuereader *qr);
@@ -139,6 +141,14 @@ void queuereader_again(struct queuereader *qr);
 /* Returns the current problem, valid until the next call. Returns NULL if both the queue and the destination have
  * answered. */
 const char *queuereader_trouble(const struct queuereader *qr);
+
+/* After QUEUEREADER_OLD_COPY: the queue's id, the id below which the destination has messages of another history, and the id
+ * from which on no message of the copy was delivered (0: unknown). */
+struct queuereader_old_copy {
+    const char *queue_id, *opening;
+    uint64_t mark_id, own_from;
+};
+struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr);
 
 struct queuereader_numbers {
     uint64_t reserved, delivered, buried; /* messages */

@@ -3,6 +3,7 @@
 #include "base/rate_limit.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define FENCES ((uint64_t)1 << PLAN_FENCE_BITS)
@@ -50,7 +51,9 @@ struct plan {
     char queue_id[NAME_LEN_MAX + 1];
     uint64_t next_id; /* the queue's next id at the last release */
     uint64_t epoch, mark;
-    uint64_t doubted; /* the id of a mark above next_id, to be checked again; 0: none */
+    char opening[LINEAGE_TEXT]; /* as the destination stored it with the mark */
+    struct openings *openings;  /* of the queue at the last release; NULL: unknown */
+    bool doubted;               /* the mark seems to be of another history, and is to be checked again */
 
     bool fresh;        /* no message was reserved since the release */
     uint64_t expected; /* unless fresh: the first id of the next batch */
@@ -85,6 +88,7 @@ void plan_free(struct plan **p)
         batch_free(&(*p)->leased[i].batch);
     for (size_t i = 0; i < ACKS_MAX; i++)
         buf_free(&(*p)->acks[i]);
+    openings_free(&(*p)->openings);
     free(*p);
     *p = NULL;
 }
@@ -171,6 +175,14 @@ static void leave_work_if_due(struct plan *p, usec_t now)
     p->phase = p->acks[0].len && p->end == PHASE_RELEASE ? PHASE_ACK : p->end;
 }
 
+static struct plan_step mark_step(const struct plan *p, uint64_t id, uint64_t fence)
+{
+    struct plan_step step = {.action = PLAN_DELIVER, .mark = p->mark, .next = PLAN_MARK(id, fence)};
+    if (p->openings)
+        openings_lineage(p->openings, id - 1, step.opening);
+    return step;
+}
+
 static struct plan_step fence_step(struct plan *p)
 {
     uint64_t id = p->mark >> PLAN_FENCE_BITS, fence = p->mark % FENCES + 1;
@@ -179,7 +191,7 @@ static struct plan_step fence_step(struct plan *p)
         p->end = PHASE_MARKS_USED_UP;
         return (struct plan_step){.action = PLAN_WAIT};
     }
-    return (struct plan_step){.action = PLAN_DELIVER, .mark = p->mark, .next = PLAN_MARK(id ? id : 1, fence)};
+    return mark_step(p, id ? id : 1, fence);
 }
 
 /* The run begins with the first unsettled message. */
@@ -200,13 +212,10 @@ static struct plan_step deliver_step(struct plan *p, size_t first, usec_t now)
     usec_t when = rate_limit_when(&p->rate_limit, count, now);
     if (when > now)
         return (struct plan_step){.action = PLAN_PAUSE, .until = when};
-    return (struct plan_step){
-        .action = PLAN_DELIVER,
-        .first = first,
-        .count = count,
-        .mark = p->mark,
-        .next = PLAN_MARK(b->messages[first + count - 1].id + 1, 0),
-    };
+    struct plan_step step = mark_step(p, b->messages[first + count - 1].id + 1, 0);
+    step.first = first;
+    step.count = count;
+    return step;
 }
 
 static struct plan_step destination_step(struct plan *p, usec_t now)
@@ -343,37 +352,59 @@ static void succeed_step(struct plan *p, enum plan_lane lane, enum plan_action a
     p->pause[lane] = 0;
 }
 
-void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint64_t epoch)
+/* Compares the mark with the queue's history (rule 6). own_from is 0 if it is unknown. */
+static bool is_of_this_history(const struct plan *p, uint64_t *own_from)
 {
-    assert(queue_id.len <= NAME_LEN_MAX);
+    uint64_t id = p->mark >> PLAN_FENCE_BITS;
+    *own_from = 0;
+    bool agree =
+        id <= 1 || !p->openings || openings_agree(p->openings, id - 1, bytes_str(p->opening), own_from);
+    return agree && id <= p->next_id;
+}
+
+struct plan_old_copy plan_old_copy(const struct plan *p)
+{
+    struct plan_old_copy copy = {p->mark >> PLAN_FENCE_BITS, p->opening, 0};
+    (void)is_of_this_history(p, &copy.own_from);
+    return copy;
+}
+
+void plan_released(struct plan *p, const struct plan_queue *queue)
+{
+    assert(queue->id.len <= NAME_LEN_MAX);
     succeed_step(p, PLAN_QUEUE, PLAN_RELEASE);
-    if (!bytes_equal_str(queue_id, p->queue_id))
-        p->doubted = 0;
-    memcpy(p->queue_id, queue_id.ptr, queue_id.len);
-    p->queue_id[queue_id.len] = '\0';
-    p->next_id = next_id;
-    p->epoch = epoch;
+    if (!bytes_equal_str(queue->id, p->queue_id))
+        p->doubted = false;
+    memcpy(p->queue_id, queue->id.ptr, queue->id.len);
+    p->queue_id[queue->id.len] = '\0';
+    p->next_id = queue->next_id;
+    p->epoch = queue->epoch;
+    openings_free(&p->openings);
+    p->openings = queue->openings.len ? openings_from_text(queue->openings) : NULL;
     p->fresh = true;
     p->dry = p->unresolved = p->no_piggyback = p->lease_lost = false;
     p->works_since = 0;
+    uint64_t own_from;
     if (p->stopping)
         p->phase = PHASE_STOPPED;
-    else if (p->doubted > next_id)
+    else if (p->doubted && !is_of_this_history(p, &own_from))
         p->phase = PHASE_OLD_COPY;
     else
         p->phase = p->config.marks ? PHASE_ASK : PHASE_WORK;
-    p->doubted = 0;
+    p->doubted = false;
 }
 
-/* After next_id was read, another process may have increased the mark. So if the mark is above next_id, the plan
- * first asks for next_id again. Only then does it treat the queue as an old copy. */
-void plan_asked(struct plan *p, uint64_t mark)
+/* After the release, the queue may have assigned more ids or started again, and another process may have increased the
+ * mark. So if the mark seems to be of another history, the plan first releases and compares again. Only then does it
+ * treat the queue as an old copy. */
+void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_ASK);
-    uint64_t id = mark >> PLAN_FENCE_BITS;
+    uint64_t own_from;
     p->mark = mark;
-    p->doubted = id > p->next_id ? id : 0;
-    if (mark && !id)
+    snprintf(p->opening, sizeof p->opening, "%.*s", (int)opening.len, opening.len ? opening.ptr : "");
+    p->doubted = !is_of_this_history(p, &own_from);
+    if (mark && !(mark >> PLAN_FENCE_BITS))
         p->phase = PHASE_FOREIGN_MARK;
     else
         p->phase = p->doubted ? PHASE_RELEASE : PHASE_FENCE;

@@ -31,9 +31,11 @@
  *    destination, the message must not be buried or delayed. A reader raises the fence after RELEASE and before its
  *    first reserve. If one of its deliveries was never answered, it raises the fence again before it buries a message
  *    or stops. The raised fence must be stored. The answer `duplicate` is not enough.
- * 6. If M is above the queue's next id, the queue is an old copy, which would assign used ids to other messages. The
- *    plan ends with PLAN_OLD_COPY. If an old copy has already accepted as many new messages as it lost, the plan
- *    cannot recognize it.
+ * 6. An old copy of the queue assigns used ids to other messages. So the destination stores the lineage of M - 1
+ *    together with M (journal/opening_list.h). If the queue assigned M - 1 in another opening, or if M is above the
+ *    queue's next id, the plan ends with PLAN_OLD_COPY and delivers nothing. plan_old_copy returns the id from which
+ *    on the messages are the copy's own. When an operator has set M to this id, each message of the copy is delivered
+ *    exactly once. A mark without a lineage is compared only with the next id.
  * 7. After any failure of the queue the plan starts again, because the queue may have been restarted or replaced.
  * 8. After a failure of the destination the same messages are delivered again, in the same order and with the same
  *    marks. Meanwhile their leases are extended. After a refusal the run is halved, until a single message is
@@ -49,6 +51,7 @@
 #define MILLRACE_READER_PLAN_H
 
 #include "base/backoff.h"
+#include "journal/opening_list.h"
 #include "readers/batch.h"
 
 struct plan;
@@ -83,6 +86,7 @@ struct plan_step {
     enum plan_action action;
     size_t first, count; /* of plan_batch */
     uint64_t mark, next;
+    char opening[LINEAGE_TEXT]; /* to store with `next` */
     uint64_t lease;
     uint64_t from, to; /* ids */
     bool wait;
@@ -108,9 +112,16 @@ void plan_free(struct plan **p);
  * is reported. Times are monotonic. */
 struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now);
 
-/* If `epoch` is 0, the queue has no epochs. */
-void plan_released(struct plan *p, struct bytes queue_id, uint64_t next_id, uint64_t epoch);
-void plan_asked(struct plan *p, uint64_t mark); /* 0: no mark of this queue */
+/* The answer to RELEASE. */
+struct plan_queue {
+    struct bytes id;
+    uint64_t next_id;
+    uint64_t epoch;        /* 0: the queue has no epochs */
+    struct bytes openings; /* openings_from_text; empty: unknown */
+};
+void plan_released(struct plan *p, const struct plan_queue *queue);
+/* If `mark` is 0, the destination has no mark of this queue. `opening` is the text that it stored with the mark. */
+void plan_asked(struct plan *p, uint64_t mark, struct bytes opening);
 /* Takes over the batch, which may be empty, and zeroes it. */
 void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, usec_t now);
 void plan_superseded(
@@ -140,6 +151,14 @@ void plan_cancelled(struct plan *p, enum plan_lane lane);
 void plan_stop(struct plan *p, usec_t give_up);
 /* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". */
 void plan_unacknowledged(const struct plan *p, struct buf *ids);
+
+/* After PLAN_OLD_COPY. */
+struct plan_old_copy {
+    uint64_t mark_id;    /* the destination has messages below this id, from another history */
+    const char *opening; /* the lineage of that mark; "": unknown */
+    uint64_t own_from;   /* from this id on, no message of the copy was delivered; 0: unknown */
+};
+struct plan_old_copy plan_old_copy(const struct plan *p);
 
 const struct batch *plan_batch(const struct plan *p); /* the batch being delivered */
 const char *plan_queue_id(const struct plan *p);      /* "" before the first release */

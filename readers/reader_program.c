@@ -2,7 +2,9 @@
 
 #include "base/log.h"
 #include "config/peers.h"
+#include "journal/opening_list.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -137,6 +139,32 @@ static void warn_unacknowledged(struct reader_program *p)
     buf_free(&ids);
 }
 
+/* What the copy lacks, and the command that goes on. Only queue_to_pubsub has marks, and a stream. */
+static void describe_old_copy(const struct reader_program *p, struct buf *out)
+{
+    struct queuereader_old_copy copy = queuereader_old_copy(p->reader);
+    const char *stream = options_string(daemon_options(p->daemon), "stream");
+    buf_printf(out,
+        "the queue is an old copy: stream %s has messages up to id %" PRIu64 " from another copy of queue %s",
+        stream, copy.mark_id - 1, copy.queue_id);
+    if (copy.opening[0])
+        buf_printf(out, " (opening %.*s)", LINEAGE_DIGITS, copy.opening);
+    if (copy.own_from)
+        buf_printf(out,
+            ". Messages of this copy from id %" PRIu64 " on are not published. To publish them, run: ",
+            copy.own_from);
+    else
+        buf_append_str(out,
+            ". The first message of this copy that is not published has the next_id that simplequeue logged "
+            "when it first opened the copy. To go on there, run: ");
+    buf_printf(out, "millrace producers --stream=%s --set=%s --next-id=", stream, copy.queue_id);
+    if (copy.own_from)
+        buf_append_u64(out, copy.own_from);
+    else
+        buf_append_str(out, "ID");
+    buf_append_char(out, '\0');
+}
+
 static void on_stopped(enum queuereader_end end, void *arg)
 {
     struct reader_program *p = arg;
@@ -147,9 +175,14 @@ static void on_stopped(enum queuereader_end end, void *arg)
         daemon_drained(p->daemon);
         return;
     }
-    log_error("cannot go on", LOG_S("error", queuereader_end_text(end)),
+    struct buf text = {0};
+    if (end == QUEUEREADER_OLD_COPY)
+        describe_old_copy(p, &text);
+    const char *why = text.len ? text.ptr : queuereader_end_text(end);
+    log_error("cannot go on", LOG_S("error", why),
         LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
-    daemon_set_not_ready(p->daemon, "%s", queuereader_end_text(end));
+    daemon_set_not_ready(p->daemon, "%s", why);
+    buf_free(&text);
     daemon_fail(p->daemon, EX_DATAERR); /* a retry cannot help: the operator must decide */
 }
 

@@ -32,6 +32,7 @@ static const struct tool {
     {"journal", tool_journal, "check, dump or repair the journal of a queue or stream"},
     {"rejects", tool_rejects, "show the lines that could not be counted, or count them again"},
     {"slice", tool_slice, "print a slice of the aggregator, or convert one of a former format"},
+    {"producers", tool_producers, "show the marks of producers, and set one"},
     {"help", tool_help, "show this list, or the options of a subcommand: help NAME"},
     {"version", tool_version, "show the version"},
 };

@@ -40,13 +40,19 @@ int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(
 
 int tool_get(const char *url, const char *target, usec_t timeout, struct buf *body, const char **why)
 {
+    return tool_request(url, NULL, "GET", target, timeout, body, why);
+}
+
+int tool_request(const char *url, const char *token, const char *method, const char *target, usec_t timeout,
+    struct buf *body, const char **why)
+{
     int status = 0;
     enum http_client_result r = HTTP_CLIENT_REFUSED;
     struct event_base *base = event_base_new();
-    struct http_client *c =
-        http_client_new(&(struct http_client_config){.base = base, .url = url, .timeout = timeout});
+    struct http_client *c = http_client_new(
+        &(struct http_client_config){.base = base, .url = url, .timeout = timeout, .auth_token = token});
     if (c != NULL)
-        r = http_client_fetch(c, &(struct http_call_spec){.method = "GET", .target = target}, &status, body);
+        r = http_client_fetch(c, &(struct http_call_spec){.method = method, .target = target}, &status, body);
     http_client_free(&c);
     event_base_free(base);
     *why = http_client_strerror(r);

@@ -15,6 +15,7 @@ int tool_status(int argc, char **argv);
 int tool_journal(int argc, char **argv);
 int tool_slice(int argc, char **argv);
 int tool_rejects(int argc, char **argv);
+int tool_producers(int argc, char **argv);
 
 /* A row of the options. */
 #define TOOL_DATA_DIR_SETTING                                                                                \
@@ -29,6 +30,9 @@ int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(
 
 /* Sends a GET request and appends the body of the reply. timeout 0: the client's default. Returns the HTTP status, or 0 with the reason in *why. */
 int tool_get(const char *url, const char *target, usec_t timeout, struct buf *body, const char **why);
+/* The same with another method and, unless `token` is NULL, a token. */
+int tool_request(const char *url, const char *token, const char *method, const char *target, usec_t timeout,
+    struct buf *body, const char **why);
 
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
 int tool_flush(const char *program, int status);

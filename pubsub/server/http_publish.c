@@ -12,6 +12,7 @@ struct pub {
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has disconnected */
     bool is_bitlys;           /* the request has no stream= and gets bitly's reply */
+    bool sets_mark;           /* the request is a POST /producers */
 };
 
 static const struct {
@@ -96,6 +97,21 @@ static void refuse(
         http_problem(req, 500, "internal", NULL, "%s", journal_strerror(r));
 }
 
+static void reply_producer(struct http_request *req, struct stream *s)
+{
+    char producer[NAME_LEN_MAX + 1];
+    bool known;
+    if (!http_param_name(req, "producer", NULL, producer))
+        return;
+    uint64_t mark = journal_mark(stream_journal(s), bytes_str(producer), &known);
+    struct bytes opening = journal_tag(stream_journal(s), bytes_str(producer));
+    http_replyf(req, 200, "application/json",
+        "{\"stream\":\"%s\",\"id\":\"%s\",\"producer\":\"%s\",\"mark\":\"%" PRIu64
+        "\",\"opening\":\"%.*s\",\"known\":%s}\n",
+        stream_name(s), journal_id(stream_journal(s)), producer, mark, (int)opening.len,
+        opening.len ? opening.ptr : "", known ? "true" : "false");
+}
+
 static void publish_done(struct stream_publish *p, const struct journal_commit *commit)
 {
     struct pub *pub = (struct pub *)p;
@@ -115,6 +131,8 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
         server_add_place(server, req, s);
     if (!is_stored)
         refuse(server, req, s, commit->result);
+    else if (req && pub->sets_mark)
+        reply_producer(req, s);
     else if (req && pub->is_bitlys)
         http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
             stream_numbers(s).subscribers);
@@ -144,9 +162,10 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
     char name[NAME_LEN_MAX + 1];
     struct bytes value;
     *marks = (struct stream_marks){0};
+    bool has_opening = http_param(req, "opening", &marks->opening) && marks->opening.len > 0;
     int given = http_param(req, "producer", &marks->producer) + http_param(req, "mark", &value) +
                 http_param(req, "next", &value);
-    if (given == 0)
+    if (given == 0 && !has_opening)
         return true;
     if (given != 3) {
         http_problem(req, 400, "bad-parameter", "give all of producer=NAME&mark=A&next=B, or none",
@@ -157,9 +176,15 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
         !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks->mark) ||
         !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next))
         return false;
-    if (marks->mark < marks->next)
+    bool opening_fits = !has_opening || (bytes_is_name(marks->opening) &&
+                                            marks->producer.len + 1 + marks->opening.len <= NAME_LEN_MAX);
+    if (marks->mark < marks->next && opening_fits)
         return true;
-    http_problem(req, 400, "bad-parameter", NULL, "next must be greater than mark");
+    if (opening_fits)
+        http_problem(req, 400, "bad-parameter", NULL, "next must be greater than mark");
+    else
+        http_problem(req, 400, "bad-parameter", NULL,
+            "opening must be a name, and producer and opening together at most %d bytes", NAME_LEN_MAX - 1);
     return false;
 }
 
@@ -220,7 +245,8 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
     *pub = (struct pub){.publish.done = publish_done,
         .server = server,
         .req = req,
-        .is_bitlys = !http_param(req, "stream", &name)};
+        .is_bitlys = !http_param(req, "stream", &name),
+        .sets_mark = marks->sets_mark};
     uint64_t mark = 0;
     enum journal_result r = stream_publish(s, lines, marks, clock_wall(), &pub->publish, &mark);
     if (r == JOURNAL_OK) {
@@ -229,6 +255,10 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
         return;
     }
     free(pub);
+    if (r == JOURNAL_BUSY && marks->sets_mark) {
+        http_problem(req, 503, "overloaded", "try again", "a publish of this producer is under way");
+        return;
+    }
     if (r != JOURNAL_CONFLICT) {
         refuse(server, req, s, r);
         return;
@@ -255,17 +285,51 @@ void http_publish(struct http_request *req, void *ctx)
 
 void http_producer(struct http_request *req, void *ctx)
 {
-    char producer[NAME_LEN_MAX + 1];
     struct pubsub_server *server = ctx;
     struct stream *s = server_find_stream(server, req, NULL, false);
-    if (!s || !http_param_name(req, "producer", NULL, producer))
+    if (!s)
         return;
     server_add_place(server, req, s);
-    bool known;
-    uint64_t mark = journal_mark(stream_journal(s), bytes_str(producer), &known);
-    http_replyf(req, 200, "application/json",
-        "{\"stream\":\"%s\",\"id\":\"%s\",\"producer\":\"%s\",\"mark\":\"%" PRIu64 "\",\"known\":%s}\n",
-        stream_name(s), journal_id(stream_journal(s)), producer, mark, known ? "true" : "false");
+    reply_producer(req, s);
+}
+
+static void append_producer(const struct journal_producer *p, void *arg)
+{
+    struct buf *out = arg;
+    buf_printf(out, "%s{\"producer\":\"%.*s\",\"mark\":\"%" PRIu64 "\",\"opening\":\"%.*s\"}",
+        out->ptr[out->len - 1] == '[' ? "\n" : ",\n", (int)p->name.len, p->name.ptr, p->mark, (int)p->tag.len,
+        p->tag.ptr);
+}
+
+/* A POST sets a producer's mark. It may lower the mark, so it needs the token or a client on this host. */
+void http_producers(struct http_request *req, void *ctx)
+{
+    struct pubsub_server *server = ctx;
+    bool sets = http_method(req) == HTTP_POST_;
+    char producer[NAME_LEN_MAX + 1];
+    struct bytes text;
+    struct stream_marks marks = {.sets_mark = true};
+    if (server_refuse_if_down(server, req) || (sets && !http_require_local(req)))
+        return;
+    struct stream *s = server_find_stream(server, req, NULL, false);
+    if (!s)
+        return;
+    if (sets) {
+        if (!http_param(req, "mark", &text))
+            http_problem(req, 400, "missing-parameter", NULL, "mark is missing");
+        else if (http_param_name(req, "producer", NULL, producer) &&
+                 http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks.next)) {
+            marks.producer = bytes_str(producer);
+            publish(server, req, s, &(struct lines){0}, &marks);
+        }
+        return;
+    }
+    struct buf out = {0};
+    buf_printf(&out, "{\"stream\":\"%s\",\"producers\":[", stream_name(s));
+    journal_producers(stream_journal(s), append_producer, &out);
+    buf_append_str(&out, "]}\n");
+    http_reply(req, 200, "application/json", buf_bytes(&out));
+    buf_free(&out);
 }
 
 void http_streams(struct http_request *req, void *ctx)

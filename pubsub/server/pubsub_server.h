@@ -39,9 +39,9 @@ struct pubsub_server {
 };
 
 /* The endpoints; ctx is the server. */
-http_handler http_publish, http_producer, http_streams; /* http_publish.c */
-http_handler http_sub, http_clients;                    /* http_sub.c */
-http_handler http_cursors;                              /* http_cursors.c */
+http_handler http_publish, http_producer, http_producers, http_streams; /* http_publish.c */
+http_handler http_sub, http_clients;                                    /* http_sub.c */
+http_handler http_cursors;                                              /* http_cursors.c */
 
 /* http_sub.c. Call this function about once a second. It writes heartbeats and rewinds slow subscribers. It also ends
  * requests whose clients have disconnected while the first read waits for a descriptor. */

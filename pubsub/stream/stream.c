@@ -209,6 +209,8 @@ enum journal_result stream_publish(struct stream *s, const struct lines *lines,
         .producer = marks->producer,
         .mark = marks->mark,
         .next = marks->next,
+        .tag = marks->opening,
+        .sets_mark = marks->sets_mark,
         .pieces = lines->pieces,
         .n_pieces = lines->n_pieces,
     };

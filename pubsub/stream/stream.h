@@ -38,7 +38,7 @@ void stream_close(struct stream **s);
 
 const char *stream_name(const struct stream *s);
 struct journal *stream_journal(struct stream *s);
-const struct openings *stream_openings(const struct stream *s); /* journal/journal_openings.h */
+const struct openings *stream_openings(const struct stream *s); /* journal/opening_list.h */
 struct line_index *stream_line_index(struct stream *s);
 struct block_cache *stream_block_cache(struct stream *s);
 
@@ -85,6 +85,8 @@ void lines_free(struct lines *l);
 struct stream_marks {
     struct bytes producer; /* empty: none */
     uint64_t mark, next;   /* mark < next */
+    struct bytes opening;  /* stored with the mark */
+    bool sets_mark;        /* as in journal_append */
 };
 /* A publish in progress. The caller embeds it in its own struct, which must be valid until `done` is called. */
 struct stream_publish {

@@ -1,7 +1,10 @@
 #include "simplequeue/queue/named_queue_internal.h"
+#include "base/errno_class.h"
 #include "base/random_id.h"
+#include "journal/journal_openings.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,6 +59,11 @@ bool named_queue_disk_is_full(const struct named_queue *q)
 const struct journal *named_queue_journal(const struct named_queue *q)
 {
     return q->config.journal;
+}
+
+const struct openings *named_queue_openings(const struct named_queue *q)
+{
+    return q->openings;
 }
 
 void named_queue_set_data(struct named_queue *q, void *data)
@@ -199,8 +207,25 @@ static void step(struct named_queue *q)
     storage_maintain(q);
 }
 
-struct named_queue *named_queue_open(
-    const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size)
+/* Precedes the first id that this session gives out. A directory of an earlier version is opened without openings while the disk is
+ * full, so that it can still be drained. */
+static enum queue_result add_opening(struct named_queue *q, char *error, size_t error_size)
+{
+    const char *dir = q->config.dir;
+    uint64_t next_id = queue_state(q->core)->next_id;
+    if (!dir || (q->openings = openings_open(dir, next_id)))
+        return QUEUE_OK;
+    int why = errno;
+    if (errno_is_full(why) && next_id > 1 && !openings_exist(dir))
+        return QUEUE_OK;
+    snprintf(error, error_size, "%s/" OPENINGS_FILE ": %s", dir, strerror(why));
+    return errno_is_full(why)       ? QUEUE_NO_SPACE
+           : errno_is_fd_limit(why) ? QUEUE_NO_DESCRIPTORS
+                                    : QUEUE_LATCHED;
+}
+
+struct named_queue *named_queue_open(const struct named_queue_config *config, struct queue_now now,
+    enum queue_result *result, char *error, size_t error_size)
 {
     struct named_queue *q = mem_zalloc(sizeof *q);
     q->config = *config;
@@ -214,11 +239,14 @@ struct named_queue *named_queue_open(
         snprintf(q->id, sizeof q->id, "%s", journal_id(config->journal));
     else
         random_id(q->id);
-    if (config->journal && !recover(q, now, error, error_size)) {
+    *result = QUEUE_OK;
+    if (config->journal)
+        *result = recover(q, now, error, error_size) ? add_opening(q, error, error_size) : QUEUE_LATCHED;
+    if (*result != QUEUE_OK) {
         named_queue_free(&q);
         return NULL;
     }
-    q->config.id = NULL; /* belongs to the caller */
+    q->config.id = q->config.dir = NULL; /* belong to the caller */
     queue_restore_lease_base(q->core, (uint64_t)now.wall);
     queue_reset_high_water(q->core);
     q->lease_base = queue_last_lease(q->core);
@@ -238,6 +266,7 @@ void named_queue_free(struct named_queue **qp)
         journal_close(&q->config.journal);
     assert(q->under_way == 0);
     queue_free(&q->core);
+    openings_free(&q->openings);
     producer_marks_free(q);
     op_free_spare(q);
     buf_free(&q->record);

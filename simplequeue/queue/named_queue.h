@@ -17,6 +17,9 @@
  * 7. Ids never repeat, even if the journal has lost messages in a power cut under JOURNAL_SYNC_NEVER or a repair.
  *    After each hole of the journal the queue skips QUEUE_ID_HOLE ids. This is more than the number of ids that can
  *    be used between two syncs.
+ * 8. Each id has an opening, which is in the queue's directory (journal/opening_list.h). With it a relay can distinguish
+ *    the messages of a restored copy from those of the original. If a directory of an earlier version is opened on a
+ *    full disk, the queue has no openings until the next start.
  *
  * This module does not use sockets or the event loop. The owner of the journal set must call journal_set_poll.
  * */
@@ -80,16 +83,19 @@ struct queue_put {
     size_t n;
     struct bytes producer; /* empty: none */
     uint64_t mark, next;
-    usec_t delay; /* 0: ready at once; otherwise moved to the end of the queue after this time */
+    bool sets_mark; /* set the mark to `next` without a comparison; the put has no messages */
+    usec_t delay;   /* 0: ready at once; otherwise moved to the end of the queue after this time */
 };
 
 struct named_queue;
+struct openings;
 
 struct named_queue_config {
     const char *name;
     struct queue_shared *shared;
     const struct queue_limits *limits;
     struct journal *journal; /* named_queue_free closes it; NULL: memory only */
+    const char *dir;         /* the directory of the journal, for the openings; not kept */
     const char *id;          /* the id of a restored queue, copied; NULL or "": the journal's id */
     uint64_t trim_step;      /* the journal is trimmed in steps of about this many bytes */
     /* Called after each operation and each load: messages may be ready or loaded now, or the disk may have become
@@ -99,9 +105,9 @@ struct named_queue_config {
 };
 
 /* Without a journal, returns an empty queue with a new id. With a journal, blocks while it reads the whole journal.
- * If a record is damaged, returns NULL with the error. */
-struct named_queue *named_queue_open(
-    const struct named_queue_config *config, struct queue_now now, char *error, size_t error_size);
+ * If a record is damaged or the opening cannot be written, returns NULL with *result and the error. */
+struct named_queue *named_queue_open(const struct named_queue_config *config, struct queue_now now,
+    enum queue_result *result, char *error, size_t error_size);
 /* No operation may be in progress. Call journal_set_flush before. */
 void named_queue_free(struct named_queue **q);
 
@@ -112,6 +118,9 @@ const struct journal *named_queue_journal(const struct named_queue *q);
 /* Returns the producer's committed mark. If the producer is unknown, returns 0 and sets *known to false. `known` may
  * be NULL. */
 uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known);
+/* Calls fn for each producer that has a committed mark, in any order. */
+void named_queue_producers(const struct named_queue *q, journal_producer_fn *fn, void *arg);
+const struct openings *named_queue_openings(const struct named_queue *q); /* may be NULL */
 /* A pointer that the user of the queue may set and read. */
 void named_queue_set_data(struct named_queue *q, void *data);
 void *named_queue_data(const struct named_queue *q);
@@ -120,7 +129,8 @@ bool named_queue_disk_is_full(const struct named_queue *q);
 /* Returns the reason why the queue's storage has failed, or NULL if it has not. */
 const char *named_queue_failure(const struct named_queue *q);
 
-/* If the result is QUEUE_CONFLICT, *mark is the producer's committed mark. */
+/* If the result is QUEUE_CONFLICT, *mark is the producer's committed mark. With sets_mark the result is
+ * QUEUE_OVERLOADED while a put of the producer is in progress. */
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark);
 

@@ -110,6 +110,7 @@ struct named_queue {
     char name[NAME_LEN_MAX + 1];
     char id[JOURNAL_ID_TEXT];
     struct queue *core;
+    struct openings *openings; /* NULL: none */
     void *data;
     void (*step)(struct named_queue *q); /* after each op and each load */
     struct queue_now now;                /* of the last operation */

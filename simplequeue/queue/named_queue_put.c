@@ -23,14 +23,22 @@ uint64_t named_queue_mark(const struct named_queue *q, const char *producer, boo
     return m ? m->value : 0;
 }
 
-/* The producer's mark as it will be when all puts in progress are committed. */
-static uint64_t producer_mark_expected(const struct named_queue *q, const char *producer)
+void named_queue_producers(const struct named_queue *q, journal_producer_fn *fn, void *arg)
+{
+    if (q->config.journal)
+        journal_producers(q->config.journal, fn, arg);
+    for (const struct mark *m = q->marks; m; m = m->hh.next)
+        fn(&(struct journal_producer){bytes_str(m->producer), m->value, BYTES_NONE}, arg);
+}
+
+/* The producer's newest put in progress; NULL: none. */
+static const struct op *newest_put(const struct named_queue *q, const char *producer)
 {
     const struct op *last = NULL;
     for (const struct op *o = q->oldest; o; o = o->newer)
         if (strcmp(o->producer, producer) == 0)
             last = o;
-    return last ? last->next : named_queue_mark(q, producer, NULL);
+    return last;
 }
 
 static void producer_mark_decided(struct op *o)
@@ -89,13 +97,14 @@ static enum queue_result put_new(
     struct op *o, const struct queue_put *put, struct amount in, struct queue_now now, uint64_t *mark)
 {
     struct named_queue *q = o->q;
-    struct journal_append a = {.producer = put->producer, .mark = put->mark, .next = put->next};
+    struct journal_append a = {
+        .producer = put->producer, .mark = put->mark, .next = put->next, .sets_mark = put->sets_mark};
     uint64_t first_id = put->n ? queue_add(q->core, put->messages, put->n) : queue_state(q->core)->next_id;
     size_t n = put->n;
     o->n = n;
     o->first_id = first_id;
     o->time = put->delay ? now.monotonic + put->delay : 0;
-    if (o->producer[0]) { /* producer_mark_expected considers the put until producer_mark_decided */
+    if (o->producer[0]) { /* newest_put finds the put until producer_mark_decided */
         o->moves_mark = true;
         if (q->newest)
             q->newest->newer = o;
@@ -139,8 +148,10 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
     if (put->producer.len) {
         snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
         o->next = put->next;
-        uint64_t expected = producer_mark_expected(q, o->producer);
-        if (expected >= put->next) {
+        /* The mark once everything in progress is committed. */
+        const struct op *last = newest_put(q, o->producer);
+        uint64_t expected = last ? last->next : named_queue_mark(q, o->producer, NULL);
+        if (!put->sets_mark && expected >= put->next) {
             struct op *original = q->oldest;
             while (original && (strcmp(original->producer, o->producer) != 0 || original->next < o->next))
                 original = original->newer;
@@ -153,7 +164,9 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
             }
             return QUEUE_OK;
         }
-        if (expected != put->mark) {
+        if (put->sets_mark && last) {
+            r = QUEUE_OVERLOADED;
+        } else if (!put->sets_mark && expected != put->mark) {
             r = QUEUE_CONFLICT;
             if (mark)
                 *mark = named_queue_mark(q, o->producer, NULL);

@@ -203,7 +203,7 @@ static int write_id(const char *dir, const char *journal, const char *id, char *
 static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
     char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
-    char *dir = directory_of(qs, config->name);
+    const char *dir = config->dir;
     struct journal_config journal = {.dir = dir,
         .segment_bytes = qs->config.segment_bytes,
         .count = queue_log_count_messages,
@@ -226,7 +226,6 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
         }
     }
     config->id = id;
-    free(dir);
     return r;
 }
 
@@ -242,11 +241,13 @@ static struct named_queue *open_queue(struct queues *qs, const char *name, struc
         .on_ready = qs->config.on_ready,
         .on_ready_arg = qs->config.hook_arg,
     };
-    char id[JOURNAL_ID_TEXT] = "";
+    char id[JOURNAL_ID_TEXT] = "", *dir = qs->dir ? directory_of(qs, name) : NULL;
     struct named_queue *q = NULL;
+    config.dir = dir;
     *result = qs->dir ? open_directory(qs, &config, id, error, error_size) : QUEUE_OK;
-    if (*result == QUEUE_OK && !(q = named_queue_open(&config, now, error, error_size)))
-        *result = QUEUE_LATCHED;
+    if (*result == QUEUE_OK)
+        q = named_queue_open(&config, now, result, error, error_size);
+    free(dir);
     if (!q)
         return NULL;
     name_table_add(&qs->table, named_queue_name(q), q);

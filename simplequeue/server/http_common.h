@@ -8,7 +8,8 @@
 
 http_handler http_put, http_mput, http_get, http_mget, http_reserve;
 http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_kick;
-http_handler http_dump, http_dead, http_producer; /* these also answer after storage has failed */
+http_handler http_dump, http_dead, http_producer,
+    http_producers; /* these also answer after storage has failed */
 http_handler http_pause, http_empty, http_exit;
 
 /* http_reserve.c */

@@ -1,5 +1,5 @@
-/* DUMP, DEAD and PRODUCER return messages and marks without changing them. If the next message is spilled, the
- * request waits in the queue's line of loads and then continues with that message. */
+/* DUMP, DEAD, PRODUCER and PRODUCERS return messages and marks; POST PRODUCERS sets a mark. If the next message is
+ * spilled, the request waits in the queue's line of loads and then continues with that message. */
 #include "simplequeue/server/http_common.h"
 
 #include <event2/buffer.h>
@@ -160,4 +160,65 @@ void http_producer(struct http_request *req, void *ctx)
     http_replyf(req, 200, "application/json",
         "{\"queue\":\"%s\",\"producer\":\"%s\",\"mark\":\"%llu\",\"known\":%s}\n", name, producer,
         (unsigned long long)mark, known ? "true" : "false");
+}
+
+static void append_producer(const struct journal_producer *p, void *arg)
+{
+    struct buf *out = arg;
+    buf_printf(out, "%s{\"producer\":\"%.*s\",\"mark\":\"%llu\"}",
+        out->ptr[out->len - 1] == '[' ? "\n" : ",\n", (int)p->name.len, p->name.ptr,
+        (unsigned long long)p->mark);
+}
+
+static void mark_set(const struct queue_outcome *outcome, void *arg)
+{
+    struct pending *p = arg;
+    if (p->req && outcome->result == QUEUE_OK)
+        http_producer(p->req, p->server);
+    else if (p->req)
+        reply_refused(p->server, p->req, outcome->result, 0);
+    pending_free(p);
+}
+
+/* It may lower the mark, so it needs the token or a client on this host. */
+static void set_mark(struct queue_server *server, struct http_request *req, struct named_queue *q)
+{
+    char producer[NAME_LEN_MAX + 1];
+    struct queue_put put = {.sets_mark = true};
+    struct bytes text;
+    if (!q)
+        http_problem(req, 404, "unknown-queue", NULL, "there is no such queue");
+    else if (!http_param(req, "mark", &text))
+        http_problem(req, 400, "missing-parameter", NULL, "mark is missing");
+    else if (http_param_name(req, "producer", NULL, producer) &&
+             http_param_u64(req, "mark", 0, 0, UINT64_MAX, &put.next)) {
+        put.producer = bytes_str(producer);
+        struct pending *p = pending_new(server, req, q);
+        enum queue_result r = named_queue_put(q, &put, queue_loop_now(), mark_set, p, NULL);
+        if (r != QUEUE_OK)
+            pending_refuse(p, r, 0);
+    }
+}
+
+void http_producers(struct http_request *req, void *ctx)
+{
+    struct queue_server *server = ctx;
+    char name[NAME_LEN_MAX + 1];
+    if (!may_inspect(server, req) || !param_queue(req, name))
+        return;
+    struct named_queue *q = queues_find(server->queues, name);
+    if (http_method(req) == HTTP_POST_) {
+        if (http_require_local(req))
+            set_mark(server, req, q);
+        return;
+    }
+    struct buf out = {0};
+    if (q)
+        add_queue_id(req, q);
+    buf_printf(&out, "{\"queue\":\"%s\",\"producers\":[", name);
+    if (q)
+        named_queue_producers(q, append_producer, &out);
+    buf_append_str(&out, "]}\n");
+    http_reply_buf(req, 200, "application/json", &out);
+    buf_free(&out);
 }

@@ -1,4 +1,5 @@
 /* ACK, NACK, BURY, TOUCH, RELEASE and KICK: end or extend leases, and make buried messages ready. */
+#include "journal/opening_list.h"
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
@@ -159,9 +160,15 @@ void http_release(struct http_request *req, void *ctx)
     unsigned long long next_id = queue_state(named_queue_core(q))->next_id;
     wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK); /* refuses those with an older epoch */
     add_queue_id(req, q);
-    http_replyf(req, 200, JSON,
-        "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"epoch\":\"%llu\"}\n", n,
+    struct buf out = {0};
+    buf_printf(&out,
+        "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"epoch\":\"%llu\",\"openings\":\"", n,
         named_queue_id(q), next_id, (unsigned long long)epoch);
+    if (named_queue_openings(q))
+        openings_append_text(named_queue_openings(q), 0, &out);
+    buf_append_str(&out, "\"}\n");
+    http_reply_buf(req, 200, JSON, &out);
+    buf_free(&out);
 }
 
 void http_kick(struct http_request *req, void *ctx)

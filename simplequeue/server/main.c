@@ -3,6 +3,7 @@
 #include "config/peers.h"
 #include "daemon/loop_notify.h"
 #include "daemon/scrubber.h"
+#include "journal/opening_list.h"
 #include "simplequeue/queue/overflow_log.h"
 #include "simplequeue/server/http_common.h"
 #include "simplequeue/server/nng_ingest.h"
@@ -85,7 +86,9 @@ static void on_new_queue(struct named_queue *q, void *arg)
         snprintf(served->id_line, sizeof served->id_line, "X-Millrace-Queue-Id: %s\r\n", named_queue_id(q));
     served->id_line_len = (size_t)n;
     named_queue_set_data(q, served);
+    const struct openings *o = named_queue_openings(q);
     log_info("queue open", LOG_S("queue", named_queue_name(q)), LOG_S("id", named_queue_id(q)),
+        LOG_S("opening", o ? openings_at(o, openings_count(o) - 1)->id : ""),
         LOG_U("depth", queue_depth(named_queue_core(q))),
         LOG_U("next_id", queue_state(named_queue_core(q))->next_id));
     if (named_queue_journal(q) && journal_cut(named_queue_journal(q)))
@@ -316,6 +319,8 @@ static const struct http_route queue_routes[] = {
     ROUTE("/release", GET_OR_POST, READY | NO_HEAD, http_release, "queue reader",
         "end a reader's leases: ?reader="),
     ROUTE("/producer", GET_OR_POST, 0, http_producer, "queue producer", "a producer's mark: ?producer="),
+    ROUTE("/producers", GET_OR_POST, 0, http_producers, "queue producer mark",
+        "every producer's mark; POST ?producer=&mark= sets one"),
     ROUTE("/dead", GET_OR_POST, 0, http_dead, "queue items from", "list the buried messages: ?items=&from="),
     ROUTE("/kick", GET_OR_POST, READY | NO_HEAD, http_kick, "queue items",
         "make buried messages ready again: ?items="),

@@ -1,10 +1,12 @@
 """Directories restored to an older age beside others that are not: each goes on exactly, or refuses and says how to go on."""
 import os
+import re
 import shutil
 
 import harness
-from harness import request, wait_until
+from harness import query, request, wait_until
 from pubsub_case import PubsubTest
+from relay_test import FENCES, RelayTest
 
 COUNTERS = "[input]\ntime = t\n[total all]\nkey = \"all\"\n"
 LINES = 500
@@ -191,6 +193,203 @@ class OldCopies(PubsubTest):
         self.assertEqual(request(self.url, "DELETE", "/cursors?stream=s&name=aggregator").status, 200)
         self.fill(2)
         self.committed(3)
+
+
+class OldQueues(RelayTest):
+    """A queue's directory beside a pubsub that has newer messages of the queue, or has not."""
+
+    def setUp(self):
+        super().setUp()
+        self.streams = self.start_pubsub()
+        self.expected = b""
+
+    def open(self):
+        self.queue = self.start_queue()
+        self.queue_id = self.ask_queue("/release?reader=test").json()["queue_id"]
+
+    def put(self, name, n):
+        lines = b"".join(b"%s %d\n" % (name.encode(), i) for i in range(n))
+        self.assertEqual(self.queue.post("/mput", lines).status, 200)
+        return lines
+
+    def publish_all(self):
+        relay = self.start_relay()
+        self.wait_stream(self.expected)
+        relay.stop()
+
+    def original(self, copies_while_running=False, sessions=1):
+        """Ten messages are published, and copied. Then the original publishes twenty more."""
+        self.open()
+        self.expected = self.put("first", 10)
+        self.publish_all()
+        if not copies_while_running:
+            self.queue.stop()
+        shutil.copytree(self.path("q"), self.path("old"))
+        for i in range(sessions):
+            if i or not copies_while_running:
+                self.queue.stop()
+                self.open()
+            self.expected += self.put("lost %d" % i, 20 // sessions)
+            self.publish_all()
+        self.queue.stop()
+
+    def restore(self):
+        shutil.rmtree(self.path("q"))
+        os.rename(self.path("old"), self.path("q"))
+
+    def refused(self, words, relay=None):
+        """The relay ends with 65, again and again, publishes nothing, and states the command that goes on."""
+        for _ in range(2):
+            relay = relay or self.relay()
+            self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
+            for word in ["old copy", self.queue_id, "stream clicks"] + words:
+                self.assertIn(word, relay.log)
+            command = re.search(r"run: millrace (producers --stream=clicks --set=\S+ --next-id=\w+)", relay.log)
+            self.assertTrue(command, relay.log)
+            relay = None
+        self.assertEqual(self.stream(), self.expected)
+        return command[1].split()
+
+    def go_on(self, command):
+        done = self.run_program("millrace", *command, "--url=" + self.pubsub_url)
+        self.assertEqual(done.returncode, 0, done)
+        self.publish_all()
+        wait_until(lambda: self.queue_numbers()["depth"] == 0, "every message to be acknowledged")
+
+    def test_an_older_copy_that_publishers_pushed_past_the_mark(self):
+        for name, running, openings, own in (
+                ("few own messages", False, 1, 5), ("as many as were lost", False, 1, 20), ("more", False, 1, 30),
+                ("opened several times before the relay", False, 4, 10), ("copied while it ran", True, 1, 30),
+                ("copied while it ran, opened several times", True, 3, 20)):
+            with self.subTest(name):
+                self.original(running)
+                self.restore()
+                own_lines = b""
+                for i in range(openings):
+                    if i:
+                        self.queue.stop()
+                    self.open()
+                    own_lines += self.put("own %d" % i, own)
+                command = self.refused(["up to id 30", "from id 11 on are not published"])
+                self.assertEqual(command[-1], "--next-id=11")
+                self.expected += own_lines
+                self.go_on(command)
+                self.queue.stop()
+                self.open()
+                self.expected += self.put("later", 3)
+                self.publish_all()
+            self.start_again()
+
+    def start_again(self):
+        """With an empty queue and an empty stream."""
+        self.queue.stop()
+        self.streams.stop()
+        shutil.rmtree(self.path("q"))
+        shutil.rmtree(self.path("p"))
+        self.streams = self.start_pubsub()
+        self.expected = b""
+
+    def test_a_relay_that_runs_on_meanwhile(self):
+        self.original()
+        self.open()
+        relay = self.start_relay()
+        self.queue.stop()
+        self.restore()
+        self.open()
+        own = self.put("own", 30)
+        command = self.refused(["from id 11 on"], relay)
+        self.expected += own
+        self.go_on(command)
+
+    def test_an_original_that_was_opened_more_often_than_a_mark_remembers(self):
+        """The relay cannot know where the copy parted; simplequeue's log states it."""
+        self.original(sessions=4)
+        self.restore()
+        self.open()
+        self.assertIn("next_id=11", self.queue.log)
+        own = self.put("own", 30)
+        command = self.refused(["next_id that simplequeue logged"])
+        self.assertEqual(command[-1], "--next-id=ID")
+        self.expected += own
+        self.go_on(command[:-1] + ["--next-id=11"])
+
+    def test_what_goes_on_without_any_act(self):
+        def restart():
+            self.queue.stop()
+
+        def kill():
+            self.queue.kill9()
+
+        def move():
+            self.queue.stop()
+            os.rename(self.path(self.data), self.path("moved"))
+            self.data = "moved"
+
+        def idle():
+            for _ in range(3):
+                self.queue.stop()
+                self.queue = self.start_queue(self.data)
+            self.queue.stop()
+
+        def earlier_version():
+            """Neither the directory has openings, nor the mark."""
+            self.queue.stop()
+            os.unlink(self.path(self.data, "queues", "default", "openings"))
+            mark = self.mark(self.queue_id)
+            self.assertEqual(request(self.pubsub_url, "POST", "/producers?" + query(
+                stream="clicks", producer=self.queue_id, mark=mark)).json()["opening"], "")
+
+        def copy_of_all_that_is_published():
+            self.queue.stop()
+            shutil.copytree(self.path(self.data), self.path("copy"))
+            shutil.rmtree(self.path(self.data))
+            self.data = "copy"
+
+        self.data = "q"
+        self.open()
+        for i, act in enumerate((restart, kill, move, idle, earlier_version, copy_of_all_that_is_published, restart)):
+            with self.subTest(act.__name__):
+                self.expected += self.put("before %d" % i, 5)
+                self.publish_all()
+                unpublished = self.put("between %d" % i, 5)
+                act()
+                self.queue = self.start_queue(self.data)
+                self.expected += unpublished + self.put("after %d" % i, 5)
+                self.publish_all()
+
+    def test_a_queue_that_is_older_but_has_all_ids(self):
+        """The copy has published nothing since, and neither has the original."""
+        self.open()
+        self.expected = self.put("first", 10)
+        self.publish_all()
+        self.queue.stop()
+        shutil.copytree(self.path("q"), self.path("old"))
+        self.open()
+        self.put("lost with the queue", 7)
+        self.queue.stop()
+        self.restore()
+        self.open()
+        self.expected += self.put("own", 30)
+        self.publish_all()
+
+    def test_the_mark_names_the_openings(self):
+        self.open()
+        opening = self.queue_numbers()["opening"]
+        self.assertRegex(opening, "^[0-9a-f]{16}$")
+        self.assertEqual(self.ask_queue("/release").json()["openings"], "1:" + opening)
+        self.expected = self.put("first", 10)
+        self.publish_all()
+        reply = request(self.pubsub_url, "GET", "/producer?" + query(stream="clicks", producer=self.queue_id)).json()
+        self.assertEqual((reply["opening"], int(reply["mark"]) // FENCES), (opening[:10], 11))
+        self.queue.stop()
+        self.open()
+        second = self.queue_numbers()["opening"]
+        self.assertNotEqual(opening, second)
+        self.assertEqual(self.ask_queue("/release").json()["openings"], "1:%s, 11:%s" % (opening, second))
+        self.expected += self.put("second", 1)
+        self.publish_all()
+        reply = request(self.pubsub_url, "GET", "/producer?" + query(stream="clicks", producer=self.queue_id)).json()
+        self.assertEqual(reply["opening"], second[:10] + opening[:10])
 
 
 if __name__ == "__main__":

@@ -73,6 +73,11 @@ static void acks_are_ranges(void **state)
 
 #define LATER (100 * USEC_PER_SEC) /* until when a stop tries to acknowledge */
 
+static void released(struct plan *p, uint64_t next_id, uint64_t epoch)
+{
+    plan_released(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, epoch, BYTES_NONE});
+}
+
 static struct plan_step next(struct plan *p, enum plan_lane lane, usec_t now)
 {
     return plan_next(p, lane, now);
@@ -113,13 +118,13 @@ static struct plan *begun(const struct plan_config *config, uint64_t next_id, ui
     struct plan *p = plan_new(config);
     expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
     expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    plan_released(p, BYTES_LITERAL("q"), next_id, 5);
+    released(p, next_id, 5);
     assert_int_equal(plan_epoch(p), 5);
     if (!config->marks)
         return p;
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-    plan_asked(p, mark);
+    plan_asked(p, mark, BYTES_NONE);
     if (mark >> PLAN_FENCE_BITS > next_id)
         return p;
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
@@ -287,13 +292,109 @@ static void an_old_copy_is_looked_at_twice(void **state)
     (void)state;
     struct plan *p = begun(&usual, 4, PLAN_MARK(9, 0));
     expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    plan_released(p, BYTES_LITERAL("q"), 12, 6); /* it had only moved on meanwhile */
+    released(p, 12, 6); /* it had only moved on meanwhile */
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
     plan_free(&p);
     p = begun(&usual, 4, PLAN_MARK(9, 0));
     expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    plan_released(p, BYTES_LITERAL("q"), 8, 6);
+    released(p, 8, 6);
     expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
+    plan_free(&p);
+}
+
+#define A "aaaaaaaaaa111111"
+#define B "bbbbbbbbbb222222"
+#define C "cccccccccc333333"
+#define SHORT_A "aaaaaaaaaa"
+#define SHORT_B "bbbbbbbbbb"
+#define SHORT_C "cccccccccc"
+
+static void released_with(struct plan *p, uint64_t next_id, const char *openings)
+{
+    plan_released(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, 5, bytes_str(openings)});
+}
+
+/* A plan that has asked for a mark, beside a queue of these openings. */
+static struct plan *asked(uint64_t next_id, const char *openings, uint64_t mark_id, const char *opening)
+{
+    struct plan *p = plan_new(&usual);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    released_with(p, next_id, openings);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, PLAN_MARK(mark_id, 0), bytes_str(opening));
+    return p;
+}
+
+static void a_mark_of_another_opening_is_an_old_copy_whatever_its_number(void **state)
+{
+    (void)state;
+    /* The original went on in B from 10 on. The copy has given out as many ids. */
+    struct plan *p = asked(40, "1:" A ", 10:" C, 20, SHORT_B SHORT_A);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    released_with(p, 50, "1:" A ", 10:" C);
+    expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    struct plan_old_copy copy = plan_old_copy(p);
+    assert_int_equal(copy.mark_id, 20);
+    assert_int_equal(copy.own_from, 10);
+    assert_string_equal(copy.opening, SHORT_B SHORT_A);
+    plan_free(&p);
+    p = asked(40, "1:" A ", 10:" C, 20, SHORT_B);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    released_with(p, 50, "1:" A ", 10:" C);
+    expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
+    assert_int_equal(plan_old_copy(p).own_from, 0);
+    plan_free(&p);
+}
+
+/* It was started again between the release and the question, and another process has published. */
+static void a_queue_that_was_only_started_again_is_no_old_copy(void **state)
+{
+    (void)state;
+    struct plan *p = asked(10, "1:" A, 12, SHORT_B SHORT_A);
+    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    released_with(p, 12, "1:" A ", 10:" B);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_free(&p);
+}
+
+static void marks_without_a_history_are_compared_as_numbers(void **state)
+{
+    static const struct {
+        const char *openings, *opening;
+        uint64_t mark_id;
+        bool goes_on;
+    } cases[] = {{"", "", 10, true}, {"", SHORT_B, 10, true}, {"1:" A, "", 10, true}, {"1:" A, "", 11, false},
+        {"8:" A, SHORT_B, 8, true}, {"8:" A, SHORT_B, 9, false}, {"1:" A, SHORT_A, 10, true},
+        {"1:" A, SHORT_B, 1, true}, {"no list", SHORT_B, 10, true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan *p = asked(10, cases[i].openings, cases[i].mark_id, cases[i].opening);
+        struct plan_step s = next(p, PLAN_DESTINATION, 0);
+        assert_int_equal(s.action, cases[i].goes_on ? PLAN_DELIVER : PLAN_WAIT);
+        plan_free(&p);
+    }
+}
+
+static void a_delivery_names_the_openings_below_its_mark(void **state)
+{
+    (void)state;
+    struct plan *p = asked(12, "1:" A ", 10:" B, 5, SHORT_A);
+    struct plan_step s = next(p, PLAN_DESTINATION, 0);
+    assert_string_equal(s.opening, SHORT_A);
+    plan_delivered(p);
+    reserve(p, "8 1 1\na\n9 1 1\nb\n10 1 1\nc\n11 1 1\nd\n");
+    s = next(p, PLAN_DESTINATION, 0);
+    assert_int_equal(s.next, PLAN_MARK(12, 0));
+    assert_string_equal(s.opening, SHORT_B SHORT_A);
+    plan_refused(p, "413");
+    s = next(p, PLAN_DESTINATION, 0);
+    assert_int_equal(s.next, PLAN_MARK(10, 0));
+    assert_string_equal(s.opening, SHORT_A);
+    plan_free(&p);
+    p = asked(1, "1:" A, 0, "");
+    assert_string_equal(next(p, PLAN_DESTINATION, 0).opening, "");
     plan_free(&p);
 }
 
@@ -307,9 +408,9 @@ static void marks_that_are_not_ours_or_at_their_end_stop_it(void **state)
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         struct plan *p = plan_new(&usual);
         expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-        plan_released(p, BYTES_LITERAL("q"), 20, 1);
+        released(p, 20, 1);
         expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-        plan_asked(p, ends[i].mark);
+        plan_asked(p, ends[i].mark, BYTES_NONE);
         expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
         expect(p, PLAN_QUEUE, 0, ends[i].end);
         plan_free(&p);
@@ -327,18 +428,18 @@ static void a_fence_counts_only_when_it_was_stored(void **state)
     (void)state;
     struct plan *p = plan_new(&usual);
     expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    plan_released(p, BYTES_LITERAL("q"), 9, 1);
+    released(p, 9, 1);
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-    plan_asked(p, PLAN_MARK(4, 0));
+    plan_asked(p, PLAN_MARK(4, 0), BYTES_NONE);
     expect_run(p, 0, 0, 0, PLAN_MARK(4, 0), PLAN_MARK(4, 1));
     plan_conflict(p, 0);
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-    plan_asked(p, PLAN_MARK(4, 1));
+    plan_asked(p, PLAN_MARK(4, 1), BYTES_NONE);
     expect_run(p, 0, 0, 0, PLAN_MARK(4, 1), PLAN_MARK(4, 2));
     fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC);
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-    plan_asked(p, PLAN_MARK(4, 2));
+    plan_asked(p, PLAN_MARK(4, 2), BYTES_NONE);
     expect_run(p, 0, 0, 0, PLAN_MARK(4, 2), PLAN_MARK(4, 3));
     plan_delivered(p);
     expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
@@ -373,14 +474,14 @@ static void one_conflict_after_another_slows_down(void **state)
         expect_run(p, now, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
         plan_conflict(p, now);
         expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
-        plan_released(p, BYTES_LITERAL("q"), 1, 7);
+        released(p, 1, 7);
         struct plan_step s = next(p, PLAN_DESTINATION, now);
         if (s.action == PLAN_PAUSE) {
             now = s.until;
             s = next(p, PLAN_DESTINATION, now);
         }
         assert_int_equal(s.action, PLAN_ASK);
-        plan_asked(p, 0);
+        plan_asked(p, 0, BYTES_NONE);
         next(p, PLAN_DESTINATION, now);
         plan_delivered(p);
     }
@@ -401,9 +502,9 @@ static void the_superseded_one_waits_longer_each_time(void **state)
         assert_in_range(s.until - now, usual.backoff_min / 2 << i, usual.backoff_min << i);
         now = s.until;
         expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
-        plan_released(p, BYTES_LITERAL("q"), 1, 7);
+        released(p, 1, 7);
         expect(p, PLAN_DESTINATION, now, PLAN_ASK);
-        plan_asked(p, 0);
+        plan_asked(p, 0, BYTES_NONE);
         next(p, PLAN_DESTINATION, now);
         plan_delivered(p);
     }
@@ -574,7 +675,7 @@ static void stopping_acknowledges_and_releases(void **state)
     assert_true(bytes_equal_str(plan_acks(p), "1:1"));
     plan_acknowledged(p);
     expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    plan_released(p, BYTES_LITERAL("q"), 3, 9);
+    released(p, 3, 9);
     expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
     plan_free(&p);
 }
@@ -825,6 +926,10 @@ int main(void)
         cmocka_unit_test(a_gap_starts_over_unless_fresh),
         cmocka_unit_test(another_queue_under_the_same_address_starts_over),
         cmocka_unit_test(an_old_copy_is_looked_at_twice),
+        cmocka_unit_test(a_mark_of_another_opening_is_an_old_copy_whatever_its_number),
+        cmocka_unit_test(a_queue_that_was_only_started_again_is_no_old_copy),
+        cmocka_unit_test(marks_without_a_history_are_compared_as_numbers),
+        cmocka_unit_test(a_delivery_names_the_openings_below_its_mark),
         cmocka_unit_test(marks_that_are_not_ours_or_at_their_end_stop_it),
         cmocka_unit_test(a_fence_counts_only_when_it_was_stored),
         cmocka_unit_test(nothing_is_buried_while_a_delivery_may_still_arrive),

@@ -4,7 +4,10 @@
  * forgotten and started again at any time; a mover takes messages over by the same rules and delays, buries and gives
  * them back; buried ones are kicked. A request is done at once, later, or never; its answer comes at once or later (the
  * reader was paused), or is lost, perhaps before the request is done. Whatever happens each good message must be in the
- * stream once, and each bad one buried. */
+ * stream once, and each bad one buried.
+ *
+ * In a world with copies the queue is also started again, copied, and restored from the copy. An operator does what the plan
+ * states. Then each message that the last queue has, or had, is in the stream once. */
 #include "support/cm.h"
 #include "readers/reader_plan.h"
 #include <stdio.h>
@@ -16,12 +19,26 @@
 #define MAX_REQUESTS 400
 #define STEP 1000 /* microseconds */
 #define LEASE 60  /* steps */
+#define OPENINGS 60
 
 enum state { READY, LEASED, BURIED, GONE };
 struct slot {
     enum state state;
     int payload;
     uint64_t lease;
+};
+
+struct history {
+    struct opening at[OPENINGS];
+    size_t n;
+};
+
+/* The queue's directory. */
+struct directory {
+    struct slot slots[MAX_IDS]; /* by id */
+    uint64_t next_id;
+    struct history history;
+    int put; /* payloads below are in it */
 };
 
 struct request {
@@ -38,6 +55,8 @@ struct request {
     enum { ANSWER_OK, ANSWER_DUPLICATE, ANSWER_CONFLICT, ANSWER_REFUSED, ANSWER_LOST, ANSWER_STALE } answer;
     char framed[2000];
     uint64_t next_id;
+    char opening[LINEAGE_TEXT];
+    struct buf openings;
 };
 
 struct world {
@@ -50,6 +69,12 @@ struct world {
     } leases[MAX_IDS];
     size_t n_leases;
     uint64_t mark;
+    char opening[LINEAGE_TEXT];
+    struct history history, of_mark; /* of the queue; of the queue that set the mark */
+    struct directory copy;
+    bool copies, has_copy;
+    bool lost[MESSAGES]; /* by a restore */
+    unsigned old_copies, stated;
     int stored[MESSAGES]; /* how often, by payload */
     int order[MESSAGES * 2];
     size_t n_order;
@@ -181,7 +206,8 @@ static bool refuses(const struct world *w, int payload)
     return w->bad[payload] || (w->moves && w->now < 4000 && dice() < 15);
 }
 
-static int publish(struct world *w, uint64_t mark, uint64_t next, const int *payloads, size_t n)
+static int publish(
+    struct world *w, uint64_t mark, uint64_t next, const char *opening, const int *payloads, size_t n)
 {
     if (w->mark >= next)
         return ANSWER_DUPLICATE;
@@ -195,6 +221,8 @@ static int publish(struct world *w, uint64_t mark, uint64_t next, const int *pay
         w->order[w->n_order++ % (MESSAGES * 2)] = payloads[i];
     }
     w->mark = next;
+    snprintf(w->opening, sizeof w->opening, "%s", opening);
+    w->of_mark = w->history;
     return ANSWER_OK;
 }
 
@@ -219,6 +247,9 @@ static void do_request(struct world *w, struct request *r)
     case PLAN_RELEASE:
         r->epoch = release(w);
         r->next_id = w->next_id;
+        for (size_t i = 0; i < w->history.n; i++)
+            buf_printf(
+                &r->openings, "%s%d:%s", i ? ", " : "", (int)w->history.at[i].first, w->history.at[i].id);
         break;
     case PLAN_RESERVE:
         do_reserve(w, r);
@@ -236,9 +267,10 @@ static void do_request(struct world *w, struct request *r)
         break;
     case PLAN_ASK:
         r->mark = w->mark;
+        strcpy(r->opening, w->opening);
         break;
     default:
-        r->answer = publish(w, r->mark, r->next, r->payloads, r->n);
+        r->answer = publish(w, r->mark, r->next, r->opening, r->payloads, r->n);
     }
 }
 
@@ -271,13 +303,14 @@ static void tell(struct world *w, const struct request *r)
     if (r->faulty)
         plan_faulted(r->plan, r->lane, w->now * STEP, -1);
     else if (r->action == PLAN_RELEASE)
-        plan_released(r->plan, BYTES_LITERAL("q"), r->next_id, r->epoch);
+        plan_released(
+            r->plan, &(struct plan_queue){BYTES_LITERAL("q"), r->next_id, r->epoch, buf_bytes(&r->openings)});
     else if (r->action == PLAN_RESERVE)
         tell_reserved(w, r);
     else if (r->action == PLAN_ACK)
         plan_acknowledged(r->plan);
     else if (r->action == PLAN_ASK)
-        plan_asked(r->plan, r->mark);
+        plan_asked(r->plan, r->mark, bytes_str(r->opening));
     else if (r->action == PLAN_DELIVER)
         tell_delivered(w, r);
     else if (r->answer == ANSWER_LOST)
@@ -313,6 +346,7 @@ static void make_request(struct world *w, int reader, enum plan_lane lane, const
     r->epoch = plan_epoch(p);
     r->mark = s->mark;
     r->next = s->next;
+    strcpy(r->opening, s->opening);
     for (size_t i = 0; i < s->count && s->action == PLAN_DELIVER; i++)
         r->payloads[r->n++] = atoi(b->messages[s->first + i].text.ptr);
     struct bytes acks = plan_acks(p);
@@ -333,13 +367,19 @@ static bool go_on(struct world *w, struct request *r)
     return r->reader < 0 && (r->done || r->do_at < 0);
 }
 
+static void forget(struct world *w, size_t i)
+{
+    if (w->requests[i])
+        buf_free(&w->requests[i]->openings);
+    free(w->requests[i]);
+    w->requests[i] = NULL;
+}
+
 static void requests_go_on(struct world *w)
 {
     for (size_t i = 0; i < MAX_REQUESTS; i++)
-        if (w->requests[i] && go_on(w, w->requests[i])) {
-            free(w->requests[i]);
-            w->requests[i] = NULL;
-        }
+        if (w->requests[i] && go_on(w, w->requests[i]))
+            forget(w, i);
 }
 
 static void start_reader(struct world *w, size_t i)
@@ -360,12 +400,80 @@ static void kill_reader(struct world *w, size_t i)
     start_reader(w, i);
 }
 
+/* As openings_open does. */
+static void open_queue(struct world *w)
+{
+    struct history *h = &w->history;
+    if (h->n == 0 || h->at[h->n - 1].first != w->next_id)
+        h->n++;
+    assert_true(h->n <= OPENINGS);
+    h->at[h->n - 1].first = w->next_id;
+    snprintf(h->at[h->n - 1].id, OPENING_ID_TEXT, "%08x%08x", (unsigned)rand(), (unsigned)rand());
+    release(w); /* no reader has the epoch */
+}
+
+static void copy_queue(struct world *w)
+{
+    memcpy(w->copy.slots, w->slots, sizeof w->slots);
+    w->copy.next_id = w->next_id;
+    w->copy.history = w->history;
+    w->copy.put = w->put;
+    w->has_copy = true;
+}
+
+/* Readers of the original have ended, and so have their requests. */
+static void restore_queue(struct world *w)
+{
+    for (size_t i = 0; i < w->n_readers; i++)
+        kill_reader(w, i);
+    for (size_t i = 0; i < MAX_REQUESTS; i++)
+        forget(w, i);
+    release(w);
+    memcpy(w->slots, w->copy.slots, sizeof w->slots);
+    for (uint64_t id = 1; id < w->copy.next_id; id++)
+        if (w->slots[id].state == LEASED)
+            w->slots[id].state = READY;
+    w->next_id = w->copy.next_id;
+    w->history = w->copy.history;
+    for (int i = w->copy.put; i < w->put; i++)
+        w->lost[i] = true;
+    open_queue(w);
+}
+
+/* The first id of this queue that the queue which set the mark has not. */
+static uint64_t parted_at(const struct world *w)
+{
+    size_t i = 0;
+    while (i < w->history.n && i < w->of_mark.n && strcmp(w->history.at[i].id, w->of_mark.at[i].id) == 0)
+        i++;
+    return i < w->history.n ? w->history.at[i].first : 0;
+}
+
+/* Another reader may have stated it before, and the operator has acted. */
+static void operator_sets_the_mark(struct world *w, size_t i)
+{
+    struct plan_old_copy copy = plan_old_copy(w->plans[i]);
+    uint64_t own_from = parted_at(w);
+    if (own_from && w->mark >> PLAN_FENCE_BITS > own_from) {
+        assert_true(copy.own_from == 0 || copy.own_from == own_from);
+        w->old_copies++;
+        w->stated += copy.own_from != 0;
+        w->mark = PLAN_MARK(own_from, 0);
+        w->opening[0] = '\0';
+    }
+    kill_reader(w, i);
+}
+
 static void step_reader(struct world *w, size_t i)
 {
     for (enum plan_lane lane = 0; lane < PLAN_LANES; lane++) {
         if (w->busy[i][lane] || w->asleep[i] > w->now)
             continue;
         struct plan_step s = plan_next(w->plans[i], lane, w->now * STEP);
+        if (s.action == PLAN_OLD_COPY && w->copies) {
+            operator_sets_the_mark(w, i);
+            return;
+        }
         assert_true(s.action <= PLAN_PAUSE);
         if (s.action < PLAN_WAIT)
             make_request(w, (int)i, lane, &s);
@@ -396,7 +504,7 @@ static void step_mover(struct world *w)
         w->mover.mark = w->mark;
         break;
     case 2:
-        if (publish(w, w->mover.mark, PLAN_MARK(id ? id : 1, w->mover.mark % (1 << PLAN_FENCE_BITS) + 1),
+        if (publish(w, w->mover.mark, PLAN_MARK(id ? id : 1, w->mover.mark % (1 << PLAN_FENCE_BITS) + 1), "",
                 NULL, 0))
             w->mover.stage = 1;
         break;
@@ -426,9 +534,9 @@ static bool is_settled(const struct world *w)
 static void check(const struct world *w, unsigned seed)
 {
     for (int i = 0; i < MESSAGES; i++)
-        if (w->stored[i] != !w->bad[i])
+        if (w->lost[i] ? w->stored[i] > 1 : w->stored[i] != !w->bad[i])
             fail_msg("seed %u: message %d is stored %d times", seed, i, w->stored[i]);
-    for (size_t i = 1; !w->moves && i < w->n_order; i++)
+    for (size_t i = 1; !w->moves && !w->copies && i < w->n_order; i++)
         if (w->order[i - 1] >= w->order[i])
             fail_msg("seed %u: %d stands before %d", seed, w->order[i - 1], w->order[i]);
 }
@@ -443,6 +551,14 @@ static void disturb(struct world *w)
         step_mover(w);
     if (w->moves && dice() < 5)
         kick(w);
+    if (w->copies && rand() % 200 == 0)
+        open_queue(w);
+    if (w->copies && rand() % 400 == 0)
+        copy_queue(w);
+    /* The operator has set a mark, but no reader has begun: the mark has no opening yet. */
+    bool has_set = w->mark >> PLAN_FENCE_BITS > 1 && !w->opening[0];
+    if (w->has_copy && !has_set && rand() % 600 == 0)
+        restore_queue(w);
 }
 
 static void run(struct world *w, unsigned seed)
@@ -455,7 +571,7 @@ static void run(struct world *w, unsigned seed)
         if (w->now > 4000 && w->now % 200 == 0)
             kick(w);
         assert_true(w->now < 40000);
-        if (w->put < MESSAGES && dice() < 15)
+        if (w->put < MESSAGES && dice() < (w->copies ? 2 : 15))
             add(w, w->put++);
         expire(w);
         if (w->now < 4000)
@@ -468,49 +584,62 @@ static void run(struct world *w, unsigned seed)
     for (size_t i = 0; i < w->n_readers; i++)
         plan_free(&w->plans[i]);
     for (size_t i = 0; i < MAX_REQUESTS; i++)
-        free(w->requests[i]);
+        forget(w, i);
 }
 
-static void each_exactly_once(size_t readers, bool moves)
+static void each_exactly_once(size_t readers, bool moves, bool copies)
 {
     const char *many = getenv("MILLRACE_STEPS");
-    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 400;
+    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 400, old_copies = 0, stated = 0;
     for (unsigned seed = 1; seed <= seeds; seed++) {
         struct world *w = calloc(1, sizeof *w);
         srand(seed);
         w->next_id = 1;
-        w->n_readers = readers;
         w->moves = moves;
+        w->copies = copies;
         w->trouble = seed % 40;
-        for (int i = 0; i < MESSAGES; i++)
+        for (int i = 0; i < MESSAGES && !copies; i++)
             w->bad[i] = dice() < seed % 20;
+        open_queue(w);
+        w->n_readers = readers;
         run(w, seed);
+        old_copies += w->old_copies;
+        stated += w->stated;
         free(w);
     }
+    if (copies)
+        assert_true(stated > seeds / 10 && old_copies > stated);
 }
 
 static void one_reader(void **state)
 {
     (void)state;
-    each_exactly_once(1, false);
+    each_exactly_once(1, false, false);
 }
 
 static void one_reader_and_a_mover(void **state)
 {
     (void)state;
-    each_exactly_once(1, true);
+    each_exactly_once(1, true, false);
 }
 
 static void two_readers_under_one_name(void **state)
 {
     (void)state;
-    each_exactly_once(2, false);
+    each_exactly_once(2, false, false);
 }
 
 static void three_readers_and_a_mover(void **state)
 {
     (void)state;
-    each_exactly_once(3, true);
+    each_exactly_once(3, true, false);
+}
+
+static void restored_copies(void **state)
+{
+    (void)state;
+    each_exactly_once(1, false, true);
+    each_exactly_once(2, false, true);
 }
 
 int main(void)
@@ -520,6 +649,7 @@ int main(void)
         cmocka_unit_test(one_reader_and_a_mover),
         cmocka_unit_test(two_readers_under_one_name),
         cmocka_unit_test(three_readers_and_a_mover),
+        cmocka_unit_test(restored_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "support/cm.h"
 
 #include "base/io.h"
+#include "journal/opening_list.h"
 #include "simplequeue/queue/queues.h"
 
 #include <dirent.h>
@@ -164,7 +165,8 @@ static const struct queue_state *state_of(void)
 static void put_marked(const char *text, const char *producer, uint64_t mark, uint64_t next)
 {
     struct bytes message = bytes_str(text);
-    struct queue_put put = {&message, 1, bytes_str(producer), mark, next, 0};
+    struct queue_put put = {
+        .messages = &message, .n = 1, .producer = bytes_str(producer), .mark = mark, .next = next};
     assert_int_equal(named_queue_put(q, &put, at(put_at), note, NULL, NULL), QUEUE_OK);
 }
 
@@ -473,6 +475,39 @@ static void what_is_being_removed_is_not_said_again(void **state)
     assert_int_equal(state_of()->n[MESSAGE_READY], 2);
 }
 
+/* A directory of an earlier version is opened and drained on a full disk. It gets openings at the next opening with room, and one that has
+ * the file needs no room. */
+static void openings_on_a_full_disk(void **state)
+{
+    struct id_ranges ids = {0};
+    char path[160];
+    (void)state;
+    put("a");
+    flush();
+    assert_string_equal(openings_id_of(named_queue_openings(q), 0), "");
+    assert_int_equal(openings_at(named_queue_openings(q), 0)->first, 1);
+    queues_free(&set);
+    snprintf(path, sizeof path, "%s/queues/default/openings", dir);
+    for (int has_file = 0; has_file < 2; has_file++) {
+        if (!has_file)
+            assert_int_equal(unlink(path), 0);
+        disk_bytes = 1;
+        open_set();
+        assert_int_equal(named_queue_openings(q) != NULL, has_file);
+        assert_int_equal(queue_depth(named_queue_core(q)), 1);
+        queues_free(&set);
+        disk_bytes = 0;
+        open_set();
+        assert_int_equal(openings_at(named_queue_openings(q), 0)->first, 2);
+        queues_free(&set);
+    }
+    open_set();
+    lease_now = reserve_all(&ids);
+    struct id_range one = {1, 1};
+    assert_int_equal(act(named_queue_ack(q, lease_now, &one, 1, at(put_at), note, NULL)), QUEUE_OK);
+    id_ranges_free(&ids);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -484,6 +519,7 @@ int main(void)
         TEST(a_removal_refused_at_once_wakes_waiters),
         TEST(every_record_recovers),
         TEST(a_full_disk_drains),
+        TEST(openings_on_a_full_disk),
         TEST(what_is_being_removed_is_not_said_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,113 @@
+"""millrace producers: a wrong mark is seen and set right."""
+import json
+import os
+
+import harness
+from harness import query, request, wait_until
+from relay_test import FENCES, RelayTest
+
+HIGHEST = 2**64 - 1
+
+
+class ProducersTest(RelayTest):
+    def producers(self, *args, url=None, status=0):
+        done = self.run_program("millrace", "producers", "--url=" + (url or self.pubsub_url), *args)
+        self.assertEqual(done.returncode, status, done)
+        return (done.stdout if status == 0 else done.stderr).decode()
+
+    def listed(self, *args, **kw):
+        return json.loads(self.producers("--json", *args, **kw))["producers"]
+
+    def test_a_producer_of_a_queue_whose_mark_a_stranger_moved(self):
+        for args in (["--data-dir=" + self.path("q")], []):
+            with self.subTest(args):
+                queue = self.start("simplequeue", *args)
+                self.assertEqual(queue.post("/put?producer=app7&mark=0&next=200", b"a").status, 200)
+                self.assertEqual(queue.post("/put?" + query(producer="app7", mark=200, next=HIGHEST), b"x").status, 200)
+                lost = queue.post("/put?producer=app7&mark=200&next=201", b"b")
+                self.assertEqual(lost.header("X-Millrace-Duplicate"), "1")
+                shown = self.listed("--queue=default", url=queue.url)
+                self.assertEqual(shown, [{"producer": "app7", "mark": str(HIGHEST), "opening": ""}])
+                self.assertEqual(self.producers("--queue=default", "--set=app7", "--mark=200", url=queue.url).split(),
+                                 ["app7", "mark", "200"])
+                stored = queue.post("/put?producer=app7&mark=200&next=201", b"b")
+                self.assertEqual((stored.status, stored.header("X-Millrace-Duplicate")), (200, None))
+                if args:
+                    queue.kill9()
+                    queue = self.start("simplequeue", *args)
+                self.assertEqual(queue.get("/producer?producer=app7").json()["mark"], "201")
+                self.assertEqual(queue.get("/mget?items=9").body.split(), [b"a", b"x", b"b"])
+                queue.stop()
+
+    def test_a_queues_mark_that_a_stranger_moved(self):
+        queue, pubsub = self.start_queue(), self.start_pubsub()
+        queue.post("/mput", b"a\nb\n")
+        relay = self.start_relay()
+        self.wait_stream(b"a\nb\n")
+        relay.stop()
+        identity = self.queue_numbers()["queue_id"]
+        mark = self.mark(identity)
+        self.assertEqual(self.publish(identity, mark, 2**63 - 1).status, 200)
+        queue.post("/mput", b"c\nd\n")
+        relay = self.relay()
+        self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
+        row, = self.listed("--stream=clicks", "--producer=" + identity[:8])
+        self.assertEqual((row["producer"], row["mark"], row["next_id"]), (identity, str(2**63 - 1), str((2**63 - 1) >> 20)))
+        self.assertIn("%s mark %d next_id 3 fence 0" % (identity, 3 * FENCES),
+                      self.producers("--set=" + identity, "--next-id=3"))
+        pubsub.kill9()
+        self.start_pubsub()
+        self.start_relay()
+        self.wait_stream(b"a\nb\nc\nd\n")
+        wait_until(lambda: self.queue_numbers()["depth"] == 0, "the acknowledgements")
+
+    def test_the_list(self):
+        self.start_pubsub()
+        for name in ("b", "a.2", "a.1"):
+            self.publish(name, 0, 5, b"x\n")
+        self.publish("f" * 32, 0, 7 * FENCES + 2)
+        self.assertEqual([row["producer"] for row in self.listed()], ["a.1", "a.2", "b", "f" * 32])
+        self.assertEqual(self.listed("--producer=a"), [{"producer": "a.%d" % i, "mark": "5", "opening": ""} for i in (1, 2)])
+        self.assertIn("next_id 7 fence 2", self.producers("--producer=f"))
+        self.assertEqual(self.listed("--producer=z"), [])
+
+    def test_what_is_refused(self):
+        self.start_pubsub()
+        self.publish("p", 0, 5, b"x\n")
+        for args in (["--set=p"], ["--set=p", "--mark=1", "--next-id=1"], ["--mark=1"], ["--set=p", "--mark=-1"],
+                     ["--set=p", "--next-id=" + str(2**44)], ["--set=p/q", "--mark=1"], ["--stream=a b"], ["--stream=none"]):
+            self.producers(*args, status=64)
+        self.assertEqual(self.mark("p"), 5)
+        self.producers(url="unix:" + self.path("nothing"), status=75)
+
+    def test_a_set_takes_the_token_and_no_page_of_another_origin(self):
+        token = self.write("token", b"open-sesame\n")
+        os.chmod(token, 0o600)
+        pubsub = self.start("pubsub", "--data-dir=" + self.path("p"), "--auth-token-file=" + token)
+        with_token = {"Authorization": "Bearer open-sesame"}
+        target = "/producers?stream=s&producer=p&mark=0"
+        self.assertEqual(request(pubsub.url, "POST", "/pub?stream=s&producer=p&mark=0&next=5", b"x\n", headers=with_token).status, 200)
+        self.assertEqual(request(pubsub.url, "POST", target).status, 401)
+        self.assertEqual(request(pubsub.url, "POST", target, headers=dict(with_token, Origin="http://evil.example")).status, 403)
+        self.assertIn("token", self.producers("--stream=s", "--set=p", "--mark=0", url=pubsub.url, status=64))
+        self.producers("--stream=s", "--set=p", "--mark=3", "--token-file=" + token, url=pubsub.url)
+        reply = request(pubsub.url, "GET", "/producer?stream=s&producer=p", headers=with_token).json()
+        self.assertEqual(reply["mark"], "3")
+
+    def test_an_opening_is_a_short_name(self):
+        self.start_pubsub()
+
+        def pub(**more):
+            return request(self.pubsub_url, "POST", "/pub?" + query(stream="clicks", **more), b"x\n")
+        longest = "n" * 33
+        self.assertEqual(pub(producer=longest, mark=0, next=1, opening="0" * 30).status, 200)
+        for bad in (dict(producer=longest, opening="0" * 31), dict(producer="p", opening="a b"),
+                    dict(producer="p", opening="a\0b")):
+            reply = pub(mark=1, next=2, **bad)
+            self.assertEqual((reply.status, reply.json()["code"]), (400, "bad-parameter"))
+        self.assertEqual(pub(opening="a").status, 400)
+        self.assertEqual(self.listed(), [{"producer": longest, "mark": "1", "opening": "0" * 30}])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,179 @@
+/* millrace producers: shows the marks of a stream's or queue's producers, and sets one.
+ *
+ * A mark only rises by itself. So a wrong mark (a mistyped request, a queue restored from an older copy) stays until an operator sets
+ * it. The mark of a queue's reader is message id * 2^20 + fence (readers/reader_plan.h), so --next-id sets it by the id. */
+#include "base/url.h"
+#include "config/peers.h"
+#include "counts/json_fields.h"
+#include "daemon/daemon.h"
+#include "readers/reader_plan.h"
+#include "tools/tool.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#define QUEUE_ID_DIGITS 32
+
+static const struct option_row rows[] = {
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    {.name = "url",
+        .type = OPTION_STRING,
+        .help = "address of pubsub or simplequeue (default: the pipeline's)"},
+    {.name = "token_file", .type = OPTION_STRING, .help = "file with the daemon's token"},
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "stream of pubsub"},
+    {.name = "queue", .type = OPTION_STRING, .help = "queue of simplequeue, instead of a stream"},
+    {.name = "producer",
+        .type = OPTION_STRING,
+        .help = "show only producers whose names begin with this text"},
+    {.name = "set", .type = OPTION_STRING, .help = "producer whose mark to set, with --mark or --next-id"},
+    {.name = "mark", .type = OPTION_STRING, .help = "new mark: the number below which everything is stored"},
+    {.name = "next_id",
+        .type = OPTION_STRING,
+        .help = "new mark of a queue's reader: id of the first message that is not published"},
+    {.name = "json", .type = OPTION_BOOL, .fallback = "false", .help = "print JSON"},
+    {.name = NULL},
+};
+
+struct producer {
+    struct bytes name, opening; /* in the reply */
+    uint64_t mark;
+    bool is_reader; /* the mark consists of id and fence */
+};
+
+static int refuse(int status, const char *why)
+{
+    fprintf(stderr, "millrace producers: %s\n", why);
+    return status;
+}
+
+static struct producer read_producer(const struct json_doc *doc, const char *at)
+{
+    struct producer p = {
+        .name = json_doc_text(doc, "%s/producer", at), .opening = json_doc_text(doc, "%s/opening", at)};
+    (void)bytes_to_u64(json_doc_text(doc, "%s/mark", at), &p.mark);
+    p.is_reader = p.name.len == QUEUE_ID_DIGITS && p.mark >> PLAN_FENCE_BITS > 0;
+    for (size_t i = 0; i < p.name.len; i++)
+        p.is_reader = p.is_reader && bytes_hex_digit(p.name.ptr[i]) >= 0;
+    return p;
+}
+
+static void print_producer(const struct producer *p, bool json, const char *between)
+{
+    uint64_t id = p->mark >> PLAN_FENCE_BITS, fence = p->mark % (UINT64_C(1) << PLAN_FENCE_BITS);
+    int name = (int)p->name.len, opening = (int)p->opening.len;
+    if (json) {
+        printf("%s{\"producer\":\"%.*s\",\"mark\":\"%" PRIu64 "\",\"opening\":\"%.*s\"", between, name,
+            p->name.ptr, p->mark, opening, opening ? p->opening.ptr : "");
+        if (p->is_reader)
+            printf(",\"next_id\":\"%" PRIu64 "\",\"fence\":%" PRIu64, id, fence);
+        putchar('}');
+        return;
+    }
+    printf("%-*.*s mark %" PRIu64, QUEUE_ID_DIGITS, name, p->name.ptr, p->mark);
+    if (p->is_reader)
+        printf(" next_id %" PRIu64 " fence %" PRIu64, id, fence);
+    if (opening)
+        printf(" opening %.*s", opening < LINEAGE_DIGITS ? opening : LINEAGE_DIGITS, p->opening.ptr);
+    putchar('\n');
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return bytes_compare(((const struct producer *)a)->name, ((const struct producer *)b)->name);
+}
+
+static void print_all(const struct json_doc *doc, const char *prefix, bool json)
+{
+    size_t n = json_doc_length(doc, "/producers"), shown = 0;
+    struct producer *all = mem_alloc((n + 1) * sizeof *all);
+    for (size_t i = 0; i < n; i++) {
+        char at[32];
+        snprintf(at, sizeof at, "/producers/%zu", i);
+        all[i] = read_producer(doc, at);
+    }
+    qsort(all, n, sizeof *all, by_name);
+    if (json)
+        printf("{\"producers\":[");
+    for (size_t i = 0; i < n; i++)
+        if (bytes_starts_with(all[i].name, bytes_str(prefix)))
+            print_producer(&all[i], json, shown++ ? ",\n" : "\n");
+    if (json)
+        puts("]}");
+    free(all);
+}
+
+/* The parameters &producer=&mark= of --set. False after an error. */
+static bool append_set(const struct options *o, struct buf *target)
+{
+    const char *mark = options_string(o, "mark"), *next_id = options_string(o, "next_id");
+    const char *producer = options_string(o, "set");
+    uint64_t number;
+    if (!mark == !next_id || !bytes_is_name(bytes_str(producer)))
+        refuse(EX_USAGE, "--set needs a producer's name, and either --mark or --next-id");
+    else if (!bytes_to_u64(bytes_str(mark ? mark : next_id), &number) || (next_id && number > PLAN_ID_MAX))
+        refuse(EX_USAGE, mark ? "--mark is not a number" : "--next-id is not the id of a message");
+    else {
+        buf_printf(target, "&producer=%s&mark=%" PRIu64, producer, next_id ? PLAN_MARK(number, 0) : number);
+        return true;
+    }
+    return false;
+}
+
+static int producers_with(const struct options *o)
+{
+    const char *queue = options_string(o, "queue"), *url = options_string(o, "url");
+    const char *name = queue ? queue : options_string(o, "stream"), *why = NULL;
+    bool sets = options_is_set(o, "set"), json = options_bool(o, "json");
+    struct buf target = {0}, body = {0};
+    struct pipeline pipeline;
+    struct config_error error;
+    char *token;
+    if (!bytes_is_name(bytes_str(name)))
+        return refuse(EX_USAGE, "--stream and --queue take a name");
+    if (!sets && (options_is_set(o, "mark") || options_is_set(o, "next_id")))
+        return refuse(EX_USAGE, "--mark and --next-id need --set");
+    buf_printf(&target, "/producers?%s=%s", queue ? "queue" : "stream", name);
+    if (sets && !append_set(o, &target)) {
+        buf_free(&target);
+        return EX_USAGE;
+    }
+    if (daemon_read_token(options_string(o, "token_file"), &token, &error) != 0) {
+        buf_free(&target);
+        return refuse(EX_CONFIG, error.text);
+    }
+    pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
+    if (!url)
+        url = pipeline_url(&pipeline, queue ? "simplequeue" : "pubsub");
+    int status = tool_request(url, token, sets ? "POST" : "GET", target.ptr, 0, &body, &why);
+    struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
+    int result = EX_OK;
+    if (status == 200 && doc && sets) {
+        struct producer p = read_producer(doc, "");
+        print_producer(&p, json, "");
+        if (json)
+            putchar('\n');
+    } else if (status == 200 && doc) {
+        print_all(doc, options_string(o, "producer"), json);
+    } else {
+        struct bytes detail = doc ? json_doc_text(doc, "/detail") : bytes_str(why);
+        fprintf(stderr, "millrace producers: %s: %.*s\n", url, (int)detail.len, detail.len ? detail.ptr : "");
+        result = status >= 400 && status < 500 ? EX_USAGE : EX_TEMPFAIL;
+    }
+    json_doc_free(&doc);
+    pipeline_close(&pipeline);
+    buf_free(&target);
+    buf_free(&body);
+    free(token);
+    return tool_flush("producers", result);
+}
+
+int tool_producers(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "producers",
+        .summary = "shows the marks of a stream's or queue's producers, and sets one",
+        .rows = {rows, NULL}};
+    return tool_run(&spec, argc, argv, producers_with);
+}
