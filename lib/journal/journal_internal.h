@@ -178,7 +178,7 @@ struct writer {
     uint64_t durable;          /* every offset below is synced */
     uint64_t durable_position; /* this file is synced up to here */
     usec_t last_time;          /* of the last frame */
-    usec_t latest;             /* time of the payloads in this segment; 0: none */
+    usec_t latest;             /* the latest time of a payload in this segment; 0: none */
     struct marks marks;        /* of the written frames, for the next segment's table */
     bool announced;            /* the segment contains this session's boot id and policy */
     bool latched;
@@ -209,7 +209,7 @@ struct segment {
     uint64_t sequence, base, seed;
     uint64_t end;   /* of its committed payload */
     uint64_t size;  /* bytes of its file */
-    usec_t latest;  /* time of its committed payloads; 0: none */
+    usec_t latest;  /* the latest time of a committed payload; 0: none */
     usec_t created; /* wall clock */
     unsigned refs;  /* readers inside it */
     bool damaged;   /* a scrub has reported its damage */
@@ -236,7 +236,7 @@ struct batch {
     size_t count, capacity;
     uint64_t start, end; /* offsets */
     usec_t time;         /* of the last frame */
-    usec_t latest;       /* time of its payloads; 0: none */
+    usec_t latest;       /* the latest time of a payload; 0: none */
     size_t reserve;      /* the largest reserve of its appends; 0: it may use reserved blocks */
     enum journal_result result;
     bool sync;               /* must be synced before it is returned to the owner */

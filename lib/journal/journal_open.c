@@ -36,7 +36,7 @@ struct opening {
     uint64_t synced;        /* a frame states that this segment was synced up to this position */
     bool ends_in_zeros;     /* zeros or the file's end follow after the last frame */
     usec_t last_time;       /* of the last frame */
-    usec_t latest;          /* time of the payloads in that segment; 0: none */
+    usec_t latest;          /* the latest time of a payload in that segment; 0: none */
     uint8_t boot[16];       /* of the last session */
     bool never, clean;
     bool repairs; /* missing newest segments are accepted as lost, and the marker's statement is ignored */

@@ -325,6 +325,23 @@ static void test_a_clock_that_was_ahead(void **state)
     }
 }
 
+/* All frames are in the future, as in journals whose times never decreased. The files tell their age. */
+static void test_the_age_of_files_bounds_that_of_frames(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_retention keep = {.max_age = 60 * USEC_PER_SEC, .hold = UINT64_MAX};
+    usec_t begin = clock_wall();
+    open_with(f, 20 * LINE);
+    for (usec_t t = 0; t < 100; t++)
+        append_at(f, begin + 400 * 86400 * USEC_PER_SEC);
+    usec_t end = clock_wall();
+    reopen(f);
+    journal_retain(f->j, &keep, begin + keep.max_age);
+    assert_int_equal(journal_earliest(f->j), 0);
+    journal_retain(f->j, &keep, end + keep.max_age + 1);
+    assert_true(journal_earliest(f->j) > 70 * LINE);
+}
+
 /* For a while the clock is a day behind. */
 static void test_a_clock_that_was_behind(void **state)
 {
@@ -485,6 +502,7 @@ int main(void)
         SMALL(test_trimmed_frames_are_not_found),
         SMALL(test_times_that_fall),
         SMALL(test_a_clock_that_was_ahead),
+        SMALL(test_the_age_of_files_bounds_that_of_frames),
         SMALL(test_a_clock_that_was_behind),
         T(test_others_read_during_a_seek),
         T(test_others_read_while_a_reader_starts_inside_a_segment),
