@@ -57,7 +57,9 @@ class FileInput(InputTest):
         other = self.generate(500, seed=9)
         self.write("log", data)
         self.count("log")
-        for changed in (b"".join(lines[:-1]), b"".join(lines[:250] + lines[251:]), lines[0]):
+        same_length = b"".join(lines[:250] + [lines[250].replace(b"1", b"2")] + lines[251:])
+        self.assertNotEqual(same_length, data)
+        for changed in (b"".join(lines[:-1]), b"".join(lines[:250] + lines[251:]), lines[0], same_length, same_length + lines[1]):
             self.write("log", changed)
             self.write("other", other)
             self.assertRegex(self.count("log", "other", expect=65), "log: begins as a file that was counted before")
