@@ -31,6 +31,8 @@ struct ask {
     struct query query;
     struct series series;
     struct breakdown breakdown;
+    struct query_error *unknown; /* the answer without records; NULL: the counter is configured */
+    bool has_records;
     size_t looked_up; /* rows whose texts were requested */
     int64_t complete_until;
     bool is_begun, is_streaming; /* the text; the reply */
@@ -46,6 +48,7 @@ static void ask_free(struct ask *a)
     series_reset(&a->series);
     breakdown_reset(&a->breakdown);
     buf_free(&a->out);
+    free(a->unknown);
     free(a);
 }
 
@@ -253,6 +256,7 @@ static void ask_restart(void *arg)
 static bool ask_record(void *arg, const struct record *r)
 {
     struct ask *a = arg;
+    a->has_records = true;
     return a->query.kind == QUERY_SERIES ? series_add(&a->series, r) : breakdown_add(&a->breakdown, r);
 }
 
@@ -267,7 +271,11 @@ static void counts_done(void *arg, enum source_result result, int64_t complete_u
         refuse(a);
     else if (result != SOURCE_OK)
         unavailable(a, why);
-    else if (a->series.is_too_large || a->breakdown.is_too_large) {
+    else if (a->unknown && !a->has_records) {
+        http_problem(
+            a->req, a->unknown->status, a->unknown->code, a->unknown->hint, "%s", a->unknown->detail);
+        ask_free(a);
+    } else if (a->series.is_too_large || a->breakdown.is_too_large) {
         http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",
             "the counts add up to more than 2^64 - 1");
         ask_free(a);
@@ -300,11 +308,17 @@ static int64_t countable_hour(int64_t t)
 
 /* A total is one record. A subtotal has one record for each hour, adjacent in key order. A span without any hour still asks for one
  * hour, because the reply has complete_until; the answer omits that hour. */
-void ask_start(struct asks *asks, struct http_request *req, const struct query *query)
+void ask_start(
+    struct asks *asks, struct http_request *req, const struct query *query, const struct query_error *unknown)
 {
     struct ask *a = mem_zalloc(sizeof *a);
     struct buf target = {0};
-    *a = (struct ask){.magic = ASK_MAGIC, .asks = asks, .req = req, .query = *query};
+    *a = (struct ask){.magic = ASK_MAGIC, .asks = asks, .req = req};
+    query_copy(&a->query, query);
+    if (unknown) {
+        a->unknown = mem_alloc(sizeof *unknown);
+        *a->unknown = *unknown;
+    }
     const struct query *q = &a->query;
     series_init(&a->series, q);
     breakdown_init(&a->breakdown, q);

@@ -19,7 +19,9 @@ struct asks;
 struct asks *asks_new(struct event_base *base, struct sources *sources);
 /* After sources_free and the end of all requests. */
 void asks_free(struct asks **a);
-/* Answers the request. The query's texts are borrowed until the request ends. */
-void ask_start(struct asks *asks, struct http_request *req, const struct query *q);
+/* Answers the request. The query's texts are borrowed until the request ends. `unknown`: of a counter that is not configured, the
+ * error with which the request is refused unless the sources have records of it. */
+void ask_start(
+    struct asks *asks, struct http_request *req, const struct query *q, const struct query_error *unknown);
 
 #endif

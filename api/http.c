@@ -6,11 +6,17 @@
 static void handle_query(struct http_request *req, struct api *api, enum query_kind kind)
 {
     struct query query;
-    const struct query_context context = {
+    struct query_context context = {
         .counters = api->counters, .max_rows = api->max_rows, .now = clock_wall() / USEC_PER_SEC};
-    struct query_error error;
-    if (query_parse(&context, kind, http_query(req), &query, &error) == 0)
-        ask_start(api->asks, req, &query);
+    struct query_error error, unused;
+    int result = query_parse(&context, kind, http_query(req), &query, &error);
+    if (result == 0) {
+        ask_start(api->asks, req, &query, NULL);
+        return;
+    }
+    context.accepts_former = strcmp(error.code, "unknown-counter") == 0;
+    if (context.accepts_former && query_parse(&context, kind, http_query(req), &query, &unused) == 0)
+        ask_start(api->asks, req, &query, &error);
     else
         http_problem(req, error.status, error.code, *error.hint ? error.hint : NULL, "%s", error.detail);
 }

@@ -81,10 +81,53 @@ static int unknown_name(struct parse *p, struct bytes name)
     return -1;
 }
 
+static void point_to_former(struct query *q)
+{
+    struct counter blank = {.key_text = "", .field = ""};
+    q->former.total = q->former.sub = blank;
+    q->former.total.ns = q->former.total.label = q->former.total_ns;
+    q->former.sub.ns = q->former.sub_ns;
+    q->former.sub.label = q->former.sub_label;
+    if (q->former.total_ns[0])
+        q->total = &q->former.total;
+    if (q->former.sub_ns[0])
+        q->sub = &q->former.sub;
+}
+
+void query_copy(struct query *to, const struct query *from)
+{
+    *to = *from;
+    if (to->is_former)
+        point_to_former(to);
+}
+
+/* False if no counter can have had this namespace, or the key is missing. */
+static bool parse_former(struct parse *p, struct bytes ns)
+{
+    struct query *q = p->q;
+    const char *dot = memchr(ns.ptr, '.', ns.len);
+    struct bytes sub = bytes_of(ns.ptr, dot ? (size_t)(dot - ns.ptr) : 0);
+    struct bytes total = dot ? bytes_of(dot + 1, ns.len - sub.len - 1) : ns;
+    if (!p->context->accepts_former || !namespace_is_valid(total) || (dot && !namespace_is_valid(sub)) ||
+        !get(p, "key", &q->key) || q->key.len == 0)
+        return false;
+    q->is_former = true;
+    q->total = dot ? counters_find(p->context->counters, total) : NULL;
+    if (!q->total)
+        snprintf(q->former.total_ns, sizeof q->former.total_ns, "%.*s", (int)total.len, total.ptr);
+    snprintf(q->former.sub_label, sizeof q->former.sub_label, "%.*s", (int)sub.len, sub.ptr);
+    if (dot)
+        snprintf(q->former.sub_ns, sizeof q->former.sub_ns, "%.*s", (int)ns.len, ns.ptr);
+    point_to_former(q);
+    return true;
+}
+
 static int parse_ns(struct parse *p, struct bytes ns)
 {
     const struct counters *c = p->context->counters;
     const struct counter *found = counters_find(c, ns);
+    if (!found && parse_former(p, ns))
+        return 0;
     if (!found) {
         hint_totals(p);
         ns = shown(ns);

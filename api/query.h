@@ -35,8 +35,16 @@ struct query {
     int64_t from, to;
     uint64_t limit;
     enum query_format format;
+    /* A counter that is not configured: `total` and `sub` point here where the namespace is not empty. */
+    bool is_former;
+    struct {
+        char total_ns[NAMESPACE_MAX + 1], sub_ns[2 * NAMESPACE_MAX + 2], sub_label[NAMESPACE_MAX + 1];
+        struct counter total, sub;
+    } former;
 };
 
+/* Copies a query. */
+void query_copy(struct query *to, const struct query *from);
 /* The counter that is queried. */
 static inline const struct counter *query_counter(const struct query *q)
 {
@@ -53,7 +61,8 @@ struct query_error {
 struct query_context {
     const struct counters *counters;
     uint64_t max_rows;
-    int64_t now; /* unix seconds */
+    int64_t now;         /* unix seconds */
+    bool accepts_former; /* ns= may name a counter that is not configured, which may have been removed */
 };
 
 /* Returns 0, or -1 with *error. The parameters and the counters must outlive *out. */

@@ -17,6 +17,9 @@ static void render_head(const struct query *q, struct buf *out)
     member(out, "label", bytes_str(q->total->label));
     if (q->sub)
         member(out, "by", bytes_str(q->sub->label));
+    if (q->is_former)
+        member(out, "note",
+            BYTES_LITERAL("this counter is not configured; it counted these events before it was removed"));
 }
 
 static void render_span(

@@ -203,10 +203,25 @@ class ApiTest(harness.MillraceTest):
 
     def test_questions_that_make_no_sense(self):
         self.assertEqual(self.ask("series", 404, usr="bitly").json()["code"], "unknown-counter")
-        self.assertIn("user", self.ask("series", 404, ns="nope", key="k").json()["hint"])
         self.assertEqual(self.ask("series", 400, user="k", timezone="../../etc/passwd").json()["code"], "bad-parameter")
         self.ask("series", 400, user="k", unit="hour", from_=0, to=4000000000)
+        self.ask("series", 404, ns="nope")
+        self.ask("series", 404, ns="No", key="k")
         self.assertEqual(self.source.asked, [])
+        self.assertIn("user", self.ask("series", 404, ns="nope", key="k").json()["hint"])
+
+    def test_a_removed_counter_answers_for_its_past(self):
+        span = {"from_": MARCH, "to": MARCH + 3600}
+        hour = hour_text(MARCH)
+        self.source.records = {"old|k": hour + ":3", "s.old|k." + hour: "x:2 y:1", "s.u|k." + hour: "x:5"}
+        for params, total in (({"path": "series", "ns": "old"}, 3), ({"path": "breakdown", "ns": "s.old"}, 3),
+                              ({"path": "series", "ns": "s.old", "sub": "x"}, 2), ({"path": "breakdown", "ns": "s.u"}, 5)):
+            got = self.ask(key="k", **params, **span).json()
+            self.assertEqual((got["ns"], got["total"]), (params["ns"], total))
+            self.assertIn("not configured", got["note"])
+        self.assertNotIn("note", self.ask("series", ns="u", key="k").json())
+        for params in ({"ns": "old", "key": "other"}, {"ns": "gone", "key": "k"}, {"ns": "old", "key": "k", "by": "s"}):
+            self.assertEqual(self.ask("series", 404, **params).json()["code"], "unknown-counter")
 
     def test_counters(self):
         answer = self.ask("counters").json()

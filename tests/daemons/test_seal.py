@@ -201,6 +201,29 @@ class Seal(harness.MillraceTest):
         self.assertEqual(d.process.wait(harness.PATIENCE), 78)
         self.assertIn("total u key = l", d.log)
 
+    def test_every_setting_of_the_input_is_compared(self):
+        """Counts under another [input] or [counters] go into another slice; labels may change."""
+        self.count(LINE % b"a")
+        changes = ("[input]\nskip_if = x", "[input]\ntime_unit = us", "[input]\nmax_ahead = 1h", "[counters]\nmax_text = 64\n[input]")
+        for i, text in enumerate(changes):
+            counters = COUNTERS.replace("[input]", text)
+            for label in ("user", "member"):
+                self.aggregator.stop()
+                self.restart(counters.replace("label = user", "label = " + label))
+                self.assertEqual(self.aggregator.get("/slices").json()["open"], i + 2, text)
+
+    def test_a_removed_counter_keeps_its_counts(self):
+        self.count(LINE % b"a")
+        self.aggregator.stop()
+        self.restart(COUNTERS[:COUNTERS.index("[total u]")])
+        self.count(LINE % b"a")
+        self.assertEqual(self.total(), 2)
+        self.assertEqual(self.aggregator.get("/get?key=u%7Ca").body, b"u|a,c3gi:1\n")
+        self.aggregator.stop()
+        self.restart(COUNTERS)
+        self.count(LINE % b"a")
+        self.assertEqual(self.aggregator.get("/get?key=u%7Ca").body, b"u|a,c3gi:2\n")
+
     def counted(self):
         text = self.aggregator.get("/metrics").text
         return [int(float(line.split()[1])) for name in ("events_counted_total", "lines_rejected_total")
