@@ -78,7 +78,7 @@ const struct option_row settings_rows[] = {
         .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .help = "count the lines of each FILE (plain, gzip or zstd) and exit, instead of following streams"},
-    READ_PROTOCOL_SETTING,
+    READ_PROTOCOL_SETTING("4M"), /* one turn of the loop composes an answer */
     {0},
 };
 

@@ -33,7 +33,8 @@ struct ask {
     struct breakdown breakdown;
     struct query_error *unknown; /* the answer without records; NULL: the counter is configured */
     bool has_records;
-    size_t looked_up; /* rows whose texts were requested */
+    size_t texts_max;        /* of one request */
+    size_t looked_up, batch; /* rows whose texts were requested; those before the latest request */
     int64_t complete_until;
     bool is_begun, is_streaming; /* the text; the reply */
     size_t rendered;             /* rows of a breakdown */
@@ -185,7 +186,8 @@ static void look_up(struct ask *a)
     struct buf target = {0};
     size_t n = 0;
     buf_append_str(&target, "/mget?");
-    for (; a->looked_up < b->n_rows && n < BREAKDOWN_TEXTS_MAX; a->looked_up++) {
+    a->batch = a->looked_up;
+    for (; a->looked_up < b->n_rows && n < a->texts_max; a->looked_up++) {
         if (!breakdown_wants_text(b, a->looked_up))
             continue;
         buf_append_str(&target, n++ ? "&k=lookup%7C" : "k=lookup%7C");
@@ -212,18 +214,24 @@ static void lookup_done(void *arg, enum source_result result, int64_t complete_u
     bool missing = false;
     (void)complete_until; /* that of the counts is used */
     a->question = NULL;
-    for (size_t i = 0; i < a->looked_up; i++)
+    for (size_t i = a->batch; i < a->looked_up; i++)
         missing = missing || breakdown_wants_text(&a->breakdown, i);
-    if (!a->req)
+    if (!a->req) {
         ask_free(a);
-    else if (result == SOURCE_STOPPED)
+    } else if (result == SOURCE_STOPPED) {
         refuse(a);
-    else if (result != SOURCE_OK)
-        unavailable(a, why);
-    else if (missing)
-        unavailable(a, "a hashed key has no lookup record");
-    else
+    } else if (result == SOURCE_TOO_LARGE && a->texts_max > 1) {
+        a->texts_max /= 2;
+        breakdown_forget_texts(&a->breakdown, a->batch, a->looked_up);
+        a->looked_up = a->batch;
         look_up(a);
+    } else if (result != SOURCE_OK) {
+        unavailable(a, why);
+    } else if (missing) {
+        unavailable(a, "a hashed key has no lookup record");
+    } else {
+        look_up(a);
+    }
 }
 
 static void gather(struct ask *a)
@@ -313,7 +321,7 @@ void ask_start(
 {
     struct ask *a = mem_zalloc(sizeof *a);
     struct buf target = {0};
-    *a = (struct ask){.magic = ASK_MAGIC, .asks = asks, .req = req};
+    *a = (struct ask){.magic = ASK_MAGIC, .asks = asks, .req = req, .texts_max = BREAKDOWN_TEXTS_MAX};
     query_copy(&a->query, query);
     if (unknown) {
         a->unknown = mem_alloc(sizeof *unknown);

@@ -27,12 +27,19 @@ static void free_tables(struct breakdown *b)
     }
 }
 
-static void free_rows(struct breakdown *b, size_t from)
+void breakdown_forget_texts(struct breakdown *b, size_t from, size_t to)
 {
-    for (size_t i = from; i < b->n_rows; i++) {
+    for (size_t i = from; i < to; i++) {
         b->bytes -= b->rows[i].text_len;
         free(b->rows[i].text);
+        b->rows[i].text = NULL;
+        b->rows[i].text_len = 0;
     }
+}
+
+static void free_rows(struct breakdown *b, size_t from)
+{
+    breakdown_forget_texts(b, from, b->n_rows);
     b->n_rows = b->n_rows < from ? b->n_rows : from;
 }
 

@@ -59,6 +59,8 @@ bool breakdown_add(struct breakdown *b, const struct record *r);
 bool breakdown_select(struct breakdown *b);
 /* Adds candidates to the rows. False: the rows are those of the answer, and the sums are freed. */
 bool breakdown_gather(struct breakdown *b);
+/* Forgets the texts of the rows from..to-1, to look them up again. */
+void breakdown_forget_texts(struct breakdown *b, size_t from, size_t to);
 bool breakdown_wants_text(const struct breakdown *b, size_t row);
 /* Adds a lookup record. False: the record is malformed, no lookup, or no row needs it. */
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r);

@@ -3,6 +3,8 @@
 #include "api/render.h"
 #include <stdlib.h>
 
+#define UNOWNED_MAX ((size_t)64 << 20)
+
 static void handle_query(struct http_request *req, struct api *api, enum query_kind kind)
 {
     struct query query;
@@ -39,22 +41,36 @@ static void handle_counters(struct http_request *req, void *ctx)
     buf_free(&out);
 }
 
+/* A body that is on its way to the queue. */
 struct post {
+    struct api *api;
     struct http_request *req; /* NULL: the client disconnected */
+    struct buf body;
     size_t lines;
 };
 
+/* The queue still gets the events. */
 static void post_gone(struct http_request *req, void *arg)
 {
+    struct post *p = arg;
     (void)req;
-    ((struct post *)arg)->req = NULL;
+    p->req = NULL;
+    p->api->unowned += p->body.cap;
+}
+
+static void post_free(struct post *p)
+{
+    if (!p->req)
+        p->api->unowned -= p->body.cap;
+    buf_free(&p->body);
+    free(p);
 }
 
 static void post_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct post *p = arg;
     if (!p->req) {
-        free(p);
+        post_free(p);
         return;
     }
     if (result == HTTP_CLIENT_REFUSED)
@@ -71,27 +87,29 @@ static void post_done(enum http_client_result result, const struct http_reply_vi
     } else
         http_replyf(p->req, 200, "application/json", "{\"accepted\":%zu%s}\n", p->lines,
             *http_reply_header(reply, "X-Millrace-Duplicate") ? ",\"duplicate\":true" : "");
-    free(p);
+    post_free(p);
 }
 
-/* Converts a posted body to the body of an /mput and returns the number of events. Drops empty lines and each CR before an LF. */
-static size_t clean_events(struct bytes body, struct buf *out)
+/* Drops empty lines and each CR before an LF, and ends the last line. Returns the number of events. */
+static size_t clean_events(struct buf *body)
 {
-    const char *at = body.ptr, *end = body.len ? body.ptr + body.len : at;
-    size_t n = 0;
-    while (at != end) {
-        const char *lf = memchr(at, '\n', (size_t)(end - at));
-        const char *stop = lf ? lf : end;
-        size_t len = (size_t)(stop - at);
-        if (len && at[len - 1] == '\r')
+    size_t n = 0, kept = 0;
+    for (size_t at = 0; at < body->len;) {
+        const char *line = body->ptr + at, *lf = memchr(line, '\n', body->len - at);
+        size_t len = lf ? (size_t)(lf - line) : body->len - at;
+        at += len + (lf != NULL);
+        if (len && line[len - 1] == '\r')
             len--;
-        if (len) {
-            buf_append(out, at, len);
-            buf_append_char(out, '\n');
-            n++;
-        }
-        at = lf ? lf + 1 : end;
+        if (len == 0)
+            continue;
+        memmove(body->ptr + kept, line, len);
+        kept += len;
+        if (kept == body->len)
+            buf_append_char(body, '\n');
+        body->ptr[kept++] = '\n';
+        n++;
     }
+    body->len = kept;
     return n;
 }
 
@@ -99,7 +117,7 @@ static void handle_events(struct http_request *req, void *ctx)
 {
     static const char *const marks[] = {"queue", "producer", "mark", "next"};
     struct api *api = ctx;
-    struct buf lines = {0}, target = {0};
+    struct buf target = {0};
     struct bytes value;
     bool names_producer = false;
     http_add_header(req, "Access-Control-Allow-Origin", "*");
@@ -120,24 +138,30 @@ static void handle_events(struct http_request *req, void *ctx)
         url_encode(value, &target);
     }
     buf_append_char(&target, '\0');
-    size_t n = clean_events(http_body(req), &lines);
+    struct post *p = mem_zalloc(sizeof *p);
+    *p = (struct post){.api = api, .req = req, .body = http_take_body(req)};
+    p->lines = clean_events(&p->body);
+    http_set_held_bytes(req, p->body.cap);
     /* Pages of other origins may neither name a queue nor move a mark. */
     bool allowed = !names_producer || http_require_same_origin(req);
-    bool is_empty = n == 0 && !http_param(req, "mark", &value);
+    bool is_empty = p->lines == 0 && !http_param(req, "mark", &value);
+    bool is_full = api->unowned > UNOWNED_MAX;
     if (allowed && is_empty)
         http_problem(req, 400, "empty-body", "post events, one JSON object a line", "the body has no events");
-    if (allowed && !is_empty) {
-        struct post *p = mem_zalloc(sizeof *p);
-        *p = (struct post){.req = req, .lines = n};
+    else if (allowed && is_full)
+        http_refuse_hold(req, HTTP_HOLD_OVERLOADED, NULL);
+    if (allowed && !is_empty && !is_full) {
         http_on_gone(req, post_gone, p);
         http_client_request(api->queue, &(struct http_call_spec){.method = "POST",
                                             .target = target.ptr,
                                             .content_type = "application/octet-stream",
-                                            .body = buf_bytes(&lines),
+                                            .body = buf_bytes(&p->body),
+                                            .body_is_lent = true,
                                             .arg = p,
                                             .on_done = post_done});
+    } else {
+        post_free(p);
     }
-    buf_free(&lines);
     buf_free(&target);
 }
 

@@ -212,7 +212,7 @@ static void fail(struct question *q, const char *what, int status)
         snprintf(q->error, sizeof q->error, "%s at %s answered with status %d", name, url, status);
     else
         snprintf(q->error, sizeof q->error, "%s at %s: %s", name, url, what);
-    finish(q, SOURCE_UNAVAILABLE);
+    finish(q, status == 413 ? SOURCE_TOO_LARGE : SOURCE_UNAVAILABLE);
 }
 
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)

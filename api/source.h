@@ -30,6 +30,7 @@ struct question;
 enum source_result {
     SOURCE_OK,
     SOURCE_UNAVAILABLE, /* a source refused the request, was late, or its reply is invalid */
+    SOURCE_TOO_LARGE,   /* a source refused the request with 413; its answer would be too long */
     SOURCE_STOPPED,     /* on_piece returned false */
     SOURCE_CANCELLED,   /* by source_cancel or sources_free */
 };

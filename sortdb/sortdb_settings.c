@@ -23,7 +23,7 @@ const struct option_row settings_rows[] = {
         .type = OPTION_BOOL,
         .fallback = "false",
         .help = "lock the files in memory (mlock)"},
-    READ_PROTOCOL_SETTING,
+    READ_PROTOCOL_SETTING("32M"),
     {0},
 };
 

@@ -12,8 +12,8 @@
 
 /* A row for the daemon's table of options. */
 /* clang-format off */
-#define READ_PROTOCOL_SETTING                                                                                \
-    {.name = "max_answer", .type = OPTION_SIZE, .fallback = "32M", .min = 1, .max = 1 << 30, .unit = "bytes", \
+#define READ_PROTOCOL_SETTING(size)                                                                            \
+    {.name = "max_answer", .type = OPTION_SIZE, .fallback = (size), .min = 1, .max = 1 << 30, .unit = "bytes", \
         .help = "size limit of an answer; a longer answer is truncated and names the key to continue at"}
 /* clang-format on */
 

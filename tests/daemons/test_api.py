@@ -271,6 +271,9 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual(body, b'{"a":1}\n{"b":2}\n{"c":3}\n')
         self.assertEqual(urllib.parse.parse_qs(urllib.parse.urlsplit(target).query),
                          {"separator": ["\n"], "queue": ["q"], "producer": ["p"], "mark": ["0"], "next": ["3"]})
+        for body, stored in ((b"{}", b"{}\n"), (b"\n{}\r\n\r", b"{}\n"), (b"\n\na\nb", b"a\nb\n"), (b"a\r\r\nb\r", b"a\r\nb\n")):
+            self.assertEqual(self.api.post("/v1/events", body).status, 200)
+            self.assertEqual(self.source.posted[-1][1], stored)
         self.assertEqual(self.api.post("/v1/events", b"\n\r\n").json()["code"], "empty-body")
         preflight = harness.request(self.api.url, "OPTIONS", "/v1/events")
         self.assertIn("POST", preflight.header("Access-Control-Allow-Methods"))

@@ -176,6 +176,24 @@ class ApiSources(harness.MillraceTest):
         self.assertEqual([(r["key"], r["n"]) for r in got["rows"]],
                          [(texts["rAAAAAAAAAA="], 4), (texts["pAAAAAAAAAA="], 3), (texts["qAAAAAAAAAA="], 1)])
 
+    def test_texts_that_are_too_long_for_one_answer_are_asked_for_in_parts(self):
+        names = ["%011d=" % i for i in range(300)]
+        self.archive.records.update({"lookup|" + name: "archived " + name for name in names})
+        self.live.records.update({"lookup|" + name: "also " + name for name in names})
+        self.live.records["r.u|k." + hour_text(MARCH)] = " ".join(name + ":1" for name in names)
+        refused = []
+
+        def act(h):
+            if h.path.count("k=") <= 40:
+                return False
+            refused.append(h.path)
+            h.answer(413, b"")
+            return True
+        self.live.act = act
+        got = self.ask("breakdown", user="k", by="referrer", limit=300, **SPAN)
+        self.assertEqual([r["key"] for r in got["rows"]], ["also " + name for name in names])
+        self.assertTrue(refused)
+
     def test_a_span_in_which_no_hour_begins_counts_nothing(self):
         for hour in (MARCH, MARCH + 3600):
             self.archive.records["c.u|k." + hour_text(hour)] = "US:5"

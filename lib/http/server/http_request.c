@@ -39,6 +39,13 @@ struct bytes http_body(struct http_request *req)
     return buf_bytes(&req->body);
 }
 
+struct buf http_take_body(struct http_request *req)
+{
+    struct buf body = req->body;
+    req->body = (struct buf){0};
+    return body;
+}
+
 const struct url_query *http_query(const struct http_request *req)
 {
     return &req->query;

@@ -126,6 +126,8 @@ enum http_method http_method(const struct http_request *req);
 bool http_is_head(const struct http_request *req);
 const char *http_path(const struct http_request *req); /* decoded, without the query */
 struct bytes http_body(struct http_request *req);      /* the gathered body; may be empty */
+/* Moves the body out of the request. The caller frees it, and declares it with http_set_held_bytes while it keeps it. */
+struct buf http_take_body(struct http_request *req);
 bool http_param(const struct http_request *req, const char *name, struct bytes *value);
 const struct url_query *http_query(const struct http_request *req);
 /* Returns the value of the first header with this name, or BYTES_NONE. The case of the name does not matter. */

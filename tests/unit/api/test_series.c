@@ -38,7 +38,8 @@ static uint64_t count_of(const struct series_row *row, int64_t first, int64_t st
     for (size_t i = 0; i < n; i++) {
         int64_t hour = first + (int64_t)i * step;
         bool is_near = hour > row->start - day && hour < row->end + day;
-        if (is_near && hour >= query.from && hour < query.to && units_start(&query.calendar, hour) == row->start)
+        if (is_near && hour >= query.from && hour < query.to &&
+            units_start(&query.calendar, hour) == row->start)
             sum += i + 1;
     }
     return sum;
@@ -47,23 +48,28 @@ static uint64_t count_of(const struct series_row *row, int64_t first, int64_t st
 static void test_rows_are_the_sums_of_their_hours(void **state)
 {
     (void)state;
-    static const char *const zones[] = {"UTC", "America/New_York", "Antarctica/Casey", "America/St_Johns", "Pacific/Apia"};
+    static const char *const zones[] = {
+        "UTC", "America/New_York", "Antarctica/Casey", "America/St_Johns", "Pacific/Apia"};
     enum { HOURS = 24 * 400, LATE = 700 };
-    const int64_t first = INT64_C(1262304000) + 5 * HOUR_SECONDS; /* 2010: Casey's clocks went back over midnight in March */
+    const int64_t first =
+        INT64_C(1262304000) + 5 * HOUR_SECONDS; /* 2010: Casey's clocks went back over midnight in March */
     for (size_t z = 0; z < sizeof zones / sizeof *zones; z++)
         for (enum unit unit = UNIT_HOUR; unit <= UNIT_MONTH; unit++) {
             struct series s;
             struct series_row row;
             uint64_t sum = 0;
             int64_t last = 0;
-            int64_t from = first + 48 * HOUR_SECONDS, to = from + (unit == UNIT_HOUR ? 300 : HOURS - 100) * HOUR_SECONDS;
+            int64_t from = first + 48 * HOUR_SECONDS,
+                    to = from + (unit == UNIT_HOUR ? 300 : HOURS - 100) * HOUR_SECONDS;
             begin(&s, zones[z], unit, from, to);
             assert_true(add_hours(&s, first, HOUR_SECONDS, HOURS));
             assert_true(add_hours(&s, first + 60 * HOUR_SECONDS, 7 * HOUR_SECONDS, LATE));
             while (series_next(&s, &row)) {
-                assert_true(row.start == units_start(&query.calendar, row.start) && (last == 0 || row.start == last));
-                assert_int_equal(row.n, count_of(&row, first, HOUR_SECONDS, HOURS) +
-                                            count_of(&row, first + 60 * HOUR_SECONDS, 7 * HOUR_SECONDS, LATE));
+                assert_true(
+                    row.start == units_start(&query.calendar, row.start) && (last == 0 || row.start == last));
+                assert_int_equal(
+                    row.n, count_of(&row, first, HOUR_SECONDS, HOURS) +
+                               count_of(&row, first + 60 * HOUR_SECONDS, 7 * HOUR_SECONDS, LATE));
                 sum += row.n;
                 last = row.end;
             }
