@@ -284,28 +284,36 @@ int rejects_write(
     return 0;
 }
 
+/* The bytes of entries that were not put back. */
+static uint64_t live_bytes(const struct part *p, struct rejects_place front)
+{
+    struct rejects_place end = {p->begin.slice, p->begin.offset + p->size};
+    if (rejects_compare(end, front) <= 0)
+        return 0;
+    return rejects_compare(front, p->begin) > 0 ? end.offset - front.offset : p->size;
+}
+
 int rejects_expire(
     const char *dir, const struct rejects_limits *limits, struct rejects_place front, usec_t wall)
 {
     struct part *parts;
     size_t n;
-    uint64_t bytes = 0;
+    uint64_t live = 0;
     int rc = list_parts(dir, &parts, &n);
     for (size_t i = 0; i < n; i++)
-        bytes += parts[i].size;
+        live += live_bytes(&parts[i], front);
     for (size_t i = 0; i + 1 < n && rc == 0; i++) {
         const struct part *p = &parts[i];
-        struct rejects_place end = {p->begin.slice, p->begin.offset + p->size};
-        bool is_put_back = rejects_compare(end, front) <= 0;
-        bool is_expired = (limits->max_bytes > 0 && bytes > limits->max_bytes) ||
+        uint64_t lost = live_bytes(p, front);
+        bool is_expired = (limits->max_bytes > 0 && live > limits->max_bytes) ||
                           (limits->max_age > 0 && wall - p->modified > limits->max_age);
-        if (!is_put_back && !is_expired)
+        if (lost > 0 && !is_expired)
             continue;
         char *path = part_path(dir, p->begin);
         rc = io->unlink(path);
-        bytes -= p->size;
-        if (rc == 0 && !is_put_back && p->size > 0)
-            log_warn("deleted expired rejects", LOG_S("path", path), LOG_U("bytes", p->size));
+        live -= lost;
+        if (rc == 0 && lost > 0)
+            log_warn("deleted expired rejects", LOG_S("path", path), LOG_U("bytes", lost));
         free(path);
     }
     free(parts);

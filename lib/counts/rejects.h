@@ -11,8 +11,9 @@
  * 1. Entries are synced before the slice's transaction records the length of the sequence. Opening cuts the sequence to the
  *    recorded length, so it contains every rejected line once. A shorter sequence is refused.
  * 2. Once a file has an eighth of max_bytes, or is an eighth of max_age old, writing continues in a new file.
- * 3. rejects_expire deletes whole files, oldest first, but never the newest. Afterwards the files before the newest have at most
- *    max_bytes, less the newest file, and none is older than max_age. Files before `front` were put back and are deleted too.
+ * 3. rejects_expire deletes whole files, but never the newest: files before the front, files older than max_age, and the
+ *    oldest files while the entries after the front have more than max_bytes. So a put back, which moves entries from the
+ *    front to the end, lets no entry expire.
  */
 #ifndef MILLRACE_REJECTS_H
 #define MILLRACE_REJECTS_H

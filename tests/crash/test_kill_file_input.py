@@ -6,6 +6,7 @@ import time
 
 import harness
 from input_case import InputTest
+from small_disk import SmallDisk
 
 
 class Killed(InputTest):
@@ -23,6 +24,16 @@ class Killed(InputTest):
         self.count(*files)
         self.check_counted(*blobs)
         self.assertIn("3 of 3 files were counted before", self.count(*files))
+
+    def test_full_disk(self):
+        blobs = [self.generate(20000, seed) for seed in (1, 2)]
+        files = [self.write("a", blobs[0]), self.write("b", blobs[1])]
+        disk = SmallDisk(self, "512k", "data")
+        options = ["--flush-interval=10ms", "--max-memory=4M"]
+        self.assertRegex(self.count(*files, expect=75, options=options), "storage full|no space|No space|disk is full")
+        disk.grow("256m")
+        self.count(*files, options=options)
+        self.check_counted(*blobs)
 
 
 if __name__ == "__main__":

@@ -174,12 +174,26 @@ static void expired_files_are_deleted_oldest_first(void **state)
     assert_int_equal(count_entries((struct rejects_place){1, 0}, FAR, &after), 3);
 }
 
+/* A put back moves entries from the front to the end. Both are on the disk until the front's file is deleted. */
+static void entries_before_the_front_do_not_count(void **state)
+{
+    (void)state;
+    struct rejects_place after;
+    const struct rejects_limits exact = {.max_bytes = 8 * LENGTH};
+    write_entries(1, 0, 10, &limits, 0);
+    assert_int_equal(rejects_expire(dir, &exact, (struct rejects_place){1, 2 * LENGTH}, clock_wall()), 0);
+    assert_int_equal(count_entries((struct rejects_place){0}, FAR, &after), 10);
+    assert_int_equal(rejects_expire(dir, &exact, (struct rejects_place){1, LENGTH}, clock_wall()), 0);
+    assert_int_equal(count_entries((struct rejects_place){0}, FAR, &after), 6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_comes_back),
         cmocka_unit_test_setup_teardown(a_sequence_rolls_and_is_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_write_leaves_nothing_before_a_roll, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(entries_before_the_front_do_not_count, set_up, tear_down),
         cmocka_unit_test_setup_teardown(expired_files_are_deleted_oldest_first, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
