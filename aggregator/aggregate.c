@@ -153,7 +153,9 @@ enum slice_result aggregate_open(
         r = make_directory(config->dir, "rejects", &a->rejects_dir, error);
     if (r == SLICE_OK)
         r = open_slices(a, wall, error);
-    a->tally = tally_new(config->counters, config->max_memory);
+    size_t keys = key_limits_bytes_max(config->counters);
+    a->config.max_memory -= keys < config->max_memory / 2 ? keys : config->max_memory / 2;
+    a->tally = tally_new(config->counters, a->config.max_memory);
     if (r == SLICE_OK)
         r = tally_load_keys(a->tally, a->reader, error);
     if (r == SLICE_OK) {

@@ -4,7 +4,6 @@
 #include "config/peers.h"
 #include "daemon/read_protocol.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -90,18 +89,13 @@ int settings_read_counters(struct options *o, struct counters **out, struct conf
             "nothing to count: --config must name a file with [input] and [total ...] sections");
     if (counters_read(config, out, error) != 0)
         return -1;
-    const struct counters *c = *out;
-    uint64_t keys = 0, most = (uint64_t)options_int(o, "max_memory") / KEYS_SHARE / KEY_LIMIT_BYTES;
-    bool fits = true;
-    for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++)
-        fits = fits && !__builtin_add_overflow(keys, counters_at(c, i)->max_keys, &keys);
-    if (fits && keys <= most)
+    size_t most = (size_t)options_int(o, "max_memory") / KEYS_SHARE;
+    if (key_limits_bytes_max(*out) <= most)
         return 0;
     counters_free(out);
     return config_fail(error, config, 0,
-        "max_keys: with this max_memory at most %" PRIu64
-        " in all counters together; lower it or raise max_memory",
-        most);
+        "max_keys: with this max_memory at most %zu in all counters together; lower it or raise max_memory",
+        most / KEY_LIMIT_BYTES);
 }
 
 void stream_names_free(struct stream_names *s)

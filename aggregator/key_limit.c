@@ -15,6 +15,15 @@ struct key_limit {
     size_t n_slots, n;
 };
 
+size_t key_limits_bytes_max(const struct counters *c)
+{
+    uint64_t keys = 0;
+    for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++)
+        if (__builtin_add_overflow(keys, counters_at(c, i)->max_keys, &keys))
+            return SIZE_MAX;
+    return keys < SIZE_MAX / KEY_LIMIT_BYTES ? keys * KEY_LIMIT_BYTES : SIZE_MAX;
+}
+
 struct key_limit *key_limit_new(const struct counter *counter)
 {
     struct key_limit *l = mem_zalloc(sizeof(*l));

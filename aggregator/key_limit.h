@@ -17,6 +17,9 @@
 
 #define KEY_LIMIT_BYTES 54 /* for each key, while the table grows */
 
+/* The memory that the limits of all counters may use, in bytes; SIZE_MAX if that exceeds size_t. */
+size_t key_limits_bytes_max(const struct counters *c);
+
 struct key_limit;
 
 struct key_limit *key_limit_new(const struct counter *counter);
