@@ -145,7 +145,8 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
     struct queuereader_old_copy copy = queuereader_old_copy(p->reader);
     const char *stream = options_string(daemon_options(p->daemon), "stream");
     buf_printf(out,
-        "the queue is an old copy: stream %s has messages up to id %" PRIu64 " from another copy of queue %s",
+        "the queue is an old copy: stream %s already has messages up to id %" PRIu64
+        " from another copy of queue %s",
         stream, copy.mark_id - 1, copy.queue_id);
     if (copy.opening[0])
         buf_printf(out, " (opening %.*s)", LINEAGE_DIGITS, copy.opening);
@@ -155,8 +156,8 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
             copy.own_from);
     else
         buf_append_str(out,
-            ". The first message of this copy that is not published has the next_id that simplequeue logged "
-            "when it first opened the copy. To go on there, run: ");
+            ". Messages of this copy are not published from the next_id on that simplequeue logged when it "
+            "first opened the copy. To publish them, run with this id: ");
     buf_printf(out, "millrace producers --stream=%s --set=%s --next-id=", stream, copy.queue_id);
     if (copy.own_from)
         buf_append_u64(out, copy.own_from);

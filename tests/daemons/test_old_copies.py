@@ -244,7 +244,7 @@ class OldQueues(RelayTest):
             self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
             for word in ["old copy", self.queue_id, "stream clicks"] + words:
                 self.assertIn(word, relay.log)
-            command = re.search(r"run: millrace (producers --stream=clicks --set=\S+ --next-id=\w+)", relay.log)
+            command = re.search(r"millrace (producers --stream=clicks --set=\S+ --next-id=\w+)", relay.log)
             self.assertTrue(command, relay.log)
             relay = None
         self.assertEqual(self.stream(), self.expected)
@@ -308,7 +308,7 @@ class OldQueues(RelayTest):
         self.open()
         self.assertIn("next_id=11", self.queue.log)
         own = self.put("own", 30)
-        command = self.refused(["next_id that simplequeue logged"])
+        command = self.refused(["from the next_id on that simplequeue logged"])
         self.assertEqual(command[-1], "--next-id=ID")
         self.expected += own
         self.go_on(command[:-1] + ["--next-id=11"])
@@ -370,6 +370,50 @@ class OldQueues(RelayTest):
         self.restore()
         self.open()
         self.expected += self.put("own", 30)
+        self.publish_all()
+
+    def test_a_queue_and_pubsub_of_one_age(self):
+        """The messages that only the lost directories had are lost; each other one is published once."""
+        self.open()
+        self.expected = self.put("first", 10)
+        self.publish_all()
+        kept = self.put("not published yet", 5)
+        self.queue.stop()
+        self.streams.stop()
+        for name in ("q", "p"):
+            shutil.copytree(self.path(name), self.path(name + ".old"))
+        self.streams = self.start_pubsub()
+        self.open()
+        held, self.expected = self.expected, self.expected + kept + self.put("lost", 7)
+        self.publish_all()
+        self.queue.stop()
+        self.streams.stop()
+        for name in ("q", "p"):
+            shutil.rmtree(self.path(name))
+            os.rename(self.path(name + ".old"), self.path(name))
+        self.streams = self.start_pubsub()
+        self.open()
+        self.expected = held + kept + self.put("own", 30)
+        self.publish_all()
+
+    def test_pubsub_older_than_the_queue(self):
+        """The lines that only the lost directory had are missing; what is in the queue is published once."""
+        self.open()
+        held = self.expected = self.put("first", 10)
+        self.publish_all()
+        self.streams.stop()
+        shutil.copytree(self.path("p"), self.path("p.old"))
+        self.streams = self.start_pubsub()
+        self.expected += self.put("lost", 7)
+        self.publish_all()
+        wait_until(lambda: self.queue_numbers()["depth"] == 0, "the acknowledgements")
+        self.queue.stop()
+        self.streams.stop()
+        shutil.rmtree(self.path("p"))
+        os.rename(self.path("p.old"), self.path("p"))
+        self.streams = self.start_pubsub()
+        self.open()
+        self.expected = held + self.put("later", 3)
         self.publish_all()
 
     def test_the_mark_names_the_openings(self):
