@@ -307,7 +307,7 @@ int rejects_expire(
         uint64_t lost = live_bytes(p, front);
         bool is_expired = (limits->max_bytes > 0 && live > limits->max_bytes) ||
                           (limits->max_age > 0 && wall - p->modified > limits->max_age);
-        if (lost > 0 && !is_expired)
+        if ((lost > 0 || p->size == 0) && !is_expired)
             continue;
         char *path = part_path(dir, p->begin);
         rc = io->unlink(path);
