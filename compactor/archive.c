@@ -131,8 +131,9 @@ enum compact_result archive_undo(
         r = from_manifest(manifest_read(path, &m, error));
         if (r == COMPACT_OK && m.through > through)
             r = compact_fail(error, COMPACT_REFUSED,
-                "%.300s is not the current generation, but the only one with slices through %" PRIu64, path,
-                m.through);
+                "%.300s is newer than the current generation and is the only copy of the counts of slice "
+                "%" PRIu64,
+                path, m.through);
         if (r == COMPACT_OK)
             r = remove_generation(archive, generation, error);
         manifest_free(&m);

@@ -1,11 +1,11 @@
-/* archive: the directory of generations (docs/guide/archive.md), with each change in its crash-safe order.
+/* archive: changes the directory of generations (docs/guide/archive.md) so that a crash at any point leaves it usable.
  *
  * 1. A directory named by a generation's twelve digits is complete, checked and synced. A run fills N.tmp and renames it
  *    last. A removal first renames the directory to N.tmp, durably.
  * 2. `current` names the current generation and is replaced by rename, so it always exists.
- * 3. An interrupted run may leave *.tmp and a generation newer than `current`. archive_recover and archive_undo remove them. A newer
- *    generation may also exist because an operator returned to an older one. So archive_undo requires that the slices of a generation
- *    still exist.
+ * 3. An interrupted run may leave *.tmp, which archive_recover removes, and a generation newer than `current`, which
+ *    archive_undo removes. An operator who returns to an older generation also leaves newer generations. The counts of
+ *    a newer generation can be merged again only from its slices, so archive_undo fails if these were cleared.
  * 4. Every change goes through io, so tests can stop it anywhere.
  *
  * One process at a time: the caller holds the lock of the directory.
@@ -20,7 +20,8 @@
 /* Syncs the directory, because an interrupted run may have changed it without a sync, and removes *.tmp. Without `current`, removes an
  * unfinished generation 0 and refuses any other generation, because no run removes `current`. */
 enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT]);
-/* Removes the generations newer than `current`. Refuses a generation that includes slices past `through`. */
+/* Removes the generations newer than `current`. Refuses to remove a generation that includes slices after `through`,
+ * the last slice that still exists. */
 enum compact_result archive_undo(
     const char *archive, uint64_t current, uint64_t through, char error[COMPACT_ERROR_TEXT]);
 
@@ -28,7 +29,7 @@ enum compact_result archive_undo(
 enum compact_result archive_init(
     const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT]);
 
-/* The path of a generation, or of an unfinished one ("....tmp"). */
+/* The path of a generation's directory; with `unfinished` the path ends in ".tmp". */
 void archive_path(const char *archive, uint64_t generation, bool unfinished, char out[PATH_MAX]);
 
 /* In this order: begin creates N.tmp, the caller fills it, describe, check, publish renames it to N, switch makes it current. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define REPLY_TIMEOUT (600 * USEC_PER_SEC) /* a seal commits, a reload checks whole files */
+#define REPLY_TIMEOUT (600 * USEC_PER_SEC) /* a seal waits for a commit; a reload checks whole files */
 #define SORTDBS_MAX 64
 #define SEPARATORS " ,\t"
 
@@ -69,7 +69,8 @@ static enum compact_result ask_number(const struct peer *peer, const char *metho
     return r;
 }
 
-/* Events that arrive between the two requests stay in the open slice, for the next run. */
+/* The aggregator may count events after it has reported an empty slice. They stay in the open slice until the next
+ * run. */
 static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT])
 {
     static const char *const parts[] = {"/events", "/skipped", "/rejected"};

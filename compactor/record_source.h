@@ -26,9 +26,9 @@ enum compact_result record_source_open_slice(
 struct slice_facts {
     uint64_t number;
     char *counters;
-    struct manifest_stream *streams; /* the end of the slice in each stream */
+    struct manifest_stream *streams; /* where the slice ends in each stream */
     size_t n_streams;
-    struct manifest_stream *begins; /* the start of the slice in each stream then known */
+    struct manifest_stream *begins; /* where it begins, for the streams known at its creation */
     size_t n_begins;
     uint64_t bytes; /* of its counts */
 };

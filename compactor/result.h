@@ -12,7 +12,7 @@ enum compact_result {
     COMPACT_FAILED,    /* a system error: disk full, no permission */
 };
 const char *compact_strerror(enum compact_result r);
-/* 0, 75 (try again, failed), 78 (refused), 1 (damaged). */
+/* 0 (ok), 75 (try again, or failed), 78 (refused) or 1 (damaged). */
 int compact_exit_status(enum compact_result r);
 
 /* Formats the error and returns r. */

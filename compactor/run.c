@@ -58,8 +58,9 @@ static enum compact_result step_look(struct run *run)
     return COMPACT_OK;
 }
 
-/* An empty slice stays open, so that a silent stream makes no generations. A slice that cannot be sealed stays open too, and the run
- * continues with the sealed ones: a full aggregator gets space only after they are cleared. */
+/* If the open slice is empty, it stays open, so that no new generation is made while no events arrive. If the open
+ * slice cannot be sealed, the run still merges the sealed slices: a full aggregator gets space only after they are
+ * cleared. */
 static enum compact_result step_seal(struct run *run)
 {
     const struct run_control *c = run->spec->control;
@@ -89,7 +90,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         return r;
     if (f.number != n)
         r = compact_fail(run->error, COMPACT_DAMAGED, "%.300s: contains slice %" PRIu64, path, f.number);
-    /* A namespace whose key changed would mix two meanings under one name. */
+    /* If the key of a namespace changed, its old and new counts must not add up under one name. */
     struct bytes line = counters_conflict(m->counters, f.counters);
     if (line.len == 0)
         line = counters_conflict(m->retired, f.counters);
@@ -110,8 +111,8 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
                 path, end->name, end->end, end->id);
     }
     if (r == COMPACT_OK) {
-        /* The manifest takes the counters and cursors of its newest slice. `retired` keeps all earlier counters, because a later
-         * slice may use their names again. */
+        /* The manifest gets the counters and cursors of the newest slice. `retired` keeps the counters that this slice
+         * no longer has, so that a later slice cannot reuse their names with another key. */
         struct buf retired = {0};
         counters_append_missing(m->retired, f.counters, &retired);
         counters_append_missing(m->counters, f.counters, &retired);
@@ -158,7 +159,7 @@ static enum compact_result step_plan(struct run *run)
     return r;
 }
 
-/* All slices past `through` exist, so a generation published by an interrupted run can be made again. */
+/* Removes generations that an interrupted run published. This run merges their slices again. */
 static enum compact_result step_undo(struct run *run)
 {
     return archive_undo(run->spec->archive, run->old.generation, run->last, run->error);

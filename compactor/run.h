@@ -1,11 +1,11 @@
 /* run: one run of the compactor, from recovery to the cleared slices (docs/guide/archive.md has the steps and why they are safe).
  *
- * A run is a table of steps. It reaches the daemons through the four calls of run_control. Tests replace these calls, and stop the run
- * between and within steps.
+ * A run is a table of steps. A run sends requests to the daemons only through the four calls of run_control. Tests
+ * replace these calls, and stop the run between and within steps.
  *
  * 1. A run repeated after a kill at any point produces the same bytes.
- * 2. The run calls clear only after `current` names a synced generation with those slices, and reload has confirmed that every sortdb
- *    serves this generation.
+ * 2. The run calls clear only after `current` names a synced generation that includes the slices, and after reload has
+ *    confirmed that every sortdb serves this generation.
  * 3. The slices after the manifest's `through` are merged exactly once, without a gap.
  * 4. The current generation is never written to.
  * 5. If the open slice cannot be sealed, the run merges the sealed ones and then reports the failure.
@@ -50,10 +50,10 @@ struct run_spec {
 
 struct run_outcome {
     bool published; /* a new generation was made */
-    bool served;    /* by a sortdb; then the slices were cleared */
+    bool served;    /* every sortdb serves the generation, and the merged slices were cleared */
     uint64_t generation, through;
     uint64_t slices, records, bytes; /* merged slices; size of the new generation */
-    uint64_t collisions;             /* hashes with two texts */
+    uint64_t collisions;             /* hashes that two different texts share */
     char collision[64];
 };
 

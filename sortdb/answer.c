@@ -8,9 +8,9 @@
 
 #define ANSWER_MAGIC 0x416e7377u
 #define COPIED_MAX ((size_t)64 << 10)     /* a longer answer is streamed */
-#define REFERENCED_MIN ((size_t)32 << 10) /* shorter pieces are copied: a reference costs as much */
+#define REFERENCED_MIN ((size_t)32 << 10) /* copying a shorter piece costs no more than a reference */
 #define PIECE ((size_t)256 << 10)
-#define AHEAD_MAX ((size_t)512 << 10) /* bytes not yet taken by the socket */
+#define AHEAD_MAX ((size_t)512 << 10) /* bytes queued that the socket has not accepted */
 
 struct answer {
     unsigned magic;

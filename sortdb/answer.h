@@ -1,11 +1,12 @@
 /* answer: sends records to a client.
  *
- * Answers up to 64 KB are copied and sent with their length. Longer ones are streamed in chunks that refer to the mapped file, a
- * bounded number of bytes ahead of the client.
+ * An answer of up to 64 KB is copied and sent with its length. A longer answer is streamed in chunks that refer to the
+ * mapped file. At most AHEAD_MAX bytes are queued for a slow client.
  *
  * 1. An answer holds a reference to its generation until its last byte has left, so it never mixes generations.
- * 2. The server checks the generation for truncation after it copied the last byte or the socket took it. After a truncation, a short
- *    answer is a 503. A long answer ends without its last chunk, so the client sees that the answer is incomplete.
+ * 2. The server checks the generation for truncation after it has copied the last byte of a short answer, or after the
+ *    socket has accepted the last byte of a long answer. After a truncation, a short answer becomes a 503. A long
+ *    answer ends without its last chunk, so the client sees that it is incomplete.
  */
 #ifndef MILLRACE_SORTDB_ANSWER_H
 #define MILLRACE_SORTDB_ANSWER_H
@@ -16,7 +17,7 @@ struct http_request;
 
 /* The lines of an answer: a cursor, or single lines. */
 struct answer_lines {
-    struct generation_cursor cursor; /* answer_send takes ownership; used if `found` is NULL */
+    struct generation_cursor cursor; /* used only if `found` is NULL; answer_send frees it */
     struct bytes *found;             /* copied */
     size_t n_found;
 };

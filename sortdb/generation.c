@@ -59,7 +59,7 @@ static enum sorted_file_result open_db_file(const struct generation_source *sour
         .lock_memory = source->lock_memory,
         .cancel = cancel};
     enum sorted_file_result r = open_shard(g, 0, &config, error);
-    /* Without a manifest, compare the new file with the served file to notice an incomplete one. */
+    /* Without a manifest, only a comparison with the served file can show that the new file is incomplete. */
     const char *loss = NULL;
     if (r == SORTED_FILE_OK && served && served->records > 0 && g->info.records == 0)
         loss = "is empty, unlike the file served";
@@ -122,7 +122,7 @@ enum sorted_file_result generation_open(const struct generation_source *source,
         uint64_t tried = m.generation;
         enum sorted_file_result r = open_manifest(&m, source, cancel, out, error);
         manifest_free(&m);
-        /* If a file is missing, the compactor may have replaced this generation: open the newer one. */
+        /* If a file is missing, the compactor may have replaced this generation. Then open the newer generation. */
         if (r != SORTED_FILE_ABSENT || manifest_current(source->archive, &now, ignored) != MANIFEST_OK ||
             now == tried)
             return r;
@@ -187,8 +187,8 @@ static uint32_t shard_of_key(const struct generation *g, struct bytes key)
     return record_key_parse(key, &parsed) ? record_shard(&parsed, g->info.shards) : GENERATION_NO_SHARD;
 }
 
-/* All subtotals of one key are on one shard, and no other key begins with `c.u|jehiah.`. So the prefix up to this dot, completed with
- * any hour, gives the shard. Other prefixes match keys of many shards. */
+/* A prefix such as `c.u|jehiah.` matches only subtotals of one key, and these are all on one shard. To find the shard,
+ * the prefix up to the dot is completed to a key with any hour. Prefixes without a dot match keys of many shards. */
 static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
 {
     static const char any_hour[] = "0110";
@@ -270,7 +270,7 @@ static void swap_parts(struct generation_cursor *c, size_t i, size_t k)
     c->parts[k] = moved;
 }
 
-/* Returns the child of `i` with the smaller line, or `live` if `i` has no child. */
+/* Returns the child of heap node `i` with the smaller line, or `live` if the node has no child. */
 static size_t first_child(const struct generation_cursor *c, size_t i)
 {
     size_t left = 2 * i + 1, right = left + 1;
@@ -304,7 +304,7 @@ static void order_parts(struct generation_cursor *c)
         sift_down(c, i);
 }
 
-/* Advances the first part to `begin`. */
+/* Moves the start of the first part's span to `begin`. */
 static void advance_first(struct generation_cursor *c, size_t begin)
 {
     struct generation_part *p = &c->parts[0];
@@ -392,7 +392,7 @@ bool generation_cursor_cut(
     }
     if (more) {
         *next = head_key(&walk, &walk.parts[0]);
-        /* Ends each part of `c` at the walk's position in that shard. */
+        /* In each shard, the cursor ends where the walk has stopped. */
         size_t *ends = mem_alloc(c->g->info.shards * sizeof(*ends));
         for (size_t i = 0; i < walk.n; i++)
             ends[walk.parts[i].shard] = walk.parts[i].left.begin;
@@ -412,7 +412,7 @@ bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct b
     const struct generation_part *p = &c->parts[0];
     const struct sorted_text *t = text_of(c, p);
     size_t begin = p->left.begin, end = p->left.end, other = first_child(c, 0);
-    if (other < c->live) { /* the lines that sort before the first line of another part */
+    if (other < c->live) { /* take only lines that sort before the first lines of all other parts */
         struct generation_part rest = *p;
         do {
             rest.left.begin = rest.head_end;

@@ -18,8 +18,8 @@ struct generation;
 
 struct generation_source {
     const char *archive; /* a directory (docs/guide/archive.md), or NULL */
-    const char *db_file; /* one file, when archive is NULL */
-    char separator;      /* of db_file; an archive's is RECORD_SEPARATOR */
+    const char *db_file; /* a single file, if archive is NULL */
+    char separator;      /* between key and value in db_file; an archive always uses RECORD_SEPARATOR */
     bool lock_memory;
 };
 
@@ -30,9 +30,10 @@ struct generation_info {
     bool is_cut; /* a file's last line has no LF */
 };
 
-/* Opens the archive's current generation, or db_file, and checks every line. `served` describes the generation to replace; NULL: none.
- * Each opening of db_file adds one to the number. Without a manifest, db_file may be incomplete: if the served file had lines, or a last
- * LF, the new file must have them too. */
+/* Opens the archive's current generation, or db_file, and checks every line. `served` describes the generation to
+ * replace; NULL: there is none. A db_file gets the number of the replaced generation plus one. Because db_file has no
+ * manifest, an empty file is refused if the served file had lines, and a file without a last LF is refused if the
+ * served file had one. */
 enum sorted_file_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     char error[GENERATION_ERROR_TEXT]);
@@ -44,14 +45,15 @@ char generation_separator(const struct generation *g);
 
 /* False once a file of the generation was truncated; the error names the file. */
 bool generation_is_whole(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
-/* False if a file was modified after the opening; the error names the file. Makes one system call for each file. */
+/* False if a file was modified after generation_open; the error names the file. Makes one system call for each file. */
 bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
 
 /* Finds a record's line, with its LF unless the file ends without LF. False: no such record. */
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard);
 
-/* A cursor has a span of lines still to be read in each of `n` shards. It holds no reference. The spans that are not empty form a heap
- * by their first line. */
+/* A cursor has one part for each of the `n` shards that it reads: the span of lines still to be read. The parts with a
+ * non-empty span come first and form a heap, ordered by their first line. The cursor holds no reference to the
+ * generation. */
 struct generation_part {
     uint32_t shard;
     struct sorted_span left;
@@ -59,7 +61,7 @@ struct generation_part {
 };
 struct generation_cursor {
     const struct generation *g;
-    size_t n, live; /* all parts; parts with lines left, which come first */
+    size_t n, live; /* number of all parts; number of parts with lines to read */
     struct generation_part *parts;
 };
 void generation_cursor_free(struct generation_cursor *c);
@@ -75,11 +77,13 @@ void generation_range(
 uint64_t generation_cursor_bytes(const struct generation_cursor *c);
 /* The only shard searched, or GENERATION_NO_SHARD for several. */
 uint32_t generation_cursor_shard(const struct generation_cursor *c);
-/* Limits the cursor to `max_records` records (0: no limit) that start before `max_bytes`. The cursor keeps at least one record and all
- * lines of its last key. True if records are left out; *next is the key of the first of them. */
+/* Limits the cursor to `max_records` records (0: no limit), all of which start within the first `max_bytes` bytes. The
+ * cursor keeps at least one record, and all lines of its last key. Returns true if records are left out; *next is then
+ * the key of the first omitted record. */
 bool generation_cursor_cut(
     struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct bytes *next);
-/* Sets *run to the next adjacent lines, up to about `enough` bytes. A longer line is returned whole. False at the end. */
+/* Sets *run to the next lines that are adjacent in one file, about `enough` bytes or a single longer line. False at the
+ * end. */
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run);
 
 #endif

@@ -23,7 +23,7 @@ static void add_headers(struct http_request *req, const struct generation *g, ui
         http_add_header(req, "X-Millrace-Shard", "%" PRIu32, shard);
 }
 
-/* A miss is valid only if the file was not truncated. */
+/* A truncated file may lack the key, so check for truncation before answering 404. */
 static void reply_missing(struct http_request *req, const struct generation *g)
 {
     char error[GENERATION_ERROR_TEXT];

@@ -13,7 +13,7 @@
 #define LOOK_SECONDS 1
 
 struct wiring {
-    struct app app; /* first: handlers get it as their ctx */
+    struct app app; /* must be the first member, because handlers get a pointer to it */
     struct loop_notify *notify;
     struct event *look;
 };

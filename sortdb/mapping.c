@@ -14,10 +14,10 @@
 
 #define MAPPING_MAGIC 0x4d617046u
 
-/* The addresses of a mapping, for the signal handler. Places are reused and never freed, so that the handler can walk the list
- * without a lock. */
+/* The addresses of a mapping, for the signal handler. The list's entries (struct place) are reused and never freed, so
+ * that the signal handler can walk the list without a lock. */
 struct place {
-    struct place *next;          /* set before the place enters the list */
+    struct place *next;          /* set before the entry is linked into the list */
     atomic_uintptr_t begin, end; /* end 0: free */
     atomic_bool torn;
 };
@@ -27,7 +27,7 @@ struct mapping {
     int fd;
     char *base;
     size_t len;
-    char last; /* byte of the file, as of the opening */
+    char last; /* the file's last byte when it was opened */
     struct timespec written;
     struct place *place;
 };
@@ -51,7 +51,8 @@ static void on_sigbus(int signal_number, siginfo_t *info, void *context)
         errno = saved;
         return;
     }
-    signal(signal_number, SIG_DFL); /* the instruction runs again and ends the process */
+    signal(signal_number,
+        SIG_DFL); /* with the default action restored, the instruction faults again and ends the process */
 }
 
 static int map(struct mapping *m, bool lock, const char **what)
@@ -124,7 +125,8 @@ void mapping_close(struct mapping **mp)
         return;
     assert(m->magic == MAPPING_MAGIC);
     if (m->place) {
-        atomic_store(&m->place->end, 0); /* frees the place before munmap releases the addresses */
+        atomic_store(&m->place->end,
+            0); /* unregister before munmap, because another mapping may get the same addresses */
         munmap(m->base, m->len);
     }
     if (m->fd >= 0)

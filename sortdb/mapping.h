@@ -1,19 +1,21 @@
 /* mapping: a mapped file that may be truncated without ending the process.
  *
- * Touching a page behind the new end of a truncated file raises SIGBUS, and the rest of the last page reads as zeros. A check
- * before each read does not help, because the file can shrink right after the check. So reading and checking are separate:
+ * After a truncation, an access to a page beyond the new end of the file raises SIGBUS, and the rest of the last page
+ * reads as zeros. A check before each read does not help, because the file can shrink right after the check. So reading
+ * and checking are separate:
  *
  * 1. A read never fails. The SIGBUS handler finds the mapping of the address, maps a page of zeros there and marks the mapping. The
  *    signal is synchronous and the handler only calls mmap and stores atomics, so this works in any thread, inside memcpy too.
- * 2. The caller reads or copies bytes, then calls mapping_is_whole. The bytes are valid only if mapping_is_whole returns true. Any
- *    truncation removes the file's last byte, so the check reads that byte. A zero byte needs a system call as well.
+ * 2. The caller reads or copies bytes, then calls mapping_is_whole. The bytes are valid only if mapping_is_whole
+ *    returns true. Any truncation removes the file's last byte, so the check compares that byte. If the byte is a zero,
+ *    the check also asks the kernel for the file's size.
  * 3. A system call that reads a missing page (a write to a socket) returns EFAULT.
  * 4. After a truncation the mapping stays invalid, even if the file grows back. Open the file again.
  *
- * mapping_is_whole does not detect a write in place that keeps the length. mapping_is_untouched does, because it compares size and
- * modification time. Replace files by rename.
+ * mapping_is_whole does not detect a write in place that keeps the length. mapping_is_untouched detects such a write,
+ * because it compares size and modification time. Operators should replace files by rename.
  *
- * A SIGBUS elsewhere ends the process. Every mapping_open installs the handler again.
+ * A SIGBUS at any other address ends the process. Every mapping_open installs the handler again.
  */
 #ifndef MILLRACE_MAPPING_H
 #define MILLRACE_MAPPING_H
@@ -28,7 +30,7 @@ struct mapping;
 int mapping_open(const char *path, bool lock, struct mapping **out, char error[MAPPING_ERROR_TEXT]);
 void mapping_close(struct mapping **m);
 
-/* The file's bytes, up to its length at the opening. */
+/* The file's bytes, with the length that the file had when it was opened. */
 struct bytes mapping_bytes(const struct mapping *m);
 /* False: the file was truncated, and bytes read may be zeros. Any thread. */
 bool mapping_is_whole(struct mapping *m);

@@ -24,7 +24,7 @@ static void *run(void *arg)
     struct reloader *r = arg;
     pthread_mutex_lock(&r->lock);
     for (;;) {
-        /* The next opening begins when the loop has collected the last outcome and a reload is requested. */
+        /* Waits until a reload is requested and the loop has collected the previous outcome. */
         while (!atomic_load(&r->stop) && (r->requested == r->begun || r->ended))
             pthread_cond_wait(&r->changed, &r->lock);
         r->begun = r->requested;

@@ -1,9 +1,10 @@
 /* reloader: opens the newest generation on a thread of its own.
  *
- * 1. The reloader runs one opening at a time. A request during an opening may concern files that this opening missed, so a second
- *    opening follows. All requests that arrive during the first opening share the second.
- * 2. An opening answers only requests that arrived before it began. The ticket of reloader_request identifies a request.
- * 3. A failed opening leaves nothing behind; the old generation keeps serving.
+ * 1. The reloader opens one generation at a time. If a request arrives while it opens a generation, the files may have
+ *    changed after it read them. So it then opens the newest generation again, once for all such requests.
+ * 2. An outcome answers only requests that arrived before the reloader began to open the generation. The ticket of
+ *    reloader_request identifies a request.
+ * 3. If a generation cannot be opened, the old generation is served further, and nothing needs to be cleaned up.
  *
  * Call everything from the loop's thread. `notify` runs on the reloader's thread.
  */
@@ -16,7 +17,7 @@ struct reloader;
 
 struct reloader_config {
     struct generation_source source; /* its texts must outlive the reloader */
-    void (*notify)(void *arg);       /* called after each opening; then call reloader_take */
+    void (*notify)(void *arg);       /* called when an outcome is ready: call reloader_take soon */
     void *notify_arg;
 };
 
@@ -28,12 +29,12 @@ struct reloader_outcome {
 };
 
 struct reloader *reloader_new(const struct reloader_config *config);
-/* Cancels an opening in progress. */
+/* Cancels the opening of a generation, if one is in progress. */
 void reloader_free(struct reloader **r);
 
 /* Returns the ticket of this request: 1, 2, ...; requests may share one. */
 uint64_t reloader_request(struct reloader *r);
-/* Takes the outcome of a completed opening. False: none. */
+/* Moves the latest outcome to *out. False: none is ready. */
 bool reloader_take(struct reloader *r, struct reloader_outcome *out);
 
 #endif

@@ -29,7 +29,7 @@ enum sorted_file_result {
     SORTED_FILE_OK,
     SORTED_FILE_ABSENT,
     SORTED_FILE_REFUSED,   /* damaged or not sorted */
-    SORTED_FILE_FAILED,    /* a system error: a retry may succeed */
+    SORTED_FILE_FAILED,    /* a system call failed; a retry may succeed */
     SORTED_FILE_CANCELLED, /* the caller's flag was set */
 };
 

@@ -23,8 +23,8 @@ struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span lin
     return record_split(bytes, t->separator, &record) ? record.key : bytes;
 }
 
-/* The start of the first line from `low` on whose key is not below the target, or with `is_past` above it. A key that begins
- * with a prefix equals the prefix, so no separator is compared after it. */
+/* Returns the start of the first line, from `low` on, whose key is at or after `sought`; with `is_past`, whose key is
+ * after it. With `is_prefix`, a key that begins with `sought` counts as equal. */
 static size_t seek(const struct sorted_text *t, size_t low, struct bytes sought, bool is_prefix, bool is_past)
 {
     const char *p = t->text.ptr;

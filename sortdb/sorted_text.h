@@ -47,7 +47,7 @@ size_t sorted_seek(const struct sorted_text *t, struct bytes key);
 struct sorted_check {
     bool unique_keys;
     size_t at;                   /* the start of the next line to check */
-    uint64_t records;            /* valid lines so far; a fault is in line records + 1 */
+    uint64_t records;            /* valid lines so far; the number of the bad line is one more */
     struct sorted_span previous; /* the last valid line */
 };
 /* Checks the lines that begin before `until`, from c->at on. Returns the fault of the first bad line, or NULL. */

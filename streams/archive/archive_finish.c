@@ -21,7 +21,7 @@
 #define ZSTD_CHECKSUM 1
 #define MANIFEST_MAX ((size_t)8 << 10) /* a manifest has about 300 bytes plus the file's name */
 #define READ_STEP ((size_t)256 << 10)
-#define THREADS 4 /* concurrent syncs, which the disk combines */
+#define THREADS 4 /* several syncs at once cost a disk little more than one */
 #define RETRY (1 * USEC_PER_SEC)
 #define RETRY_MAX (30 * USEC_PER_SEC)
 
@@ -106,9 +106,10 @@ static int add_zstd(struct compressor *p, struct bytes piece, bool last, struct 
 
 struct finish {
     const struct archive_finish_spec *spec;
-    enum archive_compression compression; /* of what is being published */
+    enum archive_compression compression; /* of the file that is published */
     struct buf packed, summary_path;      /* paths beside the staged file */
-    struct buf identity, summary; /* parts of the manifest; the summary is all text after the file's name */
+    struct buf identity,
+        summary; /* parts of the manifest's text; the summary is all of it after the file's name */
     char *error;
 };
 
@@ -248,7 +249,7 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     bool own = manifest_read(manifest.ptr, &old) && contains(buf_bytes(&old), buf_bytes(&f->identity));
     int rc = is_published(name) || (!own && exists(manifest.ptr));
     bool unmanifest =
-        rc == 1 && own; /* an earlier attempt named the manifest before another file took NAME */
+        rc == 1 && own; /* an earlier attempt published the manifest, then another file got NAME */
     if (rc == 0)
         rc = write_synced(f, fresh.ptr, buf_bytes(&text));
     if (rc == 0 && (own ? io->rename(fresh.ptr, manifest.ptr) : io->rename_new(fresh.ptr, manifest.ptr)) != 0)
@@ -271,7 +272,7 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     return rc;
 }
 
-/* The first write created the target directory, but a cleaner may have deleted it while it was empty. */
+/* The first write created the target directory. Another program may have deleted it while it was empty. */
 static int publish(struct finish *f, const char *from)
 {
     const char *plain_name = f->spec->file->name;
@@ -315,7 +316,7 @@ static int resume(struct finish *f)
         log_warn("file was published and moved away, or its staged file was deleted",
             LOG_S("path", file->name), LOG_U("first", file->first), LOG_U("end", file->end),
             LOG_U("lines", file->lines));
-    /* The summary is needed until the rename is durable. */
+    /* If a crash undoes the rename, the next attempt needs the summary. */
     if (sync_rename(f) != 0)
         return -1;
     io->unlink(f->summary_path.ptr);
@@ -328,7 +329,8 @@ static int finish_staged(struct finish *f)
     const char *staged = f->spec->file->staged;
     bool plain = f->compression == ARCHIVE_PLAIN;
     int rc = pack(f);
-    /* The packed file becomes the only copy when the staged file is deleted. So its summary must be durable before. */
+    /* Once the staged file is deleted, the packed file is the only copy. Its manifest is made from the summary, so the
+     * summary must be durable first. */
     if (rc == 0 && !plain)
         rc = write_synced(f, f->summary_path.ptr, buf_bytes(&f->summary));
     if (rc == 0 && !plain &&
@@ -338,7 +340,7 @@ static int finish_staged(struct finish *f)
         return publish(f, plain ? staged : f->packed.ptr);
     if (!plain && exists(staged)) {
         int saved = errno;
-        io->unlink(f->packed.ptr); /* other files may need its space */
+        io->unlink(f->packed.ptr); /* leave the space to other files */
         errno = saved;
     }
     return -1;

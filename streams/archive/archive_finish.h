@@ -13,13 +13,13 @@
  *    away.
  * 3. A file without lines is deleted, not published.
  * 4. A rename never replaces another file. If NAME, NAME.gz, NAME.zst or NAME.manifest.json exists, the file becomes
- *    NAME.1, NAME.2 and so on. If an earlier attempt gave this file's manifest the taken name, that manifest is deleted
- *    first.
+ *    NAME.1, NAME.2 and so on. If an earlier attempt has published this file's manifest under a name that another file
+ *    then got, that manifest is deleted first.
  * 5. Other programs may move published files away at once and delete the empty directory, which is then created again.
  * 6. The length and the line count of STAGED must match the state. Otherwise publishing fails and keeps STAGED.
- * 7. Each attempt packs the whole file again, so attempts are rare during a shortage. Each failed attempt lengthens the
- *    delay before that file's next attempt. It also lengthens a delay for all files, until one attempt succeeds.
- *    Meanwhile one file is tried at a time, the shortest first.
+ * 7. Each attempt packs the whole file again, so attempts are rare during a shortage. After a failed attempt, the delay
+ *    before the next attempt for this file grows, and so does a delay for all files. Until an attempt succeeds, the
+ *    threads try one file at a time, the shortest first.
  *
  * The manifest:
  *
@@ -34,7 +34,7 @@
 #include "base/clock.h"
 #include "streams/archive/archive_state.h"
 
-/* Descriptors that the threads may need at once. */
+/* The number of descriptors that the threads may need at the same time. */
 #define ARCHIVE_FINISHER_DESCRIPTORS 12
 
 enum archive_compression { ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD };

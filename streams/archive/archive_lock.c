@@ -62,7 +62,7 @@ size_t archive_fixed_directory(const char *format)
     return fixed;
 }
 
-/* Makes the archive with this state the owner of the names, unless the recorded owner has unfinished files. */
+/* Records the archive with this state as the owner of the names. Refuses if the previous owner has unfinished files. */
 static int take_over(int fd, const char *lock, const char *state_path, char *error)
 {
     char owner[PATH_MAX], directory[PATH_MAX], real[PATH_MAX];

@@ -16,7 +16,7 @@ int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT]);
 /* The state's directory must exist. */
 int archive_lock_names(const char *format, const char *state_path, char error[ARCHIVE_ERROR_TEXT]);
 
-/* Returns the length of the format's directories before the first conversion, including the slash. */
+/* Returns the length of the directory part of `format` before its first conversion, including the last slash. */
 size_t archive_fixed_directory(const char *format);
 /* The caller frees the path. */
 char *archive_staging_directory(const char *format);

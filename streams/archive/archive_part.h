@@ -16,18 +16,18 @@
 
 #include <sys/uio.h>
 
-#define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* write once this many bytes are in memory */
+#define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* write as soon as this many bytes are in memory */
 #define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* write a piece of this many bytes instead of copying it */
 
 /* Lines that are still in the caller's memory. */
 struct archive_pieces {
-    struct iovec *at; /* the first is reserved for the pending bytes */
+    struct iovec *at; /* the first element is reserved for `pending` */
     size_t n, room;
     size_t bytes; /* the sum of all pieces */
 };
 
-/* OPEN: takes lines. CLOSED: complete. SETTLED: recorded as complete in a durable state. FINISHING: a thread is
- * publishing it. */
+/* OPEN: lines are added. CLOSED: complete. SETTLED: a durable state records the file as complete. FINISHING: a thread
+ * is publishing the file. */
 enum archive_part_stage { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHING };
 
 struct archive_part {
@@ -38,7 +38,7 @@ struct archive_part {
     uint64_t written;
     int fd;                     /* -1: not open */
     bool created;               /* the file exists */
-    bool unsynced;              /* written to since the last sync began */
+    bool unsynced;              /* has bytes written since the last sync began */
     bool unsynced_name;         /* created since the last sync of its directory began */
     bool syncing, syncing_name; /* a commit is syncing these; its thread uses fd */
     usec_t last_taken;          /* monotonic */
@@ -50,7 +50,8 @@ struct archive_part {
 
 /* `staged` is the new file's path. */
 struct archive_part *archive_part_new(const char *name, const char *staged, uint64_t first);
-/* Restores a file from a state and cuts it back to the length in the state. Returns NULL with the reason. */
+/* Opens the staged file of a state's entry and truncates the file to the length in the entry. Returns NULL with the
+ * reason. */
 struct archive_part *archive_part_recover(
     const struct archive_file_state *state, char error[ARCHIVE_ERROR_TEXT]);
 void archive_part_free(struct archive_part **p);

@@ -9,8 +9,9 @@
  *      "length":"3456","lines":"12","first":"120000","end":"123456","finishing":false}]}
  *
  * A state of format 1 is accepted too: its unfinished files are NAME.part beside the finished ones, and are published
- * from there. A state of any other format, or one that contradicts itself, is refused and never overwritten.
- * Contradictions are a file named twice, more lines than bytes, or bytes behind the cursor. */
+ * from there. A state of any other format, or one that contradicts itself, is refused and never overwritten. A state
+ * contradicts itself if it names a file twice, if a file has more lines than bytes, or if a file has bytes after the
+ * cursor. */
 #ifndef MILLRACE_ARCHIVE_STATE_H
 #define MILLRACE_ARCHIVE_STATE_H
 
@@ -21,8 +22,8 @@
 #define ARCHIVE_ERROR_TEXT 512
 
 struct archive_file_state {
-    char *name;      /* the path for publishing; if taken, NAME.1 and so on */
-    char *staged;    /* the path until then */
+    char *name;      /* the path of the published file; if the path exists, NAME.1 and so on */
+    char *staged;    /* the path until the file is published */
     uint64_t length; /* in bytes */
     uint64_t lines;
     uint64_t first, end; /* stream offsets of the first line's start and the last line's end */

@@ -12,7 +12,7 @@
 #define TIME_MAX INT64_C(1000000000000000)
 /* A double holds this many decimal digits exactly, with or without a point. */
 #define PLAIN_DIGITS 15
-/* The first 8 of 10 digits are compared with the previous line. */
+/* In a time of 10 digits, the first 8 are compared with the previous line's. */
 #define REPEAT_DIGITS 8
 #define REPEAT_REST 3 /* two more digits, and the byte behind the number */
 #define REPEAT_MIN INT64_C(1000000000)
@@ -38,7 +38,7 @@ struct event_time {
     size_t name_length;
     bool plain;       /* the only escape that can spell the name is \u */
     char last_letter; /* of a plain name */
-    scan_fn *scan;    /* with vectors if available */
+    scan_fn *scan;    /* uses vector instructions if the processor has them */
     struct repeat repeat;
     int64_t divisor;
     bool divides; /* divisor != 1; otherwise the division is skipped */
@@ -61,8 +61,8 @@ static bool is_plain(struct bytes name)
  * that could spell the name follows. A line with no such bytes, no such \u and no other brace lacks the member. The parser
  * handles all other lines. */
 
-/* Returns the last mark in [begin, end), or NULL: a brace, the u of \u, or the closing quote of a possible name (compared by both quotes
- * and its last letter). */
+/* A mark is a brace, the u of \u, or the closing quote of text that may be the name: only both quotes and the last
+ * letter are compared. Returns the last mark in [begin, end), or NULL. */
 static const char *last_mark(const struct event_time *e, const char *begin, const char *end)
 {
     while (end-- > begin) {
@@ -75,7 +75,7 @@ static const char *last_mark(const struct event_time *e, const char *begin, cons
 }
 
 #ifdef __x86_64__
-/* Finds the marks in 32 bytes. Also reads bytes before these, but none after. */
+/* Finds the marks in the 32 bytes at `at`. Also reads the bytes before `at`, but none after the 32. */
 SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char *at)
 {
     __m256i here = simd_at(at), before = simd_at(at - 1), first = simd_at(at - e->name_length - 1);
@@ -130,8 +130,8 @@ static bool read_eight_digits(const char *at, int64_t *out)
     return true;
 }
 
-/* Reads a number without sign and exponent, and the end of its member. With at most PLAIN_DIGITS digits, dropping the fraction
- * gives the same result as the parser's double. */
+/* Reads a number without sign and exponent, and the end of its member. Up to PLAIN_DIGITS digits, the result is the
+ * same as the parser's double without its fraction. */
 static bool read_number(const char *begin, const char *end, int64_t *out)
 {
     const char *at = begin;
@@ -179,8 +179,8 @@ static enum scan_result read_member(
     return FOUND;
 }
 
-/* Whether the member equals the remembered text. Equal bytes parse alike, so only the last two digits and the number's end are
- * checked. */
+/* Whether the member's bytes equal the remembered text. These bytes were parsed before, so only the last two digits and
+ * the end of the number are checked. */
 INLINED bool repeats_last_member(
     const struct event_time *e, struct bytes line, const char *name, int64_t *out)
 {
@@ -196,7 +196,7 @@ INLINED bool repeats_last_member(
     return repeat->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
 }
 
-/* Inlined once for each kind of search. */
+/* Always inlined, so that each caller gets a copy for its own `last`. */
 INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struct bytes line, int64_t *out)
 {
     if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')

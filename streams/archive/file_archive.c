@@ -16,15 +16,15 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-#define FINISHING_MAX 32 /* with more complete files, the archive is full */
-/* Two locks, the new state, and a directory that is being synced. */
+#define FINISHING_MAX 32 /* with more unpublished complete files, file_archive_is_full is true */
+/* Descriptors of two locks, the new state file, and a directory that is being synced. */
 #define OWN_DESCRIPTORS 4
 /* Disk space that lines must not use: RESERVE_MAX, or a sixteenth of the file system if that is less. */
 #define RESERVE_MAX ((uint64_t)1 << 20)
 #define RESERVE_SHARE 16
 #define COMMIT_RETRY (200 * USEC_PER_MSEC) /* after a shortage */
 #define SHORTAGE_LOG_INTERVAL (60 * USEC_PER_SEC)
-#define SPANS_MAX 1024 /* a span is cached at its number modulo SPANS_MAX */
+#define SPANS_MAX 1024 /* size of the cache; a span's slot is its number modulo SPANS_MAX */
 
 enum shortage_kind {
     SHORTAGE_TO_WRITE,  /* writes and commits fail */
@@ -38,7 +38,7 @@ struct shortage {
     char text[ARCHIVE_ERROR_TEXT];
 };
 
-/* Times that share a name, and the file for their lines. */
+/* A range of times with one file name, and the file that gets their lines. */
 struct cached_span {
     struct archive_span times;
     struct archive_part *part; /* NULL at first */
@@ -51,7 +51,7 @@ struct commit {
     size_t n_fds;
     bool sync_staging; /* sync the staging directory too */
     int error;         /* errno of the failure, or 0 */
-    bool sync_failed;  /* a sync failed, not the write of the state */
+    bool sync_failed;  /* a sync failed; false: the write of the state failed */
 };
 
 struct file_archive {
@@ -66,7 +66,7 @@ struct file_archive {
     char name[PATH_MAX]; /* the last result of name_of_time */
     struct worker *committer;
     struct archive_finisher *finisher;
-    struct commit commit; /* used by the committer's thread while `committing` */
+    struct commit commit; /* while `committing`, only the committer's thread uses it */
     bool committing;
     bool changed; /* since the last commit began */
     bool has_state;
@@ -76,7 +76,7 @@ struct file_archive {
     struct shortage shortages[SHORTAGE_KINDS];
     bool shortage_logged;   /* a shortage was logged, but not its end */
     usec_t shortage_log_at; /* earliest time of the next log line */
-    size_t next_line;       /* bytes of the next line that waits for disk space; 1: none waits */
+    size_t next_line;       /* length of a line that waits for disk space; 1: no line waits */
     bool was_full;          /* a write found no space: publish complete files before more lines are written */
     bool failed;
     char failure[ARCHIVE_ERROR_TEXT];
@@ -154,8 +154,8 @@ static size_t count_stage(const struct file_archive *a, enum archive_part_stage 
     return n;
 }
 
-/* An operator can remove only published files. If new lines took the first free space on a full disk, complete files could never
- * be published. */
+/* On a full disk, the first free space is used to publish complete files, not for new lines. An operator frees space by
+ * removing published files, so otherwise the disk might stay full forever. */
 static bool finishes_first(const struct file_archive *a)
 {
     return a->was_full && count_stage(a, PART_SETTLED) + count_stage(a, PART_FINISHING) > 0;
@@ -178,7 +178,8 @@ static void close_idlest(struct file_archive *a)
     close_part(a, idlest);
 }
 
-/* Syncs and closes a complete file. Returns false if none has a descriptor or the sync failed. */
+/* Syncs and closes one complete file, to free its descriptor. Returns false if no complete file has a descriptor, or if
+ * the sync failed. */
 static bool free_descriptor(struct file_archive *a)
 {
     struct archive_part *p = NULL;
@@ -200,7 +201,7 @@ static bool free_descriptor(struct file_archive *a)
     return true;
 }
 
-/* Returns -1 unless all lines are written. */
+/* Writes the part's lines. Returns -1 if some could not be written. */
 static int write_part(struct file_archive *a, struct archive_part *p)
 {
     char error[ARCHIVE_ERROR_TEXT];
@@ -294,9 +295,9 @@ static const char *name_of_time(struct file_archive *a, int64_t time)
 }
 #pragma GCC diagnostic pop
 
-/* Names are cached in spans of an hour, or of a minute in a local time zone, so most lines need no strftime. Within
- * such a span a name that has changed never returns. So if the first and last second share a name, so do all seconds
- * between. */
+/* Names are cached for spans of an hour, or of a minute in a local time zone, so most lines need no strftime. Clocks
+ * are not set back within a span. So if the first and the last second of a span have the same name, all seconds between
+ * have it too. */
 static struct cached_span *span_of(struct file_archive *a, int64_t time)
 {
     struct cached_span *s = &a->spans[(uint64_t)time / (uint64_t)a->span % SPANS_MAX];
@@ -312,7 +313,7 @@ static struct cached_span *span_of(struct file_archive *a, int64_t time)
     return s;
 }
 
-/* Returns the open file of that name; begins one if there is none. */
+/* Returns the open file with this name. If there is none, begins one. */
 static struct archive_part *open_part(struct file_archive *a, const char *name)
 {
     struct buf staged = {0};
@@ -385,7 +386,8 @@ static void run_commit(void *arg)
     struct file_archive *a = arg;
     struct commit *c = &a->commit;
     bool failed = false;
-    /* All writes start before the first sync waits, so the disk flushes less often. */
+    /* Starts writing all files to the disk before the first sync waits, so that the disk flushes its cache less
+     * often. */
     for (size_t i = 0; i < c->n_fds && c->n_fds > 1; i++)
         (void)sync_file_range(c->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
     for (size_t i = 0; i < c->n_fds && !failed; i++)
@@ -396,7 +398,7 @@ static void run_commit(void *arg)
         c->error = errno;
 }
 
-/* Writes all lines taken and starts their commit. Returns -1 unless all are written. */
+/* Writes all lines in memory and starts their commit. Returns -1 if a write failed. */
 static int start_commit(struct file_archive *a)
 {
     struct commit *c = &a->commit;
@@ -422,7 +424,7 @@ static int start_commit(struct file_archive *a)
     return 0;
 }
 
-/* If this file exists in the staging directory, the other files there belong to a state (invariant 2). */
+/* This file exists in the staging directory while a state owns the other files there (invariant 2). */
 #define MARK "has-state"
 
 static void mark_staging(struct file_archive *a)
@@ -449,7 +451,7 @@ static void end_commit(struct file_archive *a)
     }
     if (!done) {
         char text[ARCHIVE_ERROR_TEXT];
-        /* EMFILE means that a directory could not be opened for its sync. Only a failed fsync is final. */
+        /* With EMFILE, no fsync has failed: a directory could not be opened. Only a failed fsync is final. */
         bool passes = c->sync_failed ? errno_is_fd_limit(c->error) : errno_is_shortage(c->error);
         snprintf(text, sizeof text, "%s%s: %s", c->sync_failed ? "sync in " : "",
             c->sync_failed ? a->staging : a->state_path, strerror(c->error));
@@ -468,7 +470,7 @@ static void end_commit(struct file_archive *a)
         a->committed = c->state;
         c->state = (struct archive_state){.n_files = 0};
         a->numbers.commits++;
-        /* A file that the durable state records as complete may be published. */
+        /* The state is durable now, so the files that it records as complete may be published. */
         for (size_t i = 0; i < a->committed.n_files; i++) {
             const struct archive_file_state *s = &a->committed.files[i];
             for (size_t k = 0; k < a->n_parts && s->finishing; k++) {
@@ -498,7 +500,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
         if (f.rc != 0) {
             set_trouble(a, SHORTAGE_TO_FINISH, f.shortage, f.error);
             if (a->config.compression != ARCHIVE_PLAIN)
-                a->was_full = false; /* lines may still fit where a packed file does not */
+                a->was_full = false; /* lines may fit on the disk although a packed file does not */
             continue;
         }
         if (f.part->state.lines > 0) {
@@ -517,7 +519,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
         archive_part_free(&f.part);
         note_change(a);
         a->at_once = true;
-        /* The shortage ends once no staged file waits because of it. */
+        /* The shortage is over when no staged file waits for space, descriptors or memory. */
         for (size_t i = 0; i < a->n_parts && shortage == NULL; i++)
             shortage = a->parts[i]->shortage;
         set_shortage(a, SHORTAGE_TO_FINISH, shortage);
@@ -562,7 +564,7 @@ int file_archive_flush(struct file_archive *a)
     }
 }
 
-/* Whether the path is a staged file of the state, or a file that publishing creates beside one. */
+/* Whether the path is a staged file that the state names, or a file that archive_finish creates beside such a file. */
 static bool is_of_state(const struct file_archive *a, const char *path)
 {
     for (size_t i = 0; i < a->committed.n_files; i++) {
@@ -574,8 +576,9 @@ static bool is_of_state(const struct file_archive *a, const char *path)
     return false;
 }
 
-/* Deletes staged files that a crash left behind and the state does not name. If the state is missing although there was
- * one, deletes nothing and fails. Deletes a MARK without staged files, because it says nothing about later files. */
+/* Deletes staged files that the state does not name: a crash left them. If MARK shows that there was a state but the
+ * state is missing, fails and deletes nothing. If there are no staged files, also deletes MARK, because it must not
+ * vouch for later files. */
 static int clean_staging(struct file_archive *a, char *error)
 {
     DIR *d = io_make_dirs(a->staging) == 0 ? opendir(a->staging) : NULL;

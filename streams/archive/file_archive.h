@@ -11,8 +11,8 @@
  *    the stream's bytes. If names follow event time, up to max_open files are written at once. A file is complete after
  *    close_after without a new line. If a name exists, .1, .2 and so on are appended. No published file is ever opened
  *    or replaced.
- * 4. A gap in the stream completes every file. So if names follow arrival, the lines of one manifest have contiguous
- *    offsets.
+ * 4. A gap in the stream completes every file. So if names follow arrival, the lines of each file are contiguous in the
+ *    stream.
  * 5. During a shortage of space, descriptors or memory, lines wait in memory, the caller stops reading while
  *    file_archive_is_full is true, and file_archive_tick retries. After any other failed write or sync, nothing more is
  *    written until an operator restarts the program.

@@ -20,7 +20,7 @@
 #include <time.h>
 
 #define TICK (250 * USEC_PER_MSEC)
-/* Lines in memory are written after this time without a new line. */
+/* If no line arrives for this time, the lines in memory are written. */
 #define QUIET (10 * USEC_PER_MSEC)
 
 static const struct option_row option_rows[] = {
@@ -82,10 +82,10 @@ struct writer {
     struct loop_notify *notify;
     struct event *ticker, *quiet;
     struct event_time *event_time; /* NULL: by arrival */
-    struct archive_run *runs;      /* the lines being taken */
+    struct archive_run *runs;      /* of the lines that are added to the archive next */
     size_t n_runs, room_for_runs;
     struct archive_span span; /* times of the last run */
-    struct buf held;          /* lines read but not taken, because the disk is full */
+    struct buf held;          /* lines read that the full disk has no space for */
     uint64_t gaps, untimed;
 };
 
@@ -232,7 +232,7 @@ static void take_by_event(struct writer *w, struct bytes lines)
     file_archive_take(w->archive, w->runs, w->n_runs);
 }
 
-/* Takes the lines that fit on the disk and returns their length. */
+/* Adds the leading lines that fit on the disk to the archive, and returns their length. */
 static size_t take_fitting(struct writer *w, struct bytes lines)
 {
     lines = file_archive_fitting(w->archive, lines);
@@ -288,8 +288,8 @@ static void update_health(struct writer *w)
         stream_program_set_trouble(w->daemon, trouble);
 }
 
-/* For a stream that does not exist yet, `latest` means its beginning. This is stored as a state without an id, because
- * the stream may exist at the next start. */
+/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records that, because the
+ * stream may exist when the program starts again. */
 static void on_change(void *arg)
 {
     struct writer *w = arg;
@@ -305,7 +305,7 @@ static void tick(void *arg)
 {
     struct writer *w = arg;
     file_archive_tick(w->archive, clock_wall(), clock_monotonic());
-    if (!evtimer_pending(w->quiet, NULL)) /* lines that a shortage has kept in memory */
+    if (!evtimer_pending(w->quiet, NULL)) /* a shortage may have kept lines in memory */
         file_archive_write(w->archive);
     if (w->held.len > 0 && !file_archive_is_full(w->archive)) {
         size_t taken = take_fitting(w, buf_bytes(&w->held));
@@ -332,7 +332,7 @@ static void on_quiet(evutil_socket_t fd, short what, void *arg)
     file_archive_write(w->archive);
 }
 
-/* Standard streams, the loop, the log, /metrics and pubsub. */
+/* Descriptors of standard streams, the loop, the log, /metrics and pubsub. */
 #define OTHER_DESCRIPTORS 24
 
 #define NUMBER(name, expression)                                                                             \

@@ -14,7 +14,7 @@
 #define TOKEN_BYTES 16
 
 struct hash_key {
-    struct hmac_sha256_ctx hmac; /* reset by each digest */
+    struct hmac_sha256_ctx hmac; /* hmac_sha256_digest resets it for the next value */
     char id[2 * ID_BYTES + 1];
 };
 

@@ -14,7 +14,7 @@ struct json_member {
     struct bytes whole; /* from the name's quote to the value's end */
 };
 
-/* The members of a JSON object in its text. The text must be accepted by json_fields_extract. For any other text the members are
+/* Iterates over the members of a JSON object. If json_fields_extract does not accept the text, the members are
  * meaningless, but no byte outside the text is read. */
 struct json_members {
     const char *at, *end;
@@ -177,7 +177,7 @@ struct edits {
 struct member_edit {
     char *name;
     enum edit edit;
-    struct edits inside; /* with KEEP: of the object that the member holds */
+    struct edits inside; /* with KEEP: edits of the member's own object */
 };
 
 struct line_filter {
@@ -211,7 +211,7 @@ static void words_free(struct words *w)
     free(w->at);
 }
 
-/* Whether the list has an empty name before or after a comma, such as from an empty shell variable. */
+/* Whether the list has an empty name before or after a comma. An empty shell variable may be the cause. */
 static bool has_empty_name(const char *list)
 {
     const char *at = list;
@@ -397,7 +397,7 @@ static bool text_of(struct line_filter *f, const struct json_value *v, struct by
     return true;
 }
 
-/* Appends the token of a value. null stays null, because a token would hide that there was no value. */
+/* Appends the token of a value. A null stays null, so that a reader still sees that there was no value. */
 static void append_token(struct line_filter *f, struct bytes value, struct buf *out)
 {
     char token[HASH_TOKEN_LENGTH];
@@ -416,7 +416,7 @@ static void append_token(struct line_filter *f, struct bytes value, struct buf *
     buf_append_char(out, '"');
 }
 
-/* NULL: the member is kept as it is. */
+/* Returns the edit of the member with this name, or NULL to keep the member unchanged. */
 static const struct member_edit *edit_of(struct line_filter *f, const struct edits *e, struct bytes name)
 {
     if (name.len > 0 && !e->begins[(unsigned char)name.ptr[0]])
@@ -436,13 +436,13 @@ static void append_run(struct buf *out, const char *begin, const char *end)
 }
 
 /* Appends an object without dropped members and with tokens for hashed values. Kept text is appended in runs. A kept
- * member includes the comma and spaces before it, unless it is the first kept one and members before it were
- * dropped. A text that is no object is appended as it is. */
+ * member is appended with the comma and spaces before it. The comma is left out if all members before it were dropped.
+ * Text that is not an object is appended unchanged. */
 static void append_rest(struct line_filter *f, const struct edits *e, struct bytes object, struct buf *out)
 {
     struct json_members members = {object.ptr, object.ptr + object.len};
     struct json_member m;
-    const char *run = object.ptr; /* NULL: behind a dropped member */
+    const char *run = object.ptr; /* start of the text to append next; NULL after a dropped member */
     skip_space(&members);
     if (members.at < members.end && *members.at == '{')
         members.at++;

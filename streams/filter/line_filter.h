@@ -1,7 +1,7 @@
 /* line_filter: decides which lines of a stream pass, and removes or hashes fields of the passing lines.
  *
- * A line is a JSON object. Paths (json_path.h) name its fields; the path of a field to drop or hash has no index. A name
- * refers to all members of that name, whether or not they spell it with escapes.
+ * A line is a JSON object. Paths (json_path.h) name its fields; the path of a field to drop or hash has no index. A
+ * name refers to all members with that name, even if the line spells it with escapes.
  *
  * 1. The original value of a dropped or hashed field never passes. A line that is not a JSON object is refused.
  * 2. All other bytes stay unchanged.

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
-/* Lines that were added together. A gap or an overlong line may precede a piece. */
+/* Lines that one call added. In the stream, a gap or an overlong line may precede them. */
 struct piece {
     STAILQ_ENTRY(piece) entry;
     uint64_t end;
@@ -13,7 +13,7 @@ struct piece {
 };
 
 struct line_queue {
-    TAILQ_ENTRY(line_queue) entry; /* while lines wait */
+    TAILQ_ENTRY(line_queue) entry; /* in `waiting` while the queue has lines */
     struct line_queue_config config;
     STAILQ_HEAD(, piece) pieces;
     size_t waiting; /* bytes */

@@ -3,7 +3,7 @@
  * One read of a stream may bring thousands of lines, and filtering one line may take milliseconds (text_pattern.h). The
  * scheduler spreads this work over many iterations of the loop, which serves other events in between.
  *
- * 1. All queues share a slice. It ends after the line during which LINE_SLICE expires.
+ * 1. All queues share a slice. A slice ends with the first line that is finished after LINE_SLICE.
  * 2. Queues take turns, so a queue with costly lines gets no more time than the other waiting queues.
  * 3. Each line of a queue is handed out once, in order. */
 #ifndef MILLRACE_LINE_SCHEDULER_H
@@ -27,7 +27,7 @@ struct line_queue_config {
     struct line_scheduler *scheduler; /* borrowed */
     /* Handles a line, without its LF. Must not add to, clear or free the queue. */
     void (*on_line)(struct bytes line, void *arg);
-    /* Called when this queue's part of a slice is over. May free the queue. */
+    /* Called after the queue has used its part of a slice. May free the queue. */
     void (*on_slice)(void *arg);
     void *arg;
 };

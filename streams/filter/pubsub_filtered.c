@@ -50,7 +50,7 @@ static const struct option_row option_rows[] = {
     {.name = "drop", .type = OPTION_STRING, .help = "fields to remove, separated by commas"},
     {.name = "hash",
         .type = OPTION_STRING,
-        .help = "fields whose values to replace by keyed hashes, separated by commas"},
+        .help = "fields whose values are replaced by keyed hashes, separated by commas"},
     {.name = "hash_key_file",
         .type = OPTION_STRING,
         .help = "file with the key: at least 16 bytes, not readable by others"},
@@ -69,7 +69,7 @@ static const struct option_row option_rows[] = {
     {.name = "heartbeat",
         .type = OPTION_STRING,
         .fallback = "_heartbeat_",
-        .help = "field of lines that always pass (empty: none)"},
+        .help = "a line that has this field always passes (empty: no such field)"},
     {.name = "dry_run",
         .type = OPTION_INT,
         .fallback = "0",
@@ -87,12 +87,12 @@ struct program {
     struct line_filter *filter;
     struct line_scheduler *scheduler;
     struct http_client *source;
-    struct http_pool *destination;   /* exactly one server, because it keeps the mark */
+    struct http_pool *destination;   /* always a single server, because the server stores the mark */
     struct republisher *republisher; /* NULL: not requested */
     char *token;                     /* for pubsub; NULL: none */
     struct sub *subs;
     size_t n_subs;
-    struct line_counts sub_lines; /* of all answers together: a line in two answers counts twice */
+    struct line_counts sub_lines; /* summed over all answers: a line that two answers read counts twice */
     struct loss_log sub_losses;
     struct stream_client *sample; /* --dry-run */
     int64_t to_show;
@@ -108,7 +108,7 @@ struct sub {
     struct event *ending;
     struct line_filter *filter; /* the request's filter; NULL: none */
     struct line_queue *unfiltered;
-    struct buf once;    /* a line that passed the program's filter */
+    struct buf once;    /* the line after the program's filter */
     struct buf passed;  /* lines to send */
     struct buf refusal; /* pubsub's body if it refused the offset */
     bool started, follow;
@@ -234,7 +234,7 @@ static void fail_sample(struct program *p, const char *why, int status)
     daemon_fail(p->daemon, status);
 }
 
-/* A dry run ends at once if the source has a problem or no more lines. */
+/* A dry run ends if the source has a problem or no more lines. */
 static void on_sample_change(void *arg)
 {
     struct program *p = arg;
@@ -390,7 +390,7 @@ static void on_sub_change(void *arg)
         end_soon(h);
 }
 
-/* pubsub has refused the request's offset. Its refusal becomes the answer. */
+/* pubsub has refused the request's offset. Its reply becomes the answer. */
 static void on_sub_refused(int status, struct bytes body, void *arg)
 {
     struct sub *h = arg;
@@ -461,7 +461,7 @@ static void serve_sub(struct http_request *req, void *ctx)
     bool follow, multipart;
     if (!http_param_name(req, "stream", own, stream))
         return;
-    if (strcmp(stream, own) != 0) { /* even if pubsub has a stream of that name */
+    if (strcmp(stream, own) != 0) { /* even if pubsub has a stream with that name */
         http_problem(req, 404, "unknown-stream", "omit stream", "only the stream %s is served here", own);
         return;
     }
@@ -546,7 +546,8 @@ static void register_stats(struct program *p)
 {
     static const struct stats_row rows[] = {
         {"subscribers", "Open answers of /sub", read_subscribers},
-        {"sub_lines_read_total", "Lines read for /sub, counted for each answer", read_sub_read},
+        {"sub_lines_read_total", "Lines read for /sub; a line is counted once for each answer that reads it",
+            read_sub_read},
         {"sub_lines_passed_total", "Of those, lines sent", read_sub_passed},
         {"sub_lines_filtered_total", "Of those, lines that fail a condition", read_sub_filtered},
         {"sub_lines_undecided_total", "Of those, lines left out: the pattern took too many steps",
@@ -626,7 +627,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
-/* The key may change between two lines, because each token contains the id of its key. */
+/* The key can be replaced between two lines, because each token contains the id of the key that made it. */
 static void hangup(void *ctx)
 {
     struct program *p = ctx;

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define MARK_EVERY_SECONDS 1
-/* Delay after a reply that does not make the pool back off (401, 404, 413). */
+/* Delay after a reply such as 401, 404 or 413, for which the pool has no delay of its own. */
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
 #define RETRY_MAX (2 * USEC_PER_SEC)
 
@@ -26,9 +26,9 @@ struct republisher {
     struct event *mark_timer;
     struct line_queue *unfiltered; /* NULL: no filter */
     struct buf passed;             /* lines of the next run */
-    uint64_t first;                /* the first offset if the destination has no mark */
+    uint64_t first;                /* where to begin if the destination has no mark */
     uint64_t mark;                 /* the destination's mark */
-    uint64_t sending;              /* the destination's mark after the run under way */
+    uint64_t sending;              /* the destination's mark once the run under way is stored */
     bool asked;                    /* the mark is known */
     bool into_itself;
     /* the request to the destination */
@@ -56,7 +56,7 @@ static uint64_t reached(const struct republisher *r)
     return stream_client_cursor(r->source)->offset;
 }
 
-/* The source waits until the mark is known. */
+/* Pauses the source while the mark is not known or too many lines wait. */
 static void pause_or_resume(struct republisher *r)
 {
     bool full = r->unfiltered != NULL && line_queue_is_full(r->unfiltered);
@@ -185,7 +185,7 @@ static void refused(struct republisher *r, const struct http_reply_view *reply)
     failed(r, why);
 }
 
-/* Returns false if there is no reply, after handling the failure. */
+/* Returns true if there is a reply. Otherwise schedules a retry and returns false. */
 static bool replied(
     struct republisher *r, enum http_client_result result, const struct http_reply_view *reply)
 {
@@ -218,8 +218,8 @@ static void asked(enum http_client_result result, const struct http_reply_view *
     succeeded(r);
     if (is_into_itself(r))
         return;
-    /* Follow the source again, even from the same offset. The source must answer after the destination, because the old
-     * connection may be to a process that no longer runs. */
+    /* Connect to the source again, even at the same offset. The source must answer after the destination, because the
+     * old connection may be to a process that no longer runs. */
     struct stream_cursor from = *stream_client_cursor(r->source);
     r->asked = true;
     r->mark = r->numbers.offset = known ? mark : 0;
@@ -243,7 +243,7 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
     } else if (reply->status == 409 && has_code(reply, "mark-conflict")) {
         succeeded(r);
         log_warn("another producer has moved the destination's mark: asking again");
-        drop_collected(r); /* they follow a mark that the destination no longer has */
+        drop_collected(r); /* they begin at a mark that the destination no longer has */
         ask_mark(r);
     } else {
         refused(r, reply);
@@ -314,7 +314,7 @@ static void on_lines(struct bytes lines, void *arg)
     send_what_passed(r);
 }
 
-/* A line that cannot be filtered does not pass. */
+/* A line over max_line cannot be filtered, so it does not pass. */
 static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
     struct republisher *r = arg;

@@ -12,7 +12,7 @@
 
 struct effort {
     PCRE2_SIZE at;  /* position in the text */
-    size_t needs;   /* bytes that the item tried at this position may skip */
+    size_t needs;   /* bytes that the current item may skip */
     uint64_t spent; /* 1024ths of steps */
 };
 
@@ -27,8 +27,8 @@ struct text_pattern {
     struct effort effort;
 };
 
-/* PCRE2 calls this before it tries an item. The previous item costs the bytes that it skipped, or those that it may
- * have skipped before it failed if these are more. */
+/* PCRE2 calls this before it tries an item. The previous item is charged for the bytes that it skipped, or for those
+ * that it may have skipped before it failed, whichever are more. */
 static int count(pcre2_callout_block *block, void *arg)
 {
     struct text_pattern *p = arg;
@@ -58,12 +58,13 @@ static size_t repeats(const char *item, size_t n)
     return most;
 }
 
-/* Records for each item how many bytes it may skip. A lookbehind goes back before its first item is tried. */
+/* Records for each item how many bytes it may skip. A lookbehind moves back in the text before PCRE2 tries its first
+ * item. */
 static int note_needs(pcre2_callout_enumerate_block *block, void *arg)
 {
     struct text_pattern *p = arg;
     const char *item = p->text + block->pattern_position;
-    /* PCRE2 reports three bytes behind a pattern that ends with (?). */
+    /* If a pattern ends with (?), PCRE2 reports a length that reaches three bytes past the pattern's end. */
     size_t n = MIN(block->next_item_length, p->length - block->pattern_position);
     uint32_t back = 0;
     if (*item == '(') /* any group may be a lookbehind, which has many spellings */
@@ -84,7 +85,7 @@ struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t e
     unsigned char why[120];
     /* Patterns are untrusted: PCRE2 must check that they are UTF-8, and \C could stop inside a character. */
     const uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT;
-    /* A verb can lift PCRE2's limits or disable its JIT compiler. A script run is scanned again for every end that is
+    /* A verb can lift PCRE2's limits or disable its JIT compiler. PCRE2 scans a script run again for every end that is
      * tried. */
     bool refused = strncmp(pattern, "(*", 2) == 0;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)

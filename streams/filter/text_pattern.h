@@ -1,8 +1,8 @@
 /* text_pattern: searches untrusted text for an untrusted PCRE2 pattern, at a bounded cost.
  *
- * 1. Cost is counted in steps: one for each item of the pattern that is tried, and one for each 16 bytes skipped since
- *    the previous item (fewer bytes for a long pattern). A failing item also costs the bytes that it may have skipped:
- *    n for x{n}, the rest of the text for a back reference. PCRE2's own limit counts neither bytes nor starting
+ * 1. Cost is counted in steps. Each tried item of the pattern costs a step, and so does each 16 bytes skipped since the
+ *    previous item (fewer bytes for a long pattern). A failing item also costs the bytes that it may have skipped: n
+ *    for x{n}, the rest of the text for a back reference. PCRE2's own limit counts neither bytes nor starting
  *    positions, so it does not bound the time.
  * 2. After TEXT_PATTERN_STEPS_MAX steps (a few milliseconds) the result is UNDECIDED. A text over TEXT_PATTERN_TEXT_MAX
  *    is UNDECIDED too, because a single item may skip all of it. The result depends only on pattern and text, never on

@@ -5,8 +5,8 @@
  * replaces the %s in escaped form. Several destinations take turns; a failing destination counts as down for a while
  * (http_pool.h).
  *
- * 1. Every line below the cursor was answered with 2xx. A restart after a crash continues from the stored cursor. Only
- *    lines answered since that cursor was stored are delivered again.
+ * 1. Every line below the cursor was answered with 2xx. After a crash, the program continues at the stored cursor. Only
+ *    lines that were answered after the cursor was stored are delivered again.
  * 2. A batch is retried until it is answered with 2xx. If the failed destination does not count as down, the next
  *    attempt follows after a second.
  * 3. With skip_refused, a batch is halved after each answer that blames the request (http_pool_is_poison), until one
@@ -31,14 +31,14 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* The pool marks a failing host as down, but not a host that refuses lines or answers 302 or 408. */
+/* Delay after a host has refused lines or answered 302 or 408: the pool does not mark such a host as down. */
 #define REFUSED_RETRY (1 * USEC_PER_SEC)
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to read", "longest line accepted"),
     {.name = "destination",
         .type = OPTION_STRING,
-        .help = HTTP_POOL_URLS_HELP "%s in the target stands for one escaped line"},
+        .help = HTTP_POOL_URLS_HELP "%s is replaced by one line in escaped form"},
     {.name = "destination_token_file",
         .type = OPTION_STRING,
         .help = "file with the token that each destination gets as Authorization: Bearer"},
@@ -144,7 +144,7 @@ struct program {
     struct http_pool *pool;          /* the destinations, or the one server of a republisher */
     struct republisher *republisher; /* for to_stream and to_queue; else NULL */
     struct stream_client *stream;
-    struct archive_state state; /* only its cursor is used */
+    struct archive_state state; /* only the member `cursor` is used */
     const char *state_path;
     int state_lock;      /* -1: none */
     const char *rejects; /* NULL: refused lines are only logged */
@@ -170,7 +170,7 @@ struct program {
     struct stats_counter *lines, *batches, *failures, *refused;
 };
 
-/* Refuses the first of these settings that is set, because a setting without effect is a mistake. */
+/* Reports an error if one of these settings is set: it would have no effect, so the operator has made a mistake. */
 static int refuse_settings(
     struct options *o, const char *const *names, const char *why, struct config_error *error)
 {
@@ -260,8 +260,8 @@ static uint64_t cursor_of(const struct program *p)
     return p->first != NULL ? p->first->begin : p->cursor;
 }
 
-/* For a stream that does not exist yet, `latest` means its beginning. This is stored as a state without an id, because
- * the stream may exist at the next start. */
+/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records that, because the
+ * stream may exist when the program starts again. */
 static void on_change(void *arg)
 {
     struct program *p = arg;
@@ -339,7 +339,7 @@ static void drop_done(struct program *p)
     }
 }
 
-/* The source then pauses. All lines of one read are accepted. */
+/* When full, the program pauses the source, but still accepts the rest of the current read. */
 static bool is_full(const struct program *p)
 {
     return p->n_batches > p->parallel;
@@ -484,8 +484,7 @@ static void start_waiting(struct program *p)
         bool early = b->due > now && !(b->state == GATHERING && is_full_batch(p, b));
         if (!early)
             host = http_pool_next(p->pool, b->refusers);
-        if (!early &&
-            host == NULL) /* while all others are down, a host that refused the line is asked again */
+        if (!early && host == NULL) /* if all other hosts are down, try a host that refused the line */
             host = http_pool_next(p->pool, 0);
         usec_t due = early ? b->due : now + http_pool_wait(p->pool) + USEC_PER_MSEC;
         slots--;
@@ -544,7 +543,7 @@ static void on_lines(struct bytes lines, void *arg)
         stream_client_pause(p->stream);
 }
 
-/* Moves past a gap in the source that ends at `end`. */
+/* Continues after a gap in the source, which ends at offset `end`. */
 static void pass_over(struct program *p, uint64_t end)
 {
     struct batch *b = batch_new(p, p->last, end);
@@ -619,7 +618,7 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
     p->refused =
         stats_counter(s, "lines_refused_total", NULL, "Lines left out because the destinations refused them");
     stats_gauge(s, "refuses_all", NULL,
-        "1 while lines are no longer left out because poison_limit is reached", read_refuses_all, p);
+        "1 while poison_limit is reached: refused lines are retried, not left out", read_refuses_all, p);
     p->stream = stream_program_follow(p->daemon, p->state_found,
         &(struct stream_client_config){.pubsub = p->source,
             .from = p->state.cursor,
@@ -680,7 +679,7 @@ static void drain(void *ctx)
         return;
     }
     stream_client_stop(p->stream);
-    p->stopping = true; /* on_change follows when the requests under way are answered */
+    p->stopping = true; /* end_drain is called when the requests under way are answered */
     if (p->under_way == 0)
         end_drain(p);
     else

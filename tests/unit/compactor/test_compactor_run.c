@@ -638,7 +638,7 @@ static void going_back_loses_nothing(void **state)
     world->events_until = 1;
     world->open = 2;
     assert_int_equal(compact_once(0, &out), COMPACT_REFUSED);
-    assert_non_null(strstr(error, "the only one with slices"));
+    assert_non_null(strstr(error, "the only copy of the counts of slice"));
     assert_int_equal(access(in_work("archive/000000000002/manifest.json", 0), F_OK), 0);
     shell("ln -sfn 000000000002 %s/archive/current", work);
     world->open = 3;
