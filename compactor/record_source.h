@@ -28,7 +28,7 @@ struct slice_facts {
     char *counters;
     struct manifest_stream *streams; /* where the slice ends in each stream */
     size_t n_streams;
-    struct manifest_stream *begins; /* where it begins, for the streams known at its creation */
+    struct manifest_stream *begins; /* where it begins in the streams known at that time */
     size_t n_begins;
     uint64_t bytes; /* of its counts */
 };

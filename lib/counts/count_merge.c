@@ -8,9 +8,9 @@
 #define KEY_SHOWN 80
 #define COLLISION_TEXT 64
 
-/* A source in a heap, with its sort key: the key of its record, or the name of its value. */
+/* A source in a heap. The heap is ordered by the keys of the sources' records, or by the names of their values. */
 struct head {
-    uint64_t prefix; /* the first 8 bytes as a number, to decide most comparisons */
+    uint64_t prefix; /* the first 8 bytes of `text` as a number, which decides most comparisons */
     struct bytes text;
     struct count_source *source;
 };
@@ -23,7 +23,7 @@ struct heap {
 
 struct count_merge {
     struct heap records;  /* sources whose next record is after the current one */
-    struct heap values;   /* sources with values left in the current record */
+    struct heap values;   /* sources with values of the current record still to merge */
     struct head *current; /* all sources that hold the current record */
     size_t n_current;
     bool has_values; /* `values` is filled */
@@ -82,7 +82,7 @@ struct count_merge *count_merge_new(struct count_source **sources, size_t n)
     m->records.heads = mem_alloc((n + 1) * sizeof(struct head));
     m->values.heads = mem_alloc((n + 1) * sizeof(struct head));
     m->current = mem_alloc((n + 1) * sizeof(struct head));
-    /* The first next_record of each source moves it to its first record. */
+    /* No source is at a record yet: count_merge_next_record first moves all sources in `current`. */
     for (size_t i = 0; i < n; i++)
         m->current[m->n_current++] = (struct head){.source = sources[i]};
     return m;
@@ -154,7 +154,7 @@ struct bytes count_merge_line(const struct count_merge *m)
     return m->n_current == 1 ? m->current[0].source->line : BYTES_NONE;
 }
 
-/* Keeps the smallest text of the lookup. */
+/* Returns the smallest text that a source has for the lookup. */
 static enum count_next take_text(struct count_merge *m, struct count_value *out)
 {
     bool is_first = true;
@@ -193,7 +193,7 @@ static enum count_next fetch_value(struct count_merge *m, struct count_source *s
     return r == COUNT_FAILED ? source_failed(m, s) : r;
 }
 
-/* The fast path for a record of one source: no heap is needed. */
+/* A record that only one source has needs no heap. */
 static enum count_next take_only(struct count_merge *m, struct count_value *out)
 {
     struct count_source *s = m->current[0].source;

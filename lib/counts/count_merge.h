@@ -20,13 +20,14 @@
 
 struct count_source;
 
-/* With COUNT_FAILED, the error text has the reason. */
+/* After COUNT_FAILED, the error text says why. */
 enum count_next { COUNT_END, COUNT_FOUND, COUNT_FAILED };
 
 struct count_source_kind {
-    /* Moves to the next record and skips the remaining values of this one. Sets key, and line if the source holds text. */
+    /* Moves to the next record, whether or not all values of the current record were read. Sets `key`, and `line` if
+     * the source holds text. */
     enum count_next (*next_record)(struct count_source *s);
-    /* Moves to the next value of the record. Sets name and count, or for a lookup text. */
+    /* Moves to the next value of the record. Sets `name` and `count`; for a lookup, sets `text`. */
     enum count_next (*next_value)(struct count_source *s);
     void (*close)(struct count_source *s); /* frees the source */
 };
@@ -77,7 +78,8 @@ enum count_next count_merge_fail(struct count_merge *m, const char *what);
 const char *count_merge_error(const struct count_merge *m);
 /* After COUNT_FAILED: true for a read error, false for damaged bytes. */
 bool count_merge_is_unreadable(const struct count_merge *m);
-/* The number of collisions so far: different texts under one lookup. *key is the key of the latest, without separator. */
+/* The number of lookups so far for which sources had different texts. *key is the key of the latest such lookup,
+ * without separator. */
 uint64_t count_merge_collisions(const struct count_merge *m, const char **key);
 /* Appends the current record as archive text, with its LF. Returns COUNT_END on success. */
 enum count_next count_merge_print(struct count_merge *m, struct buf *out);

@@ -16,7 +16,7 @@
 #define CHECKSUM_BYTES 8
 #define VARINT_MAX 10
 
-#define INDEX_BLOCK UINT32_MAX /* seeds the index's checksum, in place of a block's number */
+#define INDEX_BLOCK UINT32_MAX /* instead of a block's number, seeds the checksum of the index */
 
 static uint64_t checksum(uint64_t run, uint32_t block, struct bytes data)
 {
@@ -82,7 +82,7 @@ struct count_run_writer {
     count_block_write *write;
     void *arg;
     struct buf block, values, last_key, entries;
-    bool in_record; /* the current record of the merge has values left */
+    bool in_record; /* the merge's current record is not completely stored */
 };
 
 struct count_run_writer *count_run_writer_new(uint64_t run, count_block_write *write, void *arg)
@@ -150,7 +150,7 @@ static enum count_next copy_record(struct count_run_writer *w, struct count_merg
     while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND) {
         w->counts++;
         if (is_lookup) {
-            /* A NUL before the text distinguishes an empty text from no value. */
+            /* The NUL distinguishes an empty text from a record without a value. */
             buf_append_char(&w->values, 0);
             buf_append_bytes(&w->values, value.text);
             continue;
@@ -243,7 +243,7 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
     const unsigned char *at = (const unsigned char *)i->data;
     struct reader sum = {at + body.len, at + data.len}, r = {at, at + body.len};
     uint64_t counts, n = 0, len;
-    /* A block takes more than 9 bytes of the index. This limits the allocation. */
+    /* Each block has more than 9 bytes of index. So a damaged count cannot cause a large allocation. */
     bool ok = read_checksum(&sum, &i->checksum) && i->checksum == checksum(run, INDEX_BLOCK, body) &&
               read_varint(&r, &counts) && read_varint(&r, &n) && n <= (uint64_t)(r.end - r.at) / 9;
     if (ok) {
@@ -286,7 +286,7 @@ static enum count_next damaged(struct run_source *s, const char *what)
     return COUNT_FAILED;
 }
 
-/* Reads the next piece of a record. *same: the piece continues the current record. */
+/* Reads the next piece of a record. Sets *same if the piece continues the current record. */
 static enum count_next next_piece(struct run_source *s, bool *same)
 {
     uint64_t shared, rest, len;
@@ -342,7 +342,7 @@ static enum count_next run_next_value(struct count_source *base)
 {
     struct run_source *s = (struct run_source *)base;
     while (s->values.at == s->values.end) {
-        /* The next block may continue the record. Most records end within their block. */
+        /* The record may continue in the next block, but most records end within one block. */
         bool same;
         if (s->ahead)
             return COUNT_END;

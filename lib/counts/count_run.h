@@ -23,8 +23,9 @@ typedef int count_block_write(void *arg, uint32_t block, struct bytes data);
 
 struct count_run_writer *count_run_writer_new(uint64_t run, count_block_write *write, void *arg);
 void count_run_writer_free(struct count_run_writer **w);
-/* Writes records of the merge until at least `max_bytes` are stored. COUNT_END: the merge is complete. COUNT_FOUND: call
- * again. COUNT_FAILED: storing failed if *write_failed is set, else the merge failed. A name over COUNT_NAME_MAX fails the merge. */
+/* Writes records of the merge until at least `max_bytes` are stored. COUNT_END: the merge is complete. COUNT_FOUND:
+ * call again. COUNT_FAILED: if *write_failed is set, a block could not be stored; otherwise the merge failed. A name
+ * longer than COUNT_NAME_MAX makes the merge fail. */
 enum count_next count_run_writer_copy(
     struct count_run_writer *w, struct count_merge *m, uint64_t max_bytes, bool *write_failed);
 /* Stores the last block and appends the index. Returns 0, or -1 if storing failed. */
@@ -39,13 +40,13 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data);
 void count_run_index_free(struct count_run_index **i);
 uint64_t count_run_index_checksum(const struct count_run_index *i);
 
-/* Fetches a block into the empty `out`. Returns 0, or -1 with the reason in `error`. Sets *is_unreadable if the read failed, and
- * leaves it if the block is missing or damaged. */
+/* Fetches a block into the empty `out`. Returns 0, or -1 with the reason in `error`. Sets *is_unreadable if the read
+ * failed. If the block is missing or damaged, does not change *is_unreadable. */
 typedef int count_block_read(void *arg, uint64_t run, uint32_t block, struct buf *out, bool *is_unreadable,
     char error[COUNT_ERROR_TEXT]);
 
-/* Returns a source that begins at the first record whose key is at or after `from`. Error texts call the container
- * `name`. The index, name and arg must outlive the source. */
+/* Returns a source that begins at the first record whose key is at or after `from`. `name` names the run's file in
+ * error texts. The index, name and arg must outlive the source. */
 struct count_source *count_run_source(const struct count_run_index *index, struct bytes from,
     const char *name, count_block_read *read, void *arg);
 

@@ -151,7 +151,7 @@ static unsigned digit_of(const struct sortable *s, unsigned shift)
     return (unsigned)(word >> (shift & 63)) & (RADIX_SIZE - 1);
 }
 
-/* One pass over one digit. False if all items have the same digit; nothing was moved then. */
+/* Sorts by one digit. If all items have the same digit, moves nothing and returns false. */
 static bool radix_pass(const struct sortable *from, struct sortable *to, size_t n, unsigned shift)
 {
     size_t starts[RADIX_SIZE] = {0}, at = 0;
@@ -199,8 +199,8 @@ static void sort(struct sortables *s)
     free(other);
 }
 
-/* A text's sort key: the first 96 bits of its stored form followed by its terminator. A hash fills all 12 bytes; a plain text
- * with its terminator always differs from it within them. */
+/* Makes the sort key of a text: the first 12 bytes of its stored form followed by the terminator `end`. These suffice:
+ * a hash has 12 bytes, and a plain text with its terminator has at most 12 and never equals a hash. */
 static struct sortable order_of(const struct interned *t, uint32_t id, char end)
 {
     char text[COMPONENT_HASH + 4] = {0};
@@ -215,7 +215,7 @@ static struct sortable order_of(const struct interned *t, uint32_t id, char end)
 
 /* The sort order of ids whose texts have the same terminator. */
 struct ranks {
-    uint32_t *rank_of; /* by id; ids with one stored form share a rank */
+    uint32_t *rank_of; /* by id; ids with the same stored form have the same rank */
     uint32_t *id_of;   /* by rank */
     struct sortables texts;
 };
@@ -245,7 +245,7 @@ static int compare_spaces(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-/* Makes a space for each counter, in the order of their records. */
+/* Makes an array with a space for each counter, in the order in which their records are sorted. */
 static struct space *make_spaces(const struct counters *c, size_t *n)
 {
     *n = c->n_totals + c->n_subtotals;
@@ -267,7 +267,7 @@ static int compare_heads(struct bytes a, struct bytes b)
     return n > 0 ? memcmp(a.ptr, b.ptr, n) : 0;
 }
 
-/* True if a key that begins with `head` can be in the range. */
+/* False if no key that begins with `head` is in the range. */
 static bool may_have(const struct count_range *r, struct bytes head)
 {
     return compare_heads(head, r->prefix) == 0 && compare_heads(head, r->from) >= 0 &&
@@ -282,7 +282,7 @@ static bool has_all(const struct count_range *r, struct bytes head)
            (r->last.len == 0 || compare_heads(head, r->last) < 0);
 }
 
-/* The part of a counter to take: nothing, everything, or the marked ids. */
+/* Which counts of a counter to copy: none, all, or those of the marked ids. */
 struct choice {
     bool none;
     uint8_t *ids; /* NULL: all */
@@ -307,7 +307,7 @@ struct table_source {
     struct space *spaces;
     struct ranks ranks[ENDS];
     struct sortables counts;
-    size_t at, end; /* current record: its next value, its end */
+    size_t at, end; /* the next value of the current record, and the record's end */
     struct buf key;
     char hour[HOUR_TEXT_MAX + 1];
 };
@@ -315,7 +315,7 @@ struct table_source {
 #define KEY_RANK_SHIFT COUNT_TAG_HOUR_BITS
 #define SPACE_SHIFT (32 + COUNT_TAG_HOUR_BITS)
 
-/* Sorts the texts and replaces ids by ranks. */
+/* Sorts the texts, and gives each id its rank. */
 static void rank(struct table_source *s, const struct choice *choices)
 {
     for (int end = 0; end < ENDS; end++) {
@@ -367,7 +367,7 @@ static enum count_next table_next_record(struct count_source *base)
         return COUNT_END;
     const struct sortable *first = &s->counts.items[s->at];
     const struct space *space = space_of(s, first);
-    /* A total's record spans all hours of its key, a subtotal's record one hour. */
+    /* A total's record has all hours of its key; a subtotal's record has one hour. */
     unsigned shift = space->is_subtotal ? 0 : KEY_RANK_SHIFT;
     while (s->end < s->counts.n && s->counts.items[s->end].high >> shift == first->high >> shift)
         s->end++;
@@ -499,7 +499,7 @@ static enum count_next lookup_next_record(struct count_source *base)
     return COUNT_FOUND;
 }
 
-/* Yields every text with the hash; the merge keeps the smallest and counts the others. */
+/* Yields every text that has the hash. The merge keeps the smallest text and counts the other texts as collisions. */
 static enum count_next lookup_next_value(struct count_source *base)
 {
     struct lookup_source *s = (struct lookup_source *)base;

@@ -40,15 +40,16 @@ void count_table_add(
 
 size_t count_table_counts(const struct count_table *t);
 size_t count_table_bytes(const struct count_table *t);
-/* The table's size in bytes. If the table is about to grow, its size after that. */
+/* The table's size in bytes; if it is nearly full, the size after the table has grown. */
 size_t count_table_bytes_soon(const struct count_table *t);
 
-/* Adds the counts whose key text is marked (interner_mark) to `out`, and their texts to out_texts. */
+/* Copies the counts whose key text is marked (interner_mark) to `out`, and the texts of these counts to out_texts. */
 void count_table_pick(const struct count_table *t, const struct interner *texts, const uint8_t *marks,
     struct count_table *out, struct interner *out_texts);
 
-/* Keys that begin with `prefix`, from `from` to `last` inclusive, all with separators. An empty `last` is no bound. A source
- * for a range may yield further keys too. */
+/* The keys that begin with `prefix` and lie between `from` and `last`, both inclusive. Keys and bounds include their
+ * separators. If `last` is empty, there is no upper bound. A source for a range may also yield keys outside the
+ * range. */
 struct count_range {
     struct bytes from, prefix, last;
 };
@@ -57,7 +58,7 @@ bool count_range_has(const struct count_range *r, struct bytes key);
 /* Counters and interner must outlive the source. */
 struct count_source *count_table_source(const struct count_table *t, const struct interner *texts,
     const struct counters *counters, const struct count_range *range);
-/* A source of the lookups of `n` ids of hashed texts. */
+/* A source of lookup records, for `n` ids of hashed texts. */
 struct count_source *count_lookup_source(
     const struct interner *texts, const uint32_t *ids, size_t n, const struct count_range *range);
 

@@ -10,7 +10,7 @@
 
 #define NONE_TEXT "None"
 #define SECONDS_PER_HOUR 3600
-#define TIME_MAX 9.2e18 /* past the last hour in every unit, and within 64 bits */
+#define TIME_MAX 9.2e18 /* in every unit this is after the last hour, and it fits 64 bits */
 #define REASON_MAX 200
 #define DIGITS_MAX 24
 #define MAX_AHEAD "2d"
@@ -23,7 +23,7 @@ struct reading {
     const struct config *config;
     struct config_error *error;
     struct counters *out;
-    struct counter *totals, *subtotals; /* become those of `out` */
+    struct counter *totals, *subtotals; /* moved to `out` at the end */
 };
 
 static int refuse_unknown(struct reading *r, const struct config_section *s, const char *const *known)
@@ -349,7 +349,7 @@ struct source {
     bool is_limited;
     enum counter_key_kind kind;
     const char *field;
-    size_t value; /* its field's index in values; unused for a constant */
+    size_t value; /* index of the key's field in `values`; unused for a constant */
     struct bytes text;
     char digits[DIGITS_MAX];
     struct buf space, bound;
@@ -493,7 +493,7 @@ static enum counters_verdict reject(
     return COUNTERS_REJECTED;
 }
 
-/* Reads n digits as a number. -1 if another character is among them. */
+/* Reads n characters as a number. Returns -1 unless all are digits. */
 static int read_digits(const char *at, int n)
 {
     int value = 0;
@@ -518,7 +518,7 @@ static bool read_zone(struct bytes zone, int *seconds)
     return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
 }
 
-/* Reads RFC 3339 (2012-03-16T18:40:47.5+01:00) without the fraction. A leap second counts as the second before it. */
+/* Reads RFC 3339 (2012-03-16T18:40:47.5+01:00) without the fraction. Converts a leap second to the second before it. */
 static bool read_rfc3339(struct bytes text, int64_t *out)
 {
     static const char form[] = "0000-00-00T00:00:00";
@@ -549,7 +549,7 @@ static bool read_rfc3339(struct bytes text, int64_t *out)
     return normal.tm_mon == t.tm_mon && normal.tm_mday == t.tm_mday;
 }
 
-/* Sets the event's time. Returns NULL, or the error in its time. */
+/* Sets *out to the event's time. Returns NULL, or the reason why the time is invalid. */
 static const char *time_of(const struct counters_reader *r, const struct json_value *time, int64_t *out)
 {
     int64_t t;
@@ -571,7 +571,7 @@ static const char *time_of(const struct counters_reader *r, const struct json_va
     return t > r->latest ? "is a time more than max_ahead in the future" : NULL;
 }
 
-/* Sets the key's text from its field. Returns NULL, or the reason why the value cannot be a key. */
+/* Sets the key's text to the value of its field. Returns NULL, or the reason why the value cannot be a key. */
 static const char *make_text(struct source *s, const struct json_value *v, size_t max_text)
 {
     switch (v->type) {

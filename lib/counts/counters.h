@@ -1,12 +1,13 @@
-/* counters: the configuration's [input], [counters], [total NS] and [subtotal S.NS] sections, and the keys of an event under them.
+/* counters: reads the configuration's sections [input], [counters], [total NS] and [subtotal S.NS], and extracts an
+ * event's keys.
  *
  *     [input]                              [total u]              [subtotal c.u]
  *     time = t                             key = l                key = c
  *     skip_if = _heartbeat_                label = user           label = country
  *
- * A key is a field, host(field), or a "constant". Paths (json_path.h) name fields. docs/guide/counting.md has the rules for
- * values: missing, null and empty count as `None`, an integer as its digits; an array, an object or another number rejects
- * the event.
+ * A key is a field, host(field), or a "constant". Paths (json_path.h) name fields. docs/guide/counting.md has the rules
+ * for values: a missing, null or empty value counts as `None`, and an integer as its digits. If the value is an array,
+ * an object or a number that is not an integer, the event is rejected.
  *
  * 1. The namespaces of totals and of subtotals are unique. A subtotal's second part names a total.
  * 2. Counters keep the configuration's order. A label defaults to the namespace, or to its first part for a subtotal.
@@ -54,10 +55,11 @@ struct counters {
 int counters_read(const struct config *config, struct counters **out, struct config_error *error);
 void counters_free(struct counters **c);
 
-/* The first line of `before` whose counter has a different key in `now`, borrowed; BYTES_NONE without a conflict. A counter
- * in only one of the two canonical texts does not conflict. */
+/* Compares two canonical texts. Returns the first line of `before` whose counter has a different key in `now`,
+ * borrowed, or BYTES_NONE if there is none. A counter that only one of the texts has is no conflict. */
 struct bytes counters_conflict(const char *before, const char *now);
-/* Appends the lines of `before` whose counter is not in `now`. The archive keeps them, in case the name is used again. */
+/* Appends the lines of `before` whose counter is not in `now`. The archive keeps these lines, to notice if a later
+ * counter reuses the name with another key. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);
 
 /* The i-th counter: totals first, then subtotals. */
@@ -77,7 +79,7 @@ enum counters_verdict { COUNTERS_EVENT, COUNTERS_SKIPPED, COUNTERS_REJECTED };
 struct counters_event {
     int64_t time;              /* Unix seconds */
     int64_t hour;              /* its first second */
-    const struct bytes *texts; /* texts of the keys, bounded to max_text, one for each distinct key setting */
+    const struct bytes *texts; /* one text for each distinct key setting, bounded to max_text */
     size_t n_texts;            /* the same for every event */
     const size_t *text_of;     /* for each total, then each subtotal: the index of its key in texts */
     const char *reason;        /* with COUNTERS_REJECTED: one line, valid until the next extract */
@@ -89,7 +91,8 @@ struct counters_reader *counters_reader_new(const struct counters *c); /* c must
 void counters_reader_free(struct counters_reader **r);
 const size_t *counters_reader_text_of(
     const struct counters_reader *r); /* counters_event.text_of of every event */
-/* Sets the time (Unix seconds) for max_ahead. Before the first call, events may have any time. */
+/* Sets the time (Unix seconds) with which max_ahead compares events' times. Before the first call, max_ahead has no
+ * effect. */
 void counters_reader_set_now(struct counters_reader *r, int64_t now);
 enum counters_verdict counters_extract(
     struct counters_reader *r, struct bytes line, struct counters_event *out);

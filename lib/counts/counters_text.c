@@ -14,7 +14,7 @@ static const char *next_line(const char *text)
     return text + (*text == '\n');
 }
 
-/* The part "total u key = " of `total u key = l`; BYTES_NONE for a line of another kind. */
+/* Returns the beginning of a key's line up to the value, such as "total u key = "; BYTES_NONE for any other line. */
 static struct bytes definition_of(struct bytes line)
 {
     const char *at = line.len ? memmem(line.ptr, line.len, KEY.ptr, KEY.len) : NULL;

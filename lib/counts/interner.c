@@ -23,12 +23,12 @@ struct interner {
     size_t bytes;
     struct text_chunk *texts;
     size_t text_left;
-    /* The ids + 1 of the hashed texts below `indexed`, by stored form; as `slots`. Reads extend it, so that counting does not
-     * pay for it. */
+    /* An index of hashed texts by their stored form: each slot holds an id + 1; 0: empty. It contains the ids below
+     * `indexed`. interner_mark adds the newer ids, so that counting does no work for the index. */
     uint32_t *hashed;
     size_t n_hashed_slots, n_hashed;
     uint32_t indexed;
-    /* A fixed array, because a reader must never see it move. */
+    /* The array has a fixed size: it must not move while another thread reads it. */
     struct interned *chunks[INTERNER_IDS_MAX / CHUNK_IDS];
 };
 
@@ -122,7 +122,7 @@ uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
         *chunk = mem_zalloc(CHUNK_IDS * sizeof(**chunk));
         i->bytes += CHUNK_IDS * sizeof(**chunk);
     }
-    __atomic_store_n(&i->n, id + 1, __ATOMIC_RELAXED); /* interner_count may be called by a reader */
+    __atomic_store_n(&i->n, id + 1, __ATOMIC_RELAXED); /* another thread may call interner_count */
     struct interned *t = &(*chunk)[id % CHUNK_IDS];
     if (stored.len > 0)
         memcpy(t->stored, stored.ptr, stored.len);
@@ -138,7 +138,7 @@ uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
             i->text_left = room;
             i->bytes += sizeof(*c) + room;
         }
-        /* Allocate from the end of a chunk, so that text_left is its only state. */
+        /* Texts fill a chunk from its end, so that text_left alone says where the next text goes. */
         i->text_left -= text.len;
         t->text = memcpy(i->texts->data + i->text_left, text.ptr, text.len);
     }

@@ -1,11 +1,11 @@
 /* interner: maps the texts of key components to ids, so that counts have fixed-size keys and each text is escaped once.
  *
- * 1. Equal texts have one id, different texts have different ids. Ids count up from 0 and never change.
+ * 1. Equal texts have the same id, and different texts have different ids. Ids are 0, 1, 2, ... and never change.
  * 2. Adding a text computes its stored form (records.h). Two hashed texts may share a stored form. Their counts then
  *    add up, and the merge reports the collision.
  * 3. The hash is seeded, so a client cannot choose texts that collide.
- * 4. The result of interner_get stays valid until the interner is freed. One thread adds. Another thread may read ids that
- *    it received under a lock, except for lookup_mark.
+ * 4. The result of interner_get stays valid until the interner is freed. One thread adds. Another thread may read
+ *    everything but lookup_mark of ids that the adding thread has handed over under a lock.
  */
 #ifndef MILLRACE_INTERNER_H
 #define MILLRACE_INTERNER_H
@@ -21,7 +21,7 @@ struct interned {
     char stored[COMPONENT_HASH]; /* padded with NUL */
     uint32_t text_len;
     const char *text;
-    uint32_t lookup_mark; /* for the caller: when the lookup was last written; 0 at first */
+    uint32_t lookup_mark; /* the caller stores here when it last wrote the lookup; 0 at first */
     uint8_t stored_len;
 };
 

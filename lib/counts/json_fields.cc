@@ -10,7 +10,7 @@ using namespace simdjson;
 
 namespace
 {
-/* simdjson counts a scalar as a level, so containers may nest to one level less. */
+/* simdjson counts a scalar as a level of its own, so at most MAX_DEPTH - 1 containers may be nested. */
 constexpr size_t MAX_DEPTH = 1000;
 constexpr size_t FIRST_CAPACITY = 4096;
 
@@ -142,8 +142,8 @@ struct json_value value_of(dom::element e)
     return out;
 }
 
-/* The requested names of an object, each with an id, in a hash table over length, first and last byte. Most members of an
- * event are not requested; an empty slot shows that without a comparison. */
+/* The requested names of an object, each with an id, in a hash table over length, first and last byte. Most members of
+ * an event are not requested: for most of them the slot is empty, so no name is compared. */
 class name_table
 {
   public:
@@ -185,11 +185,12 @@ class name_table
     std::vector<size_t> heads_;
 };
 
-/* A container that paths lead into. An id below the number of values is a value, any other id is a place. */
+/* An object or array in which paths select members or elements. An id below the number of values is the index of a
+ * value; any larger id is that of a place. */
 struct place {
     name_table members;
     std::vector<std::pair<uint32_t, size_t>> elements; /* index and id */
-    std::vector<size_t> values;                        /* of all paths through this place */
+    std::vector<size_t> values;                        /* the values of all paths through this place */
     explicit place(size_t n) : members(n)
     {
     }
@@ -221,7 +222,7 @@ struct json_fields {
         is_valid = is_valid && path.len > 0 && p.rest.len == 0;
     }
 
-    /* Adds the value to a place. Without a value, returns the place that the step leads to. */
+    /* If `value` is an index, makes the step select this value. Otherwise returns the place to which the step leads. */
     size_t enter(size_t at, const struct json_step &step, size_t value)
     {
         std::string_view name(step.name.ptr, step.name.len);
@@ -246,7 +247,7 @@ struct json_fields {
         return found;
     }
 
-    /* Reads the values below a place, and resets them first: a member may repeat an earlier one. */
+    /* Reads the values below a place. Resets them first, because the container may repeat an earlier member. */
     void read(const place &from, dom::element container, struct json_value *values) const
     {
         for (size_t i : from.values)

@@ -5,7 +5,7 @@
  *    levels, where a scalar counts as a level.
  * 2. If a member occurs twice, the last one wins, also inside a path. Names are compared after unescaping. A path that leads
  *    nowhere yields JSON_MISSING.
- * 3. Memory grows only for a line longer than all earlier ones, and is kept until free.
+ * 3. Memory grows only for a line that is longer than all lines before it, and is freed only by json_fields_free.
  *
  * One thread at a time. */
 #ifndef MILLRACE_JSON_FIELDS_H

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 struct json_path {
-    struct bytes rest; /* set it to the path; the steps point into it */
+    struct bytes rest; /* at first the whole path; the steps point into its text */
     bool has_begun;
 };
 
@@ -28,7 +28,7 @@ struct json_step {
     struct bytes name;
 };
 
-/* False at the end, where `rest` is empty, and at a malformed step, where it is not. */
+/* Returns false at the end of the path and at a malformed step. Only at the end is `rest` empty. */
 bool json_path_next(struct json_path *p, struct json_step *out);
 bool json_path_is_valid(struct bytes path);
 

@@ -11,7 +11,7 @@
 
 #define MANIFEST_MAX (16u << 20)
 #define HASH_DIGITS 16
-#define READ_TRIES 8 /* retries if a generation is removed while it is read */
+#define READ_TRIES 8 /* attempts, if generations are removed while they are read */
 #define POINTER_TEXT 192
 #define CONTENT_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* odd, so that multiplication loses no bits */
 

@@ -36,8 +36,8 @@ struct manifest {
     uint64_t through; /* the last slice that the archive includes; 0: none */
     int64_t made;     /* wall clock, seconds */
     char *counters;   /* canonical text; "" before the first slice is merged */
-    char *retired;    /* lines of counters still in the files but no longer in `counters`; "" for none */
-    uint32_t shards;  /* 1.. */
+    char *retired; /* lines of counters that the files still contain, but `counters` does not; "" for none */
+    uint32_t shards;             /* 1.. */
     struct manifest_file *files; /* as many as shards */
     struct manifest_stream *streams;
     size_t n_streams;
@@ -60,8 +60,8 @@ bool manifest_directory_number(const char *name, uint64_t *generation);
 
 /* With MANIFEST_OK the caller frees *out with manifest_free; otherwise *out is zeroed. */
 enum manifest_result manifest_parse(struct bytes text, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
-/* Reads DIRECTORY/manifest.json. The directory must bear the manifest's generation as its name ("000000000007", with a
- * ".tmp" suffix until it is complete). */
+/* Reads DIRECTORY/manifest.json. The directory's name must be the manifest's generation ("000000000007"; with the
+ * suffix ".tmp" until the generation is complete). */
 enum manifest_result manifest_read(
     const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
 void manifest_free(struct manifest *m);

@@ -54,7 +54,7 @@ static int digit_of(char c)
 
 bool hour_decode(struct bytes text, int64_t *seconds)
 {
-    int lead = 0; /* the year since 2000 without its last digit */
+    int lead = 0; /* the years that a leading letter adds */
     if (text.len == HOUR_TEXT_MAX && text.ptr[0] >= 'w' && text.ptr[0] <= 'z')
         lead = BASE * (text.ptr[0] - 'w' + 1);
     else if (text.len != HOUR_TEXT_MAX - 1)
@@ -122,7 +122,7 @@ void component_hash(struct bytes text, char out[COMPONENT_HASH + 1])
 {
     unsigned char digest[MD5_DIGEST_LENGTH + 1] = {0};
     digest_of(text, digest);
-    digest[8] = 0; /* pads the last group of three, which encodes to '=' at the end */
+    digest[8] = 0; /* pads the last group of three bytes; its last character becomes '=' */
     for (size_t in = 0, o = 0; in < 9; in += 3, o += 4) {
         uint32_t three = (uint32_t)digest[in] << 16 | (uint32_t)digest[in + 1] << 8 | digest[in + 2];
         for (int i = 0; i < 4; i++)
@@ -231,7 +231,8 @@ int record_key_compare(struct bytes a, struct bytes b, char separator)
     int order = a.len ? memcmp(a.ptr, b.ptr, a.len) : 0;
     if (order != 0 || a.len == b.len)
         return order;
-    /* a is a prefix of b, so its separator is compared with b's next byte. If both are separators, a sorts first. */
+    /* a is a prefix of b, so the separator after a is compared with b's next byte. If that byte is a separator too, a
+     * sorts first. */
     order = (unsigned char)separator - (unsigned char)b.ptr[a.len];
     return order ? order : -1;
 }

@@ -30,8 +30,8 @@ bool hour_decode(struct bytes text, int64_t *seconds);
 bool component_is_plain(struct bytes text);
 /* The base64 form of the first 8 bytes of the MD5: always 12 characters, the last one '='. */
 void component_hash(struct bytes text, char out[COMPONENT_HASH + 1]);
-/* Bounds a text to `max` bytes, at least COMPONENT_BOUND_MIN. A longer text is cut between two UTF-8 characters, and "~" and the
- * MD5 of the whole text (32 hexadecimal digits) are appended in `space`. */
+/* Bounds a text to `max` bytes; `max` is at least COMPONENT_BOUND_MIN. A longer text is cut between two UTF-8
+ * characters. Then "~" and the MD5 of the whole text (32 hexadecimal digits) follow. `space` holds the result. */
 #define COMPONENT_BOUND_MIN 64
 struct bytes component_bound(struct bytes text, size_t max, struct buf *space);
 /* The stored form: the text itself, or its hash, which is written to `space`. An empty text stays empty; callers pass
@@ -55,8 +55,8 @@ bool record_split(struct bytes line, char separator, struct record *out);
 /* Compares a and b, each followed by the separator, in the order of LC_ALL=C sort. */
 int record_key_compare(struct bytes a, struct bytes b, char separator);
 
-/* Iterates over `name:count name:count`. Start with *rest = value. False at the end, or with *bad set at a malformed
- * pair. */
+/* Iterates over `name:count name:count`. Start with *rest = value. Returns false at the end. At a malformed pair, sets
+ * *bad and returns false. */
 bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, bool *bad);
 
 /* The parts of a key: "c.u|jehiah.c41l" -> ns "c.u", key "jehiah", hour "c41l"; "u|jehiah" -> hour empty. */

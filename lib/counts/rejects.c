@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
-#define FILES_A_LIMIT 8            /* a file has this part of max_bytes and max_age */
+#define FILES_A_LIMIT 8            /* so many files share max_bytes and max_age */
 #define NAME_TEXT 64
 
 struct rejects {
@@ -58,7 +58,7 @@ void rejects_format(struct buf *out, const struct rejects_entry *e)
     buf_printf(out, ",\"time\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"line\":", e->time, e->length);
     size_t start = out->len;
     buf_append_json(out, e->line);
-    /* If more replacement characters appear than the line had, some bytes were not UTF-8. */
+    /* If the text has more replacement characters than the line, some of the line's bytes were not UTF-8. */
     if (replacements(bytes_of(out->ptr + start, out->len - start)) > replacements(e->line)) {
         buf_append_str(out, ",\"hex\":\"");
         for (size_t i = 0; i < e->line.len; i++)
@@ -188,7 +188,7 @@ static int list_parts(const char *dir, struct part **out, size_t *n)
     return 0;
 }
 
-/* Opens the file that begins at `begin` and cuts it. */
+/* Opens the file that begins at `begin` and truncates it to `size`. */
 static int open_part(struct rejects *r, struct rejects_place begin, uint64_t size, usec_t now)
 {
     char *path = part_path(r->dir, begin);
@@ -227,7 +227,7 @@ int rejects_open(const char *dir, uint64_t slice, uint64_t length, struct reject
         if (parts[i].begin.slice == slice && parts[i].begin.offset <= length)
             begin = parts[i].begin;
     int rc = open_part(r, begin, length - begin.offset, clock_monotonic());
-    /* A file past the length was begun by a write whose transaction failed. */
+    /* Delete files that begin after `length`: the transaction of these entries failed. */
     for (size_t i = 0; i < n && rc == 0; i++)
         if (parts[i].begin.slice == slice && parts[i].begin.offset > length) {
             char *path = part_path(dir, parts[i].begin);
@@ -264,7 +264,8 @@ int rejects_write(
     while (entries.len > 0) {
         uint64_t size = at - r->begin.offset;
         bool is_old = limits->max_age > 0 && now - r->begun >= limits->max_age / FILES_A_LIMIT;
-        /* A write whose transaction failed may have left entries after `at`. */
+        /* Before a new file is begun, truncate the current file: a failed transaction may have left entries after
+         * `at`. */
         if (size > 0 && (size >= most || is_old)) {
             if (io->ftruncate(r->fd, (off_t)size) != 0 ||
                 open_part(r, (struct rejects_place){r->begin.slice, at}, 0, now) != 0)
@@ -343,7 +344,7 @@ void rejects_reader_free(struct rejects_reader **rp)
     *rp = NULL;
 }
 
-/* Opens the next file with entries after the place. 1, 0 if there is none, or -1 with errno. */
+/* Opens the next file with entries after r->at. Returns 1, or 0 if there is none, or -1 with errno. */
 static int next_part(struct rejects_reader *r)
 {
     if (r->file)
@@ -357,7 +358,7 @@ static int next_part(struct rejects_reader *r)
         char *path = part_path(r->dir, p->begin);
         r->file = fopen(path, "re");
         free(path);
-        if (!r->file && errno != ENOENT) /* it may have expired meanwhile */
+        if (!r->file && errno != ENOENT) /* the file may have expired meanwhile */
             return -1;
         if (rejects_compare(p->begin, r->at) > 0)
             r->at = p->begin;

@@ -2,14 +2,16 @@
  *
  *     {"stream":"clicks","offset":"8120","reason":"not JSON: ...","time":1331923249,"bytes":42,"line":"{\"t\": oops"}
  *
- * `file` replaces `stream` in the entry of a line from a file. In `line`, U+FFFD replaces invalid UTF-8; a further member
- * `hex` then has the original bytes. A line over max_line is truncated: it is shorter than `bytes`.
+ * `file` replaces `stream` in the entry of a line from a file. If the line is not valid UTF-8, U+FFFD replaces the
+ * invalid bytes in `line`, and a member `hex` has the original bytes. A line over max_line is truncated: it is shorter
+ * than `bytes`.
  *
- * The entries of slice N form a sequence. It begins in the file N.ndjson and continues in files N-OFFSET.ndjson, where
- * OFFSET is the number of bytes in the files before.
+ * The entries of slice N form a sequence of bytes. The sequence begins in the file N.ndjson and continues in files
+ * N-OFFSET.ndjson, where OFFSET is the position in the sequence at which the file begins.
  *
- * 1. Entries are synced before the slice's transaction records the length of the sequence. Opening cuts the sequence to the
- *    recorded length, so it contains every rejected line once. A shorter sequence is refused.
+ * 1. Entries are synced before the slice's transaction records the length of the sequence. rejects_open truncates the
+ *    sequence to the recorded length, so that it contains every rejected line once. If the sequence is shorter,
+ *    rejects_open fails.
  * 2. Once a file has an eighth of max_bytes, or is an eighth of max_age old, writing continues in a new file.
  * 3. rejects_expire deletes whole files, but never the newest: files before the front, files older than max_age, and the
  *    oldest files while the entries after the front have more than max_bytes. So a put back, which moves entries from the
@@ -27,7 +29,7 @@ struct rejects_entry {
     struct bytes name; /* of the stream or file */
     uint64_t offset;
     struct bytes reason;
-    int64_t time;    /* of the rejection; wall clock, seconds; 0: unknown */
+    int64_t time;    /* when the line was rejected; wall clock, seconds; 0: unknown */
     uint64_t length; /* of the whole line */
     struct bytes line;
 };
@@ -38,7 +40,7 @@ bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc
 
 /* Selects entries; a zeroed filter selects all. */
 struct rejects_filter {
-    struct bytes reason; /* part of the reason */
+    struct bytes reason; /* text that the reason contains */
     struct bytes name;   /* stream or file */
     int64_t since;       /* wall clock, seconds */
 };
@@ -60,7 +62,8 @@ struct rejects_limits {
 
 /* Writing; one thread. Each function returns 0, or -1 with errno. */
 struct rejects;
-/* Opens or creates the sequence of a slice and cuts it to `length`. ERANGE: it is shorter. Syncs the directory. */
+/* Opens or creates the sequence of a slice and truncates it to `length`. ERANGE: the sequence is shorter. Syncs the
+ * directory. */
 int rejects_open(const char *dir, uint64_t slice, uint64_t length, struct rejects **out);
 void rejects_close(struct rejects **r);
 /* Writes at offset `at` of the sequence and syncs. This overwrites entries whose transaction failed. `now` is monotonic. */
@@ -69,12 +72,13 @@ int rejects_write(
 int rejects_expire(
     const char *dir, const struct rejects_limits *limits, struct rejects_place front, usec_t wall);
 
-/* Reading the entries from `from` up to `end`, across slices. Expired entries are passed over. */
+/* Reads the entries from `from` up to `end`, across slices. Skips expired entries. */
 struct rejects_reader;
 struct rejects_reader *rejects_reader_new(
     const char *dir, struct rejects_place from, struct rejects_place end);
 void rejects_reader_free(struct rejects_reader **r);
-/* The next entry's text without LF, valid until the next call, and the place after it. 1, 0 at the end, -1 with errno. */
+/* Sets *text to the next entry without its LF, valid until the next call, and *after to the place behind the entry.
+ * Returns 1, or 0 at the end, or -1 with errno. */
 int rejects_reader_next(struct rejects_reader *r, struct bytes *text, struct rejects_place *after);
 
 #endif

@@ -62,7 +62,7 @@ struct merge {
     struct count_merge *merge;
     struct run_sink sink;
     struct count_run_writer *writer;
-    uint64_t collisions; /* collisions already reported */
+    uint64_t collisions; /* collisions that earlier steps have reported */
 };
 
 struct slice {
@@ -218,7 +218,7 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, cha
     return synced == 0 ? SLICE_OK : SLICE_FAILED;
 }
 
-/* Appends the lines of `a` that are not in `b`, each with `mark` in front. */
+/* Appends the lines of `a` that `b` does not contain. Each line begins with `mark`. */
 static void append_missing(struct buf *out, char mark, const char *a, const char *b)
 {
     while (*a) {
@@ -259,7 +259,8 @@ static void add_garbage(struct slice *s, uint64_t run)
     s->garbage[s->n_garbage++] = (struct garbage){.run = run};
 }
 
-/* Finds blocks that a crash left without a run. The search checks that the ids ascend, because a damaged id could make it endless. */
+/* Finds blocks that belong to no run, because a crash interrupted their merge. Checks that the ids ascend, because a
+ * damaged id could make the search endless. */
 static enum slice_result find_garbage(struct slice *s, char *error)
 {
     sqlite3_stmt *find = s->statements[FIND_BLOCK];
@@ -299,7 +300,7 @@ enum slice_result slice_open(
         slice_sql_open(config->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &s->db, error);
     if (r == SLICE_OK)
         r = slice_state_check_format(s->db, config->path, &is_new, error);
-    /* No automatic checkpoints: slice_checkpoint moves the log once readers were renewed. */
+    /* Turns off automatic checkpoints. slice_checkpoint moves the log, at a time when the readers were renewed. */
     if (r == SLICE_OK)
         r = slice_sql_run(s->db,
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; "

@@ -1,5 +1,5 @@
-/* slice: writes a slice, a SQLite file with the counts of one section of each stream.
- * docs/formats/slices.md describes the schema and the recovery.
+/* slice: writes a slice, an SQLite file. A slice has the counts of one section of each stream. docs/formats/slices.md
+ * describes the schema and the recovery.
  *
  * A commit writes a batch of counts as one run of blocks, with the cursors that the batch reached, in one transaction (WAL,
  * synchronous=FULL). Short merge steps between commits keep the number of runs low, so that reads stay fast.
@@ -9,8 +9,9 @@
  * 3. SLICE_FULL leaves the slice unchanged. The caller may commit the same batch again.
  * 4. A merge replaces several runs by one with the same counts, in one transaction. An interrupted merge leaves blocks
  *    that belong to no run; the slice deletes them.
- * 5. A merge turns SLICE_MERGE_RUNS runs of one level into one run of the next. Each count is written once per level.
- *    Apart from runs that wait for a merge, a level has at most SLICE_MERGE_RUNS - 1 runs.
+ * 5. A merge turns SLICE_MERGE_RUNS runs of one level into one run of the next. So a count is written once for each
+ *    level that its run passes through. Apart from runs that wait for a merge, a level has at most SLICE_MERGE_RUNS - 1
+ *    runs.
  * 6. A slice with the counts of other counters is refused, and the error names the difference.
  *
  * Blocking; one thread at a time.
@@ -44,7 +45,8 @@ void slice_close(struct slice **s);
 /* The committed state. Valid until the next commit or merge. */
 const struct slice_state *slice_committed(const struct slice *s);
 
-/* The changes of one transaction. Counts are added to the slice's; all other members replace the slice's. */
+/* The changes of one transaction. The counts of the sources are added to those of the slice. The other members replace
+ * those of the slice. */
 struct slice_batch {
     struct count_source **sources; /* counts and lookups; nothing read from them yet */
     size_t n_sources;
@@ -57,7 +59,7 @@ struct slice_batch {
 struct slice_written {
     uint64_t counts, bytes;
     uint64_t collisions; /* lookups with two texts */
-    char collision[64];  /* the key of the latest */
+    char collision[64];  /* the key of the latest such lookup */
 };
 enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     struct slice_written *written, char error[SLICE_ERROR_TEXT]);
@@ -74,13 +76,15 @@ enum slice_result slice_merge_abandon(struct slice *s, char error[SLICE_ERROR_TE
 
 /* The number of pages in the log (WAL) that are not yet in the database file. */
 unsigned slice_log_pages(const struct slice *s);
-/* Moves the log into the database file as far as readers allow, and syncs. SQLite reuses the log from its start once
- * every reader was renewed after this call. *whole: nothing is left in the log. */
+/* Moves the log into the database file, except for pages that a reader's snapshot still needs there, and syncs. Once
+ * every reader has been renewed after this call, SQLite overwrites the log from its start. Sets *whole if the whole log
+ * was moved. */
 enum slice_result slice_checkpoint(struct slice *s, bool *whole, char error[SLICE_ERROR_TEXT]);
 
-/* Reads the state of a slice with any counters. With SLICE_OK, *state is set; its number is 0 if the file is missing or its
- * creation was interrupted. Call it only while no other connection is open. SQLite then moves the log into the file and
- * syncs when this connection closes. Afterwards the state is durable, and a sealed slice can be opened as immutable. */
+/* Reads the state of a slice with any counters. With SLICE_OK, *state is set; its number is 0 if the file is missing or
+ * its creation was interrupted. Call slice_look only while no other connection to the file is open: then SQLite moves
+ * the log into the file and syncs it when slice_look closes its connection. Afterwards the state is durable, and a
+ * sealed slice can be opened as immutable. */
 enum slice_result slice_look(
     const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
 

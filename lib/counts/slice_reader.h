@@ -1,9 +1,10 @@
 /* slice_reader: a snapshot of a slice's state and counts.
  *
- * A reader of an open slice holds an SQLite read transaction. It shows the slice as committed when the reader was opened
- * or last renewed. A reader of a sealed slice opens the file as immutable.
+ * A reader of an open slice holds an SQLite read transaction. It shows the last commit before the reader was opened or
+ * renewed. A reader of a sealed slice opens the file as immutable.
  *
- * 1. Between two renewals every source yields the same counts. Runs that a merge has replaced stay readable.
+ * 1. Between two renewals every source yields the same counts. Until the next renewal, runs that a merge has replaced
+ *    stay readable.
  * 2. The reader verifies the state, the indexes and each block. Damage causes an error that names the file.
  *
  * One thread at a time. Reads block on the disk.
@@ -23,8 +24,8 @@ enum slice_result slice_reader_open(
 enum slice_result slice_reader_open_sealed(
     const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT]);
 void slice_reader_close(struct slice_reader **r);
-/* Moves to the latest commit. After a failure, slice_reader_failure has the reason, and the reader has no sources until a
- * renewal succeeds. */
+/* Makes the reader show the latest commit. After a failure, slice_reader_failure has the reason, and the reader has no
+ * sources until a renewal succeeds. */
 enum slice_result slice_reader_renew(struct slice_reader *r, char error[SLICE_ERROR_TEXT]);
 /* The error of the last renewal, or NULL if it succeeded. */
 const char *slice_reader_failure(const struct slice_reader *r);

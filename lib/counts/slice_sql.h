@@ -5,10 +5,10 @@
 #include "counts/count_run.h"
 #include "counts/slice_state.h"
 
-/* The id of a block's row: the run's number, then the block's. */
+/* The id of a block's row: the run's number in the upper bits, the block's number in the lower 32. */
 #define SLICE_BLOCK_ID(run, block) ((sqlite3_int64)((run) << 32 | (block)))
 
-/* Converts an SQLite result code. Uses the connection's errno to recognize a full disk. */
+/* Converts an SQLite result code. The connection's errno shows whether the disk is full. */
 enum slice_result slice_sql_result(sqlite3 *db, int code);
 /* Returns the result of the connection's latest failure, with the error "PATH: what: SQLite's message". */
 enum slice_result slice_sql_fail(sqlite3 *db, const char *what, char error[SLICE_ERROR_TEXT]);

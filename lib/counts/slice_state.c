@@ -232,7 +232,7 @@ static enum slice_result read_state(
     for (enum part p = 0; p < (is_former ? PART_RUNS : PARTS) && r == SLICE_OK; p++)
         r = read_part(db, p, state, &checksum, error);
     bool is_good = state->counters && (is_former || checksum == slice_state_checksum(state));
-    bool is_possible = true; /* a forged state may have a valid checksum */
+    bool is_possible = true; /* check this too, because a forged state can have a valid checksum */
     for (size_t i = 0; i < state->n_runs; i++)
         is_possible =
             is_possible && state->runs[i].id - 1 < SLICE_RUN_MAX && state->runs[i].level <= SLICE_LEVEL_MAX;

@@ -1,8 +1,8 @@
 /* slice_state: a slice's metadata (number, counters, begin and end in each stream, runs), read from and written to its file.
  * docs/formats/slices.md has the format.
  *
- * 1. One checksum covers the whole state, with the runs' index checksums. Every byte that affects an answer is verified.
- *    A mismatch causes an error that names the slice.
+ * 1. One checksum covers the whole state, which includes the checksums of the runs' indexes. So every byte that affects
+ *    an answer is verified. If a checksum does not match, the error names the slice.
  * 2. A file of another application, another number or another format is refused and left untouched.
  */
 #ifndef MILLRACE_SLICE_STATE_H
@@ -46,7 +46,7 @@ struct slice_tally {
     uint64_t events, skipped, rejected;
 };
 
-#define SLICE_RUN_MAX (UINT32_MAX / 2 - 1) /* keeps every block's id positive */
+#define SLICE_RUN_MAX (UINT32_MAX / 2 - 1) /* the largest number for which SLICE_BLOCK_ID is positive */
 #define SLICE_LEVEL_MAX 16                 /* runs of this level are never merged */
 
 struct slice_run {
@@ -61,7 +61,7 @@ struct slice_state {
     uint64_t rejects_length;
     bool sealed;                 /* complete: nothing more is added */
     char *counters;              /* their canonical text (counters.h) */
-    struct slice_cursor *begins; /* its start in each stream then known; sorted by stream */
+    struct slice_cursor *begins; /* where the slice begins in each stream; sorted by stream */
     size_t n_begins;
     struct slice_cursor *cursors; /* sorted by stream */
     size_t n_cursors;
