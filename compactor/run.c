@@ -3,6 +3,7 @@
 #include "compactor/archive.h"
 #include "counts/counters.h"
 #include "compactor/merge.h"
+#include "compactor/slice_audit.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -20,6 +21,7 @@ struct run {
     char seal_error[COMPACT_ERROR_TEXT];
     bool has_work; /* a new generation is needed */
     struct slice_reader **slices;
+    struct slice_audit **audits; /* of the slices */
     size_t n_slices;
     struct count_source **sources;
     size_t n_sources;
@@ -172,6 +174,7 @@ static enum compact_result open_sources(struct run *run)
     struct buf path = {0};
     archive_path(run->spec->archive, run->old.generation, false, directory);
     run->slices = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_reader *));
+    run->audits = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_audit *));
     run->sources = mem_zalloc((run->old.shards + 1) * sizeof(struct count_source *));
     for (uint32_t k = 0; k < run->old.shards && r == COMPACT_OK; k++) {
         buf_clear(&path);
@@ -185,11 +188,14 @@ static enum compact_result open_sources(struct run *run)
         r = record_source_open_slice(path.ptr, &run->slices[run->n_slices], run->error);
         if (r != COMPACT_OK)
             break;
-        struct slice_reader *slice = run->slices[run->n_slices++];
+        struct slice_reader *slice = run->slices[run->n_slices];
+        struct slice_audit *audit = slice_audit_new(path.ptr, slice_reader_state(slice));
+        run->audits[run->n_slices++] = audit;
         size_t runs = slice_reader_runs(slice);
         run->sources = mem_realloc(run->sources, (run->n_sources + runs + 1) * sizeof(struct count_source *));
         for (size_t i = 0; i < runs; i++)
-            run->sources[run->n_sources++] = slice_reader_source(slice, i, BYTES_NONE);
+            run->sources[run->n_sources++] =
+                slice_audit_source(audit, slice_reader_source(slice, i, BYTES_NONE));
     }
     buf_free(&path);
     return r;
@@ -220,6 +226,8 @@ static enum compact_result step_merge(struct run *run)
     spec.writers = writers;
     if (r == COMPACT_OK)
         r = merge_run(&spec, &report, run->error);
+    for (size_t i = 0; i < run->n_slices && r == COMPACT_OK; i++)
+        r = slice_audit_check(run->audits[i], run->error);
     run->out->collisions = report.collisions;
     memcpy(run->out->collision, report.collision, sizeof(report.collision));
     for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++) {
@@ -229,11 +237,14 @@ static enum compact_result step_merge(struct run *run)
     }
     for (size_t i = 0; i < run->n_sources; i++)
         count_source_close(&run->sources[i]);
-    for (size_t i = 0; i < run->n_slices; i++)
+    for (size_t i = 0; i < run->n_slices; i++) {
         slice_reader_close(&run->slices[i]);
+        slice_audit_free(&run->audits[i]);
+    }
     for (uint32_t k = 0; k < run->made.shards; k++)
         shard_writer_close(&writers[k]);
     free(run->slices);
+    free(run->audits);
     free(run->sources);
     free(writers);
     return r == COMPACT_OK ? archive_describe(run->spec->archive, &run->made, run->error) : r;

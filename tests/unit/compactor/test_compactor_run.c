@@ -545,6 +545,21 @@ static void a_counter_that_was_gone_keeps_its_meaning(void **state)
     manifest_free(&m);
 }
 
+/* A count that is missing or doubled, with every checksum right. */
+static void a_slice_whose_counts_do_not_add_up_is_not_published(void **state)
+{
+    struct run_outcome out;
+    struct manifest m;
+    (void)state;
+    change_slice(in_work("stash", 1), "UPDATE meta SET value = value + 1 WHERE key = 'events'");
+    assert_int_equal(compact_once(0, &out), COMPACT_DAMAGED);
+    assert_non_null(strstr(error, "the counts of u add up to"));
+    assert_int_equal(world->cleared, 0);
+    assert_int_equal(manifest_read_current(in_work("archive", 0), &m, error), MANIFEST_OK);
+    assert_int_equal(m.through, 0);
+    manifest_free(&m);
+}
+
 /* Another pipeline's slices, under the numbers of ours. */
 static void slices_that_do_not_continue_the_archive_are_refused(void **state)
 {
@@ -672,6 +687,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_a_sortdb_slices_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_does_not_belong_together_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_counter_that_was_gone_keeps_its_meaning, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_slice_whose_counts_do_not_add_up_is_not_published, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             slices_that_do_not_continue_the_archive_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_disk_is_left_as_it_was, set_up, tear_down),

@@ -1,0 +1,126 @@
+#include "compactor/slice_audit.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct counter_sum {
+    struct bytes ns; /* of the audit's text */
+    uint64_t sum;
+};
+
+struct slice_audit {
+    char *path, *text;
+    uint64_t events;
+    struct counter_sum *sums;
+    size_t n;
+};
+
+struct audited {
+    struct count_source base; /* first */
+    struct count_source *run;
+    struct slice_audit *audit;
+    uint64_t *sum; /* of the current record's counter; NULL: of none, as a lookup */
+};
+
+struct slice_audit *slice_audit_new(const char *path, const struct slice_state *state)
+{
+    struct slice_audit *a = mem_zalloc(sizeof(*a));
+    struct bytes kind, ns, line;
+    a->path = mem_strdup(path);
+    a->text = mem_strdup(state->counters);
+    a->events = state->tally.events;
+    for (const char *lines = a->text; bytes_next_word(&lines, "\n", &line);) {
+        char *words = bytes_dup(line);
+        const char *rest = words;
+        if (bytes_next_word(&rest, " ", &kind) && bytes_next_word(&rest, " ", &ns) &&
+            (bytes_equal_str(kind, "total") || bytes_equal_str(kind, "subtotal"))) {
+            ns.ptr = line.ptr + (ns.ptr - words); /* the same bytes of the text that stays */
+            if (a->n == 0 || !bytes_equal(a->sums[a->n - 1].ns, ns)) {
+                a->sums = mem_realloc(a->sums, (a->n + 1) * sizeof(*a->sums));
+                a->sums[a->n++] = (struct counter_sum){ns, 0};
+            }
+        }
+        free(words);
+    }
+    return a;
+}
+
+void slice_audit_free(struct slice_audit **a)
+{
+    if (!*a)
+        return;
+    free((*a)->path);
+    free((*a)->text);
+    free((*a)->sums);
+    free(*a);
+    *a = NULL;
+}
+
+/* Shows the run's position as the source's own. */
+static enum count_next follow(struct audited *s, enum count_next r)
+{
+    s->base.key = s->run->key;
+    s->base.line = s->run->line;
+    s->base.name = s->run->name;
+    s->base.text = s->run->text;
+    s->base.count = s->run->count;
+    if (r == COUNT_FAILED) {
+        memcpy(s->base.error, s->run->error, sizeof(s->base.error));
+        s->base.is_unreadable = s->run->is_unreadable;
+    }
+    return r;
+}
+
+static enum count_next next_value(struct count_source *base)
+{
+    struct audited *s = (struct audited *)base;
+    enum count_next r = follow(s, s->run->kind->next_value(s->run));
+    if (r == COUNT_FOUND && s->sum)
+        *s->sum += base->count;
+    return r;
+}
+
+static enum count_next next_record(struct count_source *base)
+{
+    struct audited *s = (struct audited *)base;
+    enum count_next r = COUNT_END;
+    while (base->key.len > 0 && (r = next_value(base)) == COUNT_FOUND)
+        ;
+    if (r == COUNT_FAILED || (r = follow(s, s->run->kind->next_record(s->run))) != COUNT_FOUND)
+        return r;
+    struct slice_audit *a = s->audit;
+    const char *bar = memchr(base->key.ptr, '|', base->key.len);
+    struct bytes ns = bytes_of(base->key.ptr, bar ? (size_t)(bar - base->key.ptr) : 0);
+    s->sum = NULL;
+    for (size_t i = 0; i < a->n && !s->sum; i++)
+        s->sum = bytes_equal(a->sums[i].ns, ns) ? &a->sums[i].sum : NULL;
+    return r;
+}
+
+static void close_source(struct count_source *base)
+{
+    count_source_close(&((struct audited *)base)->run);
+    free(base);
+}
+
+struct count_source *slice_audit_source(struct slice_audit *a, struct count_source *run)
+{
+    static const struct count_source_kind kind = {next_record, next_value, close_source};
+    struct audited *s = mem_zalloc(sizeof(*s));
+    s->base.kind = &kind;
+    s->base.container = run->container;
+    s->run = run;
+    s->audit = a;
+    return &s->base;
+}
+
+enum compact_result slice_audit_check(const struct slice_audit *a, char error[COMPACT_ERROR_TEXT])
+{
+    uint64_t events = a->events || a->n == 0 ? a->events : a->sums[0].sum;
+    for (size_t i = 0; i < a->n; i++)
+        if (a->sums[i].sum != events)
+            return compact_fail(error, COMPACT_DAMAGED,
+                "%.300s: the counts of %.*s add up to %" PRIu64 ", but the slice has %" PRIu64 " events",
+                a->path, (int)a->sums[i].ns.len, a->sums[i].ns.ptr, a->sums[i].sum, events);
+    return COMPACT_OK;
+}
