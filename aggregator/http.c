@@ -1,5 +1,6 @@
-/* The HTTP endpoints (docs/guide/protocol.md): the read protocol over the aggregate, sealing and clearing. One turn of the loop composes an answer, so the answer shows
- * one moment. max_answer limits an answer. A longer answer is cut, and X-Millrace-Next names the key at which it continues. */
+/* The HTTP endpoints (docs/guide/protocol.md): the read protocol over the aggregate, sealing, clearing and putting rejects
+ * back. One turn of the loop composes an answer, so the answer shows one moment. max_answer limits an answer. A longer answer
+ * is cut, and X-Millrace-Next names the key at which it continues. */
 #include "aggregator/aggregator_app.h"
 #include "base/log.h"
 #include "daemon/read_protocol.h"
@@ -160,7 +161,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
         buf_append_char(out, '}');
 }
 
-/* Sealing and clearing: requests wait for the storage thread. */
+/* Sealing, clearing and putting back: requests wait for the storage thread. */
 struct slice_waiter {
     struct app *app;
     struct http_request *req;
