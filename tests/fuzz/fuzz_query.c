@@ -18,6 +18,10 @@ static void check(const struct query_context *context, enum query_kind kind, con
         assert(error.status >= 400 && error.status < 500 && error.code && error.detail[0]);
         return;
     }
+    struct query copy;
+    query_copy(&copy, &q);
+    assert(strcmp(query_counter(&copy)->ns, query_counter(&q)->ns) == 0 &&
+           (context->accepts_former || !q.is_former));
     assert(q.total && 0 <= q.from && q.from < q.to && q.to <= HOUR_END);
     assert(q.limit <= QUERY_LIMIT_MAX && q.calendar.week_start >= 0 && q.calendar.week_start < 7);
     int64_t start = units_start(&q.calendar, q.from), next = units_next(&q.calendar, start);
@@ -39,8 +43,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (url_query_parse(bytes_of(data, size), &params) != 0)
         return 0;
-    check(&context, QUERY_SERIES, &params);
-    check(&context, QUERY_BREAKDOWN, &params);
+    for (int former = 0; former < 2; former++) {
+        context.accepts_former = former;
+        check(&context, QUERY_SERIES, &params);
+        check(&context, QUERY_BREAKDOWN, &params);
+    }
     url_query_free(&params);
     return 0;
 }
