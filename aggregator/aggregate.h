@@ -1,25 +1,27 @@
 /* aggregate: counts the lines of streams, stores the counts in slices, and answers reads over memory and slices.
  *
- * Lines are counted into the *active* batch in memory. After flush_interval, or once the batch has used its share of the
- * memory, it becomes the *flushing* batch and an empty batch replaces it. The storage thread commits the flushing batch to
- * the open slice as a run, and merges runs between commits. A read adds up three layers: the slice's reader, the flushing
- * batch and the active batch.
+ * Lines are counted into the *active* batch in memory. After flush_interval, or once the batch has used its share of
+ * the memory, the batch becomes the *flushing* batch, and an empty batch becomes the active one. The storage thread
+ * commits the flushing batch to the open slice as a run, and merges runs between commits. A read adds up three layers:
+ * the slice's reader, the flushing batch and the active batch.
  *
  * Invariants
  * 1. Every count is in exactly one layer. The reader shows the slice as it was before the flushing batch's transaction.
- *    One call of aggregate_poll then renews the reader and drops the batch.
- * 2. A batch is committed with the cursors that it reached. After a crash each stream continues behind its committed lines,
- *    so no line is counted twice or missed.
+ *    After the transaction, a single call of aggregate_poll renews the reader and drops the batch.
+ * 2. The transaction of a batch also stores how far its lines reach in each stream. After a crash, counting continues
+ *    after the committed lines of each stream, so no line is counted twice or missed.
  * 3. The rejects of a batch are written and synced before its transaction, which records the file's length.
- * 4. On a full disk a batch is kept and retried every AGGREGATE_RETRY. Counting continues up to max_memory and max_batch, then
- *    aggregate_is_full asks the feeder to pause. Any other failure stops all writes until a restart, which counts the
- *    uncommitted lines again. Reads continue.
- * 5. A slice holds the counts of one configuration of counters. If that changed, opening seals the open slice.
- * 6. Sealing slice n commits the flushing batch as its last, with the seal. Later lines count into slice n + 1. Each step
- *    waits for disk space while counting and reads continue. A crash before the commit leaves n open. After a crash behind
- *    the commit, opening begins n + 1 at the cursors where n ended.
- * 7. The slices continue the archive without a gap, or opening refuses them. Only slices that the current generation of
- *    the archive includes are cleared.
+ * 4. If the disk is full, the commit of the batch is retried every AGGREGATE_RETRY. Meanwhile counting continues until
+ *    max_memory or max_batch is reached. Then aggregate_is_full returns true, and the feeder pauses. Any other failure
+ *    stops all writes until a restart, which counts the uncommitted lines again. Reads continue.
+ * 5. A slice holds the counts of one configuration of counters. If the configuration has changed, aggregate_open seals
+ *    the open slice and begins a new one.
+ * 6. To seal slice n, one transaction commits its last batch and marks the slice as sealed. Later lines count into
+ *    slice n + 1. If the disk is full, each step of the seal waits, while counting and reads continue. After a crash
+ *    before the transaction, slice n is still open. After a crash behind the transaction, aggregate_open begins slice n
+ *    + 1 at the cursors where slice n ended.
+ * 7. The slices continue the archive without a gap; otherwise aggregate_open fails. A slice is cleared only after the
+ *    current generation of the archive includes it.
  *
  * One owner thread makes every call. The storage thread calls `notify`, which must only make the owner call aggregate_poll
  * soon. Times are on the monotonic clock unless stated otherwise.
@@ -37,8 +39,8 @@
 struct aggregate;
 
 struct aggregate_config {
-    const char *dir;                 /* contains slices/ and rejects/, which are created */
-    const char *archive;             /* the archive's directory; NULL: no archive, slices are never cleared */
+    const char *dir;     /* the data directory; aggregate_open creates slices/ and rejects/ in it */
+    const char *archive; /* the archive's directory; NULL: no archive, slices are never cleared */
     const struct counters *counters; /* must outlive the aggregate */
     const char *const *streams;      /* names, copied */
     size_t n_streams;
@@ -57,7 +59,7 @@ struct aggregate_config {
 /* Opens and recovers the slices; blocks. `wall` is the wall clock, which is trusted. */
 enum slice_result aggregate_open(
     const struct aggregate_config *config, usec_t wall, struct aggregate **out, char error[SLICE_ERROR_TEXT]);
-/* Waits for the current commit. After the next opening, lines that were not flushed are counted again. */
+/* Waits for the current commit. Lines that are not committed are counted again after the next aggregate_open. */
 void aggregate_close(struct aggregate **a);
 
 /* Feeding. `stream` is an index into the configuration's streams, or the index of an input. */
@@ -68,43 +70,47 @@ const struct slice_cursor *aggregate_cursor(const struct aggregate *a, size_t st
 const struct slice_cursor *aggregate_committed(const struct aggregate *a, size_t stream);
 /* Sets the id and first offset of a stream that was never read. Allowed only while the cursor's id is empty. */
 void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, uint64_t offset);
-/* Inputs are sources of lines besides the streams. Their cursors are committed as those of streams and have names that
- * begin with a dot. Indices from n_streams up to aggregate_inputs_end are the inputs, among them all that the slices know. */
+/* An input is a source of lines that is not a stream, such as a file. It has a cursor like a stream's, whose name
+ * begins with a dot. The inputs have the indices from n_streams to aggregate_inputs_end - 1. All inputs with a cursor
+ * in the slices are among them. */
 #define AGGREGATE_INPUT_MARK '.'
 size_t aggregate_inputs_end(const struct aggregate *a);
 /* Adds an input with a name that no input has. Returns its index. */
 size_t aggregate_add_input(struct aggregate *a, const char *name);
-/* The file that entries of the rejects file name for lines of inputs. Borrowed. */
+/* Sets the file name that the rejects record for lines of inputs. Borrowed. */
 void aggregate_set_input_path(struct aggregate *a, const char *path);
-/* Moves the cursor over bytes without a line that counts. */
+/* Moves the cursor past bytes that contain no line to count. */
 void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes);
-/* Sets the wall clock and the trusted time (base/clock_watch.h), for max_ahead, lateness and the times of rejects. They use the wall clock or the latest
- * trusted time, whichever is later: a clock that was set back must not reject events. The start of the open slice is trusted.
- * The trusted time is that of deletions of rejects by age. */
+/* Sets the wall clock and the trusted time (base/clock_watch.h), for max_ahead, lateness and the times of rejects. They
+ * use the wall clock or the latest trusted time, whichever is later, so that a clock that was set back does not cause
+ * rejections. The start of the open slice counts as a trusted time. Deletions of rejects by age use the trusted time
+ * alone. */
 void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted);
-/* Putting rejects back (put_back.h): counts the line of an entry, or rejects it again with its new reason. */
+/* For put_back.h: counts the line of a rejects entry, or rejects the line again with its new reason. */
 enum counters_verdict aggregate_take_rejected(struct aggregate *a, const struct rejects_entry *entry);
 /* Adds the entry (without its LF) to the rejects as it is. */
 void aggregate_keep_rejected(struct aggregate *a, struct bytes entry);
-/* Sets the cursor of the input to a place in the rejects. */
+/* Sets the input's cursor to the place in the rejects up to which lines were put back. */
 void aggregate_set_front(struct aggregate *a, size_t input, struct rejects_place front);
-/* The end of the committed rejects. False during a seal. */
+/* Sets *end to the end of the committed rejects. Returns false during a seal. */
 bool aggregate_rejects_end(const struct aggregate *a, struct rejects_place *end);
 const char *aggregate_rejects_dir(const struct aggregate *a);
 /* Counts the line at the cursor (without its LF) and moves the cursor behind the LF. */
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
-/* Rejects the line at the cursor because it exceeds max_line, and moves the cursor behind it. The line has `length` bytes
- * without its LF; `head` is its beginning. */
+/* Rejects the line at the cursor because the line exceeds max_line, and moves the cursor behind the line. The line has
+ * `length` bytes without its LF; `head` is its beginning. */
 void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes head, uint64_t length);
-/* Sets the cursor's id in the form that slices store. The id changes with the opening that wrote the byte before the cursor. */
+/* Sets the cursor's id, in the form that slices store: the stream's id and the id of the opening
+ * (docs/formats/journal.md) that wrote the byte before the cursor. */
 void aggregate_set_stream_id(struct aggregate *a, size_t stream, const char *id);
-/* Moves the cursor across lost bytes, or back to where a restored copy of the stream differs. */
+/* Moves the cursor to `after`: forward past lost bytes, or back to the offset at which a restored copy of the stream
+ * differs. */
 void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);
 /* True while the feeder must pause: memory or the batch is full, or writing has failed. */
 bool aggregate_is_full(const struct aggregate *a);
 
-/* Begins the job that is due: a retry, a flush, or a merge step. The first lines after opening are flushed at once, later
- * ones every flush_interval. True if a flush began. Call it several times per flush_interval. */
+/* Begins the job that is due: a retry, a flush, or a merge step. The first lines after aggregate_open are flushed at
+ * once, later lines every flush_interval. Returns true if a flush began. Call it several times per flush_interval. */
 bool aggregate_tick(struct aggregate *a, usec_t now);
 /* Begins a flush unless the storage thread is busy. */
 void aggregate_flush(struct aggregate *a, usec_t now);
@@ -115,14 +121,15 @@ bool aggregate_is_clean(const struct aggregate *a);
 /* The storage's failure, or NULL. *latched: it lasts until a restart. */
 const char *aggregate_failure(const struct aggregate *a, bool *latched);
 
-/* Seals the open slice with everything counted so far. With SLICE_OK the seal has begun or the storage thread is busy: call
- * again after each aggregate_poll until aggregate_sealed has the slice. SLICE_FULL: the disk is full, or too many slices
- * wait to be cleared. A seal that has begun completes once the disk has space. `wall` is the trusted time. */
+/* Seals the open slice with everything counted so far. SLICE_OK: the seal has begun, or waits for the storage thread.
+ * Call again after each aggregate_poll until aggregate_sealed lists the slice. SLICE_FULL: the disk is full, or too
+ * many slices wait to be cleared. A seal that has begun completes once the disk has space. `wall` is the trusted
+ * time. */
 enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT]);
 
 enum aggregate_clear {
     AGGREGATE_CLEAR_OK,
-    AGGREGATE_CLEAR_BUSY,         /* the storage thread is busy with this or another job */
+    AGGREGATE_CLEAR_BUSY,         /* the storage thread is still busy with this job or an earlier one */
     AGGREGATE_CLEAR_OPEN,         /* the slice is not sealed */
     AGGREGATE_CLEAR_NOT_ARCHIVED, /* the archive does not include it or is unreadable: see error */
     AGGREGATE_CLEAR_FAILED,       /* some slices may remain: see error */
@@ -136,19 +143,20 @@ const struct sealed *aggregate_sealed(const struct aggregate *a);
 
 enum aggregate_after {
     AGGREGATE_AFTER_OK,
-    AGGREGATE_AFTER_CLEARED, /* a needed slice was cleared */
-    AGGREGATE_AFTER_AHEAD,   /* the slice is not sealed yet */
+    AGGREGATE_AFTER_CLEARED, /* a slice after `after` was cleared, so its counts are missing */
+    AGGREGATE_AFTER_AHEAD,   /* slice `after` is not sealed yet */
 };
 /* The layers that hold all counts after slice `after`. Valid until the next call of any function here. */
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out);
 uint64_t aggregate_open_slice(const struct aggregate *a);
 
 struct aggregate_numbers {
-    struct slice_tally slice, total; /* of the open slice, of all slices; both with the batches in memory */
-    struct slice_tally counted;      /* since the start; never decreases */
+    struct slice_tally slice,
+        total; /* of the open slice and of all slices, each including the batches in memory */
+    struct slice_tally counted; /* since the start; never decreases */
     uint64_t rows_flushed, flushes, collisions, holes;
     int64_t
-        newest_event; /* the latest time of an event counted since the start, not after the latest trusted time; 0: none */
+        newest_event; /* the latest event time counted since the start, at most the latest trusted time; 0: none */
     usec_t last_flush; /* duration */
     size_t memory;
 };

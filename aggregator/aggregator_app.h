@@ -17,14 +17,14 @@ struct app {
     struct follower *followers[WATERMARK_STREAMS_MAX];
     bool answers;                                      /* every stream has caught up at least once */
     struct slice_waiter *seal_waiters, *clear_waiters; /* requests that wait for a seal or a clear */
-    struct put_back_waiter *put_back_waiter;           /* the request whose step is not committed yet */
+    struct put_back_waiter *put_back_waiter; /* the put-back request whose step is not committed yet */
     size_t max_answer;
-    usec_t began;     /* when counting began: a trusted time */
+    usec_t began;     /* trusted time at which counting began */
     char health[512]; /* the latest reason reported to /health; "": ready */
 };
 
-/* Continues the seal, the clear and the put back that requests wait for, and answers the requests once it is complete or refused. Call it
- * after aggregate_poll and before aggregate_tick. */
+/* Requests may wait for a seal, a clear or a put back. Continues these operations, and answers the requests whose
+ * operation is complete or refused. Call it after aggregate_poll and before aggregate_tick. */
 void app_answer_waiters(struct app *app);
 
 extern const struct http_route app_routes[];

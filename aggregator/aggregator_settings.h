@@ -1,4 +1,4 @@
-/* settings: the table of the aggregator's settings, and the checks that a table cannot express. */
+/* settings: the table of the aggregator's settings, and checks that the table does not cover. */
 #ifndef MILLRACE_AGGREGATOR_SETTINGS_H
 #define MILLRACE_AGGREGATOR_SETTINGS_H
 

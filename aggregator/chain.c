@@ -18,7 +18,7 @@ struct opening {
     struct manifest manifest; /* zeroed, so `through` is 0, without an archive */
     uint64_t *numbers;        /* of the existing slices, sorted */
     size_t n;
-    struct slice_state newest; /* number 0: none, or one whose creation was interrupted */
+    struct slice_state newest; /* number 0: there is none, or its creation was interrupted */
     char *error;
 };
 
@@ -45,7 +45,7 @@ static int compare_numbers(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Lists the slices. They must be consecutive and leave no gap behind the archive. */
+/* Lists the slices. Their numbers must be consecutive, and the first must not be after slice `through` + 1. */
 static enum slice_result list_slices(struct opening *o)
 {
     const char *dir = o->config->slices_dir, *archive = o->config->archive;
@@ -114,8 +114,8 @@ static enum slice_result check_counters(const struct opening *o, const char *wha
     return SLICE_DIFFERENT;
 }
 
-/* Compares positions with the manifest. A stream that was never read, or is not in the manifest, may have any
- * position. */
+/* Compares the cursors with the positions in the manifest. A stream that was never read, or that the manifest does not
+ * contain, may have any position. */
 static enum slice_result check_meeting(const struct manifest *m, uint64_t slice, const char *verb,
     const struct slice_cursor *cursors, size_t n, char *error)
 {
@@ -186,7 +186,7 @@ static enum slice_result check_state(const struct opening *o, const struct slice
     return r;
 }
 
-/* Seals the newest slice without further counts. Lines after its last transaction count into the next slice. */
+/* Seals the newest slice without further counts. Lines after the slice's last transaction count into the next slice. */
 static enum slice_result seal_as_it_is(const struct opening *o, const char *path)
 {
     const struct slice_state *at = &o->newest;

@@ -5,13 +5,14 @@
  * counted twice, so the chain refuses to open and names the file.
  *
  * Invariants
- * 1. Slice numbers have no gap. Each slice begins where its predecessor ended. Only the newest may be open.
- *    If the newest is sealed, a seal was interrupted after its commit: the next slice begins where this one ended.
- * 2. The archive's manifest names its last slice, `through`, and that slice's end in each stream. Slice `through` + 1, or an
- *    older one, exists and matches these positions.
+ * 1. Slice numbers have no gap. Each slice begins where its predecessor ended. Only the newest may be open. If the
+ *    newest slice is sealed, a crash interrupted the seal after its transaction. The next slice then begins where the
+ *    newest ended.
+ * 2. The archive's manifest names its last slice, `through`, and that slice's end in each stream. One slice connects to
+ *    these positions: slice `through` ends there, or slice `through` + 1 begins there.
  * 3. The open slice is newer than `through`. An older open slice is a stale copy.
- * 4. If the counters changed, an open slice of the former counters is sealed unchanged. A counter that keeps its name but
- *    changes its key is refused, because counts of two meanings would add up under one name.
+ * 4. If the configuration of counters has changed, the open slice is sealed as it is. A counter with an old name and a
+ *    new key is refused, because old and new counts would add up although they count different things.
  *
  * Blocking; no other process may use the directory.
  */
@@ -36,8 +37,8 @@ struct chain_next {
 };
 void chain_next_free(struct chain_next *next);
 
-/* Fills the empty *sealed with the sealed slices, and *next with the start of the open slice, which need not exist yet. The
- * caller frees both, also after a failure. */
+/* Fills the empty *sealed with the sealed slices, and *next with the number and start of the open slice. The open slice
+ * need not exist yet. The caller frees both, also after a failure. */
 enum slice_result chain_open(const struct chain_config *config, struct sealed *sealed,
     struct chain_next *next, char error[SLICE_ERROR_TEXT]);
 /* Sets *next to the slice after the newest sealed one. At least one must exist. */

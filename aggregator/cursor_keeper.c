@@ -78,7 +78,7 @@ void cursor_keeper_free(struct cursor_keeper **k)
     *k = NULL;
 }
 
-/* The follower reports a pubsub that does not answer. */
+/* Logs nothing if pubsub does not answer, because the follower reports that. */
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct stream_cursor_state *s = arg;

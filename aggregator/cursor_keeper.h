@@ -1,8 +1,9 @@
 /* cursor_keeper: moves a named cursor in each stream at pubsub, so that retention never deletes lines that are not counted.
  *
- * 1. A cursor moves only to a position that a transaction of the slice has committed. It starts where counting begins.
+ * 1. The keeper moves a cursor only to a position that a transaction of the slice has committed, or, before the first,
+ *    to where counting begins.
  * 2. Only the first request after a start may move a cursor back, because the slices may be a restored older copy. If
- *    pubsub refuses a later request, another process moves the cursor, and the keeper logs the refusal.
+ *    pubsub refuses a later request, another process has moved the cursor, and the keeper logs the refusal.
  * 3. The cursors have an owner's key, so that no other client moves them. The keeper creates the key once and stores it in
  *    DIR/cursor-key. A copy of the directory has the same key.
  * 4. A failed request is logged once and repeated at the next tick.

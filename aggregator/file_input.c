@@ -29,14 +29,15 @@ struct file_input {
     size_t max_line;
     sem_t job_done;
     struct progress progress;
-    uint64_t packed_before, packed; /* bytes of the files before the current one; of all files */
-    uint64_t files_known;           /* counted completely before this run */
+    uint64_t packed_before,
+        packed;           /* sizes in bytes: of the files before the current one, and of all files */
+    uint64_t files_known; /* counted completely before this run */
 };
 
 /* The part of a file before an offset. */
 struct prefix {
     XXH3_state_t *hash;
-    uint64_t offset; /* of the end of the last line added */
+    uint64_t offset; /* the end of the last line added */
     char first[HEX64];
 };
 
@@ -63,7 +64,8 @@ static void prefix_begin(struct prefix *p)
     p->offset = 0;
 }
 
-/* Adds a line of `length` bytes without its LF. `line` is shorter only if the source skipped the line. */
+/* Adds a line to the prefix. `length` is the line's length without its LF. `line` is shorter only if the line was too
+ * long to read. */
 static void prefix_add(struct prefix *p, struct bytes line, uint64_t length)
 {
     char text[32];
@@ -83,7 +85,7 @@ static void prefix_id(const struct prefix *p, char id[SLICE_ID_TEXT])
         (uint64_t)hash.low64, p->first);
 }
 
-/* Reads the next line without its LF. A line that the source skips is shorter than its length. */
+/* Reads the next line without its LF. If the line is too long to read, *line is shorter than *length. */
 static enum line_source_result next_line(
     struct line_source *s, struct bytes *line, uint64_t *length, bool *has_lf, char *error)
 {
@@ -101,8 +103,8 @@ static enum line_source_result next_line(
     return r;
 }
 
-/* Finds the cursor whose bytes the file begins with, the longest if there are several; NO_INPUT: the file is new. Returns 0,
- * or an exit status after printing the error. */
+/* Finds the cursor for whose bytes the file begins with the same bytes. If there are several, takes the one with the
+ * greatest offset. NO_INPUT: the file is new. Returns 0, or an exit status after printing the error. */
 static int find_input(struct file_input *in, const char *path, size_t *found)
 {
     const struct aggregate *a = in->aggregate;
@@ -150,9 +152,8 @@ static int find_input(struct file_input *in, const char *path, size_t *found)
         return 0;
     char text[LINE_SOURCE_ERROR_MAX + 200];
     snprintf(text, sizeof(text),
-        "%.200s: begins as a file that was counted before, but was changed or cut short since; append its "
-        "new lines "
-        "to the counted file",
+        "%.200s: begins like a file that was counted before, but was changed or cut off since; append new "
+        "lines to the counted file instead",
         path);
     return print_error(text, EX_DATAERR);
 }
@@ -162,8 +163,8 @@ static void notify(void *arg)
     sem_post(arg);
 }
 
-/* Starts and ends jobs of the storage thread. With `to_end`, waits until all counts are committed, else until there is room
- * for more lines. Returns 0, or an exit status after printing the error. */
+/* Starts jobs of the storage thread and collects their results. With `to_end`, waits until all counts are committed;
+ * without, until memory has room for more lines. Returns 0, or an exit status after printing the error. */
 static int store(struct file_input *in, bool to_end)
 {
     struct aggregate *a = in->aggregate;
@@ -285,7 +286,7 @@ static int count_file(struct file_input *in, const char *path)
     return status;
 }
 
-/* Opens every file and checks its format. Adds up their sizes. */
+/* Opens every file, checks its format and adds up the sizes. */
 static int check_files(struct file_input *in, char **files, size_t n)
 {
     char error[LINE_SOURCE_ERROR_MAX];

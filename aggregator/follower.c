@@ -16,7 +16,7 @@ static bool is_full(const struct follower *f)
     return aggregate_is_full(f->config.aggregate);
 }
 
-/* Prints the id as slices store it: with the opening, if the opening is known. */
+/* Prints the id as slices store it: the stream's id, and the id of the opening if known. */
 static void print_id(const struct stream_cursor *at, char id[SLICE_ID_TEXT])
 {
     snprintf(id, SLICE_ID_TEXT, "%s%s%s", at->id, at->opening[0] ? "." : "", at->opening);

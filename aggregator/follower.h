@@ -1,9 +1,11 @@
 /* follower: subscribes to one stream at pubsub with a stream client (stream_client.h) and feeds its lines to the aggregate.
  *
- * 1. Only whole lines are counted. At the end of every callback the aggregate's cursor equals the stream client's.
- * 2. The follower logs and crosses a hole that a power cut left. It stops at a stream that was replaced, cut short, deleted or
- *    restored from an older copy, and at lines that expired before they were counted; follower_trouble has the reason. With
- *    `accepts_loss` the last two are logged and crossed.
+ * 1. Only whole lines are counted. After every callback the cursors of the aggregate and of the stream client are
+ *    equal.
+ * 2. If a power cut left a hole in the stream, the follower logs the hole and continues after it. The follower stops if
+ *    the stream was replaced, truncated, deleted or restored from an older copy, or if lines expired before they were
+ *    counted; follower_trouble has the reason. With `accepts_loss`, the follower logs a restored copy or expired lines,
+ *    and continues.
  * 3. While aggregate_is_full, the follower reads nothing.
  */
 #ifndef MILLRACE_FOLLOWER_H
@@ -22,7 +24,8 @@ struct follower_config {
     size_t stream; /* an index of the aggregate */
     size_t max_line;
     bool accepts_loss;
-    void (*changed)(void *arg); /* called when the stream begins, catches up, or its trouble changes */
+    void (*changed)(
+        void *arg); /* called when the stream begins or catches up, or when follower_trouble changes */
     void *arg;
 };
 
@@ -30,10 +33,10 @@ struct follower *follower_new(const struct follower_config *config);
 void follower_free(struct follower **f);
 /* Ends the subscription. */
 void follower_stop(struct follower *f);
-/* Resumes after a pause for aggregate_is_full. */
+/* Reads again after aggregate_is_full has caused a pause. Call it when there may be room again. */
 void follower_resume(struct follower *f);
 bool follower_is_caught_up(const struct follower *f);
-/* The reason why no lines arrive, or NULL. *refused: the stream was refused, and only an operator can help. */
+/* The reason why no lines arrive, or NULL. *refused: the follower has stopped, until an operator acts. */
 const char *follower_trouble(const struct follower *f, bool *refused);
 
 #endif

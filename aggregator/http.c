@@ -13,7 +13,7 @@
 
 #define JSON "application/json"
 
-/* Refuses the request with 503 and returns false until the slices are open. */
+/* Until the slices are open, answers 503 and returns false. */
 static bool check_open(const struct app *app, struct http_request *req)
 {
     if (!app->watermark)
@@ -21,8 +21,8 @@ static bool check_open(const struct app *app, struct http_request *req)
     return app->watermark != NULL;
 }
 
-/* Refuses the request with 503 and returns false until every stream has caught up. Before that, counts could be lower than
- * those answered before a restart. */
+/* Until every stream has caught up, answers 503 and returns false: after a restart, counts could otherwise be lower
+ * than before the restart. */
 static bool check_caught_up(const struct app *app, struct http_request *req)
 {
     if (!check_open(app, req))
@@ -81,7 +81,8 @@ static void get(struct http_request *req, void *ctx)
         reply(req, reads_get(&layers, &key, 1, (struct reads_bounds){0}, &answer), &answer, false);
 }
 
-/* An answer over max_answer is refused, because the keys have no order in which a next request could continue. */
+/* An answer larger than max_answer is refused instead of cut: the keys are in the order of the request, so
+ * X-Millrace-Next could not name where to continue. */
 static void mget(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
@@ -232,7 +233,7 @@ static void answer_seals(struct app *app)
     char error[SLICE_ERROR_TEXT];
     if (!app->seal_waiters)
         return;
-    /* All requests wait for the same slice: no other slice can be sealed meanwhile. */
+    /* All waiting requests name the same slice, because only one slice can be open. */
     uint64_t number = app->seal_waiters->slice;
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), number);
     enum slice_result r =
@@ -251,7 +252,7 @@ static void answer_seals(struct app *app)
     }
 }
 
-/* A step of a put back, until it is committed. One request at a time. */
+/* A request to put rejects back, which waits until its step is committed. There is at most one. */
 struct put_back_waiter {
     struct app *app;
     struct http_request *req;

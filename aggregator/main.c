@@ -20,7 +20,7 @@
 #define TICK_MIN (5 * USEC_PER_MSEC)
 
 struct wiring {
-    struct app app; /* first: it is the ctx of the handlers */
+    struct app app; /* must be the first member, because handlers get a pointer to it */
     struct loop_notify *notify;
     struct http_client *client;
     struct cursor_keeper *keeper;
@@ -30,8 +30,8 @@ struct wiring {
     /* Recovery runs in a thread of its own; meanwhile the daemon answers that it is not ready. */
     struct aggregate_config config;
     pthread_t thread;
-    bool is_opening;       /* the thread is not joined */
-    atomic_bool recovered; /* the thread has set the result below */
+    bool is_opening;       /* the thread was started and is not joined yet */
+    atomic_bool recovered; /* the thread has set the members below */
     enum slice_result result;
     struct aggregate *aggregate;
     char error[SLICE_ERROR_TEXT];
@@ -87,7 +87,7 @@ static double complete_until(void *ctx)
     return (double)watermark_poll_complete_until(((struct app *)ctx)->watermark);
 }
 
-/* The age of a time; if the time is unknown, the time since counting began. */
+/* Returns the seconds since `time`, or since counting began if `time` is unknown. */
 static double age_of(const struct app *app, int64_t time)
 {
     double age =
@@ -152,7 +152,8 @@ static void health_set_not_ready(struct app *app, const char *text)
     daemon_set_not_ready(app->daemon, "%s", app->health);
 }
 
-/* Describes the first stream that is refused or, before all have caught up once, still behind. */
+/* Describes the first stream that was refused. Until all streams have caught up once, also describes a stream that is
+ * still behind. */
 static bool describe_streams(const struct app *app, char *out, size_t size)
 {
     for (size_t i = 0; i < app->streams.n; i++) {
@@ -186,13 +187,14 @@ static void health_update(struct app *app)
             daemon_set_ready(app->daemon);
         app->health[0] = '\0';
     }
-    /* With --daemon, the start does not wait for a stream in trouble, which is retried in the background. */
+    /* With --daemon, the parent process exits even if a stream is in trouble: the daemon retries it in the
+     * background. */
     for (size_t i = 0; i < app->streams.n; i++)
         if (follower_trouble(app->followers[i], NULL) != NULL)
             daemon_notify_parent();
 }
 
-/* Before recovery is complete, no counts wait for a flush. */
+/* Until recovery is complete there are no counts to flush. */
 static void check_drained(struct wiring *w)
 {
     struct app *app = &w->app;

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The index of the cursor; that of no cursor if the rejects were never put back. */
+/* Returns the index of the cursor of the rejects. If rejects were never put back, returns the index after the last
+ * cursor. */
 static size_t find_input(const struct aggregate *a)
 {
     size_t i = 0;

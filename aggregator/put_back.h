@@ -1,16 +1,17 @@
 /* put_back: counts rejected lines again, after the configuration was corrected.
  *
- * The rejects (rejects.h) are a queue. Its front is a cursor of the slice, `.rejects`: the id is the slice's number, the
- * offset is the position in its entries. Each step takes entries from the front. The line of a selected entry is counted
- * like any other line. If the line is rejected again, or the entry is not selected or has only a part of the line, the
- * entry moves to the end of the rejects.
+ * The rejects (rejects.h) are a queue. The slice stores the queue's front as a cursor with the name `.rejects`: the
+ * cursor's id is the number of a slice, and its offset is a position in that slice's entries. Each step takes entries
+ * from the front. If an entry is selected, its line is counted like any other line. If the line is rejected again, or
+ * the entry is not selected or has only a part of the line, the entry moves to the end of the rejects.
  *
  * 1. One transaction commits the counts, the moved entries and the new front. After a crash at any moment, each line is
  *    counted once or is in the rejects once, and another put back continues.
- * 2. A put back ends at the place where the rejects ended when it began, so it meets no entry that it moved.
+ * 2. A put back ends where the rejects ended when it began, so it does not reach entries that it has moved.
  * 3. Files before the committed front are deleted.
  *
- * `events` and `skipped` count the lines; `rejected` counted them when they were first rejected and does not change.
+ * Lines that are put back increase `events` and `skipped`. `rejected` does not change, because it counted these lines
+ * when they were first rejected.
  */
 #ifndef MILLRACE_PUT_BACK_H
 #define MILLRACE_PUT_BACK_H
@@ -22,7 +23,7 @@
 
 struct put_back {
     struct rejects_filter filter;
-    struct rejects_place until; /* slice 0: not yet known; the first step sets it */
+    struct rejects_place until; /* the end; the first step sets it. slice 0: not set yet */
     struct rejects_place at;    /* the front after the step */
     uint64_t counted, skipped, rejected, kept;
 };

@@ -55,7 +55,7 @@ static int answer_range(const struct reads_layers *l, const struct count_range *
     return r == COUNT_FAILED ? -1 : 0;
 }
 
-/* The component after the first '|' of a key, if its end is in `key` too. */
+/* Finds the component after the first '|' of a key. False if the key ends before the component does. */
 static bool find_component(struct bytes key, struct bytes *out)
 {
     const char *end = key.ptr + key.len, *bar = key.len > 0 ? memchr(key.ptr, '|', key.len) : NULL;
@@ -67,7 +67,7 @@ static bool find_component(struct bytes key, struct bytes *out)
     return false;
 }
 
-/* Replaces the batches of *l by copies with these components only. The caller frees the copies. */
+/* Replaces the batches of *l by copies that contain only counts with these components. The caller frees the copies. */
 static void pick(
     struct reads_layers *l, const struct bytes *components, size_t n, struct batch out[READS_BATCHES])
 {
@@ -77,7 +77,8 @@ static void pick(
     }
 }
 
-/* Most ranges lie within one component: a key, or the days of a breakdown. */
+/* Most ranges lie within one component, such as one key, or one key's hours. Then only the counts with that component
+ * are searched. */
 static int answer_picked(const struct reads_layers *l, const struct count_range *range,
     const struct reads_bounds *bounds, struct reads_answer *a)
 {

@@ -2,8 +2,8 @@
  *
  * A layer is a slice's reader or a batch. Each count is in exactly one layer; an answer adds up all layers.
  *
- * 1. An answer consists of whole records: of reads_get in the order of the request, else in the order of keys. If the bounds cut
- *    the answer, `next` is the key of the first record left out.
+ * 1. An answer consists of whole records. The records of reads_get are in the order of the request, all others in the
+ *    order of keys. If the bounds end an answer early, `next` is the key of the first record left out.
  * 2. Despite the bounds, an answer contains at least one record if any matches.
  * 3. If a layer cannot be read, the request fails instead of returning a partial answer.
  * Keys, and the bounds of a range, are ordered with their separator appended.

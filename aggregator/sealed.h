@@ -12,7 +12,7 @@
 
 #include "counts/slice_reader.h"
 
-#define SEALED_MAX 1000 /* every read opens all of them */
+#define SEALED_MAX 1000 /* limit, because every read goes through all sealed slices */
 
 struct sealed_slice {
     char *path;
@@ -28,8 +28,8 @@ struct sealed {
 void sealed_add(struct sealed *s, const char *path, struct slice_reader *reader);
 /* Returns NULL if the slice was cleared or is not sealed yet. */
 const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number);
-/* Deletes the files of the slices up to `through` inclusive. *removed: how many were deleted. Blocks. The list stays as it is,
- * so that another thread may read it meanwhile. */
+/* Deletes the files of the slices up to `through` inclusive. *removed: how many were deleted. Blocks. Does not change
+ * the list, so that another thread may read the list meanwhile. */
 enum slice_result sealed_unlink(
     const struct sealed *s, uint64_t through, size_t *removed, char error[SLICE_ERROR_TEXT]);
 /* Takes the oldest `n` slices from the list and closes their readers. */

@@ -15,7 +15,7 @@
 
 struct storage {
     struct storage_config config;
-    struct slice *slice; /* slice and rejects belong to the thread */
+    struct slice *slice; /* only the thread uses slice and rejects */
     struct rejects *rejects;
     struct rejects_place front; /* of the rejects, as committed */
     usec_t expired_at;
@@ -35,7 +35,7 @@ static enum slice_result fail_errno(const char *what, const char *path, char err
     return errno_is_full(e) ? SLICE_FULL : SLICE_FAILED;
 }
 
-/* Deletes rejects after a change, and every EXPIRE_EVERY because of their age. */
+/* Deletes expired rejects, after rejects were added or put back, and otherwise every EXPIRE_EVERY. */
 static void expire_rejects(struct storage *s, usec_t trusted, bool has_grown)
 {
     const struct slice_state *state = slice_committed(s->slice);

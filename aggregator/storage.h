@@ -28,10 +28,10 @@ enum storage_kind {
 
 struct storage_job {
     enum storage_kind kind;
-    usec_t trusted; /* the trusted time, for the age of rejects; of STORAGE_COMMIT and STORAGE_BEGIN */
+    usec_t trusted; /* STORAGE_COMMIT and STORAGE_BEGIN: the trusted time, for the age of rejects */
     /* STORAGE_COMMIT: the rejects are written at rejects_at before the batch is committed. */
     const struct batch *batch;
-    struct slice_batch commit; /* without sources, which the batch has */
+    struct slice_batch commit; /* its `sources` are not set; the thread makes them from `batch` */
     uint64_t rejects_at;
     /* STORAGE_BEGIN */
     struct slice_config begin;
@@ -39,10 +39,10 @@ struct storage_job {
     const char *archive;
     const struct sealed *sealed;
     uint64_t through;
-    /* The result. SLICE_FOREIGN of STORAGE_CLEAR: the archive does not include the slices or cannot be read. */
+    /* The result. STORAGE_CLEAR sets SLICE_FOREIGN if the archive does not include the slices or cannot be read. */
     enum slice_result result;
     struct slice_written written;
-    struct slice_reader *reader; /* of STORAGE_FOLD and STORAGE_BEGIN; the owner frees it */
+    struct slice_reader *reader; /* STORAGE_FOLD and STORAGE_BEGIN: a new reader, which the owner frees */
     bool runs_changed, merge_is_due, merge_is_behind;
     unsigned log_pages;
     size_t removed; /* STORAGE_CLEAR: how many of the oldest slices were deleted */

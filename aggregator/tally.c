@@ -14,7 +14,7 @@ struct tally {
     size_t max_memory, n_counters;
     uint32_t slice; /* current lookup mark; changes with the slice and with the interner */
     struct batch batch;
-    uint64_t *hashes;          /* hashes of an event's texts, then of its counts */
+    uint64_t *hashes;          /* of an event's texts; later of its counts */
     uint32_t *ids;             /* ids of its texts */
     struct count_slot *counts; /* the counts of the event, one for each counter */
     struct key_limit **limits; /* of each text, NULL: not limited; NULL if no counter is */

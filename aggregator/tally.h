@@ -5,8 +5,8 @@
  *
  * 1. An event adds one to one count of every total and every subtotal. Skipped and rejected lines add nothing. So the
  *    counts of a subtotal in an hour add up to the total's count of that hour.
- * 2. The first batch of a slice that counts a hashed component has its lookup. After the interner was replaced, the next
- *    such batch has the lookup again.
+ * 2. If a batch is the first in its slice to count a hashed component, the batch has the component's lookup. After the
+ *    interner was replaced, lookups are added once more.
  * 3. A key beyond its counter's max_keys counts as `(other)` and has no lookup.
  * 4. A batch's texts are valid until the batch is freed. Free batches in the order in which they were taken.
  *
@@ -18,7 +18,7 @@
 #include "aggregator/key_limit.h"
 #include "counts/count_table.h"
 
-/* A batch is flushed at this number of events. A feeder that pauses there keeps every count below 2^32. */
+/* The number of events at which a batch must be flushed. If the feeder pauses there, every count is below 2^32. */
 #define TALLY_EVENTS_MAX (UINT64_C(1) << 31)
 
 struct batch {
@@ -55,12 +55,12 @@ struct batch *tally_batch(struct tally *t);
 /* True if the batch must be flushed: the batch or the texts have used their share of the memory. */
 bool tally_is_large(const struct tally *t);
 size_t tally_bytes(const struct tally *t);
-/* Takes the batch and begins an empty one. With `ends_slice`, later batches contain all lookups again, and limited counters
- * begin without keys. */
+/* Returns the current batch and begins an empty one. With `ends_slice`, later batches contain all lookups again, and
+ * limited counters begin without keys. */
 struct batch tally_take(struct tally *t, bool ends_slice);
 
-/* Copies the part of a batch with these components (stored forms) into a new batch. Reads of few keys then do
- * not walk all counts for each key. Only the thread that adds may call it. */
+/* Copies the counts with these components (stored forms) into a new batch. A read of a few keys then searches this
+ * small batch, not all counts for each key. Only the thread that adds may call it. */
 struct batch batch_pick(const struct batch *b, const struct bytes *components, size_t n);
 
 /* Appends at most BATCH_SOURCES sources to `out`, for the batch's counts and lookups in the range. */

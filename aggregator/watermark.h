@@ -1,11 +1,11 @@
 /* watermark: the moment up to which every published event is counted.
  *
- * An observation holds the ends of all streams at one moment. Every line published before that moment lies before its
- * stream's end. The moment becomes the watermark once every stream is counted up to its end.
+ * An observation holds the ends of all streams at one moment. Every line published before that moment lies before the
+ * observed end of its stream. Once every stream is counted up to its observed end, the moment becomes the watermark.
  *
  * 1. The watermark never decreases. Its moments are on a clock that never jumps.
- * 2. The watermark advances even under constant lag. The oldest pending observation is kept until counting reaches it;
- *    newer observations replace each other behind it.
+ * 2. The watermark advances even if counting always lags. The oldest pending observation is kept until counting reaches
+ *    it. Meanwhile only the newest of the later observations is kept.
  */
 #ifndef MILLRACE_WATERMARK_H
 #define MILLRACE_WATERMARK_H

@@ -45,7 +45,7 @@ uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream)
     return end > offset ? end - offset : 0;
 }
 
-/* Returns false if the listed stream has the name but not the id of a counted stream. */
+/* Returns false if the listed stream has the name of a counted stream but another id. */
 static bool read_end(const struct watermark_poll *p, const struct json_doc *doc, size_t at, uint64_t *ends)
 {
     char pointer[64];

@@ -1,7 +1,7 @@
 /* watermark_poll: requests the ends of the streams from pubsub every second, and computes the watermark and the lag.
  *
- * An answer is ignored unless every stream has the id of the counted stream: a stream may have been replaced under its name.
- * The loop's thread only.
+ * A stream may have been replaced by another one with the same name. So an answer is ignored unless every stream in it
+ * has the id of the stream that is counted. The loop's thread only.
  */
 #ifndef MILLRACE_WATERMARK_POLL_H
 #define MILLRACE_WATERMARK_POLL_H
@@ -26,8 +26,10 @@ struct watermark_poll_config {
 struct watermark_poll *watermark_poll_new(const struct watermark_poll_config *config);
 void watermark_poll_free(struct watermark_poll **p);
 
-/* Unix seconds; 0 until known. The watermark's moment as the trusted time (base/clock_watch.h) of then or on the scale of now,
- * whichever is earlier. So the result falls with the wall clock, and ignores a clock that is ahead for a short time. */
+/* The watermark's moment in Unix seconds; 0 until known. There are two such times (base/clock_watch.h): the trusted
+ * time observed at the moment, and the moment converted with the present trusted time. The result is the earlier one.
+ * So if the clock is set back, the result falls too, and a clock that was ahead for a short time has no lasting
+ * effect. */
 int64_t watermark_poll_complete_until(struct watermark_poll *p);
 /* The number of bytes not yet counted, as of the latest answer. */
 uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream);

@@ -62,7 +62,7 @@ class FileInput(InputTest):
         for changed in (b"".join(lines[:-1]), b"".join(lines[:250] + lines[251:]), lines[0], same_length, same_length + lines[1]):
             self.write("log", changed)
             self.write("other", other)
-            self.assertRegex(self.count("log", "other", expect=65), "log: begins as a file that was counted before")
+            self.assertRegex(self.count("log", "other", expect=65), "log: begins like a file that was counted before")
         self.check_counted(data, other)
 
     def test_wrong_files_are_named_before_any_is_counted(self):
