@@ -29,7 +29,7 @@ struct stream_client {
     struct stream_cursor cursor; /* after the last line handed out */
     struct stream_place place;
     struct opening openings[OPENINGS_MAX]; /* in the response, in the order of their offsets */
-    size_t n_openings, opening;            /* `opening` is the index of the cursor's opening */
+    size_t n_openings;
     char *stream, *begin;
     struct http_call *call;
     struct event *timer;
@@ -90,14 +90,22 @@ static void refuse(struct stream_client *c, const char *text)
     ask_after(c, RETRY_REFUSED);
 }
 
+/* If more openings have written the response than its header lists, the first of them are unknown. */
+const char *stream_client_opening_at(const struct stream_client *c, uint64_t offset)
+{
+    size_t i = c->n_openings;
+    while (i > 0 && c->openings[i - 1].first >= offset)
+        i--;
+    return i > 0 ? c->openings[i - 1].id : offset == c->cursor.offset ? c->cursor.opening : "";
+}
+
 /* Moves the cursor to `offset`, which is within the bytes of this response. */
 static void move_cursor(struct stream_client *c, uint64_t offset)
 {
+    const char *opening = stream_client_opening_at(c, offset);
     c->cursor.offset = offset;
-    while (c->opening + 1 < c->n_openings && c->openings[c->opening + 1].first < offset)
-        c->opening++;
-    if (c->n_openings > 0 && c->openings[c->opening].first < offset)
-        memcpy(c->cursor.opening, c->openings[c->opening].id, STREAM_OPENING_TEXT);
+    if (opening != c->cursor.opening)
+        snprintf(c->cursor.opening, sizeof c->cursor.opening, "%s", opening);
 }
 
 /* Parses the header's value, "FIRST:ID, FIRST:ID". If the response lacks the header, the cursor's opening stays
@@ -105,7 +113,7 @@ static void move_cursor(struct stream_client *c, uint64_t offset)
 static void read_openings(struct stream_client *c, const char *text)
 {
     struct bytes word;
-    c->n_openings = c->opening = 0;
+    c->n_openings = 0;
     while (c->n_openings < OPENINGS_MAX && bytes_next_word(&text, ", ", &word)) {
         struct opening *o = &c->openings[c->n_openings];
         const char *colon = memchr(word.ptr, ':', word.len);
@@ -221,9 +229,20 @@ static void skip_lost(struct stream_client *c, const char *text, uint64_t before
         LOG_U("after", after));
     c->cursor.offset = after;
     c->cursor.opening[0] = '\0';
+    c->n_openings = 0;
     if (c->config.on_gap != NULL)
         c->config.on_gap(from, after, c->config.arg);
     ask_after(c, 0);
+}
+
+/* Refuses to continue, and names the program's option that continues. */
+static void refuse_loss(struct stream_client *c, const char *text, const char *effect)
+{
+    const char *option = c->config.accept_option;
+    char full[sizeof c->trouble];
+    snprintf(full, sizeof full, "%s%s%s%s%s", text, option != NULL ? "; " : "", option != NULL ? option : "",
+        option != NULL ? " " : "", option != NULL ? effect : "");
+    refuse(c, full);
 }
 
 static void on_gone(struct stream_client *c, struct bytes body)
@@ -234,10 +253,8 @@ static void on_gone(struct stream_client *c, struct bytes body)
     if (after <= from) {
         refuse(c, "the bytes at the cursor are gone, and pubsub does not say where the stream continues");
     } else if (c->config.loss == STREAM_LOSS_REFUSED && from < earliest) {
-        snprintf(text, sizeof text,
-            "lines from offset %" PRIu64 " to %" PRIu64 " have expired; --accept-loss continues without them",
-            from, after);
-        refuse(c, text);
+        snprintf(text, sizeof text, "lines from offset %" PRIu64 " to %" PRIu64 " have expired", from, after);
+        refuse_loss(c, text, "continues without them");
     } else {
         skip_lost(c, "skipping lost bytes of the stream", member_number(body, "/before", from), after);
     }
@@ -254,10 +271,9 @@ static void on_misfit(struct stream_client *c, struct bytes body)
     } else {
         snprintf(text, sizeof text,
             "the stream is a restored copy: from offset %" PRIu64
-            " on it differs from the lines read, which end at %" PRIu64 "%s",
-            differs, c->cursor.offset,
-            c->config.loss == STREAM_LOSS_REFUSED ? "; --accept-loss continues there" : "");
-        refuse(c, text);
+            " on it differs from the lines read, which end at %" PRIu64,
+            differs, c->cursor.offset);
+        refuse_loss(c, text, "continues there");
     }
 }
 

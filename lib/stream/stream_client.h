@@ -43,9 +43,9 @@
  *    for the stream and reads it from its beginning, even with "latest".
  * 5. Each time pubsub opens a stream, the opening gets a random id. The cursor contains the id of the opening in
  *    which the byte before the cursor was written. If an operator restores an older copy of the stream, pubsub thus
- *    recognizes that the cursor does not fit, even after the copy has grown past the cursor. With
- *    STREAM_LOSS_ACCEPTED, the client goes back to the offset from which the copy differs, and on_gap gets after <
- *    before.
+ *    recognizes that the cursor does not fit, even after the copy has grown past the cursor. So store the opening
+ *    with the offset. With STREAM_LOSS_ACCEPTED, the client goes back to the offset from which the copy differs, and
+ *    on_gap gets after < before.
  * 6. For the loop thread only. No callback may free the client; any callback may stop or pause it. */
 #ifndef MILLRACE_STREAM_CLIENT_H
 #define MILLRACE_STREAM_CLIENT_H
@@ -95,6 +95,9 @@ struct stream_client_config {
     const char *begin;
     size_t max_line; /* of a line, in bytes, without LF; 0: STREAM_LINE_MAX */
     enum stream_loss loss;
+    /* The option of the program that sets STREAM_LOSS_ACCEPTED, for example "--accept-loss". Messages name it. Borrowed;
+     * NULL: there is none. */
+    const char *accept_option;
     /* Called when the first response has set the cursor, but not if `from` has an id. May be NULL. */
     void (*on_begin)(void *arg);
     /* Gets whole lines, each with its LF. `lines` is valid during the call. The cursor is already after these
@@ -123,6 +126,9 @@ void stream_client_pause(struct stream_client *c);
 void stream_client_resume(struct stream_client *c);
 
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
+/* Returns the id of the opening in which the byte before `offset` was written; "" if it is unknown. The offset is that
+ * of the cursor or of a line's end in the latest response. The text is valid until the next callback. */
+const char *stream_client_opening_at(const struct stream_client *c, uint64_t offset);
 /* The place from the latest response. Before the first response, .text is "". */
 const struct stream_place *stream_client_place(const struct stream_client *c);
 /* True once the cursor has reached the end that the stream had at the first response. Without a cursor, also true if

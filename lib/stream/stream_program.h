@@ -18,6 +18,11 @@
         .help = "start of the first run: earliest, latest or @UNIXTIME"},                                \
     {.name = "max_line", .type = OPTION_SIZE, .fallback = "16M", .min = 1, .max = INT64_C(1) << 30,          \
         .unit = "bytes", .help = (LINE_HELP)}
+/* For a program that stores the opening with its cursor (stream_client.h). */
+#define STREAM_ACCEPT_LOSS_OPTION                                                                            \
+    {.name = "accept_loss", .type = OPTION_BOOL, .fallback = "false",                                        \
+        .help = "for one start: continue although the stream is a restored copy; otherwise the program stays " \
+                "not ready"}
 /* clang-format on */
 
 /* Checks these settings. Returns 0, or -1 with the error. */

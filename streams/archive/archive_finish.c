@@ -353,10 +353,12 @@ int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char 
     int rc = 0;
     path_of(&f.packed, file->staged, ".packed");
     path_of(&f.summary_path, file->staged, ".summary");
+    bool known = file->opening[0] != '\0';
     buf_printf(&f.identity,
-        ",\"stream\":\"%s\",\"id\":\"%s\",\"first\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
+        ",\"stream\":\"%s\",\"id\":\"%s%s%s\",\"first\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
         "\",\n\"lines\":\"%" PRIu64 "\",\"bytes\":\"%" PRIu64 "\"",
-        spec->stream, spec->id, file->first, file->end, file->lines, file->length);
+        spec->stream, spec->id, known ? "\",\"opening\":\"" : "", file->opening, file->first, file->end,
+        file->lines, file->length);
     if (file->length == 0) {
         /* An interrupted attempt may have deleted the file without syncing its directory. */
         bool gone = io->unlink(file->staged) == 0 || errno == ENOENT;

@@ -23,11 +23,14 @@
  *
  * The manifest:
  *
- *     {"format":1,"file":"clicks-05.ndjson.gz","stream":"clicks","id":"62528bf0...","first":"120000","end":"123456",
- *      "lines":"12","bytes":"3456","xxh3":"00f3...","compression":"gzip","stored_bytes":"871"}
+ *     {"format":1,"file":"clicks-05.ndjson.gz","stream":"clicks","id":"62528bf0...","opening":"c7ef...",
+ *      "first":"120000","end":"123456","lines":"12","bytes":"3456","xxh3":"00f3...","compression":"gzip",
+ *      "stored_bytes":"871"}
  *
- * lines, bytes and xxh3 (64 bits, seed 0) describe the uncompressed lines. The stream's id and the offsets identify the
- * lines. A manifest with the same id and offsets was written by an earlier attempt to publish the same file. */
+ * lines, bytes and xxh3 (64 bits, seed 0) describe the uncompressed lines. The stream's id, the opening of the byte
+ * before `end` and the offsets identify the lines, also among restored copies of the stream. A manifest with the same id,
+ * opening and offsets was written by an earlier attempt to publish the same file. The opening is omitted if it is
+ * unknown. */
 #ifndef MILLRACE_ARCHIVE_FINISH_H
 #define MILLRACE_ARCHIVE_FINISH_H
 

@@ -78,6 +78,15 @@ static struct json_value file_member(const struct json_doc *doc, size_t i, const
     return json_doc_at(doc, pointer);
 }
 
+/* An opening may be missing. */
+static bool opening_at(const struct json_doc *doc, const char *pointer, char out[STREAM_OPENING_TEXT])
+{
+    out[0] = '\0';
+    return json_doc_at(doc, pointer).type == JSON_MISSING ||
+           (text_at(doc, pointer, out, STREAM_OPENING_TEXT) &&
+               strspn(out, "0123456789abcdef") == STREAM_OPENING_TEXT - 1);
+}
+
 static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, struct archive_file_state *f)
 {
     const struct {
@@ -91,6 +100,10 @@ static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, str
     }
     struct json_value finishing = file_member(doc, i, "finishing"), name = file_member(doc, i, "name"),
                       staged = file_member(doc, i, format == 1 ? "period" : "staged");
+    char opening[40];
+    snprintf(opening, sizeof opening, "/files/%zu/opening", i);
+    if (!opening_at(doc, opening, f->opening))
+        return false;
     if (finishing.type != JSON_BOOL || !is_path(&name) || !is_path(&staged))
         return false;
     f->finishing = finishing.v.boolean;
@@ -133,8 +146,8 @@ static int check_state(const struct archive_state *s, char *error)
     if (!bytes_is_name(bytes_str(s->stream)) || id[digits] != '\0' ||
         (digits != 0 && digits != STREAM_ID_TEXT - 1))
         return fail(error, "invalid stream name or id");
-    if (digits == 0 && s->cursor.offset > 0)
-        return fail(error, "offset without a stream id");
+    if (digits == 0 && (s->cursor.offset > 0 || s->cursor.opening[0] != '\0'))
+        return fail(error, "offset or opening without a stream id");
     for (const struct archive_file_state *f = s->files; f < s->files + s->n_files; f++)
         if (f->lines > f->length || (f->lines > 0) != (f->length > 0) || f->first > f->end ||
             f->length > f->end - f->first || (f->length > 0 && f->end > s->cursor.offset))
@@ -160,12 +173,14 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
         !text_at(doc, "/id", out->cursor.id, sizeof out->cursor.id) ||
         !json_doc_u64(doc, "/offset", &out->cursor.offset))
         return fail(error, "stream, id or offset is missing");
+    if (!opening_at(doc, "/opening", out->cursor.opening))
+        return fail(error, "invalid opening");
     size_t n = json_doc_length(doc, "/files");
     out->files = mem_zalloc((n + 1) * sizeof *out->files);
     for (size_t i = 0; i < n; i++) {
         struct archive_file_state *f = &out->files[out->n_files++];
         if (!parse_file(doc, i, format.v.i64, f))
-            return fail(error, "an entry of files lacks a member");
+            return fail(error, "an entry of files has a missing or invalid member");
         if (format.v.i64 == 1 && !convert_from_format_1(f))
             return fail_file(error, f);
     }
@@ -211,13 +226,20 @@ int archive_state_read(const char *path, struct archive_state *out, char error[A
     return rc;
 }
 
+static void write_opening(struct buf *text, const char *opening)
+{
+    if (*opening != '\0')
+        buf_printf(text, ",\"opening\":\"%s\"", opening);
+}
+
 int archive_state_write(const char *path, const struct archive_state *s)
 {
     struct buf text = {0}, fresh = {0};
     buf_printf(&fresh, "%s.new", path);
-    buf_printf(&text,
-        "{\"format\":%d,\"stream\":\"%s\",\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\n\"files\":[",
-        ARCHIVE_STATE_FORMAT, s->stream, s->cursor.id, s->cursor.offset);
+    buf_printf(&text, "{\"format\":%d,\"stream\":\"%s\",\"id\":\"%s\"", ARCHIVE_STATE_FORMAT, s->stream,
+        s->cursor.id);
+    write_opening(&text, s->cursor.opening);
+    buf_printf(&text, ",\"offset\":\"%" PRIu64 "\",\n\"files\":[", s->cursor.offset);
     for (const struct archive_file_state *f = s->files; f < s->files + s->n_files; f++) {
         buf_append_str(&text, f > s->files ? ",\n{\"name\":" : "\n{\"name\":");
         buf_append_json(&text, bytes_str(f->name));
@@ -225,8 +247,10 @@ int archive_state_write(const char *path, const struct archive_state *s)
         buf_append_json(&text, bytes_str(f->staged));
         buf_printf(&text,
             ",\"length\":\"%" PRIu64 "\",\"lines\":\"%" PRIu64 "\",\"first\":\"%" PRIu64
-            "\",\"end\":\"%" PRIu64 "\",\"finishing\":%s}",
-            f->length, f->lines, f->first, f->end, f->finishing ? "true" : "false");
+            "\",\"end\":\"%" PRIu64 "\"",
+            f->length, f->lines, f->first, f->end);
+        write_opening(&text, f->opening);
+        buf_printf(&text, ",\"finishing\":%s}", f->finishing ? "true" : "false");
     }
     buf_append_str(&text, "]}\n");
     int fd = io->open(fresh.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -4,9 +4,12 @@
  * The state is one small JSON file, replaced atomically, so cursor and lengths always belong together. Every line
  * before the cursor, and none behind it, is in a finished file or in an unfinished file below its length.
  *
- *     {"format":2,"stream":"clicks","id":"62528bf0...","offset":"123456",
+ *     {"format":2,"stream":"clicks","id":"62528bf0...","opening":"c7ef...","offset":"123456",
  *      "files":[{"name":"/var/clicks/clicks-05.ndjson","staged":"/var/clicks/.ps_to_file-names-00f3.staging/120000.part",
- *      "length":"3456","lines":"12","first":"120000","end":"123456","finishing":false}]}
+ *      "length":"3456","lines":"12","first":"120000","end":"123456","opening":"c7ef...","finishing":false}]}
+ *
+ * Each `opening` is that of the byte before `offset` or `end` (stream_client.h). It is omitted if it is unknown: at
+ * offset 0, or in a state that an earlier version stored.
  *
  * A state of format 1 is accepted too: its unfinished files are NAME.part beside the finished ones, and are published
  * from there. A state of any other format, or one that contradicts itself, is refused and never overwritten. A state
@@ -26,8 +29,9 @@ struct archive_file_state {
     char *staged;    /* the path until the file is published */
     uint64_t length; /* in bytes */
     uint64_t lines;
-    uint64_t first, end; /* stream offsets of the first line's start and the last line's end */
-    bool finishing;      /* complete: to be compressed and published */
+    uint64_t first, end;               /* stream offsets of the first line's start and the last line's end */
+    char opening[STREAM_OPENING_TEXT]; /* in which the byte before `end` was written; "": unknown */
+    bool finishing;                    /* complete: to be compressed and published */
 };
 
 struct archive_state {

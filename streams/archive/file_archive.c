@@ -70,7 +70,9 @@ struct file_archive {
     bool committing;
     bool changed; /* since the last commit began */
     bool has_state;
-    bool at_once; /* the next commit does not wait for commit_every */
+    bool at_once;     /* the next commit does not wait for commit_every */
+    bool goes_back;   /* to back_to, once all files are published */
+    uint64_t back_to; /* before the cursor */
     usec_t changed_at, now, commit_at;
     int lock_fd, names_fd;
     struct shortage shortages[SHORTAGE_KINDS];
@@ -240,6 +242,21 @@ void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
     file_archive_make_state(a);
 }
 
+void file_archive_learn_opening(struct file_archive *a, const struct stream_cursor *at)
+{
+    if (a->cursor.opening[0] != '\0' || at->opening[0] == '\0' || strcmp(a->cursor.id, at->id) != 0 ||
+        a->cursor.offset != at->offset)
+        return;
+    a->cursor = *at;
+    file_archive_make_state(a);
+}
+
+static void set_opening(const struct file_archive *a, uint64_t offset, char opening[STREAM_OPENING_TEXT])
+{
+    if (a->config.opening_at != NULL)
+        snprintf(opening, STREAM_OPENING_TEXT, "%s", a->config.opening_at(offset, a->config.arg));
+}
+
 /* Returns the disk space for further lines: the free space less the reserve and the lines that are not written yet. */
 static uint64_t disk_room(const struct file_archive *a, uint64_t *reserve)
 {
@@ -345,9 +362,12 @@ void file_archive_take(struct file_archive *a, const struct archive_run *runs, s
         a->numbers.bytes += run->lines.len;
         a->numbers.pending += run->lines.len;
     }
+    set_opening(a, a->cursor.offset, a->cursor.opening);
     /* Large pieces are written directly from the caller's memory; others are copied. */
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
+        if (p->taken.n > 0)
+            set_opening(a, p->state.end, p->state.opening);
         bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
         if (p->taken.n > 0 && worth && !cannot_write(a))
             write_part(a, p);
@@ -366,11 +386,20 @@ void file_archive_roll(struct file_archive *a)
             close_part(a, a->parts[i]);
 }
 
+static void move_over_gap(struct file_archive *a, uint64_t after)
+{
+    a->cursor.offset = after;
+    a->cursor.opening[0] = '\0';
+    note_change(a);
+}
+
 void file_archive_gap(struct file_archive *a, uint64_t after)
 {
     file_archive_roll(a);
-    a->cursor.offset = after;
-    note_change(a);
+    a->goes_back = after < a->cursor.offset;
+    a->back_to = after;
+    if (!a->goes_back)
+        move_over_gap(a, after);
 }
 
 static void free_commit(struct commit *c)
@@ -540,6 +569,11 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     }
     if (a->failed)
         return;
+    /* `changed` is false once a durable state has no file. */
+    if (a->goes_back && a->n_parts == 0 && !a->committing && !a->changed) {
+        a->goes_back = false;
+        move_over_gap(a, a->back_to);
+    }
     bool urgent = a->at_once || a->shortages[SHORTAGE_TO_WRITE].on || count_stage(a, PART_CLOSED) > 0 ||
                   a->numbers.pending >= a->config.max_pending;
     bool may_commit = !a->committing && a->changed && a->now >= a->commit_at && !finishes_first(a);
@@ -714,7 +748,7 @@ struct archive_span file_archive_span_of(struct file_archive *a, int64_t time)
 
 bool file_archive_is_full(const struct file_archive *a)
 {
-    return cannot_write(a) || a->shortages[SHORTAGE_TO_TAKE].on || finishes_first(a) ||
+    return cannot_write(a) || a->goes_back || a->shortages[SHORTAGE_TO_TAKE].on || finishes_first(a) ||
            a->numbers.pending > a->config.max_pending || a->n_parts > a->config.max_open + FINISHING_MAX;
 }
 

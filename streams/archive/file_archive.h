@@ -12,7 +12,8 @@
  *    close_after without a new line. If a name exists, .1, .2 and so on are appended. No published file is ever opened
  *    or replaced.
  * 4. A gap in the stream completes every file. So if names follow arrival, the lines of each file are contiguous in the
- *    stream.
+ *    stream. In a restored copy of the stream the cursor moves back, but only after all files are published. Until then
+ *    the archive is full. So the state never has a file behind its cursor, and no two staged files begin at one offset.
  * 5. During a shortage of space, descriptors or memory, lines wait in memory, the caller stops reading while
  *    file_archive_is_full is true, and file_archive_tick retries. After any other failed write or sync, nothing more is
  *    written until an operator restarts the program.
@@ -42,7 +43,10 @@ struct file_archive_config {
     usec_t commit_every; /* the longest time from a change to its commit */
     usec_t close_after;
     size_t max_open;
-    size_t max_pending;      /* bytes in memory before file_archive_is_full */
+    size_t max_pending; /* bytes in memory before file_archive_is_full */
+    /* Returns the opening in which the byte before the offset was written (stream_client_opening_at). file_archive_take
+     * calls it for the ends of the lines taken. NULL: unknown. */
+    const char *(*opening_at)(uint64_t offset, void *arg);
     void (*wake)(void *arg); /* also from a thread: call file_archive_tick soon */
     void *arg;
 };
@@ -67,6 +71,8 @@ bool file_archive_has_state(const struct file_archive *a);
 void file_archive_make_state(struct file_archive *a);
 /* Sets the stream's id and the first offset. Allowed only while the cursor has no id. */
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at);
+/* If `at` is the cursor with an opening that was unknown, stores the opening. */
+void file_archive_learn_opening(struct file_archive *a, const struct stream_cursor *at);
 /* A range of times whose lines belong to one file name. */
 struct archive_span {
     int64_t first, last; /* unix seconds, at least 0 */
@@ -86,7 +92,8 @@ struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines);
 void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n);
 /* Writes the lines in memory without syncing. Call it when no more lines are expected for a while. */
 void file_archive_write(struct file_archive *a);
-/* Completes all files because of a gap in the stream, which continues at `after`. */
+/* Completes all files because of a gap in the stream, which continues at `after`. If `after` is before the cursor, the
+ * archive is full until the cursor has moved there (invariant 4). */
 void file_archive_gap(struct file_archive *a, uint64_t after);
 /* Completes all files (SIGHUP). The next line begins a new one. */
 void file_archive_roll(struct file_archive *a);

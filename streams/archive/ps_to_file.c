@@ -25,6 +25,7 @@
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to write", "longest line accepted"),
+    STREAM_ACCEPT_LOSS_OPTION,
     {.name = "filename_format",
         .type = OPTION_STRING,
         .help = "path of the files, with strftime conversions, such as /var/clicks/clicks-%Y%m%d-%H.ndjson"},
@@ -276,6 +277,8 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     assert(w->held.len == 0); /* the stream is paused while lines are held */
     w->gaps++;
     file_archive_gap(w->archive, after);
+    if (is_full(w))
+        stream_client_pause(w->stream);
 }
 
 static void update_health(struct writer *w)
@@ -298,6 +301,8 @@ static void on_change(void *arg)
         if (stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
             file_archive_make_state(w->archive);
     }
+    if (w->stream != NULL)
+        file_archive_learn_opening(w->archive, stream_client_cursor(w->stream));
     update_health(w);
 }
 
@@ -317,6 +322,19 @@ static void tick(void *arg)
     if (!is_full(w))
         stream_client_resume(w->stream);
     update_health(w);
+}
+
+/* May be called from a thread. */
+static void wake(void *arg)
+{
+    struct writer *w = arg;
+    loop_notify_wake(w->notify);
+}
+
+static const char *opening_at(uint64_t offset, void *arg)
+{
+    struct writer *w = arg;
+    return stream_client_opening_at(w->stream, offset);
 }
 
 static void on_ticker(evutil_socket_t fd, short what, void *arg)
@@ -412,8 +430,9 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
             .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
             .max_open = max_open,
             .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
-            .wake = loop_notify_wake,
-            .arg = w->notify},
+            .opening_at = opening_at,
+            .wake = wake,
+            .arg = w},
         clock_monotonic(), why);
     buf_free(&beside);
     if (w->archive == NULL) {
@@ -426,6 +445,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     w->stream = stream_program_follow(d, file_archive_has_state(w->archive),
         &(struct stream_client_config){.pubsub = w->pubsub,
             .from = *file_archive_cursor(w->archive),
+            .loss = options_bool(o, "accept_loss") ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_CROSSED,
+            .accept_option = "--accept-loss",
             .on_begin = on_begin,
             .on_lines = on_lines,
             .on_gap = on_gap,

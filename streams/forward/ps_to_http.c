@@ -36,6 +36,7 @@
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to read", "longest line accepted"),
+    STREAM_ACCEPT_LOSS_OPTION,
     {.name = "destination",
         .type = OPTION_STRING,
         .help = HTTP_POOL_URLS_HELP "%s is replaced by one line in escaped form"},
@@ -125,7 +126,7 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
-/* Lines [begin, end) of the stream. Batches are in the stream's order; the cursor is the first batch's begin. */
+/* Lines [begin, end) of the stream. Batches are in the stream's order, the first begins at the cursor. */
 struct batch {
     struct program *program;
     struct batch *next;
@@ -134,6 +135,7 @@ struct batch {
     struct buf lines;
     size_t n_lines;
     uint64_t begin, end;
+    char opening[STREAM_OPENING_TEXT]; /* in which all its lines were written; "": unknown */
     usec_t due; /* time of the next attempt; until then the batch gathers lines or waits for a retry */
     enum { GATHERING, WAITING, UNDER_WAY, DONE } state;
 };
@@ -161,9 +163,9 @@ struct program {
     /* delivery */
     struct batch *first, *last;
     size_t n_batches, under_way;
-    uint64_t cursor;         /* valid while there is no batch */
-    uint64_t refused_in_row; /* lines left out since the last accepted one */
-    struct event *timer;     /* for the next attempt */
+    struct stream_cursor cursor; /* the end of the batches that are done: every line below is delivered */
+    uint64_t refused_in_row;     /* lines left out since the last accepted one */
+    struct event *timer;         /* for the next attempt */
     bool was_full, stopping;
     bool refuses_all; /* poison_limit is reached, and another line was refused */
     char trouble[400];
@@ -217,7 +219,7 @@ static int check(struct options *o, struct config_error *error)
 {
     static const char *const of_strangers[] = {"state", "destination_token_file", "method", "content_type",
         "batch", "batch_bytes", "gather", "parallel", "skip_refused", "poison_limit", "rejects",
-        "commit_every", NULL};
+        "commit_every", "accept_loss", NULL};
     struct url_address address;
     int ways = (options_text(o, "destination") != NULL) + (options_text(o, "to_stream") != NULL) +
                (options_text(o, "to_queue") != NULL);
@@ -254,12 +256,6 @@ static void update_health(struct program *p)
 static void write_state(struct program *p);
 static void end_drain(struct program *p);
 
-/* Every line below this offset is delivered. */
-static uint64_t cursor_of(const struct program *p)
-{
-    return p->first != NULL ? p->first->begin : p->cursor;
-}
-
 /* For a stream that does not exist yet, `latest` means its beginning. A state without an id records that, because the
  * stream may exist when the program starts again. */
 static void on_change(void *arg)
@@ -286,13 +282,15 @@ static void write_state(struct program *p)
 
 static void commit(struct program *p)
 {
-    uint64_t cursor = cursor_of(p);
-    const char *id = stream_client_cursor(p->stream)->id;
-    if (*id == '\0' ||
-        (cursor == p->state.cursor.offset && p->state.cursor.id[0] != '\0' && !p->state_failed))
+    const struct stream_cursor *read = stream_client_cursor(p->stream);
+    struct stream_cursor *stored = &p->state.cursor;
+    if (p->first == NULL && p->cursor.offset == read->offset)
+        p->cursor = *read; /* a response may have shown an opening that was unknown */
+    bool same = strcmp(p->cursor.id, stored->id) == 0 && strcmp(p->cursor.opening, stored->opening) == 0 &&
+                p->cursor.offset == stored->offset;
+    if (p->cursor.id[0] == '\0' || (same && !p->state_failed))
         return;
-    memcpy(p->state.cursor.id, id, STREAM_ID_TEXT);
-    p->state.cursor.offset = cursor;
+    *stored = p->cursor;
     write_state(p);
 }
 
@@ -332,7 +330,8 @@ static void drop_done(struct program *p)
         struct batch *b = p->first;
         p->first = b->next;
         p->last = p->first != NULL ? p->last : NULL;
-        p->cursor = b->end;
+        p->cursor.offset = b->end;
+        memcpy(p->cursor.opening, b->opening, sizeof b->opening);
         p->n_batches--;
         buf_free(&b->lines);
         free(b);
@@ -402,6 +401,7 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
         size_t length = (size_t)(at - b->lines.ptr);
         struct batch *rest = batch_new(p, b, b->begin + length);
         rest->end = b->end;
+        memcpy(rest->opening, b->opening, sizeof b->opening);
         rest->n_lines = b->n_lines - keep;
         rest->state = WAITING;
         rest->due = 0;
@@ -524,18 +524,16 @@ static void on_lines(struct bytes lines, void *arg)
     uint64_t at = stream_client_cursor(p->stream)->offset - lines.len;
     while (lines.len > 0) {
         struct batch *b = p->last;
-        size_t bytes = 0;
-        if (b == NULL || b->state != GATHERING || is_full_batch(p, b))
+        size_t n = (size_t)((char *)memchr(lines.ptr, '\n', lines.len) + 1 - lines.ptr);
+        const char *opening = stream_client_opening_at(p->stream, at + n);
+        if (b == NULL || b->state != GATHERING || is_full_batch(p, b) || strcmp(b->opening, opening) != 0) {
             b = batch_new(p, p->last, at);
-        while (bytes < lines.len && b->n_lines < p->batch_lines && b->lines.len + bytes < p->batch_bytes) {
-            const char *lf = memchr(lines.ptr + bytes, '\n', lines.len - bytes);
-            bytes = (size_t)(lf - lines.ptr) + 1;
-            b->n_lines++;
+            snprintf(b->opening, sizeof b->opening, "%s", opening);
         }
-        buf_append(&b->lines, lines.ptr, bytes);
-        at += bytes;
-        b->end = at;
-        lines = bytes_of(lines.ptr + bytes, lines.len - bytes);
+        buf_append(&b->lines, lines.ptr, n);
+        b->n_lines++;
+        b->end = at += n;
+        lines = bytes_of(lines.ptr + n, lines.len - n);
     }
     start_waiting(p);
     p->was_full = p->was_full || is_full(p);
@@ -543,25 +541,19 @@ static void on_lines(struct bytes lines, void *arg)
         stream_client_pause(p->stream);
 }
 
-/* Continues after a gap in the source, which ends at offset `end`. */
-static void pass_over(struct program *p, uint64_t end)
-{
-    struct batch *b = batch_new(p, p->last, end);
-    b->state = DONE;
-    drop_done(p);
-}
-
 static void on_begin(void *arg)
 {
     struct program *p = arg;
-    pass_over(p, stream_client_cursor(p->stream)->offset);
+    p->cursor = *stream_client_cursor(p->stream);
 }
 
 static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     struct program *p = arg;
     (void)before;
-    pass_over(p, after);
+    struct batch *b = batch_new(p, p->last, after); /* without lines: it moves the cursor in its turn */
+    b->state = DONE;
+    drop_done(p);
 }
 
 static double read_refuses_all(void *ctx)
@@ -572,7 +564,7 @@ static double read_refuses_all(void *ctx)
 static double read_offset(void *ctx)
 {
     struct program *p = ctx;
-    return (double)(p->republisher != NULL ? republisher_numbers(p->republisher).offset : cursor_of(p));
+    return (double)(p->republisher != NULL ? republisher_numbers(p->republisher).offset : p->cursor.offset);
 }
 
 static int start_delivery(struct program *p, struct options *o, struct config_error *error)
@@ -610,7 +602,7 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
     p->skip_refused = options_bool(o, "skip_refused");
     p->poison_limit = (uint64_t)options_int(o, "poison_limit");
     p->content_type = options_string(o, "content_type");
-    p->cursor = p->state.cursor.offset;
+    p->cursor = p->state.cursor;
     p->timer = evtimer_new(daemon_base(p->daemon), on_timer, p);
     p->lines = stats_counter(s, "lines_delivered_total", NULL, "Lines delivered (2xx)");
     p->batches = stats_counter(s, "batches_delivered_total", NULL, "Requests answered with 2xx");
@@ -622,6 +614,8 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
     p->stream = stream_program_follow(p->daemon, p->state_found,
         &(struct stream_client_config){.pubsub = p->source,
             .from = p->state.cursor,
+            .loss = options_bool(o, "accept_loss") ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_CROSSED,
+            .accept_option = "--accept-loss",
             .on_begin = on_begin,
             .on_lines = on_lines,
             .on_gap = on_gap,

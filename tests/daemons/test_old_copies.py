@@ -1,9 +1,13 @@
 """Directories restored to an older age beside others that are not: each goes on exactly, or refuses and says how to go on."""
+import glob
+import json
 import os
 import re
 import shutil
+import signal
 
 import harness
+from forward_case import Server
 from harness import query, request, wait_until
 from pubsub_case import PubsubTest
 from relay_test import FENCES, RelayTest
@@ -17,20 +21,35 @@ def block(n):
     return b"".join(b'{"t":1331923249,"n":"%08d"}\n' % (n * LINES + i) for i in range(LINES))
 
 
-class OldCopies(PubsubTest):
+class CopiesTest(PubsubTest):
     def pubsub(self, *args, **kw):
         self.stream = super().pubsub("--segment-bytes=64K", "--heartbeat=200ms", *args, **kw)
         return self.stream
 
+    def fill(self, *blocks):
+        for n in blocks:
+            self.assertEqual(self.pub(block(n)).status, 200)
+
+    def backup(self, name):
+        shutil.copytree(self.path(name), self.path(name + ".old"))
+
+    def restore(self, name):
+        shutil.rmtree(self.path(name))
+        os.rename(self.path(name + ".old"), self.path(name))
+
+    def refused_by(self, daemon, *words):
+        def is_refused():
+            reply = daemon.get("/health")
+            return reply.status == 503 and all(w in reply.text for w in words)
+        wait_until(is_refused, lambda: "%s\n%s" % (daemon.get("/health").text, daemon.log))
+
+
+class OldCopies(CopiesTest):
     def aggregator(self, *args):
         self.counting = self.daemon(
             "aggregator", "--config=" + self.write("a.conf", COUNTERS), "--data-dir=" + self.path("a"), "--streams=s",
             "--pubsub-url=" + self.url, "--flush-interval=50ms", *args).wait_listening()
         return self.counting
-
-    def fill(self, *blocks):
-        for n in blocks:
-            self.assertEqual(self.pub(block(n)).status, 200)
 
     def total(self):
         reply = self.counting.get("/get?key=all%7Call")
@@ -45,22 +64,12 @@ class OldCopies(PubsubTest):
         wait_until(lambda: self.counting.stats()["streams"]["s"]["offset"] == str(end), "the commit")
         wait_until(lambda: request(self.url, "GET", "/cursors").json()["cursors"][0]["offset"] == str(end), "the cursor")
 
-    def backup(self, name):
-        shutil.copytree(self.path(name), self.path(name + ".old"))
-
-    def restore(self, name):
-        shutil.rmtree(self.path(name))
-        os.rename(self.path(name + ".old"), self.path(name))
-
     def stop_both(self):
         self.counting.stop()
         self.stream.stop()
 
     def refused(self, *words):
-        def is_refused():
-            reply = self.counting.get("/health")
-            return reply.status == 503 and all(w in reply.text for w in words)
-        wait_until(is_refused, lambda: "%s\n%s" % (self.counting.get("/health").text, self.counting.log))
+        self.refused_by(self.counting, *words)
 
     def test_pubsub_older_than_the_aggregator(self):
         """Refused also once the stream has grown past the cursor; --accept-loss counts what is new, and nothing twice."""
@@ -434,6 +443,224 @@ class OldQueues(RelayTest):
         self.publish_all()
         reply = request(self.pubsub_url, "GET", "/producer?" + query(stream="clicks", producer=self.queue_id)).json()
         self.assertEqual(reply["opening"], second[:10] + opening[:10])
+
+
+class OldCopiesOfStreams(CopiesTest):
+    """The programs that store a cursor of their own: cells in which pubsub is older, refused until --accept-loss."""
+    BLOCK = len(block(0))
+
+    def tool(self, name, *args):
+        self.reader = self.daemon(name, "--pubsub-url=" + self.url, "--stream=s", "--commit-every=20ms", *args).wait_listening()
+        return self.reader
+
+    def state(self):
+        with open(self.state_path) as f:
+            return json.load(f)
+
+    def stored(self, blocks):
+        def is_stored():
+            try:
+                return self.state()["offset"] == str(blocks * self.BLOCK)
+            except OSError:
+                return False
+        wait_until(is_stored, lambda: "%d blocks to be stored\n%s" % (blocks, self.reader.log))
+
+    def restarted(self, start, *args):
+        self.reader.stop()
+        return start(*args)
+
+    def grown_past_the_cursor(self, start):
+        """The reader has blocks 0 to 3. The restored pubsub has block 0, and then 10 to 14."""
+        self.pubsub()
+        start()
+        self.fill(0)
+        self.stored(1)
+        self.reader.stop()
+        self.stream.stop()
+        self.backup("p")
+        self.pubsub()
+        self.fill(1, 2, 3)
+        start()
+        self.stored(4)
+
+    def refused_whatever_comes(self, start):
+        self.reader.stop()
+        self.stream.stop()
+        self.restore("p")
+        self.pubsub()
+        start()
+        why = "from offset %d on it differs" % self.BLOCK
+        self.fill(10)
+        self.refused_by(self.reader, "restored copy", why, "--accept-loss")
+        self.assertIn(why, self.reader.log)
+        self.fill(11, 12, 13, 14)
+        self.refused_by(self.reader, "restored copy")
+        self.restarted(start)
+        self.refused_by(self.reader, why)
+        self.stored(4)
+
+    def forget_opening(self):
+        """Makes the state one of the former format."""
+        state = self.state()
+        for entry in [state] + state["files"]:
+            del entry["opening"]
+        with open(self.state_path, "w") as f:
+            json.dump(state, f)
+
+    def continues_from_a_former_state(self, start):
+        self.pubsub()
+        start()
+        self.fill(0)
+        self.stored(1)
+        self.reader.stop()
+        opening = self.state()["opening"]
+        self.forget_opening()
+        start()
+        wait_until(lambda: self.state().get("opening") == opening, "the opening, before another line comes")
+        self.fill(1)
+        self.stored(2)
+
+    def learns_the_opening_of_each_start(self, start):
+        """Starts of pubsub between two reads: the state's cursor is accepted wherever it ends."""
+        self.pubsub()
+        start()
+        for n in range(3):
+            self.fill(3 * n)
+            self.stored(3 * n + 1)
+            self.reader.stop()
+            for k in 1, 2:
+                self.fill(3 * n + k)
+                self.stream.stop()
+                self.pubsub()
+            start()
+            self.stored(3 * n + 3)
+        reply = self.sub(str(9 * self.BLOCK), id=self.state()["id"] + "." + self.state()["opening"])
+        self.assertEqual(reply.status, 200)
+        self.restarted(start)
+        self.fill(9)
+        self.stored(10)
+
+
+class OldCopiesOfFiles(OldCopiesOfStreams):
+    def writer(self, *args):
+        self.state_path = self.path("f/.ps_to_file-s.json")
+        return self.tool("ps_to_file", "--port=0", "--filename-format=" + self.path("f/s-%Y.ndjson"), *args)
+
+    def by_event(self, *args):
+        return self.writer("--time-field=t", *args)
+
+    def roll(self):
+        self.reader.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: not self.state()["files"], lambda: "all files to be finished\n" + self.reader.log)
+
+    def manifests(self):
+        found = []
+        for path in glob.glob(self.path("f/*.manifest.json")):
+            with open(path) as f:
+                m = json.load(f)
+            m["text"] = harness.read_file(self.path("f/" + m["file"]))
+            self.assertEqual(len(m["text"]), int(m["bytes"]))
+            self.assertEqual((m["end"], m["opening"]), (str(int(m["first"]) + len(m["text"])), m["opening"]))
+            found.append(m)
+        return sorted(found, key=lambda m: (m["text"][-20:], int(m["first"])))
+
+    def test_each_line_is_in_one_file(self):
+        for start in self.writer, self.by_event:
+            with self.subTest(start=start.__name__):
+                self.grown_past_the_cursor(start)
+                self.refused_whatever_comes(start)
+                self.assertEqual(len(self.state()["files"]), 1)
+                self.restarted(start, "--accept-loss")
+                self.stored(6)
+                self.restarted(start)
+                self.fill(15)
+                self.stored(7)
+                self.roll()
+                found = self.manifests()
+                self.assertEqual([m["text"] for m in found], [b"".join(map(block, range(4))), b"".join(map(block, range(10, 16)))])
+                self.assertEqual([(m["first"], m["end"]) for m in found],
+                                 [("0", str(4 * self.BLOCK)), (str(self.BLOCK), str(7 * self.BLOCK))])
+                statuses = [self.sub(m["end"], id=m["id"] + "." + m["opening"]).status for m in found]
+                self.assertEqual(statuses, [409, 200], "a manifest names the history of its lines")
+                self.reader.stop()
+                self.stream.stop()
+                for name in "p", "f":
+                    shutil.rmtree(self.path(name))
+
+    def test_files_of_one_range_in_two_histories(self):
+        """Each keeps its manifest, though the stream's id, the offsets, the lines and the bytes are the same."""
+        self.pubsub()
+        self.writer()
+        self.fill(0)
+        self.stored(1)
+        self.roll()
+        self.reader.stop()
+        self.stream.stop()
+        self.backup("p")
+        self.pubsub()
+        self.writer()
+        self.fill(1)
+        self.stored(2)
+        self.roll()
+        self.fill(2)
+        self.stored(3)
+        self.reader.stop()
+        self.stream.stop()
+        self.restore("p")
+        self.pubsub()
+        self.fill(11)
+        self.writer("--accept-loss")
+        self.stored(2)
+        self.roll()
+        self.fill(12)
+        self.stored(3)
+        self.roll()
+        self.assertEqual([m["text"] for m in self.manifests()], [block(n) for n in (0, 1, 2, 11, 12)])
+
+    def test_killed_while_going_back(self):
+        self.grown_past_the_cursor(self.writer)
+        self.refused_whatever_comes(self.writer)
+        self.reader.stop()
+        self.tool("ps_to_file", "--port=0", "--filename-format=" + self.path("f/s-%Y.ndjson"), "--accept-loss").kill9()
+        self.writer()
+        wait_until(lambda: self.reader.get("/health").status == 200 or "restored copy" in self.reader.get("/health").text,
+                   lambda: self.reader.log)
+        self.restarted(self.writer, "--accept-loss")
+        self.stored(6)
+        self.roll()
+        self.assertEqual(b"".join(m["text"] for m in self.manifests()), b"".join(map(block, [0, 1, 2, 3, 10, 11, 12, 13, 14])))
+
+    def test_former_state(self):
+        self.continues_from_a_former_state(self.writer)
+
+    def test_openings(self):
+        self.learns_the_opening_of_each_start(self.writer)
+
+
+class OldCopiesOfDeliveries(OldCopiesOfStreams):
+    def setUp(self):
+        super().setUp()
+        self.server = Server(self)
+        self.state_path = self.path("http.state")
+
+    def sender(self, *args):
+        return self.tool("ps_to_http", "--port=0", "--destination=" + self.server.url + "/in", "--state=" + self.state_path, *args)
+
+    def test_each_line_is_delivered(self):
+        self.grown_past_the_cursor(self.sender)
+        self.refused_whatever_comes(self.sender)
+        self.restarted(self.sender, "--accept-loss")
+        self.stored(6)
+        self.restarted(self.sender)
+        self.fill(15)
+        self.stored(7)
+        self.assertEqual(b"".join(self.server.bodies), b"".join(map(block, [0, 1, 2, 3, 10, 11, 12, 13, 14, 15])))
+
+    def test_former_state(self):
+        self.continues_from_a_former_state(self.sender)
+
+    def test_openings(self):
+        self.learns_the_opening_of_each_start(self.sender)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ static void check_same(const struct archive_state *a, const struct archive_state
 {
     assert(strcmp(a->stream, b->stream) == 0 && strcmp(a->cursor.id, b->cursor.id) == 0);
     assert(a->cursor.offset == b->cursor.offset && a->n_files == b->n_files);
+    assert(strcmp(a->cursor.opening, b->cursor.opening) == 0 && (a->cursor.id[0] || !a->cursor.opening[0]));
     for (size_t i = 0; i < a->n_files; i++) {
         const struct archive_file_state *f = &a->files[i], *g = &b->files[i];
         assert(strcmp(f->name, g->name) == 0 && strcmp(f->staged, g->staged) == 0);
+        assert(strcmp(f->opening, g->opening) == 0 && (!f->opening[0] || strlen(f->opening) == 16));
         assert(f->length == g->length && f->lines == g->lines && f->finishing == g->finishing);
         assert(f->first == g->first && f->end == g->end && f->lines <= f->length);
         assert(f->length == 0 || f->end <= a->cursor.offset);

@@ -51,6 +51,8 @@ static void seed_archive_state(void)
     archive_state_add(&s, &f);
     staged[6] = '2';
     f.finishing = true;
+    strcpy(f.opening, "c7ef0123456789ab");
+    strcpy(s.cursor.opening, "00ef0123456789ab");
     archive_state_add(&s, &f);
     const char *path = fuzz_file(BYTES_NONE);
     archive_state_write(path, &s);

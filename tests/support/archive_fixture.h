@@ -12,7 +12,8 @@ extern usec_t now;
 /* For the next open_archive. */
 extern usec_t commit_every;
 extern enum archive_compression compression;
-extern _Atomic int woken; /* also from threads, once there was a tick */
+extern const char *opening; /* of every byte */
+extern _Atomic int woken;   /* also from threads, once there was a tick */
 
 extern const struct io_ops *real_io; /* behind a test's table; wait_for_room restores it */
 extern const char *without_room;     /* write_where_room fails for paths that contain it */

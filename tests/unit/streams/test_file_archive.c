@@ -704,6 +704,68 @@ static void test_a_name_that_is_taken_while_lines_come(void **state)
     file_archive_close(&a);
 }
 
+static void wait_for_files(struct file_archive *a)
+{
+    for (usec_t end = 0;
+         file_archive_numbers(a).open + file_archive_numbers(a).finishing > 0 && is_early(&end);)
+        tick(a);
+}
+
+/* The second history has the same name, offsets, lines and bytes as the first. A crash meanwhile changes nothing. The
+ * cursor stays while the stored state names a file. */
+static void test_a_restored_copy_continues_before_the_cursor(void **state)
+{
+    struct io_ops full = *io;
+    (void)state;
+    real_io = io;
+    full.pwrite = write_where_room;
+    struct file_archive *a = open_begun(4);
+    opening = "aaaaaaaaaaaaaaaa";
+    take_minutes(a, 3);
+    assert_int_equal(file_archive_flush(a), 0);
+    for (int life = 0; life < 2; life++) {
+        assert_int_equal(file_archive_cursor(a)->offset, 9);
+        assert_string_equal(file_archive_cursor(a)->opening, opening);
+        file_archive_gap(a, 3);
+        assert_true(file_archive_is_full(a));
+        assert_int_equal(file_archive_cursor(a)->offset, 9);
+        if (life == 0) {
+            file_archive_close(&a);
+            a = open_archive(4);
+        }
+    }
+    usec_t deadline = 0;
+    for (uint64_t commits = file_archive_numbers(a).commits;
+         file_archive_numbers(a).commits == commits && is_early(&deadline);)
+        tick(a);
+    without_room = "state.new";
+    io = &full;
+    wait_for_files(a);
+    for (int i = 0; i < 10; i++)
+        tick(a);
+    assert_int_equal(file_archive_cursor(a)->offset, 9);
+    io = real_io;
+    for (usec_t end = 0; file_archive_is_full(a) && is_early(&end);)
+        tick(a);
+    assert_false(file_archive_is_full(a));
+    assert_int_equal(file_archive_cursor(a)->offset, 3);
+    assert_string_equal(file_archive_cursor(a)->opening, "");
+    opening = "bbbbbbbbbbbbbbbb";
+    take_line(a, 60);
+    assert_int_equal(file_archive_flush(a), 0);
+    assert_string_equal(file_archive_committed(a)->opening, opening);
+    file_archive_roll(a);
+    wait_for_files(a);
+    for (int i = 0; i < 4; i++) {
+        static const char *const names[] = {"0000", "0001", "0002", "0001.1"};
+        char manifest[40];
+        snprintf(manifest, sizeof manifest, "%s.manifest.json", names[i]);
+        check_content(names[i], "{}\n");
+        assert_true(is_there(manifest));
+    }
+    file_archive_close(&a);
+}
+
 #define STATE_ID "0123456789abcdef0123456789abcdef"
 #define STATE_FILE_1(name, period, length, lines, first, end)                                                \
     "{\"name\":\"" name "\",\"period\":\"" period "\",\"length\":\"" length "\",\"lines\":\"" lines          \
@@ -712,6 +774,10 @@ static void test_a_name_that_is_taken_while_lines_come(void **state)
 #define STATE_FILE_2(name, staged, length, lines, first, end)                                                \
     "{\"name\":\"" name "\",\"staged\":\"" staged "\",\"length\":\"" length "\",\"lines\":\"" lines          \
     "\",\"first\":\"" first "\",\"end\":\"" end "\",\"finishing\":false}"
+
+#define OPENING "c7ef0123456789ab"
+/* Behind the digits of another member. */
+#define WITH_OPENING(opening) "\",\"opening\":\"" opening
 
 /* A state cuts files and says where to go on, so what no life of ours wrote is refused. */
 static void test_a_state_that_cannot_be_is_refused(void **state)
@@ -728,8 +794,17 @@ static void test_a_state_that_cannot_be_is_refused(void **state)
             STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9") "," STATE_FILE_2(
                 "b", "s/3.part", "3", "1", "0", "3"),
             "twice"},
-        {2, STATE_ID, "9", STATE_FILE_1("a", "a", "6", "2", "3", "9"), "lacks"},
-        {1, STATE_ID, "9", STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9"), "lacks"},
+        {2, STATE_ID, "9", STATE_FILE_1("a", "a", "6", "2", "3", "9"), "member"},
+        {1, STATE_ID, "9", STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9"), "member"},
+        {2, STATE_ID WITH_OPENING(OPENING), "9",
+            STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9" WITH_OPENING(OPENING)), NULL},
+        {2, STATE_ID WITH_OPENING("c7ef"), "9", "", "invalid opening"},
+        {2, STATE_ID WITH_OPENING(OPENING "0"), "9", "", "invalid opening"},
+        {2, STATE_ID WITH_OPENING("C7EF0123456789AB"), "9", "", "invalid opening"},
+        {2, STATE_ID WITH_OPENING(""), "9", "", "invalid opening"},
+        {2, STATE_ID "\",\"opening\":7,\"x\":\"", "9", "", "invalid opening"},
+        {2, WITH_OPENING(OPENING), "0", "", "without a stream id"},
+        {2, STATE_ID, "9", STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9" WITH_OPENING("c7ef")), "member"},
         {2, STATE_ID, "8", STATE_FILE_2("a", "s/3.part", "6", "2", "3", "9"), "contradictory"},
         {3, STATE_ID, "9", "", "another version"},
         {1, STATE_ID, "9",
@@ -745,7 +820,7 @@ static void test_a_state_that_cannot_be_is_refused(void **state)
             "twice"},
         {1, STATE_ID, "9", STATE_FILE_1("b", "a", "6", "2", "3", "9"), "contradictory"},
         {1, STATE_ID, "9", STATE_FILE_1("a.x", "a", "6", "2", "3", "9"), "contradictory"},
-        {1, STATE_ID, "9", STATE_FILE_1("a\\u0000b", "a", "6", "2", "3", "9"), "lacks"},
+        {1, STATE_ID, "9", STATE_FILE_1("a\\u0000b", "a", "6", "2", "3", "9"), "member"},
         {1, STATE_ID, "9", STATE_FILE_1("a", "a", "6", "2", "4", "9"), "contradictory"},
         {1, STATE_ID, "9", STATE_FILE_1("a", "a", "6", "7", "3", "9"), "contradictory"},
         {1, STATE_ID, "9", STATE_FILE_1("a", "a", "6", "0", "3", "9"), "contradictory"},
@@ -764,6 +839,9 @@ static void test_a_state_that_cannot_be_is_refused(void **state)
         int rc = archive_state_read(state_path, &s, error);
         if (rc != (cases[i].why != NULL ? -1 : 1) || (rc < 0 && strstr(error, cases[i].why) == NULL))
             fail_msg("case %zu: %s", i, error);
+        bool with = rc == 1 && strstr(cases[i].id, OPENING) != NULL;
+        assert_string_equal(s.cursor.opening, with ? OPENING : "");
+        assert_string_equal(with ? s.files[0].opening : "", with ? OPENING : "");
         archive_state_free(&s);
         buf_free(&text);
     }
@@ -783,7 +861,8 @@ int main(void)
         T(test_the_shortest_is_packed_first), T(test_which_times_are_of_one_file),
         T(test_a_commit_that_lacks_descriptors_is_made_again), T(test_large_runs_are_written_as_they_lie),
         T(test_runs_of_two_files_that_take_turns), T(test_much_that_waits_is_written),
-        T(test_a_name_that_is_taken_while_lines_come), T(test_a_state_that_cannot_be_is_refused)};
+        T(test_a_name_that_is_taken_while_lines_come), T(test_a_restored_copy_continues_before_the_cursor),
+        T(test_a_state_that_cannot_be_is_refused)};
     archive_root = memory_dir();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
