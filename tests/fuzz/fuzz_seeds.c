@@ -313,6 +313,14 @@ static void seed_json_doc(void)
     seed_pairs(texts);
 }
 
+static void seed_openings(void)
+{
+    static const char *const texts[] = {
+        "1:0123456789abcdef, 10:fedcba9876543210, 99:aaaaaaaaaaaaaaaa\tfedcba98760123456789",
+        "1:0123456789abcdef\tffffffffff", NULL};
+    seed_pairs(texts);
+}
+
 static void seed_publish(void)
 {
     static const char *const texts[] = {"one\ntwo\n", "one\r\ntwo\r", "a\n\nb", NULL};
@@ -349,6 +357,7 @@ static const struct {
     {"json_doc", seed_json_doc},
     {"line_source", seed_line_source},
     {"manifest", seed_manifest},
+    {"openings", seed_openings},
     {"publish", seed_publish},
     {"query", seed_query},
     {"queue_log", seed_queue_log},
