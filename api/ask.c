@@ -8,15 +8,16 @@
 #include <sys/queue.h>
 
 #define ASK_MAGIC 0x61736b21u
-#define TURN_USEC (4 * USEC_PER_MSEC) /* for the steps of all queries, before the loop polls the sockets */
-#define STEP_BYTES ((size_t)8 << 10)  /* of text, in one step */
+#define TURN_USEC                                                                                            \
+    (4 * USEC_PER_MSEC) /* time for the steps of all queries before the loop polls the sockets again */
+#define STEP_BYTES ((size_t)8 << 10) /* of an answer's text, made in one step */
 #define HINT "ask for a shorter period or fewer rows, or raise --max-buffered"
 
 TAILQ_HEAD(ask_list, ask);
 
 struct asks {
     struct sources *sources;
-    struct ask_list making; /* queries that have work for the processor, in the order of their turns */
+    struct ask_list making; /* queries whose next step can run now; they take turns in this order */
     struct event *turn;
 };
 
@@ -26,17 +27,19 @@ struct ask {
     struct http_request *req;
     struct question *question; /* in progress */
     TAILQ_ENTRY(ask) link;
-    void (*step)(struct ask *a); /* the next piece of work; NULL: not in `making` */
+    void (*step)(struct ask *a); /* the next step of the query; NULL: the query is not in `making` */
     enum http_hold hold;         /* the result of the latest hold() */
     struct query query;
     struct series series;
     struct breakdown breakdown;
-    struct query_error *unknown; /* the answer without records; NULL: the counter is configured */
+    struct query_error
+        *unknown; /* the error to send if the sources have no records; NULL: the counter is configured */
     bool has_records;
-    size_t texts_max;        /* of one request */
-    size_t looked_up, batch; /* rows whose texts were requested; those before the latest request */
+    size_t texts_max; /* of one request */
+    size_t looked_up,
+        batch; /* number of rows whose texts were requested, in all and before the latest request */
     int64_t complete_until;
-    bool is_begun, is_streaming; /* the text; the reply */
+    bool is_begun, is_streaming; /* the text of the answer was begun; the reply was begun as a stream */
     size_t rendered;             /* rows of a breakdown */
     struct buf out;
 };
@@ -53,7 +56,7 @@ static void ask_free(struct ask *a)
     free(a);
 }
 
-/* The client disconnected. on_done of a cancelled question frees the query. */
+/* The client disconnected. If a question is in progress, cancels it, and its on_done frees the query. */
 static void ask_gone(struct http_request *req, void *arg)
 {
     struct ask *a = arg;
@@ -72,7 +75,7 @@ static void schedule(struct asks *asks)
         evtimer_add(asks->turn, &soon);
 }
 
-/* Takes that step in one of the next turns of the loop. */
+/* Makes `step` the query's next step, and puts the query into `making`. */
 static void next_step(struct ask *a, void (*step)(struct ask *))
 {
     if (!a->step)
@@ -105,7 +108,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
     schedule(asks);
 }
 
-/* Counts the query's memory. `piece`: of its question. False: there is no room; the caller ends the query. */
+/* Reports the query's memory to max_buffered. `piece` is the memory of the query's question. If false, there is no
+ * room, and the caller ends the query. */
 static bool hold(struct ask *a, size_t piece)
 {
     size_t bytes = sizeof *a + piece + series_bytes(&a->series) + a->breakdown.bytes + a->out.cap;
@@ -133,7 +137,7 @@ static void on_drain(struct http_request *req, void *arg)
     next_step(arg, render);
 }
 
-/* Appends some rows to the text. False: the text is complete. */
+/* Appends some rows to the text. Returns false if the text is complete. */
 static bool render_rows(struct ask *a)
 {
     bool is_series = a->query.kind == QUERY_SERIES;
@@ -221,7 +225,7 @@ static void lookup_done(void *arg, enum source_result result, int64_t complete_u
 {
     struct ask *a = arg;
     bool missing = false;
-    (void)complete_until; /* that of the counts is used */
+    (void)complete_until; /* the query has the value that came with the counts */
     a->question = NULL;
     for (size_t i = a->batch; i < a->looked_up; i++)
         missing = missing || breakdown_wants_text(&a->breakdown, i);
@@ -316,15 +320,15 @@ static void append_key(struct buf *target, const char *ns, const char *stored, i
     buf_free(&raw);
 }
 
-/* The nearest hour that can be written. */
+/* Returns the nearest hour that a key can contain. */
 static int64_t countable_hour(int64_t t)
 {
     int64_t last = HOUR_END - HOUR_SECONDS, hour = t / HOUR_SECONDS * HOUR_SECONDS;
     return hour < HOUR_FIRST ? HOUR_FIRST : hour > last ? last : hour;
 }
 
-/* A total is one record. A subtotal has one record for each hour, adjacent in key order. A span without any hour still asks for one
- * hour, because the reply has complete_until; the answer omits that hour. */
+/* A total is one record. A subtotal has one record for each hour, adjacent in key order. If no hour starts in the span,
+ * the query still asks the sources for one hour, to learn complete_until. The answer omits that hour. */
 void ask_start(
     struct asks *asks, struct http_request *req, const struct query *query, const struct query_error *unknown)
 {

@@ -1,9 +1,11 @@
 /* ask: a client's query in progress. It asks the sources, adds up their records and makes the answer.
  *
- * 1. All queries together take the loop for a few milliseconds, then other events have their turn.
- * 2. A query counts all its memory towards max_buffered: records being added up, rows, and text that the client has not taken.
- *    Above the limit the query gets 503. A query that needs more than half of the limit gets 413.
- * 3. An answer of more than ASK_PIECE bytes is streamed. The next piece is made when the client has taken the previous ones.
+ * 1. All queries together keep the loop busy for a few milliseconds at a time. Then the loop handles other events.
+ * 2. All memory of a query counts towards max_buffered: sums, rows, and text that the client has not received. If the
+ *    limit is exceeded, the query is answered with 503. If the query alone needs more than half of the limit, it is
+ *    answered with 413.
+ * 3. An answer of more than ASK_PIECE bytes is streamed. The next piece is made when the client has received the
+ *    previous pieces.
  * 4. An answer is never partial: all counts are known before the reply begins. */
 #ifndef MILLRACE_ASK_H
 #define MILLRACE_ASK_H
@@ -17,7 +19,7 @@
 struct asks;
 
 struct asks *asks_new(struct event_base *base, struct sources *sources);
-/* After sources_free and the end of all requests. */
+/* Call it after sources_free, when all requests have ended. */
 void asks_free(struct asks **a);
 /* Answers the request. The query's texts are borrowed until the request ends. `unknown`: of a counter that is not configured, the
  * error with which the request is refused unless the sources have records of it. */

@@ -72,7 +72,8 @@ static void grow(struct breakdown *b, struct breakdown_table *t)
     free(old.sums);
 }
 
-/* A table grows between half and three quarters full, each at another load. */
+/* Each table grows at another load, between half and three quarters full, so that the tables do not all grow at
+ * once. */
 static bool add_sum(struct breakdown *b, struct bytes stored, uint64_t n)
 {
     uint64_t hash = text_hash(stored);
@@ -115,7 +116,8 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
     return !bad;
 }
 
-/* The next sum of a pass. *left counts the slots that this call may still visit. NULL: the pass or the call ends. */
+/* Returns the next sum of a pass over all tables. Returns NULL at the end of the pass, or when *left reaches 0: the
+ * number of slots that the caller may still visit in its turn. */
 static const struct breakdown_sum *next_sum(struct breakdown *b, size_t *left)
 {
     for (; b->table < BREAKDOWN_TABLES; b->table++, b->slot = 0) {
@@ -199,7 +201,8 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row)
     return !b->rows[row].text && component_is_hash(stored_of(&b->rows[row].sum));
 }
 
-/* Two sources may both have the lookup. The breakdown keeps the smaller of two texts with one hash (docs/formats/records.md). */
+/* Two sources may have different texts for one hash. Then the breakdown keeps the smaller text
+ * (docs/formats/records.md). */
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
 {
     struct record_key key;

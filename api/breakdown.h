@@ -1,13 +1,15 @@
 /* breakdown: the subtotals of one key over [from, to), largest first.
  *
- * The breakdown adds up subtotals in their stored form. Only the rows of the answer need the full text. Rows with equal counts are
- * ordered by text. So each subtotal with the count of the last row is a candidate and needs its text too.
+ * The breakdown adds up subtotals in their stored form, which may be a hash. Only rows of the answer need their full
+ * text. Rows with equal counts are ordered by text. So every subtotal whose count equals that of the last row may
+ * become a row, and its text is needed too.
  *
  * Order of calls: breakdown_add for every record; breakdown_select until it returns true; then, until breakdown_gather returns
  * false: breakdown_add_lookup for each row for which breakdown_wants_text is true, and breakdown_keep_largest.
  *
  * 1. Each call does a bounded amount of work, so that a breakdown of millions of subtotals takes many short turns of the loop.
- * 2. The sums are in many small tables that grow at different times, so that no insertion moves more than one of them.
+ * 2. The sums are in many small tables that grow at different times, so that an insertion moves at most one small
+ *    table.
  * 3. At most limit + BREAKDOWN_TEXTS_MAX rows have a text at a time.
  */
 #ifndef MILLRACE_BREAKDOWN_H
@@ -40,8 +42,8 @@ struct breakdown {
     uint64_t total;
     bool is_too_large;  /* the total exceeds 2^64 - 1 */
     size_t bytes;       /* memory of tables, rows and texts */
-    size_t table, slot; /* where a pass over the sums goes on */
-    uint64_t *largest;  /* breakdown_select: the largest counts so far, unordered */
+    size_t table, slot; /* where the current pass over the sums continues */
+    uint64_t *largest;  /* used by breakdown_select: the largest counts found so far */
     size_t n_largest;
     uint64_t least; /* the count of the last row */
     struct breakdown_row *rows;
@@ -55,14 +57,16 @@ void breakdown_init(struct breakdown *b, const struct query *q);
 void breakdown_reset(struct breakdown *b);
 /* Adds counts of one hour's record. Hours outside [from, to) are ignored. False: the record is malformed or of another counter. */
 bool breakdown_add(struct breakdown *b, const struct record *r);
-/* Finds the count of the last row. False: call it again. */
+/* Finds the count of the answer's last row. Returns false if it must be called again. */
 bool breakdown_select(struct breakdown *b);
-/* Adds candidates to the rows. False: the rows are those of the answer, and the sums are freed. */
+/* Adds subtotals that may be in the answer to the rows. Returns false when there are no more: the rows are final, and
+ * the sums are freed. */
 bool breakdown_gather(struct breakdown *b);
 /* Forgets the texts of the rows from..to-1, to look them up again. */
 void breakdown_forget_texts(struct breakdown *b, size_t from, size_t to);
 bool breakdown_wants_text(const struct breakdown *b, size_t row);
-/* Adds a lookup record. False: the record is malformed, no lookup, or no row needs it. */
+/* Sets the text of a row from a lookup record. Returns false if the record is malformed, is not a lookup, or belongs to
+ * no row. */
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
 /* Sorts the rows and keeps the first `limit`. */
 void breakdown_keep_largest(struct breakdown *b);

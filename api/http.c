@@ -44,12 +44,12 @@ static void handle_counters(struct http_request *req, void *ctx)
 /* A body that is on its way to the queue. */
 struct post {
     struct api *api;
-    struct http_request *req; /* NULL: the client disconnected */
+    struct http_request *req; /* NULL after the client has disconnected */
     struct buf body;
     size_t lines;
 };
 
-/* The queue still gets the events. */
+/* The client disconnected. The events are still sent to the queue. */
 static void post_gone(struct http_request *req, void *arg)
 {
     struct post *p = arg;
@@ -79,7 +79,7 @@ static void post_done(enum http_client_result result, const struct http_reply_vi
         http_problem(p->req, 503, "upstream-unavailable",
             "the queue may have stored the events; use producer, mark and next to make a retry harmless",
             "the queue did not answer: %s", http_client_strerror(result));
-    else if (reply->status != 200) { /* a refusal of the queue is passed on unchanged */
+    else if (reply->status != 200) { /* pass the queue's error on unchanged */
         const char *retry = http_reply_header(reply, "Retry-After");
         if (*retry)
             http_add_header(p->req, "Retry-After", "%s", retry);
@@ -142,7 +142,7 @@ static void handle_events(struct http_request *req, void *ctx)
     *p = (struct post){.api = api, .req = req, .body = http_take_body(req)};
     p->lines = clean_events(&p->body);
     http_set_held_bytes(req, p->body.cap);
-    /* Pages of other origins may neither name a queue nor move a mark. */
+    /* A page from another origin may post events, but may name neither queue nor producer, nor move a mark. */
     bool allowed = !names_producer || http_require_same_origin(req);
     bool is_empty = p->lines == 0 && !http_param(req, "mark", &value);
     bool is_full = api->unowned > UNOWNED_MAX;

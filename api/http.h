@@ -13,7 +13,7 @@ struct api {
     struct sources *sources;
     struct asks *asks;
     struct http_client *queue;
-    size_t unowned; /* bytes of events whose client disconnected and whose queue has not answered */
+    size_t unowned; /* bytes of events for which the client has disconnected and the queue has not answered */
     uint64_t max_rows;
 };
 

@@ -101,7 +101,7 @@ void query_copy(struct query *to, const struct query *from)
         point_to_former(to);
 }
 
-/* False if no counter can have had this namespace, or the key is missing. */
+/* Returns false if `ns` is not a valid namespace, or the key is missing. */
 static bool parse_former(struct parse *p, struct bytes ns)
 {
     struct query *q = p->q;
@@ -140,7 +140,8 @@ static int parse_ns(struct parse *p, struct bytes ns)
     return 0;
 }
 
-/* Without ns, exactly one of the other parameters must be a label. With ns, none may be a label. */
+/* If `ns` is absent, exactly one of the other parameters must be the label of a counter. If `ns` is present, no
+ * parameter may be a label. */
 static int parse_label(struct parse *p)
 {
     struct bytes key;
@@ -157,7 +158,7 @@ static int parse_label(struct parse *p)
         if (p->q->total)
             return BAD(p, "two counters are named; ask for one");
         if (get(p, "key", &key))
-            return BAD(p, "key belongs to ns; with a label, the label's value is the key");
+            return BAD(p, "key= goes with ns=; with a label, the label's value is the key");
         p->q->total = found;
         p->q->key = param.value;
     }
@@ -170,7 +171,7 @@ static int parse_by(struct parse *p, struct bytes by)
     const struct counter *total = p->q->total;
     struct buf text = {0};
     if (p->q->sub)
-        return BAD(p, "by goes with a total; ns=%s names its own", p->q->sub->ns);
+        return BAD(p, "by= is only for totals; ns=%s is a subtotal already", p->q->sub->ns);
     p->q->sub = counters_find_sub_label(c, total, by);
     if (p->q->sub)
         return 0;
@@ -303,7 +304,7 @@ static int parse_shape(struct parse *p)
     return bytes_equal_str(text, "csv") ? 0 : BAD(p, "format must be json or csv");
 }
 
-/* Plain components have no NUL, so the stored form is a string. */
+/* The stored form contains no NUL, so `out` is a string. */
 static void store(const struct counters *c, struct bytes text, char out[COMPONENT_HASH + 1])
 {
     struct buf space = {0};

@@ -28,9 +28,9 @@ struct query {
     enum query_kind kind;
     const struct counter *total;
     const struct counter *sub; /* the subtotal of a breakdown or of a series; NULL: the total */
-    struct bytes key;          /* full text; points into the parameters or the counters */
-    struct bytes sub_key;      /* the series of a subtotal shows this sub key only */
-    char stored[COMPONENT_HASH + 1], stored_sub[COMPONENT_HASH + 1]; /* both as records have them */
+    struct bytes key;          /* the full text of the key; points into the parameters or the counters */
+    struct bytes sub_key;      /* the sub key of a subtotal's series */
+    char stored[COMPONENT_HASH + 1], stored_sub[COMPONENT_HASH + 1]; /* stored forms of key and sub_key */
     struct calendar calendar;
     int64_t from, to;
     uint64_t limit;
@@ -45,7 +45,7 @@ struct query {
 
 /* Copies a query. */
 void query_copy(struct query *to, const struct query *from);
-/* The counter that is queried. */
+/* The subtotal if there is one, else the total. */
 static inline const struct counter *query_counter(const struct query *q)
 {
     return q->sub ? q->sub : q->total;

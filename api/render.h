@@ -1,7 +1,7 @@
-/* render: the text of an answer, in JSON or CSV.
+/* render: writes the text of an answer, in JSON or CSV.
  *
- * An answer is its beginning and then its rows, which the caller fetches in pieces. Every event before complete_until is counted. A
- * row of a series is complete if its unit ends by that time. */
+ * The caller first appends the beginning of an answer, then its rows in pieces. Every event before complete_until is
+ * counted. A row of a series is complete if its unit ends by that time. */
 #ifndef MILLRACE_RENDER_H
 #define MILLRACE_RENDER_H
 
@@ -9,10 +9,10 @@
 #include "api/series.h"
 
 void render_series_begin(const struct series *s, int64_t complete_until, struct buf *out);
-/* Appends rows until they exceed `most` bytes, or all rows and the end of the text. False: the text is complete. */
+/* Appends rows until they exceed `most` bytes. After the last row, appends the end of the text and returns false. */
 bool render_series_rows(struct series *s, int64_t complete_until, size_t most, struct buf *out);
 void render_breakdown_begin(const struct breakdown *b, int64_t complete_until, struct buf *out);
-/* The same, from row *at on. */
+/* The same for a breakdown, from row *at on. */
 bool render_breakdown_rows(const struct breakdown *b, size_t *at, size_t most, struct buf *out);
 void render_counters(const struct counters *c, struct buf *out);
 

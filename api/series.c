@@ -4,7 +4,7 @@
 
 #define FIRST_COUNTS 32
 #define DISORDER_MAX                                                                                         \
-    2 /* units that an hour may be behind, because clocks that go back over midnight repeat a date */
+    2 /* an hour may belong to one of the latest units: clocks that go back over midnight repeat a date */
 
 void series_init(struct series *s, const struct query *q)
 {
@@ -26,7 +26,8 @@ size_t series_bytes(const struct series *s)
     return bytes;
 }
 
-/* Adds to a unit among the last of the run, or inserts the unit there. False: the unit is before these. */
+/* Adds `n` to the unit's count if the unit is one of the latest in the run, or inserts it there. Returns false if the
+ * unit is earlier. */
 static bool run_add(struct series_run *r, int64_t unit, uint64_t n)
 {
     size_t at = r->n;

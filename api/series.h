@@ -1,12 +1,14 @@
 /* series: counts by unit over [from, to). A unit without events has the count 0.
  *
- * The series keeps only units that have counts. series_next computes the rows one after the other, so that a long series takes many
- * short turns of the loop and no memory for its empty rows.
+ * The series stores only units with counts. series_next computes one row at a time. So a long series takes many short
+ * turns of the loop, and its empty rows take no memory.
  *
- * 1. The first row is the unit that contains `from`. The last row is the unit of the last hour before `to`. Only hours that start
- *    in [from, to) count, so both rows may be partial.
+ * 1. The first row is the unit that contains `from`. The last row is the unit that contains the last hour before `to`.
+ *    Only hours that start in [from, to) are counted, so the first and the last row may cover only a part of their
+ *    units.
  * 2. The total is the sum of the rows.
- * 3. Each source sends its hours in ascending order. A run holds the counts of one source in the order of units.
+ * 3. Each source sends its hours in ascending order. For each source, a run stores the counts in the order of their
+ *    units.
  */
 #ifndef MILLRACE_SERIES_H
 #define MILLRACE_SERIES_H
@@ -27,7 +29,7 @@ struct series_count {
 struct series_run {
     struct series_count *counts;
     size_t n, cap;
-    size_t at; /* the first count after the rows so far */
+    size_t at; /* the first count that no row has included yet */
 };
 struct series {
     const struct query *query;

@@ -8,9 +8,10 @@
 
 #define RANGE "/range?start="
 #define QUESTION_MAGIC 0x71756573u
-#define CONNECTIONS 8                /* each adds up the answer of one query; the others wait */
-#define READ_SIZE ((size_t)64 << 10) /* one turn of the loop uses at most one piece of each connection */
-#define REPLY_MAX ((size_t)64 << 10) /* of a refusal */
+#define CONNECTIONS 8 /* each connection receives the answer of one query; other queries wait */
+#define READ_SIZE                                                                                            \
+    ((size_t)64 << 10) /* in one turn, the loop handles at most this many bytes of each connection */
+#define REPLY_MAX ((size_t)64 << 10) /* of a reply that refuses the request */
 
 struct sources {
     struct event_base *base;
@@ -28,7 +29,7 @@ struct question {
     struct source_question spec;
     char *target;
     char *page;          /* start of the next page, encoded; NULL: the first page */
-    char generation[32]; /* of the previous page */
+    char generation[32]; /* that the previous page came from */
     struct question *next, **link;
     struct http_call *call;
     struct event *deadline;
@@ -98,7 +99,8 @@ static void finish(struct question *q, enum source_result result)
     free(q);
 }
 
-/* Uses the whole counts of an incomplete record and keeps its key and the rest. A lookup record is used only as a whole. */
+/* Passes the complete counts of an incomplete record to on_record, and keeps the key and the rest. A lookup record is
+ * passed on only as a whole. */
 static bool take_counts(struct question *q)
 {
     struct record r;
@@ -116,7 +118,7 @@ static bool take_counts(struct question *q)
     return ok;
 }
 
-/* Whole lines are used in place; only a line across two pieces is copied. */
+/* A line that is complete within the piece is used in place. Only a line that two pieces share is copied. */
 static bool take_piece(struct question *q, struct bytes piece)
 {
     while (piece.len) {
@@ -165,8 +167,8 @@ static void restart(struct question *q)
 {
     const struct sources *s = q->sources;
     if (++q->restarts > SOURCE_RESTARTS_MAX) {
-        /* A change of generations is complete by the next attempt. If not, a setting is wrong, or the archive was restored from a
-         * backup. */
+        /* Normally the generations have stopped changing by the next attempt. If not, a setting is wrong, or the
+         * archive was restored from a backup. */
         if (s->n > 1)
             snprintf(q->error, sizeof q->error,
                 "the replies of %s keep changing, or do not include slices that %s has cleared; check that "
@@ -222,8 +224,8 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     char generation[sizeof q->generation];
     q->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
-        return;         /* the caller of the cancel finishes the question */
-    bool mixed = false; /* pages of several generations */
+        return;         /* the caller of source_cancel or sources_free ends the question */
+    bool mixed = false; /* this page is from another generation than the previous page */
     if (result == HTTP_CLIENT_OK) {
         snprintf(generation, sizeof generation, "%s", http_reply_header(reply, "X-Millrace-Generation"));
         mixed = q->page && strcmp(generation, q->generation) != 0;
@@ -257,7 +259,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
 static void ask(struct question *q)
 {
     struct buf target = {0};
-    if (q->page) /* the same range with another start */
+    if (q->page) /* the next page: the same range with another start */
         buf_printf(&target, RANGE "%s%s", q->page, q->target + strcspn(q->target, "&"));
     else
         buf_append_str(&target, q->target);

@@ -1,14 +1,16 @@
-/* source: sends one request to the archive's sortdb and to the aggregator, and combines the records of both.
+/* source: asks a question: sends the same request to the archive's sortdb and to the aggregator, and passes on the
+ * records of both.
  *
- * The sources are in order of age: archives first, the aggregator last. Each serves the read protocol (docs/guide/protocol.md). An
- * archive's reply names the last slice that it includes (X-Millrace-Through). The next request then has `after=` with this slice, so
- * each slice counts once. A question starts again at the first source in two cases: a later source has cleared a slice that
- * the question needs (410), or two pages of a long answer come from different generations.
+ * The sources are in order of age: archives first, the aggregator last. Each serves the read protocol
+ * (docs/guide/protocol.md). An archive's reply names the last slice that it includes (X-Millrace-Through). The next
+ * request then has `after=` with this slice, so each slice counts once. In two cases the question starts again at the
+ * first source: if a later source has cleared a slice that the question needs (410), or if two pages of a long answer
+ * come from different generations.
  *
  * 1. on_done is called exactly once, never from inside source_ask. SOURCE_OK means that every source answered completely.
  * 2. A reply without X-Millrace-Complete-Until and X-Millrace-Through does not come from a source: SOURCE_UNAVAILABLE.
- * 3. A question holds a piece of the reply and, of a lookup record, the record. The counts of a long record arrive in several
- *    records with the same key.
+ * 3. A question stores a piece of the reply, or a whole lookup record. The counts of a long record are passed to
+ *    on_record in several records with the same key.
  * 4. A question ends within `timeout`.
  *
  * The loop's thread only.
@@ -50,10 +52,11 @@ void sources_free(struct sources **s); /* open questions end with SOURCE_CANCELL
 struct source_question {
     const char *target; /* "/range?start=...", with at least one parameter; copied */
     void *arg;
-    void (*on_restart)(void *arg); /* the question starts again: discard all records */ /* NULL: none */
+    void (*on_restart)(void *arg); /* the question starts again: discard all its records */ /* NULL: none */
     /* The record is valid during the call. Return false if it does not belong to the question; the answer is then invalid. */
     bool (*on_record)(void *arg, const struct record *r);
-    /* A piece of the reply was used, and the question holds that many bytes. Return false to end the question. */
+    /* A piece of the reply was handled. `held` is the number of bytes that the question stores. Return false to end the
+     * question. */
     bool (*on_piece)(void *arg, size_t held);
     /* complete_until: the smallest value of all sources (Unix seconds). `error` is a message for the user. */
     void (*on_done)(void *arg, enum source_result result, int64_t complete_until, const char *error);

@@ -83,8 +83,9 @@ int64_t zone_offset(const struct zone *z, int64_t utc)
     return localtime_r(&t, &local) ? local.tm_gmtoff : 0;
 }
 
-/* The UTC time at which local clocks show `wall` (local time as seconds, as if it were UTC). If clocks show `wall` twice, the
- * result is the first time. If clocks skip `wall`, the result is as long after the jump as `wall` is after the skipped hour's start.
+/* The UTC time at which local clocks show `wall` (local time as seconds, as if it were UTC). If clocks show `wall`
+ * twice, the result is the first time. If clocks skip `wall`, the result is after the jump, by as much as `wall` is
+ * after the start of the skipped span.
  *
  * The two probes enclose any change of offset within a day of `wall`; no zone changes twice in that time. The earlier offset gives the
  * earlier candidate, so it comes first. If neither candidate shows `wall`, the zone skips it. */

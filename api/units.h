@@ -1,18 +1,19 @@
 /* units: calendar units (hour, day, week, mweek, month) in a time zone.
  *
- * A unit is named by its start in Unix seconds. The counters keep UTC hours. An hour belongs to the unit in which the hour's first
- * second lies, in local time.
+ * A unit is named by its start in Unix seconds. The counters keep UTC hours. An hour belongs to the unit that contains
+ * the first second of the hour, in local time.
  *
  * A zone is an IANA zone or a fixed offset. The C library reads the zone that the environment variable TZ names from
  * /usr/share/zoneinfo. The module sets TZ when a request needs another zone than the previous request.
  *
- * 1. A day starts at the first second with its local date. If the clocks skip midnight, the day starts at the jump.
+ * 1. A day starts at the first second for which clocks show its date. If the clocks skip midnight, the day starts at
+ *    the jump.
  * 2. A local date that a zone skips, such as 30 December 2011 in Samoa, is not a unit.
- * 3. The local date alone decides to which day an hour belongs. If the clocks go back over midnight, hours of the old day follow
- *    the start of the new day.
- * 4. A zone's name is used in a path only if it consists of parts of [A-Za-z0-9_+-] joined by '/'. So the path stays below the
- *    directory.
- * 5. A name without a zone file is refused. The C library would silently use UTC.
+ * 3. An hour belongs to the day whose date the clocks show. If the clocks go back over midnight, they show the old date
+ *    again, so hours of the old day follow the start of the new day.
+ * 4. The name of a zone is used as a path below the directory. So it must consist of parts of [A-Za-z0-9_+-] joined by
+ *    '/', which cannot lead outside the directory.
+ * 5. A name without a zone file is refused, because the C library would silently use UTC.
  * 6. One thread only, because TZ belongs to the process.
  */
 #ifndef MILLRACE_UNITS_H
@@ -54,7 +55,8 @@ const char *unit_name(enum unit u);
 /* `name` is "sunday" to "saturday". */
 bool weekday_find(struct bytes name, int *out);
 
-/* A number that is equal for two times in the same unit and rises from unit to unit. Cheaper than the start of the unit. */
+/* A number that identifies the unit of time `t` and is larger for later units. Cheaper to compute than the start of the
+ * unit. */
 int64_t units_order(const struct calendar *c, int64_t t);
 /* The start of the unit that contains the time `t`. */
 int64_t units_start(const struct calendar *c, int64_t t);

@@ -1,11 +1,12 @@
-/* clickgen: generates clicks with the fields of bitly's public feed on standard output, one JSON object a line.
+/* clickgen: writes generated clicks to standard output, one JSON object a line, with the fields of bitly's public feed.
  *
- * 1. The same settings produce the same bytes on every machine. So there is no clock, no locale and no floating point,
- *    which may round differently elsewhere.
+ * 1. The same settings produce the same bytes on every machine. So clickgen uses no clock, no locale, and no floating
+ *    point, which may round differently on another machine.
  * 2. A link belongs to one user and has one address. Users, links, countries and referrers are Zipf-distributed.
  * 3. Times rise from `start` to just before `end` in a daily rhythm. Lines may be a few seconds out of order.
  * 4. The sample configuration (etc/clicks.conf) must reject a damaged line. A hostile line is valid and has a key that
- *    is hard to store: reserved bytes, control bytes, long, not ASCII, or at the limit of hashing. */
+ *    is hard to store: with reserved or control bytes, very long, not ASCII, or about as long as the shortest hashed
+ *    key. */
 #include "base/io.h"
 #include "base/progress.h"
 #include "config/options.h"
@@ -90,7 +91,8 @@ static void make_roots(uint64_t roots[FRACTION_BITS])
     }
 }
 
-/* 2^-e, where e has FRACTION_BITS bits; never 0, so that every rank can occur. */
+/* 2^-e, where e is a fixed-point number with FRACTION_BITS bits. The result is never 0, so that every rank can
+ * occur. */
 static uint64_t exp2_minus(uint64_t e, const uint64_t roots[FRACTION_BITS])
 {
     uint64_t whole = e >> FRACTION_BITS, value = ONE;
@@ -132,8 +134,8 @@ static size_t zipf_rank(const struct zipf *z, uint64_t random)
 #define LATE_MAX 4 /* seconds */
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* Each purpose has random numbers of its own, so that drawing more numbers for one purpose does not change the
- * others. */
+/* Each purpose has its own sequence of random numbers. So if one purpose uses more numbers, the numbers of the others
+ * stay the same. */
 enum purpose { FOR_USER = 1, FOR_LINK, FOR_OWNER, FOR_REFERRER, FOR_CITY, FOR_LINES };
 
 struct click_feed {

@@ -1,5 +1,5 @@
-/* millrace compact: runs the compactor on a pipeline, with the addresses (tool.h) and directories of the pipeline. Settings in
- * [compactor] override both. */
+/* millrace compact: runs the compactor with the addresses (tool.h) and directories of a pipeline. Settings in
+ * [compactor] override them. */
 #include "base/bytes.h"
 #include "config/config.h"
 #include "config/options.h"

@@ -31,10 +31,10 @@ struct log_tail {
     bool locked; /* another process has the lock */
     struct place place;
     struct line_source *source; /* NULL: no file yet */
-    uint64_t given;             /* offset in this file after the last returned line */
-    bool unsaved;               /* the state file does not have place.seen yet */
-    bool renamed;               /* the log's name belongs to another file, or to none */
-    usec_t renamed_at;          /* when this was noticed */
+    uint64_t given;             /* offset in the current file after the last returned line */
+    bool unsaved;               /* place.seen is not in the state file yet */
+    bool renamed;               /* the log's name no longer refers to the current file */
+    usec_t renamed_at;          /* when the rename was noticed */
     bool over;                  /* renamed and complete */
     bool cut;
 };
@@ -54,7 +54,7 @@ static int refuse_second(struct log_tail *t, char *error)
     return -1;
 }
 
-/* Opens and locks a file. Opens it again if the previous holder of the lock has replaced it. */
+/* Opens and locks a file. If the previous holder of the lock has replaced the file, opens and locks the new one. */
 static int open_locked(struct log_tail *t, const char *path, int flags, char *error)
 {
     for (;;) {
@@ -76,7 +76,7 @@ static int open_locked(struct log_tail *t, const char *path, int flags, char *er
 }
 
 /* Reads and locks the state file. Returns 1, or 0 if there is none, or -1 with the reason. Syncs the directory, because
- * a killed predecessor may not have done so. */
+ * an earlier process may have been killed before it did. */
 static int read_state(struct log_tail *t, char *error)
 {
     char text[1000];
@@ -308,7 +308,7 @@ static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char 
     uint64_t at = offset - t->place.base;
     bool ok = take_source(t, found.path, error) == 0;
     free(found.path);
-    /* Drop a later sample, because the queue has not stored its bytes. */
+    /* Drop a sample that ends after the mark, because the queue has not stored its bytes. */
     if (ok && at < t->place.seen.end)
         t->place.seen = (struct sample){0};
     ok = ok && (at == 0 || (line_source_skip(t->source, at, &t->given, error) == 0 && t->given == at &&
@@ -374,7 +374,8 @@ uint64_t log_tail_offset(const struct log_tail *t)
     return t->place.base + t->given;
 }
 
-/* Whether the renamed file is complete. The caller reads to the end afterwards, so nothing is missed. */
+/* Whether no more lines will be added to the renamed file. The caller then reads the rest of the file, so no line is
+ * missed. */
 static bool is_over(struct log_tail *t, usec_t now)
 {
     struct stat mine;
@@ -415,7 +416,7 @@ enum line_source_result log_tail_next(
         if (r == LINE_SOURCE_LINE || r == LINE_SOURCE_SKIPPED) {
             struct bytes given = line_source_recent(t->source, LOG_TAIL_SAMPLE_MAX);
             t->given = line_source_offset(t->source);
-            /* Sample only when the length has doubled, so that the state is written rarely. */
+            /* Take a new sample only when the length has doubled, so that the state file is rarely written. */
             if (given.len > 0 && t->given >= 2 * t->place.seen.end) {
                 t->place.seen = (struct sample){t->given, given.len, XXH3_64bits(given.ptr, given.len)};
                 t->unsaved = true;
@@ -436,7 +437,7 @@ enum line_source_result log_tail_next(
         t->over = is_over(t, now);
         if (!t->over)
             return LINE_SOURCE_END;
-        /* Read once more, because the last line of a complete file needs no LF. */
+        /* Now that the file is complete, read again: its last line may have no LF. */
     }
 }
 

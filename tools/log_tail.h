@@ -10,17 +10,19 @@
  *
  * 1. Renames lose and repeat no line, as long as the rotated files stay beside the log, unpacked. Several renames may
  *    happen during a restart. If a file is missing, log_tail_open reports the loss.
- * 2. Files follow one another by creation time, or by modification time where there is no creation time.
- * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If one process keeps it
- *    open, it is complete LOG_TAIL_TIMEOUT after its last byte, once the next file has data. If the kernel does not
- *    know about writers (another user's file, NFS), it is complete LOG_TAIL_GRACE after its last byte, or
- *    LOG_TAIL_TIMEOUT if its last line is unfinished.
+ * 2. Files are read in the order of their creation times, or of their modification times if the file system has no
+ *    creation times.
+ * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If a process keeps the
+ *    file open, the file counts as complete once nothing was written to it for LOG_TAIL_TIMEOUT and the next file has
+ *    data. If the kernel cannot tell whether the file has writers (another user's file, NFS), the file counts as
+ *    complete once nothing was written for LOG_TAIL_GRACE, or for LOG_TAIL_TIMEOUT if its last line has no LF.
  * 4. The caller stores all lines of a complete file, then calls log_tail_next_file, which names the next file in the
  *    state.
  * 5. A last line without LF is returned once its LF arrives, or once its file is complete.
- * 6. A truncated file (copytruncate) starts again (LINE_SOURCE_CUT). Each read and restart detects this by the length
- *    or the sample. Zeros in place of the sample count as unchanged, because a writer without O_APPEND leaves such a
- *    hole after a truncation. Lines written between the last read and the truncation are lost.
+ * 6. If a file was truncated (copytruncate), reading starts again at its beginning (LINE_SOURCE_CUT). Each read and
+ *    each restart checks the length and the sample to detect a truncation. If the sampled bytes are now zeros, the file
+ *    counts as unchanged, because a writer without O_APPEND leaves such a hole after a truncation. Lines written
+ *    between the last read and the truncation are lost.
  * 7. The state file is locked, so only one process follows a log under one name.
  */
 #ifndef MILLRACE_LOG_TAIL_H
@@ -37,9 +39,9 @@ struct log_tail;
 
 enum log_tail_start {
     LOG_TAIL_FOUND,
-    LOG_TAIL_GONE,      /* the file with `offset` is missing: starts with the file that has the log's name */
-    LOG_TAIL_REWRITTEN, /* the file with `offset` was truncated, or its inode reused: starts likewise */
-    LOG_TAIL_LOCKED,    /* returned NULL, because another process follows the log */
+    LOG_TAIL_GONE, /* the file that contained `offset` is missing; starts with the file that has the log's name */
+    LOG_TAIL_REWRITTEN, /* the file that contained `offset` was truncated, or its inode reused; starts likewise */
+    LOG_TAIL_LOCKED, /* returned NULL, because another process follows the log */
 };
 /* Continues at `offset` (a producer's mark). Without a state file the log starts at offset 0. NULL with the reason. */
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,

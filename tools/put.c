@@ -50,8 +50,8 @@ static const struct option_row rows[] = {
     {.name = "rejects",
         .type = OPTION_STRING,
         .help =
-            "file for the lines that the queue refuses (over its max_message); lines over 64 MiB are skipped "
-            "and not kept (default: the first such line ends the put)"},
+            "file for lines that the queue refuses (over its max_message); lines over 64 MiB are skipped and "
+            "not kept (default: the first line of either kind ends the put)"},
     {.name = "rate",
         .type = OPTION_INT,
         .fallback = "0",
@@ -88,20 +88,21 @@ struct put {
     struct pipeline pipeline;
     struct put_batch *batch;
     size_t batch_lines;
-    struct line_source *source;     /* the current file; NULL while a log is followed */
-    struct log_tail *tail;          /* NULL without --follow */
-    uint64_t resume;                /* the producer's mark at the start */
-    uint64_t packed_before, packed; /* bytes of the files before the current one; of all files (0: unknown) */
+    struct line_source *source; /* the current file; NULL while a log is followed */
+    struct log_tail *tail;      /* NULL without --follow */
+    uint64_t resume;            /* the producer's mark at the start */
+    uint64_t packed_before,
+        packed; /* sizes in bytes: of the files before the current one, and of all files (0: unknown) */
     usec_t began;
     uint64_t taken;    /* lines read */
     usec_t batch_from; /* time of the first line in the batch */
     struct rate_limit rate;
     struct file_count *files; /* files read so far; the last one is the current file */
     size_t n_files;
-    int idle_status; /* exit status of a flush while the input was idle */
+    int idle_status; /* exit status of the flush that on_idle made */
     struct progress progress;
     struct put_rejects rejects;
-    bool skipping;   /* inside a line that is too long and was reported */
+    bool skipping;   /* skipping the rest of a line that is too long; the line was reported */
     bool unfinished; /* the last line has no LF */
 };
 
@@ -155,7 +156,8 @@ static int add(struct put *p, struct bytes line, uint64_t end)
     if (before == 0)
         p->batch_from = clock_monotonic();
     put_batch_add(p->batch, line, end);
-    p->files[p->n_files - 1].lines += put_batch_lines(p->batch) - before; /* empty lines do not count */
+    p->files[p->n_files - 1].lines +=
+        put_batch_lines(p->batch) - before; /* put_batch_add drops empty lines */
     return put_batch_lines(p->batch) >= p->batch_lines ? flush(p) : flush_if_late(p);
 }
 
@@ -190,8 +192,8 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
         refusal->start - p->files[i].base, clock_monotonic());
 }
 
-/* Skips a line that is too long. end 0: the line has not ended, and may never end. Without --rejects, stores the lines
- * before it and ends the put. */
+/* Skips a line that is too long. `end` is 0 until the end of the line is found. Without --rejects, stores the lines
+ * before the long line and ends the put. */
 static int skip_long_line(struct put *p, uint64_t start, uint64_t end)
 {
     const struct file_count *f = &p->files[p->n_files - 1];
@@ -311,7 +313,7 @@ static int put_file(struct put *p, const char *name, uint64_t *base)
     p->unfinished = false;
     if (status == 0)
         status = put_lines(p);
-    /* An application may still be writing the line. */
+    /* Warn, because an application may still be writing the last line. */
     if (p->unfinished && !options_bool(p->o, "quiet")) {
         progress_leave();
         fprintf(stderr, "millrace put: %s ends without LF; posted its last line as it stands\n",
@@ -343,7 +345,7 @@ static int put_files(struct put *p, char **files, size_t n)
         status = flush(p);
     if (status == 0 && !stopped && base < p->resume)
         return print_error(
-            "the input is shorter than the producer's mark: it is another input, or a part of it is missing",
+            "the input ends before the producer's mark: it is another input, or a part of it is missing",
             EX_DATAERR);
     return stopped && status == 0 ? 128 + SIGINT : status;
 }
@@ -360,7 +362,7 @@ static int follow(struct put *p, const char *path)
         buf_printf(&state, "%.*s.%s.%s", slash != NULL ? (int)(slash - path) + 1 : 0, path,
             slash != NULL ? slash + 1 : path, options_string(p->o, "producer"));
     p->tail = log_tail_open(path, state.ptr, p->resume, &place, error);
-    /* The put may start before the writer of the log. */
+    /* Wait for the log: its writer may start later than the put. */
     for (bool waits = false; p->tail == NULL && !stopped && place != LOG_TAIL_LOCKED &&
                              access(path, F_OK) != 0 && errno == ENOENT;
          waits = true) {

@@ -12,7 +12,7 @@
 #include <sysexits.h>
 
 #define NO_ADDRESS_WAIT                                                                                      \
-    (200 * USEC_PER_MSEC)  /* wait if there is no address, because the pipeline may be starting */
+    (200 * USEC_PER_MSEC)  /* delay if there is no address: the pipeline may still be starting */
 #define WATCH_EVERY 100000 /* microseconds */
 
 /* The offsets of a line in the input. */
@@ -26,15 +26,16 @@ struct put_batch {
     struct http_pool *pool;  /* one connection; NULL: none yet, or an invalid URL */
     char *url;               /* the pool's */
     struct buf body, places; /* the lines, and a struct place of each */
-    size_t lines, lines_max; /* lines_max: lines in a request; lowered to find a refused line */
-    uint64_t mark, next;     /* offsets of the batch: its first byte, and the byte after its last */
+    size_t lines,
+        lines_max;       /* at most lines_max lines are sent in a request; lowered to find a refused line */
+    uint64_t mark, next; /* offsets of the batch: its first byte, and the byte after its last */
     struct put_batch_numbers numbers;
 };
 
 struct reply {
     struct put_batch *batch;
     struct http_call *call; /* NULL: done */
-    usec_t cancel_at;       /* 0, or the time to cancel because of *stopped */
+    usec_t cancel_at;       /* after *stopped is set: when to cancel the request; else 0 */
     enum http_client_result result;
     int status;
     bool duplicate;
@@ -141,7 +142,8 @@ static void print_reply(const struct put_batch *b, const struct reply *r)
         fprintf(stderr, "millrace put: %s: %s\n", b->url, http_client_strerror(r->result));
 }
 
-/* Waits before another attempt. False: no time left. The last attempt comes at the end of the timeout. */
+/* Waits before another attempt, at most until the timeout, so that the last attempt is made then. Returns false if the
+ * timeout has passed. */
 static bool try_again(const struct put_batch *b, struct tries *t, const struct reply *r)
 {
     usec_t wait = b->pool != NULL ? http_pool_wait(b->pool) : NO_ADDRESS_WAIT;
@@ -157,7 +159,7 @@ static bool try_again(const struct put_batch *b, struct tries *t, const struct r
     return !*b->config.stopped;
 }
 
-/* Prints why the put ends, and how much is stored. NULL as `why`: stopped, or out of time. */
+/* Prints why the put ends, and how much is stored. `why` is NULL if the put was stopped or has reached its timeout. */
 static int give_up(const struct put_batch *b, const struct reply *r, const char *why)
 {
     if (why == NULL)
@@ -226,14 +228,14 @@ static void drop(struct put_batch *b, size_t n, size_t bytes)
     b->lines -= n;
 }
 
-/* Whether sending the same lines again stores them only once. */
+/* Whether the lines can be sent again without the risk of storing them twice. */
 static bool may_send_again(const struct put_batch *b, const struct reply *r)
 {
     static const char failed[] = "\"storage-failed\"";
     bool has_marks = b->config.producer != NULL;
     if (r->result != HTTP_CLIENT_OK)
         return has_marks || r->result == HTTP_CLIENT_REFUSED;
-    /* After the answer storage-failed, a restarted queue may have the lines. */
+    /* A queue that answered storage-failed may have the lines after its restart. */
     bool unsure =
         r->body.len > 0 && memmem(r->body.ptr, r->body.len, failed, strlen(failed)) != NULL && !has_marks;
     return !unsure && (r->status == 503 || r->status == 429);
@@ -273,7 +275,7 @@ static int send_part(struct put_batch *b, struct tries *tries)
         b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
     } else if (b->config.producer != NULL && r.status == 409 && mark_in(buf_bytes(&r.body), &mark) &&
                mark > b->mark && mark < next) {
-        /* Drop the lines that end at or before a mark inside the batch. */
+        /* If the mark is inside the batch, drop the lines that end at or before the mark. */
         size_t n = 0;
         const char *from = b->body.ptr, *end = b->body.ptr + b->body.len;
         while (n < b->lines && places(b)[n].end <= mark) {
@@ -286,7 +288,7 @@ static int send_part(struct put_batch *b, struct tries *tries)
     } else if (too_large && lines > 1) {
         b->lines_max = lines / 2;
     } else if (too_large && lines == 1) {
-        /* The next part moves the mark past this line. */
+        /* The line is not sent. The next request moves the mark past it. */
         status = b->config.refused(&(struct put_batch_refusal){.line = bytes_of(body.ptr, body.len - 1),
                                        .why = buf_bytes(&r.body),
                                        .start = places(b)->start},

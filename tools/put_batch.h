@@ -3,11 +3,11 @@
  * 1. With a producer each batch moves the mark from the offset of its first byte to the offset after its last. A batch
  *    can then be sent again after any failure, and an interrupted input continues at the mark.
  * 2. Without a producer a batch is sent again only if the queue cannot have stored it.
- * 3. A batch refused with 413 is halved until one line remains; refused() then handles that line before the mark moves
- *    past it.
+ * 3. If the queue refuses a batch with 413, smaller and smaller parts are sent until the refused line is found.
+ *    refused() then handles this line before the mark moves past it.
  *
- * Calls block. A wait for the queue is reported once. It ends soon after *stopped is set; a request in progress then
- * has PUT_BATCH_STOP_TIMEOUT left. */
+ * Calls block. While a call waits for the queue, it reports that once. Soon after *stopped is set, the call stops
+ * waiting, and a request in progress is cancelled after PUT_BATCH_STOP_TIMEOUT. */
 #ifndef MILLRACE_PUT_BATCH_H
 #define MILLRACE_PUT_BATCH_H
 
@@ -43,7 +43,7 @@ void put_batch_free(struct put_batch **b);
 
 /* Asks for the producer's mark; 0 without a producer. Returns 0, or an exit status after printing the error. */
 int put_batch_ask_mark(struct put_batch *b, uint64_t *mark);
-/* Sets the offset of the next line. Allowed only while the batch is empty. */
+/* Sets the offset at which the next line begins. Allowed only while the batch is empty. */
 void put_batch_begin_at(struct put_batch *b, uint64_t offset);
 /* Adds a line with or without LF that ends at `end` in the input. Drops one CR before the LF; an empty line only moves the offset. */
 void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end);

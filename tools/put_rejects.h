@@ -2,10 +2,10 @@
  * (lib/base/reject_file.h).
  *
  * The first refused line is reported at once. Later ones are only counted, and the count is reported at most once a
- * minute. A line that is too long to be read (line_source.h) is not kept. Its place is reported at once, because it may
- * never end, and its length when it has ended.
+ * minute. A line that is too long to be read (line_source.h) is not kept. The offset of such a line is reported at
+ * once, because the line may never end. When the line has ended, its length is reported.
  *
- * Without a file the first line of either kind ends the put. */
+ * Without a file, the first line that cannot be posted ends the put. */
 #ifndef MILLRACE_PUT_REJECTS_H
 #define MILLRACE_PUT_REJECTS_H
 

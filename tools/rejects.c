@@ -32,12 +32,12 @@ static const struct option_row rows[] = {
         .type = OPTION_DURATION,
         .max = INT64_C(36600) * 24 * 3600 * 1000,
         .unit = "s",
-        .help = "only lines rejected in the last such time, like 2d"},
+        .help = "only lines rejected within this time before now, such as 2d"},
     {.name = "count", .type = OPTION_BOOL, .fallback = "false", .help = "count the lines by reason"},
     {.name = "json",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "print the entries as they are in the files, and numbers as one JSON object"},
+        .help = "print each entry as in the files; print totals as one JSON object"},
     {.name = "put_back",
         .type = OPTION_BOOL,
         .fallback = "false",
@@ -45,8 +45,9 @@ static const struct option_row rows[] = {
     {.name = "dry_run",
         .type = OPTION_BOOL,
         .fallback = "false",
-        .help = "with --put-back: change nothing; count by result what the counters of --config make of the "
-                "lines"},
+        .help =
+            "with --put-back: change nothing; show how many lines the counters of --config would count or "
+            "reject, and why"},
     {.name = "aggregator_url",
         .type = OPTION_STRING,
         .help = "address of the aggregator (default: [aggregator] of the file)"},
@@ -95,7 +96,7 @@ static char *find_dir(const struct options *o)
     return text;
 }
 
-/* Reads from the newest slice where the rejects begin and end. */
+/* Reads where the rejects begin and end; the newest slice stores both. */
 static int find_ends(const char *dir, struct rejects_place *from, struct rejects_place *end)
 {
     struct buf path = {0};
@@ -155,7 +156,7 @@ static void count_reason(struct rejects_tool *t, struct bytes text)
     t->reasons[i].n++;
 }
 
-/* The reason to count: with --dry-run, the result of counting the line again. */
+/* What --count counts: the entry's reason, or with --dry-run the result of counting the line again. */
 static struct bytes result_of(struct rejects_tool *t, const struct rejects_entry *e, struct buf *text)
 {
     struct counters_event event;
@@ -273,7 +274,7 @@ static int post_step(struct http_client *client, const struct rejects_tool *t, s
     return http_status;
 }
 
-/* Repeats steps until the aggregator has passed the end that the rejects had at the first step. */
+/* Posts steps until the aggregator has reached the end that the rejects had at the first step. */
 static int put_back_steps(struct http_client *client, const struct rejects_tool *t)
 {
     static const char *const names[] = {"counted", "skipped", "rejected", "kept"};

@@ -50,7 +50,7 @@ static int print(const char *path)
     enum slice_result opened = SLICE_FOREIGN;
     if (stat(path, &st) != 0)
         snprintf(error, sizeof error, "%.400s: %s", path, strerror(errno));
-    else /* A sealed slice is opened as immutable. A slice that is not sealed may still have its -wal file. */
+    else /* Only a sealed slice can be opened as immutable: any other may still have a -wal file. */
         opened = is_open ? SLICE_UNSEALED : slice_reader_open_sealed(path, &reader, error);
     if (opened == SLICE_UNSEALED)
         opened = slice_reader_open(path, &reader, error);
@@ -80,14 +80,14 @@ static int print(const char *path)
     return tool_flush("slice", status);
 }
 
-/* The former format has a row for each count. Rows are sorted, so those of one record are adjacent. A row's key is the
- * record's key, its separator and the name of the count. */
+/* The former format stores each count in a row of its own. A row's key consists of the record's key, the separator and
+ * the count's name. The rows are sorted, so the rows of one record are adjacent. */
 struct row_source {
     struct count_source base; /* first */
     sqlite3 *db;
     sqlite3_stmt *rows;
     bool is_lookup, has_row;
-    bool is_taken; /* the row's value was returned */
+    bool is_taken; /* the current row's value was returned */
     struct buf key;
 };
 
@@ -233,7 +233,8 @@ static enum slice_result convert(const char *path, bool *is_done, char error[SLI
     if (r == SLICE_OK)
         r = write_new(path, to.ptr, db, &old, error);
     sqlite3_close(db);
-    if (r == SLICE_OK && access(log.ptr, F_OK) == 0) { /* the new slice lacks the counts of the log */
+    if (r == SLICE_OK &&
+        access(log.ptr, F_OK) == 0) { /* with a log, the new slice would lack the counts in the log */
         snprintf(error, SLICE_ERROR_TEXT, "%.400s is in use: stop the aggregator first", path);
         r = SLICE_FULL;
     } else if (r == SLICE_OK) {

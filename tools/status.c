@@ -1,8 +1,9 @@
 /* millrace status: shows every daemon of a pipeline, and whether every posted event is counted.
  *
- * Requests follow the flow of events. First come the queues: an acknowledged event leaves a queue only once its stream has committed the event.
- * Then come the ends of the streams, then the aggregator's offsets. If the queues are empty and each offset has reached its stream's end,
- * every event posted before the first request is counted. */
+ * Requests follow the flow of events. millrace status first asks the queues, because an acknowledged event leaves a
+ * queue only once a stream has committed the event. It then asks for the ends of the streams, and last for the
+ * aggregator's offsets. If the queues are empty and each offset has reached its stream's end, every event posted before
+ * the first request is counted. */
 #include "base/clock.h"
 #include "counts/json_fields.h"
 #include "config/options.h"
@@ -44,9 +45,9 @@ struct status {
     const struct options *o;
     struct pipeline pipeline;
     struct report reports[PEERS];
-    struct json_doc *streams; /* pubsub's streams, to compare the aggregator's offsets with */
+    struct json_doc *streams; /* pubsub's streams; their ends are compared with the aggregator's offsets */
     uint64_t depth, lag;
-    bool known; /* depth and lag cover all daemons */
+    bool known; /* every daemon has answered, so depth and lag are complete */
 };
 
 static struct json_doc *fetch_json(const char *url, const char *target)
@@ -66,7 +67,7 @@ static const char *relayed_queue(const struct status *s)
     return queue ? queue : "default";
 }
 
-/* Other queues have other readers and do not flow into the counted streams. */
+/* Only the relayed queue counts for `depth`, because the events of other queues do not reach the counted streams. */
 static bool query_queue(struct status *s, const char *url, struct buf *detail)
 {
     /* counters that need attention */
@@ -113,7 +114,7 @@ static bool query_streams(struct status *s, const char *url, struct buf *detail)
     return true;
 }
 
-/* Streams that the aggregator does not read have no lag. */
+/* A stream that the aggregator does not read has no lag. */
 static bool query_counts(struct status *s, const char *url, struct buf *detail)
 {
     struct json_doc *d = s->streams ? fetch_json(url, "/stats?format=json") : NULL;
@@ -139,8 +140,8 @@ static const struct {
     bool (*query)(struct status *s, const char *url, struct buf *detail);
 } queries[] = {{"simplequeue", query_queue}, {"pubsub", query_streams}, {"aggregator", query_counts}};
 
-/* Asks every daemon in the order of the flow. A stopped pipeline is not asked, because its ports may belong to other
- * processes by now. A failed daemon is not asked, because it has no process. */
+/* Asks every daemon, in the order in which events flow. Does not ask a stopped pipeline, because other processes may
+ * use its ports by now, nor a failed daemon, because it has no process. */
 static void take(struct status *s)
 {
     pipeline_close(&s->pipeline);

@@ -28,7 +28,7 @@ struct child {
     const struct supervisor_program *program;
     enum supervisor_state state;
     pid_t pid;
-    bool was_ready; /* in this process or an earlier one */
+    bool was_ready; /* the current process or an earlier one was ready */
     usec_t ready_since, delay;
     char status_text[STATUS_TEXT_MAX];
     unsigned restarts;
@@ -93,7 +93,7 @@ static void on_output(struct bufferevent *bev, void *arg)
     forward_lines(arg, false);
 }
 
-/* The last lines of a process may still be in the pipe when SIGCHLD arrives. */
+/* Forwards the lines that are still in the pipe after SIGCHLD, then closes it. */
 static void close_output(struct child *c)
 {
     char piece[8192];
@@ -139,7 +139,7 @@ static void start_child(struct child *c)
         if (getppid() != parent)
             _exit(EX_TEMPFAIL);
         dup2(ends[1], STDOUT_FILENO);
-        dup2(ends[1], STDERR_FILENO); /* ends[1] is no longer needed, even if it is FIRST_PASSED_FD */
+        dup2(ends[1], STDERR_FILENO); /* the next dup2 may overwrite ends[1], which is no longer needed */
         if (c->program->listen_fd >= 0) {
             dup2(c->program->listen_fd, FIRST_PASSED_FD);
             snprintf(pid, sizeof pid, "%d", (int)getpid());
@@ -176,7 +176,7 @@ void supervisor_start(struct supervisor *s)
     }
 }
 
-/* Stops the last running program. When it has ended, this is called again. */
+/* Stops the last program that still runs. Called again when that program has ended. */
 static void stop_next(struct supervisor *s)
 {
     for (size_t i = s->config.n; i-- > 0;) {
@@ -240,8 +240,8 @@ static void handle_end(struct child *c, const char *how, int code)
         set_state(c, SUPERVISOR_STOPPED);
         supervisor_stop(c->owner, code);
     } else if (refused || (exited && code == EX_DATAERR)) {
-        log_error("daemon failed and will not be restarted; the others keep running", LOG_S("daemon", name),
-            LOG_S("error", c->status_text));
+        log_error("daemon failed and will not be restarted; the other daemons keep running",
+            LOG_S("daemon", name), LOG_S("error", c->status_text));
         set_state(c, SUPERVISOR_FAILED);
         supervisor_start(c->owner);
     } else {
@@ -309,7 +309,7 @@ static void on_child_signal(evutil_socket_t fd, short what, void *arg)
     int status;
     (void)fd;
     (void)what;
-    on_notify(s->notify_fd, EV_READ, s); /* messages count only until the sender is reaped */
+    on_notify(s->notify_fd, EV_READ, s); /* handle messages before their senders are reaped */
     for (size_t i = 0; i < s->config.n; i++) {
         struct child *c = &s->children[i];
         if (c->pid == 0 || waitpid(c->pid, &status, WNOHANG) != c->pid)
@@ -323,7 +323,7 @@ static void on_child_signal(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* A name in the abstract namespace leaves no file behind. */
+/* Uses a name in the abstract namespace, so that no file remains after a crash. */
 static int open_notify_socket(struct supervisor *s)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};

@@ -12,9 +12,11 @@
  *    the program has been ready for SUPERVISOR_STEADY. The other programs keep running.
  * 4. A program that exits with EX_USAGE or EX_CONFIG before it was ever ready stops the supervisor, with that status,
  *    because a restart would fail in the same way.
- * 5. A program that exits with EX_DATAERR is not restarted, because a restart could do harm. The others keep running.
- * 6. The programs after an optional program do not wait for it. A program sends its first STATUS= once its settings are
- *    valid. So if an optional program fails as in 4 after a STATUS=, its data are unusable, and it stays down as in 5.
+ * 5. A program that exits with EX_DATAERR is not restarted, because a restart could do harm. The other programs keep
+ *    running.
+ * 6. The programs after an optional program do not wait until it is ready. A program sends its first STATUS= once its
+ *    settings are valid. If an optional program then exits as in 4, its data must be unusable, so it is not restarted
+ *    and the other programs keep running.
  * 7. Every program leads a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor. A program
  *    gets SIGTERM when the supervisor dies.
  * 8. To stop a program the supervisor sends one SIGTERM, then one SIGKILL after stop_timeout.
@@ -67,7 +69,8 @@ struct supervisor_config {
 
 /* NULL with the reason in error. */
 struct supervisor *supervisor_new(const struct supervisor_config *config, char *error, size_t error_size);
-/* Starts the waiting programs in order, up to and including the first required program that was never ready. */
+/* Starts the waiting programs in order. Stops after the first required program that was never ready: the next programs
+ * wait for it. */
 void supervisor_start(struct supervisor *s);
 /* Begins to stop the programs; on_stopped is called when all have ended. A second call kills the program that is
  * stopping. */

@@ -19,7 +19,8 @@ int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(
     struct buf run_file = {0};
     enum options_result r = options_parse(spec, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
-    /* An explicit --data-dir must hold a pipeline: the default ports could belong to another one. */
+    /* If --data-dir is given, a pipeline must have run there. Otherwise the tool would ask the default ports, which may
+     * belong to another pipeline. */
     if (r == OPTIONS_OK && options_is_set(o, "data_dir"))
         buf_printf(&run_file, "%s/run.json", options_string(o, "data_dir"));
     if (status != EX_OK) {

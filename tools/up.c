@@ -29,7 +29,8 @@
 #define N_COLOURS 6
 #define SEPARATORS " ,\t"
 #define PEERS_MAX 3
-#define FD_MIN 10 /* started programs get passed descriptors under lower numbers */
+#define FD_MIN                                                                                               \
+    10 /* our descriptors are at or above this number; lower ones are for descriptors passed to programs */
 
 static const struct option_row rows[] = {
     {.name = "data_dir",
@@ -76,7 +77,7 @@ static const struct option_row rows[] = {
 struct daemon_row {
     const char *name;
     bool keeps_data, uses_archive, optional;
-    const char *peers[PEERS_MAX + 1]; /* daemons it sends requests to, ended by NULL */
+    const char *peers[PEERS_MAX + 1]; /* daemons to which this one sends requests; the list ends with NULL */
 };
 
 /* In start order. queue_to_pubsub and api do not wait for the aggregator, because events can be stored without it. */
@@ -101,7 +102,7 @@ struct up {
     struct supervisor_program daemons[N_DAEMONS];
     char *urls[N_DAEMONS]; /* where each listens; NULL: nowhere */
     struct event_base *base;
-    struct event *rewrite; /* of run.json, once the disk may have space again */
+    struct event *rewrite; /* retries a failed write of run.json */
     struct supervisor *supervisor;
     bool colours, is_up, ended, run_file_is_old;
     int status;
@@ -183,7 +184,7 @@ static int add_daemons(struct up *up, struct config_error *error)
     return 0;
 }
 
-/* Closes a daemon's socket, so that clients are refused instead of waiting in the backlog. */
+/* Closes a daemon's socket, so that connections are refused and do not wait in the backlog. */
 static void close_socket(struct supervisor_program *d)
 {
     if (d->listen_fd >= 0)
@@ -257,7 +258,7 @@ static void on_change(size_t program, void *arg)
     if (state == SUPERVISOR_FAILED)
         close_socket(&up->daemons[program]);
     write_run_file(up);
-    /* Report once that every daemon is ready or has failed. */
+    /* The first time that every daemon is ready or has failed, report it. */
     bool failed = false;
     for (size_t i = 0; i < up->n; i++) {
         state = supervisor_report(up->supervisor, i).state;
@@ -374,7 +375,7 @@ static int check_daemons(const struct up *up)
         if (status != EX_OK)
             return status;
     }
-    /* An event is as durable as the weakest policy on its path. */
+    /* An event is only as durable as the weakest sync policy on its way, so name that policy. */
     const char *weakest = NULL;
     for (size_t i = 0; i < 2 && weakest == NULL; i++) {
         const char *sync = config_setting(up->config, keepers[i], "sync");
