@@ -224,6 +224,7 @@ static void asked(enum http_client_result result, const struct http_reply_view *
     r->asked = true;
     r->mark = r->numbers.offset = known ? mark : 0;
     from.offset = r->mark > 0 ? r->mark : r->first;
+    from.opening[0] = '\0'; /* it belongs to another offset; the mark's opening is unknown */
     drop_collected(r);
     follow(r, &from);
     r->config.on_change(r->config.arg);

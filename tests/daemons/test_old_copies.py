@@ -541,6 +541,30 @@ class OldCopiesOfStreams(CopiesTest):
         self.stored(10)
 
 
+class MarksOfOpenings(CopiesTest):
+    def test_a_mark_in_an_earlier_opening_than_the_first_request(self):
+        """The first request is from the latest line; the mark at the destination belongs to an opening before."""
+        def forward():
+            return self.start("ps_to_http", "--pubsub-url=" + self.url, "--stream=s", "--from=latest", "--to-stream=t",
+                              "--to-url=" + self.url)
+
+        def copied(*blocks):
+            expected = b"".join(map(block, blocks))
+            wait_until(lambda: self.sub(stream="t").body == expected, lambda: forwarder.log)
+
+        self.pubsub()
+        self.fill(0)
+        forwarder = forward()
+        self.fill(1)
+        copied(1)
+        forwarder.stop()
+        self.stream.stop()
+        self.pubsub()
+        self.fill(2)
+        forwarder = forward()
+        copied(1, 2)
+
+
 class OldCopiesOfFiles(OldCopiesOfStreams):
     def writer(self, *args):
         self.state_path = self.path("f/.ps_to_file-s.json")
