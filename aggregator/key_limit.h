@@ -1,8 +1,9 @@
 /* key_limit: the keys that a counter with max_keys counts in a slice.
  *
- * A key is a component of the counter: of a total its key, of a subtotal the sub key, under whichever total key it occurs. The
- * first max_keys different keys of a slice are counted as they are. Every other key counts as `(other)`, which takes no place
- * among them. So every event has one count under each counter, and the counts of a subtotal still add up to the total's.
+ * A key is a component of the counter: of a total its key, of a subtotal the sub key, under whichever total key it
+ * occurs. The first max_keys different keys of a slice are counted as they are. Every further key counts as `(other)`,
+ * which is not one of the max_keys keys. So every event has one count under each counter, and the counts of a subtotal
+ * still add up to the total's.
  *
  * 1. The keys of a limit are the components, except `(other)`, of the slice's counts under the counter: a key has a count from
  *    the line on that admitted it. key_limits_load therefore restores the limits of a slice exactly, up to its cursors.

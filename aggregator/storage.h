@@ -3,9 +3,10 @@
  * The thread runs one job at a time: storage_start passes it a job, storage_done returns the job with its result. In between
  * the owner must not change the job or its data; reading a batch is allowed.
  *
- * Sealing takes four jobs, so that the owner always has a reader of the slice. COMMIT with `seal` writes the last batch and
- * the seal. After the owner has renewed its reader, FOLD moves the log into the file and opens a reader of the sealed slice.
- * After the owner has closed its old reader, CLOSE closes the slice, which removes the log. BEGIN creates the next slice.
+ * A seal consists of four jobs, so that the owner always has a reader of the slice. COMMIT with `seal` writes the last
+ * batch and the seal. After the owner has renewed its reader, FOLD moves the log into the file and opens a reader of
+ * the sealed slice. After the owner has closed its old reader, CLOSE closes the slice, which removes the log. BEGIN
+ * creates the next slice.
  */
 #ifndef MILLRACE_STORAGE_H
 #define MILLRACE_STORAGE_H

@@ -84,7 +84,7 @@ static void next_step(struct ask *a, void (*step)(struct ask *))
     schedule(a->asks);
 }
 
-/* Goes on before the other queries, because a finished breakdown frees the most memory. */
+/* This query goes before the other queries, because a finished breakdown frees the most memory. */
 static void next_step_first(struct ask *a, void (*step)(struct ask *))
 {
     assert(!a->step);

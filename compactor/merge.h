@@ -6,7 +6,7 @@
  * 1. Each record is written once, in order, to the shard of its key. A record of only one source is copied unchanged.
  * 2. The result depends neither on the order of the sources nor on earlier merges:
  *    merge(merge(A, B), C) = merge(A, B, C).
- * 3. The merge holds one record in memory, beside the buffers of the sources and writers.
+ * 3. The merge needs memory for one record and for the buffers of the sources and writers.
  */
 #ifndef MILLRACE_MERGE_H
 #define MILLRACE_MERGE_H

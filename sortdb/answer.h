@@ -3,7 +3,7 @@
  * An answer of up to 64 KB is copied and sent with its length. A longer answer is streamed in chunks that refer to the
  * mapped file. At most AHEAD_MAX bytes are queued for a slow client.
  *
- * 1. An answer holds a reference to its generation until its last byte has left, so it never mixes generations.
+ * 1. An answer holds a reference to its generation until its last byte was sent, so it never mixes generations.
  * 2. The server checks the generation for truncation after it has copied the last byte of a short answer, or after the
  *    socket has accepted the last byte of a long answer. After a truncation, a short answer becomes a 503. A long
  *    answer ends without its last chunk, so the client sees that it is incomplete.

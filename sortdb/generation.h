@@ -1,7 +1,7 @@
 /* generation: the files that sortdb serves at one moment: all shards of an archive's generation, or one file.
  *
  * 1. A generation is opened and checked whole, and never changes. A reload opens another generation.
- * 2. A generation is reference counted. An answer holds a reference until its last byte has left. Only the loop's
+ * 2. A generation is reference counted. An answer holds a reference until its last byte was sent. Only the loop's
  *    thread takes and drops references. generation_open may run on another thread and returns the first reference.
  * 3. Records come in the order of whole lines (records.h), across all shards.
  * 4. Bytes read from a generation are valid only if generation_is_whole returns true afterwards.

@@ -113,7 +113,7 @@ struct finish {
     char *error;
 };
 
-/* A dangling symbolic link counts as existing, because its name is taken. */
+/* A dangling symbolic link counts as existing, because a file cannot be created under its name. */
 static bool exists(const char *path)
 {
     struct stat st;
@@ -433,7 +433,7 @@ void archive_finisher_start(struct archive_finisher *f, struct archive_part *con
             /* After a failure the shortest file is next, because it needs the least space. Once it is published, an
              * operator can remove it. */
             bool better = p == NULL || (f->pause > 0 && q->state.length < p->state.length);
-            /* Files of one name are published in order, unless a shortage delays an earlier one. */
+            /* Files with the same name are published in order, unless a shortage delays an earlier file. */
             bool behind = false;
             for (size_t m = 0; m < k && !behind; m++)
                 behind = strcmp(parts[m]->state.name, q->state.name) == 0 && parts[m]->shortage == NULL;

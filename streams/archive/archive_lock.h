@@ -2,8 +2,8 @@
  *
  * STATE.lock is held while the archive is open (ps_to_http holds one too). Each name pattern has a second lock,
  * .ps_to_file-names-HASH.lock beside the files, because two archives with one pattern would interleave their files. The
- * lock file contains the path of its owner's state. Another archive takes the lock over if it is free and that state
- * has no unfinished file.
+ * lock file contains the path of its owner's state. If the lock is free and the state of its owner has no unfinished
+ * file, another archive may become the owner.
  *
  * The holder of the second lock owns the staging directory, .ps_to_file-names-HASH.staging. */
 #ifndef MILLRACE_ARCHIVE_LOCK_H

@@ -2,7 +2,8 @@
  * cursor.
  *
  * The state is one small JSON file, replaced atomically, so cursor and lengths always belong together. Every line
- * before the cursor, and none behind it, is in a finished file or in an unfinished file below its length.
+ * before the cursor is in a finished file, or in an unfinished file within its recorded length. No line after the
+ * cursor is.
  *
  *     {"format":2,"stream":"clicks","id":"62528bf0...","opening":"c7ef...","offset":"123456",
  *      "files":[{"name":"/var/clicks/clicks-05.ndjson","staged":"/var/clicks/.ps_to_file-names-00f3.staging/120000.part",

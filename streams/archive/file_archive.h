@@ -20,7 +20,8 @@
  * 6. The caller adds only lines that fit on the disk without using a reserve for the state and the manifests
  *    (file_archive_fitting). So complete files can be published on a disk that is full of lines, and removing published
  *    files frees space. When a write fails for lack of space, complete files are published before more lines are
- *    written. If only compression lacks space, lines are still taken; the complete files stay staged and are retried.
+ *    written. If only compression lacks space, lines are still written. The complete files stay in the staging
+ *    directory, and publishing is retried.
  * 7. A complete file's descriptor is closed once the file is durable, or earlier if another file needs a descriptor. So
  *    the archive needs few descriptors more than max_open, however many files one call begins.
  *
@@ -61,7 +62,7 @@ struct file_archive *file_archive_open(
 /* Waits for the threads. Does not commit: call file_archive_flush first. */
 void file_archive_close(struct file_archive **a);
 
-/* The position behind the last line taken. The id is "" before the first start. */
+/* The position after the last line that file_archive has accepted. The id is "" before the first start. */
 const struct stream_cursor *file_archive_cursor(const struct file_archive *a);
 /* The position at which a restart after a crash continues. */
 const struct stream_cursor *file_archive_committed(const struct file_archive *a);
@@ -99,8 +100,8 @@ void file_archive_gap(struct file_archive *a, uint64_t after);
 void file_archive_roll(struct file_archive *a);
 /* Starts the writes, commits and publishing that are due. Call it when woken, and about once a second. */
 void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic);
-/* Commits all lines taken; blocks. Returns 0, or -1 with the reason in file_archive_trouble. The next process publishes
- * the files that are still staged. */
+/* Commits all accepted lines; blocks. Returns 0, or -1 with the reason in file_archive_trouble. The next process
+ * publishes the files that are still staged. */
 int file_archive_flush(struct file_archive *a);
 
 bool file_archive_is_full(const struct file_archive *a);

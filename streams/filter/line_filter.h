@@ -64,7 +64,8 @@ static inline void line_counts_add(struct line_counts *c, enum line_filter_resul
     c->by[result]++;
 }
 
-/* Losses: lines left out, from LINE_UNDECIDED on, because the filter could not judge them. */
+/* Losses: lines that were left out because the filter could not judge them. These are the results from LINE_UNDECIDED
+ * on. */
 struct loss_log {
     struct line_counts counts; /* at the last report */
     usec_t at;

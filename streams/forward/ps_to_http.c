@@ -198,7 +198,8 @@ static int check_destination(struct options *o, struct config_error *error)
         return options_refuse(o, "destination", error, "method GET requires %%s in each URL");
     if (strstr(options_text(o, "destination"), "%s") != NULL && options_is_set(o, "batch") &&
         options_int(o, "batch") > 1)
-        return options_refuse(o, "batch", error, "a destination with %%s takes one line: omit batch");
+        return options_refuse(
+            o, "batch", error, "a request to a destination with %%s has one line: omit batch");
     if (refuse_settings(o, of_our_own, "only allowed with to_stream or to_queue", error) != 0)
         return -1;
     if (options_text(o, "state") == NULL)
