@@ -183,7 +183,7 @@ class Delivery(ForwardTest):
         self.assertIn("not an address", refused("--destination", self.server.url + "/a b", "--state=x"))
         self.assertIn("requires skip_refused", refused("--destination", self.server.url, "--state=x", "--rejects=y"))
         self.assertIn("does not send the part", refused("--destination", self.server.url + "/in#part", "--state=x"))
-        self.assertIn("takes one line", refused("--destination", self.server.url + "/%s", "--state=x", "--batch=10"))
+        self.assertIn("has one line", refused("--destination", self.server.url + "/%s", "--state=x", "--batch=10"))
         self.assertIn("poison_limit: requires skip_refused", refused("--destination", self.server.url, "--state=x",
                                                                    "--poison_limit=5"))
         for setting in ("--producer=p", "--to_token_file=f", "--to_url=http://127.0.0.1:1"):
