@@ -7,7 +7,8 @@
  *    follows at once. If it jumps forwards, the trusted time follows after CLOCK_TRUST_AFTER, unless the jump was
  *    undone in the meantime. If a jump forwards only undoes a recent jump backwards, the trusted time follows at
  *    once.
- * 2. So if the wall clock is ahead for less than CLOCK_TRUST_AFTER, this does not affect the trusted time.
+ * 2. So if the wall clock is ahead for less than CLOCK_TRUST_AFTER, this does not affect the trusted time. An exception: a
+ *    jump that is less than a sixteenth of the jumps before it is trusted together with them.
  *
  * At the first call, the wall clock is trusted. Not thread-safe. */
 #ifndef MILLRACE_CLOCK_WATCH_H

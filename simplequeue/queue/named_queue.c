@@ -212,11 +212,10 @@ static void step(struct named_queue *q)
 static enum queue_result add_opening(struct named_queue *q, char *error, size_t error_size)
 {
     const char *dir = q->config.dir;
-    uint64_t next_id = queue_state(q->core)->next_id;
-    if (!dir || (q->openings = openings_open(dir, next_id)))
+    if (!dir || (q->openings = openings_open(dir, queue_state(q->core)->next_id)))
         return QUEUE_OK;
     int why = errno;
-    if (errno_is_full(why) && next_id > 1 && !openings_exist(dir))
+    if (errno_is_full(why) && q->config.existed && !openings_exist(dir))
         return QUEUE_OK;
     snprintf(error, error_size, "%s/" OPENINGS_FILE ": %s", dir, strerror(why));
     return errno_is_full(why)       ? QUEUE_NO_SPACE

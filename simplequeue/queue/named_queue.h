@@ -96,6 +96,7 @@ struct named_queue_config {
     const struct queue_limits *limits;
     struct journal *journal; /* named_queue_free closes it; NULL: memory only */
     const char *dir;         /* the directory of the journal, for the openings; not kept */
+    bool existed;            /* before this start: a full disk that prevents its first opening is no fault */
     const char *id;          /* the id of a restored queue, copied; NULL or "": the journal's id */
     uint64_t trim_step;      /* the journal is trimmed in steps of about this many bytes */
     /* Called after each operation and each load: messages may be ready or loaded now, or the disk may have become

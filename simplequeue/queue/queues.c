@@ -229,12 +229,13 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
     return r;
 }
 
-static struct named_queue *open_queue(struct queues *qs, const char *name, struct queue_now now,
+static struct named_queue *open_queue(struct queues *qs, const char *name, bool existed, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size)
 {
     uint64_t segment = qs->config.segment_bytes ? qs->config.segment_bytes : SEGMENT_BYTES;
     struct named_queue_config config = {
         .name = name,
+        .existed = existed,
         .shared = &qs->shared,
         .limits = &qs->config.limits,
         .trim_step = segment / TRIM_SHARE,
@@ -264,7 +265,7 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
     }
     enum queue_result result;
     char *name = qs->found[--qs->n_found];
-    struct named_queue *q = open_queue(qs, name, now, &result, error, error_size);
+    struct named_queue *q = open_queue(qs, name, true, now, &result, error, error_size);
     free(name);
     if (q)
         return QUEUES_MORE;
@@ -292,7 +293,7 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
         *result = QUEUE_LATCHED;
         return NULL;
     }
-    q = open_queue(qs, name, now, result, error, error_size);
+    q = open_queue(qs, name, false, now, result, error, error_size);
     if (!q && qs->dir)
         drop_empty(qs, name);
     return q;

@@ -482,12 +482,19 @@ static void openings_on_a_full_disk(void **state)
     struct id_ranges ids = {0};
     char path[160];
     (void)state;
+    snprintf(path, sizeof path, "%s/queues/default/openings", dir);
+    queues_free(&set);
+    assert_int_equal(unlink(path), 0); /* a queue of an earlier version that never had a message */
+    disk_bytes = 1;
+    open_set();
+    assert_null(named_queue_openings(q));
+    disk_bytes = 0;
+    reopen();
     put("a");
     flush();
     assert_string_equal(openings_id_of(named_queue_openings(q), 0), "");
     assert_int_equal(openings_at(named_queue_openings(q), 0)->first, 1);
     queues_free(&set);
-    snprintf(path, sizeof path, "%s/queues/default/openings", dir);
     for (int has_file = 0; has_file < 2; has_file++) {
         if (!has_file)
             assert_int_equal(unlink(path), 0);
