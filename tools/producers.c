@@ -149,16 +149,19 @@ static int producers_with(const struct options *o)
         url = pipeline_url(&pipeline, queue ? "simplequeue" : "pubsub");
     int status = tool_request(url, token, sets ? "POST" : "GET", target.ptr, 0, &body, &why);
     struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
+    bool is_reply = doc && (!sets || json_doc_text(doc, "/mark").len > 0);
     int result = EX_OK;
-    if (status == 200 && doc && sets) {
+    if (status == 200 && is_reply && sets) {
         struct producer p = read_producer(doc, "");
         print_producer(&p, json, "");
         if (json)
             putchar('\n');
-    } else if (status == 200 && doc) {
+    } else if (status == 200 && is_reply) {
         print_all(doc, options_string(o, "producer"), json);
     } else {
-        struct bytes detail = doc ? json_doc_text(doc, "/detail") : bytes_str(why);
+        struct bytes detail = status == 200 ? BYTES_LITERAL("this is not an answer of pubsub or simplequeue")
+                              : doc         ? json_doc_text(doc, "/detail")
+                                            : bytes_str(why);
         fprintf(stderr, "millrace producers: %s: %.*s\n", url, (int)detail.len, detail.len ? detail.ptr : "");
         result = status >= 400 && status < 500 ? EX_USAGE : EX_TEMPFAIL;
     }

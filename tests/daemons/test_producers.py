@@ -5,6 +5,7 @@ import os
 import harness
 from harness import query, request, wait_until
 from relay_test import FENCES, RelayTest
+from sink import Sink
 
 HIGHEST = 2**64 - 1
 
@@ -79,6 +80,12 @@ class ProducersTest(RelayTest):
             self.producers(*args, status=64)
         self.assertEqual(self.mark("p"), 5)
         self.producers(url="unix:" + self.path("nothing"), status=75)
+
+    def test_another_server_set_no_mark(self):
+        sink = Sink(self)  # answers 200 to anything
+        said = self.producers("--stream=s", "--set=p", "--mark=3", url=sink.url, status=75)
+        self.assertIn("this is not an answer of pubsub or simplequeue", said)
+        self.assertEqual(len(sink.requests), 1)
 
     def test_a_set_takes_the_token_and_no_page_of_another_origin(self):
         token = self.write("token", b"open-sesame\n")
