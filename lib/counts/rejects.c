@@ -194,14 +194,10 @@ static int open_part(struct rejects *r, struct rejects_place begin, uint64_t siz
     char *path = part_path(r->dir, begin);
     int fd = io->open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
     struct stat st;
-    bool ok = fd >= 0 && fstat(fd, &st) == 0;
+    bool ok = fd >= 0 && fstat(fd, &st) == 0 &&
+              ((uint64_t)st.st_size == size || io->ftruncate(fd, (off_t)size) == 0) &&
+              io_sync_dir(r->dir) == 0;
     free(path);
-    if (ok && (uint64_t)st.st_size < size) {
-        errno = ERANGE;
-        ok = false;
-    }
-    ok = ok && ((uint64_t)st.st_size == size || io->ftruncate(fd, (off_t)size) == 0) &&
-         io_sync_dir(r->dir) == 0;
     int *closed = ok ? &r->fd : &fd, saved = errno;
     if (*closed >= 0)
         io->close(*closed);
@@ -214,28 +210,42 @@ static int open_part(struct rejects *r, struct rejects_place begin, uint64_t siz
     return 0;
 }
 
-int rejects_open(const char *dir, uint64_t slice, uint64_t length, struct rejects **out)
+/* Truncates the sequence to `length` and opens the file that contains its end. Deletes later files first, newest first:
+ * after a failure, the call can be repeated. */
+static int open_at(struct rejects *r, uint64_t slice, uint64_t length, usec_t now)
 {
     struct part *parts;
     size_t n;
-    if (list_parts(dir, &parts, &n) != 0)
-        return -1;
-    struct rejects *r = mem_zalloc(sizeof(*r));
-    *r = (struct rejects){.dir = mem_strdup(dir), .fd = -1};
     struct rejects_place begin = {slice, 0};
+    uint64_t size = 0;
+    if (list_parts(r->dir, &parts, &n) != 0)
+        return -1;
     for (size_t i = 0; i < n; i++)
-        if (parts[i].begin.slice == slice && parts[i].begin.offset <= length)
+        if (parts[i].begin.slice == slice && parts[i].begin.offset <= length) {
             begin = parts[i].begin;
-    int rc = open_part(r, begin, length - begin.offset, clock_monotonic());
-    /* Delete files that begin after `length`: the transaction of these entries failed. */
-    for (size_t i = 0; i < n && rc == 0; i++)
+            size = parts[i].size;
+        }
+    int rc = 0;
+    if (size < length - begin.offset) {
+        errno = ERANGE;
+        rc = -1;
+    }
+    for (size_t i = n; i-- > 0 && rc == 0;)
         if (parts[i].begin.slice == slice && parts[i].begin.offset > length) {
-            char *path = part_path(dir, parts[i].begin);
+            char *path = part_path(r->dir, parts[i].begin);
             rc = io->unlink(path);
             free(path);
         }
     free(parts);
+    return rc == 0 ? open_part(r, begin, length - begin.offset, now) : -1;
+}
+
+int rejects_open(const char *dir, uint64_t slice, uint64_t length, struct rejects **out)
+{
+    struct rejects *r = mem_zalloc(sizeof(*r));
+    *r = (struct rejects){.dir = mem_strdup(dir), .fd = -1};
     *out = r;
+    int rc = open_at(r, slice, length, clock_monotonic());
     if (rc != 0) {
         int saved = errno;
         rejects_close(out);
@@ -261,6 +271,9 @@ int rejects_write(
 {
     uint64_t most =
         limits->max_bytes > 0 ? (limits->max_bytes + FILES_A_LIMIT - 1) / FILES_A_LIMIT : UINT64_MAX;
+    /* A failed transaction may have begun new files after `at`. */
+    if (at < r->begin.offset && open_at(r, r->begin.slice, at, now) != 0)
+        return -1;
     while (entries.len > 0) {
         uint64_t size = at - r->begin.offset;
         bool is_old = limits->max_age > 0 && now - r->begun >= limits->max_age / FILES_A_LIMIT;

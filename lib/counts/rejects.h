@@ -66,7 +66,8 @@ struct rejects;
  * directory. */
 int rejects_open(const char *dir, uint64_t slice, uint64_t length, struct rejects **out);
 void rejects_close(struct rejects **r);
-/* Writes at offset `at` of the sequence and syncs. This overwrites entries whose transaction failed. `now` is monotonic. */
+/* Writes at offset `at` of the sequence and syncs. This overwrites entries whose transaction failed, and deletes files
+ * that it began. `now` is monotonic. */
 int rejects_write(
     struct rejects *r, struct bytes entries, uint64_t at, const struct rejects_limits *limits, usec_t now);
 int rejects_expire(

@@ -1,6 +1,7 @@
 /* The rejects of slices: every byte of a line comes back, and files are rolled, cut, read and deleted in order. */
 #include "support/cm.h"
 
+#include "base/io.h"
 #include "counts/rejects.h"
 
 #include <errno.h>
@@ -151,6 +152,48 @@ static void a_failed_write_leaves_nothing_before_a_roll(void **state)
     rejects_close(&r);
 }
 
+/* The first try began new files, and its transaction failed. Each file in turn cannot be deleted at first. */
+static int unlinks_until_failure;
+
+static int failing_unlink(const char *path)
+{
+    if (unlinks_until_failure-- > 0)
+        return io_system.unlink(path);
+    errno = EIO;
+    return -1;
+}
+
+static void a_write_is_retried_after_it_began_new_files(void **state)
+{
+    (void)state;
+    struct rejects_place after;
+    struct rejects *r;
+    struct buf text = {0};
+    struct io_ops failing = io_system;
+    failing.unlink = failing_unlink;
+    for (int i = 0; i < 11; i++)
+        buf_append_str(&text, ENTRY);
+    assert_int_equal(rejects_open(dir, 1, 0, &r), 0);
+    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), 0, &limits, 0), 0);
+    assert_int_equal(rejects_write(r, buf_bytes(&text), LENGTH, &limits, 0), 0);
+    assert_int_equal(files(), 3);
+    for (int i = 0; i < 2; i++) {
+        unlinks_until_failure = i;
+        io = &failing;
+        assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &limits, 0), -1);
+        assert_int_equal(errno, EIO);
+        io = &io_system;
+        assert_int_equal(rejects_write(r, buf_bytes(&text), LENGTH, &limits, 0), 0);
+        assert_int_equal(files(), 3);
+        assert_int_equal(count_entries((struct rejects_place){0}, FAR, &after), 12);
+    }
+    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &limits, 0), 0);
+    assert_int_equal(files(), 1);
+    assert_int_equal(count_entries((struct rejects_place){0}, FAR, &after), 2);
+    rejects_close(&r);
+    buf_free(&text);
+}
+
 static void expired_files_are_deleted_oldest_first(void **state)
 {
     (void)state;
@@ -193,6 +236,7 @@ int main(void)
         cmocka_unit_test(every_byte_comes_back),
         cmocka_unit_test_setup_teardown(a_sequence_rolls_and_is_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_write_leaves_nothing_before_a_roll, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_write_is_retried_after_it_began_new_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(entries_before_the_front_do_not_count, set_up, tear_down),
         cmocka_unit_test_setup_teardown(expired_files_are_deleted_oldest_first, set_up, tear_down),
     };
