@@ -8,7 +8,8 @@
  * 1. One transaction commits the counts, the moved entries and the new front. After a crash at any moment, each line is
  *    counted once or is in the rejects once, and another put back continues.
  * 2. A put back ends where the rejects ended when it began, so it does not reach entries that it has moved.
- * 3. Files before the committed front are deleted.
+ * 3. If the rejects cannot be read, the front stays before the first entry that was not read.
+ * 4. Files before the committed front are deleted.
  *
  * Lines that are put back increase `events` and `skipped`. `rejected` does not change, because it counted these lines
  * when they were first rejected.

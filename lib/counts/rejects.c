@@ -35,6 +35,7 @@ struct rejects_reader {
     struct part *parts;
     size_t n, next;
     FILE *file;
+    int error; /* of the list; 0: none */
     struct rejects_place at, end;
 };
 
@@ -160,23 +161,33 @@ static char *part_path(const char *dir, struct rejects_place begin)
     return text;
 }
 
-/* Lists the files in order. The caller frees *out. Returns 0, or -1 with errno. */
+/* Lists the files in order. The caller frees *out. Returns 0, or -1 with errno and no list. */
 static int list_parts(const char *dir, struct part **out, size_t *n)
 {
     DIR *d = opendir(dir);
+    int error = 0;
     *out = NULL;
     *n = 0;
     if (!d)
         return -1;
-    for (struct dirent *e; (e = readdir(d));) {
+    while (error == 0) {
         struct part p = {.size = 0};
         char again[NAME_TEXT];
         struct stat st;
+        errno = 0;
+        const struct dirent *e = readdir(d);
+        error = errno;
+        if (!e)
+            break;
         if (sscanf(e->d_name, "%10" SCNu64 "-%15" SCNu64, &p.begin.slice, &p.begin.offset) < 1)
             continue;
         part_name(p.begin, again);
-        if (strcmp(again, e->d_name) != 0 || fstatat(dirfd(d), e->d_name, &st, 0) != 0)
+        if (strcmp(again, e->d_name) != 0)
             continue;
+        if (fstatat(dirfd(d), e->d_name, &st, 0) != 0) {
+            error = errno == ENOENT ? 0 : errno; /* the file may have expired meanwhile */
+            continue;
+        }
         p.size = (uint64_t)st.st_size;
         p.modified = st.st_mtim.tv_sec * USEC_PER_SEC;
         *out = mem_realloc(*out, (*n + 1) * sizeof(**out));
@@ -185,7 +196,13 @@ static int list_parts(const char *dir, struct part **out, size_t *n)
     closedir(d);
     if (*n > 1)
         qsort(*out, *n, sizeof(**out), compare_parts);
-    return 0;
+    if (error == 0)
+        return 0;
+    free(*out);
+    *out = NULL;
+    *n = 0;
+    errno = error;
+    return -1;
 }
 
 /* Opens the file that begins at `begin` and truncates it to `size`. */
@@ -339,7 +356,8 @@ struct rejects_reader *rejects_reader_new(
 {
     struct rejects_reader *r = mem_zalloc(sizeof(*r));
     *r = (struct rejects_reader){.dir = mem_strdup(dir), .at = from, .end = end};
-    (void)list_parts(dir, &r->parts, &r->n); /* no directory: no entries */
+    if (list_parts(dir, &r->parts, &r->n) != 0 && errno != ENOENT) /* no directory: no entries */
+        r->error = errno;
     return r;
 }
 
@@ -383,20 +401,30 @@ static int next_part(struct rejects_reader *r)
 
 int rejects_reader_next(struct rejects_reader *r, struct bytes *text, struct rejects_place *after)
 {
+    if (r->error != 0) {
+        errno = r->error;
+        return -1;
+    }
     for (;;) {
         ssize_t n = -1;
         if (rejects_compare(r->at, r->end) >= 0)
             return 0;
         if (r->file) {
-            errno = 0;
+            const struct part *p = &r->parts[r->next - 1];
+            struct rejects_place end = {p->begin.slice, p->begin.offset + p->size};
             n = getline(&r->line, &r->room, r->file);
-            if (n < 0 && ferror(r->file))
+            /* getline returns the part of a line before a read error. */
+            if (ferror(r->file) || (n < 0 && !feof(r->file)))
                 return -1;
+            if (n < 0 ? rejects_compare(r->at, end) < 0 : r->line[n - 1] != '\n') {
+                errno = EBADMSG; /* the file ends too early */
+                return -1;
+            }
         }
         if (n > 0) {
             r->at.offset += (uint64_t)n;
             *after = r->at;
-            *text = bytes_of(r->line, (size_t)n - (r->line[n - 1] == '\n'));
+            *text = bytes_of(r->line, (size_t)n - 1);
             return 1;
         }
         int more = next_part(r);

@@ -73,13 +73,14 @@ int rejects_write(
 int rejects_expire(
     const char *dir, const struct rejects_limits *limits, struct rejects_place front, usec_t wall);
 
-/* Reads the entries from `from` up to `end`, across slices. Skips expired entries. */
+/* Reads the entries from `from` up to `end`, across slices. Skips expired entries; without the directory there is none. */
 struct rejects_reader;
 struct rejects_reader *rejects_reader_new(
     const char *dir, struct rejects_place from, struct rejects_place end);
 void rejects_reader_free(struct rejects_reader **r);
 /* Sets *text to the next entry without its LF, valid until the next call, and *after to the place behind the entry.
- * Returns 1, or 0 at the end, or -1 with errno. */
+ * Returns 1, or 0 at the end, or -1 with errno: an entry may remain unread. EBADMSG: a file ends inside an entry or
+ * before its listed size. */
 int rejects_reader_next(struct rejects_reader *r, struct bytes *text, struct rejects_place *after);
 
 #endif

@@ -76,6 +76,22 @@ class Rejects(RejectsTest):
         a.stop()
         self.check_all_counted(one + two)
 
+    def test_unreadable_rejects_stay(self):
+        data = self.generate(2000)
+        self.reject(data)
+        a = self.aggregator()
+        harness.wait_until(lambda: a.get("/slices").status == 200, a.log)
+        entries, directory = len(self.entries()), self.path("data", "rejects")
+        os.rename(directory, directory + ".away")
+        self.write(os.path.join("data", "rejects"), "not a directory")
+        self.assertProblem(a.post("/putback"), 503, "storage-failed")
+        os.unlink(directory)
+        os.rename(directory + ".away", directory)
+        self.assertEqual(len(self.entries()), entries)
+        self.put_back(a)
+        a.stop()
+        self.check_all_counted(data)
+
     def test_a_truncated_line_is_kept(self):
         self.write("log", b'{"t":1331923247,"l":"' + b"x" * 200 + b'"}\n' + GOOD)
         self.count("log", options=["--max-line=100"])

@@ -194,6 +194,43 @@ static void a_write_is_retried_after_it_began_new_files(void **state)
     buf_free(&text);
 }
 
+static void assert_unreadable(struct rejects_reader *r, int error)
+{
+    struct rejects_place after = {7, 7};
+    struct bytes text;
+    assert_int_equal(rejects_reader_next(r, &text, &after), -1);
+    assert_int_equal(errno, error);
+    assert_true(after.slice == 7 && after.offset == 7);
+    rejects_reader_free(&r);
+}
+
+static void what_cannot_be_read_is_an_error(void **state)
+{
+    (void)state;
+    const struct rejects_place begin = {0};
+    char path[128];
+    struct rejects_place after;
+    snprintf(path, sizeof path, "%s/0000000001.ndjson", dir);
+    assert_int_equal(symlink(path, path), 0);
+    assert_unreadable(rejects_reader_new(dir, begin, FAR), ELOOP);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_unreadable(rejects_reader_new(dir, begin, FAR), EISDIR);
+    assert_int_equal(rmdir(path), 0);
+    write_entries(1, 0, 10, &limits, 0);
+    assert_unreadable(rejects_reader_new(path, begin, FAR), ENOTDIR);
+    struct rejects_reader *r = rejects_reader_new(dir, begin, FAR);
+    assert_int_equal(truncate(path, LENGTH / 2), 0);
+    assert_unreadable(r, EBADMSG);
+    r = rejects_reader_new(dir, begin, FAR);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_unreadable(r, EBADMSG);
+    snprintf(path, sizeof path, "%s/absent", dir);
+    r = rejects_reader_new(path, begin, FAR);
+    assert_int_equal(rejects_reader_next(r, &(struct bytes){0}, &after), 0);
+    rejects_reader_free(&r);
+}
+
 static void expired_files_are_deleted_oldest_first(void **state)
 {
     (void)state;
@@ -237,6 +274,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_sequence_rolls_and_is_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_write_leaves_nothing_before_a_roll, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_write_is_retried_after_it_began_new_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_cannot_be_read_is_an_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(entries_before_the_front_do_not_count, set_up, tear_down),
         cmocka_unit_test_setup_teardown(expired_files_are_deleted_oldest_first, set_up, tear_down),
     };
