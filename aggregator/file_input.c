@@ -218,7 +218,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
     uint64_t from = input == NO_INPUT ? 0 : aggregate_cursor(in->aggregate, input)->offset, n = 0, length;
     struct prefix p = {0};
     struct bytes line;
-    bool has_lf = true;
+    bool has_lf = true, is_changed = false;
     int status = 0;
     enum line_source_result r = LINE_SOURCE_LINE;
     prefix_begin(&p);
@@ -236,6 +236,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
         if (is_counted && p.offset >= from &&
             (p.offset > from || strcmp(id, aggregate_cursor(in->aggregate, input)->id) != 0)) {
             snprintf(error, sizeof(error), "%.200s: changed while it was read", path);
+            is_changed = true;
             r = LINE_SOURCE_FAILED;
             break;
         }
@@ -256,7 +257,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
         if (n % LINES_A_TURN == 0)
             show(in, s, false);
     }
-    if (p.offset > from) {
+    if (p.offset > from && !is_changed) {
         prefix_id(&p, id);
         aggregate_set_stream_id(in->aggregate, input, id);
     }

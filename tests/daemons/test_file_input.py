@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import subprocess
+import threading
 import unittest
 
 import harness
@@ -64,6 +65,32 @@ class FileInput(InputTest):
             self.write("other", other)
             self.assertRegex(self.count("log", "other", expect=65), "log: begins like a file that was counted before")
         self.check_counted(data, other)
+
+    def test_a_file_that_changes_between_its_two_reads_is_known_again(self):
+        lines = self.generate(500).splitlines(True)
+        data = b"".join(lines)
+        self.write("whole", data)
+        self.count("whole")
+        self.write("joined", lines[0] + b"".join(lines[1:]).replace(b"\n", b" ") + lines[0])
+        stopping = threading.Event()
+
+        def exchange():
+            while not stopping.is_set():
+                for target in ("whole", "joined"):
+                    os.symlink(self.path(target), self.path("next"))
+                    os.replace(self.path("next"), self.path("log"))
+
+        os.symlink(self.path("whole"), self.path("log"))
+        thread = threading.Thread(target=exchange)
+        thread.start()
+        try:
+            harness.wait_until(lambda: b"changed while it was read" in subprocess.run(
+                self.command("log"), capture_output=True, cwd=self.dir).stderr, "a change between the two reads")
+        finally:
+            stopping.set()
+            thread.join()
+        self.assertIn("1 of 1 files were counted before", self.count("whole"))
+        self.check_counted(data)
 
     def test_wrong_files_are_named_before_any_is_counted(self):
         data = self.generate(100)
