@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define KEYS_SHARE 4 /* fraction of the memory: the keys of limited counters */
+#define KEYS_SHARE 4                    /* fraction of the memory: the keys of limited counters */
+#define REJECTS_MAX_BYTES_MIN (1 << 20) /* below it, each commit could delete the rejects of the last */
 
 const struct option_row settings_rows[] = {
     {.name = "data_dir",
@@ -65,7 +66,8 @@ const struct option_row settings_rows[] = {
         .fallback = "256M",
         .max = INT64_C(1) << 40,
         .unit = "bytes",
-        .help = "delete the oldest files of rejected lines once all exceed this size; 0: unlimited"},
+        .help =
+            "delete the oldest files of rejected lines once all exceed this size, at least 1M; 0: unlimited"},
     {.name = "rejects_max_age",
         .type = OPTION_DURATION,
         .fallback = "30d",
@@ -139,6 +141,9 @@ int settings_check(struct options *o, struct config_error *error)
             error, NULL, 0, "--input needs files, and files need --input: aggregator --input FILE...");
     if (!options_string(o, "data_dir"))
         return config_fail(error, NULL, 0, "data_dir is missing; set it to a directory for the slices");
+    int64_t max_bytes = options_int(o, "rejects_max_bytes");
+    if (max_bytes > 0 && max_bytes < REJECTS_MAX_BYTES_MIN)
+        return options_refuse(o, "rejects_max_bytes", error, "less than 1M; set 0 for no limit");
     int result = settings_read_streams(o, &streams, error);
     if (result == 0)
         result = options_check_name(o, "cursor", error);

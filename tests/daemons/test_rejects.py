@@ -126,9 +126,17 @@ class Rejects(RejectsTest):
         done = self.tool("--put-back", "--aggregator-url", a.url, "--aggregator-token-file", token)
         self.assertIn("counted 1,", done)
 
+    def test_a_size_below_the_minimum_is_refused(self):
+        self.write("log", GOOD)
+        for size in ("1", "1048575"):
+            said = self.count("log", options=["--rejects-max-bytes=" + size], expect=78)
+            self.assertIn("less than 1M", said)
+        for size in ("0", "1M"):
+            self.count("log", options=["--rejects-max-bytes=" + size])
+
     def test_size_and_age_bound_the_files(self):
         self.write("log", b"oops\n" * 30000)
-        self.count("log", options=["--rejects-max-bytes=100K", "--flush-interval=10ms", "--max-memory=4M"])
+        self.count("log", options=["--rejects-max-bytes=1M", "--flush-interval=10ms", "--max-memory=4M"])
         self.assertGreater(len(os.listdir(self.path("data", "rejects"))), 1)
         entries = self.entries()
         self.assertEqual(int(entries[-1]["offset"]), 5 * 29999)  # the newest are kept
