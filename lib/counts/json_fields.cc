@@ -1,7 +1,9 @@
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
 #include <simdjson.h>
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -199,14 +201,27 @@ struct place {
 
 struct json_fields {
     document doc;
-    size_t n;
-    std::vector<place> places; /* the first is the line's object */
+    size_t n_paths, n; /* values of the paths, then of the members that have a path's text as their name */
+    std::vector<place> places;      /* the first is the line's object */
+    std::vector<size_t> named_like; /* the path of each value from n_paths on */
+    std::vector<json_value> all;    /* room for n values, if n > n_paths */
     bool is_valid = true;
 
-    json_fields(const char *const *paths, size_t n_paths) : n(n_paths), places(1, place(n_paths))
+    json_fields(const char *const *paths, size_t count)
+        : n_paths(count), n(count), places(1, place(2 * count))
     {
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n_paths; i++)
+            if (strpbrk(paths[i], ".["))
+                named_like.push_back(i);
+        n += named_like.size();
+        for (size_t i = 0; i < n_paths; i++)
             add(bytes_str(paths[i]), i);
+        for (size_t i = n_paths; i < n; i++) {
+            places[0].values.push_back(i);
+            enter(0, json_step{false, 0, bytes_str(paths[named_like[i - n_paths]])}, i);
+        }
+        if (n > n_paths)
+            all.resize(n);
     }
 
     void add(struct bytes path, size_t value)
@@ -298,8 +313,16 @@ int json_fields_extract(
         *reason = "not an object";
     if (*reason)
         return -1;
-    if (f->n > 0)
-        f->read(f->places[0], root, values);
+    if (f->n == f->n_paths) {
+        if (f->n > 0)
+            f->read(f->places[0], root, values);
+        return 0;
+    }
+    f->read(f->places[0], root, f->all.data());
+    std::copy_n(f->all.begin(), f->n_paths, values);
+    for (size_t i = f->n_paths; i < f->n; i++)
+        if (f->all[i].type != JSON_MISSING)
+            values[f->named_like[i - f->n_paths]] = f->all[i];
     return 0;
 }
 

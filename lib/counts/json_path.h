@@ -5,6 +5,8 @@
  *     items[0].sku      a member of the first element of the array `items`
  *     ["user.id"]       the member with the name user.id; also inside a path: meta["a b"].x
  *
+ * If the object has a member whose whole name is the text of the path (user.id), the path names that member instead.
+ *
  * A name outside of brackets is not empty, does not begin with a quote, and has none of . [ ] ( ). A name in brackets ends at
  * the first `"]`. An index counts from 0 and has at most nine digits. A path begins with a name.
  */

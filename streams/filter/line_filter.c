@@ -241,9 +241,34 @@ static struct member_edit *find_member(const struct edits *e, struct bytes name)
     return NULL;
 }
 
-/* Adds a field to drop or hash. Returns NULL, or the reason to refuse it. */
+static struct member_edit *add_member(struct edits *e, struct bytes name)
+{
+    struct member_edit *m = find_member(e, name);
+    if (m != NULL)
+        return m;
+    e->members = mem_realloc(e->members, (e->n + 1) * sizeof *e->members);
+    m = &e->members[e->n++];
+    *m = (struct member_edit){.name = bytes_dup(name)};
+    e->begins[name.len > 0 ? (unsigned char)name.ptr[0] : '\\'] = true;
+    e->begins['\\'] = true;
+    return m;
+}
+
+static const char *set_edit(struct member_edit *m, enum edit edit)
+{
+    if (m->edit != KEEP && m->edit != edit)
+        return "both dropped and hashed";
+    if (m->inside.n > 0)
+        return "a field inside it is dropped or hashed too";
+    m->edit = edit;
+    return NULL;
+}
+
+/* Adds a field to drop or hash. Returns NULL, or the reason to refuse it. For user.id, a member with the name "user.id" is
+ * dropped or hashed too, so that nothing private passes whichever was meant. */
 static const char *add_edit(struct edits *e, struct bytes field, enum edit edit)
 {
+    struct edits *object = e;
     struct json_path path = {.rest = field};
     struct json_step step;
     struct member_edit *m = NULL;
@@ -254,22 +279,12 @@ static const char *add_edit(struct edits *e, struct bytes field, enum edit edit)
             return "an element of an array can be neither dropped nor hashed; name a field around the array";
         if (m != NULL && m->edit != KEEP)
             return "inside a field that is dropped or hashed";
-        e = m != NULL ? &m->inside : e;
-        m = find_member(e, step.name);
-        if (m != NULL)
-            continue;
-        e->members = mem_realloc(e->members, (e->n + 1) * sizeof *e->members);
-        m = &e->members[e->n++];
-        *m = (struct member_edit){.name = bytes_dup(step.name)};
-        e->begins[step.name.len > 0 ? (unsigned char)step.name.ptr[0] : '\\'] = true;
-        e->begins['\\'] = true;
+        m = add_member(m != NULL ? &m->inside : e, step.name);
     }
-    if (m->edit != KEEP && m->edit != edit)
-        return "both dropped and hashed";
-    if (m->inside.n > 0)
-        return "a field inside it is dropped or hashed too";
-    m->edit = edit;
-    return NULL;
+    const char *why = set_edit(m, edit);
+    if (why == NULL && memchr(field.ptr, '.', field.len) != NULL)
+        why = set_edit(add_member(object, field), edit);
+    return why;
 }
 
 static int add_edits(struct edits *e, const char *list, enum edit edit, char *error)

@@ -482,9 +482,15 @@ static void test_paths_name_fields_everywhere(void **state)
     struct bytes line = BYTES_LITERAL("{\"meta\":{\"time\":1331923247},\"user\":{\"id\":7},\"user.id\":8,"
                                       "\"items\":[{\"url\":\"http://A/\"}]}");
     assert_int_equal(counters_extract(r, line, &e), COUNTERS_EVENT);
-    assert_key(e.texts[e.text_of[0]], "7");
+    assert_key(e.texts[e.text_of[0]], "8"); /* the member with this whole name wins */
     assert_key(e.texts[e.text_of[1]], "a");
     assert_key(e.texts[e.text_of[2]], "8");
+    assert_int_equal(
+        counters_extract(
+            r, BYTES_LITERAL("{\"meta\":{\"time\":1331923247},\"user\":{\"id\":7},\"items\":[]}"), &e),
+        COUNTERS_EVENT);
+    assert_key(e.texts[e.text_of[0]], "7");
+    assert_key(e.texts[e.text_of[2]], "None");
     assert_int_equal(
         counters_extract(r, BYTES_LITERAL("{\"meta\":{\"no.count\":null}}"), &e), COUNTERS_SKIPPED);
     check_reason(&f, BYTES_LITERAL("{\"meta\":5}"), "field meta.time is missing: no time");

@@ -236,14 +236,21 @@ static void test_paths(void **state)
         BYTES_LITERAL("{\"user\":{\"id\":7,\"a.b\":{\"c]\":{\"d\":true}},\"tags\":[[1,\"t\"]]},"
                       "\"items\":[{\"sku\":\"s\"},null],\"user.id\":8}"),
         v);
-    assert_int_equal(v[USER_ID].v.i64, 7);
-    assert_int_equal(v[USER_ID_AGAIN].v.i64, 7);
+    assert_int_equal(v[USER_ID].v.i64, 8); /* the member with this whole name wins */
+    assert_int_equal(v[USER_ID_AGAIN].v.i64, 8);
     assert_int_equal(v[USER].type, JSON_OBJECT);
     assert_string(&v[FIRST_SKU], BYTES_LITERAL("s"));
     assert_int_equal(v[SECOND].type, JSON_NULL);
     assert_int_equal(v[LITERAL].v.i64, 8);
     assert_int_equal(v[DEEP].type, JSON_BOOL);
     assert_string(&v[TAG], BYTES_LITERAL("t"));
+    accept(f, BYTES_LITERAL("{\"user\":{\"id\":7}}"), v);
+    assert_int_equal(v[USER_ID].v.i64, 7);
+    assert_int_equal(v[USER_ID_AGAIN].v.i64, 7);
+    assert_int_equal(v[LITERAL].type, JSON_MISSING);
+    accept(f, BYTES_LITERAL("{\"user.id\":null,\"user\":{\"id\":7},\"items[1]\":3}"), v);
+    assert_int_equal(v[USER_ID].type, JSON_NULL);
+    assert_int_equal(v[SECOND].v.i64, 3);
     /* Paths that lead nowhere; and the last of two members, with nothing left of the first. */
     accept(f, BYTES_LITERAL("{\"user\":5,\"items\":{\"0\":{\"sku\":1}}}"), v);
     for (int i = 0; i < PATHS; i++)

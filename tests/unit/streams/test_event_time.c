@@ -177,7 +177,8 @@ static void test_a_path_names_the_field(void **state)
     static const struct {
         const char *path, *line;
         int64_t seconds;
-    } cases[] = {{"meta.t", "{\"meta\":{\"t\":5},\"t\":6,\"meta.t\":7}", 5},
+    } cases[] = {{"meta.t", "{\"meta\":{\"t\":5},\"t\":6}", 5},
+        {"meta.t", "{\"meta\":{\"t\":5},\"t\":6,\"meta.t\":7}", 7},
         {"[\"meta.t\"]", "{\"meta\":{\"t\":5},\"meta.t\":7}", 7}, {"[\"t\"]", "{\"a\":1, \"t\": 8}", 8},
         {"a[1].t", "{\"a\":[{\"t\":1},{\"t\":9}]}", 9}, {"meta.t", "{\"t\":5}", -1}};
     (void)state;
