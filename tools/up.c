@@ -80,11 +80,11 @@ struct daemon_row {
     const char *peers[PEERS_MAX + 1]; /* daemons to which this one sends requests; the list ends with NULL */
 };
 
-/* In start order. queue_to_pubsub and api do not wait for the aggregator, because events can be stored without it. */
+/* In start order. The daemons after sortdb and the aggregator do not wait for them, because events can be stored without them. */
 static const struct daemon_row daemon_rows[] = {
     {"pubsub", .keeps_data = true},
     {"simplequeue", .keeps_data = true},
-    {"sortdb", .uses_archive = true},
+    {"sortdb", .uses_archive = true, .optional = true},
     {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .peers = {"pubsub"}},
     {"queue_to_pubsub", .peers = {"simplequeue", "pubsub"}},
     {"api", .peers = {"sortdb", "aggregator", "simplequeue"}},

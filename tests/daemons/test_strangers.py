@@ -8,7 +8,8 @@ import harness
 from harness import MillraceTest, Pipeline, pipeline_config
 
 FOREIGN = ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"},
-           {"Origin": "http://127.0.0.1:1"}, {"Sec-Fetch-Site": "cross-site"})
+           {"Origin": "http://127.0.0.1:1"}, {"Sec-Fetch-Site": "cross-site"},
+           {"Sec-Fetch-Site": "same-site"})
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
 PUBLIC = {("api", "/v1/events")}
 EVENT = b'{"t":1332637200,"l":"bitly"}'

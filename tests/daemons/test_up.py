@@ -159,7 +159,7 @@ class Up(harness.MillraceTest):
         self.wait_total(pipeline, "other", 1)  # the others go on
         pipeline.interrupt()
 
-    def assert_ingestion_goes_on(self, pipeline):
+    def assert_ingestion_goes_on(self, pipeline, without="aggregator"):
         """An event reaches its stream, and the API names the daemon that it cannot ask."""
         wait_until(lambda: self.state(pipeline, "queue_to_pubsub") == self.state(pipeline, "api") == "ready",
                    lambda: "relay and api to be ready:\n" + pipeline.log)
@@ -168,7 +168,7 @@ class Up(harness.MillraceTest):
                    lambda: "the event to be in its stream:\n" + pipeline.log)
         reply = pipeline.ask("api", "GET", "/v1/series?user=bitly&unit=day")
         self.assertEqual((reply.status, reply.json()["code"]), (503, "upstream-unavailable"), reply)
-        self.assertIn("aggregator", reply.json()["detail"])
+        self.assertIn(without, reply.json()["detail"])
 
     def state(self, pipeline, name):
         return pipeline.run_file()["daemons"][name]["state"]
@@ -189,6 +189,21 @@ class Up(harness.MillraceTest):
         status, aggregator = self.status_of("aggregator")
         self.assertEqual((status, aggregator["state"]), (75, "failed"), aggregator)
         self.assertNotIn("pipeline ready", pipeline.log)
+        pipeline.interrupt()
+
+    def test_a_damaged_archive_does_not_stop_ingestion(self):
+        pipeline = self.up().wait_ready()
+        self.put(pipeline, event("bitly"))
+        self.wait_total(pipeline, "bitly", 1)
+        done = self.run_program("millrace", "compact", "--config", pipeline.config_path)
+        self.assertEqual(done.returncode, 0, done)
+        pipeline.interrupt()
+        shard, = glob.glob(self.path("data", "archive", "current", "*.csv"))
+        harness.flip(shard, os.path.getsize(shard) // 2)
+        pipeline = self.up()
+        self.assert_ingestion_goes_on(pipeline, "sortdb")
+        status, sortdb = self.status_of("sortdb")
+        self.assertEqual((status, sortdb["state"]), (75, "failed"), sortdb)
         pipeline.interrupt()
 
     def test_a_stream_that_is_gone_does_not_stop_ingestion(self):

@@ -62,8 +62,10 @@ enum http_refusal http_origin_judge(
     if (host.ptr && !is_ip_address(name) && !is_local && !is_allowed(name, allowed_hosts))
         return HTTP_REFUSED_FOREIGN_HOST;
     if (!origin.ptr)
-        return bytes_equal_nocase(fetch_site, BYTES_LITERAL("cross-site")) ? HTTP_REFUSED_FOREIGN_PAGE
-                                                                           : HTTP_REFUSED_NOT;
+        return bytes_equal_nocase(fetch_site, BYTES_LITERAL("cross-site")) ||
+                       bytes_equal_nocase(fetch_site, BYTES_LITERAL("same-site"))
+                   ? HTTP_REFUSED_FOREIGN_PAGE
+                   : HTTP_REFUSED_NOT;
     const char *slashes = origin.len > 3 ? memmem(origin.ptr, origin.len, "://", 3) : NULL;
     if (!slashes) /* null */
         return HTTP_REFUSED_FOREIGN_PAGE;

@@ -7,7 +7,7 @@
  * 1. Host must be an IP address, a name without a dot, a name below `localhost`, or an allowed host. The first three
  *    are safe, because public DNS has no such names. A request without Host (HTTP/1.0) is accepted.
  * 2. If Origin is present, it must equal Host or be an allowed host. The origin `null` is refused.
- * 3. If Sec-Fetch-Site is `cross-site`, the request is refused unless it has an Origin that rule 2 accepts.
+ * 3. If Sec-Fetch-Site is `cross-site` or `same-site` (another port of the host), the request is refused unless it has an Origin that rule 2 accepts.
  *
  * Other programs send neither Origin nor Sec-Fetch-Site. The functions are pure. */
 #ifndef MILLRACE_HTTP_ORIGIN_H

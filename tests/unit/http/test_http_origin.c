@@ -74,6 +74,7 @@ static void test_pages(void **state)
         {"127.0.0.1:8088", "", NULL, NULL, HTTP_REFUSED_FOREIGN_PAGE},
         {NULL, "null", NULL, NULL, HTTP_REFUSED_FOREIGN_PAGE},
         {"127.0.0.1:8088", NULL, "cross-site", NULL, HTTP_REFUSED_FOREIGN_PAGE},
+        {"127.0.0.1:8088", NULL, "same-site", NULL, HTTP_REFUSED_FOREIGN_PAGE},
         {"127.0.0.1:8088", NULL, "none", NULL, HTTP_REFUSED_NOT},
         {"127.0.0.1:8088", NULL, "same-origin", NULL, HTTP_REFUSED_NOT});
 }
