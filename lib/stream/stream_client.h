@@ -68,7 +68,7 @@ struct stream_client;
 struct stream_place {
     char text[RANDOM_ID_SIZE + 1 + NAME_LEN_MAX]; /* "": unknown */
 };
-/* If the reply lacks the header, *place becomes unknown. */
+/* If the reply has no such header, *place becomes unknown. */
 void stream_place_read(const struct http_reply_view *reply, struct stream_place *place);
 /* True if both places are known and equal. */
 bool stream_place_is_same(const struct stream_place *a, const struct stream_place *b);

@@ -20,8 +20,8 @@
  * 6. The caller adds only lines that fit on the disk without using a reserve for the state and the manifests
  *    (file_archive_fitting). So complete files can be published on a disk that is full of lines, and removing published
  *    files frees space. When a write fails for lack of space, complete files are published before more lines are
- *    written. If only compression lacks space, lines are still written. The complete files stay in the staging
- *    directory, and publishing is retried.
+ *    written. If the space suffices for lines but not for compression, lines are still written. The complete files
+ *    stay in the staging directory, and publishing is retried.
  * 7. A complete file's descriptor is closed once the file is durable, or earlier if another file needs a descriptor. So
  *    the archive needs few descriptors more than max_open, however many files one call begins.
  *

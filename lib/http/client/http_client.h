@@ -40,7 +40,7 @@ struct http_reply_view {
     struct bytes body;      /* valid during the callback; empty if streamed */
     struct http_call *call; /* for http_reply_header */
 };
-/* Returns the value of the header, or "" if the reply lacks the header. The text is valid during the callback. */
+/* Returns the value of the header, or "" if the reply has no such header. The text is valid during the callback. */
 const char *http_reply_header(const struct http_reply_view *r, const char *name);
 
 struct http_client_config {
