@@ -88,14 +88,21 @@ static void assert_last_frame_is_watched(struct fixture *f, const char *path, of
     shell("rm -r %s.kept", f->dir);
 }
 
+/* Two frames; the last is at [begins, ends) of the file that is returned. */
+static char *put_watched_frame(struct fixture *f, off_t *begins, off_t *ends)
+{
+    put(f, "first");
+    *begins = (off_t)f->j->writer.position;
+    put(f, "no pads."); /* zeroed padding would be no damage */
+    *ends = (off_t)f->j->writer.position;
+    return last_segment_path(f);
+}
+
 static void test_a_stopped_journal_loses_no_frame_unnoticed(void **state)
 {
     struct fixture *f = *state;
-    put(f, "first");
-    off_t begins = (off_t)f->j->writer.position;
-    put(f, "no pads."); /* zeroed padding would be no damage */
-    off_t ends = (off_t)f->j->writer.position;
-    char *path = last_segment_path(f);
+    off_t begins, ends;
+    char *path = put_watched_frame(f, &begins, &ends);
     journal_set_free(&f->set);
     assert_last_frame_is_watched(f, path, begins, ends);
     free(path);
@@ -107,11 +114,8 @@ static void test_a_stopped_journal_loses_no_frame_unnoticed(void **state)
 static void test_a_journal_that_was_only_opened_loses_no_frame_unnoticed(void **state)
 {
     struct fixture *f = *state;
-    put(f, "first");
-    off_t begins = (off_t)f->j->writer.position;
-    put(f, "no pads."); /* zeroed padding would be no damage */
-    off_t ends = (off_t)f->j->writer.position;
-    char *path = last_segment_path(f);
+    off_t begins, ends;
+    char *path = put_watched_frame(f, &begins, &ends);
     open_killed_copy(f);
     kill_into_copy(f);
     assert_last_frame_is_watched(f, path, begins, ends);
