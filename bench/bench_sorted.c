@@ -4,7 +4,7 @@
  *     bench_sorted [RECORDS]
  */
 #include "base/clock.h"
-#include "sortdb/sorted_file.h"
+#include "archive/sorted_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

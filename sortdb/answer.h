@@ -11,7 +11,7 @@
 #ifndef MILLRACE_SORTDB_ANSWER_H
 #define MILLRACE_SORTDB_ANSWER_H
 
-#include "sortdb/generation.h"
+#include "archive/generation.h"
 
 struct http_request;
 

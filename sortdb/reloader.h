@@ -11,7 +11,7 @@
 #ifndef MILLRACE_RELOADER_H
 #define MILLRACE_RELOADER_H
 
-#include "sortdb/generation.h"
+#include "archive/generation.h"
 
 struct reloader;
 

@@ -2,7 +2,7 @@
 #ifndef MILLRACE_SORTDB_SETTINGS_H
 #define MILLRACE_SORTDB_SETTINGS_H
 
-#include "sortdb/generation.h"
+#include "archive/generation.h"
 #include "config/options.h"
 
 extern const struct option_row settings_rows[];

@@ -1,5 +1,5 @@
 /* A file's bytes and a key, both any bytes: what is in order is found, what is not is never read past. */
-#include "sortdb/sorted_text.h"
+#include "archive/sorted_text.h"
 
 #include "counts/records.h"
 

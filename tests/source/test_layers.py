@@ -12,7 +12,7 @@ import harness
 from harness import ROOT
 
 # The folders of lib/, lowest first: each may include those before it.
-LIB = ("base", "config", "journal", "counts", "http", "daemon", "stream")
+LIB = ("base", "config", "journal", "counts", "archive", "http", "daemon", "stream")
 PARTS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api")
 
 

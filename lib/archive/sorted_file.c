@@ -1,4 +1,4 @@
-#include "sortdb/sorted_file.h"
+#include "archive/sorted_file.h"
 
 #include "base/xxh3.h"
 

@@ -9,7 +9,7 @@
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
 
-#include "sortdb/sorted_file.h"
+#include "archive/sorted_file.h"
 
 #define GENERATION_ERROR_TEXT 1024
 #define GENERATION_NO_SHARD UINT32_MAX

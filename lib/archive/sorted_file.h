@@ -11,8 +11,8 @@
 #define MILLRACE_SORTED_FILE_H
 
 #include "counts/manifest.h"
-#include "sortdb/mapping.h"
-#include "sortdb/sorted_text.h"
+#include "archive/mapping.h"
+#include "archive/sorted_text.h"
 
 #include <stdatomic.h>
 

@@ -1,4 +1,4 @@
-#include "sortdb/generation.h"
+#include "archive/generation.h"
 
 #include "counts/manifest.h"
 #include "counts/records.h"

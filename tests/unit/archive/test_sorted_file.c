@@ -1,5 +1,5 @@
 /* Files that shrink, are written to, or are not what is said of them. */
-#include "sortdb/sorted_file.h"
+#include "archive/sorted_file.h"
 
 #include "support/cm.h"
 

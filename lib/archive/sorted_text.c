@@ -1,4 +1,4 @@
-#include "sortdb/sorted_text.h"
+#include "archive/sorted_text.h"
 
 #include "counts/records.h"
 

@@ -1,5 +1,5 @@
 /* Searches against a walk over every line; text that ends where memory does. */
-#include "sortdb/sorted_text.h"
+#include "archive/sorted_text.h"
 
 #include "support/cm.h"
 #include "counts/records.h"

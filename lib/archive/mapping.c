@@ -1,4 +1,4 @@
-#include "sortdb/mapping.h"
+#include "archive/mapping.h"
 
 #include <assert.h>
 #include <errno.h>
