@@ -11,7 +11,8 @@
 #define ROUTED_KEY_MAX 128 /* bytes; no key of an archive has a longer prefix */
 
 struct generation {
-    unsigned magic, references;
+    unsigned magic;
+    atomic_uint references;
     char separator;
     struct generation_info info;
     struct sorted_file **files; /* one for each shard; NULL: not open */
@@ -21,7 +22,7 @@ static struct generation *generation_new(uint32_t shards, char separator)
 {
     struct generation *g = mem_zalloc(sizeof(*g));
     g->magic = GENERATION_MAGIC;
-    g->references = 1;
+    atomic_init(&g->references, 1);
     g->separator = separator;
     g->info.shards = shards;
     g->files = mem_zalloc(shards * sizeof(struct sorted_file *));
@@ -131,8 +132,10 @@ enum sorted_file_result generation_open(const struct generation_source *source,
 
 struct generation *generation_ref(struct generation *g)
 {
-    assert(g->magic == GENERATION_MAGIC && g->references > 0);
-    g->references++;
+    assert(g->magic == GENERATION_MAGIC);
+    unsigned before = atomic_fetch_add_explicit(&g->references, 1, memory_order_relaxed);
+    assert(before > 0);
+    (void)before;
     return g;
 }
 
@@ -142,8 +145,10 @@ void generation_unref(struct generation **gp)
     *gp = NULL;
     if (!g)
         return;
-    assert(g->magic == GENERATION_MAGIC && g->references > 0);
-    if (--g->references == 0)
+    assert(g->magic == GENERATION_MAGIC);
+    unsigned before = atomic_fetch_sub_explicit(&g->references, 1, memory_order_acq_rel);
+    assert(before > 0);
+    if (before == 1)
         generation_free(g);
 }
 

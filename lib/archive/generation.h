@@ -1,10 +1,11 @@
 /* generation: the files that sortdb serves at one moment: all shards of an archive's generation, or one file.
  *
  * 1. A generation is opened and checked whole, and never changes. A reload opens another generation.
- * 2. A generation is reference counted. An answer holds a reference until its last byte was sent. Only the loop's
- *    thread takes and drops references. generation_open may run on another thread and returns the first reference.
+ * 2. A generation is reference counted, and the count is atomic: any thread that holds a reference may take another or drop its own.
+ *    generation_open returns the first reference. An answer holds a reference until its last byte was sent.
  * 3. Records come in the order of whole lines (records.h), across all shards.
  * 4. Bytes read from a generation are valid only if generation_is_whole returns true afterwards.
+ * 5. Several threads may search one generation at once. A cursor belongs to one thread.
  */
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
@@ -38,6 +39,7 @@ enum sorted_file_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     char error[GENERATION_ERROR_TEXT]);
 struct generation *generation_ref(struct generation *g);
+/* Drops a reference and sets *g to NULL. The last drop unmaps the files, in the thread that makes it. */
 void generation_unref(struct generation **g);
 
 struct generation_info generation_info(const struct generation *g);
