@@ -124,7 +124,7 @@ static void handle_events(struct http_request *req, void *ctx)
     if (http_method(req) ==
         HTTP_OPTIONS_) { /* any page may post events; counts are not readable across origins */
         http_add_header(req, "Access-Control-Allow-Methods", "POST, OPTIONS");
-        http_add_header(req, "Access-Control-Allow-Headers", "Content-Type, Authorization");
+        http_add_header(req, "Access-Control-Allow-Headers", "Content-Type, Content-Encoding, Authorization");
         http_add_header(req, "Access-Control-Max-Age", "86400");
         http_reply(req, 204, NULL, BYTES_NONE);
         return;
@@ -180,7 +180,7 @@ const struct http_route api_routes[] = {
         .help = "the configured counters"},
     {.path = "/v1/events",
         .methods = HTTP_POST_ | HTTP_OPTIONS_,
-        .flags = HTTP_ROUTE_IDENTITY_BODY | HTTP_ROUTE_PUBLIC,
+        .flags = HTTP_ROUTE_DECODES_BODY | HTTP_ROUTE_PUBLIC,
         .handler = handle_events,
         .help = "put events, one a line, onto the local queue"},
     {.path = NULL},

@@ -9,6 +9,7 @@ if(MILLRACE_FUZZ)
   endfunction()
 
   millrace_fuzz_target(url millrace_base)
+  millrace_fuzz_target(http_inflate millrace_http)
   foreach(name http_request http_heads)
     millrace_fuzz_target(${name} millrace_daemon)
     target_sources(fuzz_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support/http_fuzz.c)

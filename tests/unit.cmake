@@ -56,6 +56,7 @@ set_tests_properties(unit_journal_model_full PROPERTIES LABELS full TIMEOUT 600 
 set_tests_properties(unit_journal_crash_full PROPERTIES LABELS full TIMEOUT 300 ENVIRONMENT "MILLRACE_POINTS=10000;MILLRACE_SEED=1000")
 millrace_unit_test_if(http_server millrace_daemon)
 millrace_unit_test_if(http_origin millrace_http)
+millrace_unit_test_if(http_inflate millrace_http ZLIB::ZLIB PkgConfig::ZSTD)
 millrace_unit_test_if(http_client millrace_daemon)
 millrace_unit_test_if(http_pool millrace_daemon)
 millrace_unit_test_if(loop_notify millrace_daemon)

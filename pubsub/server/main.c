@@ -212,7 +212,7 @@ static bool retry_events_if_wanted(struct http_request *req, void *ctx)
 static const struct http_route routes[] = {
     {.path = "/pub",
         .methods = HTTP_POST_,
-        .flags = HTTP_ROUTE_IDENTITY_BODY,
+        .flags = HTTP_ROUTE_DECODES_BODY,
         .handler = http_publish,
         .params = "stream producer mark next opening",
         .help = "POST lines to stream= (default); producer=, mark=, next=, opening="},

@@ -298,9 +298,9 @@ static void drain(void *ctx)
     }
 
 static const struct http_route queue_routes[] = {
-    ROUTE("/put", GET_OR_POST, READY | BITLY | NO_HEAD, http_put, "queue data delay " MARKS,
-        "put one message: ?data= or the body, ?delay="),
-    ROUTE("/mput", GET_OR_POST, READY | BITLY | NO_HEAD | HTTP_ROUTE_IDENTITY_BODY, http_mput,
+    ROUTE("/put", GET_OR_POST, READY | BITLY | NO_HEAD | HTTP_ROUTE_DECODES_BODY, http_put,
+        "queue data delay " MARKS, "put one message: ?data= or the body, ?delay="),
+    ROUTE("/mput", GET_OR_POST, READY | BITLY | NO_HEAD | HTTP_ROUTE_DECODES_BODY, http_mput,
         "queue data separator delay " MARKS, "put messages: ?separator=&delay="),
     ROUTE("/get", GET_OR_POST, READY | BITLY | NO_HEAD, http_get, "queue", "take one message"),
     ROUTE("/mget", GET_OR_POST, READY | BITLY | NO_HEAD, http_mget, "queue items separator",

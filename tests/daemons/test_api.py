@@ -1,6 +1,7 @@
 """The API over a source that this test plays: exact sums, the right refusals, and never a part of an answer."""
 import csv
 import datetime
+import gzip
 import http.server
 import io
 import threading
@@ -278,13 +279,15 @@ class ApiTest(harness.MillraceTest):
         preflight = harness.request(self.api.url, "OPTIONS", "/v1/events")
         self.assertIn("POST", preflight.header("Access-Control-Allow-Methods"))
 
-    def test_encoded_events_are_not_split(self):
-        """Their lines could not be seen: each piece would be counted as an event that is none."""
+    def test_encoded_events(self):
         before = len(self.source.posted)
-        reply = self.api.post("/v1/events", b"\x1f\x8b\n\n", headers={"Content-Encoding": "gzip"})
-        self.assertEqual((reply.status, reply.json()["code"]), (415, "unsupported-encoding"))
-        self.assertIn("uncompressed", reply.json()["hint"])
+        for encoding, status, code in (("br", 415, "unsupported-encoding"), ("gzip", 400, "bad-encoding")):
+            reply = self.api.post("/v1/events", b"\x1f\x8b\n\n", headers={"Content-Encoding": encoding})
+            self.assertEqual((reply.status, reply.json()["code"]), (status, code))
         self.assertEqual(len(self.source.posted), before)
+        packed = gzip.compress(b'{"a":1}\n{"a":2}\n')
+        self.assertEqual(self.api.post("/v1/events", packed, headers={"Content-Encoding": "gzip"}).json(), {"accepted": 2})
+        self.assertEqual(self.source.posted[-1][1], b'{"a":1}\n{"a":2}\n')
         self.assertEqual(self.api.post("/v1/events", b"{}", headers={"Content-Encoding": "identity"}).status, 200)
 
     def test_what_the_queue_refuses_is_passed_on(self):

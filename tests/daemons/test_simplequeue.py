@@ -1,5 +1,6 @@
 """simplequeue as a client sees it: bitly's endpoints, leases, marks, what survives kill -9, and every error."""
 # full: MILLRACE_ROUNDS=200
+import gzip
 import socket
 import threading
 import time
@@ -71,12 +72,14 @@ class Everywhere:
         self.assertRegex(one.header("X-Millrace-Queue-Id"), "^[0-9a-f]{32}$")
         self.assertEqual(q.stats()["queues"]["default"]["next_id"], "5")
 
-    def test_encoded_bodies_are_not_split(self):
+    def test_encoded_bodies_are_decompressed(self):
         q = self.queue()
-        refused = self.expect(q.post("/mput", b"a\nb", headers={"Content-Encoding": "gzip"}), 415, "unsupported-encoding")
-        self.assertIn("uncompressed", refused.json()["hint"])
-        self.expect(q.post("/mput", b"a\nb", headers={"Content-Encoding": "identity"}), 200)
-        self.expect(q.post("/put", b"c\nd", headers={"Content-Encoding": "gzip"}), 200)
+        for path in ("/put", "/mput"):
+            refused = self.expect(q.post(path, b"a\nb", headers={"Content-Encoding": "br"}), 415, "unsupported-encoding")
+            self.assertIn("uncompressed", refused.json()["hint"])
+            self.expect(q.post(path, b"a\nb", headers={"Content-Encoding": "gzip"}), 400, "bad-encoding")
+        self.expect(q.post("/mput", gzip.compress(b"a\nb"), headers={"Content-Encoding": "gzip"}), 200)
+        self.expect(q.post("/put", gzip.compress(b"c\nd"), headers={"Content-Encoding": "gzip"}), 200)
         self.assertEqual([m for _, _, m in self.reserve(q, "items=9")[1]], [b"a", b"b", b"c\nd"])
 
     def test_named_queues_are_apart(self):

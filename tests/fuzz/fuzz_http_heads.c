@@ -66,7 +66,7 @@ static const char *why_unready(void *arg)
 }
 
 static const struct http_route routes[] = {
-    {.path = "/a", .methods = HTTP_GET_ | HTTP_POST_, .handler = tell, .flags = HTTP_ROUTE_IDENTITY_BODY},
+    {.path = "/a", .methods = HTTP_GET_ | HTTP_POST_, .handler = tell, .flags = HTTP_ROUTE_DECODES_BODY},
     {.path = "/p/x",
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = tell,

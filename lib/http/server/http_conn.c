@@ -108,14 +108,25 @@ static size_t read_body(struct http_conn *c, const char *p, size_t n)
     if (piece.len > 0) {
         enter(c, HTTP_CONN_BODY);
         req->body_bytes += piece.len;
-        buf_append_bytes(&req->body, piece);
-        if (req->body.len > HTTP_KEPT_BUFFER_MAX) { /* a smaller buffer stays allocated in any case */
+        if (req->inflate)
+            req->refusal = http_inflate_feed(req->inflate, piece, http_route_max_body(req), &req->body);
+        else
+            buf_append_bytes(&req->body, piece);
+        if (req->refusal != HTTP_REFUSED_NOT)
+            return used;
+        if (req->body.len > HTTP_KEPT_BUFFER_MAX ||
+            req->inflate) { /* a smaller buffer stays allocated in any case */
             http_output_account(c);
             if (!http_memory_available(c->server))
                 req->refusal = HTTP_REFUSED_OVERLOADED;
         }
     }
     c->message_complete = c->body.state == HTTP_BODY_END;
+    if (c->message_complete && req->inflate) {
+        if (!http_inflate_is_complete(req->inflate))
+            req->refusal = HTTP_REFUSED_DAMAGED_BODY;
+        http_inflate_free(&req->inflate);
+    }
     return used;
 }
 
@@ -142,6 +153,9 @@ static size_t parse(struct http_conn *c, const char *p, size_t n)
     req->keep_alive = h->keep_alive && !c->over_limit;
     req->refusal = http_route_judge(req);
     if (req->refusal == HTTP_REFUSED_NOT) {
+        if (h->coding != HTTP_CODING_IDENTITY && (req->endpoint->row->flags & HTTP_ROUTE_DECODES_BODY) &&
+            has_body)
+            req->inflate = http_inflate_new(h->coding);
         if (h->expects_continue && has_body && !h->http10)
             http_output_write(c, go_on, sizeof go_on - 1);
         buf_reserve(&req->body,

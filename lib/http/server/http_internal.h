@@ -1,6 +1,7 @@
 /* http_internal: declarations that the server's files share. Each file calls only those above it:
  *
  *     http_parse.c         parse bytes into a request, pure
+ *     http_inflate.c       decompress a body, pure
  *     http_output.c        unsent bytes of a connection, the schedule of turns, and the limit on memory of all clients
  *     http_reply.c         replies, problems, streams and their rewind
  *     http_origin.c        detect requests from web pages of other sites, pure
@@ -22,6 +23,7 @@
 #ifndef MILLRACE_HTTP_INTERNAL_H
 #define MILLRACE_HTTP_INTERNAL_H
 
+#include "http/server/http_inflate.h"
 #include "http/server/http_parse.h"
 #include "base/rate_limit.h"
 #include <event2/event.h>
@@ -74,6 +76,7 @@ struct http_request {
     struct buf extra; /* header lines of http_add_header */
     struct url_query query;
     struct http_marks marks;
+    struct http_inflate *inflate; /* of an encoded body; NULL: stored as received */
 
     /* http_request_reset zeroes the rest. */
     bool live;       /* the head is complete, but the reply is not */

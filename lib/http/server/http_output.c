@@ -208,7 +208,7 @@ void http_output_account(struct http_conn *c)
     size_t held = 0;
     if (!c->evicted && !(req->live && req->no_timeout))
         held = c->in.len - c->in_at + req->head.text.len + req->body.cap + req->held_bytes +
-               http_output_pending(c);
+               http_output_pending(c) + (req->inflate ? http_inflate_memory(req->inflate) : 0);
     c->server->buffered += held - c->held;
     c->held = held;
 }

@@ -150,7 +150,14 @@ static bool take_expect(struct http_head *h, struct bytes value)
 
 static bool take_content_encoding(struct http_head *h, struct bytes value)
 {
-    h->is_encoded |= value.len > 0 && !same_word(value, "identity");
+    if (value.len == 0 || same_word(value, "identity"))
+        return true;
+    if (h->coding != HTTP_CODING_IDENTITY)
+        h->coding = HTTP_CODING_OTHER;
+    else if (same_word(value, "gzip") || same_word(value, "x-gzip"))
+        h->coding = HTTP_CODING_GZIP;
+    else
+        h->coding = same_word(value, "zstd") ? HTTP_CODING_ZSTD : HTTP_CODING_OTHER;
     return true;
 }
 

@@ -31,6 +31,7 @@ enum http_refusal {
     HTTP_REFUSED_BODY_TOO_LARGE,
     HTTP_REFUSED_EXPECTATION,
     HTTP_REFUSED_CONTENT_ENCODING,
+    HTTP_REFUSED_DAMAGED_BODY,
     HTTP_REFUSED_PARAMETER,
     HTTP_REFUSED_UNKNOWN_PARAMETER,
     HTTP_REFUSED_UNKNOWN,
@@ -44,6 +45,13 @@ enum http_refusal {
     HTTP_REFUSED_NOT_READY,
     HTTP_REFUSED_OVERLOADED,
     HTTP_REFUSED_CONNECTIONS,
+};
+
+enum http_coding { /* Content-Encoding */
+    HTTP_CODING_IDENTITY,
+    HTTP_CODING_GZIP,
+    HTTP_CODING_ZSTD,
+    HTTP_CODING_OTHER, /* another, or several */
 };
 
 struct http_header_span {
@@ -61,7 +69,7 @@ struct http_head {
     bool keep_alive, asks_close;
     bool has_host, has_content_length, is_chunked;
     bool expects_continue, expects_other;
-    bool is_encoded; /* Content-Encoding other than identity */
+    enum http_coding coding;
     uint64_t content_length;
     size_t target, target_len; /* in `text` */
     size_t header_bytes;       /* of names and values */

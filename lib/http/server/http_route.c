@@ -224,7 +224,7 @@ enum http_refusal http_route_judge(struct http_request *req)
         return HTTP_REFUSED_NOT_READY;
     if (refused_param(req))
         return HTTP_REFUSED_UNKNOWN_PARAMETER;
-    if (h->is_encoded && (row->flags & HTTP_ROUTE_IDENTITY_BODY))
+    if (h->coding == HTTP_CODING_OTHER && (row->flags & HTTP_ROUTE_DECODES_BODY))
         return HTTP_REFUSED_CONTENT_ENCODING;
     if (h->content_length > http_route_max_body(req))
         return HTTP_REFUSED_BODY_TOO_LARGE;
@@ -245,7 +245,10 @@ static const struct {
         "the only supported Transfer-Encoding is chunked, in HTTP/1.1", NULL},
     [HTTP_REFUSED_EXPECTATION] = {417, "bad-request", "the only supported Expect is 100-continue", NULL},
     [HTTP_REFUSED_CONTENT_ENCODING] = {415, "unsupported-encoding",
-        "the endpoint does not accept this Content-Encoding", "send the body uncompressed"},
+        "the endpoint does not accept this Content-Encoding",
+        "compress the body with gzip or zstd, or send it uncompressed"},
+    [HTTP_REFUSED_DAMAGED_BODY] = {400, "bad-encoding", "the body is not valid in its Content-Encoding",
+        "check the body with gzip -t or zstd -t"},
     [HTTP_REFUSED_PARAMETER] = {400, "bad-parameter",
         "the target has an invalid %-escape or too many parameters", "write a percent sign as %25"},
     [HTTP_REFUSED_UNKNOWN] = {404, "not-found", "no such endpoint", "GET / lists the endpoints"},
@@ -318,7 +321,7 @@ void http_route_refuse(struct http_request *req)
     if (why == HTTP_REFUSED_METHOD)
         http_route_add_allow(req);
     if (why == HTTP_REFUSED_CONTENT_ENCODING)
-        http_add_header(req, "Accept-Encoding", "identity");
+        http_add_header(req, "Accept-Encoding", "gzip, zstd, identity");
     if (why == HTTP_REFUSED_TOKEN)
         http_add_header(req, "WWW-Authenticate", "Bearer");
     bool has_list =

@@ -54,12 +54,12 @@ enum http_method { HTTP_GET_ = 1, HTTP_POST_ = 2, HTTP_PUT_ = 4, HTTP_DELETE_ = 
 
 typedef void http_handler(struct http_request *req, void *ctx);
 
-#define HTTP_ROUTE_NEEDS_TOKEN 1    /* stops, deletes or resets: requires the token or allow_admin */
-#define HTTP_ROUTE_WHEN_READY 2     /* 503 with the reason until the daemon is ready */
-#define HTTP_ROUTE_LENIENT 4        /* ignores an unknown parameter unless it looks like a misspelling */
-#define HTTP_ROUTE_NO_HEAD 8        /* GET has side effects, so HEAD gets 405 */
-#define HTTP_ROUTE_IDENTITY_BODY 16 /* 415 for a body with a Content-Encoding other than identity */
-#define HTTP_ROUTE_PUBLIC 32        /* open to web pages of any origin, see allowed_hosts */
+#define HTTP_ROUTE_NEEDS_TOKEN 1   /* stops, deletes or resets: requires the token or allow_admin */
+#define HTTP_ROUTE_WHEN_READY 2    /* 503 with the reason until the daemon is ready */
+#define HTTP_ROUTE_LENIENT 4       /* ignores an unknown parameter unless it looks like a misspelling */
+#define HTTP_ROUTE_NO_HEAD 8       /* GET has side effects, so HEAD gets 405 */
+#define HTTP_ROUTE_DECODES_BODY 16 /* decompresses gzip and zstd; 415 for another Content-Encoding */
+#define HTTP_ROUTE_PUBLIC 32       /* open to web pages of any origin, see allowed_hosts */
 
 struct http_route {
     const char *path;

@@ -1,0 +1,24 @@
+/* http_inflate: decompresses a body with Content-Encoding gzip or zstd while its pieces arrive.
+ *
+ * 1. The caller may split the input anywhere. Several gzip members or zstd frames in a row are one body.
+ * 2. The output never exceeds the caller's limit, whatever the input. Decompression stops at the limit.
+ * 3. A zstd frame with a window above 8 MiB is refused, as RFC 8878 recommends for HTTP. */
+#ifndef MILLRACE_HTTP_INFLATE_H
+#define MILLRACE_HTTP_INFLATE_H
+
+#include "http/server/http_parse.h"
+
+struct http_inflate;
+
+/* For HTTP_CODING_GZIP or HTTP_CODING_ZSTD. */
+struct http_inflate *http_inflate_new(enum http_coding coding);
+void http_inflate_free(struct http_inflate **z);
+/* Appends the decompressed bytes of the piece to `out`. HTTP_REFUSED_BODY_TOO_LARGE: out->len would exceed `max`.
+ * HTTP_REFUSED_DAMAGED_BODY: the piece is not valid. After a refusal only http_inflate_free may follow. */
+enum http_refusal http_inflate_feed(struct http_inflate *z, struct bytes piece, size_t max, struct buf *out);
+/* True if the input so far ends with a complete member or frame. */
+bool http_inflate_is_complete(const struct http_inflate *z);
+/* Bytes of memory in use. */
+size_t http_inflate_memory(const struct http_inflate *z);
+
+#endif
