@@ -77,8 +77,15 @@ static void get(struct http_request *req, void *ctx)
     struct reads_layers layers;
     struct reads_answer answer = {0};
     struct bytes key;
-    if (read_protocol_get(req, &key) && find_layers(req, app, &layers))
-        reply(req, reads_get(&layers, &key, 1, (struct reads_bounds){0}, &answer), &answer, false);
+    if (!read_protocol_get(req, &key) || !find_layers(req, app, &layers))
+        return;
+    int result = reads_get(&layers, &key, 1, (struct reads_bounds){0}, &answer);
+    if (answer.records > 0) {
+        struct bytes value = read_protocol_value(buf_bytes(&answer.lines), RECORD_SEPARATOR);
+        memmove(answer.lines.ptr, value.ptr, value.len);
+        answer.lines.len = value.len;
+    }
+    reply(req, result, &answer, false);
 }
 
 /* An answer larger than max_answer is refused instead of cut: the keys are in the order of the request, so
@@ -130,7 +137,7 @@ static void range(struct http_request *req, void *ctx)
     if (!read_protocol_range(req, RECORD_SEPARATOR, &span) || !find_layers(req, app, &layers))
         return;
     int result = reads_range(&layers, span.start, span.end, bounds_of(app, &span), &answer);
-    reply(req, result, &answer, true);
+    reply(req, result, &answer, false);
 }
 
 void app_extra_stats(void *ctx, bool json, struct buf *out)

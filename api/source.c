@@ -217,6 +217,11 @@ static void fail(struct question *q, const char *what, int status)
     finish(q, status == 413 ? SOURCE_TOO_LARGE : SOURCE_UNAVAILABLE);
 }
 
+static bool is_range(const struct question *q)
+{
+    return strncmp(q->target, RANGE, strlen(RANGE)) == 0;
+}
+
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct question *q = arg;
@@ -235,7 +240,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         fail(q, http_client_strerror(result), 0);
     else if (reply->status == 410)
         restart(q);
-    else if (reply->status != 200)
+    else if (reply->status != 200 && !(reply->status == 404 && is_range(q))) /* 404: an empty range */
         fail(q, "", reply->status);
     else if (mixed)
         restart(q);
@@ -243,8 +248,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         bool ok = !q->bad && !q->partial.len && read_headers(q, reply);
         const char *next = http_reply_header(reply, "X-Millrace-Next");
         /* Only /range is answered in pages. */
-        ok = ok &&
-             (!*next || (strncmp(q->target, RANGE, strlen(RANGE)) == 0 && strlen(next) < SOURCE_RECORD_MAX));
+        ok = ok && (!*next || (is_range(q) && strlen(next) < SOURCE_RECORD_MAX));
         free(q->page);
         q->page = ok && *next ? mem_strdup(next) : NULL;
         if (!ok)

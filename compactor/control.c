@@ -112,7 +112,7 @@ static enum compact_result reload(
         const struct peer *sortdb = &c->sortdbs[i];
         struct json_doc *d;
         uint64_t got = 0, got_content = 0;
-        r = ask(sortdb, "POST", "/reload", &d, error);
+        r = ask(sortdb, "POST", "/reload?format=json", &d, error);
         if (r == COMPACT_OK)
             r = take_number(sortdb, d, "/generation", &got, error);
         if (r == COMPACT_OK)

@@ -34,7 +34,7 @@ static bool next_run(struct answer_lines *l, size_t *at, struct bytes *run)
 /* Only the last line of a file may end without LF. */
 static bool needs_lf(struct bytes run)
 {
-    return run.len > 0 && run.ptr[run.len - 1] != '\n';
+    return run.len == 0 || run.ptr[run.len - 1] != '\n';
 }
 
 static void answer_free(struct answer *a)

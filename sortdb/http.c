@@ -4,6 +4,7 @@
 #include "daemon/read_protocol.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Returns the current generation, or NULL after answering 503. */
@@ -50,10 +51,12 @@ static void get(struct http_request *req, void *ctx)
         return;
     bool found = find(app, g, key, &line, &shard);
     add_headers(req, g, shard);
-    if (found)
-        answer_send(req, g, &(struct answer_lines){.found = &line, .n_found = 1}, &app->scratch);
-    else
+    if (!found) {
         reply_missing(req, g);
+        return;
+    }
+    struct bytes value = read_protocol_value(line, generation_separator(g));
+    answer_send(req, g, &(struct answer_lines){.found = &value, .n_found = 1}, &app->scratch);
 }
 
 static void mget(struct http_request *req, void *ctx)
@@ -73,11 +76,17 @@ static void mget(struct http_request *req, void *ctx)
     answer_send(req, g, &answer, &app->scratch);
 }
 
+/* Frees the cursor. */
 static void send_cursor(struct app *app, struct http_request *req, struct generation *g,
-    struct answer_lines *lines, uint64_t limit)
+    struct answer_lines *lines, uint64_t limit, bool may_be_empty)
 {
     struct bytes next;
     add_headers(req, g, generation_cursor_shard(&lines->cursor));
+    if (generation_cursor_bytes(&lines->cursor) == 0 && !may_be_empty) {
+        generation_cursor_free(&lines->cursor);
+        reply_missing(req, g);
+        return;
+    }
     if (generation_cursor_cut(&lines->cursor, limit, app->max_answer, &next))
         read_protocol_add_next(req, next);
     answer_send(req, g, lines, &app->scratch);
@@ -94,13 +103,7 @@ static void fwmatch(struct http_request *req, void *ctx)
     generation_prefix(g, span.prefix, span.start, &lines.cursor);
     bool found = generation_cursor_bytes(&lines.cursor) > 0;
     stats_add(found ? app->fwmatch_hits : app->fwmatch_misses, 1);
-    if (found || span.start.len > 0) {
-        send_cursor(app, req, g, &lines, span.limit);
-        return;
-    }
-    add_headers(req, g, generation_cursor_shard(&lines.cursor));
-    generation_cursor_free(&lines.cursor);
-    reply_missing(req, g);
+    send_cursor(app, req, g, &lines, span.limit, span.start.len > 0);
 }
 
 static void range(struct http_request *req, void *ctx)
@@ -112,7 +115,21 @@ static void range(struct http_request *req, void *ctx)
     if (!g || !read_protocol_range(req, generation_separator(g), &span))
         return;
     generation_range(g, span.start, span.end, &lines.cursor);
-    send_cursor(app, req, g, &lines, span.limit);
+    send_cursor(app, req, g, &lines, span.limit, false);
+}
+
+/* bitly's answer, or JSON. */
+static void reply_reloaded(struct http_request *req, const struct generation *g)
+{
+    struct generation_info info = generation_info(g);
+    struct bytes format;
+    add_headers(req, g, GENERATION_NO_SHARD);
+    if (http_param(req, "format", &format) && bytes_equal_str(format, "json"))
+        http_replyf(req, 200, "application/json",
+            "{\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"content\":\"%" PRIu64 "\"}\n", info.number,
+            info.through, info.content);
+    else
+        http_reply(req, 200, NULL, BYTES_LITERAL("db reloaded\n"));
 }
 
 static void on_caller_gone(struct http_request *req, void *arg)
@@ -141,20 +158,56 @@ void app_answer_calls(struct app *app, uint64_t ticket, const char *error)
         struct reload_call *next = TAILQ_NEXT(call, link);
         if (call->ticket <= ticket) {
             TAILQ_REMOVE(&app->calls, call, link);
-            if (error) {
+            if (error)
                 http_problem(call->req, 503, "reload-failed",
                     app->generation ? "the old files keep serving" : NULL, "%s", error);
-            } else {
-                struct generation_info info = generation_info(app->generation);
-                add_headers(call->req, app->generation, GENERATION_NO_SHARD);
-                http_replyf(call->req, 200, "application/json",
-                    "{\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"content\":\"%" PRIu64 "\"}\n",
-                    info.number, info.through, info.content);
-            }
+            else
+                reply_reloaded(call->req, app->generation);
             free(call);
         }
         call = next;
     }
+}
+
+static void exit_daemon(struct http_request *req, void *ctx)
+{
+    const struct app *app = ctx;
+    http_reply(req, 200, NULL, BYTES_LITERAL("stopping\n"));
+    daemon_begin_stop(app->daemon);
+}
+
+static void append_number(struct buf *out, bool json, const char *name, uint64_t n)
+{
+    buf_printf(out, json ? ",\"%s\":%" PRIu64 : "%s: %" PRIu64 "\n", name, n);
+}
+
+/* Appends a number of an endpoint: JSON "get_hits", text "/get hits". */
+static void append_of(
+    struct buf *out, bool json, const char *endpoint, const char *name, const char *words, uint64_t n)
+{
+    char full[64];
+    snprintf(full, sizeof full, json ? "%s_%s" : "/%s %s", endpoint, json ? name : words);
+    append_number(out, json, full, n);
+}
+
+static void append_latencies(const struct app *app, bool json, struct buf *out)
+{
+    static const char *const endpoints[] = {"get", "mget", "fwmatch", "range"};
+    uint64_t total = 0;
+    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
+        char labels[32];
+        snprintf(labels, sizeof labels, "endpoint=\"/%s\"", endpoints[i]);
+        /* The HTTP server has registered this histogram. */
+        const struct stats_histogram *h =
+            stats_histogram(daemon_stats(app->daemon), "request_seconds", labels, "");
+        append_of(out, json, endpoints[i], "95", "95%", (uint64_t)stats_quantile(h, 0.95));
+        append_of(out, json, endpoints[i], "99", "99%", (uint64_t)stats_quantile(h, 0.99));
+        append_of(
+            out, json, endpoints[i], "average_request", "average request (usec)", (uint64_t)stats_mean(h));
+        append_of(out, json, endpoints[i], "requests", "requests", stats_observations(h));
+        total += stats_observations(h);
+    }
+    append_number(out, json, json ? "total_requests" : "total requests", total);
 }
 
 void app_extra_stats(void *ctx, bool json, struct buf *out)
@@ -163,15 +216,17 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
     if (!app || !app->generation)
         return;
     struct generation_info info = generation_info(app->generation);
-    buf_printf(out,
-        json ? ",\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"shards\":%" PRIu32
-               ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"get_hits\":%" PRIu64
-               ",\"get_misses\":%" PRIu64 ",\"fwmatch_hits\":%" PRIu64 ",\"fwmatch_misses\":%" PRIu64
-             : "generation: %" PRIu64 "\nthrough: %" PRIu64 "\nshards: %" PRIu32 "\nrecords: %" PRIu64
-               "\nbytes: %" PRIu64 "\nget_hits: %" PRIu64 "\nget_misses: %" PRIu64 "\nfwmatch_hits: %" PRIu64
-               "\nfwmatch_misses: %" PRIu64 "\n",
-        info.number, info.through, info.shards, info.records, info.bytes, stats_read(app->get_hits),
-        stats_read(app->get_misses), stats_read(app->fwmatch_hits), stats_read(app->fwmatch_misses));
+    append_latencies(app, json, out);
+    append_of(out, json, "get", "hits", "hits", stats_read(app->get_hits));
+    append_of(out, json, "get", "misses", "misses", stats_read(app->get_misses));
+    append_of(out, json, "fwmatch", "hits", "hits", stats_read(app->fwmatch_hits));
+    append_of(out, json, "fwmatch", "misses", "misses", stats_read(app->fwmatch_misses));
+    append_number(out, json, "db_size", info.bytes);
+    append_number(out, json, "generation", info.number);
+    append_number(out, json, "through", info.through);
+    append_number(out, json, "shards", info.shards);
+    append_number(out, json, "records", info.records);
+    append_number(out, json, "bytes", info.bytes);
 }
 
 const struct http_route app_routes[] = {
@@ -180,5 +235,10 @@ const struct http_route app_routes[] = {
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = reload,
         .help = "open and check the newest files, then serve them"},
+    {.path = "/exit",
+        .methods = HTTP_GET_ | HTTP_POST_,
+        .flags = HTTP_ROUTE_NEEDS_TOKEN | HTTP_ROUTE_NO_HEAD,
+        .handler = exit_daemon,
+        .help = "stop the daemon, as SIGTERM does"},
     {0},
 };

@@ -250,6 +250,13 @@ uint64_t stats_observations(const struct stats_histogram *h)
     return n;
 }
 
+usec_t stats_mean(const struct stats_histogram *h)
+{
+    uint64_t n = stats_observations(h);
+    uint64_t sum = atomic_load_explicit(&h->sum, memory_order_relaxed);
+    return n > 0 ? (usec_t)(sum / n) * h->scale->sum_unit : 0;
+}
+
 usec_t stats_quantile(const struct stats_histogram *h, double q)
 {
     uint64_t all = stats_observations(h), n = 0;

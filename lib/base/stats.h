@@ -47,6 +47,8 @@ void stats_observe(struct stats_histogram *h, usec_t took);
 /* The q-quantile (0..1) in microseconds, rounded up to a bound. */
 usec_t stats_quantile(const struct stats_histogram *h, double q);
 uint64_t stats_observations(const struct stats_histogram *h);
+/* The mean in microseconds; 0 without observations. */
+usec_t stats_mean(const struct stats_histogram *h);
 
 /* The thread that prints the metrics calls `read(ctx)` to get the value. ctx must stay valid until the gauge is
  * removed or the registry is freed. If the name ends in _total, /metrics shows the value as a counter, and the value

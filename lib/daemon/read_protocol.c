@@ -2,6 +2,8 @@
 
 #include "counts/records.h"
 
+#include <strings.h>
+
 static bool required(struct http_request *req, const char *name, struct bytes *value)
 {
     if (http_param(req, name, value))
@@ -17,7 +19,13 @@ static bool read_limit(struct http_request *req, uint64_t *limit)
 
 bool read_protocol_get(struct http_request *req, struct bytes *key)
 {
-    return required(req, "key", key);
+    return http_take_form(req) && required(req, "key", key);
+}
+
+struct bytes read_protocol_value(struct bytes line, char separator)
+{
+    const char *at = line.len ? memchr(line.ptr, separator, line.len) : NULL;
+    return at ? bytes_of(at + 1, line.len - (size_t)(at + 1 - line.ptr)) : line;
 }
 
 bool read_protocol_next_key(const struct http_request *req, size_t *at, struct bytes *key)
@@ -37,6 +45,8 @@ bool read_protocol_mget(struct http_request *req)
 {
     size_t at = 0;
     struct bytes key;
+    if (!http_take_form(req))
+        return false;
     if (read_protocol_next_key(req, &at, &key))
         return true;
     http_problem(req, 400, "missing-parameter", NULL, "k= is missing; give one for each key");
@@ -46,6 +56,8 @@ bool read_protocol_mget(struct http_request *req)
 bool read_protocol_fwmatch(struct http_request *req, struct read_span *out)
 {
     *out = (struct read_span){.start = BYTES_NONE, .end = BYTES_NONE};
+    if (!http_take_form(req))
+        return false;
     http_param(req, "start", &out->start);
     return required(req, "key", &out->prefix) && read_limit(req, &out->limit);
 }
@@ -53,7 +65,7 @@ bool read_protocol_fwmatch(struct http_request *req, struct read_span *out)
 bool read_protocol_range(struct http_request *req, char separator, struct read_span *out)
 {
     *out = (struct read_span){.prefix = BYTES_NONE};
-    if (!required(req, "start", &out->start) || !required(req, "end", &out->end) ||
+    if (!http_take_form(req) || !required(req, "start", &out->start) || !required(req, "end", &out->end) ||
         !read_limit(req, &out->limit))
         return false;
     if (record_key_compare(out->start, out->end, separator) <= 0)
@@ -71,7 +83,14 @@ void read_protocol_add_next(struct http_request *req, struct bytes key)
     buf_free(&next);
 }
 
+/* A client that ignores the status must not take an error for a value. */
 void read_protocol_reply_missing(struct http_request *req)
 {
-    http_problem(req, 404, "not-found", NULL, "no such record");
+    struct bytes accept = http_header(req, "Accept"), problem = BYTES_LITERAL("application/problem+json");
+    for (size_t i = 0; i + problem.len <= accept.len; i++)
+        if (strncasecmp(accept.ptr + i, problem.ptr, problem.len) == 0) {
+            http_problem(req, 404, "not-found", NULL, "no such record");
+            return;
+        }
+    http_reply(req, 404, NULL, BYTES_NONE);
 }

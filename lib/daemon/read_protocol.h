@@ -19,18 +19,20 @@
 
 /* Four rows for the daemon's table of routes. */
 /* clang-format off */
+#define READ_PROTOCOL_ROUTE(path_, handler_, help_)                                                          \
+    {.path = (path_), .methods = HTTP_GET_ | HTTP_POST_, .handler = (handler_), .help = (help_)}
 #define READ_PROTOCOL_ROUTES(get_, mget_, fwmatch_, range_)                                                  \
-    {.path = "/get", .methods = HTTP_GET_, .handler = (get_), .help = "?key= one record"},                   \
-    {.path = "/mget", .methods = HTTP_GET_ | HTTP_POST_, .handler = (mget_),                                 \
-        .help = "?k=&k= several records"},                                                                   \
-    {.path = "/fwmatch", .methods = HTTP_GET_, .handler = (fwmatch_),                                        \
-        .help = "?key=&limit= records whose key starts with key"},                                                 \
-    {.path = "/range", .methods = HTTP_GET_, .handler = (range_),                                            \
-        .help = "?start=&end=&limit= records between two keys"}
+    READ_PROTOCOL_ROUTE("/get", get_, "?key= the value of one record"),                                      \
+    READ_PROTOCOL_ROUTE("/mget", mget_, "?k=&k= several records"),                                           \
+    READ_PROTOCOL_ROUTE("/fwmatch", fwmatch_, "?key=&limit= records whose key starts with key"),             \
+    READ_PROTOCOL_ROUTE("/range", range_, "?start=&end=&limit= records between two keys")
 /* clang-format on */
 
-/* Each function parses its kind of request. If the request is invalid, the function replies and returns false. */
+/* Each function parses its kind of request, whose parameters may also be an HTML form in the body. If the request is invalid, the
+ * function replies and returns false. */
 bool read_protocol_get(struct http_request *req, struct bytes *key);
+/* The part of a record's line that /get answers: all after the first separator. */
+struct bytes read_protocol_value(struct bytes line, char separator);
 
 /* read_protocol_mget refuses a request without a key. read_protocol_next_key stores the next key, or returns false if
  * there is none. Set *at to 0 before the first call. */
@@ -48,7 +50,7 @@ bool read_protocol_range(struct http_request *req, char separator, struct read_s
 
 /* Adds the header of a truncated answer: `key` is where the client should continue. */
 void read_protocol_add_next(struct http_request *req, struct bytes key);
-/* Replies 404. */
+/* Replies 404: empty, or a problem if the request accepts one. */
 void read_protocol_reply_missing(struct http_request *req);
 
 #endif

@@ -53,7 +53,7 @@ class OldCopies(CopiesTest):
 
     def total(self):
         reply = self.counting.get("/get?key=all%7Call")
-        return sum(int(hour.split(":")[1]) for hour in reply.text.split(",")[1].split()) if reply.status == 200 else 0
+        return sum(int(hour.split(":")[1]) for hour in reply.text.split()) if reply.status == 200 else 0
 
     def counted(self, blocks):
         wait_until(lambda: self.total() == blocks * LINES, lambda: "%d blocks: %d\n%s" % (blocks, self.total(), self.counting.log))

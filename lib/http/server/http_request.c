@@ -57,6 +57,32 @@ bool http_param(const struct http_request *req, const char *name, struct bytes *
     return url_query_get(&req->query, name, value);
 }
 
+bool http_take_form(struct http_request *req)
+{
+    struct bytes form = BYTES_LITERAL("application/x-www-form-urlencoded");
+    struct bytes type = http_header(req, "Content-Type"), target = http_head_target(&req->head);
+    const char *mark = target.len ? memchr(target.ptr, '?', target.len) : NULL;
+    if (type.len < form.len || strncasecmp(type.ptr, form.ptr, form.len) != 0)
+        return true;
+    struct url_query both;
+    struct buf text = {0};
+    buf_append_bytes(&text, buf_bytes(&req->body));
+    if (mark) {
+        buf_append_char(&text, '&');
+        buf_append(&text, mark + 1, target.len - (size_t)(mark + 1 - target.ptr));
+    }
+    bool ok = url_query_parse(buf_bytes(&text), &both) == 0;
+    buf_free(&text);
+    if (!ok) {
+        http_problem(req, 400, "bad-parameter", "write a percent sign as %25",
+            "the form has an invalid %%-escape or too many parameters");
+        return false;
+    }
+    url_query_free(&req->query);
+    req->query = both;
+    return true;
+}
+
 struct bytes http_header(const struct http_request *req, const char *name)
 {
     size_t len = strlen(name);

@@ -202,6 +202,8 @@ enum http_refusal http_route_judge(struct http_request *req)
     /* Take the first route with this path and method, or else the first route with this path. A public connection
      * reaches only public routes. A daemon's own route replaces a built-in route with the same path. */
     struct bytes path = bytes_of(req->path.ptr, req->path.len - 1);
+    path.len -=
+        path.len > 1 && path.ptr[path.len - 1] == '/'; /* clients of bitly's sortdb ask for /get/?key= */
     for (struct http_endpoint *e = s->endpoints, *found = NULL; e < s->unknown; e++) {
         if (!bytes_equal(e->path, path) || (found && found->ctx != e->ctx) ||
             (req->conn->is_public && !(e->row->flags & HTTP_ROUTE_PUBLIC)))

@@ -130,6 +130,9 @@ struct bytes http_body(struct http_request *req);      /* the gathered body; may
 struct buf http_take_body(struct http_request *req);
 bool http_param(const struct http_request *req, const char *name, struct bytes *value);
 const struct url_query *http_query(const struct http_request *req);
+/* If the body is an HTML form (application/x-www-form-urlencoded), puts its parameters before those of the target. If the form is
+ * malformed, the function replies 400 and returns false. */
+bool http_take_form(struct http_request *req);
 /* Returns the value of the first header with this name, or BYTES_NONE. The case of the name does not matter. */
 struct bytes http_header(const struct http_request *req, const char *name);
 /* The monotonic time at which the server began to process this input of the connection. If called later, outside the
