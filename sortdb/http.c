@@ -222,6 +222,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
     append_of(out, json, "fwmatch", "hits", "hits", stats_read(app->fwmatch_hits));
     append_of(out, json, "fwmatch", "misses", "misses", stats_read(app->fwmatch_misses));
     append_number(out, json, "db_size", info.bytes);
+    append_number(out, json, "db_mtime", (uint64_t)info.modified);
     append_number(out, json, "generation", info.number);
     append_number(out, json, "through", info.through);
     append_number(out, json, "shards", info.shards);

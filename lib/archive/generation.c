@@ -47,6 +47,8 @@ static enum sorted_file_result open_shard(
     g->info.records += g->files[shard]->records;
     struct bytes text = g->files[shard]->text.text;
     g->info.bytes += text.len;
+    int64_t modified = mapping_modified(g->files[shard]->mapping);
+    g->info.modified = modified > g->info.modified ? modified : g->info.modified;
     g->info.is_cut |= text.len > 0 && text.ptr[text.len - 1] != '\n';
     return r;
 }

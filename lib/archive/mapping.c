@@ -160,6 +160,11 @@ bool mapping_is_untouched(const struct mapping *m)
            st.st_mtim.tv_nsec == m->written.tv_nsec;
 }
 
+int64_t mapping_modified(const struct mapping *m)
+{
+    return m->written.tv_sec;
+}
+
 void mapping_expect_scan(struct mapping *m, bool scan)
 {
     if (m->len > 0)

@@ -36,6 +36,8 @@ struct bytes mapping_bytes(const struct mapping *m);
 bool mapping_is_whole(struct mapping *m);
 /* False: the file was modified since it was opened. One system call. */
 bool mapping_is_untouched(const struct mapping *m);
+/* The file's modification time when it was opened, in Unix seconds. */
+int64_t mapping_modified(const struct mapping *m);
 /* Advises the kernel to expect sequential reads if `scan` is true, else random reads. */
 void mapping_expect_scan(struct mapping *m, bool scan);
 

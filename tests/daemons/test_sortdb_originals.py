@@ -3,7 +3,7 @@ port's search_test.go over HTTP, and what both servers answer beside hits. docs/
 import string
 import time
 
-from harness import main, query, request, wait_until
+from harness import main, query, request
 from sortdb_case import SortdbTest
 
 Z = "z" * 24
@@ -103,6 +103,7 @@ class TestOriginals(SortdbTest):
                          [2, 1, 2, 1, 6])
         self.assertEqual([s[n] for n in ("get_hits", "get_misses", "fwmatch_hits", "fwmatch_misses")], [3, 2, 1, 1])
         self.assertEqual(s["db_size"], len("".join(LINES)))
+        self.assertTrue(before <= s["db_mtime"] <= time.time(), s["db_mtime"])
         for endpoint in ("get", "mget", "fwmatch", "range"):
             for name in ("95", "99", "average_request"):
                 self.assertLess(s["%s_%s" % (endpoint, name)], 10 ** 7)
