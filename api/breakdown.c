@@ -100,12 +100,11 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
     struct record_key key;
     struct bytes value = r->value, name;
     uint64_t n;
-    int64_t hour;
     bool bad = false;
-    if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, b->query->sub->ns) ||
-        !hour_decode(key.hour, &hour))
+    if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, b->query->sub->ns))
         return false;
-    if (hour < b->query->from || hour >= b->query->to)
+    /* The hours of a day or a month add up to it, so only hours are added. */
+    if (key.unit != PERIOD_HOUR || key.start < b->query->from || key.start >= b->query->to)
         return true;
     while (record_next_count(&value, &name, &n, &bad)) {
         if (!add_sum(b, name, n))

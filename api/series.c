@@ -75,11 +75,13 @@ bool series_add(struct series *s, const struct record *r)
     bool bad = false;
     if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, q->sub ? q->sub->ns : q->total->ns))
         return false;
+    if (key.unit != PERIOD_HOUR) /* the hours of a day or a month add up to it */
+        return true;
     /* A total's record has one count for each hour. A subtotal's record has one count for each sub key of its hour. */
     bool is_other = bytes_equal_str(key.key, COMPONENT_OTHER);
     bool is_key = !is_other || strcmp(q->stored, COMPONENT_OTHER) == 0;
     while (record_next_count(&value, &name, &n, &bad)) {
-        struct bytes hour = q->sub ? key.hour : name;
+        struct bytes hour = q->sub ? key.period : name;
         if (q->sub) {
             is_other = bytes_equal_str(name, COMPONENT_OTHER);
             is_key = bytes_equal(name, sub);

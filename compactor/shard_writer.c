@@ -20,7 +20,7 @@ enum compact_result shard_writer_open(const char *directory, uint32_t shard, uin
 {
     struct shard_writer *w = mem_zalloc(sizeof(*w));
     struct buf path = {0};
-    manifest_file_name(shard, shards, w->file.name);
+    manifest_file_name(MANIFEST_RECORDS, shard, shards, w->file.name);
     buf_printf(&path, "%s/%s", directory, w->file.name);
     w->path = path.ptr;
     w->hash = XXH3_createState();

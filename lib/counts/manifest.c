@@ -20,9 +20,17 @@ void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT])
     snprintf(out, MANIFEST_NAME_TEXT, "%0*" PRIu64, MANIFEST_DIRECTORY_DIGITS, generation);
 }
 
-void manifest_file_name(uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT])
+void manifest_file_name(
+    enum manifest_kind kind, uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT])
 {
-    snprintf(out, MANIFEST_NAME_TEXT, "shard-%" PRIu32 "-of-%" PRIu32 ".csv", shard, shards);
+    snprintf(out, MANIFEST_NAME_TEXT, "%s-%" PRIu32 "-of-%" PRIu32 ".csv",
+        kind == MANIFEST_TEXTS ? "texts" : "shard", shard, shards);
+}
+
+void manifest_index_name(const char *file, char out[MANIFEST_NAME_TEXT])
+{
+    size_t n = strlen(file), suffix = strlen(".csv");
+    snprintf(out, MANIFEST_NAME_TEXT, "%.*s.idx", (int)(n > suffix ? n - suffix : 0), file);
 }
 
 bool manifest_directory_number(const char *name, uint64_t *generation)
@@ -53,24 +61,57 @@ static bool text_at(const struct json_doc *d, const char *pointer, char *out, si
     return true;
 }
 
-static bool parse_file(const struct json_doc *d, uint32_t shard, uint32_t shards, struct manifest_file *f)
+/* Reads the records, bytes and checksum of the object at `base`. */
+static bool parse_sums(
+    const struct json_doc *d, const char *base, uint64_t *records, uint64_t *bytes, uint64_t *xxh3)
 {
-    static const char *const numbers[] = {"records", "bytes"};
-    uint64_t *places[] = {&f->records, &f->bytes};
-    char pointer[POINTER_TEXT], name[MANIFEST_NAME_TEXT], hash[HASH_DIGITS + 1];
-    for (int i = 0; i < 2; i++) {
-        snprintf(pointer, sizeof(pointer), "/files/%" PRIu32 "/%s", shard, numbers[i]);
-        if (!json_doc_u64(d, pointer, places[i]))
-            return false;
-    }
-    manifest_file_name(shard, shards, name);
-    snprintf(pointer, sizeof(pointer), "/files/%" PRIu32 "/name", shard);
-    if (!text_at(d, pointer, f->name, sizeof(f->name)) || strcmp(f->name, name) != 0)
+    char pointer[POINTER_TEXT], hash[HASH_DIGITS + 1];
+    snprintf(pointer, sizeof(pointer), "%s/records", base);
+    if (!json_doc_u64(d, pointer, records))
         return false;
-    snprintf(pointer, sizeof(pointer), "/files/%" PRIu32 "/xxh3", shard);
+    snprintf(pointer, sizeof(pointer), "%s/bytes", base);
+    if (!json_doc_u64(d, pointer, bytes))
+        return false;
+    snprintf(pointer, sizeof(pointer), "%s/xxh3", base);
     if (!text_at(d, pointer, hash, sizeof(hash)) || strspn(hash, "0123456789abcdef") != HASH_DIGITS)
         return false;
-    f->xxh3 = strtoull(hash, NULL, 16);
+    *xxh3 = strtoull(hash, NULL, 16);
+    return true;
+}
+
+static bool parse_files(
+    const struct json_doc *d, enum manifest_kind kind, uint32_t shards, struct manifest_file **out)
+{
+    const char *member = kind == MANIFEST_TEXTS ? "/texts" : "/files";
+    if (json_doc_length(d, member) != shards)
+        return false;
+    *out = mem_zalloc(shards * sizeof(**out));
+    for (uint32_t k = 0; k < shards; k++) {
+        struct manifest_file *f = &(*out)[k];
+        char base[POINTER_TEXT], pointer[POINTER_TEXT], name[MANIFEST_NAME_TEXT];
+        manifest_file_name(kind, k, shards, name);
+        snprintf(base, sizeof(base), "%s/%" PRIu32, member, k);
+        snprintf(pointer, sizeof(pointer), "%s/%" PRIu32 "/name", member, k);
+        if (!text_at(d, pointer, f->name, sizeof(f->name)) || strcmp(f->name, name) != 0 ||
+            !parse_sums(d, base, &f->records, &f->bytes, &f->xxh3))
+            return false;
+    }
+    return true;
+}
+
+static bool parse_imports(const struct json_doc *d, struct manifest *m)
+{
+    m->n_imports = json_doc_length(d, "/imports");
+    m->imports = mem_zalloc((m->n_imports + 1) * sizeof(*m->imports));
+    for (size_t i = 0; i < m->n_imports; i++) {
+        struct manifest_import *import = &m->imports[i];
+        char base[POINTER_TEXT], pointer[POINTER_TEXT];
+        snprintf(base, sizeof(base), "/imports/%zu", i);
+        snprintf(pointer, sizeof(pointer), "/imports/%zu/name", i);
+        if (!text_at(d, pointer, import->name, sizeof(import->name)) ||
+            !parse_sums(d, base, &import->records, &import->bytes, &import->xxh3))
+            return false;
+    }
     return true;
 }
 
@@ -90,9 +131,9 @@ static bool parse_stream(const struct json_doc *d, size_t i, struct manifest_str
 }
 
 /* Returns NULL, or the error. */
-static const char *parse_members(const struct json_doc *d, struct manifest *m)
+static const char *parse_members(const struct json_doc *d, uint64_t format, struct manifest *m)
 {
-    uint64_t made, shards;
+    uint64_t made, shards, hours_from = 0;
     struct json_value counters = json_doc_at(d, "/counters"), retired = json_doc_at(d, "/retired");
     if (!json_doc_u64(d, "/generation", &m->generation) || !json_doc_u64(d, "/through", &m->through))
         return "generation or through is missing";
@@ -104,7 +145,11 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
         return "counters is missing";
     if (retired.type != JSON_STRING && retired.type != JSON_MISSING)
         return "retired is not a string";
+    if (json_doc_at(d, "/hours_from").type != JSON_MISSING &&
+        (!json_doc_u64(d, "/hours_from", &hours_from) || hours_from > INT64_MAX))
+        return "hours_from is not a time";
     m->made = (int64_t)made;
+    m->hours_from = (int64_t)hours_from;
     m->shards = (uint32_t)shards;
     m->counters = bytes_dup(counters.v.string);
     m->retired = bytes_dup(retired.type == JSON_STRING ? retired.v.string : BYTES_NONE);
@@ -113,12 +158,12 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     for (size_t i = 0; i < m->n_streams; i++)
         if (!parse_stream(d, i, &m->streams[i]))
             return "a stream without name, id or end";
-    if (json_doc_length(d, "/files") != m->shards)
-        return "the number of files differs from shards";
-    m->files = mem_zalloc(m->shards * sizeof(*m->files));
-    for (uint32_t k = 0; k < m->shards; k++)
-        if (!parse_file(d, k, m->shards, &m->files[k]))
-            return "a file without its name, counts or checksum";
+    if (!parse_files(d, MANIFEST_RECORDS, m->shards, &m->files))
+        return "a shard without a file, or a file without its name, counts or checksum";
+    if (format > 1 && !parse_files(d, MANIFEST_TEXTS, m->shards, &m->texts))
+        return "a shard without texts, or texts without name, counts or checksum";
+    if (!parse_imports(d, m))
+        return "an import without its name, counts or checksum";
     return NULL;
 }
 
@@ -137,7 +182,7 @@ enum manifest_result manifest_parse(struct bytes text, struct manifest *out, cha
             MANIFEST_FORMAT);
         r = MANIFEST_NEWER;
     } else {
-        const char *wrong = parse_members(d, out);
+        const char *wrong = parse_members(d, format, out);
         if (wrong) {
             manifest_free(out);
             r = bad(error, wrong);
@@ -199,6 +244,8 @@ void manifest_free(struct manifest *m)
     free(m->counters);
     free(m->retired);
     free(m->files);
+    free(m->texts);
+    free(m->imports);
     free(m->streams);
     memset(m, 0, sizeof(*m));
 }
@@ -211,12 +258,27 @@ uint64_t manifest_content(const struct manifest *m)
     return content;
 }
 
+static void print_sums(struct buf *out, uint64_t records, uint64_t bytes, uint64_t xxh3)
+{
+    buf_printf(out, ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"xxh3\":\"%0*" PRIx64 "\"}", records,
+        bytes, HASH_DIGITS, xxh3);
+}
+
+static void print_files(const struct manifest_file *files, uint32_t n, struct buf *out)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        buf_printf(out, "%s{\"name\":\"%s\"", k ? ",\n  " : "", files[k].name);
+        print_sums(out, files[k].records, files[k].bytes, files[k].xxh3);
+    }
+    buf_append_str(out, "],\n");
+}
+
 void manifest_print(const struct manifest *m, struct buf *out)
 {
     buf_printf(out,
         "{\"format\":%d,\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"made\":%" PRId64
         ",\"shards\":%" PRIu32 ",\n",
-        MANIFEST_FORMAT, m->generation, m->through, m->made, m->shards);
+        m->texts ? MANIFEST_FORMAT : 1, m->generation, m->through, m->made, m->shards);
     buf_append_str(out, "\"streams\":{");
     for (size_t i = 0; i < m->n_streams; i++) {
         const struct manifest_stream *s = &m->streams[i];
@@ -230,15 +292,21 @@ void manifest_print(const struct manifest *m, struct buf *out)
     buf_append_str(out, ",\n\"retired\":");
     buf_append_json(out, bytes_str(m->retired ? m->retired : ""));
     buf_append_str(out, ",\n");
+    if (m->hours_from)
+        buf_printf(out, "\"hours_from\":%" PRId64 ",\n", m->hours_from);
     buf_append_str(out, "\"files\":[");
-    for (uint32_t k = 0; k < m->shards; k++) {
-        const struct manifest_file *f = &m->files[k];
-        buf_printf(out,
-            "%s{\"name\":\"%s\",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"xxh3\":\"%0*" PRIx64 "\"}",
-            k ? ",\n  " : "", f->name, f->records, f->bytes, HASH_DIGITS, f->xxh3);
+    print_files(m->files, m->shards, out);
+    if (m->texts) {
+        buf_append_str(out, "\"texts\":[");
+        print_files(m->texts, m->shards, out);
     }
-    buf_append_str(out, "],\n");
-    buf_append_str(out, "\"imports\":[]}\n");
+    buf_append_str(out, "\"imports\":[");
+    for (size_t i = 0; i < m->n_imports; i++) {
+        buf_append_str(out, i ? ",\n  {\"name\":" : "{\"name\":");
+        buf_append_json(out, bytes_str(m->imports[i].name));
+        print_sums(out, m->imports[i].records, m->imports[i].bytes, m->imports[i].xxh3);
+    }
+    buf_append_str(out, "]}\n");
 }
 
 enum manifest_result manifest_current(

@@ -3,20 +3,25 @@
  * The compactor writes manifests. sortdb reads a manifest to find its files. The aggregator reads it to learn which slices the
  * archive includes. docs/guide/archive.md describes the layout and shows a manifest.
  *
- * 1. A parsed manifest describes one file for each shard. File k has the name manifest_file_name(k).
+ * 1. A parsed manifest describes one file of records for each shard, and in format 2 one file of texts for each shard. Shard k's
+ *    files have the names manifest_file_name(KIND, k).
  * 2. manifest_parse reads every text that manifest_print writes. Equal manifests print equal texts.
  * 3. An unknown format is refused. Unknown members are ignored, because a later version may add members.
+ * 4. In format 1 the files have no rollups, and there are no files of texts. The compactor rewrites format 1 to format 2.
  */
 #ifndef MILLRACE_MANIFEST_H
 #define MILLRACE_MANIFEST_H
 
 #include "base/bytes.h"
 
-#define MANIFEST_FORMAT 1
+#define MANIFEST_FORMAT 2
 #define MANIFEST_SHARDS_MAX 4096
 #define MANIFEST_ERROR_TEXT 512      /* buffer for an error text */
 #define MANIFEST_DIRECTORY_DIGITS 12 /* in the name of a generation's directory */
 #define MANIFEST_NAME_TEXT 48        /* buffer for a directory's or a file's name */
+#define MANIFEST_IMPORT_NAME 256     /* buffer for the name of an imported file */
+
+enum manifest_kind { MANIFEST_RECORDS, MANIFEST_TEXTS };
 
 struct manifest_file {
     char name[MANIFEST_NAME_TEXT];
@@ -31,6 +36,12 @@ struct manifest_stream {
     uint64_t end;
 };
 
+/* A file of records that an import added. */
+struct manifest_import {
+    char name[MANIFEST_IMPORT_NAME]; /* the file's name, without directories; not unique */
+    uint64_t records, bytes, xxh3;
+};
+
 struct manifest {
     uint64_t generation;
     uint64_t through; /* the last slice that the archive includes; 0: none */
@@ -39,8 +50,13 @@ struct manifest {
     char *retired; /* lines of counters that the files still contain, but `counters` does not; "" for none */
     uint32_t shards;             /* 1.. */
     struct manifest_file *files; /* as many as shards */
+    struct manifest_file *texts; /* as many as shards; NULL in format 1 */
+    int64_t
+        hours_from; /* the archive has no subtotals of earlier hours, only of their days; 0: it has all hours */
     struct manifest_stream *streams;
     size_t n_streams;
+    struct manifest_import *imports;
+    size_t n_imports;
 };
 
 enum manifest_result {
@@ -53,8 +69,11 @@ enum manifest_result {
 
 /* "000000000007" */
 void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT]);
-/* "shard-0-of-4.csv" */
-void manifest_file_name(uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT]);
+/* "shard-0-of-4.csv" or "texts-0-of-4.csv" */
+void manifest_file_name(
+    enum manifest_kind kind, uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT]);
+/* The index of a file: "shard-0-of-4.idx" for "shard-0-of-4.csv". The manifest does not describe it, because it is derived. */
+void manifest_index_name(const char *file, char out[MANIFEST_NAME_TEXT]);
 /* Parses a directory's name. False unless the name has exactly twelve digits. */
 bool manifest_directory_number(const char *name, uint64_t *generation);
 
@@ -65,7 +84,7 @@ enum manifest_result manifest_parse(struct bytes text, struct manifest *out, cha
 enum manifest_result manifest_read(
     const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
 void manifest_free(struct manifest *m);
-/* A checksum (64 bits) of all files, which identifies the content of a generation. */
+/* A checksum (64 bits) of all files of records, which identifies the content of a generation. */
 uint64_t manifest_content(const struct manifest *m);
 /* Appends the text of manifest.json. */
 void manifest_print(const struct manifest *m, struct buf *out);

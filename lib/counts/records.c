@@ -52,24 +52,30 @@ static int digit_of(char c)
     return c >= 'a' && c <= 'v' ? c - 'a' + 10 : -1;
 }
 
-bool hour_decode(struct bytes text, int64_t *seconds)
+bool period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds)
 {
-    int lead = 0; /* the years that a leading letter adds */
-    if (text.len == HOUR_TEXT_MAX && text.ptr[0] >= 'w' && text.ptr[0] <= 'z')
-        lead = BASE * (text.ptr[0] - 'w' + 1);
-    else if (text.len != HOUR_TEXT_MAX - 1)
+    size_t has_lead = text.len > 0 && text.ptr[0] >= 'w' && text.ptr[0] <= 'z', n = text.len - has_lead;
+    if (n < 2 || n > 4)
         return false;
-    const char *p = text.ptr + text.len - 4;
-    int digit = digit_of(p[0]), year = lead + digit, month = digit_of(p[1]), day = digit_of(p[2]),
-        hour = digit_of(p[3]);
-    if (digit < 0 || month < 1 || month > 12 || day < 1 || day > month_days(year, month) || hour < 0 ||
+    const char *p = text.ptr + has_lead;
+    int first = digit_of(p[0]), month = digit_of(p[1]), day = n > 2 ? digit_of(p[2]) : 1,
+        hour = n > 3 ? digit_of(p[3]) : 0;
+    int year = has_lead ? BASE * (text.ptr[0] - 'w' + 1) + first : first;
+    if (first < 0 || month < 1 || month > 12 || day < 1 || day > month_days(year, month) || hour < 0 ||
         hour > 23)
         return false;
     int64_t days = year_first_day(year) + day - 1;
     for (int m = 1; m < month; m++)
         days += month_days(year, m);
+    *unit = n == 4 ? PERIOD_HOUR : n == 3 ? PERIOD_DAY : PERIOD_MONTH;
     *seconds = HOUR_FIRST + days * SECONDS_PER_DAY + hour * SECONDS_PER_HOUR;
     return true;
+}
+
+bool hour_decode(struct bytes text, int64_t *seconds)
+{
+    enum period_unit unit;
+    return period_decode(text, &unit, seconds) && unit == PERIOD_HOUR;
 }
 
 static bool is_control(unsigned char c)
@@ -197,6 +203,35 @@ int lookup_unescape(struct bytes text, struct buf *out)
     return 0;
 }
 
+#define COMMA_ESCAPE "\\x2c"
+
+void text_key_escape(struct bytes escaped, struct buf *out)
+{
+    for (const char *comma; escaped.len > 0 && (comma = memchr(escaped.ptr, ',', escaped.len));) {
+        size_t n = (size_t)(comma - escaped.ptr);
+        buf_append(out, escaped.ptr, n);
+        buf_append_str(out, COMMA_ESCAPE);
+        escaped = bytes_of(comma + 1, escaped.len - n - 1);
+    }
+    buf_append_bytes(out, escaped);
+}
+
+void text_key_unescape(struct bytes key, struct buf *out)
+{
+    size_t n = sizeof(COMMA_ESCAPE) - 1;
+    for (size_t i = 0; i < key.len;) {
+        if (key.len - i >= n && memcmp(key.ptr + i, COMMA_ESCAPE, n) == 0) {
+            buf_append_char(out, ',');
+            i += n;
+            continue;
+        }
+        bool is_pair =
+            key.ptr[i] == '\\' && i + 1 < key.len; /* the second of two backslashes begins no escape */
+        buf_append(out, key.ptr + i, is_pair ? 2 : 1);
+        i += is_pair ? 2 : 1;
+    }
+}
+
 /* Checks a namespace, or one of the two parts of a subtotal's namespace. */
 static bool is_namespace_text(struct bytes text)
 {
@@ -263,7 +298,7 @@ static bool is_stored(struct bytes component)
 
 bool record_key_parse(struct bytes key, struct record_key *out)
 {
-    *out = (struct record_key){.hour = {"", 0}};
+    *out = (struct record_key){.period = {"", 0}};
     struct record parts;
     if (!record_split(key, '|', &parts))
         return false;
@@ -284,11 +319,10 @@ bool record_key_parse(struct bytes key, struct record_key *out)
     if (!end)
         return false;
     size_t len = (size_t)(end - out->key.ptr);
-    int64_t hour;
-    out->hour = bytes_of(end + 1, out->key.len - len - 1);
+    out->period = bytes_of(end + 1, out->key.len - len - 1);
     out->key.len = len;
     out->is_subtotal = true;
-    return hour_decode(out->hour, &hour) && is_stored(out->key);
+    return period_decode(out->period, &out->unit, &out->start) && is_stored(out->key);
 }
 
 static struct bytes shard_namespace(const struct record_key *k)

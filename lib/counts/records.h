@@ -2,6 +2,7 @@
  *
  *     total     u|jehiah,c413:2 c41l:5                 hours ascending
  *     subtotal  c.u|jehiah.c41l,JP:1 US:4              sub keys in byte order, one record an hour
+ *     rollup    c.u|jehiah.c41,JP:1 US:4               the same for a day (c41) or a month (c4); archives only
  *     lookup    lookup|h0aMB8AuNw4=,http://www.facebook.com/
  *
  * A record is a line `key,value`. Records are in the byte order of their lines, so comparisons include the separator:
@@ -26,6 +27,17 @@ size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1]);
 /* Converts text to the first second of the hour. False if the text is not a valid hour (month 0, 31 February, ...). */
 bool hour_decode(struct bytes text, int64_t *seconds);
 
+/* A period is an hour, a day or a month in UTC. The text of a day or a month is the hour's text without its last one or
+ * two characters. */
+enum period_unit { PERIOD_HOUR, PERIOD_DAY, PERIOD_MONTH };
+/* Converts text to the first second of the period. False if the text is not a valid period. */
+bool period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds);
+/* The text of the enclosing period of a larger unit: `c41l` -> day `c41`, month `c4`. */
+static inline struct bytes period_enclosing(struct bytes text, enum period_unit from, enum period_unit to)
+{
+    return bytes_of(text.ptr, text.len - (size_t)(to - from));
+}
+
 /* True if the text is stored unchanged: shorter than 12 bytes, without space : , . | control or DEL. */
 bool component_is_plain(struct bytes text);
 /* The base64 form of the first 8 bytes of the MD5: always 12 characters, the last one '='. */
@@ -44,6 +56,10 @@ bool component_is_hash(struct bytes stored);
 void lookup_escape(struct bytes text, struct buf *out);
 /* Returns -1 for an escape that lookup_escape does not produce. */
 int lookup_unescape(struct bytes text, struct buf *out);
+/* The key of a text in a texts file: a lookup's escaped text, in which each comma becomes \x2c. */
+void text_key_escape(struct bytes escaped, struct buf *out);
+/* Converts the key back to the lookup's escaped text. */
+void text_key_unescape(struct bytes key, struct buf *out);
 
 bool namespace_is_valid(struct bytes text); /* [a-z0-9_]{1,16}, not "lookup" */
 
@@ -59,9 +75,11 @@ int record_key_compare(struct bytes a, struct bytes b, char separator);
  * *bad and returns false. */
 bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, bool *bad);
 
-/* The parts of a key: "c.u|jehiah.c41l" -> ns "c.u", key "jehiah", hour "c41l"; "u|jehiah" -> hour empty. */
+/* The parts of a key: "c.u|jehiah.c41l" -> ns "c.u", key "jehiah", period "c41l"; "u|jehiah" -> period empty. */
 struct record_key {
-    struct bytes ns, key, hour;
+    struct bytes ns, key, period;
+    int64_t start;         /* the period's first second */
+    enum period_unit unit; /* of a subtotal; PERIOD_DAY and PERIOD_MONTH are rollups */
     bool is_subtotal, is_lookup;
 };
 bool record_key_parse(struct bytes key, struct record_key *out);

@@ -10,13 +10,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char error[MANIFEST_ERROR_TEXT] = "", name[MANIFEST_NAME_TEXT];
     struct buf one = {0}, two = {0};
     if (manifest_parse(bytes_of(data, size), &m, error) != MANIFEST_OK) {
-        assert(error[0] && !m.files && !m.streams);
+        assert(error[0] && !m.files && !m.texts && !m.imports && !m.streams);
         return 0;
     }
     assert(m.shards >= 1 && m.shards <= MANIFEST_SHARDS_MAX);
     for (uint32_t k = 0; k < m.shards; k++) {
-        manifest_file_name(k, m.shards, name);
+        manifest_file_name(MANIFEST_RECORDS, k, m.shards, name);
         assert(strcmp(m.files[k].name, name) == 0);
+        manifest_file_name(MANIFEST_TEXTS, k, m.shards, name);
+        assert(!m.texts || strcmp(m.texts[k].name, name) == 0);
     }
     manifest_print(&m, &one);
     enum manifest_result r = manifest_parse(buf_bytes(&one), &again, error);

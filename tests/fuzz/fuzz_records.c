@@ -13,6 +13,30 @@ static void check_hour(struct bytes text)
         assert(bytes_equal(text, bytes_of(again, hour_encode(seconds, again))));
 }
 
+static void check_period(struct bytes text)
+{
+    char hour[HOUR_TEXT_MAX + 1];
+    enum period_unit unit;
+    int64_t seconds;
+    if (period_decode(text, &unit, &seconds)) {
+        struct bytes again = bytes_of(hour, hour_encode(seconds, hour));
+        assert(bytes_equal(text, period_enclosing(again, PERIOD_HOUR, unit)));
+    }
+}
+
+static void check_text_key(struct bytes text)
+{
+    struct buf escaped = {0}, key = {0}, again = {0};
+    lookup_escape(text, &escaped);
+    text_key_escape(buf_bytes(&escaped), &key);
+    text_key_unescape(buf_bytes(&key), &again);
+    assert(bytes_equal(buf_bytes(&escaped), buf_bytes(&again)) &&
+           (key.len == 0 || !memchr(key.ptr, RECORD_SEPARATOR, key.len)));
+    buf_free(&escaped);
+    buf_free(&key);
+    buf_free(&again);
+}
+
 static void check_lookup(struct bytes text)
 {
     struct buf plain = {0}, escaped = {0};
@@ -53,10 +77,10 @@ static void check_key(struct bytes key)
     buf_append_bytes(&again, k.key);
     if (k.is_subtotal)
         buf_append_char(&again, '.');
-    buf_append_bytes(&again, k.hour);
+    buf_append_bytes(&again, k.period);
     assert(bytes_equal(key, buf_bytes(&again)));
     assert(record_shard(&k, 7) < 7);
-    check_hour(k.hour);
+    check_period(k.period);
     buf_free(&again);
 }
 
@@ -65,6 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes line = bytes_of(data, size);
     struct record r;
     check_hour(line);
+    check_period(line);
+    check_text_key(line);
     check_lookup(line);
     if (!record_split(line, RECORD_SEPARATOR, &r))
         return 0;

@@ -200,6 +200,9 @@ static void seed_manifest(void)
 {
     struct manifest_file files[2] = {
         {.records = 3, .bytes = 60, .xxh3 = 77}, {.records = 1, .bytes = 20, .xxh3 = 78}};
+    struct manifest_file texts[2] = {
+        {.records = 1, .bytes = 20, .xxh3 = 79}, {.records = 0, .bytes = 0, .xxh3 = 80}};
+    struct manifest_import import = {.name = "2012.csv", .records = 1, .bytes = 20, .xxh3 = 81};
     struct manifest_stream stream = {.name = "clicks", .id = "0123456789abcdef0123456789abcdef", .end = 4096};
     char counters[] = "total u key = l\n", retired[] = "";
     struct manifest m = {.generation = 7,
@@ -212,8 +215,17 @@ static void seed_manifest(void)
         .streams = &stream,
         .n_streams = 1};
     struct buf text = {0};
-    for (uint32_t k = 0; k < m.shards; k++)
-        manifest_file_name(k, m.shards, files[k].name);
+    for (uint32_t k = 0; k < m.shards; k++) {
+        manifest_file_name(MANIFEST_RECORDS, k, m.shards, files[k].name);
+        manifest_file_name(MANIFEST_TEXTS, k, m.shards, texts[k].name);
+    }
+    manifest_print(&m, &text);
+    save(buf_bytes(&text)); /* format 1 */
+    buf_clear(&text);
+    m.texts = texts;
+    m.imports = &import;
+    m.n_imports = 1;
+    m.hours_from = 1332633600;
     manifest_print(&m, &text);
     save(buf_bytes(&text));
     buf_free(&text);

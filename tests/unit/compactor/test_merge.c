@@ -85,7 +85,7 @@ static enum compact_result merge_into(uint32_t shards, struct count_source **sou
     struct manifest_file file;
     for (uint32_t k = 0; k < shards; k++) {
         char name[MANIFEST_NAME_TEXT];
-        manifest_file_name(k, shards, name);
+        manifest_file_name(MANIFEST_RECORDS, k, shards, name);
         unlink(path_of(name));
         assert_int_equal(shard_writer_open(dir, k, shards, &writers[k], error), COMPACT_OK);
     }
@@ -163,7 +163,7 @@ static void what_is_damaged_is_refused(void **state)
     static const char *const bad[] = {"u|b,c413:1\nu|a,c413:1\n", /* order */
         "u|a,c413:1\nu|a,c413:1\n",                               /* a key twice */
         "u|a,c413:1\nu|a!x,c413:1\n",                             /* key order is not line order */
-        "u|a,c413:1", "u|a\n", "\n", "nothing,c413:1\n", "c.u|a.c4,US:1\n", "u|a.b,c413:1\n"};
+        "u|a,c413:1", "u|a\n", "\n", "nothing,c413:1\n", "c.u|a.c,US:1\n", "u|a.b,c413:1\n"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(merge_texts(&bad[i], 1, &out), COMPACT_DAMAGED);
     static const char *const pairs[][2] = {{"u|a,c413:x\n", "u|a,c413:1\n"}, {"u|a,c413\n", "u|a,c413:1\n"},
@@ -366,7 +366,7 @@ static void shards_merge_back_into_one(void **state)
     assert_int_equal(merge_into(4, s, 1), COMPACT_OK);
     for (uint32_t k = 0; k < 4; k++) {
         char name[MANIFEST_NAME_TEXT];
-        manifest_file_name(k, 4, name);
+        manifest_file_name(MANIFEST_RECORDS, k, 4, name);
         struct buf shard = {0};
         read_file(name, &shard);
         assert_true(shard.len > 0);

@@ -15,6 +15,9 @@ static struct manifest sample(void)
     static struct manifest_stream streams[] = {{"clicks", "0123456789abcdef0123456789abcdef", 1ull << 60}};
     static struct manifest_file files[] = {
         {"shard-0-of-2.csv", 3, 99, 0xabc}, {"shard-1-of-2.csv", 0, 0, UINT64_MAX}};
+    static struct manifest_file texts[] = {
+        {"texts-0-of-2.csv", 1, 33, 0xdef}, {"texts-1-of-2.csv", 0, 0, 0x123}};
+    static struct manifest_import imports[] = {{"2012 \"old\".csv", 5, 55, 0x456}};
     static char counters[] = "total u key = l\n\"quoted\"\n", retired[] = "total h key = host(u)\n";
     return (struct manifest){.generation = 7,
         .through = 12,
@@ -23,6 +26,10 @@ static struct manifest sample(void)
         .retired = retired,
         .shards = 2,
         .files = files,
+        .texts = texts,
+        .hours_from = 1330560000,
+        .imports = imports,
+        .n_imports = 1,
         .streams = streams,
         .n_streams = 1};
 }
@@ -38,6 +45,11 @@ static void what_is_printed_is_parsed(void **state)
     assert_true(bytes_equal(buf_bytes(&text), buf_bytes(&again)));
     assert_int_equal(got.streams[0].end, 1ull << 60);
     assert_int_equal(got.files[1].xxh3, UINT64_MAX);
+    assert_int_equal(got.texts[0].bytes, 33);
+    assert_int_equal(got.hours_from, 1330560000);
+    assert_int_equal(got.n_imports, 1);
+    assert_string_equal(got.imports[0].name, m.imports[0].name);
+    assert_int_equal(got.imports[0].xxh3, 0x456);
     assert_string_equal(got.counters, m.counters);
     assert_string_equal(got.retired, m.retired);
     assert_true(manifest_content(&got) == manifest_content(&m));
@@ -71,18 +83,47 @@ static enum manifest_result changed(const char *from, const char *to)
 static void what_is_no_manifest_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":1", "\"format\":0"},
+    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":2", "\"format\":0"},
         {"\"generation\":7", "\"generation\":-7"}, {"\"through\":12", "\"through\":1.5"},
         {"\"made\":", "\"mode\":"}, {"\"shards\":2", "\"shards\":0"}, {"\"shards\":2", "\"shards\":3"},
         {"\"shards\":2", "\"shards\":99999999"}, {"shard-1-of-2.csv", "shard-0-of-2.csv"},
         {"shard-1-of-2.csv", "../shard-1-of-2.csv"}, {"0000000000000abc", "0000000000000ABC"},
         {"0000000000000abc", "abc"}, {"\"records\":3", "\"records\":\"x\""}, {"\"clicks\"", "\"../x\""},
-        {"\"counters\":\"", "\"kounters\":\""}, {"\"retired\":\"total h", "\"retired\":7,\"x\":\""}};
+        {"\"counters\":\"", "\"kounters\":\""}, {"\"retired\":\"total h", "\"retired\":7,\"x\":\""},
+        {"texts-1-of-2.csv", "shard-1-of-2.csv"}, {"\"texts\":[", "\"texts\":[],\"x\":["},
+        {"\"hours_from\":1", "\"hours_from\":-1"}, {"\"records\":5", "\"records\":-5"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(changed(bad[i][0], bad[i][1]), MANIFEST_BAD);
-    assert_int_equal(changed("\"format\":1", "\"format\":2"), MANIFEST_NEWER);
+    assert_int_equal(changed("\"format\":2", "\"format\":3"), MANIFEST_NEWER);
     assert_int_equal(changed("\"made\"", "\"later\":[1],\"made\""), MANIFEST_OK);
     assert_int_equal(changed("\"retired\"", "\"unknown\""), MANIFEST_OK); /* as it was written before */
+}
+
+static void format_1_is_read_and_printed(void **state)
+{
+    (void)state;
+    struct manifest m = sample(), got;
+    struct buf text = {0}, again = {0};
+    m.texts = NULL;
+    manifest_print(&m, &text);
+    assert_true(bytes_starts_with(buf_bytes(&text), bytes_str("{\"format\":1,")));
+    assert_int_equal(manifest_parse(buf_bytes(&text), &got, error), MANIFEST_OK);
+    assert_null(got.texts);
+    manifest_print(&got, &again);
+    assert_true(bytes_equal(buf_bytes(&text), buf_bytes(&again)));
+    manifest_free(&got);
+    buf_free(&text);
+    buf_free(&again);
+}
+
+static void files_have_names(void **state)
+{
+    (void)state;
+    char name[MANIFEST_NAME_TEXT], index[MANIFEST_NAME_TEXT];
+    manifest_file_name(MANIFEST_TEXTS, 1, 4, name);
+    assert_string_equal(name, "texts-1-of-4.csv");
+    manifest_index_name(name, index);
+    assert_string_equal(index, "texts-1-of-4.idx");
 }
 
 static void write_file(const char *path, const char *text)
@@ -135,6 +176,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_printed_is_parsed),
         cmocka_unit_test(what_is_no_manifest_is_refused),
+        cmocka_unit_test(format_1_is_read_and_printed),
+        cmocka_unit_test(files_have_names),
         cmocka_unit_test(the_generation_in_force_is_what_current_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,6 +81,55 @@ static void test_hour_decode_refuses(void **state)
     assert_true(hour_decode(B("y42s1"), &t));
 }
 
+static void assert_period(const char *text, enum period_unit unit, int64_t seconds)
+{
+    enum period_unit got;
+    int64_t start;
+    assert_true(period_decode(bytes_str(text), &got, &start));
+    assert_int_equal(got, unit);
+    assert_int_equal(start, seconds);
+}
+
+/* A period starts with its first hour, and its text is the start of the text of each of its hours. */
+static void test_periods(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "", "c", "w", "wc", "c0", "cd", "c30", "c2u", "d2t", "wc0", "wc2v", "v01", "{01", "C3", "c3 "};
+    int64_t t;
+    enum period_unit unit;
+    assert_period("c3", PERIOD_MONTH, 1330560000);
+    assert_period("c3p", PERIOD_DAY, 1332633600);
+    assert_period("c3p1", PERIOD_HOUR, 1332637200);
+    assert_period("w01", PERIOD_MONTH, 1956528000); /* 2032, not a day of 2000 */
+    assert_period("w011", PERIOD_DAY, 1956528000);
+    assert_period("w0110", PERIOD_HOUR, 1956528000);
+    assert_period("zvc", PERIOD_MONTH, HOUR_END - 31 * INT64_C(86400));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(period_decode(bytes_str(wrong[i]), &unit, &t));
+    assert_text(period_enclosing(B("c41l"), PERIOD_HOUR, PERIOD_DAY), "c41");
+    assert_text(period_enclosing(B("wc41l"), PERIOD_HOUR, PERIOD_MONTH), "wc4");
+    assert_text(period_enclosing(B("c41"), PERIOD_DAY, PERIOD_MONTH), "c4");
+}
+
+static void test_text_keys_hold_no_separator(void **state)
+{
+    static const char *const texts[][2] = {{"", ""}, {"a", "a"}, {"a,b,", "a\\x2cb\\x2c"},
+        {"\\\\x2c,", "\\\\x2c\\x2c"}, {"\\x0a,", "\\x0a\\x2c"}};
+    struct buf key = {0}, again = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        buf_clear(&key);
+        buf_clear(&again);
+        text_key_escape(bytes_str(texts[i][0]), &key);
+        assert_text(buf_bytes(&key), texts[i][1]);
+        text_key_unescape(buf_bytes(&key), &again);
+        assert_text(buf_bytes(&again), texts[i][0]);
+    }
+    buf_free(&key);
+    buf_free(&again);
+}
+
 static void test_component_is_plain(void **state)
 {
     (void)state;
@@ -222,12 +271,18 @@ static void test_keys_are_parsed(void **state)
     assert_false(k.is_subtotal || k.is_lookup);
     assert_text(k.ns, "u");
     assert_text(k.key, "jehiah");
-    assert_text(k.hour, "");
+    assert_text(k.period, "");
     assert_true(record_key_parse(B("c.u|h0aMB8AuNw4=.w0110"), &k));
     assert_true(k.is_subtotal);
     assert_text(k.ns, "c.u");
     assert_text(k.key, "h0aMB8AuNw4=");
-    assert_text(k.hour, "w0110");
+    assert_text(k.period, "w0110");
+    assert_int_equal(k.unit, PERIOD_HOUR);
+    assert_true(record_key_parse(B("c.u|jehiah.c41"), &k));
+    assert_int_equal(k.unit, PERIOD_DAY);
+    assert_text(k.period, "c41");
+    assert_true(record_key_parse(B("c.u|jehiah.wc4"), &k));
+    assert_int_equal(k.unit, PERIOD_MONTH);
     assert_true(record_key_parse(B("lookup|h0aMB8AuNw4="), &k));
     assert_true(k.is_lookup);
     assert_text(k.key, "h0aMB8AuNw4=");
@@ -274,6 +329,8 @@ int main(void)
         cmocka_unit_test(test_hour_refuses_other_years),
         cmocka_unit_test(test_every_hour_round_trips_in_order),
         cmocka_unit_test(test_hour_decode_refuses),
+        cmocka_unit_test(test_periods),
+        cmocka_unit_test(test_text_keys_hold_no_separator),
         cmocka_unit_test(test_component_is_plain),
         cmocka_unit_test(test_component_hash),
         cmocka_unit_test(test_lookup_escapes_and_back),
