@@ -1,0 +1,39 @@
+/* sorted_index: the index of a sorted text, which finds a line with about one access to the text (docs/formats/index.md).
+ *
+ * The text is divided into blocks of 256 bytes. The sample of block i is the first line that begins in the block, or the line that
+ * covers the block. A search tree over the samples finds the last block with a sample before the target. The target is then in that
+ * block, or at the start of the next line. The index also lists all lines over 4 KiB.
+ *
+ * A node has 15 samples. It holds 8 bytes of each, from the first byte in which the samples around the node differ. If these bytes equal
+ * the target's, the search compares the lines themselves.
+ *
+ * 1. An index describes one text: its length and its XXH3. An index of another text is refused.
+ * 2. An index is derived. Readers build a new one if the file is absent, damaged or refused.
+ * 3. The search reads only bytes of the text, whatever the index contains. A forged index leads to wrong answers, not to a crash.
+ * 4. The order is that of whole lines, so an index does not depend on the separator. Several lines may share a key.
+ * 5. A file has at most 5 % of the bytes of the text, plus SORTED_INDEX_FOOTER.
+ *
+ * An index never changes after it was opened; several threads may search it.
+ */
+#ifndef MILLRACE_SORTED_INDEX_H
+#define MILLRACE_SORTED_INDEX_H
+
+#include "base/bytes.h"
+
+#define SORTED_INDEX_BLOCK ((size_t)256)      /* bytes of text for each sample */
+#define SORTED_INDEX_LONG_LINE ((size_t)4096) /* bytes with LF; longer lines are listed */
+#define SORTED_INDEX_FOOTER 64                /* bytes */
+#define SORTED_INDEX_ERROR_TEXT 128
+
+/* A writer builds the index while the text is written. It holds less than 1 % of the text's length in memory. */
+struct sorted_index_writer;
+
+struct sorted_index_writer *sorted_index_writer_new(void);
+/* Takes the next bytes of the text, in pieces of any size. Appends finished parts of the index file to `out`. The caller may write
+ * `out` to the file and clear it after any call. */
+void sorted_index_writer_feed(struct sorted_index_writer *w, struct bytes text, struct buf *out);
+/* Appends the rest of the file. `xxh3` is the checksum of the whole text (64 bits, seed 0). */
+void sorted_index_writer_finish(struct sorted_index_writer *w, uint64_t xxh3, struct buf *out);
+void sorted_index_writer_free(struct sorted_index_writer **w);
+
+#endif
