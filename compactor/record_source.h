@@ -15,6 +15,9 @@
 
 enum compact_result record_source_open_shard(const char *path, const struct manifest_file *expected,
     struct count_source **out, char error[COMPACT_ERROR_TEXT]);
+/* The same for an open file, which the source takes over. `name` stands for the path in errors; `read_bytes` is the buffer. */
+struct count_source *record_source_of_file(
+    int fd, const char *name, const struct manifest_file *expected, size_t read_bytes);
 /* Returns the result of a failed merge and copies its error. */
 enum compact_result record_source_failed(const struct count_merge *m, char error[COMPACT_ERROR_TEXT]);
 

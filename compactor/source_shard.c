@@ -3,7 +3,7 @@
 
 #include "base/io.h"
 #include "base/xxh3.h"
-#include "counts/records.h"
+#include "compactor/text_record.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,24 +14,21 @@
 #define READ_BYTES (256u << 10)
 
 struct shard {
-    struct count_source base; /* first */
+    struct text_record record; /* first */
     int fd;
     char *path;
     struct manifest_file expected;
+    size_t read_bytes;
     uint64_t records, bytes; /* bytes: read from the file */
     XXH3_state_t *hash;
     struct buf data; /* read; not yet returned from `at` on */
     size_t at;
     bool ended;
-    struct bytes rest; /* of the record's value, not yet returned */
-    bool has_text;     /* the record is a lookup whose text is not yet returned */
-    struct buf text;
 };
 
 static enum count_next damaged(struct shard *s, const char *what)
 {
-    snprintf(s->base.error, sizeof(s->base.error), "%.300s: %s", s->path, what);
-    return COUNT_FAILED;
+    return text_record_damaged(&s->record, what);
 }
 
 static enum count_next check_whole(struct shard *s)
@@ -39,7 +36,7 @@ static enum count_next check_whole(struct shard *s)
     if (s->at != s->data.len)
         return damaged(s, "the last line has no end");
     if (s->bytes != s->expected.bytes || s->records != s->expected.records) {
-        snprintf(s->base.error, sizeof(s->base.error),
+        snprintf(s->record.base.error, sizeof(s->record.base.error),
             "%.300s: %" PRIu64 " records in %" PRIu64 " bytes; its manifest says %" PRIu64 " in %" PRIu64,
             s->path, s->records, s->bytes, s->expected.records, s->expected.bytes);
         return COUNT_FAILED;
@@ -65,13 +62,13 @@ static enum count_next shard_next_record(struct count_source *base)
             memmove(s->data.ptr, s->data.ptr + s->at, looked);
         s->at = 0;
         s->data.len = looked;
-        buf_reserve(&s->data, READ_BYTES);
+        buf_reserve(&s->data, s->read_bytes);
         ssize_t n;
         do
-            n = io->pread(s->fd, s->data.ptr + looked, READ_BYTES, (off_t)s->bytes);
+            n = io->pread(s->fd, s->data.ptr + looked, s->read_bytes, (off_t)s->bytes);
         while (n < 0 && errno == EINTR);
         if (n < 0) {
-            s->base.is_unreadable = true;
+            s->record.base.is_unreadable = true;
             return damaged(s, strerror(errno));
         }
         XXH3_64bits_update(s->hash, s->data.ptr + looked, (size_t)n);
@@ -79,36 +76,10 @@ static enum count_next shard_next_record(struct count_source *base)
         s->bytes += (uint64_t)n;
         s->ended = n == 0;
     }
-    const char *line = s->data.ptr + s->at;
-    const char *separator = memchr(line, RECORD_SEPARATOR, (size_t)(end - line));
-    if (!separator)
-        return damaged(s, "a line without a separator");
-    base->line = bytes_of(line, (size_t)(end - line));
-    base->key = bytes_of(line, (size_t)(separator + 1 - line));
-    s->rest = bytes_of(separator + 1, (size_t)(end - separator) - 1);
-    s->has_text = true;
-    s->at = (size_t)(end + 1 - s->data.ptr);
+    struct bytes line = bytes_of(s->data.ptr + s->at, (size_t)(end - s->data.ptr) - s->at);
+    s->at += line.len + 1;
     s->records++;
-    return COUNT_FOUND;
-}
-
-static enum count_next shard_next_value(struct count_source *base)
-{
-    struct shard *s = (struct shard *)base;
-    bool bad;
-    if (count_key_is_lookup(base->key)) {
-        if (!s->has_text)
-            return COUNT_END;
-        s->has_text = false;
-        buf_clear(&s->text);
-        if (lookup_unescape(s->rest, &s->text) != 0)
-            return damaged(s, "a malformed lookup");
-        base->text = buf_bytes(&s->text);
-        return COUNT_FOUND;
-    }
-    if (record_next_count(&s->rest, &base->name, &base->count, &bad))
-        return COUNT_FOUND;
-    return bad ? damaged(s, "a malformed record") : COUNT_END;
+    return text_record_set(&s->record, line);
 }
 
 static void shard_close(struct count_source *base)
@@ -117,28 +88,35 @@ static void shard_close(struct count_source *base)
     io->close(s->fd);
     XXH3_freeState(s->hash);
     buf_free(&s->data);
-    buf_free(&s->text);
+    buf_free(&s->record.text);
     free(s->path);
     free(s);
+}
+
+struct count_source *record_source_of_file(
+    int fd, const char *name, const struct manifest_file *expected, size_t read_bytes)
+{
+    static const struct count_source_kind kind = {shard_next_record, text_record_next_value, shard_close};
+    posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    struct shard *s = mem_zalloc(sizeof(*s));
+    *s = (struct shard){.record.base.kind = &kind,
+        .fd = fd,
+        .path = mem_strdup(name),
+        .expected = *expected,
+        .read_bytes = read_bytes,
+        .hash = XXH3_createState()};
+    s->record.base.container = s->path;
+    XXH3_64bits_reset(s->hash);
+    return &s->record.base;
 }
 
 enum compact_result record_source_open_shard(const char *path, const struct manifest_file *expected,
     struct count_source **out, char error[COMPACT_ERROR_TEXT])
 {
-    static const struct count_source_kind kind = {shard_next_record, shard_next_value, shard_close};
     int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return compact_fail_errno(error, path);
-    posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    struct shard *s = mem_zalloc(sizeof(*s));
-    *s = (struct shard){.base.kind = &kind,
-        .fd = fd,
-        .path = mem_strdup(path),
-        .expected = *expected,
-        .hash = XXH3_createState()};
-    s->base.container = s->path;
-    XXH3_64bits_reset(s->hash);
-    *out = &s->base;
+    *out = record_source_of_file(fd, path, expected, READ_BYTES);
     return COMPACT_OK;
 }
 

@@ -290,8 +290,7 @@ bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, 
     return !*bad;
 }
 
-/* True if component_store can have returned this text. */
-static bool is_stored(struct bytes component)
+bool component_is_stored(struct bytes component)
 {
     return !has_reserved(component) && (component.len < COMPONENT_HASH || component_is_hash(component));
 }
@@ -310,7 +309,7 @@ bool record_key_parse(struct bytes key, struct record_key *out)
     }
     const char *dot = out->ns.len ? memchr(out->ns.ptr, '.', out->ns.len) : NULL;
     if (!dot)
-        return namespace_is_valid(out->ns) && is_stored(out->key);
+        return namespace_is_valid(out->ns) && component_is_stored(out->key);
     size_t first = (size_t)(dot - out->ns.ptr);
     if (!is_namespace_text(bytes_of(out->ns.ptr, first)) ||
         !namespace_is_valid(bytes_of(dot + 1, out->ns.len - first - 1)))
@@ -322,7 +321,7 @@ bool record_key_parse(struct bytes key, struct record_key *out)
     out->period = bytes_of(end + 1, out->key.len - len - 1);
     out->key.len = len;
     out->is_subtotal = true;
-    return period_decode(out->period, &out->unit, &out->start) && is_stored(out->key);
+    return period_decode(out->period, &out->unit, &out->start) && component_is_stored(out->key);
 }
 
 static struct bytes shard_namespace(const struct record_key *k)

@@ -51,6 +51,8 @@ struct bytes component_bound(struct bytes text, size_t max, struct buf *space);
 struct bytes component_store(struct bytes text, char space[COMPONENT_HASH + 1]);
 /* True if the stored form is a hash (12 bytes ending in '='). A lookup record then holds the text. */
 bool component_is_hash(struct bytes stored);
+/* True if component_store can have returned this text. */
+bool component_is_stored(struct bytes text);
 
 /* Escapes a text for a lookup record: backslash as \\, control bytes as \xHH. */
 void lookup_escape(struct bytes text, struct buf *out);

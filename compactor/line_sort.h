@@ -1,0 +1,26 @@
+/* line_sort: sorts lines in memory in the byte order of LC_ALL=C sort.
+ *
+ * A line is a reference of 16 bytes into one block of text. The sort compares eight bytes at a time, which each reference
+ * caches, and moves only references. It partitions by the cached bytes (multikey quicksort), so a prefix that all
+ * lines share is read once.
+ *
+ * 1. No line contains a NUL. A line that is a prefix of another sorts first.
+ * 2. The block is followed by LINE_SORT_PADDING readable bytes.
+ */
+#ifndef MILLRACE_LINE_SORT_H
+#define MILLRACE_LINE_SORT_H
+
+#include "base/bytes.h"
+
+#define LINE_SORT_PADDING 8
+
+struct line_ref {
+    uint64_t cache;   /* used by the sort */
+    uint32_t at, len; /* in the block; without LF */
+};
+
+/* Sets ref->cache, as line_sort expects. */
+void line_sort_prepare(const char *block, struct line_ref *ref);
+void line_sort(const char *block, struct line_ref *refs, size_t n);
+
+#endif

@@ -1,0 +1,123 @@
+#include "compactor/record_sum.h"
+
+#include "counts/count_merge.h"
+#include "counts/records.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FIRST_ROOM 64
+
+struct record_sum_count {
+    struct bytes name;
+    uint64_t count;
+};
+
+static void add_text(struct record_sum *s, struct bytes text)
+{
+    if (s->text.ptr && bytes_equal(s->text, text))
+        return;
+    if (s->text.ptr) {
+        s->collisions++;
+        snprintf(s->collision, sizeof s->collision, "%.*s", (int)s->key.len - 1, s->key.ptr);
+        buf_clear(&s->one);
+        buf_clear(&s->other);
+        lookup_unescape(s->text, &s->one);
+        lookup_unescape(text, &s->other);
+        if (bytes_compare(buf_bytes(&s->one), buf_bytes(&s->other)) < 0)
+            return;
+    }
+    s->text = text;
+}
+
+static void add_into(struct record_sum *s, struct record_sum_count *to, uint64_t count)
+{
+    s->too_large = s->too_large || to->count > UINT64_MAX - count;
+    to->count += count;
+}
+
+static void add_count(struct record_sum *s, struct bytes name, uint64_t count)
+{
+    struct record_sum_count *last = s->n ? &s->counts[s->n - 1] : NULL;
+    int order = last ? bytes_compare(last->name, name) : -1;
+    if (order == 0) {
+        add_into(s, last, count);
+        return;
+    }
+    s->unsorted = s->unsorted || order > 0;
+    if (s->n == s->room) {
+        s->room = s->room ? s->room * 2 : FIRST_ROOM;
+        s->counts = mem_realloc(s->counts, s->room * sizeof *s->counts);
+    }
+    s->counts[s->n++] = (struct record_sum_count){name, count};
+}
+
+void record_sum_add(struct record_sum *s, struct bytes line)
+{
+    struct bytes rest = bytes_of(line.ptr + s->key.len, line.len - s->key.len), name;
+    uint64_t count;
+    bool bad = false;
+    if (count_key_is_lookup(s->key)) {
+        add_text(s, rest);
+        return;
+    }
+    while (record_next_count(&rest, &name, &count, &bad))
+        add_count(s, name, count);
+    assert(!bad);
+}
+
+void record_sum_begin(struct record_sum *s, struct bytes line)
+{
+    const char *separator = memchr(line.ptr, RECORD_SEPARATOR, line.len);
+    assert(separator);
+    s->key = bytes_of(line.ptr, (size_t)(separator + 1 - line.ptr));
+    s->text = BYTES_NONE;
+    s->n = 0;
+    s->unsorted = s->too_large = false;
+    record_sum_add(s, line);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct record_sum_count *one = a, *other = b;
+    return bytes_compare(one->name, other->name);
+}
+
+static void sort_counts(struct record_sum *s)
+{
+    size_t n = 0;
+    qsort(s->counts, s->n, sizeof *s->counts, compare_names);
+    for (size_t i = 1; i < s->n; i++) {
+        if (bytes_equal(s->counts[n].name, s->counts[i].name))
+            add_into(s, &s->counts[n], s->counts[i].count);
+        else
+            s->counts[++n] = s->counts[i];
+    }
+    s->n = n + 1;
+}
+
+struct bytes record_sum_line(struct record_sum *s)
+{
+    buf_clear(&s->line);
+    buf_append_bytes(&s->line, s->key);
+    if (s->text.ptr)
+        buf_append_bytes(&s->line, s->text);
+    if (s->unsorted)
+        sort_counts(s);
+    for (size_t i = 0; i < s->n; i++) {
+        if (i > 0)
+            buf_append_char(&s->line, ' ');
+        buf_append_bytes(&s->line, s->counts[i].name);
+        buf_append_char(&s->line, ':');
+        buf_append_u64(&s->line, s->counts[i].count);
+    }
+    return s->too_large ? BYTES_NONE : buf_bytes(&s->line);
+}
+
+void record_sum_free(struct record_sum *s)
+{
+    free(s->counts);
+    buf_free(&s->line);
+    buf_free(&s->one);
+    buf_free(&s->other);
+}

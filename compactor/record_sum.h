@@ -1,0 +1,36 @@
+/* record_sum: adds up records of one key, given as archive text, into one record.
+ *
+ * 1. The lines have passed record_check. They may come in any order; in ascending order of their names, the sum is one pass.
+ * 2. Lookups of one hash keep the smallest text (unescaped), as the merge does. Different texts count as a collision.
+ * 3. Memory: 24 bytes for each different name, and the printed line. The lines themselves are borrowed until
+ *    record_sum_line returns.
+ *
+ * A zeroed record_sum is ready; free it with record_sum_free. */
+#ifndef MILLRACE_RECORD_SUM_H
+#define MILLRACE_RECORD_SUM_H
+
+#include "base/bytes.h"
+
+#include <stdint.h>
+
+struct record_sum_count;
+
+struct record_sum {
+    struct bytes key, text; /* key with its separator; the smallest text of a lookup, escaped */
+    struct record_sum_count *counts;
+    size_t n, room;
+    bool unsorted, too_large;
+    struct buf line, one, other;
+    uint64_t collisions;
+    char collision[64];
+};
+
+/* Begins a record with the key of this line, and adds the line. */
+void record_sum_begin(struct record_sum *s, struct bytes line);
+/* Adds a line with the same key. */
+void record_sum_add(struct record_sum *s, struct bytes line);
+/* The sum as a line without LF, valid until the next begin. BYTES_NONE: a sum exceeds 2^64 - 1. */
+struct bytes record_sum_line(struct record_sum *s);
+void record_sum_free(struct record_sum *s);
+
+#endif

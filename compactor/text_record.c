@@ -1,0 +1,43 @@
+#include "compactor/text_record.h"
+
+#include "counts/records.h"
+#include <stdio.h>
+
+enum count_next text_record_damaged(struct text_record *t, const char *what)
+{
+    const char *container = t->base.container ? t->base.container : "memory";
+    snprintf(t->base.error, sizeof(t->base.error), "%.300s: %s", container, what);
+    return COUNT_FAILED;
+}
+
+enum count_next text_record_set(struct text_record *t, struct bytes line)
+{
+    const char *separator = memchr(line.ptr, RECORD_SEPARATOR, line.len);
+    if (!separator)
+        return text_record_damaged(t, "a line without a separator");
+    size_t key = (size_t)(separator + 1 - line.ptr);
+    t->base.line = line;
+    t->base.key = bytes_of(line.ptr, key);
+    t->rest = bytes_of(separator + 1, line.len - key);
+    t->has_text = true;
+    return COUNT_FOUND;
+}
+
+enum count_next text_record_next_value(struct count_source *base)
+{
+    struct text_record *t = (struct text_record *)base;
+    bool bad;
+    if (count_key_is_lookup(base->key)) {
+        if (!t->has_text)
+            return COUNT_END;
+        t->has_text = false;
+        buf_clear(&t->text);
+        if (lookup_unescape(t->rest, &t->text) != 0)
+            return text_record_damaged(t, "a malformed lookup");
+        base->text = buf_bytes(&t->text);
+        return COUNT_FOUND;
+    }
+    if (record_next_count(&t->rest, &base->name, &base->count, &bad))
+        return COUNT_FOUND;
+    return bad ? text_record_damaged(t, "a malformed record") : COUNT_END;
+}

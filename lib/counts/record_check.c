@@ -1,0 +1,73 @@
+#include "counts/record_check.h"
+
+#define COUNT_DIGITS_MAX 20 /* of 2^64 - 1 */
+#define DELETE 0x7f
+
+/* Takes the digits of a count. Returns NULL, or the reason. */
+static const char *take_count(const char **at, const char *end)
+{
+    const char *p = *at, *first = p;
+    uint64_t n = 0;
+    for (; p < end && *p >= '0' && *p <= '9'; p++) {
+        uint64_t digit = (uint64_t)(*p - '0');
+        if (p - first >= COUNT_DIGITS_MAX || n > (UINT64_MAX - digit) / 10)
+            return "a count exceeds 2^64 - 1";
+        n = n * 10 + digit;
+    }
+    *at = p;
+    if (p == first)
+        return "a count is not a number";
+    return *first == '0' ? "a count is 0 or begins with 0" : NULL;
+}
+
+static const char *check_hours_and_subs(struct bytes value, bool is_total)
+{
+    const char *at = value.ptr, *end = value.ptr + value.len, *why;
+    struct bytes before = BYTES_NONE;
+    if (value.len == 0)
+        return "the record has no counts";
+    for (;;) {
+        const char *colon = memchr(at, ':', (size_t)(end - at));
+        int64_t hour;
+        if (!colon)
+            return "a count has no `:`";
+        struct bytes name = bytes_of(at, (size_t)(colon - at));
+        if (is_total ? !hour_decode(name, &hour) : !component_is_stored(name))
+            return is_total ? "not an hour" : "a sub key is not in its stored form";
+        if (before.ptr && bytes_compare(before, name) >= 0)
+            return is_total ? "the hours do not ascend" : "the sub keys do not ascend";
+        before = name;
+        at = colon + 1;
+        if ((why = take_count(&at, end)) != NULL || at == end)
+            return why;
+        if (*at++ != ' ' || at == end)
+            return "a count is not followed by a space and the next count";
+    }
+}
+
+static const char *check_lookup(struct bytes hash, struct bytes value, struct buf *space)
+{
+    char expected[COMPONENT_HASH + 1];
+    buf_clear(space);
+    if (lookup_unescape(value, space) != 0)
+        return "the text of the lookup has an invalid escape";
+    for (size_t i = 0; i < value.len; i++)
+        if ((unsigned char)value.ptr[i] < ' ' || value.ptr[i] == DELETE)
+            return "the text of the lookup has a control byte without an escape";
+    component_hash(buf_bytes(space), expected);
+    if (!bytes_equal_str(hash, expected))
+        return "the hash of the lookup is not the hash of its text";
+    return component_is_plain(buf_bytes(space)) ? "the text of the lookup needs no hash" : NULL;
+}
+
+const char *record_check(struct bytes line, struct record_key *key, struct buf *space)
+{
+    struct record r;
+    if (!record_split(line, RECORD_SEPARATOR, &r))
+        return "the line has no `,`";
+    if (!record_key_parse(r.key, key))
+        return "the key is not a key of a total, a subtotal or a lookup";
+    if (key->is_lookup)
+        return check_lookup(key->key, r.value, space);
+    return check_hours_and_subs(r.value, !key->is_subtotal);
+}

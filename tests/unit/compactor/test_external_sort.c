@@ -1,0 +1,237 @@
+/* external_sort: any order in, one order out, whatever the memory; sums, collisions, a full disk; and line_sort alone. */
+#include "support/cm.h"
+
+#include "base/io.h"
+#include "compactor/external_sort.h"
+#include "compactor/line_sort.h"
+#include "counts/records.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LINES 200000
+
+static char dir[64], error[COMPACT_ERROR_TEXT];
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/millrace-sort-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    return 0;
+}
+
+/* Fails unless the directory is empty: no run has a name. */
+static int tear_down(void **state)
+{
+    (void)state;
+    return rmdir(dir);
+}
+
+static struct external_sort *sort_of(const char *const *lines, size_t n)
+{
+    struct external_sort *s = external_sort_new(dir, 0);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(external_sort_add(s, bytes_str(lines[i]), error), COMPACT_OK);
+    return s;
+}
+
+/* The merge of all sources as text. */
+static enum count_next print_all(struct external_sort *s, struct buf *out)
+{
+    size_t n;
+    struct count_source **sources = external_sort_sources(s, &n);
+    struct count_merge *m = count_merge_new(sources, n);
+    enum count_next r;
+    while ((r = count_merge_next_record(m)) == COUNT_FOUND) {
+        struct bytes line = count_merge_line(m);
+        buf_append_bytes(out, line);
+        if (line.ptr)
+            buf_append_char(out, '\n');
+        else
+            assert_int_equal(count_merge_print(m, out), COUNT_END);
+    }
+    snprintf(error, sizeof error, "%s", r == COUNT_FAILED ? count_merge_error(m) : "");
+    count_merge_free(&m);
+    return r;
+}
+
+static void assert_sorts(const char *const *lines, size_t n, const char *expected)
+{
+    struct external_sort *s = sort_of(lines, n);
+    struct buf out = {0};
+    assert_int_equal(external_sort_finish(s, error), COMPACT_OK);
+    assert_int_equal(print_all(s, &out), COUNT_END);
+    buf_append_char(&out, '\0');
+    assert_string_equal(out.ptr, expected);
+    buf_free(&out);
+    external_sort_free(&s);
+}
+
+static void records_of_one_key_add_up(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"u|b,c413:1", "u|a!,c413:1", "c.u|a.c413,JP:1 US:2", "u|a,c41l:5",
+        "u|a,c413:2 c41l:1", "c.u|a.c413,:7 JP:4", "u|a-,c413:9", "c.u|a.c413,US:1 V:1"};
+    assert_sorts(
+        lines, 8, "c.u|a.c413,:7 JP:5 US:3 V:1\nu|a!,c413:1\nu|a,c413:2 c41l:6\nu|a-,c413:9\nu|b,c413:1\n");
+    assert_sorts(lines, 0, "");
+}
+
+static void the_smallest_text_is_kept(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"lookup|h0aMB8AuNw4=,A", "lookup|h0aMB8AuNw4=,\\x01",
+        "lookup|h0aMB8AuNw4=,\\x01", "lookup|h0aMB8AuNw4=,B"};
+    struct external_sort *s = sort_of(lines, 4);
+    struct buf out = {0};
+    const char *key;
+    assert_int_equal(external_sort_finish(s, error), COMPACT_OK);
+    assert_int_equal(print_all(s, &out), COUNT_END);
+    assert_true(bytes_equal_str(buf_bytes(&out), "lookup|h0aMB8AuNw4=,\\x01\n"));
+    assert_int_equal(external_sort_collisions(s, &key), 2);
+    assert_string_equal(key, "lookup|h0aMB8AuNw4=");
+    buf_free(&out);
+    external_sort_free(&s);
+}
+
+static void a_sum_beyond_64_bits_fails(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"u|a,c413:18446744073709551615", "u|a,c413:1"};
+    struct external_sort *s = sort_of(lines, 2);
+    struct buf out = {0};
+    assert_int_equal(external_sort_finish(s, error), COMPACT_OK);
+    assert_int_equal(print_all(s, &out), COUNT_FAILED);
+    assert_non_null(strstr(error, "2^64"));
+    buf_free(&out);
+    external_sort_free(&s);
+}
+
+static void a_line_longer_than_a_block_is_refused(void **state)
+{
+    (void)state;
+    char *line = mem_zalloc(EXTERNAL_SORT_MEMORY_MIN);
+    struct external_sort *s = external_sort_new(dir, 0);
+    memset(line, 'x', EXTERNAL_SORT_MEMORY_MIN - 1);
+    memcpy(line, "u|a,", 4);
+    assert_int_equal(
+        external_sort_add(s, bytes_of(line, EXTERNAL_SORT_MEMORY_MIN - 1), error), COMPACT_REFUSED);
+    assert_int_equal(external_sort_add(s, bytes_of(line, 400000), error), COMPACT_OK);
+    external_sort_free(&s);
+    free(line);
+}
+
+/* Every key's hour adds up to its number of lines, in an input of many blocks. */
+static void many_runs_are_one_order(void **state)
+{
+    (void)state;
+    struct external_sort *s = external_sort_new(dir, 0);
+    struct buf out = {0}, expected = {0};
+    uint32_t at = 1;
+    size_t n;
+    for (int i = 0; i < LINES; i++) {
+        char line[64];
+        at = (uint32_t)(at * UINT64_C(48271) % 2147483647);
+        uint32_t key = (uint32_t)((uint64_t)i * 7919 % (LINES / 4)); /* each key four times */
+        snprintf(line, sizeof line, "u|k%06u,c41%c:%u", key, "0123"[i * 4 / LINES], i * 4 / LINES + 1);
+        assert_int_equal(external_sort_add(s, bytes_str(line), error), COMPACT_OK);
+    }
+    for (uint32_t k = 0; k < LINES / 4; k++)
+        buf_printf(&expected, "u|k%06u,c410:1 c411:2 c412:3 c413:4\n", k);
+    assert_int_equal(external_sort_finish(s, error), COMPACT_OK);
+    external_sort_sources(s, &n);
+    assert_true(n > 5);
+    assert_int_equal(print_all(s, &out), COUNT_END);
+    assert_true(bytes_equal(buf_bytes(&out), buf_bytes(&expected)));
+    buf_free(&out);
+    buf_free(&expected);
+    external_sort_free(&s);
+}
+
+static int writes_left;
+
+static ssize_t full_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    errno = ENOSPC;
+    return writes_left-- > 0 ? io_system.pwrite(fd, p, n, at) : -1;
+}
+
+static void a_full_disk_is_told(void **state)
+{
+    (void)state;
+    struct io_ops full = io_system;
+    full.pwrite = full_pwrite;
+    io = &full;
+    for (writes_left = 0; writes_left < 2; writes_left++) {
+        int left = writes_left;
+        struct external_sort *s = external_sort_new(dir, 0);
+        enum compact_result r = COMPACT_OK;
+        for (int i = 0; i < LINES && r == COMPACT_OK; i++) {
+            char line[64];
+            snprintf(line, sizeof line, "u|k%06u,c413:1", (unsigned)i);
+            r = external_sort_add(s, bytes_str(line), error);
+        }
+        if (r == COMPACT_OK)
+            r = external_sort_finish(s, error);
+        assert_int_equal(r, COMPACT_FAILED);
+        assert_non_null(strstr(error, strerror(ENOSPC)));
+        external_sort_free(&s);
+        writes_left = left;
+    }
+    io = &io_system;
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Lines of few letters share prefixes of any length and repeat often. */
+static void lines_sort_as_strcmp(void **state)
+{
+    (void)state;
+    enum { MANY = 20000, LONGEST = 40 };
+    uint64_t at = 88172645463325252u;
+    struct buf block = {0};
+    struct line_ref *refs = mem_alloc(MANY * sizeof *refs);
+    char **lines = mem_alloc(MANY * sizeof *lines);
+    for (int i = 0; i < MANY; i++) {
+        at ^= at << 13, at ^= at >> 7, at ^= at << 17;
+        size_t len = at % (at % 3 ? LONGEST : 9);
+        lines[i] = mem_zalloc(len + 1);
+        for (size_t k = 0; k < len; k++)
+            lines[i][k] = at >> (k % 60) & 1 ? 'b' : k % 7 ? 'a' : (char)0xff;
+        refs[i] = (struct line_ref){.at = (uint32_t)block.len, .len = (uint32_t)len};
+        buf_append(&block, lines[i], len);
+        buf_append_char(&block, '\n');
+    }
+    buf_append(&block, "\0\0\0\0\0\0\0", LINE_SORT_PADDING);
+    for (int i = 0; i < MANY; i++)
+        line_sort_prepare(block.ptr, &refs[i]);
+    line_sort(block.ptr, refs, MANY);
+    qsort(lines, MANY, sizeof *lines, compare_lines);
+    for (int i = 0; i < MANY; i++) {
+        assert_true(bytes_equal_str(bytes_of(block.ptr + refs[i].at, refs[i].len), lines[i]));
+        free(lines[i]);
+    }
+    free(lines);
+    free(refs);
+    buf_free(&block);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_sort_as_strcmp),
+        cmocka_unit_test(records_of_one_key_add_up),
+        cmocka_unit_test(the_smallest_text_is_kept),
+        cmocka_unit_test(a_sum_beyond_64_bits_fails),
+        cmocka_unit_test(a_line_longer_than_a_block_is_refused),
+        cmocka_unit_test(many_runs_are_one_order),
+        cmocka_unit_test(a_full_disk_is_told),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
