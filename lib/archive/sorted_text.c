@@ -75,6 +75,65 @@ struct sorted_span sorted_range(const struct sorted_text *t, struct bytes start,
     return (struct sorted_span){begin, seek(t, begin, end, false, true)};
 }
 
+static struct bytes without_lf(struct bytes line)
+{
+    line.len -= line.len > 0 && line.ptr[line.len - 1] == '\n';
+    return line;
+}
+
+static size_t first_value(struct bytes line, char separator)
+{
+    struct record record;
+    return record_split(line, separator, &record) ? record.key.len + 1 : line.len;
+}
+
+/* The value that contains the byte before `at`, within [low, at), begins here. */
+static size_t value_begin(struct bytes line, size_t low, size_t at)
+{
+    const char *space = memrchr(line.ptr + low, ' ', at - low);
+    return space ? (size_t)(space - line.ptr) + 1 : low;
+}
+
+static size_t next_value(struct bytes line, size_t at, size_t high)
+{
+    const char *space = memchr(line.ptr + at, ' ', high - at);
+    return space ? (size_t)(space - line.ptr) + 1 : high;
+}
+
+struct bytes sorted_line_name(struct bytes line, size_t place)
+{
+    line = without_lf(line);
+    if (place >= line.len)
+        return BYTES_NONE;
+    const char *end = memchr(line.ptr + place, ' ', line.len - place);
+    struct bytes value = bytes_of(line.ptr + place, (end ? (size_t)(end - line.ptr) : line.len) - place);
+    const char *colon = memchr(value.ptr, ':', value.len);
+    return bytes_of(value.ptr, colon ? (size_t)(colon - value.ptr) : value.len);
+}
+
+size_t sorted_line_seek(struct bytes line, char separator, struct bytes name)
+{
+    line = without_lf(line);
+    size_t low = first_value(line, separator), high = line.len;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2, begin = value_begin(line, low, middle);
+        if (bytes_compare(sorted_line_name(line, begin), name) < 0)
+            low = next_value(line, middle, high);
+        else
+            high = begin;
+    }
+    return low;
+}
+
+size_t sorted_line_cut(struct bytes line, char separator, size_t limit)
+{
+    line = without_lf(line);
+    size_t first = first_value(line, separator);
+    if (limit >= line.len)
+        return line.len;
+    return limit <= first ? first : value_begin(line, first, limit);
+}
+
 const char *sorted_check_step(const struct sorted_text *t, struct sorted_check *c, size_t until)
 {
     while (c->at < until && c->at < t->text.len) {

@@ -4,6 +4,7 @@
 #include "support/cm.h"
 #include "counts/records.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -225,6 +226,51 @@ static void searches_agree_with_a_walk(void **state)
     buf_free(&expected);
 }
 
+static void places_of_a_line(void **state)
+{
+    struct bytes line = BYTES_LITERAL("u|a,c413:2 c41l:5 c41m:1\n"), none = BYTES_LITERAL("u|a,\n");
+    (void)state;
+    assert_int_equal(sorted_line_seek(line, ',', BYTES_NONE), 4);
+    assert_int_equal(sorted_line_seek(line, ',', BYTES_LITERAL("c413")), 4);
+    assert_int_equal(sorted_line_seek(line, ',', BYTES_LITERAL("c414")), 11);
+    assert_int_equal(sorted_line_seek(line, ',', BYTES_LITERAL("c41m")), 18);
+    assert_int_equal(sorted_line_seek(line, ',', BYTES_LITERAL("c41n")), line.len - 1);
+    assert_true(bytes_equal_str(sorted_line_name(line, 11), "c41l"));
+    assert_int_equal(sorted_line_name(line, line.len - 1).len, 0);
+    assert_int_equal(sorted_line_cut(line, ',', 0), 4);
+    assert_int_equal(sorted_line_cut(line, ',', 10), 4);
+    assert_int_equal(sorted_line_cut(line, ',', 11), 11);
+    assert_int_equal(sorted_line_cut(line, ',', 17), 11);
+    assert_int_equal(sorted_line_cut(line, ',', 1000), line.len - 1);
+    assert_int_equal(sorted_line_seek(none, ',', BYTES_LITERAL("a")), 4);
+    assert_int_equal(sorted_line_cut(none, ',', 2), 4);
+    assert_int_equal(sorted_line_seek(BYTES_NONE, ',', BYTES_LITERAL("a")), 0);
+    assert_int_equal(sorted_line_cut(BYTES_LITERAL("no separator"), ',', 3), 12);
+}
+
+/* Every name of a line with many values, and the names between them. */
+static void any_value_of_a_long_line_is_found(void **state)
+{
+    struct buf line = {0};
+    size_t places[5000], n = 0;
+    (void)state;
+    buf_append_str(&line, "c.u|a.c413,");
+    for (unsigned i = 0; i < 5000; i++) {
+        places[n++] = line.len;
+        buf_printf(&line, "k%06u:%u ", 2 * i, i * i);
+    }
+    line.ptr[line.len - 1] = '\n';
+    for (unsigned i = 0; i < 2 * n; i++) {
+        char name[16];
+        size_t expected = (i + 1) / 2 < n ? places[(i + 1) / 2] : line.len - 1;
+        snprintf(name, sizeof(name), "k%06u", i);
+        assert_int_equal(sorted_line_seek(buf_bytes(&line), ',', bytes_str(name)), expected);
+        size_t cut = sorted_line_cut(buf_bytes(&line), ',', expected + i % 3);
+        assert_int_equal(cut, expected);
+    }
+    buf_free(&line);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +282,8 @@ int main(void)
         cmocka_unit_test(nothing_behind_the_text_is_read),
         cmocka_unit_test(faults_are_found_with_their_line),
         cmocka_unit_test(searches_agree_with_a_walk),
+        cmocka_unit_test(places_of_a_line),
+        cmocka_unit_test(any_value_of_a_long_line_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
