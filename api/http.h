@@ -6,6 +6,7 @@
 #include "http/client/http_client.h"
 #include "http/server/http_server.h"
 #include "api/ask.h"
+#include "api/event_body.h"
 
 /* The context of the handlers; main.c owns it. */
 struct api {
@@ -13,6 +14,7 @@ struct api {
     struct sources *sources;
     struct asks *asks;
     struct http_client *queue;
+    struct event_body *event_body;
     size_t unowned; /* bytes of events for which the client has disconnected and the queue has not answered */
     uint64_t max_rows;
 };

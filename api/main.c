@@ -70,6 +70,7 @@ static void api_stop(void *ctx)
     sources_free(&api->sources);
     asks_free(&api->asks);
     http_client_free(&api->queue);
+    event_body_free(&api->event_body);
     counters_free(&api->counters);
     free(api);
 }
@@ -110,6 +111,8 @@ static int api_start(struct daemon *d, void **ctx, struct config_error *error)
     usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;
     api->max_rows = (uint64_t)options_int(o, "max_rows");
     int status = read_counters(o, &api->counters, error) ? EX_CONFIG : 0;
+    if (status == 0)
+        api->event_body = event_body_new(api->counters);
     if (status == 0)
         status = connect_sources(d, api, timeout, error);
     if (status == 0) {

@@ -65,7 +65,7 @@ static int read_number(
 
 static int read_input(struct reading *r)
 {
-    static const char *const known[] = {"time", "time_unit", "skip_if", "max_ahead", NULL};
+    static const char *const known[] = {"time", "time_unit", "time_default", "skip_if", "max_ahead", NULL};
     static const struct option_row max_ahead = {.name = "max_ahead",
         .type = OPTION_DURATION,
         .fallback = MAX_AHEAD,
@@ -78,7 +78,7 @@ static int read_input(struct reading *r)
     if (refuse_unknown(r, s, known) != 0)
         return -1;
     const char *time = config_value(s, "time"), *unit = config_value(s, "time_unit"),
-               *skip = config_value(s, "skip_if");
+               *skip = config_value(s, "skip_if"), *otherwise = config_value(s, "time_default");
     if (!time || !*time)
         return config_fail(r->error, r->config, line_of(s, "time"), "[input] needs time = FIELD");
     const struct time_unit *known_unit = NULL;
@@ -87,6 +87,9 @@ static int read_input(struct reading *r)
     if (!known_unit)
         return config_fail(r->error, r->config, line_of(s, "time_unit"),
             "time_unit must be s, ms, us or ns, not '%s'", unit);
+    if (otherwise && strcmp(otherwise, "now") != 0)
+        return config_fail(r->error, r->config, line_of(s, "time_default"),
+            "time_default must be now, not '%s'; without it an event needs its time", otherwise);
     if (!json_path_is_valid(bytes_str(time)))
         return config_fail(r->error, r->config, line_of(s, "time"), NOT_A_FIELD, "time", time);
     if (skip && !json_path_is_valid(bytes_str(skip)))
@@ -96,6 +99,7 @@ static int read_input(struct reading *r)
     r->out->max_ahead = (ahead + 999) / 1000;
     r->out->time_field = mem_strdup(time);
     r->out->time_unit = known_unit->name;
+    r->out->time_default_now = otherwise != NULL;
     r->out->units_a_second = known_unit->a_second;
     r->out->skip_if = skip ? mem_strdup(skip) : NULL;
     return 0;

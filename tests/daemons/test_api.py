@@ -4,7 +4,9 @@ import datetime
 import gzip
 import http.server
 import io
+import json
 import threading
+import time
 import urllib.parse
 
 import harness
@@ -272,8 +274,15 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual(body, b'{"a":1}\n{"b":2}\n{"c":3}\n')
         self.assertEqual(urllib.parse.parse_qs(urllib.parse.urlsplit(target).query),
                          {"separator": ["\n"], "queue": ["q"], "producer": ["p"], "mark": ["0"], "next": ["3"]})
-        for body, stored in ((b"{}", b"{}\n"), (b"\n{}\r\n\r", b"{}\n"), (b"\n\na\nb", b"a\nb\n"), (b"a\r\r\nb\r", b"a\r\nb\n")):
-            self.assertEqual(self.api.post("/v1/events", body).status, 200)
+        for body, stored in ((b"{}", b"{}\n"), (b"\n{}\r\n\r", b"{}\n"), (b"\n\n{}\n{ }", b"{}\n{ }\n"),
+                             (b' [{"a":"]"},\n {"b":\n[1,2]} ]\n', b'{"a":"]"}\n{"b": [1,2]}\n'), (b"[]\n{}", None), (b"[{}", None),
+                             (b"{}\n[]\n", None), (b"1\n", None), (b'{"a":1}}', None), (b"[{},]", None), (b'[{"a":"\n"}]', None)):
+            before = len(self.source.posted)
+            reply = self.api.post("/v1/events", body)
+            if stored is None:
+                self.assertEqual((reply.status, reply.json()["code"], len(self.source.posted)), (400, "invalid-event", before), body)
+                continue
+            self.assertEqual(reply.status, 200, body)
             self.assertEqual(self.source.posted[-1][1], stored)
         self.assertEqual(self.api.post("/v1/events", b"\n\r\n").json()["code"], "empty-body")
         preflight = harness.request(self.api.url, "OPTIONS", "/v1/events")
@@ -289,6 +298,43 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual(self.api.post("/v1/events", packed, headers={"Content-Encoding": "gzip"}).json(), {"accepted": 2})
         self.assertEqual(self.source.posted[-1][1], b'{"a":1}\n{"a":2}\n')
         self.assertEqual(self.api.post("/v1/events", b"{}", headers={"Content-Encoding": "identity"}).status, 200)
+
+    def test_an_event_without_time_gets_the_servers(self):
+        self.config = self.write("now.conf", harness.sample_counters().replace("[input]\n", "[input]\ntime_default = now\ntime_unit = ms\n"))
+        self.start_api()
+        begin = int(time.time() * 1000)
+        self.assertEqual(self.api.post("/v1/events", b'{}\n{ "c":"US"}\n{"t":5}\n{"t":null}').json(), {"accepted": 4})
+        lines = self.source.posted[-1][1].splitlines()
+        self.assertRegex(lines[0], rb'^{"t":\d{13}}$')
+        self.assertRegex(lines[1], rb'^{"t":\d{13},"c":"US"}$')
+        self.assertEqual(lines[2:], [b'{"t":5}', b'{"t":null}'])
+        self.assertTrue(begin <= json.loads(lines[0])["t"] <= time.time() * 1000)
+
+    def test_pixel(self):
+        reply = self.api.get("/v1/pixel.gif?l=bitly&u=" + urllib.parse.quote('http://x/"'))
+        self.assertEqual((reply.status, reply.header("Content-Type"), len(reply.body)), (200, "image/gif", 43))
+        self.assertEqual((reply.body[:6], reply.header("Cache-Control")), (b"GIF89a", "no-store"))
+        event = json.loads(self.source.posted[-1][1])
+        self.assertTrue(abs(event.pop("t") - time.time()) < 60)
+        self.assertEqual(event, {"l": "bitly", "u": 'http://x/"'})
+        self.api.get("/v1/pixel.gif?t=1332637200&queue=q")
+        self.assertEqual(json.loads(self.source.posted[-1][1]), {"t": 1332637200, "queue": "q"})
+        self.assertEqual(harness.request(self.api.url, "HEAD", "/v1/pixel.gif").status, 405)
+
+    def test_incr(self):
+        self.assertEqual(self.api.post("/v1/incr?ns=u&key=bitly&n=3").json(), {"accepted": 3})
+        lines = self.source.posted[-1][1].splitlines()
+        self.assertEqual((len(lines), json.loads(lines[0])["l"], len(set(lines))), (3, "bitly", 1))
+        self.api.get("/v1/incr?ns=c.u&key=bitly&sub=US")
+        event = json.loads(self.source.posted[-1][1])
+        self.assertEqual((event["l"], event["c"], sorted(event)), ("bitly", "US", ["c", "l", "t"]))
+        for target, status, code in (("key=a", 400, "missing-parameter"), ("ns=nope&key=a", 404, "unknown-counter"),
+                                     ("ns=u", 400, "missing-parameter"), ("ns=u&key=a&n=0", 400, "bad-parameter"),
+                                     ("ns=u&key=a&n=1001", 400, "bad-parameter"), ("ns=d&key=a", 422, "not-a-field"), ("ns=u&ky=a", 400, "unknown-parameter")):
+            reply = self.api.post("/v1/incr?" + target)
+            self.assertEqual((reply.status, reply.json()["code"]), (status, code), target)
+        page = {"Origin": "http://elsewhere.example"}
+        self.assertEqual(self.api.post("/v1/incr?ns=u&key=a", headers=page).status, 403)
 
     def test_what_the_queue_refuses_is_passed_on(self):
         def full(h):

@@ -148,7 +148,7 @@ class RoutesTest(MillraceTest):
         pipeline = Pipeline(self, config, self.path("data")).wait_ready()
         for daemon in DAEMONS:
             text = "".join(section(text_of("docs/guide/protocol.md"), title) for title in SECTIONS.get(daemon, (daemon,)))
-            told = set(re.findall(r"`(?:GET|POST|DELETE) (/[\w/]*)", text)) - BUILT_IN_ROUTES
+            told = set(re.findall(r"`(?:GET|POST|DELETE) (/[\w/.]*)", text)) - BUILT_IN_ROUTES
             listed = set(re.findall(r"^(/\S*)", pipeline.ask(daemon, "GET", "/").text, re.M)) - BUILT_IN_ROUTES
             self.assertEqual(told, listed, daemon)
 

@@ -11,7 +11,7 @@ FOREIGN = ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin
            {"Origin": "http://127.0.0.1:1"}, {"Sec-Fetch-Site": "cross-site"},
            {"Sec-Fetch-Site": "same-site"})
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
-PUBLIC = {("api", "/v1/events")}
+PUBLIC = {("api", "/v1/events"), ("api", "/v1/pixel.gif")}
 EVENT = b'{"t":1332637200,"l":"bitly"}'
 
 
@@ -65,7 +65,7 @@ class StrangersTest(MillraceTest):
         up = self.pipeline(api={"public_port": 0, "auth_token_file": token, "public_max_body": 1000})
         url = self.public_port(up)
         for path in re.findall(r"(?m)^(/\S*)", up.ask("api", "GET", "/", headers={"Authorization": "Bearer secret"}).text):
-            for method in ("GET", "POST", "DELETE") if path != "/v1/events" else ():
+            for method in ("GET", "POST", "DELETE") if ("api", path) not in PUBLIC else ():
                 reply = harness.request(url, method, path, headers={"Authorization": "Bearer secret"})
                 self.assertEqual(reply.status, 404, (method, path))
                 self.assertNotIn("GET /", reply.text, "the public port serves no list of endpoints")
@@ -75,6 +75,8 @@ class StrangersTest(MillraceTest):
         for wanted in ("queue=other", "producer=app7&mark=0&next=1"):
             self.assertEqual(harness.request(url, "POST", "/v1/events?" + wanted, EVENT).status, 403, wanted)
         self.assertEqual(harness.request(url, "POST", "/v1/events", EVENT * 50).status, 413)
+        self.assertEqual(harness.request(url, "GET", "/v1/pixel.gif?l=bitly&queue=other", headers=page).status, 200)
+        self.assertEqual(up.ask("simplequeue", "GET", "/stats?format=json").json()["puts"], 2)
         self.assertEqual(up.ask("api", "POST", "/v1/events", EVENT).status, 401, "the daemon's own port asks for the token")
 
     def test_the_public_port_bounds_its_rate(self):

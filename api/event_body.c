@@ -1,0 +1,211 @@
+#include "api/event_body.h"
+
+#include "counts/json_fields.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JSON_SPACE " \t\r\n"
+
+struct event_body {
+    const struct counters *counters;
+    struct json_fields *time;
+    struct buf element; /* of an array, as one line */
+};
+
+struct event_body *event_body_new(const struct counters *c)
+{
+    struct event_body *e = mem_zalloc(sizeof *e);
+    e->counters = c;
+    e->time = json_fields_new(&c->time_field, 1);
+    return e;
+}
+
+void event_body_free(struct event_body **e)
+{
+    if (!*e)
+        return;
+    json_fields_free(&(*e)->time);
+    buf_free(&(*e)->element);
+    free(*e);
+    *e = NULL;
+}
+
+static int fail(char error[EVENT_ERROR_TEXT], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int fail(char error[EVENT_ERROR_TEXT], const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(error, EVENT_ERROR_TEXT, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+static struct bytes skip_space(struct bytes text)
+{
+    size_t n = 0;
+    while (n < text.len && strchr(JSON_SPACE, text.ptr[n]) && text.ptr[n] != '\0')
+        n++;
+    return bytes_of(text.ptr + n, text.len - n);
+}
+
+static void append_time(const struct event_body *e, usec_t now, struct buf *out)
+{
+    int64_t a_second = e->counters->units_a_second;
+    int64_t t = a_second > USEC_PER_SEC ? now * (a_second / USEC_PER_SEC) : now / (USEC_PER_SEC / a_second);
+    buf_append_json(out, bytes_str(e->counters->time_field));
+    buf_printf(out, ":%" PRId64, t);
+}
+
+/* Appends the event and an LF. `event` has no line end. */
+static int add(struct event_body *e, struct bytes event, bool gets_time, usec_t now, struct buf *out,
+    const char **reason)
+{
+    struct json_value time;
+    if (json_fields_extract(e->time, event, &time, reason) != 0)
+        return -1;
+    if (gets_time && time.type == JSON_MISSING) {
+        struct bytes members = skip_space(event);
+        members = skip_space(bytes_of(members.ptr + 1, members.len - 1)); /* after the brace */
+        buf_append_char(out, '{');
+        append_time(e, now, out);
+        if (*members.ptr != '}')
+            buf_append_char(out, ',');
+        buf_append_bytes(out, members);
+    } else {
+        buf_append_bytes(out, event);
+    }
+    buf_append_char(out, '\n');
+    return 0;
+}
+
+/* Sets `element` to the bytes from a brace to the brace that closes it, without line ends outside of strings, and moves *rest
+ * behind them. False: there is no such element. json_fields_extract judges the bytes between the braces. */
+static bool next_element(struct bytes *rest, struct buf *element)
+{
+    size_t depth = 0;
+    bool in_string = false;
+    buf_clear(element);
+    for (size_t i = 0; i < rest->len; i++) {
+        char c = rest->ptr[i];
+        bool is_end = !in_string && (c == '\n' || c == '\r');
+        buf_append_char(element, is_end ? ' ' : c);
+        if (in_string && c == '\\' && i + 1 < rest->len)
+            buf_append_char(element, rest->ptr[++i]);
+        else if (c == '"')
+            in_string = !in_string;
+        else if (!in_string && (c == '{' || c == '['))
+            depth++;
+        else if (!in_string && (c == '}' || c == ']'))
+            depth -= depth > 0;
+        if (depth == 0) {
+            *rest = bytes_of(rest->ptr + i + 1, rest->len - i - 1);
+            return c == '}';
+        }
+    }
+    return false;
+}
+
+static int read_array(struct event_body *e, struct bytes rest, usec_t now, struct buf *out, size_t *n,
+    char error[EVENT_ERROR_TEXT])
+{
+    const char *reason = NULL;
+    size_t place = 0;
+    char next = ',';
+    rest = skip_space(bytes_of(rest.ptr + 1, rest.len - 1));
+    if (rest.len > 0 && *rest.ptr == ']')
+        next = ']';
+    for (; next == ','; place++) {
+        if (!next_element(&rest, &e->element))
+            return fail(error, "event %zu of the array is not an object", place + 1);
+        if (memchr(e->element.ptr, '\n', e->element.len))
+            return fail(error, "event %zu of the array: a line end inside a string", place + 1);
+        if (add(e, buf_bytes(&e->element), e->counters->time_default_now, now, out, &reason) != 0)
+            return fail(error, "event %zu of the array: %s", place + 1, reason);
+        rest = skip_space(rest);
+        next = '\0';
+        if (rest.len > 0)
+            next = *rest.ptr;
+        if (next == ',')
+            rest = skip_space(bytes_of(rest.ptr + 1, rest.len - 1));
+    }
+    if (next != ']' || skip_space(bytes_of(rest.ptr + 1, rest.len - 1)).len > 0)
+        return fail(error, "after event %zu: expected a comma, or ] as the end of the body", place);
+    *n += place;
+    return 0;
+}
+
+int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct buf *out, size_t *n,
+    char error[EVENT_ERROR_TEXT])
+{
+    struct bytes begin = skip_space(body);
+    const char *reason;
+    if (begin.len > 0 && *begin.ptr == '[')
+        return read_array(e, begin, now, out, n, error);
+    for (size_t at = 0, number = 1; at < body.len; number++) {
+        const char *line = body.ptr + at, *lf = memchr(line, '\n', body.len - at);
+        size_t len = lf ? (size_t)(lf - line) : body.len - at;
+        at += len + (lf != NULL);
+        while (len > 0 && line[len - 1] == '\r')
+            len--;
+        if (len == 0)
+            continue;
+        if (add(e, bytes_of(line, len), e->counters->time_default_now, now, out, &reason) != 0)
+            return fail(error, "line %zu: %s", number, reason);
+        ++*n;
+    }
+    return 0;
+}
+
+int event_body_from_query(struct event_body *e, const struct url_query *query, usec_t now, struct buf *out,
+    char error[EVENT_ERROR_TEXT])
+{
+    const char *reason;
+    struct buf event = {0};
+    buf_append_char(&event, '{');
+    for (size_t i = 0; i < query->n; i++) {
+        struct bytes value = query->params[i].value;
+        uint64_t number;
+        bool is_time = bytes_equal_str(query->params[i].name, e->counters->time_field);
+        buf_append_str(&event, i ? "," : "");
+        buf_append_json(&event, query->params[i].name);
+        buf_append_char(&event, ':');
+        if (is_time && bytes_to_u64(value, &number))
+            buf_append_bytes(&event, value);
+        else
+            buf_append_json(&event, value);
+    }
+    buf_append_char(&event, '}');
+    int r = add(e, buf_bytes(&event), true, now, out, &reason);
+    buf_free(&event);
+    return r == 0 ? 0 : fail(error, "the parameters: %s", reason);
+}
+
+int event_body_incr(struct event_body *e, const struct counter *counter, struct bytes key, struct bytes sub,
+    size_t n, usec_t now, struct buf *out, char error[EVENT_ERROR_TEXT])
+{
+    const struct counters *c = e->counters;
+    bool is_subtotal = counter >= c->subtotals && counter < c->subtotals + c->n_subtotals;
+    const struct counter *of[] = {is_subtotal ? &c->totals[counter->total] : counter, counter};
+    struct bytes values[] = {key, sub};
+    struct url_param params[2];
+    struct url_query query = {.params = params};
+    for (size_t i = 0; i < 1 + (size_t)is_subtotal; i++) {
+        if (of[i]->kind == COUNTER_CONSTANT)
+            continue;
+        if (of[i]->kind != COUNTER_FIELD || strcmp(of[i]->field, c->time_field) == 0)
+            return fail(error, "the key of counter %s is %s, not a single field; post an event instead",
+                of[i]->ns, of[i]->key_text);
+        params[query.n++] = (struct url_param){bytes_str(of[i]->field), values[i]};
+    }
+    size_t begin = out->len;
+    if (event_body_from_query(e, &query, now, out, error) != 0)
+        return -1;
+    for (size_t len = out->len - begin, i = 1; i < n; i++) {
+        buf_reserve(out, len);
+        memcpy(out->ptr + out->len, out->ptr + begin, len);
+        out->len += len;
+    }
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* event_body: turns what clients post into events, one JSON object a line, as the queue stores them.
+ *
+ * 1. All or none: one text that is not a JSON object refuses the whole body. The error names its line or its place in the array.
+ * 2. An event keeps its bytes, except for CRs at the end of its line, line ends between its members, which become spaces, and the
+ *    time of invariant 3.
+ * 3. With `[input] time_default = now`, an event without the time field gets the current time as its first member.
+ *
+ * One thread at a time. */
+#ifndef MILLRACE_EVENT_BODY_H
+#define MILLRACE_EVENT_BODY_H
+
+#include "base/clock.h"
+#include "base/url.h"
+#include "counts/counters.h"
+
+#define EVENT_ERROR_TEXT 256
+#define EVENT_REPEAT_MAX 1000 /* events of one event_body_incr */
+
+struct event_body;
+
+struct event_body *event_body_new(const struct counters *c); /* c must outlive it */
+void event_body_free(struct event_body **e);
+
+/* Each function appends lines to `out`, and returns 0, or -1 with the error. `now`: wall clock. */
+/* The body is objects, one a line, or one array of objects. Empty lines are ignored. Adds to *n the number of events. */
+int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct buf *out, size_t *n,
+    char error[EVENT_ERROR_TEXT]);
+/* One event whose members are the parameters, as strings. Without a parameter for the time field, the event gets the current
+ * time. A number in that parameter stays a number. */
+int event_body_from_query(struct event_body *e, const struct url_query *query, usec_t now, struct buf *out,
+    char error[EVENT_ERROR_TEXT]);
+/* `n` events that count under the key of this counter, and under `sub` if the counter is a subtotal. Other counters count the
+ * events as `None`. Refuses a counter whose key is not a single field. */
+int event_body_incr(struct event_body *e, const struct counter *counter, struct bytes key, struct bytes sub,
+    size_t n, usec_t now, struct buf *out, char error[EVENT_ERROR_TEXT]);
+
+#endif
