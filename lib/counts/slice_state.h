@@ -13,7 +13,7 @@
 #include <sqlite3.h>
 
 #define SLICE_FORMAT 2
-#define SLICE_ID_TEXT 50     /* STREAM or STREAM.OPENING: 32 and 16 hex digits */
+#define SLICE_ID_TEXT 64     /* STREAM or STREAM.LINEAGE: 32 and up to 30 hex digits */
 #define SLICE_NAME_TEXT 32   /* buffer for slice_file_name */
 #define SLICE_ERROR_TEXT 512 /* buffer for an error text */
 

@@ -19,7 +19,8 @@
 #define OPENINGS_MAX 256
 #define OPENING_ID_TEXT 17 /* 16 lower-case hexadecimal digits and NUL */
 #define LINEAGE_DIGITS 10
-#define LINEAGE_TEXT (3 * LINEAGE_DIGITS + 1)
+#define LINEAGE_OPENINGS 3
+#define LINEAGE_TEXT (LINEAGE_OPENINGS * LINEAGE_DIGITS + 1)
 
 struct opening {
     uint64_t first; /* the first number that this opening assigned */

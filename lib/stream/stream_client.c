@@ -5,6 +5,7 @@
 #include "counts/json_fields.h"
 #include "base/line_splitter.h"
 #include "base/log.h"
+#include "journal/opening_list.h"
 
 #include <event2/event.h>
 #include <inttypes.h>
@@ -17,19 +18,13 @@
 /* Short, so that the first line of a new stream arrives within a second. */
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
-#define OPENINGS_MAX 64 /* in a response */
-
-struct opening {
-    uint64_t first;
-    char id[STREAM_OPENING_TEXT];
-};
+_Static_assert(STREAM_OPENING_TEXT == LINEAGE_TEXT, "a lineage");
 
 struct stream_client {
     struct stream_client_config config;
     struct stream_cursor cursor; /* after the last line handed out */
     struct stream_place place;
-    struct opening openings[OPENINGS_MAX]; /* in the response, in the order of their offsets */
-    size_t n_openings;
+    struct openings *openings; /* of the response; NULL: unknown */
     char *stream, *begin;
     struct http_call *call;
     struct event *timer;
@@ -38,7 +33,7 @@ struct stream_client {
     bool stopped, paused, caught_up, has_target, ignoring, refused;
     uint64_t target;     /* the end in the first response */
     uint64_t asked_from; /* the cursor at the last request */
-    char trouble[256];
+    char trouble[400];
 };
 
 static void ask(struct stream_client *c);
@@ -91,39 +86,22 @@ static void refuse(struct stream_client *c, const char *text)
 }
 
 /* If more openings have written the response than its header lists, the first of them are unknown. */
-const char *stream_client_opening_at(const struct stream_client *c, uint64_t offset)
+void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char out[STREAM_OPENING_TEXT])
 {
-    size_t i = c->n_openings;
-    while (i > 0 && c->openings[i - 1].first >= offset)
-        i--;
-    return i > 0 ? c->openings[i - 1].id : offset == c->cursor.offset ? c->cursor.opening : "";
+    out[0] = '\0';
+    if (c->openings && offset > 0)
+        openings_lineage(c->openings, offset - 1, out);
+    if (!out[0] && offset == c->cursor.offset)
+        memcpy(out, c->cursor.opening, STREAM_OPENING_TEXT);
 }
 
 /* Moves the cursor to `offset`, which is within the bytes of this response. */
 static void move_cursor(struct stream_client *c, uint64_t offset)
 {
-    const char *opening = stream_client_opening_at(c, offset);
+    char opening[STREAM_OPENING_TEXT];
+    stream_client_opening_at(c, offset, opening);
     c->cursor.offset = offset;
-    if (opening != c->cursor.opening)
-        snprintf(c->cursor.opening, sizeof c->cursor.opening, "%s", opening);
-}
-
-/* Parses the header's value, "FIRST:ID, FIRST:ID". If the response lacks the header, the cursor's opening stays
- * unknown. */
-static void read_openings(struct stream_client *c, const char *text)
-{
-    struct bytes word;
-    c->n_openings = 0;
-    while (c->n_openings < OPENINGS_MAX && bytes_next_word(&text, ", ", &word)) {
-        struct opening *o = &c->openings[c->n_openings];
-        const char *colon = memchr(word.ptr, ':', word.len);
-        size_t digits = colon ? (size_t)(colon - word.ptr) : 0;
-        if (word.len != digits + STREAM_OPENING_TEXT || !bytes_to_u64(bytes_of(word.ptr, digits), &o->first))
-            return;
-        memcpy(o->id, colon + 1, STREAM_OPENING_TEXT - 1);
-        o->id[STREAM_OPENING_TEXT - 1] = '\0';
-        c->n_openings++;
-    }
+    memcpy(c->cursor.opening, opening, sizeof opening);
 }
 
 static void on_lines(void *arg, struct bytes lines)
@@ -200,7 +178,8 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     }
     c->ignoring = false;
     stream_place_read(reply, &c->place);
-    read_openings(c, http_reply_header(reply, "X-Millrace-Openings"));
+    openings_free(&c->openings);
+    c->openings = openings_from_text(bytes_str(http_reply_header(reply, "X-Millrace-Openings")));
     move_cursor(c, start);
     clear_trouble(c);
     if (begins && c->config.on_begin != NULL)
@@ -229,19 +208,21 @@ static void skip_lost(struct stream_client *c, const char *text, uint64_t before
         LOG_U("after", after));
     c->cursor.offset = after;
     c->cursor.opening[0] = '\0';
-    c->n_openings = 0;
+    openings_free(&c->openings);
     if (c->config.on_gap != NULL)
         c->config.on_gap(from, after, c->config.arg);
     ask_after(c, 0);
 }
 
-/* Refuses to continue, and names the program's option that continues. */
-static void refuse_loss(struct stream_client *c, const char *text, const char *effect)
+/* Refuses to continue, and names the program's option or the command that continues. */
+static void refuse_loss(struct stream_client *c, const char *text, uint64_t from, const char *effect)
 {
     const char *option = c->config.accept_option;
-    char full[sizeof c->trouble];
-    snprintf(full, sizeof full, "%s%s%s%s%s", text, option != NULL ? "; " : "", option != NULL ? option : "",
-        option != NULL ? " " : "", option != NULL ? effect : "");
+    char full[sizeof c->trouble], offset[21] = "";
+    if (option != NULL && option[0] != '\0' && option[strlen(option) - 1] == '=')
+        snprintf(offset, sizeof offset, "%" PRIu64, from);
+    snprintf(full, sizeof full, "%s%s%s%s%s%s", text, option != NULL ? "; " : "",
+        option != NULL ? option : "", offset, option != NULL ? " " : "", option != NULL ? effect : "");
     refuse(c, full);
 }
 
@@ -254,7 +235,7 @@ static void on_gone(struct stream_client *c, struct bytes body)
         refuse(c, "the bytes at the cursor are gone, and pubsub does not say where the stream continues");
     } else if (c->config.loss == STREAM_LOSS_REFUSED && from < earliest) {
         snprintf(text, sizeof text, "lines from offset %" PRIu64 " to %" PRIu64 " have expired", from, after);
-        refuse_loss(c, text, "continues without them");
+        refuse_loss(c, text, after, "continues without them");
     } else {
         skip_lost(c, "skipping lost bytes of the stream", member_number(body, "/before", from), after);
     }
@@ -263,17 +244,19 @@ static void on_gone(struct stream_client *c, struct bytes body)
 static void on_misfit(struct stream_client *c, struct bytes body)
 {
     uint64_t differs = member_number(body, "/differs_from", UINT64_MAX);
+    static const struct bytes bound = BYTES_LITERAL("\"is_exact\":false");
     char text[200];
     if (differs == UINT64_MAX) {
         refuse(c, "pubsub has another stream with this name: its id differs from the cursor's");
     } else if (c->config.loss == STREAM_LOSS_ACCEPTED) {
         skip_lost(c, "continuing in a restored copy of the stream", c->cursor.offset, differs);
     } else {
+        bool is_exact = !memmem(body.ptr, body.len, bound.ptr, bound.len);
         snprintf(text, sizeof text,
             "the stream is a restored copy: from offset %" PRIu64
-            " on it differs from the lines read, which end at %" PRIu64,
-            differs, c->cursor.offset);
-        refuse_loss(c, text, "continues there");
+            " on%s it differs from the lines read, which end at %" PRIu64,
+            differs, is_exact ? "" : ", or from before,", c->cursor.offset);
+        refuse_loss(c, text, differs, "continues there");
     }
 }
 
@@ -379,6 +362,7 @@ void stream_client_free(struct stream_client **cp)
     stream_client_stop(c);
     event_free(c->timer);
     line_splitter_free(&c->lines);
+    openings_free(&c->openings);
     free(c->stream);
     free(c->begin);
     free(c);

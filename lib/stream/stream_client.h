@@ -41,11 +41,12 @@
  *    (404). While the client is stopped, it delivers no line, returns the reason from stream_client_trouble, and
  *    tries again every five seconds. If the client has no cursor and the stream does not exist yet, the client waits
  *    for the stream and reads it from its beginning, even with "latest".
- * 5. Each time pubsub opens a stream, the opening gets a random id. The cursor contains the id of the opening in
- *    which the byte before the cursor was written. If an operator restores an older copy of the stream, pubsub thus
- *    recognizes that the cursor does not fit, even after the copy has grown past the cursor. So store the opening
- *    with the offset. With STREAM_LOSS_ACCEPTED, the client goes back to the offset from which the copy differs, and
- *    on_gap gets after < before.
+ * 5. Each time pubsub opens a stream, the opening gets a random id. The cursor contains the lineage of the byte before
+ *    it: the opening that wrote the byte, and the two openings before that. If an operator restores
+ *    an older copy of the stream, pubsub thus recognizes that the cursor does not fit, even after the copy has grown
+ *    past the cursor, and where the two histories parted. So store the lineage with the offset. With
+ *    STREAM_LOSS_ACCEPTED, the client goes back to the offset from which the copy differs, and on_gap gets
+ *    after < before.
  * 6. For the loop thread only. No callback may free the client; any callback may stop or pause it. */
 #ifndef MILLRACE_STREAM_CLIENT_H
 #define MILLRACE_STREAM_CLIENT_H
@@ -59,7 +60,7 @@ struct http_reply_view;
 struct stream_client;
 
 #define STREAM_ID_TEXT 33      /* 32 hexadecimal digits and a NUL */
-#define STREAM_OPENING_TEXT 17 /* 16 hexadecimal digits and a NUL */
+#define STREAM_OPENING_TEXT 31 /* a lineage: up to three times 10 hexadecimal digits, and a NUL */
 
 /* A stream place tells two streams apart even if one is a copy of the other and has the same id. Each pubsub process
  * generates a random id, and replies contain this id and the stream's name (X-Millrace-Stream-Place: LIFE/STREAM). If
@@ -75,7 +76,7 @@ bool stream_place_is_same(const struct stream_place *a, const struct stream_plac
 
 struct stream_cursor {
     char id[STREAM_ID_TEXT];           /* "": no stream yet */
-    char opening[STREAM_OPENING_TEXT]; /* in which the byte before `offset` was written; "": unknown */
+    char opening[STREAM_OPENING_TEXT]; /* the lineage of the byte before `offset`; "": unknown */
     uint64_t offset;
 };
 /* What the client does if the lines at the cursor are deleted, or if the stream is a restored copy that differs
@@ -95,8 +96,8 @@ struct stream_client_config {
     const char *begin;
     size_t max_line; /* of a line, in bytes, without LF; 0: STREAM_LINE_MAX */
     enum stream_loss loss;
-    /* The option of the program that sets STREAM_LOSS_ACCEPTED, for example "--accept-loss". Messages name it. Borrowed;
-     * NULL: there is none. */
+    /* The option of the program that sets STREAM_LOSS_ACCEPTED, for example "--accept-loss", or a command that ends with
+     * "=", which the offset completes. Messages name it. Borrowed; NULL: there is none. */
     const char *accept_option;
     /* Called when the first response has set the cursor, but not if `from` has an id. May be NULL. */
     void (*on_begin)(void *arg);
@@ -126,9 +127,9 @@ void stream_client_pause(struct stream_client *c);
 void stream_client_resume(struct stream_client *c);
 
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
-/* Returns the id of the opening in which the byte before `offset` was written; "" if it is unknown. The offset is that
- * of the cursor or of a line's end in the latest response. The text is valid until the next callback. */
-const char *stream_client_opening_at(const struct stream_client *c, uint64_t offset);
+/* The lineage of the byte before `offset`; "" if it is unknown. The offset is that of the cursor or of a line's end in
+ * the latest response. */
+void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char out[STREAM_OPENING_TEXT]);
 /* The place from the latest response. Before the first response, .text is "". */
 const struct stream_place *stream_client_place(const struct stream_client *c);
 /* True once the cursor has reached the end that the stream had at the first response. Without a cursor, also true if

@@ -146,19 +146,20 @@ bool server_check_stream_id(
     if (!dot || !from || from->kind != STREAM_FROM_OFFSET || from->offset == 0)
         return true;
     const struct openings *o = stream_openings(s);
-    struct bytes opening = bytes_of(dot + 1, (size_t)(asked.ptr + asked.len - dot - 1));
-    const char *wrote = openings_id_of(o, from->offset - 1);
-    if (!opening.len || !*wrote || bytes_equal_str(opening, wrote))
+    struct bytes lineage = bytes_of(dot + 1, (size_t)(asked.ptr + asked.len - dot - 1));
+    uint64_t differs;
+    if (openings_agree(o, from->offset - 1, lineage, &differs))
         return true;
-    /* The cursor's reader may have lines that are not in this copy. They can begin where the opening after the
-     * cursor's opening begins. If the cursor's opening is unknown, they can begin where the current opening begins. */
-    const struct opening *last = openings_at(o, openings_count(o) - 1), *known = openings_find(o, opening);
-    uint64_t differs = known && known != last ? known[1].first : last->first;
-    snprintf(members, sizeof(members), "\"differs_from\":\"%" PRIu64 "\"", differs);
+    /* Without a common opening, the histories parted before the current opening, at an unknown offset. */
+    bool is_exact = differs > 0;
+    if (!is_exact)
+        differs = openings_at(o, openings_count(o) - 1)->first;
+    snprintf(members, sizeof(members), "\"differs_from\":\"%" PRIu64 "\",\"is_exact\":%s", differs,
+        is_exact ? "true" : "false");
     http_problem_with(req, 409, "other-history", members,
         "the stream is a restored copy: from offset %" PRIu64
-        " on, its lines differ from those that the cursor's reader got",
-        differs);
+        " on%s, its lines differ from those that the cursor's reader got",
+        differs, is_exact ? "" : " or before");
     return false;
 }
 
@@ -169,6 +170,7 @@ void server_add_openings(struct http_request *req, const struct stream *s, uint6
     size_t n = openings_count(o), i = n - 1;
     while (i > 0 && n - i < OPENINGS_SENT_MAX && openings_at(o, i)->first >= offset)
         i--;
+    i = i > LINEAGE_OPENINGS - 1 ? i - (LINEAGE_OPENINGS - 1) : 0;
     openings_append_text(o, i, &text);
     buf_append_char(&text, '\0');
     http_add_header_text(req, "X-Millrace-Openings", text.ptr);

@@ -82,13 +82,13 @@ struct stream *server_find_stream(
 /* Adds X-Millrace-Stream-Place. If two replies have the same value, they are from the same stream
  * (stream/stream_client.h). */
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s);
-/* Checks id=STREAM or id=STREAM.OPENING. STREAM is the id of the cursor's stream. OPENING is the id of the opening in
- * which the byte before the offset in `from` was written (journal/journal_openings.h). `from` may be NULL. If the
- * stream has another id or history, replies with the error and returns false. */
+/* Checks id=STREAM or id=STREAM.LINEAGE. STREAM is the id of the cursor's stream. LINEAGE is that of the byte before the
+ * offset in `from` (journal/opening_list.h). `from` may be NULL. If the stream has another id or history, replies with
+ * the error and returns false. */
 bool server_check_stream_id(
     struct http_request *req, struct stream *s, struct bytes id, const struct stream_from *from);
-/* Adds X-Millrace-Openings, "FIRST:ID, ...". The list begins with the opening in which the byte before `offset` was
- * written, and contains all later openings. */
+/* Adds X-Millrace-Openings, "FIRST:ID, ...". The list begins with the oldest opening in the lineage of the byte before
+ * `offset`, and contains all later openings. */
 void server_add_openings(struct http_request *req, const struct stream *s, uint64_t offset);
 /* Reads from=, or `fallback` if the parameter is missing. If the value is invalid, replies with the error and returns
  * false. */

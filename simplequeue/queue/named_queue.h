@@ -82,6 +82,7 @@ struct queue_put {
     const struct bytes *messages; /* copied before named_queue_put returns; if none, only the mark changes */
     size_t n;
     struct bytes producer; /* empty: none */
+    struct bytes opening;  /* stored with `next`; with the producer at most NAME_LEN_MAX - 1 bytes */
     uint64_t mark, next;
     bool sets_mark; /* set the mark to `next` without a comparison; the put has no messages */
     usec_t delay;   /* 0: ready at once; otherwise moved to the end of the queue after this time */
@@ -119,6 +120,8 @@ const struct journal *named_queue_journal(const struct named_queue *q);
 /* Returns the producer's committed mark. If the producer is unknown, returns 0 and sets *known to false. `known` may
  * be NULL. */
 uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known);
+/* The opening stored with this mark; empty in a queue without a journal. Borrowed until the next poll. */
+struct bytes named_queue_opening(const struct named_queue *q, const char *producer);
 /* Calls fn for each producer that has a committed mark, in any order. */
 void named_queue_producers(const struct named_queue *q, journal_producer_fn *fn, void *arg);
 const struct openings *named_queue_openings(const struct named_queue *q); /* may be NULL */

@@ -23,6 +23,11 @@ uint64_t named_queue_mark(const struct named_queue *q, const char *producer, boo
     return m ? m->value : 0;
 }
 
+struct bytes named_queue_opening(const struct named_queue *q, const char *producer)
+{
+    return q->config.journal ? journal_tag(q->config.journal, bytes_str(producer)) : BYTES_NONE;
+}
+
 void named_queue_producers(const struct named_queue *q, journal_producer_fn *fn, void *arg)
 {
     if (q->config.journal)
@@ -97,8 +102,11 @@ static enum queue_result put_new(
     struct op *o, const struct queue_put *put, struct amount in, struct queue_now now, uint64_t *mark)
 {
     struct named_queue *q = o->q;
-    struct journal_append a = {
-        .producer = put->producer, .mark = put->mark, .next = put->next, .sets_mark = put->sets_mark};
+    struct journal_append a = {.producer = put->producer,
+        .tag = put->opening,
+        .mark = put->mark,
+        .next = put->next,
+        .sets_mark = put->sets_mark};
     uint64_t first_id = put->n ? queue_add(q->core, put->messages, put->n) : queue_state(q->core)->next_id;
     size_t n = put->n;
     o->n = n;

@@ -7,7 +7,7 @@
 const char *put_request_marks(const struct url_query *query, struct queue_put *put)
 {
     struct bytes mark, next;
-    put->producer = BYTES_NONE;
+    put->producer = put->opening = BYTES_NONE;
     if (query->n == 0)
         return NULL;
     bool has_producer = url_query_get(query, "producer", &put->producer);
@@ -22,6 +22,9 @@ const char *put_request_marks(const struct url_query *query, struct queue_put *p
         return "mark is not a number";
     if (!bytes_to_u64(next, &put->next))
         return "next is not a number";
+    if (url_query_get(query, "opening", &put->opening) && put->opening.len > 0 &&
+        (!bytes_is_name(put->opening) || put->producer.len + 1 + put->opening.len > NAME_LEN_MAX))
+        return "opening is not a name, or too long";
     return put->mark < put->next ? NULL : "mark is not below next";
 }
 

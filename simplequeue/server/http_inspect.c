@@ -155,19 +155,21 @@ void http_producer(struct http_request *req, void *ctx)
         return;
     const struct named_queue *q = queues_find(server->queues, name);
     uint64_t mark = q ? named_queue_mark(q, producer, &known) : 0;
+    struct bytes opening = q ? named_queue_opening(q, producer) : BYTES_NONE;
     if (q)
         add_queue_id(req, q);
     http_replyf(req, 200, "application/json",
-        "{\"queue\":\"%s\",\"producer\":\"%s\",\"mark\":\"%llu\",\"known\":%s}\n", name, producer,
-        (unsigned long long)mark, known ? "true" : "false");
+        "{\"queue\":\"%s\",\"producer\":\"%s\",\"mark\":\"%llu\",\"opening\":\"%.*s\",\"known\":%s}\n", name,
+        producer, (unsigned long long)mark, (int)opening.len, opening.len ? opening.ptr : "",
+        known ? "true" : "false");
 }
 
 static void append_producer(const struct journal_producer *p, void *arg)
 {
     struct buf *out = arg;
-    buf_printf(out, "%s{\"producer\":\"%.*s\",\"mark\":\"%llu\"}",
+    buf_printf(out, "%s{\"producer\":\"%.*s\",\"mark\":\"%llu\",\"opening\":\"%.*s\"}",
         out->ptr[out->len - 1] == '[' ? "\n" : ",\n", (int)p->name.len, p->name.ptr,
-        (unsigned long long)p->mark);
+        (unsigned long long)p->mark, (int)p->tag.len, p->tag.len ? p->tag.ptr : "");
 }
 
 static void mark_set(const struct queue_outcome *outcome, void *arg)

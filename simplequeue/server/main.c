@@ -286,7 +286,7 @@ static void drain(void *ctx)
 }
 
 #define GET_OR_POST (HTTP_GET_ | HTTP_POST_)
-#define MARKS "producer mark next"
+#define MARKS "producer mark next opening"
 #define READY HTTP_ROUTE_WHEN_READY /* not for inspections, which work even after the storage has failed */
 #define BITLY HTTP_ROUTE_LENIENT    /* unknown parameters are ignored, as in bitly's simplequeue */
 #define NO_HEAD HTTP_ROUTE_NO_HEAD

@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "counts/json_fields.h"
+#include "journal/opening_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,13 +79,19 @@ static struct json_value file_member(const struct json_doc *doc, size_t i, const
     return json_doc_at(doc, pointer);
 }
 
+/* A lineage; a former version wrote only its newest opening, with 16 digits. */
+static bool is_opening(const char *text)
+{
+    size_t n = strlen(text);
+    return n > 0 && (n == 16 || n % LINEAGE_DIGITS == 0) && strspn(text, "0123456789abcdef") == n;
+}
+
 /* An opening may be missing. */
 static bool opening_at(const struct json_doc *doc, const char *pointer, char out[STREAM_OPENING_TEXT])
 {
     out[0] = '\0';
     return json_doc_at(doc, pointer).type == JSON_MISSING ||
-           (text_at(doc, pointer, out, STREAM_OPENING_TEXT) &&
-               strspn(out, "0123456789abcdef") == STREAM_OPENING_TEXT - 1);
+           (text_at(doc, pointer, out, STREAM_OPENING_TEXT) && is_opening(out));
 }
 
 static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, struct archive_file_state *f)

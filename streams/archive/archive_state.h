@@ -31,7 +31,7 @@ struct archive_file_state {
     uint64_t length; /* in bytes */
     uint64_t lines;
     uint64_t first, end;               /* stream offsets of the first line's start and the last line's end */
-    char opening[STREAM_OPENING_TEXT]; /* in which the byte before `end` was written; "": unknown */
+    char opening[STREAM_OPENING_TEXT]; /* the lineage of the byte before `end`; "": unknown */
     bool finishing;                    /* complete: to be compressed and published */
 };
 

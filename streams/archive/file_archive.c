@@ -254,7 +254,7 @@ void file_archive_learn_opening(struct file_archive *a, const struct stream_curs
 static void set_opening(const struct file_archive *a, uint64_t offset, char opening[STREAM_OPENING_TEXT])
 {
     if (a->config.opening_at != NULL)
-        snprintf(opening, STREAM_OPENING_TEXT, "%s", a->config.opening_at(offset, a->config.arg));
+        a->config.opening_at(offset, opening, a->config.arg);
 }
 
 /* Returns the disk space for further lines: the free space less the reserve and the lines that are not written yet. */

@@ -45,9 +45,8 @@ struct file_archive_config {
     usec_t close_after;
     size_t max_open;
     size_t max_pending; /* bytes in memory before file_archive_is_full */
-    /* Returns the opening in which the byte before the offset was written (stream_client_opening_at). file_archive_take
-     * calls it for the ends of the lines taken. NULL: unknown. */
-    const char *(*opening_at)(uint64_t offset, void *arg);
+    /* stream_client_opening_at. file_archive_take calls it for the ends of the lines taken. NULL: unknown. */
+    void (*opening_at)(uint64_t offset, char out[STREAM_OPENING_TEXT], void *arg);
     void (*wake)(void *arg); /* also from a thread: call file_archive_tick soon */
     void *arg;
 };

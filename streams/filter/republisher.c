@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "counts/json_fields.h"
 #include "http/client/http_pool.h"
+#include "journal/opening_list.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 #include "streams/filter/line_scheduler.h"
@@ -24,18 +25,20 @@ struct republisher {
     struct republisher_config config;
     struct stream_client *source;
     struct event *mark_timer;
-    struct line_queue *unfiltered; /* NULL: no filter */
-    struct buf passed;             /* lines of the next run */
-    uint64_t first;                /* where to begin if the destination has no mark */
-    uint64_t mark;                 /* the destination's mark */
-    uint64_t sending;              /* the destination's mark once the run under way is stored */
-    bool asked;                    /* the mark is known */
+    struct line_queue *unfiltered;     /* NULL: no filter */
+    struct buf passed;                 /* lines of the next run */
+    uint64_t first;                    /* where to begin if the destination has no mark */
+    uint64_t mark;                     /* the destination's mark */
+    uint64_t sending;                  /* the destination's mark once the run under way is stored */
+    char opening[STREAM_OPENING_TEXT]; /* stored with `sending` */
+    bool asked;                        /* the mark is known */
     bool into_itself;
     /* the request to the destination */
     enum { IDLE, ASKING, SENDING } doing;
     const char *name; /* of the destination's stream or queue */
     char producer[NAME_LEN_MAX + 1];
-    struct buf run; /* lines under way */
+    char command[200]; /* sets the destination's mark; an offset completes it */
+    struct buf run;    /* lines under way */
     struct http_call *call;
     struct event *retry_timer;
     struct backoff backoff;
@@ -73,6 +76,15 @@ static void drop_collected(struct republisher *r)
         line_queue_clear(r->unfiltered);
 }
 
+/* The lineage of a mark, as far as the destination stores it: the producer and its tag share the bytes of a name. */
+static void set_opening(struct republisher *r)
+{
+    size_t producer = strlen(r->producer) + 1, room = producer < NAME_LEN_MAX ? NAME_LEN_MAX - producer : 0;
+    stream_client_opening_at(r->source, r->sending, r->opening);
+    if (strlen(r->opening) > room)
+        r->opening[room - room % LINEAGE_DIGITS] = '\0';
+}
+
 /* Sends the lines that passed, or moves only the mark. */
 static void send_now(struct republisher *r)
 {
@@ -81,6 +93,7 @@ static void send_now(struct republisher *r)
     r->run = r->passed;
     r->passed = used;
     r->sending = reached(r);
+    set_opening(r);
     r->doing = SENDING;
     request(r);
     pause_or_resume(r);
@@ -158,6 +171,9 @@ static void ask_mark(struct republisher *r)
     stream_client_pause(r->source);
     const char *producer = options_text(daemon_options(r->config.daemon), "producer");
     snprintf(r->producer, sizeof r->producer, "%s", producer != NULL ? producer : id);
+    snprintf(r->command, sizeof r->command,
+        "millrace producers --%s=%s --set=%s --mark=", r->config.to_queue != NULL ? "queue" : "stream",
+        r->name, r->producer);
     r->doing = ASKING;
     request(r);
 }
@@ -202,14 +218,19 @@ static bool replied(
 static void asked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct republisher *r = arg;
+    struct stream_cursor from = *stream_client_cursor(r->source);
     uint64_t mark = 0;
     bool known = false;
+    from.opening[0] = '\0'; /* it belongs to another offset */
     if (!replied(r, result, reply))
         return;
     struct json_doc *doc = reply->status == 200 ? json_doc_parse(reply->body) : NULL;
     if (doc != NULL) {
         struct json_value k = json_doc_at(doc, "/known");
+        struct bytes opening = json_doc_text(doc, "/opening");
         known = k.type == JSON_BOOL && k.v.boolean && json_doc_u64(doc, "/mark", &mark);
+        if (known && mark > 0 && opening.len < sizeof from.opening && bytes_is_name(opening))
+            snprintf(from.opening, sizeof from.opening, "%.*s", (int)opening.len, opening.ptr);
         json_doc_free(&doc);
     } else if (reply->status != 404 || !has_code(reply, "unknown-stream")) {
         refused(r, reply);
@@ -220,11 +241,9 @@ static void asked(enum http_client_result result, const struct http_reply_view *
         return;
     /* Connect to the source again, even at the same offset. The source must answer after the destination, because the
      * old connection may be to a process that no longer runs. */
-    struct stream_cursor from = *stream_client_cursor(r->source);
     r->asked = true;
     r->mark = r->numbers.offset = known ? mark : 0;
     from.offset = r->mark > 0 ? r->mark : r->first;
-    from.opening[0] = '\0'; /* it belongs to another offset; the mark's opening is unknown */
     drop_collected(r);
     follow(r, &from);
     r->config.on_change(r->config.arg);
@@ -264,9 +283,9 @@ static void request(struct republisher *r)
         snprintf(target, sizeof target, "/producer?%s=%s&producer=%s", to_queue ? "queue" : "stream", r->name,
             r->producer);
     else
-        snprintf(target, sizeof target, "%s=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64,
-            to_queue ? "/mput?separator=%0A&queue" : "/pub?stream", r->name, r->producer, r->mark,
-            r->sending);
+        snprintf(target, sizeof target, "%s=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64 "%s%s",
+            to_queue ? "/mput?separator=%0A&queue" : "/pub?stream", r->name, r->producer, r->mark, r->sending,
+            r->opening[0] != '\0' ? "&opening=" : "", r->opening);
     struct http_call_spec spec = {.method = asks ? "GET" : "POST",
         .target = target,
         .content_type = asks ? NULL : "application/octet-stream",
@@ -338,6 +357,7 @@ static void follow(struct republisher *r, const struct stream_cursor *from)
     r->source = stream_program_follow(r->config.daemon, false,
         &(struct stream_client_config){.pubsub = r->config.source,
             .from = from != NULL ? *from : (struct stream_cursor){.offset = 0},
+            .accept_option = r->command,
             .on_begin = on_begin,
             .on_lines = on_lines,
             .on_overlong = on_overlong,

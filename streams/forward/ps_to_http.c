@@ -135,7 +135,7 @@ struct batch {
     struct buf lines;
     size_t n_lines;
     uint64_t begin, end;
-    char opening[STREAM_OPENING_TEXT]; /* in which all its lines were written; "": unknown */
+    char opening[STREAM_OPENING_TEXT]; /* the lineage of all its lines; "": unknown */
     usec_t due; /* time of the next attempt; until then the batch gathers lines or waits for a retry */
     enum { GATHERING, WAITING, UNDER_WAY, DONE } state;
 };
@@ -526,10 +526,11 @@ static void on_lines(struct bytes lines, void *arg)
     while (lines.len > 0) {
         struct batch *b = p->last;
         size_t n = (size_t)((char *)memchr(lines.ptr, '\n', lines.len) + 1 - lines.ptr);
-        const char *opening = stream_client_opening_at(p->stream, at + n);
+        char opening[STREAM_OPENING_TEXT];
+        stream_client_opening_at(p->stream, at + n, opening);
         if (b == NULL || b->state != GATHERING || is_full_batch(p, b) || strcmp(b->opening, opening) != 0) {
             b = batch_new(p, p->last, at);
-            snprintf(b->opening, sizeof b->opening, "%s", opening);
+            memcpy(b->opening, opening, sizeof opening);
         }
         buf_append(&b->lines, lines.ptr, n);
         b->n_lines++;

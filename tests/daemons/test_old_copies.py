@@ -72,9 +72,10 @@ class OldCopies(CopiesTest):
         self.refused_by(self.counting, *words)
 
     def test_pubsub_older_than_the_aggregator(self):
-        """Refused also once the stream has grown past the cursor; --accept-loss counts what is new, and nothing twice."""
-        for restarts in (0, 1):
-            with self.subTest(restarts=restarts):
+        """Refused also once the stream has grown past the cursor; --accept-loss counts what is new, and nothing twice.
+        `original` and `copy` are the starts of each pubsub with lines of its own, before the aggregator connects to the copy."""
+        for original, copy in ((1, 1), (2, 3)):
+            with self.subTest(original=original, copy=copy):
                 self.pubsub()
                 self.aggregator()
                 self.fill(0)
@@ -82,36 +83,69 @@ class OldCopies(CopiesTest):
                 self.counting.stop()
                 self.stream.stop()
                 self.backup("p")
-                self.pubsub()
-                if restarts:
-                    self.fill(1)
-                    self.stream.stop()
+                for start in range(original):
                     self.pubsub()
-                self.fill(*range(1 + restarts, 4))
+                    self.fill(*range(1, 4) if original == 1 else [1 + start])
+                    self.stream.stop()
+                ours = 1 + (3 if original == 1 else original)
+                self.pubsub()
                 self.aggregator()
-                self.committed(4)
+                self.committed(ours)
                 self.stop_both()
                 self.restore("p")
+                for start in range(copy - 1):
+                    self.pubsub()
+                    self.fill(10 + start)
+                    self.stream.stop()
                 self.pubsub()
                 self.aggregator()
-                self.fill(10)
-                self.refused("restored copy", "--accept-loss")
-                self.fill(11, 12, 13, 14)
+                self.fill(10 + copy - 1)
+                self.refused("restored copy", "from offset %d on it differs" % len(block(0)), "--accept-loss")
+                self.fill(*range(10 + copy, 15))
                 self.refused("restored copy")
                 self.counting.stop()
                 self.aggregator()
-                self.refused("restored copy", str(len(block(0))))
+                self.refused("restored copy", "from offset %d on it differs" % len(block(0)))
                 self.counting.stop()
                 self.aggregator("--accept-loss")
-                self.counted(4 + 5)
+                self.counted(ours + 5)
                 self.stop_both()
                 self.aggregator()
                 self.pubsub()
                 self.fill(15)
-                self.counted(4 + 6)
+                self.counted(ours + 6)
                 self.stop_both()
                 for name in ("p", "a"):
                     shutil.rmtree(self.path(name))
+
+    def test_an_original_that_was_started_more_often_than_a_cursor_remembers(self):
+        """The offset is then a bound, and the refusal says so."""
+        self.pubsub()
+        self.aggregator()
+        self.fill(0)
+        self.committed(1)
+        self.stop_both()
+        self.backup("p")
+        for n in range(1, 5):
+            self.pubsub()
+            self.fill(n)
+            self.stream.stop()
+        self.pubsub()
+        self.aggregator()
+        self.committed(5)
+        self.stop_both()
+        self.restore("p")
+        for n in range(10, 12):
+            self.pubsub()
+            self.fill(n)
+            self.stream.stop()
+        self.pubsub()
+        self.aggregator()
+        self.refused("from offset %d on, or from before, it differs" % (3 * len(block(0))), "--accept-loss")
+        self.counting.stop()
+        self.aggregator("--accept-loss")
+        self.fill(12, 13)
+        self.counted(5 + 2)
 
     def test_pubsub_and_aggregator_of_one_age(self):
         self.pubsub()
@@ -563,6 +597,77 @@ class MarksOfOpenings(CopiesTest):
         self.fill(2)
         forwarder = forward()
         copied(1, 2)
+
+
+class OldCopiesOfMarks(CopiesTest):
+    """The programs whose cursor is a mark in the destination: it names the openings of the source."""
+    BLOCK = len(block(0))
+
+    def setUp(self):
+        super().setUp()
+        target, queue = "unix:" + self.path("t.sock"), "unix:" + self.path("q.sock")
+        self.start("pubsub", "--data-dir=" + self.path("t"), "--sync=never", listen=target)
+        self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never", listen=queue)
+        source = ("--pubsub-url=" + self.url, "--stream=s")
+        self.programs = (
+            (target, "stream", ("ps_to_http", *source, "--port=0", "--to-stream=t", "--to-url=" + target)),
+            (queue, "queue", ("ps_to_http", *source, "--port=0", "--to-queue=t", "--to-url=" + queue)),
+            (target, "stream", ("pubsub_filtered", *source, "--port=0", "--drop=x", "--to-stream=f", "--to-pubsub-url=" + target)),
+            (target, "stream", ("ps_to_http", *source, "--port=0", "--to-stream=p", "--to-url=" + target, "--producer=" + "p" * 50)))
+
+    def copied(self, url, kind, *blocks):
+        def found():
+            if kind == "queue":
+                return request(url, "GET", "/dump?queue=t").body
+            return request(url, "GET", "/sub?follow=0&from=earliest&stream=" + self.to).body
+        wait_until(lambda: found() == b"".join(map(block, blocks)), lambda: self.reader.log)
+
+    def forward(self, program):
+        self.reader = self.daemon(*program).wait_listening()
+
+    def test_a_mark_in_a_restored_source_is_refused_whatever_comes(self):
+        for url, kind, program in self.programs:
+            with self.subTest(program=program):
+                self.to = re.search("--to-(?:stream|queue)=(.)", " ".join(program))[1]
+                self.pubsub()
+                self.forward(program)
+                self.fill(0)
+                self.copied(url, kind, 0)
+                self.reader.stop()
+                self.stream.stop()
+                self.backup("p")
+                for n in 1, 2:
+                    self.pubsub()
+                    self.fill(n)
+                    self.stream.stop()
+                self.pubsub()
+                self.forward(program)
+                self.copied(url, kind, 0, 1, 2)
+                self.reader.stop()
+                self.stream.stop()
+                self.restore("p")
+                for n in 10, 11:
+                    self.pubsub()
+                    self.fill(n)
+                    self.stream.stop()
+                self.pubsub()
+                self.forward(program)
+                cut = program[-1].startswith("--producer")  # a long name leaves room for one opening only
+                where = "from offset %d on%s" % ((3 if cut else 1) * self.BLOCK, ", or from before" if cut else " it")
+                self.refused_by(self.reader, "restored copy", where)
+                self.fill(12, 13)
+                self.refused_by(self.reader, "restored copy", where)
+                self.copied(url, kind, 0, 1, 2)
+                command = re.search(r"millrace (producers --\S+ --set=\S+ --mark=\d+)", self.reader.log)
+                self.assertTrue(command, self.reader.log)
+                self.reader.stop()
+                done = self.run_program("millrace", *command[1].split(), "--url=" + url)
+                self.assertEqual(done.returncode, 0, done)
+                self.forward(program)
+                self.copied(url, kind, 0, 1, 2, *range(12 if cut else 10, 14))
+                self.reader.stop()
+                self.stream.stop()
+                shutil.rmtree(self.path("p"))
 
 
 class OldCopiesOfFiles(OldCopiesOfStreams):
