@@ -22,7 +22,8 @@ struct tally {
 
 static void begin_batch(struct tally *t, struct interner *texts)
 {
-    t->batch = (struct batch){.table = count_table_new(text_hash_seed()), .texts = texts};
+    t->batch =
+        (struct batch){.table = count_table_new(text_hash_seed()), .texts = texts, .lookup_mark = t->slice};
 }
 
 struct tally *tally_new(const struct counters *counters, size_t max_memory)
@@ -96,7 +97,7 @@ size_t batch_bytes(const struct batch *b)
 {
     size_t bytes = b->rejects.cap + b->room_lookups * sizeof(*b->lookups);
     if (b->table)
-        bytes += count_table_bytes_soon(b->table) + count_table_counts(b->table) * SORT_BYTES;
+        bytes += count_table_bytes(b->table) + count_table_counts(b->table) * SORT_BYTES;
     return bytes;
 }
 
@@ -151,7 +152,7 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
         *c = (struct count_slot){
             tag, t->ids[event.text_of[total]], is_total ? COUNT_NO_SUB : t->ids[event.text_of[i]], 1};
         t->hashes[i] = count_table_hash(table, c);
-        count_table_prefetch(table, t->hashes[i]);
+        count_table_prefetch(table, c, t->hashes[i]);
     }
     for (size_t i = 0; i < t->n_counters; i++)
         count_table_add(table, &t->counts[i], t->hashes[i]);
@@ -172,7 +173,7 @@ static bool texts_are_large(const struct tally *t)
 bool tally_is_large(const struct tally *t)
 {
     const struct batch *b = &t->batch;
-    return count_table_bytes_soon(b->table) > t->max_memory / TABLE_SHARE || b->events >= TALLY_EVENTS_MAX ||
+    return count_table_bytes(b->table) > t->max_memory / TABLE_SHARE || b->events >= TALLY_EVENTS_MAX ||
            b->rejects.cap > t->max_memory / TABLE_SHARE || texts_are_large(t);
 }
 
@@ -193,22 +194,36 @@ struct batch tally_take(struct tally *t, bool ends_slice)
     return taken;
 }
 
+struct picked {
+    uint32_t *ids;
+    size_t n, room;
+};
+
+static void add_picked(void *arg, uint32_t id)
+{
+    struct picked *p = arg;
+    if (p->n == p->room) {
+        p->room = p->room ? 2 * p->room : 16;
+        p->ids = mem_realloc(p->ids, p->room * sizeof(*p->ids));
+    }
+    p->ids[p->n++] = id;
+}
+
 struct batch batch_pick(const struct batch *b, const struct bytes *components, size_t n)
 {
-    uint8_t *marks = mem_zalloc((size_t)interner_count(b->texts) + 1);
+    struct picked keys = {0};
     uint64_t seed = interner_hash(b->texts, BYTES_NONE); /* as hard to guess as the seed of `texts` */
     struct batch out = {.table = count_table_new(seed), .texts = interner_new(seed), .owns_texts = true};
     for (size_t i = 0; i < n; i++)
-        interner_mark(b->texts, components[i], marks);
-    count_table_pick(b->table, b->texts, marks, out.table, out.texts);
-    for (size_t i = 0; i < b->n_lookups; i++) {
-        if (!marks[b->lookups[i]])
-            continue;
-        const struct interned *t = interner_get(b->texts, b->lookups[i]);
+        interner_find_stored(b->texts, components[i], add_picked, &keys);
+    count_table_pick(b->table, b->texts, keys.ids, keys.n, out.table, out.texts);
+    for (size_t i = 0; i < keys.n; i++) {
+        const struct interned *t = interner_get(b->texts, keys.ids[i]);
         struct bytes text = bytes_of(t->text, t->text_len);
-        add_lookup(&out, interner_add(out.texts, text, interner_hash(out.texts, text)));
+        if (interned_is_hash(t) && t->lookup_mark >= b->lookup_mark)
+            add_lookup(&out, interner_add(out.texts, text, interner_hash(out.texts, text)));
     }
-    free(marks);
+    free(keys.ids);
     return out;
 }
 

@@ -3,14 +3,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FIRST_SLOTS 4096
+#define KEY_BITS 4 /* of the part's index: from the key's id, so that a search for a key reads few parts */
+#define PART_BITS 8
+#define PARTS (1u << PART_BITS)
+#define FIRST_SLOTS 16 /* of a part */
 #define SECONDS_PER_HOUR 3600
 #define HOUR_MASK ((1u << COUNT_TAG_HOUR_BITS) - 1)
 
+struct part {
+    struct count_slot *slots;
+    uint32_t n_slots, n; /* at most two thirds full */
+};
+
 struct count_table {
     uint64_t seed[2];
-    struct count_slot *slots;
-    size_t n_slots, n; /* at most two thirds full */
+    size_t n, bytes;
+    struct part parts[PARTS];
+    struct count_slot first[PARTS * FIRST_SLOTS]; /* the slots of parts that have not grown */
 };
 
 uint32_t count_tag(size_t counter, int64_t hour)
@@ -24,18 +33,25 @@ struct count_table *count_table_new(uint64_t seed)
     struct count_table *t = mem_zalloc(sizeof(*t));
     t->seed[0] = seed ^ UINT64_C(0x9e3779b97f4a7c15);
     t->seed[1] = seed * UINT64_C(0xbf58476d1ce4e5b9) ^ UINT64_C(0x94d049bb133111eb);
-    t->n_slots = FIRST_SLOTS;
-    t->slots = mem_zalloc(t->n_slots * sizeof(*t->slots));
+    t->bytes = sizeof(*t);
+    for (size_t i = 0; i < PARTS; i++)
+        t->parts[i] = (struct part){.slots = &t->first[i * FIRST_SLOTS], .n_slots = FIRST_SLOTS};
     return t;
 }
 
 void count_table_free(struct count_table **t)
 {
-    if (!*t)
-        return;
-    free((*t)->slots);
+    for (size_t i = 0; *t && i < PARTS; i++)
+        if ((*t)->parts[i].n_slots > FIRST_SLOTS)
+            free((*t)->parts[i].slots);
     free(*t);
     *t = NULL;
+}
+
+/* The lowest bits of a key's id choose among groups of parts, and the highest bits of the hash choose within a group. */
+static size_t part_of(uint32_t key, uint64_t hash)
+{
+    return (size_t)(key << (PART_BITS - KEY_BITS) | hash >> (64 - PART_BITS + KEY_BITS)) & (PARTS - 1);
 }
 
 uint64_t count_table_hash(const struct count_table *t, const struct count_slot *key)
@@ -45,39 +61,49 @@ uint64_t count_table_hash(const struct count_table *t, const struct count_slot *
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-void count_table_prefetch(const struct count_table *t, uint64_t hash)
+void count_table_prefetch(const struct count_table *t, const struct count_slot *key, uint64_t hash)
 {
-    __builtin_prefetch(&t->slots[hash & (t->n_slots - 1)], 1);
+    const struct part *p = &t->parts[part_of(key->key, hash)];
+    __builtin_prefetch(&p->slots[hash & (p->n_slots - 1)], 1);
 }
 
-static struct count_slot *find_slot(const struct count_table *t, const struct count_slot *key, uint64_t hash)
+static struct count_slot *find_slot(const struct part *p, const struct count_slot *key, uint64_t hash)
 {
-    size_t mask = t->n_slots - 1;
+    size_t mask = p->n_slots - 1;
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
-        struct count_slot *s = &t->slots[i];
+        struct count_slot *s = &p->slots[i];
         if (s->tag == 0 || (s->tag == key->tag && s->key == key->key && s->sub == key->sub))
             return s;
     }
 }
 
+static void grow(struct count_table *t, struct part *p)
+{
+    struct part old = *p;
+    p->n_slots *= 2;
+    p->slots = mem_zalloc(p->n_slots * sizeof(*p->slots));
+    t->bytes += p->n_slots * sizeof(*p->slots);
+    for (size_t i = 0; i < old.n_slots; i++)
+        if (old.slots[i].tag != 0)
+            *find_slot(p, &old.slots[i], count_table_hash(t, &old.slots[i])) = old.slots[i];
+    if (old.n_slots == FIRST_SLOTS)
+        return;
+    t->bytes -= old.n_slots * sizeof(*old.slots);
+    free(old.slots);
+}
+
 void count_table_add(struct count_table *t, const struct count_slot *key, uint64_t hash)
 {
-    struct count_slot *s = find_slot(t, key, hash);
+    struct part *p = &t->parts[part_of(key->key, hash)];
+    struct count_slot *s = find_slot(p, key, hash);
     if (s->tag != 0) {
         s->count += key->count;
         return;
     }
     *s = *key;
-    if (++t->n * 3 <= t->n_slots * 2)
-        return;
-    struct count_slot *old = t->slots;
-    size_t n_old = t->n_slots;
-    t->n_slots *= 2;
-    t->slots = mem_zalloc(t->n_slots * sizeof(*t->slots));
-    for (size_t i = 0; i < n_old; i++)
-        if (old[i].tag != 0)
-            *find_slot(t, &old[i], count_table_hash(t, &old[i])) = old[i];
-    free(old);
+    t->n++;
+    if (++p->n * 3 > p->n_slots * 2)
+        grow(t, p);
 }
 
 size_t count_table_counts(const struct count_table *t)
@@ -87,12 +113,7 @@ size_t count_table_counts(const struct count_table *t)
 
 size_t count_table_bytes(const struct count_table *t)
 {
-    return t->n_slots * sizeof(*t->slots);
-}
-
-size_t count_table_bytes_soon(const struct count_table *t)
-{
-    return count_table_bytes(t) * (t->n * 3 > t->n_slots * 2 - t->n_slots / 8 ? 2 : 1);
+    return t->bytes;
 }
 
 static uint32_t copy_text(const struct interner *texts, uint32_t id, struct interner *out)
@@ -102,19 +123,36 @@ static uint32_t copy_text(const struct interner *texts, uint32_t id, struct inte
     return interner_add(out, text, interner_hash(out, text));
 }
 
-void count_table_pick(const struct count_table *t, const struct interner *texts, const uint8_t *marks,
+/* Parts with keys of one group are neighbours. */
+#define GROUP_PARTS (PARTS >> KEY_BITS)
+
+static void pick_from(const struct part *p, const struct interner *texts, const uint8_t *marks,
     struct count_table *out, struct interner *out_texts)
 {
-    for (size_t i = 0; i < t->n_slots; i++) {
-        const struct count_slot *slot = &t->slots[i];
-        if (slot->tag == 0 || !marks[slot->key])
+    for (size_t i = 0; i < p->n_slots; i++) {
+        struct count_slot copy = p->slots[i];
+        if (copy.tag == 0 || !marks[copy.key])
             continue;
-        struct count_slot copy = *slot;
-        copy.key = copy_text(texts, slot->key, out_texts);
-        if (slot->sub != COUNT_NO_SUB)
-            copy.sub = copy_text(texts, slot->sub, out_texts);
+        copy.key = copy_text(texts, copy.key, out_texts);
+        if (copy.sub != COUNT_NO_SUB)
+            copy.sub = copy_text(texts, copy.sub, out_texts);
         count_table_add(out, &copy, count_table_hash(out, &copy));
     }
+}
+
+void count_table_pick(const struct count_table *t, const struct interner *texts, const uint32_t *keys,
+    size_t n, struct count_table *out, struct interner *out_texts)
+{
+    uint8_t *marks = mem_zalloc((size_t)interner_count(texts) + 1);
+    bool has_keys[1 << KEY_BITS] = {0};
+    for (size_t i = 0; i < n; i++) {
+        marks[keys[i]] = 1;
+        has_keys[part_of(keys[i], 0) / GROUP_PARTS] = true;
+    }
+    for (size_t i = 0; i < PARTS; i++)
+        if (has_keys[i / GROUP_PARTS])
+            pick_from(&t->parts[i], texts, marks, out, out_texts);
+    free(marks);
 }
 
 bool count_range_has(const struct count_range *r, struct bytes key)
@@ -419,6 +457,27 @@ static void table_close(struct count_source *base)
     free(s);
 }
 
+static void take_counts(
+    struct table_source *s, const struct part *p, size_t n_totals, const struct choice *choices)
+{
+    for (size_t i = 0; i < p->n_slots; i++) {
+        const struct count_slot *slot = &p->slots[i];
+        if (slot->tag == 0)
+            continue;
+        size_t counter = (slot->tag >> COUNT_TAG_HOUR_BITS) - 1;
+        const struct choice *c = &choices[counter];
+        if (c->none || (c->ids && !c->ids[slot->key]))
+            continue;
+        bool is_subtotal = counter >= n_totals;
+        int end = is_subtotal ? END_SUBTOTAL : END_TOTAL;
+        ranks_note(&s->ranks[end], s->texts, slot->key, ends[end]);
+        if (is_subtotal)
+            ranks_note(&s->ranks[END_NAME], s->texts, slot->sub, ends[END_NAME]);
+        sortables_add(
+            &s->counts, (uint64_t)slot->tag << 32 | slot->key, (uint64_t)slot->sub << 32 | slot->count);
+    }
+}
+
 struct count_source *count_table_source(const struct count_table *t, const struct interner *texts,
     const struct counters *counters, const struct count_range *range)
 {
@@ -450,22 +509,8 @@ struct count_source *count_table_source(const struct count_table *t, const struc
         s->counts.room = t->n + 1;
         s->counts.items = mem_alloc(s->counts.room * sizeof(*s->counts.items));
     }
-    for (size_t i = 0; i < t->n_slots; i++) {
-        const struct count_slot *slot = &t->slots[i];
-        if (slot->tag == 0)
-            continue;
-        size_t counter = (slot->tag >> COUNT_TAG_HOUR_BITS) - 1;
-        const struct choice *c = &choices[counter];
-        if (c->none || (c->ids && !c->ids[slot->key]))
-            continue;
-        bool is_subtotal = counter >= counters->n_totals;
-        int end = is_subtotal ? END_SUBTOTAL : END_TOTAL;
-        ranks_note(&s->ranks[end], s->texts, slot->key, ends[end]);
-        if (is_subtotal)
-            ranks_note(&s->ranks[END_NAME], s->texts, slot->sub, ends[END_NAME]);
-        sortables_add(
-            &s->counts, (uint64_t)slot->tag << 32 | slot->key, (uint64_t)slot->sub << 32 | slot->count);
-    }
+    for (size_t i = 0; i < PARTS; i++)
+        take_counts(s, &t->parts[i], counters->n_totals, choices);
     rank(s, choices);
     sort(&s->counts);
     for (size_t i = 0; i < n; i++)

@@ -3,9 +3,11 @@
  * A key names a counter by its index (totals first, then subtotals), an hour, and one or two interned texts. The caller
  * prefetches the slots of all keys of an event, then adds to them. Counts are sorted only when a flush or a read takes them.
  *
- * 1. Each key has one slot. Its count is below 2^32, because the caller ends a batch before it has that many events.
- * 2. count_table_source yields records (records.h) in order. It adds up the counts of ids that have the same stored form.
- * 3. A source holds copies and stays valid when the table changes. Several threads may read the table while none adds.
+ * 1. The table consists of small parts, and each part grows alone. So counting never pauses to move a large table. The
+ *    counts of a key lie in a sixteenth of the parts, so that a read of the key searches only these.
+ * 2. Each key has one slot. Its count is below 2^32, because the caller ends a batch before it has that many events.
+ * 3. count_table_source yields records (records.h) in order. It adds up the counts of ids that have the same stored form.
+ * 4. A source holds copies and stays valid when the table changes. Several threads may read the table while none adds.
  */
 #ifndef MILLRACE_COUNT_TABLE_H
 #define MILLRACE_COUNT_TABLE_H
@@ -34,18 +36,17 @@ struct count_table *count_table_new(uint64_t seed);
 void count_table_free(struct count_table **t);
 
 uint64_t count_table_hash(const struct count_table *t, const struct count_slot *key);
-void count_table_prefetch(const struct count_table *t, uint64_t hash);
+void count_table_prefetch(const struct count_table *t, const struct count_slot *key, uint64_t hash);
 void count_table_add(
     struct count_table *t, const struct count_slot *key, uint64_t hash); /* adds key->count */
 
 size_t count_table_counts(const struct count_table *t);
 size_t count_table_bytes(const struct count_table *t);
-/* The table's size in bytes; if it is nearly full, the size after the table has grown. */
-size_t count_table_bytes_soon(const struct count_table *t);
 
-/* Copies the counts whose key text is marked (interner_mark) to `out`, and the texts of these counts to out_texts. */
-void count_table_pick(const struct count_table *t, const struct interner *texts, const uint8_t *marks,
-    struct count_table *out, struct interner *out_texts);
+/* Copies the counts whose key text is one of these to `out`, and the texts of these counts to out_texts. Searches a
+ * sixteenth of the table for each different id modulo 16. */
+void count_table_pick(const struct count_table *t, const struct interner *texts, const uint32_t *keys,
+    size_t n, struct count_table *out, struct interner *out_texts);
 
 /* The keys that begin with `prefix` and lie between `from` and `last`, both inclusive. Keys and bounds include their
  * separators. If `last` is empty, there is no upper bound. A source for a range may also yield keys outside the

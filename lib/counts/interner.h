@@ -4,7 +4,8 @@
  * 2. Adding a text computes its stored form (records.h). Two hashed texts may share a stored form. Their counts then
  *    add up, and the merge reports the collision.
  * 3. The hash is seeded, so a client cannot choose texts that collide.
- * 4. The result of interner_get stays valid until the interner is freed. One thread adds. Another thread may read
+ * 4. The indexes grow in small steps (id_index.h).
+ * 5. The result of interner_get stays valid until the interner is freed. One thread adds. Another thread may read
  *    everything but lookup_mark of ids that the adding thread has handed over under a lock.
  */
 #ifndef MILLRACE_INTERNER_H
@@ -40,9 +41,9 @@ void interner_prefetch(const struct interner *i, uint64_t hash);
 uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash);
 struct interned *interner_get(const struct interner *i, uint32_t id);
 
-/* Sets marks[id] for every text with this stored form. `marks` has interner_count elements. Only the thread that adds may
- * call it. */
-void interner_mark(struct interner *i, struct bytes stored, uint8_t *marks);
+/* Calls `found` with the id of every text that has this stored form. */
+void interner_find_stored(
+    const struct interner *i, struct bytes stored, void (*found)(void *arg, uint32_t id), void *arg);
 
 uint32_t interner_count(const struct interner *i);
 size_t interner_bytes(const struct interner *i);

@@ -251,12 +251,95 @@ static void texts_have_one_id_and_memory_is_known(void **state)
     free(large);
 }
 
+#define MANY 100000
+
+static size_t max_step(size_t before, size_t after, size_t most)
+{
+    size_t step = after > before ? after - before : 0;
+    return step > most ? step : most;
+}
+
+/* A large table that grows at once would stop the event loop for tens of milliseconds. */
+static void tables_and_texts_grow_in_small_steps(void **state)
+{
+    (void)state;
+    for (int one_key = 0; one_key < 2; one_key++) {
+        struct count_table *t = count_table_new(7);
+        struct interner *texts = interner_new(7);
+        size_t table_step = 0, text_step = 0;
+        for (uint32_t i = 0; i < MANY; i++) {
+            char text[40];
+            struct count_slot slot = {count_tag(1, HOUR_FIRST), one_key ? 5 : i, i, 1};
+            size_t table_bytes = count_table_bytes(t), text_bytes = interner_bytes(texts);
+            count_table_add(t, &slot, count_table_hash(t, &slot));
+            table_step = max_step(table_bytes, count_table_bytes(t), table_step);
+            struct bytes b = bytes_of(text, (size_t)snprintf(text, sizeof text, "a text number %u", i));
+            assert_int_equal(interner_add(texts, b, interner_hash(texts, b)), i);
+            text_step = max_step(text_bytes, interner_bytes(texts), text_step);
+        }
+        assert_int_equal(count_table_counts(t), MANY);
+        assert_true(table_step <= count_table_bytes(t) / (one_key ? 16 : 128));
+        assert_true(text_step <= 256 << 10);
+        count_table_free(&t);
+        interner_free(&texts);
+    }
+}
+
+static void note_id(void *arg, uint32_t id)
+{
+    uint32_t *ids = arg;
+    ids[++ids[0]] = id;
+}
+
+static void pick_keys(const char *const *keys, size_t n, struct buf *out)
+{
+    char error[COUNT_ERROR_TEXT], space[COMPONENT_HASH + 1];
+    uint32_t ids[8] = {0};
+    struct count_table *t = count_table_new(9);
+    struct interner *texts = interner_new(9);
+    for (size_t i = 0; i < n; i++)
+        interner_find_stored(f.texts, component_store(bytes_str(keys[i]), space), note_id, ids);
+    count_table_pick(f.table, f.texts, &ids[1], ids[0], t, texts);
+    struct count_source *s = count_table_source(t, texts, f.counters, &(struct count_range){0});
+    assert_int_equal(count_fixture_print(&s, 1, out, error), 0);
+    buf_append_char(out, '\0');
+    count_table_free(&t);
+    interner_free(&texts);
+}
+
+static void a_pick_has_all_counts_of_its_keys(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"a", "http://www.facebook.com/", "missing"};
+    char error[COUNT_ERROR_TEXT];
+    struct buf all = {0}, got = {0}, expected = {0};
+    fill();
+    count_fixture_add(&f, keys[1], "US", 0, 1);
+    struct count_source *s = count_table_source(f.table, f.texts, f.counters, &(struct count_range){0});
+    assert_int_equal(count_fixture_print(&s, 1, &all, error), 0);
+    buf_append_char(&all, '\0');
+    for (char *line = strtok(all.ptr, "\n"); line; line = strtok(NULL, "\n")) {
+        const char *key = strchr(line, '|') + 1;
+        if (strncmp(key, "a.", 2) == 0 || strncmp(key, "a,", 2) == 0 || strncmp(key, "h0aMB8AuNw4=", 12) == 0)
+            buf_printf(&expected, "%s\n", line);
+    }
+    buf_append_char(&expected, '\0');
+    pick_keys(keys, 3, &got);
+    assert_true(got.len > 200);
+    assert_string_equal(got.ptr, expected.ptr);
+    buf_free(&all);
+    buf_free(&got);
+    buf_free(&expected);
+}
+
 int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(records_come_in_order_with_all_counts),
         TEST(sources_of_any_number_add_up),
+        TEST(tables_and_texts_grow_in_small_steps),
+        TEST(a_pick_has_all_counts_of_its_keys),
         TEST(what_cannot_be_is_refused),
         TEST(the_smaller_text_stays_and_the_meeting_is_counted),
         TEST(texts_have_one_id_and_memory_is_known),

@@ -1,0 +1,72 @@
+/* id_index: finds ids by 64-bit hashes. The interner keeps two: texts by their hash, and hashed texts by their stored form.
+ *
+ * The index is open addressing in many small parts, each at most half full. A part grows alone, so no single addition
+ * moves more than a part: counting never pauses for a large table. A slot holds the upper half of the hash and the
+ * id + 1. Growing needs only the slots, because the upper half also gives the part and the place in it.
+ *
+ * Hashes may repeat. The caller compares what each found id stands for. One thread at a time.
+ */
+#ifndef MILLRACE_ID_INDEX_H
+#define MILLRACE_ID_INDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ID_INDEX_PART_BITS 8
+#define ID_INDEX_PARTS (1u << ID_INDEX_PART_BITS)
+#define ID_INDEX_FIRST_SLOTS 4 /* of a part */
+
+struct id_index_part {
+    uint64_t *slots;
+    uint32_t n_slots, n;
+};
+
+struct id_index {
+    struct id_index_part parts[ID_INDEX_PARTS];
+    size_t bytes;
+    uint64_t first[ID_INDEX_PARTS * ID_INDEX_FIRST_SLOTS]; /* the slots of parts that have not grown */
+};
+
+/* Begins an index in zeroed memory, which must not move. */
+void id_index_init(struct id_index *x);
+void id_index_free_parts(struct id_index *x);
+void id_index_add(struct id_index *x, uint64_t hash, uint32_t id);
+
+static inline const struct id_index_part *id_index_part_of(const struct id_index *x, uint64_t hash)
+{
+    return &x->parts[hash >> (64 - ID_INDEX_PART_BITS)];
+}
+
+static inline void id_index_prefetch(const struct id_index *x, uint64_t hash)
+{
+    const struct id_index_part *p = id_index_part_of(x, hash);
+    __builtin_prefetch(&p->slots[hash >> 32 & (p->n_slots - 1)]);
+}
+
+/* A search: id_index_next sets *id to each id whose hash has the same upper half, and returns false after the last. */
+struct id_search {
+    const struct id_index_part *part;
+    uint32_t at, upper;
+};
+
+static inline struct id_search id_index_search(const struct id_index *x, uint64_t hash)
+{
+    uint32_t upper = (uint32_t)(hash >> 32);
+    return (struct id_search){id_index_part_of(x, hash), upper, upper};
+}
+
+static inline bool id_index_next(struct id_search *s, uint32_t *id)
+{
+    uint32_t mask = s->part->n_slots - 1;
+    for (uint64_t slot; (slot = s->part->slots[s->at & mask]) != 0;) {
+        s->at++;
+        if (slot >> 32 == s->upper) {
+            *id = (uint32_t)slot - 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+#endif
