@@ -9,6 +9,12 @@
 
 #define COUNTER_SHOWN 200
 
+/* The records of a file that are not derived from others. */
+struct records_view {
+    int64_t hours_from;
+    struct record_filter filter;
+};
+
 struct run {
     const struct run_spec *spec;
     struct run_outcome *out;
@@ -23,6 +29,7 @@ struct run {
     struct slice_reader **slices;
     struct slice_audit **audits; /* of the slices */
     size_t n_slices;
+    struct records_view *views; /* of the old shards, then of the imports */
     struct count_source **sources;
     size_t n_sources;
     uint64_t total; /* bytes of the sources */
@@ -132,6 +139,19 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
     return r;
 }
 
+static void plan_imports(struct run *run)
+{
+    const struct manifest *old = &run->old;
+    struct manifest *m = &run->made;
+    m->imports = mem_alloc((old->n_imports + run->spec->n_imports + 1) * sizeof(*m->imports));
+    for (; m->n_imports < old->n_imports; m->n_imports++)
+        m->imports[m->n_imports] = old->imports[m->n_imports];
+    for (size_t i = 0; i < run->spec->n_imports; i++) {
+        m->imports[m->n_imports++] = run->spec->imports[i].entry;
+        run->total += run->spec->imports[i].entry.bytes;
+    }
+}
+
 static enum compact_result step_plan(struct run *run)
 {
     const struct manifest *old = &run->old;
@@ -148,7 +168,10 @@ static enum compact_result step_plan(struct run *run)
         .streams = mem_alloc((old->n_streams + 1) * sizeof(*m->streams))};
     m->files = mem_zalloc(m->shards * sizeof(*m->files));
     memcpy(m->streams, old->streams, old->n_streams * sizeof(*m->streams));
-    run->has_work = run->last > run->old.through || run->made.shards != run->old.shards;
+    m->hours_from = run->spec->hours_from > old->hours_from ? run->spec->hours_from : old->hours_from;
+    plan_imports(run);
+    run->has_work = run->last > run->old.through || run->made.shards != run->old.shards ||
+                    run->spec->filter || run->spec->n_imports > 0 || m->hours_from > old->hours_from;
     for (uint32_t k = 0; k < run->old.shards; k++)
         run->total += run->old.files[k].bytes;
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
@@ -167,6 +190,31 @@ static enum compact_result step_undo(struct run *run)
     return archive_undo(run->spec->archive, run->old.generation, run->last, run->error);
 }
 
+/* Rollups are derived from hours, except the days whose hours were dropped. */
+static bool is_not_derived(void *arg, const struct record_key *key, int64_t start)
+{
+    const int64_t *hours_from = arg;
+    return key->unit == PERIOD_HOUR || (key->unit == PERIOD_DAY && start < *hours_from);
+}
+
+static void add_source(struct run *run, struct count_source *s)
+{
+    run->sources = mem_realloc(run->sources, (run->n_sources + 1) * sizeof(struct count_source *));
+    run->sources[run->n_sources++] = run->spec->filter ? record_filter_source(run->spec->filter, s) : s;
+}
+
+/* Adds the records of a file, without the derived ones. `view` must outlive the source. */
+static enum compact_result add_records(struct run *run, const char *path,
+    const struct manifest_file *expected, int64_t hours_from, struct records_view *view)
+{
+    struct count_source *s;
+    *view = (struct records_view){hours_from, {is_not_derived, &view->hours_from, false}};
+    enum compact_result r = record_source_open_shard(path, expected, &s, run->error);
+    if (r == COMPACT_OK)
+        add_source(run, record_filter_source(&view->filter, s));
+    return r;
+}
+
 static enum compact_result open_sources(struct run *run)
 {
     enum compact_result r = COMPACT_OK;
@@ -175,12 +223,18 @@ static enum compact_result open_sources(struct run *run)
     archive_path(run->spec->archive, run->old.generation, false, directory);
     run->slices = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_reader *));
     run->audits = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_audit *));
-    run->sources = mem_zalloc((run->old.shards + 1) * sizeof(struct count_source *));
+    struct records_view *view = mem_zalloc((run->old.shards + run->spec->n_imports) * sizeof(*view));
+    run->views = view;
     for (uint32_t k = 0; k < run->old.shards && r == COMPACT_OK; k++) {
         buf_clear(&path);
         buf_printf(&path, "%s/%s", directory, run->old.files[k].name);
-        r = record_source_open_shard(path.ptr, &run->old.files[k], &run->sources[run->n_sources], run->error);
-        run->n_sources += r == COMPACT_OK;
+        r = add_records(run, path.ptr, &run->old.files[k], run->old.hours_from, view++);
+    }
+    for (size_t i = 0; i < run->spec->n_imports && r == COMPACT_OK; i++) {
+        const struct run_import *import = &run->spec->imports[i];
+        struct manifest_file expected = {
+            .records = import->entry.records, .bytes = import->entry.bytes, .xxh3 = import->entry.xxh3};
+        r = add_records(run, import->path, &expected, import->hours_from, view++);
     }
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
         buf_clear(&path);
@@ -192,10 +246,8 @@ static enum compact_result open_sources(struct run *run)
         struct slice_audit *audit = slice_audit_new(path.ptr, slice_reader_state(slice));
         run->audits[run->n_slices++] = audit;
         size_t runs = slice_reader_runs(slice);
-        run->sources = mem_realloc(run->sources, (run->n_sources + runs + 1) * sizeof(struct count_source *));
         for (size_t i = 0; i < runs; i++)
-            run->sources[run->n_sources++] =
-                slice_audit_source(audit, slice_reader_source(slice, i, BYTES_NONE));
+            add_source(run, slice_audit_source(audit, slice_reader_source(slice, i, BYTES_NONE)));
     }
     buf_free(&path);
     return r;
@@ -246,6 +298,7 @@ static enum compact_result step_merge(struct run *run)
     free(run->slices);
     free(run->audits);
     free(run->sources);
+    free(run->views);
     free(writers);
     return r == COMPACT_OK ? archive_describe(run->spec->archive, &run->made, run->error) : r;
 }

@@ -10,14 +10,16 @@
  * 4. The current generation is never written to.
  * 5. If the open slice cannot be sealed, the run merges the sealed ones and then reports the failure.
  * 6. A failed run removes its unfinished generation, to free the space.
- * 7. Without new slices, and with the same number of shards, a run makes no generation. The run still calls reload and clear, because
- *    an interrupted run may have missed them.
+ * 7. Without new slices and without a change, a run makes no generation. The run still calls reload and clear, because
+ *    an interrupted run may have missed them. Changes are another number of shards, imports, a filter and a later hours_from.
  */
 #ifndef MILLRACE_RUN_H
 #define MILLRACE_RUN_H
 
 #include "base/bytes.h"
+#include "compactor/record_filter.h"
 #include "compactor/result.h"
+#include "counts/manifest.h"
 
 struct run_control {
     void *arg;
@@ -37,12 +39,24 @@ struct run_progress {
     uint64_t records;     /* written */
 };
 
+/* A file of records to add: checked, sorted, each key once. Rollups in it are left out, except the days before hours_from. */
+struct run_import {
+    const char *path;
+    struct manifest_import entry; /* what the file must contain; for the manifest */
+    int64_t hours_from;           /* as in the file's manifest; 0: the file has all hours */
+};
+
 struct run_spec {
     const char *archive; /* exists, and is locked by the caller */
     const char *slices;
     uint32_t shards; /* 0: unchanged, 1 for a new archive */
     unsigned keep;   /* generations, at least 1 */
     int64_t now;     /* wall clock, seconds */
+    const struct run_import *imports;
+    size_t n_imports;
+    /* The counts to keep, in the archive and in all that is added; NULL: all. */
+    const struct record_filter *filter;
+    int64_t hours_from; /* drops the subtotals of earlier hours and keeps their days; 0: as before */
     const struct run_control *control;
     void (*on_progress)(const struct run_progress *p, void *arg); /* may be NULL */
     void *arg;

@@ -1,0 +1,115 @@
+#include "compactor/record_filter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define KEY_SHOWN 80
+
+struct filtered {
+    struct count_source base; /* first */
+    struct count_source *inner;
+    const struct record_filter *filter;
+    struct record_key key;
+    struct buf total; /* the key of a filtered total, which outlives its values */
+    bool is_total;    /* the hours of the record are filtered */
+    bool has_value;   /* the inner source is at a value that was not yet returned */
+};
+
+/* Shows the inner source's position as the filter's own. */
+static enum count_next follow(struct filtered *s, enum count_next r)
+{
+    s->base.key = s->inner->key;
+    s->base.line = s->is_total ? BYTES_NONE : s->inner->line;
+    s->base.name = s->inner->name;
+    s->base.text = s->inner->text;
+    s->base.count = s->inner->count;
+    if (r == COUNT_FAILED) {
+        memcpy(s->base.error, s->inner->error, sizeof(s->base.error));
+        s->base.is_unreadable = s->inner->is_unreadable;
+    }
+    return r;
+}
+
+static enum count_next fail_at(struct filtered *s, const char *what)
+{
+    struct bytes key = s->inner->key;
+    snprintf(s->base.error, sizeof(s->base.error), "%.300s: %s: \"%.*s\"",
+        s->base.container ? s->base.container : "memory", what,
+        (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
+    return COUNT_FAILED;
+}
+
+/* Moves to the next hour of a total that the filter keeps. */
+static enum count_next next_hour(struct filtered *s)
+{
+    enum count_next r;
+    int64_t hour;
+    while ((r = s->inner->kind->next_value(s->inner)) == COUNT_FOUND) {
+        if (!hour_decode(s->inner->name, &hour))
+            return fail_at(s, "a total with an invalid hour");
+        if (s->filter->keep(s->filter->arg, &s->key, hour))
+            return COUNT_FOUND;
+    }
+    return r == COUNT_FAILED ? follow(s, r) : r;
+}
+
+static enum count_next next_record(struct count_source *base)
+{
+    struct filtered *s = (struct filtered *)base;
+    enum count_next r;
+    for (;;) {
+        r = s->inner->kind->next_record(s->inner);
+        s->is_total = s->has_value = false;
+        if (r != COUNT_FOUND)
+            return follow(s, r);
+        struct bytes key = s->inner->key;
+        key.len--; /* the separator */
+        if (!record_key_parse(key, &s->key))
+            return fail_at(s, "no key of a record");
+        s->is_total = s->filter->by_hour && !s->key.is_subtotal && !s->key.is_lookup;
+        follow(s, r);
+        if (!s->is_total && s->filter->keep(s->filter->arg, &s->key, s->key.start))
+            return COUNT_FOUND;
+        if (!s->is_total)
+            continue;
+        buf_clear(&s->total);
+        buf_append_bytes(&s->total, s->inner->key);
+        record_key_parse(bytes_of(s->total.ptr, key.len), &s->key);
+        if ((r = next_hour(s)) != COUNT_END) {
+            base->key = buf_bytes(&s->total);
+            s->has_value = true;
+            return r;
+        }
+    }
+}
+
+static enum count_next next_value(struct count_source *base)
+{
+    struct filtered *s = (struct filtered *)base;
+    enum count_next r = COUNT_FOUND;
+    if (s->is_total && !s->has_value)
+        r = next_hour(s);
+    else if (!s->is_total)
+        r = s->inner->kind->next_value(s->inner);
+    s->has_value = false;
+    return r == COUNT_FAILED && s->is_total ? r : follow(s, r);
+}
+
+static void close_source(struct count_source *base)
+{
+    struct filtered *s = (struct filtered *)base;
+    count_source_close(&s->inner);
+    buf_free(&s->total);
+    free(s);
+}
+
+struct count_source *record_filter_source(const struct record_filter *f, struct count_source *inner)
+{
+    static const struct count_source_kind kind = {next_record, next_value, close_source};
+    struct filtered *s = mem_zalloc(sizeof(*s));
+    s->base.kind = &kind;
+    s->base.container = inner->container;
+    s->inner = inner;
+    s->filter = f;
+    return &s->base;
+}

@@ -1,0 +1,24 @@
+/* record_filter: a source of counts that leaves out some counts of another source.
+ *
+ * 1. The filter decides by key and period. It sees subtotals as they are, each hour of a total, and each lookup.
+ * 2. A total without a remaining hour is left out.
+ * 3. The callback of a filter may be called by several threads at once, each with its own sources.
+ */
+#ifndef MILLRACE_RECORD_FILTER_H
+#define MILLRACE_RECORD_FILTER_H
+
+#include "counts/count_merge.h"
+#include "counts/records.h"
+
+struct record_filter {
+    /* False: leaves the counts out. `start` is the first second of the period: of a subtotal's record, or of an hour of a
+     * total. It is 0 for a lookup, and for a total if by_hour is false. */
+    bool (*keep)(void *arg, const struct record_key *key, int64_t start);
+    void *arg;
+    bool by_hour; /* keep is called for each hour of a total; else once for each total */
+};
+
+/* Owns `inner`. The filter must outlive the source. */
+struct count_source *record_filter_source(const struct record_filter *f, struct count_source *inner);
+
+#endif
