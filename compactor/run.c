@@ -29,10 +29,10 @@ struct run {
     struct slice_reader **slices;
     struct slice_audit **audits; /* of the slices */
     size_t n_slices;
-    struct records_view *views; /* of the old shards, then of the imports */
+    struct records_view *views; /* of the old shards */
     struct count_source **sources;
-    size_t n_sources;
-    uint64_t total; /* bytes of the sources */
+    size_t n_sources, n_owned; /* spec's own sources come last and are not closed */
+    uint64_t total;            /* bytes of the sources */
 };
 
 static enum compact_result step_recover(struct run *run)
@@ -147,8 +147,8 @@ static void plan_imports(struct run *run)
     for (; m->n_imports < old->n_imports; m->n_imports++)
         m->imports[m->n_imports] = old->imports[m->n_imports];
     for (size_t i = 0; i < run->spec->n_imports; i++) {
-        m->imports[m->n_imports++] = run->spec->imports[i].entry;
-        run->total += run->spec->imports[i].entry.bytes;
+        m->imports[m->n_imports++] = run->spec->imports[i];
+        run->total += run->spec->imports[i].bytes;
     }
 }
 
@@ -171,7 +171,7 @@ static enum compact_result step_plan(struct run *run)
     m->hours_from = run->spec->hours_from > old->hours_from ? run->spec->hours_from : old->hours_from;
     plan_imports(run);
     run->has_work = run->last > run->old.through || run->made.shards != run->old.shards ||
-                    run->spec->filter || run->spec->n_imports > 0 || m->hours_from > old->hours_from;
+                    run->spec->filter || run->spec->n_sources > 0 || m->hours_from > old->hours_from;
     for (uint32_t k = 0; k < run->old.shards; k++)
         run->total += run->old.files[k].bytes;
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
@@ -223,18 +223,12 @@ static enum compact_result open_sources(struct run *run)
     archive_path(run->spec->archive, run->old.generation, false, directory);
     run->slices = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_reader *));
     run->audits = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_audit *));
-    struct records_view *view = mem_zalloc((run->old.shards + run->spec->n_imports) * sizeof(*view));
+    struct records_view *view = mem_zalloc(run->old.shards * sizeof(*view));
     run->views = view;
     for (uint32_t k = 0; k < run->old.shards && r == COMPACT_OK; k++) {
         buf_clear(&path);
         buf_printf(&path, "%s/%s", directory, run->old.files[k].name);
         r = add_records(run, path.ptr, &run->old.files[k], run->old.hours_from, view++);
-    }
-    for (size_t i = 0; i < run->spec->n_imports && r == COMPACT_OK; i++) {
-        const struct run_import *import = &run->spec->imports[i];
-        struct manifest_file expected = {
-            .records = import->entry.records, .bytes = import->entry.bytes, .xxh3 = import->entry.xxh3};
-        r = add_records(run, import->path, &expected, import->hours_from, view++);
     }
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
         buf_clear(&path);
@@ -248,6 +242,11 @@ static enum compact_result open_sources(struct run *run)
         size_t runs = slice_reader_runs(slice);
         for (size_t i = 0; i < runs; i++)
             add_source(run, slice_audit_source(audit, slice_reader_source(slice, i, BYTES_NONE)));
+    }
+    run->n_owned = run->n_sources;
+    for (size_t i = 0; i < run->spec->n_sources; i++) {
+        run->sources = mem_realloc(run->sources, (run->n_sources + 1) * sizeof(struct count_source *));
+        run->sources[run->n_sources++] = run->spec->sources[i];
     }
     buf_free(&path);
     return r;
@@ -287,7 +286,7 @@ static enum compact_result step_merge(struct run *run)
         run->out->records += run->made.files[k].records;
         run->out->bytes += run->made.files[k].bytes;
     }
-    for (size_t i = 0; i < run->n_sources; i++)
+    for (size_t i = 0; i < run->n_owned; i++)
         count_source_close(&run->sources[i]);
     for (size_t i = 0; i < run->n_slices; i++) {
         slice_reader_close(&run->slices[i]);

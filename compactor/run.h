@@ -39,22 +39,19 @@ struct run_progress {
     uint64_t records;     /* written */
 };
 
-/* A file of records to add: checked, sorted, each key once. Rollups in it are left out, except the days before hours_from. */
-struct run_import {
-    const char *path;
-    struct manifest_import entry; /* what the file must contain; for the manifest */
-    int64_t hours_from;           /* as in the file's manifest; 0: the file has all hours */
-};
-
 struct run_spec {
     const char *archive; /* exists, and is locked by the caller */
     const char *slices;
     uint32_t shards; /* 0: unchanged, 1 for a new archive */
     unsigned keep;   /* generations, at least 1 */
     int64_t now;     /* wall clock, seconds */
-    const struct run_import *imports;
+    /* Records to add: totals, lookups, subtotals of hours, and of days before the archive's hours_from. Borrowed. One thread
+     * reads them, so a run with sources merges with one thread. */
+    struct count_source *const *sources;
+    size_t n_sources;
+    const struct manifest_import *imports; /* the files that the sources are of, for the manifest */
     size_t n_imports;
-    /* The counts to keep, in the archive and in all that is added; NULL: all. */
+    /* The counts to keep, in the archive and in the slices; NULL: all. */
     const struct record_filter *filter;
     int64_t hours_from; /* drops the subtotals of earlier hours and keeps their days; 0: as before */
     const struct run_control *control;
