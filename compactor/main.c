@@ -1,6 +1,7 @@
-/* compactor: wires options, lock, HTTP and terminal to one run over an archive. */
+/* compactor: wires options, lock, HTTP and terminal to one run over an archive, or to a schedule of runs. */
 #include "compactor/archive.h"
 #include "compactor/control.h"
+#include "compactor/repeat.h"
 #include "daemon/daemon.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -47,6 +48,16 @@ static const struct option_row rows[] = {
         .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .help = "create the empty generation 0 if there is none, and exit"},
+    {.name = "every",
+        .type = OPTION_DURATION,
+        .fallback = "0",
+        .max = INT64_C(366) * 24 * 3600 * 1000,
+        .unit = "s",
+        .help = "keep running, and compact in this interval; 0: compact once and exit"},
+    {.name = "at",
+        .type = OPTION_STRING,
+        .fallback = "04:00",
+        .help = "time of day of the runs of --every, in UTC"},
     {.name = "auth_token_file", .type = OPTION_STRING, .help = "file with the token of the daemons"},
     {.name = "log_format",
         .type = OPTION_CHOICE,
@@ -112,23 +123,8 @@ static int run_over_http(struct options *o)
     return EX_OK;
 }
 
-static int run_options(struct options *o)
+static int run_init(const struct options *o)
 {
-    struct config_error error;
-    bool init = options_bool(o, "init");
-    if (options_check_only(o)) {
-        options_show_settings(o);
-        return EX_OK;
-    }
-    if (!options_string(o, "archive"))
-        return fail("archive is not set; it names the directory of the archive", EX_CONFIG);
-    if (!init && !options_string(o, "slices"))
-        return fail("slices is not set; it names the aggregator's directory of slices", EX_CONFIG);
-    if (daemon_lock_directory(options_string(o, "archive"), &error) != 0)
-        return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
-    daemon_raise_file_limit();
-    if (!init)
-        return run_over_http(o);
     char why[COMPACT_ERROR_TEXT] = "";
     const char *archive = options_string(o, "archive");
     uint32_t shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 1;
@@ -140,10 +136,49 @@ static int run_options(struct options *o)
     return compact_exit_status(r);
 }
 
+/* One run, under the lock of the archive. */
+static int run_locked(void *arg)
+{
+    struct options *o = arg;
+    struct config_error error;
+    if (daemon_lock_directory(options_string(o, "archive"), &error) != 0)
+        return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
+    daemon_raise_file_limit();
+    return options_bool(o, "init") ? run_init(o) : run_over_http(o);
+}
+
+/* Reads --every and --at. Returns 0, or -1 with the error. */
+static int read_schedule(const struct options *o, struct schedule *s, struct config_error *error)
+{
+    s->every = options_int(o, "every") / 1000;
+    if (s->every < SCHEDULE_EVERY_MIN && options_int(o, "every") != 0)
+        return options_refuse(o, "every", error, "expected 0, or at least one minute");
+    if (!schedule_parse_at(bytes_str(options_string(o, "at")), &s->at))
+        return options_refuse(o, "at", error, "expected a time of day in UTC, such as 04:00");
+    return 0;
+}
+
+static int run_options(struct options *o)
+{
+    struct config_error error;
+    struct repeat_spec repeat = {.archive = options_string(o, "archive"), .run = run_locked, .arg = o};
+    if (read_schedule(o, &repeat.schedule, &error) != 0)
+        return fail(error.text, EX_CONFIG);
+    if (options_check_only(o)) {
+        options_show_settings(o);
+        return EX_OK;
+    }
+    if (!repeat.archive)
+        return fail("archive is not set; it names the directory of the archive", EX_CONFIG);
+    if (!options_bool(o, "init") && !options_string(o, "slices"))
+        return fail("slices is not set; it names the aggregator's directory of slices", EX_CONFIG);
+    return repeat.schedule.every > 0 && !options_bool(o, "init") ? repeat_runs(&repeat) : run_locked(o);
+}
+
 int main(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "compactor",
-        .summary = "merges the aggregator's sealed slices into the archive, once",
+        .summary = "merges the aggregator's sealed slices into the archive",
         .rows = {rows, NULL}};
     struct options *o;
     io_reserve_stdio();

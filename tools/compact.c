@@ -30,8 +30,6 @@ static int exec_compactor(const struct options *o)
 {
     static const char *const daemons[] = {"aggregator", "sortdb"}, *const numbers[] = {"shards", "keep"};
     const struct config *config = options_config(o);
-    const char *archive = config_setting(config, "sortdb", "archive");
-    const char *aggregator = config_setting(config, "aggregator", "data_dir");
     char *argv[TOOL_ARGS_MAX + 1] = {NULL};
     struct pipeline p;
     char *libexec = tool_libexec_dir();
@@ -39,14 +37,8 @@ static int exec_compactor(const struct options *o)
     tool_add_arg(argv, "%s/compactor", libexec);
     if (config)
         tool_add_arg(argv, "--config=%s", config->path);
-    if (archive)
-        tool_add_arg(argv, "--archive=%s", archive);
-    else if (!config_setting(config, "compactor", "archive"))
-        tool_add_arg(argv, "--archive=%s/archive", p.data_dir);
-    if (aggregator)
-        tool_add_arg(argv, "--slices=%s/slices", aggregator);
-    else if (!config_setting(config, "compactor", "slices"))
-        tool_add_arg(argv, "--slices=%s/aggregator/slices", p.data_dir);
+    tool_add_compactor_paths(argv, config, p.data_dir);
+    tool_add_arg(argv, "--every=0"); /* [compactor] every is for `millrace up` */
     for (size_t i = 0; i < 2; i++) {
         char key[64];
         snprintf(key, sizeof key, "%s_url", daemons[i]);

@@ -93,6 +93,20 @@ void tool_add_arg(char **argv, const char *fmt, ...)
     argv[n] = text.ptr;
 }
 
+void tool_add_compactor_paths(char **argv, const struct config *config, const char *data_dir)
+{
+    const char *archive = config_setting(config, "sortdb", "archive");
+    const char *aggregator = config_setting(config, "aggregator", "data_dir");
+    if (archive)
+        tool_add_arg(argv, "--archive=%s", archive);
+    else if (!config_setting(config, "compactor", "archive"))
+        tool_add_arg(argv, "--archive=%s/archive", data_dir);
+    if (aggregator)
+        tool_add_arg(argv, "--slices=%s/slices", aggregator);
+    else if (!config_setting(config, "compactor", "slices"))
+        tool_add_arg(argv, "--slices=%s/aggregator/slices", data_dir);
+}
+
 static char *text_at(const struct json_doc *run, const char *daemon, const char *member)
 {
     struct bytes text = json_doc_text(run, "/daemons/%s/%s", daemon, member);

@@ -44,6 +44,9 @@ char *tool_libexec_dir(void);
 #define TOOL_ARGS_MAX 16
 void tool_add_arg(char **argv, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Appends the directories that the compactor of a pipeline needs and that [compactor] does not set. */
+void tool_add_compactor_paths(char **argv, const struct config *config, const char *data_dir);
+
 /* The addresses and states of a pipeline's daemons. A running `millrace up` keeps them in DATA_DIR/run.json. Without that file,
  * addresses come from the configuration and its defaults, and states are unknown. */
 struct pipeline_daemon {

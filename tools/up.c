@@ -29,6 +29,7 @@
 #define N_COLOURS 6
 #define SEPARATORS " ,\t"
 #define PEERS_MAX 3
+#define COMPACT_EVERY "1d" /* unless [compactor] sets it */
 #define FD_MIN                                                                                               \
     10 /* our descriptors are at or above this number; lower ones are for descriptors passed to programs */
 
@@ -77,6 +78,7 @@ static const struct option_row rows[] = {
 struct daemon_row {
     const char *name;
     bool keeps_data, uses_archive, optional;
+    bool compacts;                    /* listens nowhere, and has the settings of `millrace compact` */
     const char *peers[PEERS_MAX + 1]; /* daemons to which this one sends requests; the list ends with NULL */
 };
 
@@ -88,6 +90,7 @@ static const struct daemon_row daemon_rows[] = {
     {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .peers = {"pubsub"}},
     {"queue_to_pubsub", .peers = {"simplequeue", "pubsub"}},
     {"api", .peers = {"sortdb", "aggregator", "simplequeue"}},
+    {"compactor", .compacts = true, .peers = {"sortdb", "aggregator"}},
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)
 
@@ -117,7 +120,29 @@ static size_t find_daemon(const struct up *up, const char *name)
     return i;
 }
 
-/* Opens the daemon's socket and makes its command line. */
+static int open_socket(struct up *up, const char *name, struct config_error *error)
+{
+    const char *address = config_setting(up->config, name, "address");
+    const char *port_text = config_setting(up->config, name, "port");
+    char reason[400], url[300];
+    uint64_t port = (uint64_t)peer_named(name)->port;
+    struct supervisor_program *d = &up->daemons[up->n - 1];
+    if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
+        return config_fail(
+            error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535", name, port_text);
+    if (options_bool(up->options, "free_ports"))
+        port = 0;
+    int low = listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
+    if (low < 0)
+        return config_fail(error, NULL, 0, "%s: %s", name, reason);
+    d->listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
+    close(low);
+    listen_url(d->listen_fd, url, sizeof url);
+    up->urls[up->n - 1] = mem_strdup(url);
+    return 0;
+}
+
+/* Makes the daemon's command line, and opens its socket. */
 static int add_daemon(struct up *up, const struct daemon_row *row, struct config_error *error)
 {
     struct supervisor_program *d = &up->daemons[up->n++];
@@ -130,26 +155,15 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct config
     if (row->uses_archive && config_setting(up->config, row->name, "archive") == NULL &&
         config_setting(up->config, row->name, "db_file") == NULL)
         tool_add_arg(d->argv, "--archive=%s", up->archive);
-    if (up->check_only) {
-        tool_add_arg(d->argv, "--check-config");
-    } else {
-        const char *address = config_setting(up->config, row->name, "address");
-        const char *port_text = config_setting(up->config, row->name, "port");
-        char reason[400], url[300];
-        uint64_t port = (uint64_t)peer_named(row->name)->port;
-        if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
-            return config_fail(error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535",
-                row->name, port_text);
-        if (options_bool(up->options, "free_ports"))
-            port = 0;
-        int low = listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
-        if (low < 0)
-            return config_fail(error, NULL, 0, "%s: %s", row->name, reason);
-        d->listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
-        close(low);
-        listen_url(d->listen_fd, url, sizeof url);
-        up->urls[up->n - 1] = mem_strdup(url);
+    if (row->compacts) {
+        tool_add_compactor_paths(d->argv, up->config, up->data_dir);
+        if (config_setting(up->config, row->name, "every") == NULL)
+            tool_add_arg(d->argv, "--every=%s", COMPACT_EVERY);
     }
+    if (up->check_only)
+        tool_add_arg(d->argv, "--check-config");
+    else if (!row->compacts && open_socket(up, row->name, error) != 0)
+        return -1;
     for (const char *const *peer = row->peers; *peer != NULL; peer++) {
         const char *setting = peer_named(*peer)->setting;
         size_t i = find_daemon(up, *peer);
@@ -157,6 +171,19 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct config
             tool_add_arg(d->argv, "--%s=%s", setting, up->urls[i]);
     }
     return 0;
+}
+
+/* False for a compactor with `every = 0`, which an operator runs by other means, and for one whose sortdb serves no archive. */
+static bool is_wanted(const struct up *up, const struct daemon_row *row)
+{
+    static const struct option_row every = {
+        .name = "every", .type = OPTION_DURATION, .max = INT64_MAX, .unit = "s"};
+    const char *text = row->compacts ? config_setting(up->config, row->name, "every") : NULL;
+    char ignored[200];
+    int64_t ms;
+    if (row->compacts && config_setting(up->config, "sortdb", "db_file") != NULL)
+        return false;
+    return text == NULL || option_value_read(&every, text, &ms, ignored, sizeof ignored) != 0 || ms != 0;
 }
 
 /* Adds the daemons of --run, or all. Returns -1 with the error, such as an unknown daemon or an address in use. */
@@ -179,7 +206,7 @@ static int add_daemons(struct up *up, struct config_error *error)
         runs[i] = true;
     }
     for (size_t i = 0; i < N_DAEMONS; i++)
-        if ((all || runs[i]) && add_daemon(up, &daemon_rows[i], error) != 0)
+        if ((all || runs[i]) && is_wanted(up, &daemon_rows[i]) && add_daemon(up, &daemon_rows[i], error) != 0)
             return -1;
     return 0;
 }
@@ -268,7 +295,8 @@ static void on_change(size_t program, void *arg)
     }
     up->is_up = true;
     for (size_t i = 0; i < up->n; i++)
-        log_info("listening", LOG_S("daemon", up->daemons[i].name), LOG_S("url", up->urls[i]));
+        if (up->urls[i] != NULL)
+            log_info("listening", LOG_S("daemon", up->daemons[i].name), LOG_S("url", up->urls[i]));
     if (failed)
         log_warn("pipeline runs without its failed daemons", LOG_S("data_dir", up->data_dir));
     else

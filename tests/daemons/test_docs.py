@@ -163,7 +163,8 @@ class SettingsTest(MillraceTest):
         """A renamed option must not live on in a document."""
         known = set().union(*(options_of(name) for name in programs())) | NOT_OURS | set(PARAMETERS)
         wrong = []
-        for document in (*documents(), "docs/man/millrace.1", "etc/systemd/millrace.service"):
+        for document in (*documents(), "docs/man/millrace.1", "etc/systemd/millrace.service",
+                         "etc/systemd/millrace-compact.service"):
             text = text_of(document).replace("\\-", "-")
             named = {option.replace("_", "-") for option in re.findall(r"(?<![\w-])--([a-z][a-z0-9_-]+)", text)}
             wrong += [(document, option) for option in sorted(named - known)]

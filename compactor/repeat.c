@@ -1,0 +1,137 @@
+#include "compactor/repeat.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "counts/manifest.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_EVERY 2 /* seconds between two looks at the wall clock, which may be set */
+#define TIME_TEXT 32
+
+struct repeat {
+    const struct repeat_spec *spec;
+    sigset_t waited, before; /* the signals that repeat waits for; the mask at the start */
+    int64_t last, failed;    /* when this process had a complete and a failed run; 0: not yet */
+    unsigned failures;       /* since the last complete run */
+    int64_t told;            /* the due time that was announced */
+};
+
+static int64_t now_seconds(void)
+{
+    return clock_wall() / USEC_PER_SEC;
+}
+
+/* Waits up to `seconds`. Returns the signal, or 0. */
+static int wait_signal(const struct repeat *r, int64_t seconds)
+{
+    struct timespec limit = {.tv_sec = seconds};
+    int got = sigtimedwait(&r->waited, NULL, &limit);
+    return got > 0 ? got : 0;
+}
+
+static bool is_stop(int got)
+{
+    return got == SIGTERM || got == SIGINT;
+}
+
+static int64_t last_run(const struct repeat *r)
+{
+    char ignored[MANIFEST_ERROR_TEXT];
+    struct manifest m;
+    int64_t made = 0;
+    if (manifest_read_current(r->spec->archive, &m, ignored) == MANIFEST_OK) {
+        made = m.made;
+        manifest_free(&m);
+    }
+    return made > r->last ? made : r->last;
+}
+
+static void tell(struct repeat *r, int64_t due)
+{
+    char text[TIME_TEXT];
+    struct tm tm;
+    time_t t = (time_t)due;
+    if (due == r->told || !gmtime_r(&t, &tm) || strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        return;
+    r->told = due;
+    log_info("next run", LOG_S("at", text));
+    sd_notifyf(0, "STATUS=next run at %s", text);
+}
+
+/* Returns the run's wait status, or -1 if there is no process. *stop is set if a signal ended the wait. */
+static int run_once(const struct repeat *r, bool *stop)
+{
+    int status, got;
+    pid_t parent = getpid();
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &r->before, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent)
+            _exit(EX_TEMPFAIL);
+        exit(r->spec->run(r->spec->arg));
+    }
+    if (pid < 0)
+        return -1;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        got = wait_signal(r, LOOK_EVERY);
+        if (is_stop(got) && !*stop) {
+            *stop = true;
+            kill(pid, SIGTERM);
+        }
+    }
+    return status;
+}
+
+static void take_run(struct repeat *r, bool *stop)
+{
+    int status = run_once(r, stop);
+    if (*stop)
+        return;
+    if (status == 0) {
+        r->last = now_seconds();
+        r->failures = 0;
+        return;
+    }
+    r->failed = now_seconds();
+    r->failures++;
+    if (status == -1)
+        log_error("cannot start a run", LOG_S("error", strerror(errno)));
+    else if (WIFSIGNALED(status))
+        log_error("a run was killed", LOG_I("signal", WTERMSIG(status)));
+}
+
+int repeat_runs(const struct repeat_spec *spec)
+{
+    struct repeat r = {.spec = spec};
+    bool stop = false;
+    sigemptyset(&r.waited);
+    sigaddset(&r.waited, SIGTERM);
+    sigaddset(&r.waited, SIGINT);
+    sigaddset(&r.waited, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &r.waited, &r.before);
+    signal(SIGHUP, SIG_IGN);
+    sd_notify(0, "READY=1");
+    while (!stop) {
+        int64_t now = now_seconds(),
+                due = schedule_due(&spec->schedule, last_run(&r), r.failed, r.failures, now);
+        if (due <= now) {
+            take_run(&r, &stop);
+            continue;
+        }
+        tell(&r, due);
+        stop = is_stop(wait_signal(&r, due - now < LOOK_EVERY ? due - now : LOOK_EVERY));
+    }
+    sd_notify(0, "STOPPING=1");
+    return EX_OK;
+}
