@@ -113,7 +113,10 @@ static void mget(struct http_request *req, void *ctx)
 
 static struct reads_bounds bounds_of(const struct app *app, const struct read_span *span)
 {
-    return (struct reads_bounds){.max_records = span->limit, .max_bytes = app->max_answer};
+    return (struct reads_bounds){.max_records = span->limit,
+        .max_bytes = app->max_answer,
+        .n_names = span->n_subs,
+        .names = span->subs};
 }
 
 static void fwmatch(struct http_request *req, void *ctx)

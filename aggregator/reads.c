@@ -9,6 +9,34 @@ void reads_answer_free(struct reads_answer *a)
     buf_free(&a->next);
 }
 
+/* Appends the counts of the names in the bounds as a record, unless the merge's record has none of them. */
+static enum count_next print_names(
+    struct count_merge *m, const struct reads_bounds *bounds, struct reads_answer *a)
+{
+    struct count_value value;
+    enum count_next r;
+    bool is_first = true;
+    while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND) {
+        bool is_wanted = false;
+        for (size_t i = 0; i < bounds->n_names; i++)
+            is_wanted = is_wanted || bytes_equal(value.name, bounds->names[i]);
+        if (!is_wanted)
+            continue;
+        if (is_first)
+            buf_append_bytes(&a->lines, count_merge_key(m));
+        else
+            buf_append_char(&a->lines, ' ');
+        buf_append_bytes(&a->lines, value.name);
+        buf_append_char(&a->lines, ':');
+        buf_append_u64(&a->lines, value.count);
+        is_first = false;
+    }
+    if (!is_first)
+        buf_append_char(&a->lines, '\n');
+    a->records += !is_first;
+    return r;
+}
+
 static int answer_range(const struct reads_layers *l, const struct count_range *range,
     const struct reads_bounds *bounds, struct reads_answer *a)
 {
@@ -42,9 +70,13 @@ static int answer_range(const struct reads_layers *l, const struct count_range *
             buf_append(&a->next, key.ptr, key.len - 1);
             break;
         }
-        if ((r = count_merge_print(m, &a->lines)) == COUNT_FAILED)
+        if (bounds->n_names > 0)
+            r = print_names(m, bounds, a);
+        else
+            r = count_merge_print(m, &a->lines);
+        if (r == COUNT_FAILED)
             break;
-        a->records++;
+        a->records += bounds->n_names == 0;
     }
     if (r == COUNT_FAILED)
         snprintf(a->error, sizeof(a->error), "%s", count_merge_error(m));

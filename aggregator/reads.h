@@ -26,6 +26,8 @@ struct reads_layers {
 struct reads_bounds {
     uint64_t max_records; /* 0: unlimited */
     size_t max_bytes;     /* the last record begins before this; 0: unlimited */
+    size_t n_names; /* of reads_range: only these names, and only records with one of them; 0: all names */
+    const struct bytes *names;
 };
 
 struct reads_answer {

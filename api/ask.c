@@ -296,6 +296,11 @@ static void counts_done(void *arg, enum source_result result, int64_t complete_u
         http_problem(
             a->req, a->unknown->status, a->unknown->code, a->unknown->hint, "%s", a->unknown->detail);
         ask_free(a);
+    } else if (a->series.needs_dropped_hours || a->breakdown.needs_dropped_hours) {
+        http_problem(a->req, 422, "hours-dropped",
+            "ask for whole UTC days, and for a series for days or longer units with timezone=UTC",
+            "the archive has only days of a part of this time; its hours were dropped");
+        ask_free(a);
     } else if (a->series.is_too_large || a->breakdown.is_too_large) {
         http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",
             "the counts add up to more than 2^64 - 1");
@@ -327,11 +332,24 @@ static int64_t countable_hour(int64_t t)
     return hour < HOUR_FIRST ? HOUR_FIRST : hour > last ? last : hour;
 }
 
-/* A total is one record. A subtotal has one record for each hour, adjacent in key order. If no hour starts in the span,
+/* The sub key of a series, and with max_keys the sub key that stands for others. */
+static void append_sub(struct buf *target, const struct query *q)
+{
+    buf_append_str(target, "&sub=");
+    url_encode(bytes_str(q->stored_sub), target);
+    if (q->sub->max_keys > 0 && strcmp(q->stored_sub, COMPONENT_OTHER) != 0) {
+        buf_append_str(target, "&sub=");
+        url_encode(BYTES_LITERAL(COMPONENT_OTHER), target);
+    }
+}
+
+/* A total is one record. A subtotal has one record for each hour, and an archive also for days and months, adjacent in key order. If no
+ * hour starts in the span,
  * the query still asks the sources for one hour, to learn complete_until. The answer omits that hour. */
 void ask_start(
     struct asks *asks, struct http_request *req, const struct query *query, const struct query_error *unknown)
 {
+    static const char *const periods[] = {"hour", "day", "month"}; /* as enum period_unit */
     struct ask *a = mem_zalloc(sizeof *a);
     struct buf target = {0};
     *a = (struct ask){.magic = ASK_MAGIC, .asks = asks, .req = req, .texts_max = BREAKDOWN_TEXTS_MAX};
@@ -356,6 +374,9 @@ void ask_start(
         append_key(&target, q->sub->ns, q->stored, first);
         buf_append_str(&target, "&end=");
         append_key(&target, q->sub->ns, q->stored, last < first ? first : last);
+        buf_printf(&target, "&rollups=%s", periods[query_largest_period(q)]);
+        if (q->kind == QUERY_SERIES)
+            append_sub(&target, q);
     }
     buf_append_char(&target, '\0');
     const struct source_question question = {.target = target.ptr,

@@ -103,8 +103,9 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
     bool bad = false;
     if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, b->query->sub->ns))
         return false;
-    /* The hours of a day or a month add up to it, so only hours are added. */
-    if (key.unit != PERIOD_HOUR || key.start < b->query->from || key.start >= b->query->to)
+    enum query_overlap overlap = query_overlap(b->query, &key);
+    b->needs_dropped_hours |= overlap == QUERY_PARTLY;
+    if (overlap != QUERY_WITHIN)
         return true;
     while (record_next_count(&value, &name, &n, &bad)) {
         if (!add_sum(b, name, n))

@@ -40,10 +40,12 @@ struct breakdown {
     struct breakdown_table tables[BREAKDOWN_TABLES];
     size_t distinct;
     uint64_t total;
-    bool is_too_large;  /* the total exceeds 2^64 - 1 */
-    size_t bytes;       /* memory of tables, rows and texts */
-    size_t table, slot; /* where the current pass over the sums continues */
-    uint64_t *largest;  /* used by breakdown_select: the largest counts found so far */
+    bool
+        needs_dropped_hours; /* of a day of which the archive has no hours, and which lies partly in the span */
+    bool is_too_large;       /* the total exceeds 2^64 - 1 */
+    size_t bytes;            /* memory of tables, rows and texts */
+    size_t table, slot;      /* where the current pass over the sums continues */
+    uint64_t *largest;       /* used by breakdown_select: the largest counts found so far */
     size_t n_largest;
     uint64_t least; /* the count of the last row */
     struct breakdown_row *rows;
@@ -55,7 +57,8 @@ struct breakdown {
 void breakdown_init(struct breakdown *b, const struct query *q);
 /* Discards everything added, and frees it. */
 void breakdown_reset(struct breakdown *b);
-/* Adds counts of one hour's record. Hours outside [from, to) are ignored. False: the record is malformed or of another counter. */
+/* Adds counts of the record of an hour, a day or a month. The records of one source must not overlap. Periods outside [from, to) are
+ * ignored. False: the record is malformed or of another counter. */
 bool breakdown_add(struct breakdown *b, const struct record *r);
 /* Finds the count of the answer's last row. Returns false if it must be called again. */
 bool breakdown_select(struct breakdown *b);

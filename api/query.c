@@ -101,6 +101,29 @@ void query_copy(struct query *to, const struct query *from)
         point_to_former(to);
 }
 
+enum query_overlap query_overlap(const struct query *q, const struct record_key *period)
+{
+    int64_t end = period_end(period->unit, period->start);
+    int64_t first =
+        (q->from + HOUR_SECONDS - 1) / HOUR_SECONDS * HOUR_SECONDS; /* the first hour of the span */
+    if ((period->start > first ? period->start : first) >= (end < q->to ? end : q->to))
+        return QUERY_OUTSIDE;
+    return period->start >= first && end - HOUR_SECONDS < q->to ? QUERY_WITHIN : QUERY_PARTLY;
+}
+
+/* A UTC day lies in one row if the rows are days, weeks or months in UTC. */
+enum period_unit query_largest_period(const struct query *q)
+{
+    const struct zone *zone = &q->calendar.zone;
+    bool is_utc = zone->fixed ? zone->offset == 0
+                              : strcmp(zone->name, "UTC") == 0 || strcmp(zone->name, "Etc/UTC") == 0;
+    if (q->kind == QUERY_BREAKDOWN)
+        return PERIOD_MONTH;
+    if (!is_utc || q->calendar.unit == UNIT_HOUR)
+        return PERIOD_HOUR;
+    return q->calendar.unit == UNIT_MONTH ? PERIOD_MONTH : PERIOD_DAY;
+}
+
 /* Returns false if `ns` is not a valid namespace, or the key is missing. */
 static bool parse_former(struct parse *p, struct bytes ns)
 {

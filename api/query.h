@@ -45,6 +45,12 @@ struct query {
 
 /* Copies a query. */
 void query_copy(struct query *to, const struct query *from);
+/* How the hours of a record's period lie in the query's span. */
+enum query_overlap { QUERY_OUTSIDE, QUERY_PARTLY, QUERY_WITHIN };
+enum query_overlap query_overlap(const struct query *q, const struct record_key *period);
+/* The longest period of an archive's records that never spans two rows of the answer. */
+enum period_unit query_largest_period(const struct query *q);
+
 /* The subtotal if there is one, else the total. */
 static inline const struct counter *query_counter(const struct query *q)
 {

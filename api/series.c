@@ -48,11 +48,9 @@ static bool run_add(struct series_run *r, int64_t unit, uint64_t n)
     return true;
 }
 
-static bool add_hour(struct series *s, struct bytes text, uint64_t n, bool is_over)
+/* `hour` may also be the start of a longer period within one unit. */
+static bool add_hour(struct series *s, int64_t hour, uint64_t n, bool is_over)
 {
-    int64_t hour;
-    if (!hour_decode(text, &hour))
-        return false;
     if (hour < s->query->from || hour >= s->query->to)
         return true;
     if (is_over) {
@@ -75,16 +73,25 @@ bool series_add(struct series *s, const struct record *r)
     bool bad = false;
     if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, q->sub ? q->sub->ns : q->total->ns))
         return false;
-    if (key.unit != PERIOD_HOUR) /* the hours of a day or a month add up to it */
-        return true;
+    if (key.is_subtotal) {
+        const struct calendar *c = &q->calendar;
+        int64_t last = period_end(key.unit, key.start) - HOUR_SECONDS;
+        enum query_overlap overlap = query_overlap(q, &key);
+        bool is_split = key.unit != PERIOD_HOUR && units_order(c, key.start) != units_order(c, last);
+        s->needs_dropped_hours |= overlap == QUERY_PARTLY || (overlap == QUERY_WITHIN && is_split);
+        if (overlap != QUERY_WITHIN || is_split)
+            return true;
+    }
     /* A total's record has one count for each hour. A subtotal's record has one count for each sub key of its hour. */
     bool is_other = bytes_equal_str(key.key, COMPONENT_OTHER);
     bool is_key = !is_other || strcmp(q->stored, COMPONENT_OTHER) == 0;
     while (record_next_count(&value, &name, &n, &bad)) {
-        struct bytes hour = q->sub ? key.period : name;
+        int64_t hour = key.start;
         if (q->sub) {
             is_other = bytes_equal_str(name, COMPONENT_OTHER);
             is_key = bytes_equal(name, sub);
+        } else if (!hour_decode(name, &hour)) {
+            return false;
         }
         if ((is_other && query_counter(q)->max_keys > 0 && !add_hour(s, hour, n, true)) ||
             (is_key && !add_hour(s, hour, n, false)))

@@ -37,9 +37,11 @@ struct series {
     size_t n_runs;
     uint64_t total;
     bool is_too_large; /* the total exceeds 2^64 - 1 */
-    uint64_t over;     /* with max_keys: events in the span that the queried counter counted as `(other)` */
-    int64_t next;      /* start of the next row */
-    size_t n_rows;     /* so far */
+    bool
+        needs_dropped_hours; /* of a day of which the archive has no hours, and which lies in two units or partly in the span */
+    uint64_t over; /* with max_keys: events in the span that the queried counter counted as `(other)` */
+    int64_t next;  /* start of the next row */
+    size_t n_rows; /* so far */
 };
 
 /* The query must outlive the series. */
@@ -47,7 +49,7 @@ void series_init(struct series *s, const struct query *q);
 /* Discards everything added, and frees it. */
 void series_reset(struct series *s);
 size_t series_bytes(const struct series *s);
-/* Adds counts of the total's record, or of one hour's record of the subtotal. False: the record is malformed, out of order or of
+/* Adds counts of the total's record, or of the record of an hour, a day or a month of the subtotal. False: the record is malformed, out of order or of
  * another counter. */
 bool series_add(struct series *s, const struct record *r);
 /* Computes the next row. False: there are no more rows. */

@@ -1,11 +1,15 @@
 /* http: the read protocol (docs/guide/protocol.md) over the current generation, and /reload. */
 #include "sortdb/answer.h"
 #include "sortdb/sortdb_app.h"
+#include "archive/period_walk.h"
+#include "counts/records.h"
 #include "daemon/read_protocol.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define WALK_RECORDS_MAX 4096 /* of one answer with rollups; more follow on the next page */
 
 /* Returns the current generation, or NULL after answering 503. */
 static struct generation *begin_answer(struct app *app, struct http_request *req)
@@ -106,6 +110,81 @@ static void fwmatch(struct http_request *req, void *ctx)
     send_cursor(app, req, g, &lines, span.limit, span.start.len > 0);
 }
 
+static void append_subs(struct bytes line, char separator, const struct read_span *span, struct buf *out)
+{
+    struct record record;
+    line.len -= line.len > 0 && line.ptr[line.len - 1] == '\n';
+    if (!record_split(line, separator, &record))
+        return;
+    char before = separator;
+    for (size_t i = 0; i < span->n_subs; i++) {
+        size_t place = sorted_line_seek(line, separator, span->subs[i]);
+        if (!bytes_equal(sorted_line_name(line, place), span->subs[i]))
+            continue;
+        const char *end = memchr(line.ptr + place, ' ', line.len - place);
+        if (before == separator)
+            buf_append_bytes(out, record.key);
+        buf_append_char(out, before);
+        buf_append(out, line.ptr + place, (end ? (size_t)(end - line.ptr) : line.len) - place);
+        before = ' ';
+    }
+    if (before != separator)
+        buf_append_char(out, '\n');
+}
+
+/* Answers with the few sub keys of these lines, or with 404 if there are none and no lines follow on another page. */
+static void send_subs(struct app *app, struct http_request *req, const struct generation *g,
+    const struct bytes *lines, size_t n, const struct read_span *span, bool is_last)
+{
+    char error[GENERATION_ERROR_TEXT];
+    buf_clear(&app->scratch);
+    for (size_t i = 0; i < n; i++)
+        append_subs(lines[i], generation_separator(g), span, &app->scratch);
+    if ((app->scratch.len == 0 && is_last) || !generation_is_whole(g, error))
+        reply_missing(req, g);
+    else
+        http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(&app->scratch));
+}
+
+/* Answers a range of one key's subtotals with rollups in place of the records within them. */
+static void range_with_rollups(
+    struct app *app, struct http_request *req, struct generation *g, const struct read_span *span)
+{
+    struct period_walk walk;
+    struct bytes line;
+    uint64_t most = span->limit > 0 && span->limit < WALK_RECORDS_MAX ? span->limit : WALK_RECORDS_MAX,
+             bytes = 0;
+    if (!period_walk_init(&walk, span->start, span->end, span->largest)) {
+        http_problem(req, 400, "bad-parameter", NULL,
+            "with rollups, start and end must be keys of one subtotal, and end must have an hour");
+        return;
+    }
+    struct bytes *lines = mem_alloc(WALK_RECORDS_MAX * sizeof(*lines));
+    struct answer_lines answer = {.found = lines};
+    uint32_t shard = generation_shard(g, span->start);
+    add_headers(req, g, shard);
+    period_walk_begin(&walk, generation_text(g, shard));
+    bool more = false;
+    while (!more && period_walk_next(&walk, &line)) {
+        more = answer.n_found == most || (answer.n_found > 0 && bytes >= app->max_answer);
+        struct record record;
+        if (more) {
+            record_split(line, generation_separator(g), &record);
+            read_protocol_add_next(req, record.key);
+            break;
+        }
+        lines[answer.n_found++] = line;
+        bytes += span->n_subs > 0 ? 0 : line.len;
+    }
+    if (span->n_subs > 0)
+        send_subs(app, req, g, lines, answer.n_found, span, !more);
+    else if (answer.n_found == 0)
+        reply_missing(req, g);
+    else
+        answer_send(req, g, &answer, &app->scratch);
+    free(lines);
+}
+
 static void range(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
@@ -114,6 +193,10 @@ static void range(struct http_request *req, void *ctx)
     struct generation *g = begin_answer(app, req);
     if (!g || !read_protocol_range(req, generation_separator(g), &span))
         return;
+    if (span.has_rollups) {
+        range_with_rollups(app, req, g, &span);
+        return;
+    }
     generation_range(g, span.start, span.end, &lines.cursor);
     send_cursor(app, req, g, &lines, span.limit, false);
 }

@@ -186,7 +186,12 @@ bool generation_is_untouched(const struct generation *g, char error[GENERATION_E
     return true;
 }
 
-static uint32_t shard_of_key(const struct generation *g, struct bytes key)
+const struct sorted_text *generation_text(const struct generation *g, uint32_t shard)
+{
+    return &g->files[shard]->text;
+}
+
+uint32_t generation_shard(const struct generation *g, struct bytes key)
 {
     struct record_key parsed;
     if (g->info.shards == 1)
@@ -209,7 +214,7 @@ static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
         return GENERATION_NO_SHARD;
     memcpy(key, prefix.ptr, n);
     memcpy(key + n, any_hour, sizeof(any_hour) - 1);
-    return shard_of_key(g, bytes_of(key, n + sizeof(any_hour) - 1));
+    return generation_shard(g, bytes_of(key, n + sizeof(any_hour) - 1));
 }
 
 static bool find_in(const struct generation *g, uint32_t shard, struct bytes key, struct bytes *line)
@@ -224,7 +229,7 @@ static bool find_in(const struct generation *g, uint32_t shard, struct bytes key
 
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard)
 {
-    *shard = shard_of_key(g, key);
+    *shard = generation_shard(g, key);
     if (*shard != GENERATION_NO_SHARD)
         return find_in(g, *shard, key, line);
     for (uint32_t i = 0; i < g->info.shards; i++) {

@@ -51,6 +51,10 @@ bool generation_is_whole(const struct generation *g, char error[GENERATION_ERROR
 /* False if a file was modified after generation_open; the error names the file. Makes one system call for each file. */
 bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
 
+/* The lines of one shard. */
+const struct sorted_text *generation_text(const struct generation *g, uint32_t shard);
+/* The shard of a record, or GENERATION_NO_SHARD if the key is of no record of an archive with several shards. */
+uint32_t generation_shard(const struct generation *g, struct bytes key);
 /* Finds a record's line, with its LF unless the file ends without LF. False: no such record. */
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard);
 

@@ -78,6 +78,18 @@ bool hour_decode(struct bytes text, int64_t *seconds)
     return period_decode(text, &unit, seconds) && unit == PERIOD_HOUR;
 }
 
+int64_t period_end(enum period_unit unit, int64_t start)
+{
+    char text[HOUR_TEXT_MAX + 1];
+    int64_t next = HOUR_END;
+    if (unit != PERIOD_MONTH)
+        return start + (unit == PERIOD_HOUR ? SECONDS_PER_HOUR : SECONDS_PER_DAY);
+    size_t n = hour_encode(start + 31 * SECONDS_PER_DAY, text); /* within the next month */
+    if (n > 0)
+        period_decode(period_enclosing(bytes_of(text, n), PERIOD_HOUR, PERIOD_MONTH), &unit, &next);
+    return next;
+}
+
 static bool is_control(unsigned char c)
 {
     return c < 0x20 || c == 0x7f;

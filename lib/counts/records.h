@@ -32,6 +32,8 @@ bool hour_decode(struct bytes text, int64_t *seconds);
 enum period_unit { PERIOD_HOUR, PERIOD_DAY, PERIOD_MONTH };
 /* Converts text to the first second of the period. False if the text is not a valid period. */
 bool period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds);
+/* The first second after the period. */
+int64_t period_end(enum period_unit unit, int64_t start);
 /* The text of the enclosing period of a larger unit: `c41l` -> day `c41`, month `c4`. */
 static inline struct bytes period_enclosing(struct bytes text, enum period_unit from, enum period_unit to)
 {

@@ -62,11 +62,35 @@ bool read_protocol_fwmatch(struct http_request *req, struct read_span *out)
     return required(req, "key", &out->prefix) && read_limit(req, &out->limit);
 }
 
+static bool read_rollups(struct http_request *req, struct read_span *out)
+{
+    static const char *const units[] = {"hour", "day", "month"}; /* as enum period_unit */
+    const struct url_query *q = http_query(req);
+    struct bytes text;
+    out->has_rollups = http_param(req, "rollups", &text);
+    bool known = !out->has_rollups;
+    for (int i = 0; i < 3 && !known; i++) {
+        known = bytes_equal_str(text, units[i]);
+        out->largest = (enum period_unit)i;
+    }
+    for (size_t i = 0; i < q->n && known; i++) {
+        if (!bytes_equal_str(q->params[i].name, "sub"))
+            continue;
+        known = out->has_rollups && out->n_subs < READ_SUBS_MAX;
+        if (known)
+            out->subs[out->n_subs++] = q->params[i].value;
+    }
+    if (!known)
+        http_problem(req, 400, "bad-parameter", NULL,
+            "rollups must be hour, day or month; sub needs rollups, and there are at most %d", READ_SUBS_MAX);
+    return known;
+}
+
 bool read_protocol_range(struct http_request *req, char separator, struct read_span *out)
 {
     *out = (struct read_span){.prefix = BYTES_NONE};
     if (!http_take_form(req) || !required(req, "start", &out->start) || !required(req, "end", &out->end) ||
-        !read_limit(req, &out->limit))
+        !read_limit(req, &out->limit) || !read_rollups(req, out))
         return false;
     if (record_key_compare(out->start, out->end, separator) <= 0)
         return true;

@@ -1,11 +1,12 @@
 /* read_protocol: parses the requests of the read protocol (docs/guide/protocol.md) for all daemons that serve it.
  *
- *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=    /range?start=&end=&limit=
+ *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=    /range?start=&end=&limit=&rollups=&sub=
  *
  * The caller looks up the records. The keys that these functions return are valid until the request ends. */
 #ifndef MILLRACE_READ_PROTOCOL_H
 #define MILLRACE_READ_PROTOCOL_H
 
+#include "counts/records.h"
 #include "http/server/http_server.h"
 
 #define READ_PROTOCOL_TYPE "text/plain; charset=utf-8"
@@ -25,7 +26,7 @@
     READ_PROTOCOL_ROUTE("/get", get_, "?key= the value of one record"),                                      \
     READ_PROTOCOL_ROUTE("/mget", mget_, "?k=&k= several records"),                                           \
     READ_PROTOCOL_ROUTE("/fwmatch", fwmatch_, "?key=&limit= records whose key starts with key"),             \
-    READ_PROTOCOL_ROUTE("/range", range_, "?start=&end=&limit= records between two keys")
+    READ_PROTOCOL_ROUTE("/range", range_, "?start=&end=&limit=&rollups=&sub= records between two keys")
 /* clang-format on */
 
 /* Each function parses its kind of request, whose parameters may also be an HTML form in the body. If the request is invalid, the
@@ -39,10 +40,17 @@ struct bytes read_protocol_value(struct bytes line, char separator);
 bool read_protocol_mget(struct http_request *req);
 bool read_protocol_next_key(const struct http_request *req, size_t *at, struct bytes *key);
 
+#define READ_SUBS_MAX 4
+
 struct read_span {
     struct bytes prefix;     /* of fwmatch */
     struct bytes start, end; /* of range; fwmatch: only an optional `start`, the key to continue at */
     uint64_t limit;          /* records; 0: unlimited */
+    /* Of range: */
+    bool has_rollups; /* rollups= was given */
+    enum period_unit largest;
+    size_t n_subs; /* sub=: only these sub keys */
+    struct bytes subs[READ_SUBS_MAX];
 };
 bool read_protocol_fwmatch(struct http_request *req, struct read_span *out);
 /* Refuses a request whose `start` is after `end`. Keys are compared with `separator` appended. */

@@ -39,6 +39,10 @@ class SameAnswers(harness.MillraceTest):
         yield "/mget?" + "&".join(harness.query(k=k) for k in (keys + absent)[::3])
         yield from ("/get", "/mget", "/mget?key", "/mget?kk=a", "/fwmatch", "/range", "/range?start=a", "/range?end=a",
                     "/range?start=b&end=a", "/range?start=a&end=a%21", "/fwmatch?key=u&limit=0", "/range?start=&end=&limit=x")
+        for more in ("&rollups=hour", "&rollups=month&sub=a", "&rollups=day&sub=a&sub=h0aMB8AuNw4%3D"):
+            yield "/range?start=c.u%7Ca.01&end=c.u%7Ca.zvcvn" + more
+            yield "/range?start=c.u%7Ca.c1&end=c.u%7Ca.ccv1" + more
+        yield "/range?start=c.u%7Ch0aMB8AuNw4%3D.01&end=c.u%7Ch0aMB8AuNw4%3D.zvcvn&rollups=day&sub=h0aMB8AuNw4%3D"
         edges = (keys + absent)[::5]
         for start in edges:
             for end in edges:
