@@ -28,6 +28,8 @@ static const struct tool {
     {"file_to_queue", tool_put, "the same as put"},
     {"query", tool_query, "ask the API for a series, a breakdown or the list of counters"},
     {"status", tool_status, "show every daemon of a pipeline; --wait until all events are counted"},
+    {"tail", tool_tail, "print the lines of a stream as they arrive"},
+    {"top", tool_top, "show the most frequent values of a field over the last minute of a stream"},
     {"compact", tool_compact, "move the counts into the archive"},
     {"journal", tool_journal, "check, dump or repair the journal of a queue or stream"},
     {"rejects", tool_rejects, "show the lines that could not be counted, or count them again"},

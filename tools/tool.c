@@ -60,6 +60,12 @@ int tool_request(const char *url, const char *token, const char *method, const c
     return r == HTTP_CLIENT_OK ? status : 0;
 }
 
+bool tool_has_color(const struct options *o, int fd)
+{
+    const char *color = options_string(o, "color"), *none = getenv("NO_COLOR");
+    return strcmp(color, "auto") == 0 ? isatty(fd) && !(none && *none) : strcmp(color, "always") == 0;
+}
+
 int tool_flush(const char *program, int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

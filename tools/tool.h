@@ -16,6 +16,8 @@ int tool_journal(int argc, char **argv);
 int tool_slice(int argc, char **argv);
 int tool_rejects(int argc, char **argv);
 int tool_producers(int argc, char **argv);
+int tool_tail(int argc, char **argv);
+int tool_top(int argc, char **argv);
 
 /* A row of the options. */
 #define TOOL_DATA_DIR_SETTING                                                                                \
@@ -23,6 +25,14 @@ int tool_producers(int argc, char **argv);
         .name = "data_dir", .type = OPTION_STRING,                                                           \
         .help = "directory of the pipeline (default: [millrace] data_dir)"                                   \
     }
+
+#define TOOL_COLOR_SETTING(HELP)                                                                             \
+    {                                                                                                        \
+        .name = "color", .type = OPTION_CHOICE, .fallback = "auto", .choices = "auto|always|never",          \
+        .help = HELP " (auto: on a terminal, unless NO_COLOR is set)"                                        \
+    }
+/* True if this setting allows colours on the descriptor. */
+bool tool_has_color(const struct options *o, int fd);
 
 /* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a run.json. `spec` must
  * have a row data_dir. */

@@ -46,11 +46,7 @@ static const struct option_row rows[] = {
         .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .help = "use free ports instead of the configured ones; millrace status shows them"},
-    {.name = "color",
-        .type = OPTION_CHOICE,
-        .fallback = "auto",
-        .choices = "auto|always|never",
-        .help = "colour of the daemon names before log lines"},
+    TOOL_COLOR_SETTING("colour of the daemon names before log lines"),
     {.name = "restart_delay",
         .type = OPTION_DURATION,
         .fallback = "100ms",
@@ -422,12 +418,11 @@ static int check_daemons(const struct up *up)
 static int run_up(const struct options *o)
 {
     struct config_error error;
-    const char *colour = options_string(o, "color");
     struct up up = {.options = o,
         .config = options_config(o),
         .data_dir = options_string(o, "data_dir"),
         .check_only = options_check_only(o),
-        .colours = strcmp(colour, "always") == 0 || (strcmp(colour, "auto") == 0 && isatty(STDERR_FILENO))};
+        .colours = tool_has_color(o, STDERR_FILENO)};
     if (up.config == NULL) {
         fprintf(stderr, "millrace up: --config=FILE is missing; the file defines the counters (sample: "
                         "etc/clicks.conf)\n");

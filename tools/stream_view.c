@@ -1,0 +1,284 @@
+#include "tools/stream_view.h"
+
+#include "counts/json_path.h"
+#include "daemon/daemon.h"
+#include "http/client/http_client.h"
+#include "stream/stream_client.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+struct condition {
+    struct bytes value;
+    bool is_not;
+};
+
+struct stream_view {
+    const struct stream_view_config *config;
+    const struct options *o;
+    struct event_base *base;
+    struct stream_client *stream;
+    struct json_fields *fields; /* the config's, then those of the conditions; NULL: none */
+    struct json_value *values;
+    struct condition *conditions;
+    size_t n_conditions;
+    bool ended;
+    int status;
+    char trouble[256]; /* the last one reported */
+};
+
+static int report(const struct stream_view *v, const char *text, int status)
+{
+    fprintf(stderr, "millrace %s: %s\n", v->config->program, text);
+    return status;
+}
+
+void stream_view_end(struct stream_view *v)
+{
+    v->ended = true;
+    event_base_loopbreak(v->base);
+}
+
+bool stream_view_is_caught_up(const struct stream_view *v)
+{
+    return stream_client_is_caught_up(v->stream);
+}
+
+struct bytes stream_view_text(const struct json_value *v, char space[STREAM_VIEW_VALUE_TEXT])
+{
+    switch (v->type) {
+    case JSON_MISSING:
+        return BYTES_NONE;
+    case JSON_NULL:
+        return bytes_str("null");
+    case JSON_BOOL:
+        return bytes_str(v->v.boolean ? "true" : "false");
+    case JSON_I64:
+        snprintf(space, STREAM_VIEW_VALUE_TEXT, "%" PRId64, v->v.i64);
+        return bytes_str(space);
+    case JSON_U64:
+        snprintf(space, STREAM_VIEW_VALUE_TEXT, "%" PRIu64, v->v.u64);
+        return bytes_str(space);
+    case JSON_F64:
+        snprintf(space, STREAM_VIEW_VALUE_TEXT, "%.17g", v->v.f64);
+        return bytes_str(space);
+    case JSON_STRING:
+        return v->v.string;
+    case JSON_ARRAY:
+        return bytes_str("[...]");
+    case JSON_OBJECT:
+        break;
+    }
+    return bytes_str("{...}");
+}
+
+void stream_view_print(struct bytes text)
+{
+    size_t begin = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        /* A C1 control character, U+0080 to U+009F, is the bytes C2 80 to C2 9F. */
+        bool is_c1 = c == 0xC2 && i + 1 < text.len && ((unsigned char)text.ptr[i + 1] & 0xE0) == 0x80;
+        if (c >= 0x20 && c != 0x7F && !is_c1)
+            continue;
+        fwrite(text.ptr + begin, 1, i - begin, stdout);
+        printf("\\x%02x", c);
+        if (is_c1)
+            printf("\\x%02x", (unsigned char)text.ptr[++i]);
+        begin = i + 1;
+    }
+    fwrite(text.ptr + begin, 1, text.len - begin, stdout);
+}
+
+static bool is_shown(const struct stream_view *v)
+{
+    char space[STREAM_VIEW_VALUE_TEXT];
+    for (size_t i = 0; i < v->n_conditions; i++) {
+        struct bytes text = stream_view_text(&v->values[v->config->n_fields + i], space);
+        if (bytes_equal(text, v->conditions[i].value) == v->conditions[i].is_not)
+            return false;
+    }
+    return true;
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    struct stream_view *v = arg;
+    const char *reason;
+    for (size_t at = 0; at < lines.len && !v->ended;) {
+        const char *lf = memchr(lines.ptr + at, '\n', lines.len - at);
+        struct bytes line = bytes_of(lines.ptr + at, (size_t)(lf - lines.ptr) - at);
+        at += line.len + 1;
+        if (v->fields && json_fields_extract(v->fields, line, v->values, &reason) != 0)
+            continue;
+        if (is_shown(v))
+            v->config->on_line(v, line, v->values, v->config->arg);
+    }
+    if (v->config->on_pause)
+        v->config->on_pause(v, v->config->arg);
+    if (fflush(stdout) != 0)
+        stream_view_end(v); /* the reader of a pipe has ended */
+}
+
+static void on_change(void *arg)
+{
+    struct stream_view *v = arg;
+    bool refused = false;
+    const char *trouble = stream_client_trouble(v->stream, &refused);
+    if (trouble && strcmp(trouble, v->trouble) != 0) {
+        snprintf(v->trouble, sizeof v->trouble, "%s", trouble);
+        report(v, trouble, 0);
+    }
+    if (refused)
+        v->status = EX_DATAERR;
+    if (refused || (!options_bool(v->o, "follow") && stream_client_is_caught_up(v->stream)))
+        stream_view_end(v);
+}
+
+/* The stream does not have the offset of --from. */
+static void on_refused(int status, struct bytes body, void *arg)
+{
+    struct stream_view *v = arg;
+    struct json_doc *doc = json_doc_parse(body);
+    struct bytes detail = json_doc_text(doc, "/detail");
+    fprintf(stderr, "millrace %s: --from: %d %.*s\n", v->config->program, status, (int)detail.len,
+        detail.len ? detail.ptr : "");
+    json_doc_free(&doc);
+    v->status = EX_USAGE;
+    stream_view_end(v);
+}
+
+static void on_gap(uint64_t before, uint64_t after, void *arg)
+{
+    struct stream_view *v = arg;
+    fprintf(stderr, "millrace %s: the stream has lost or deleted the bytes from %" PRIu64 " to %" PRIu64 "\n",
+        v->config->program, before, after);
+}
+
+static void on_overlong(struct bytes head, uint64_t length, void *arg)
+{
+    struct stream_view *v = arg;
+    (void)head;
+    fprintf(stderr, "millrace %s: a line of %" PRIu64 " bytes is not shown\n", v->config->program, length);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    struct stream_view *v = arg;
+    (void)fd, (void)what;
+    v->config->on_tick(v, v->config->arg);
+    if (fflush(stdout) != 0)
+        stream_view_end(v);
+}
+
+static void on_signal(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    stream_view_end(arg);
+}
+
+/* Reads the operands, and prepares the extraction. Returns false after printing the error. */
+static bool read_conditions(struct stream_view *v, char ***kept)
+{
+    char **operands;
+    size_t n = options_operands(v->o, &operands), n_fields = v->config->n_fields;
+    const char **paths = mem_alloc((n_fields + n + 1) * sizeof *paths);
+    char **names = mem_zalloc((n + 1) * sizeof *names);
+    const char *wrong = NULL;
+    memcpy(paths, v->config->fields, n_fields * sizeof *paths);
+    v->conditions = mem_alloc((n + 1) * sizeof *v->conditions);
+    v->values = mem_zalloc((n_fields + n + 1) * sizeof *v->values);
+    for (; v->n_conditions < n && !wrong; v->n_conditions++) {
+        const char *text = operands[v->n_conditions], *equals = strchr(text, '=');
+        bool is_not = equals && equals > text && equals[-1] == '!';
+        size_t len = equals ? (size_t)(equals - text) - is_not : 0;
+        names[v->n_conditions] = bytes_dup(bytes_of(text, len));
+        paths[n_fields + v->n_conditions] = names[v->n_conditions];
+        v->conditions[v->n_conditions] = (struct condition){bytes_str(equals ? equals + 1 : ""), is_not};
+        if (!equals || !json_path_is_valid(bytes_of(text, len)))
+            wrong = text;
+    }
+    if (!wrong && n_fields + n > 0)
+        v->fields = json_fields_new(paths, n_fields + n);
+    if (wrong)
+        fprintf(stderr, "millrace %s: \"%s\" is not a condition; write FIELD=VALUE or FIELD!=VALUE\n",
+            v->config->program, wrong);
+    free(paths);
+    *kept = names;
+    return !wrong;
+}
+
+static void follow(struct stream_view *v, struct http_client *pubsub)
+{
+    usec_t tick = v->config->tick;
+    struct timeval every = {tick / USEC_PER_SEC, tick % USEC_PER_SEC};
+    struct event *events[] = {evsignal_new(v->base, SIGINT, on_signal, v),
+        evsignal_new(v->base, SIGTERM, on_signal, v), event_new(v->base, -1, EV_PERSIST, on_tick, v)};
+    event_add(events[0], NULL);
+    event_add(events[1], NULL);
+    if (tick > 0)
+        event_add(events[2], &every);
+    v->stream = stream_client_new(&(struct stream_client_config){.base = v->base,
+        .pubsub = pubsub,
+        .stream = options_string(v->o, "stream"),
+        .begin = options_string(v->o, "from"),
+        .on_lines = on_lines,
+        .on_overlong = on_overlong,
+        .on_gap = on_gap,
+        .on_refused = on_refused,
+        .on_change = on_change,
+        .arg = v});
+    event_base_dispatch(v->base);
+    stream_client_free(&v->stream);
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+        event_free(events[i]);
+}
+
+static bool is_begin(const char *from)
+{
+    uint64_t number;
+    return strcmp(from, "earliest") == 0 || strcmp(from, "latest") == 0 ||
+           bytes_to_u64(bytes_str(from + (*from == '@')), &number);
+}
+
+int stream_view_run(const struct options *o, const struct stream_view_config *config)
+{
+    struct stream_view v = {.config = config, .o = o};
+    const char *url = options_text(o, "pubsub_url");
+    struct pipeline pipeline;
+    struct config_error error;
+    char *token = NULL, **names = NULL;
+    signal(SIGPIPE, SIG_IGN);
+    if (!bytes_is_name(bytes_str(options_string(o, "stream"))))
+        return report(&v, "--stream is not a name", EX_USAGE);
+    if (!is_begin(options_string(o, "from")))
+        return report(&v, "--from must be earliest, latest, an offset or @UNIXTIME", EX_USAGE);
+    if (daemon_read_token(options_text(o, "pubsub_token_file"), &token, &error) != 0)
+        return report(&v, error.text, EX_CONFIG);
+    pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
+    v.status = read_conditions(&v, &names) ? EX_OK : EX_USAGE;
+    v.base = event_base_new();
+    struct http_client *pubsub = http_client_new(&(struct http_client_config){.base = v.base,
+        .url = url ? url : pipeline_url(&pipeline, "pubsub"),
+        .max_connections = 1,
+        .auth_token = token});
+    if (v.status == EX_OK && !pubsub)
+        v.status = report(&v, "--pubsub-url is not an address", EX_USAGE);
+    if (v.status == EX_OK)
+        follow(&v, pubsub);
+    http_client_free(&pubsub);
+    event_base_free(v.base);
+    json_fields_free(&v.fields);
+    for (size_t i = 0; i < v.n_conditions; i++)
+        free(names[i]);
+    free(names);
+    free(v.conditions);
+    free(v.values);
+    free(token);
+    pipeline_close(&pipeline);
+    return v.status;
+}
