@@ -91,9 +91,13 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     g->info.through = m->through;
     g->info.content = manifest_content(m);
     for (uint32_t i = 0; i < m->shards && r == SORTED_FILE_OK; i++) {
-        struct buf path = {0};
+        struct buf path = {0}, index_path = {0};
+        char name[MANIFEST_NAME_TEXT];
         buf_printf(&path, "%s/%s/%s", source->archive, directory, m->files[i].name);
+        manifest_index_name(m->files[i].name, name);
+        buf_printf(&index_path, "%s/%s/%s", source->archive, directory, name);
         struct sorted_file_config config = {.path = path.ptr,
+            .index_path = index_path.ptr,
             .separator = RECORD_SEPARATOR,
             .lock_memory = source->lock_memory,
             .unique_keys = true,
@@ -101,6 +105,7 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
             .cancel = cancel};
         r = open_shard(g, i, &config, error);
         buf_free(&path);
+        buf_free(&index_path);
     }
     if (r == SORTED_FILE_OK)
         *out = g;

@@ -1,5 +1,6 @@
 #include "archive/sorted_file.h"
 
+#include "base/log.h"
 #include "base/xxh3.h"
 
 #include <errno.h>
@@ -27,41 +28,100 @@ static bool is_cancelled(const struct sorted_file_config *c)
     return c->cancel && atomic_load(c->cancel);
 }
 
-static enum sorted_file_result check(
-    struct sorted_file *f, const struct sorted_file_config *config, char *error)
+/* Opens the index beside the file. NULL: build one; the log says why. */
+static struct sorted_index *load_index(const struct sorted_file *f, const struct sorted_file_config *config)
 {
-    const struct manifest_file *expected = config->expected;
-    struct sorted_check check = {.unique_keys = config->unique_keys};
+    char error[MAPPING_ERROR_TEXT];
+    struct mapping *m = NULL;
+    struct sorted_index *index = NULL;
+    if (!config->index_path || !config->expected)
+        return NULL;
+    bool absent = mapping_open(config->index_path, false, &m, error) != 0 && errno == ENOENT;
+    if (m) {
+        index = sorted_index_open(mapping_bytes(m), f->text.text, config->expected->xxh3, error);
+        if (index && !(mapping_is_whole(m) && mapping_is_untouched(m))) {
+            sorted_index_free(&index);
+            snprintf(error, sizeof(error), "was written to while it was read");
+        }
+    }
+    mapping_close(&m);
+    if (!index) /* archives of format 1 have no index */
+        log_emit(absent ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, "builds an index in memory",
+            (const struct log_field[]){
+                LOG_S("path", config->index_path), LOG_S("error", error), {.key = NULL}});
+    return index;
+}
+
+/* One pass over the file: the order of its lines, its checksum and, unless it has an index, its index. */
+struct pass {
+    struct sorted_check check;
+    XXH3_state_t *hash;
+    struct sorted_index_writer *writer; /* NULL: not needed */
+    struct buf index;
+    const char *fault; /* of the line after check.records */
+};
+
+static void read_file(struct pass *p, const struct sorted_file *f, const struct sorted_file_config *config)
+{
     struct bytes text = f->text.text;
-    const char *fault = NULL;
-    if (expected && text.len != expected->bytes)
-        return refuse(f, error, "has %zu bytes; the manifest says %" PRIu64, text.len, expected->bytes);
-    XXH3_state_t *hash = XXH3_createState();
-    XXH3_64bits_reset(hash);
     mapping_expect_scan(f->mapping, true);
-    for (size_t at = 0, n; at < text.len && !fault && !is_cancelled(config); at += n) {
+    for (size_t at = 0, n; at < text.len && !p->fault && !is_cancelled(config); at += n) {
         n = text.len - at < STEP ? text.len - at : STEP;
-        if (expected)
-            XXH3_64bits_update(hash, text.ptr + at, n);
-        fault = sorted_check_step(&f->text, &check, at + n);
+        if (config->expected)
+            XXH3_64bits_update(p->hash, text.ptr + at, n);
+        if (p->writer)
+            sorted_index_writer_feed(p->writer, bytes_of(text.ptr + at, n), &p->index);
+        p->fault = sorted_check_step(&f->text, &p->check, at + n);
     }
     mapping_expect_scan(f->mapping, false);
-    uint64_t xxh3 = XXH3_64bits_digest(hash);
-    XXH3_freeState(hash);
-    f->records = check.records;
+}
+
+static enum sorted_file_result judge(
+    const struct sorted_file *f, const struct sorted_file_config *config, const struct pass *p, char *error)
+{
+    const struct manifest_file *expected = config->expected;
+    uint64_t xxh3 = XXH3_64bits_digest(p->hash), records = p->check.records;
     if (is_cancelled(config))
         return SORTED_FILE_CANCELLED;
     if (!mapping_is_whole(f->mapping))
         return refuse(f, error, "was truncated while it was read");
-    if (fault)
-        return refuse(f, error, "line %" PRIu64 " %s", check.records + 1, fault);
-    if (expected && f->records != expected->records)
+    if (p->fault)
+        return refuse(f, error, "line %" PRIu64 " %s", records + 1, p->fault);
+    if (expected && records != expected->records)
         return refuse(
-            f, error, "has %" PRIu64 " records, the manifest says %" PRIu64, f->records, expected->records);
+            f, error, "has %" PRIu64 " records, the manifest says %" PRIu64, records, expected->records);
     if (expected && xxh3 != expected->xxh3)
         return refuse(
             f, error, "has checksum %016" PRIx64 "; the manifest says %016" PRIx64, xxh3, expected->xxh3);
     return SORTED_FILE_OK;
+}
+
+static enum sorted_file_result check(
+    struct sorted_file *f, const struct sorted_file_config *config, char *error)
+{
+    const struct manifest_file *expected = config->expected;
+    struct pass pass = {.check = {.unique_keys = config->unique_keys}};
+    char why[SORTED_INDEX_ERROR_TEXT];
+    if (expected && f->text.text.len != expected->bytes)
+        return refuse(
+            f, error, "has %zu bytes; the manifest says %" PRIu64, f->text.text.len, expected->bytes);
+    f->index = load_index(f, config);
+    pass.writer = f->index ? NULL : sorted_index_writer_new();
+    pass.hash = XXH3_createState();
+    XXH3_64bits_reset(pass.hash);
+    read_file(&pass, f, config);
+    enum sorted_file_result r = judge(f, config, &pass, error);
+    if (r == SORTED_FILE_OK && pass.writer) {
+        sorted_index_writer_finish(pass.writer, 0, &pass.index);
+        f->index = sorted_index_open(buf_bytes(&pass.index), f->text.text, 0, why);
+        if (!f->index)
+            r = refuse(f, error, "was written to while it was read");
+    }
+    f->records = pass.check.records;
+    sorted_index_writer_free(&pass.writer);
+    buf_free(&pass.index);
+    XXH3_freeState(pass.hash);
+    return r;
 }
 
 enum sorted_file_result sorted_file_open(
@@ -72,8 +132,14 @@ enum sorted_file_result sorted_file_open(
     f->path = mem_strdup(config->path);
     enum sorted_file_result r = SORTED_FILE_FAILED;
     if (mapping_open(config->path, config->lock_memory, &f->mapping, what) == 0) {
-        f->text = (struct sorted_text){mapping_bytes(f->mapping), config->separator};
+        f->text = (struct sorted_text){mapping_bytes(f->mapping), config->separator, NULL};
         r = check(f, config, error);
+        f->text.index = f->index;
+        if (r == SORTED_FILE_OK && config->lock_memory && sorted_index_lock(f->index) != 0) {
+            snprintf(
+                error, SORTED_FILE_ERROR_TEXT, "%.240s: mlock of its index: %s", f->path, strerror(errno));
+            r = SORTED_FILE_FAILED;
+        }
     } else {
         if (errno == ENOENT || errno == ENOTDIR)
             r = SORTED_FILE_ABSENT;
@@ -92,6 +158,7 @@ void sorted_file_close(struct sorted_file **fp)
     *fp = NULL;
     if (!f)
         return;
+    sorted_index_free(&f->index);
     mapping_close(&f->mapping);
     free(f->path);
     free(f);

@@ -25,6 +25,31 @@
 #define SORTED_INDEX_FOOTER 64                /* bytes */
 #define SORTED_INDEX_ERROR_TEXT 128
 
+struct sorted_index;
+
+/* Checks an index file and copies it. `xxh3` is the checksum of the text. The text must outlive the index. Returns NULL if the file is
+ * damaged or of another text; the error says why. */
+struct sorted_index *sorted_index_open(
+    struct bytes file, struct bytes text, uint64_t xxh3, char error[SORTED_INDEX_ERROR_TEXT]);
+/* Builds the index of a text in memory. */
+struct sorted_index *sorted_index_build(struct bytes text);
+void sorted_index_free(struct sorted_index **i);
+/* Locks the index in memory (mlock). Returns 0, or -1 with errno. */
+int sorted_index_lock(const struct sorted_index *i);
+
+/* What a search looks for: the first line that is not before `key` and, unless it is SORTED_NO_END, the byte `end`. With `is_past`, lines
+ * that begin with these bytes are before the target as well. */
+#define SORTED_NO_END (-1)
+struct sorted_target {
+    struct bytes key;
+    int end; /* 0..255, or SORTED_NO_END */
+    bool is_past;
+};
+/* The offset of that line, or the length of the text. The text must be sorted. */
+size_t sorted_index_seek(const struct sorted_index *i, const struct sorted_target *target);
+/* The end of the line that begins at `at`, after its LF. */
+size_t sorted_index_line_end(const struct sorted_index *i, size_t at);
+
 /* A writer builds the index while the text is written. It holds less than 1 % of the text's length in memory. */
 struct sorted_index_writer;
 

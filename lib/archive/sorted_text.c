@@ -12,6 +12,8 @@ static struct bytes line_bytes(const struct sorted_text *t, struct sorted_span l
 
 size_t sorted_line_end(const struct sorted_text *t, size_t at)
 {
+    if (t->index)
+        return sorted_index_line_end(t->index, at);
     const char *lf = at < t->text.len ? memchr(t->text.ptr + at, '\n', t->text.len - at) : NULL;
     return lf ? (size_t)(lf - t->text.ptr) + 1 : t->text.len;
 }
@@ -23,56 +25,56 @@ struct bytes sorted_line_key(const struct sorted_text *t, struct sorted_span lin
     return record_split(bytes, t->separator, &record) ? record.key : bytes;
 }
 
-/* Returns the start of the first line, from `low` on, whose key is at or after `sought`; with `is_past`, whose key is
- * after it. With `is_prefix`, a key that begins with `sought` counts as equal. */
-static size_t seek(const struct sorted_text *t, size_t low, struct bytes sought, bool is_prefix, bool is_past)
+static const char *separator_in(const struct sorted_text *t, struct bytes key)
 {
-    const char *p = t->text.ptr;
-    size_t high = t->text.len;
-    while (low < high) {
-        /* The line of [low, high) that contains the byte at `middle`; low and high are line ends. */
-        size_t middle = low + (high - low) / 2;
-        const char *before = memrchr(p + low, '\n', middle - low);
-        const char *behind = memchr(p + middle, '\n', high - middle);
-        struct sorted_span line = {
-            before ? (size_t)(before - p) + 1 : low, behind ? (size_t)(behind - p) + 1 : high};
-        struct bytes key = sorted_line_key(t, line);
-        bool equals = is_prefix && bytes_starts_with(key, sought);
-        int order = equals ? 0 : record_key_compare(key, sought, t->separator);
-        if (order < 0 || (order == 0 && is_past))
-            low = line.end;
-        else
-            high = line.begin;
-    }
-    return low;
+    return key.len > 0 ? memchr(key.ptr, t->separator, key.len) : NULL;
+}
+
+/* The first line whose key is at or after `key`; with `is_past`, after it. No line has a key with a separator. Such a key sorts after
+ * all lines with the key before the separator. */
+static size_t seek(const struct sorted_text *t, struct bytes key, bool is_past)
+{
+    const char *separator = separator_in(t, key);
+    struct sorted_target target = {key, (unsigned char)t->separator, is_past || separator};
+    if (separator)
+        target.key.len = (size_t)(separator - key.ptr);
+    return sorted_index_seek(t->index, &target);
 }
 
 size_t sorted_seek(const struct sorted_text *t, struct bytes key)
 {
-    return seek(t, 0, key, false, false);
+    return seek(t, key, false);
 }
 
 bool sorted_find(const struct sorted_text *t, struct bytes key, struct sorted_span *line)
 {
     line->begin = sorted_seek(t, key);
-    line->end = sorted_line_end(t, line->begin);
-    return line->begin < line->end && bytes_equal(sorted_line_key(t, *line), key);
+    size_t left = t->text.len - line->begin;
+    const char *p = t->text.ptr + line->begin;
+    bool found = left > key.len && p[key.len] == t->separator && !separator_in(t, key) &&
+                 bytes_equal(bytes_of(p, key.len), key);
+    line->end = found ? sorted_line_end(t, line->begin) : line->begin;
+    return found;
 }
 
 struct sorted_span sorted_prefix(const struct sorted_text *t, struct bytes prefix)
 {
+    struct sorted_target target = {prefix, SORTED_NO_END, false};
     struct sorted_span span = {0, 0};
-    if (prefix.len > 0 && memchr(prefix.ptr, t->separator, prefix.len)) /* no key contains a separator */
+    if (separator_in(t, prefix)) /* no key contains a separator */
         return span;
-    span.begin = seek(t, 0, prefix, true, false);
-    span.end = seek(t, span.begin, prefix, true, true);
+    span.begin = sorted_index_seek(t->index, &target);
+    target.is_past = true;
+    span.end = sorted_index_seek(t->index, &target);
+    if (span.end < span.begin) /* only in a text that is not sorted */
+        span.end = span.begin;
     return span;
 }
 
 struct sorted_span sorted_range(const struct sorted_text *t, struct bytes start, struct bytes end)
 {
-    size_t begin = sorted_seek(t, start);
-    return (struct sorted_span){begin, seek(t, begin, end, false, true)};
+    size_t begin = sorted_seek(t, start), behind = seek(t, end, true);
+    return (struct sorted_span){begin, behind < begin ? begin : behind};
 }
 
 static struct bytes without_lf(struct bytes line)

@@ -4,7 +4,7 @@
  * are also in the order of key plus separator. All searches use that order, not the order of the bare keys: with a comma `a!x,` sorts
  * before `a,`, and `a-,` after it.
  *
- * 1. A search halves the bytes and finds the line around the middle. It reads each line at most once, and nothing outside the text.
+ * 1. A search uses the text's index and reads nothing outside the text.
  * 2. It allocates nothing and makes no system call.
  * 3. A search accepts any bytes. On unsorted text it returns some lines or none.
  * 4. Several adjacent lines may share a key.
@@ -12,11 +12,12 @@
 #ifndef MILLRACE_SORTED_TEXT_H
 #define MILLRACE_SORTED_TEXT_H
 
-#include "base/bytes.h"
+#include "archive/sorted_index.h"
 
 struct sorted_text {
     struct bytes text;
-    char separator; /* not LF */
+    char separator;                   /* not LF */
+    const struct sorted_index *index; /* of `text`; searches need it */
 };
 
 /* Offsets of whole lines. */

@@ -55,11 +55,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!text)
         return 0;
     memcpy(text, data + 2 + n, size - 2 - n);
-    struct sorted_text t = {bytes_of(text, size - 2 - n), separator};
+    struct bytes all = bytes_of(text, size - 2 - n);
+    struct sorted_index *index = sorted_index_build(all);
+    struct sorted_text t = {all, separator, index};
     struct sorted_check check = {0};
     search(&t, key);
     if (sorted_check_step(&t, &check, t.text.len) == NULL)
         check_ordered(&t, key);
+    sorted_index_free(&index);
     free(text);
     return 0;
 }

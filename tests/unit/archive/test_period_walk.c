@@ -106,7 +106,8 @@ static void key_of(enum period_unit unit, int64_t t, char out[32])
 static size_t check_walk(const struct archive *a, int first, int last, enum period_unit largest)
 {
     char start[32], end[32];
-    struct sorted_text text = {buf_bytes(&a->text), ','};
+    struct sorted_index *index = sorted_index_build(buf_bytes(&a->text));
+    struct sorted_text text = {buf_bytes(&a->text), ',', index};
     struct period_walk w;
     struct bytes line;
     uint64_t sum = 0, expected = 0, n;
@@ -137,6 +138,7 @@ static size_t check_walk(const struct archive *a, int first, int last, enum peri
         assert_int_equal(sum, expected);
     else
         assert_true(!a->has_hours[first / 24] || !a->has_hours[last / 24]);
+    sorted_index_free(&index);
     return records;
 }
 

@@ -9,9 +9,25 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+static struct sorted_index *latest; /* of the latest text; freed with the next one */
+
+static struct sorted_text indexed(struct bytes text, char separator)
+{
+    sorted_index_free(&latest);
+    latest = sorted_index_build(text);
+    return (struct sorted_text){text, separator, latest};
+}
+
 static struct sorted_text text_of(const char *s, char separator)
 {
-    return (struct sorted_text){bytes_str(s), separator};
+    return indexed(bytes_str(s), separator);
+}
+
+static int free_latest(void **state)
+{
+    (void)state;
+    sorted_index_free(&latest);
+    return 0;
 }
 
 static void assert_found(const struct sorted_text *t, const char *key, const char *line)
@@ -70,7 +86,7 @@ static void a_key_with_a_comma_is_found_behind_tabs(void **state)
 
 static void nothing_is_in_an_empty_text(void **state)
 {
-    struct sorted_text t = {BYTES_NONE, ','};
+    struct sorted_text t = indexed(BYTES_NONE, ',');
     struct sorted_check c = {0};
     (void)state;
     assert_found(&t, "a", NULL);
@@ -98,7 +114,7 @@ static void nothing_behind_the_text_is_read(void **state)
     assert_int_equal(mprotect(p + page, page, PROT_NONE), 0);
     memset(p, 'z', page);
     memcpy(p, "a,1\nb,", 6);
-    struct sorted_text t = {bytes_of(p, page), ','};
+    struct sorted_text t = indexed(bytes_of(p, page), ',');
     struct sorted_check c = {0};
     struct sorted_span line;
     assert_null(sorted_check_step(&t, &c, page));
@@ -209,7 +225,7 @@ static void searches_agree_with_a_walk(void **state)
     (void)state;
     for (int round = 0; round < 400; round++) {
         make_text(&seed, &text);
-        struct sorted_text t = {buf_bytes(&text), ','};
+        struct sorted_text t = indexed(buf_bytes(&text), ',');
         for (int i = 0; i < 40; i++) {
             char one[8], two[8];
             struct bytes a = random_key(&seed, one), b = random_key(&seed, two);
@@ -285,5 +301,5 @@ int main(void)
         cmocka_unit_test(places_of_a_line),
         cmocka_unit_test(any_value_of_a_long_line_is_found),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, free_latest);
 }

@@ -1,0 +1,278 @@
+#include "archive/sorted_index_format.h"
+
+#include "base/byte_order.h"
+#include "base/xxh3.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define INDEX_MAGIC_NUMBER 0x53496478u
+#define HUGE_PAGE ((size_t)2 << 20)
+#define HEAD_BYTES (INDEX_SHARED_MAX + INDEX_KEY_BYTES)
+
+struct long_line {
+    uint64_t begin, end;
+};
+
+struct sorted_index {
+    unsigned magic;
+    struct bytes text;
+    size_t blocks, last; /* `last` is the offset of the last line */
+    unsigned n_levels;
+    const uint64_t *levels[INDEX_LEVELS_MAX];
+    size_t n_nodes[INDEX_LEVELS_MAX];
+    const struct long_line *long_lines;
+    size_t n_long;
+    uint64_t *words; /* the file without its footer, in the host's byte order */
+    size_t n_words;
+};
+
+static struct sorted_index *refuse(
+    struct sorted_index *i, char error[SORTED_INDEX_ERROR_TEXT], const char *why)
+{
+    snprintf(error, SORTED_INDEX_ERROR_TEXT, "%s", why);
+    sorted_index_free(&i);
+    return NULL;
+}
+
+static void copy_words(struct sorted_index *i, const char *from, size_t n)
+{
+    size_t align = n * sizeof(uint64_t) >= HUGE_PAGE ? HUGE_PAGE : INDEX_NODE_BYTES;
+    size_t bytes = (n * sizeof(uint64_t) + align) / align * align;
+    i->n_words = n;
+    i->words = aligned_alloc(align, bytes);
+    if (!i->words)
+        abort();
+    if (align == HUGE_PAGE)
+        madvise(i->words, bytes, MADV_HUGEPAGE); /* a search touches a few random lines */
+    for (size_t k = 0; k < n; k++)
+        i->words[k] = get_le64(from + k * sizeof(uint64_t));
+}
+
+/* Sets the places of the levels. Returns the number of words before the long lines. */
+static uint64_t place_levels(struct sorted_index *i)
+{
+    uint64_t words = 0;
+    i->n_levels = index_levels(i->blocks);
+    for (unsigned k = 0; k < i->n_levels; k++) {
+        i->n_nodes[k] = index_nodes(i->blocks, k);
+        words += i->n_nodes[k] * INDEX_NODE_WORDS;
+    }
+    return words;
+}
+
+static bool begins_line(struct bytes text, uint64_t at)
+{
+    return at == 0 || text.ptr[at - 1] == '\n';
+}
+
+static bool long_lines_fit(const struct sorted_index *i)
+{
+    uint64_t before = 0;
+    for (size_t k = 0; k < i->n_long; k++) {
+        struct long_line line = i->long_lines[k];
+        if (line.begin < before || line.end > i->text.len || line.end <= line.begin ||
+            line.end - line.begin <= SORTED_INDEX_LONG_LINE || !begins_line(i->text, line.begin))
+            return false;
+        if (line.end < i->text.len && !begins_line(i->text, line.end))
+            return false;
+        before = line.end;
+    }
+    return true;
+}
+
+struct sorted_index *sorted_index_open(
+    struct bytes file, struct bytes text, uint64_t xxh3, char error[SORTED_INDEX_ERROR_TEXT])
+{
+    struct sorted_index *i = mem_zalloc(sizeof(*i));
+    *i = (struct sorted_index){.magic = INDEX_MAGIC_NUMBER, .text = text, .blocks = index_blocks(text.len)};
+    const char *footer = file.len < SORTED_INDEX_FOOTER ? NULL : file.ptr + file.len - SORTED_INDEX_FOOTER;
+    if (!footer || get_le64(footer + FOOTER_MAGIC) != INDEX_MAGIC)
+        return refuse(i, error, "is no index, or of a later version");
+    if (XXH3_64bits(file.ptr, file.len - sizeof(uint64_t)) != get_le64(footer + FOOTER_CHECKSUM))
+        return refuse(i, error, "is damaged");
+    if (get_le64(footer + FOOTER_BYTES) != text.len || get_le64(footer + FOOTER_XXH3) != xxh3)
+        return refuse(i, error, "is of another file");
+    uint64_t words = place_levels(i), n_long = get_le64(footer + FOOTER_LONG),
+             last = get_le64(footer + FOOTER_LAST);
+    size_t length = file.len - SORTED_INDEX_FOOTER;
+    if (n_long > length / INDEX_LONG_BYTES || length != words * sizeof(uint64_t) + n_long * INDEX_LONG_BYTES)
+        return refuse(i, error, "has a wrong length");
+    copy_words(i, file.ptr, length / sizeof(uint64_t));
+    const uint64_t *at = i->words;
+    for (unsigned k = 0; k < i->n_levels; at += i->n_nodes[k++] * INDEX_NODE_WORDS)
+        i->levels[k] = at;
+    i->long_lines = (const struct long_line *)at;
+    i->n_long = n_long;
+    i->last = last;
+    if (text.len > 0 && (last >= text.len || !begins_line(text, last)))
+        return refuse(i, error, "names no last line");
+    if (!long_lines_fit(i))
+        return refuse(i, error, "lists lines that are not in the file");
+    return i;
+}
+
+struct sorted_index *sorted_index_build(struct bytes text)
+{
+    char error[SORTED_INDEX_ERROR_TEXT];
+    struct buf file = {0};
+    struct sorted_index_writer *w = sorted_index_writer_new();
+    sorted_index_writer_feed(w, text, &file);
+    sorted_index_writer_finish(w, 0, &file);
+    sorted_index_writer_free(&w);
+    struct sorted_index *i = sorted_index_open(buf_bytes(&file), text, 0, error);
+    buf_free(&file);
+    assert(i);
+    return i;
+}
+
+void sorted_index_free(struct sorted_index **ip)
+{
+    struct sorted_index *i = *ip;
+    *ip = NULL;
+    if (!i)
+        return;
+    assert(i->magic == INDEX_MAGIC_NUMBER);
+    free(i->words);
+    i->magic = 0;
+    free(i);
+}
+
+int sorted_index_lock(const struct sorted_index *i)
+{
+    return i->n_words == 0 ? 0 : mlock(i->words, i->n_words * sizeof(uint64_t));
+}
+
+/* The listed line that contains the byte at `at`, or NULL. */
+static const struct long_line *long_line_at(const struct sorted_index *i, size_t at)
+{
+    size_t low = 0, high = i->n_long;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (i->long_lines[middle].end <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < i->n_long && i->long_lines[low].begin <= at ? &i->long_lines[low] : NULL;
+}
+
+size_t sorted_index_line_end(const struct sorted_index *i, size_t at)
+{
+    struct bytes text = i->text;
+    if (at >= text.len)
+        return text.len;
+    size_t n = text.len - at < SORTED_INDEX_LONG_LINE ? text.len - at : SORTED_INDEX_LONG_LINE;
+    const char *lf = memchr(text.ptr + at, '\n', n);
+    if (lf)
+        return (size_t)(lf - text.ptr) + 1;
+    const struct long_line *line = long_line_at(i, at);
+    if (line)
+        return line->end;
+    lf = memchr(text.ptr + at, '\n', text.len - at);
+    return lf ? (size_t)(lf - text.ptr) + 1 : text.len;
+}
+
+/* The start of the line that contains the byte at `at`, which is not the first one of its line. */
+static size_t covering_line(const struct sorted_index *i, size_t at)
+{
+    const char *p = i->text.ptr;
+    size_t window = at - 1 < SORTED_INDEX_LONG_LINE ? at - 1 : SORTED_INDEX_LONG_LINE;
+    const char *lf = memrchr(p + at - 1 - window, '\n', window);
+    if (lf)
+        return (size_t)(lf - p) + 1;
+    const struct long_line *line = long_line_at(i, at);
+    return line ? line->begin : window == at - 1 ? 0 : at;
+}
+
+/* The start of a block's sample. */
+static size_t sample_line(const struct sorted_index *i, size_t block)
+{
+    size_t at = block * SORTED_INDEX_BLOCK, left = i->text.len - at;
+    if (at == 0)
+        return 0;
+    const char *lf =
+        memchr(i->text.ptr + at - 1, '\n', left < SORTED_INDEX_BLOCK ? left : SORTED_INDEX_BLOCK);
+    return lf ? (size_t)(lf - i->text.ptr) + 1 : covering_line(i, at);
+}
+
+static bool is_before(struct bytes text, size_t line, const struct sorted_target *target)
+{
+    const char *p = text.ptr + line;
+    size_t left = text.len - line, n = left < target->key.len ? left : target->key.len;
+    int order = n ? memcmp(p, target->key.ptr, n) : 0;
+    if (order != 0 || n < target->key.len)
+        return order <= 0;
+    if (target->end == SORTED_NO_END)
+        return target->is_past;
+    if (n == left)
+        return true;
+    int byte = (unsigned char)p[n];
+    return byte != target->end ? byte < target->end : target->is_past;
+}
+
+/* The first bytes of a target, padded so that their order is that of the target. */
+static void make_head(const struct sorted_target *target, char head[HEAD_BYTES])
+{
+    size_t n = target->key.len < HEAD_BYTES ? target->key.len : HEAD_BYTES;
+    memset(head, target->is_past ? 0xff : 0, HEAD_BYTES);
+    if (n)
+        memcpy(head, target->key.ptr, n);
+    if (n < HEAD_BYTES && target->end != SORTED_NO_END)
+        head[n] = (char)target->end;
+}
+
+/* The number of keys in the node that are less than `key`. */
+static size_t count_less(const uint64_t *node, uint64_t key)
+{
+    const uint64_t *p = node;
+    p += (size_t)(p[7] < key) * 8;
+    p += (size_t)(p[3] < key) * 4;
+    p += (size_t)(p[1] < key) * 2;
+    p += p[0] < key;
+    return (size_t)(p - node);
+}
+
+/* Returns the last block whose sample is before the target. The first sample is before the target. */
+static size_t find_block(const struct sorted_index *i, const struct sorted_target *target)
+{
+    char head[HEAD_BYTES];
+    size_t at = 0; /* of the node, and in the end of the block */
+    make_head(target, head);
+    for (unsigned k = i->n_levels; k-- > 0;) {
+        if (at >= i->n_nodes[k]) /* only in a forged index */
+            at = i->n_nodes[k] - 1;
+        const uint64_t *node = i->levels[k] + at * INDEX_NODE_WORDS;
+        uint64_t key, shared = node[INDEX_KEYS];
+        memcpy(&key, head + (shared < INDEX_SHARED_MAX ? shared : INDEX_SHARED_MAX), sizeof(key));
+        key = be64toh(key);
+        size_t n = count_less(node, key);
+        at *= INDEX_FANOUT;
+        for (; n < INDEX_KEYS && node[n] == key; n++) {
+            size_t block = (at + n + 1) << (4 * k);
+            if (block >= i->blocks || !is_before(i->text, sample_line(i, block), target))
+                break;
+        }
+        at += n;
+    }
+    return at < i->blocks ? at : i->blocks - 1;
+}
+
+size_t sorted_index_seek(const struct sorted_index *i, const struct sorted_target *target)
+{
+    struct bytes text = i->text;
+    if (text.len == 0 || !is_before(text, 0, target))
+        return 0;
+    if (is_before(text, i->last, target))
+        return text.len;
+    size_t from = find_block(i, target) * SORTED_INDEX_BLOCK;
+    if (from > 0) {
+        const char *lf = memchr(text.ptr + from - 1, '\n', text.len - from + 1);
+        from = lf ? (size_t)(lf - text.ptr) + 1 : text.len;
+    }
+    while (from < text.len && is_before(text, from, target))
+        from = sorted_index_line_end(i, from);
+    return from;
+}

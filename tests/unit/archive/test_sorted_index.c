@@ -1,0 +1,308 @@
+/* Searches through an index against a walk over every line; indexes that are wrong. */
+#include "archive/sorted_index_format.h"
+
+#include "base/byte_order.h"
+#include "base/xxh3.h"
+#include "support/cm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct text {
+    struct buf bytes;
+    size_t *lines; /* the starts, then the end of the text */
+    size_t n;
+};
+
+static void text_free(struct text *t)
+{
+    buf_free(&t->bytes);
+    free(t->lines);
+    *t = (struct text){0};
+}
+
+static int compare_strings(const void *a, const void *b)
+{
+    const struct bytes *x = a, *y = b;
+    return bytes_compare(*x, *y);
+}
+
+/* How the lines of a text are made. */
+struct shape {
+    size_t lines, alphabet, key_max, value_max;
+    size_t long_each; /* one line in so many has a value of up to long_max bytes; 0: none */
+    size_t long_max;
+    const char *stem; /* of most keys */
+    bool is_cut;      /* no LF at the end */
+};
+
+static struct bytes random_line(unsigned *seed, const struct shape *shape)
+{
+    static const char letters[] = "ab,!+-.|c\x01\t\x7f\x80\xff";
+    struct buf line = {0};
+    if (rand_r(seed) % 8)
+        buf_append_str(&line, shape->stem);
+    for (size_t n = (size_t)rand_r(seed) % (shape->key_max + 1); n > 0; n--)
+        buf_append_char(&line, letters[(size_t)rand_r(seed) % shape->alphabet]);
+    buf_append_char(&line, ',');
+    bool is_long = shape->long_each && (size_t)rand_r(seed) % shape->long_each == 0;
+    size_t max = is_long ? shape->long_max : shape->value_max;
+    for (size_t n = (size_t)rand_r(seed) % (max + 1); n > 0; n--)
+        buf_append_char(&line, letters[(size_t)rand_r(seed) % 3]);
+    return buf_bytes(&line);
+}
+
+static struct text make_text(unsigned *seed, const struct shape *shape)
+{
+    struct text t = {.n = shape->lines};
+    struct bytes *lines = mem_alloc((shape->lines + 1) * sizeof(*lines));
+    t.lines = mem_alloc((shape->lines + 1) * sizeof(*t.lines));
+    for (size_t i = 0; i < shape->lines; i++)
+        lines[i] = random_line(seed, shape);
+    qsort(lines, shape->lines, sizeof(*lines), compare_strings);
+    for (size_t i = 0; i < shape->lines; i++) {
+        t.lines[i] = t.bytes.len;
+        buf_append_bytes(&t.bytes, lines[i]);
+        if (i + 1 < shape->lines || !shape->is_cut)
+            buf_append_char(&t.bytes, '\n');
+        free((char *)(uintptr_t)lines[i].ptr);
+    }
+    t.lines[t.n] = t.bytes.len;
+    free(lines);
+    return t;
+}
+
+static bool line_is_before(struct bytes line, const struct sorted_target *target)
+{
+    struct buf whole = {0};
+    buf_append_bytes(&whole, target->key);
+    if (target->end != SORTED_NO_END)
+        buf_append_char(&whole, (char)target->end);
+    bool starts = bytes_starts_with(line, buf_bytes(&whole));
+    bool is_before = starts ? target->is_past : bytes_compare(line, buf_bytes(&whole)) < 0;
+    buf_free(&whole);
+    return is_before;
+}
+
+static struct bytes line_of(const struct text *t, size_t i)
+{
+    struct bytes line = bytes_of(t->bytes.ptr + t->lines[i], t->lines[i + 1] - t->lines[i]);
+    line.len -= line.len > 0 && line.ptr[line.len - 1] == '\n';
+    return line;
+}
+
+static size_t walk(const struct text *t, const struct sorted_target *target)
+{
+    size_t low = 0, high = t->n;
+    while (low < high) { /* the whole walk in fewer steps: the lines are sorted */
+        size_t middle = (low + high) / 2;
+        if (line_is_before(line_of(t, middle), target))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return t->lines[low];
+}
+
+/* A line's beginning up to anywhere, perhaps with another byte behind. No LF. */
+static void random_target(unsigned *seed, const struct text *t, struct buf *space, struct sorted_target *out)
+{
+    struct bytes line = t->n ? line_of(t, (size_t)rand_r(seed) % t->n) : BYTES_NONE;
+    size_t comma = line.len ? (size_t)((const char *)memchr(line.ptr, ',', line.len) - line.ptr) : 0;
+    size_t n = rand_r(seed) % 2 ? comma : (size_t)rand_r(seed) % (comma + 1);
+    buf_clear(space);
+    buf_append(space, line.ptr, n);
+    if (rand_r(seed) % 4 == 0)
+        buf_append_char(space, "\x01!+-b\xff"[rand_r(seed) % 6]);
+    *out = (struct sorted_target){buf_bytes(space), rand_r(seed) % 3 ? ',' : SORTED_NO_END, rand_r(seed) % 2};
+}
+
+static const struct shape shapes[] = {
+    {.lines = 0, .alphabet = 3, .key_max = 3, .stem = ""},
+    {.lines = 1, .alphabet = 3, .key_max = 3, .stem = "", .is_cut = true},
+    {.lines = 12, .alphabet = 5, .key_max = 3, .value_max = 40, .stem = ""},
+    {.lines = 600, .alphabet = 5, .key_max = 4, .value_max = 9, .stem = "a"}, /* many lines of one key */
+    {.lines = 3000, .alphabet = 14, .key_max = 12, .value_max = 30, .stem = "c.u|user"},
+    {.lines = 20000, .alphabet = 9, .key_max = 9, .value_max = 20, .stem = "c.u|user0001", .is_cut = true},
+    {.lines = 900,
+        .alphabet = 9,
+        .key_max = 5,
+        .value_max = 9,
+        .long_each = 30,
+        .long_max = 40000,
+        .stem = "u|"},
+    {.lines = 60,
+        .alphabet = 2,
+        .key_max = 300,
+        .value_max = 600,
+        .stem = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"},
+    {.lines = 9,
+        .alphabet = 3,
+        .key_max = 2,
+        .long_each = 1,
+        .long_max = 200000,
+        .stem = "k",
+        .is_cut = true},
+};
+
+static void searches_agree_with_a_walk(void **state)
+{
+    unsigned seed = 3;
+    struct buf space = {0};
+    (void)state;
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
+        struct text t = make_text(&seed, &shapes[s]);
+        struct sorted_index *index = sorted_index_build(buf_bytes(&t.bytes));
+        for (int i = 0; i < 2000; i++) {
+            struct sorted_target target;
+            random_target(&seed, &t, &space, &target);
+            assert_int_equal(sorted_index_seek(index, &target), walk(&t, &target));
+        }
+        for (size_t i = 0; i < t.n; i++)
+            assert_int_equal(sorted_index_line_end(index, t.lines[i]), t.lines[i + 1]);
+        sorted_index_free(&index);
+        text_free(&t);
+    }
+    buf_free(&space);
+}
+
+static void write_index(struct bytes text, size_t piece, uint64_t xxh3, struct buf *out)
+{
+    struct sorted_index_writer *w = sorted_index_writer_new();
+    for (size_t at = 0, n; at < text.len; at += n) {
+        n = text.len - at < piece ? text.len - at : piece;
+        sorted_index_writer_feed(w, bytes_of(text.ptr + at, n), out);
+    }
+    sorted_index_writer_finish(w, xxh3, out);
+    sorted_index_writer_free(&w);
+}
+
+static void pieces_of_any_size_make_the_same_file(void **state)
+{
+    static const size_t pieces[] = {1, 3, 127, 128, 129, 255, 256, 257, 383, 384, 385, 1000, 65536};
+    unsigned seed = 5;
+    (void)state;
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
+        struct text t = make_text(&seed, &shapes[s]);
+        struct buf whole = {0}, file = {0};
+        write_index(buf_bytes(&t.bytes), SIZE_MAX, 1, &whole);
+        assert_true(whole.len <= t.bytes.len / 20 + SORTED_INDEX_FOOTER + INDEX_NODE_BYTES);
+        for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+            buf_clear(&file);
+            write_index(buf_bytes(&t.bytes), pieces[i], 1, &file);
+            assert_true(bytes_equal(buf_bytes(&file), buf_bytes(&whole)));
+        }
+        buf_free(&whole);
+        buf_free(&file);
+        text_free(&t);
+    }
+}
+
+static void assert_refused(struct bytes file, struct bytes text, uint64_t xxh3, const char *why)
+{
+    char error[SORTED_INDEX_ERROR_TEXT] = "";
+    struct sorted_index *index = sorted_index_open(file, text, xxh3, error);
+    assert_null(index);
+    if (!strstr(error, why))
+        fail_msg("%s does not say %s", error, why);
+}
+
+static void seal(struct buf *file)
+{
+    put_le64(file->ptr + file->len - 8, XXH3_64bits(file->ptr, file->len - 8));
+}
+
+static void a_wrong_index_is_refused(void **state)
+{
+    unsigned seed = 9;
+    struct text t = make_text(&seed, &shapes[6]);
+    struct bytes text = buf_bytes(&t.bytes);
+    struct buf file = {0};
+    (void)state;
+    write_index(text, SIZE_MAX, 77, &file);
+    assert_refused(buf_bytes(&file), text, 78, "of another file");
+    assert_refused(buf_bytes(&file), bytes_of(text.ptr, text.len - 1), 77, "of another file");
+    assert_refused(bytes_of(file.ptr, file.len - 1), text, 77, "no index");
+    assert_refused(bytes_of(file.ptr, 5), text, 77, "no index");
+    assert_refused(BYTES_NONE, text, 77, "no index");
+    assert_refused(bytes_of(file.ptr + 8, file.len - 8), text, 77, "damaged");
+    for (size_t at = 0; at < file.len; at += 331) {
+        file.ptr[at] ^= 4;
+        bool is_magic = at >= file.len - SORTED_INDEX_FOOTER && at < file.len - SORTED_INDEX_FOOTER + 8;
+        assert_refused(buf_bytes(&file), text, 77, is_magic ? "no index" : "damaged");
+        file.ptr[at] ^= 4;
+    }
+    char *footer = file.ptr + file.len - SORTED_INDEX_FOOTER;
+    put_le64(footer + FOOTER_LONG, get_le64(footer + FOOTER_LONG) + 1);
+    seal(&file);
+    assert_refused(buf_bytes(&file), text, 77, "wrong length");
+    put_le64(footer + FOOTER_LONG, get_le64(footer + FOOTER_LONG) - 1);
+    put_le64(footer + FOOTER_LAST, get_le64(footer + FOOTER_LAST) - 1);
+    seal(&file);
+    assert_refused(buf_bytes(&file), text, 77, "no last line");
+    put_le64(footer + FOOTER_LAST, text.len);
+    seal(&file);
+    assert_refused(buf_bytes(&file), text, 77, "no last line");
+    put_le64(footer + FOOTER_LAST, t.lines[t.n - 1]);
+    put_le64(footer - 8, get_le64(footer - 8) + 1);
+    seal(&file);
+    assert_refused(buf_bytes(&file), text, 77, "lists lines");
+    put_le64(footer - 8, UINT64_MAX);
+    seal(&file);
+    assert_refused(buf_bytes(&file), text, 77, "lists lines");
+    buf_free(&file);
+    text_free(&t);
+}
+
+/* Numbers written by hand, with the right checksum, over a text that ends where memory does. */
+static void a_forged_index_reads_nothing_outside_the_text(void **state)
+{
+    unsigned seed = 11;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct buf space = {0};
+    (void)state;
+    for (size_t s = 2; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
+        struct text t = make_text(&seed, &shapes[s]);
+        size_t room = (t.bytes.len + page - 1) / page * page;
+        char *p = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(p != MAP_FAILED);
+        assert_int_equal(mprotect(p + room, page, PROT_NONE), 0);
+        struct bytes text = bytes_of(p + room - t.bytes.len, t.bytes.len);
+        memcpy(p + room - t.bytes.len, t.bytes.ptr, t.bytes.len);
+        for (int round = 0; round < 20; round++) {
+            struct buf file = {0};
+            char error[SORTED_INDEX_ERROR_TEXT];
+            write_index(text, SIZE_MAX, 7, &file);
+            size_t nodes = (file.len - SORTED_INDEX_FOOTER) / 8;
+            nodes -= 2 * get_le64(file.ptr + file.len - SORTED_INDEX_FOOTER + FOOTER_LONG);
+            for (size_t i = 0; i < nodes; i += 1 + (size_t)rand_r(&seed) % 20)
+                put_le64(file.ptr + 8 * i, rand_r(&seed) % 2 ? (uint64_t)rand_r(&seed) << 34 : UINT64_MAX);
+            seal(&file);
+            struct sorted_index *index = sorted_index_open(buf_bytes(&file), text, 7, error);
+            assert_non_null(index);
+            for (int i = 0; i < 200; i++) {
+                struct sorted_target target;
+                random_target(&seed, &t, &space, &target);
+                assert_true(sorted_index_seek(index, &target) <= text.len);
+            }
+            sorted_index_free(&index);
+            buf_free(&file);
+        }
+        munmap(p, room + page);
+        text_free(&t);
+    }
+    buf_free(&space);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(searches_agree_with_a_walk),
+        cmocka_unit_test(pieces_of_any_size_make_the_same_file),
+        cmocka_unit_test(a_wrong_index_is_refused),
+        cmocka_unit_test(a_forged_index_reads_nothing_outside_the_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
