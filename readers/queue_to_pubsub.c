@@ -63,6 +63,14 @@ static bool no_reply(struct relay *r, enum http_client_result result)
     return true;
 }
 
+/* So that the queue knows which messages this stream has. */
+static void name_stream(struct relay *r, const struct http_reply_view *reply)
+{
+    struct bytes id = queuereader_reply_member(reply->body, "id");
+    if (id.len > 0)
+        queuereader_set_destination(reader_program_reader(r->program), id);
+}
+
 static void asked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct relay *r = arg;
@@ -73,6 +81,7 @@ static void asked(enum http_client_result result, const struct http_reply_view *
                    bytes_equal_str(queuereader_reply_member(reply->body, "code"), "unknown-stream");
     if (unknown ||
         (reply->status == 200 && bytes_to_u64(queuereader_reply_member(reply->body, "mark"), &mark))) {
+        name_stream(r, reply);
         queuereader_asked(
             reader_program_reader(r->program), mark, queuereader_reply_member(reply->body, "opening"));
         return;
@@ -107,6 +116,8 @@ static void published(enum http_client_result result, const struct http_reply_vi
                         bytes_equal_str(code, "too-large");
     char why[200];
     describe(reply, why, sizeof(why));
+    if (reply->status == 200)
+        name_stream(r, reply);
     if (reply->status == 200 && body.len && memmem(body.ptr, body.len, stored.ptr, stored.len))
         queuereader_delivered(reader);
     else if (reply->status ==

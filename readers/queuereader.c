@@ -32,6 +32,7 @@ struct queuereader {
     size_t run_length;      /* of that run */
     size_t burying;         /* during PLAN_BURY: the index of the message in plan_batch */
     uint64_t poison_in_row;
+    char destination[QUEUEREADER_DESTINATION_DIGITS + 1]; /* "": unnamed */
     bool stopping, ended;
     struct event *advance;
     char trouble[256];
@@ -232,6 +233,10 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
             plan_lease_lost(qr->plan);
         } else if (bytes_equal_str(code, "stale-epoch")) {
             superseded(qr, queuereader_reply_member(reply->body, "epoch").len > 0);
+        } else if (bytes_equal_str(code, "destination-behind")) {
+            uint64_t acked_below = 0;
+            (void)bytes_to_u64(queuereader_reply_member(reply->body, "acked_below"), &acked_below);
+            plan_destination_behind(qr->plan, acked_below);
         } else {
             snprintf(why, sizeof(why), "the reader %.*s has leases on this queue",
                 (int)(holder.len < 64 ? holder.len : 64), holder.len ? holder.ptr : "");
@@ -328,6 +333,12 @@ static void call_queue(struct queuereader *qr, const char *method, struct buf *t
     buf_free(target);
 }
 
+static void append_destination(const struct queuereader *qr, struct buf *target)
+{
+    if (qr->destination[0])
+        buf_printf(target, "&destination=%s", qr->destination);
+}
+
 static void release(struct queuereader *qr, const struct plan_step *step)
 {
     struct buf target = {0};
@@ -343,7 +354,8 @@ static void reserve(struct queuereader *qr, const struct plan_step *step)
     buf_printf(&target, "/reserve?queue=%s&reader=%s&items=%" PRIu64 "&lease=%" PRId64 "&wait=%" PRId64,
         qr->queue, qr->reader, qr->config.items, qr->config.lease / USEC_PER_MSEC, wait / USEC_PER_MSEC);
     if (qr->config.destination.ask)
-        buf_printf(&target, "&epoch=%" PRIu64, plan_epoch(qr->plan));
+        buf_printf(&target, "&epoch=%" PRIu64 "&mark=%" PRIu64, plan_epoch(qr->plan), plan_mark_id(qr->plan));
+    append_destination(qr, &target);
     struct bytes acks = plan_acks(qr->plan);
     if (acks.len)
         buf_printf(&target, "&ack=%.*s", (int)acks.len, acks.ptr);
@@ -385,6 +397,7 @@ static void acknowledge(struct queuereader *qr, const struct plan_step *step)
     int lease = (int)(ids.ptr - 1 - acks.ptr);
     struct buf target = {0};
     buf_printf(&target, "/ack?queue=%s&lease=%.*s", qr->queue, lease, acks.ptr);
+    append_destination(qr, &target);
     if (ids.len > TARGET_IDS_MAX)
         body = ids;
     else
@@ -420,6 +433,17 @@ static void destination_answers(struct queuereader *qr)
     assert(qr->magic == QUEUEREADER_MAGIC && qr->with_destination);
     qr->with_destination = false;
     advance_at(qr, 0);
+}
+
+void queuereader_set_destination(struct queuereader *qr, struct bytes id)
+{
+    const char *queue_id = plan_queue_id(qr->plan);
+    memset(qr->destination, '\0', sizeof qr->destination);
+    if (id.len < QUEUEREADER_DESTINATION_DIGITS || strlen(queue_id) < QUEUEREADER_DESTINATION_DIGITS)
+        return;
+    for (size_t i = 0; i < QUEUEREADER_DESTINATION_DIGITS; i++)
+        qr->destination[i] =
+            "0123456789abcdef"[(bytes_hex_digit(id.ptr[i]) ^ bytes_hex_digit(queue_id[i])) & 15];
 }
 
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening)
@@ -483,6 +507,8 @@ const char *queuereader_end_text(enum queuereader_end end)
         return "stopped";
     case QUEUEREADER_OLD_COPY:
         return "the queue is an old copy: the destination has messages of this queue that the copy has not";
+    case QUEUEREADER_OLD_DESTINATION:
+        return "the destination is an old copy: messages that it does not have were acknowledged";
     case QUEUEREADER_FOREIGN_MARK:
         return "the destination's mark of this queue was not set by a reader. Nothing was "
                "delivered; use another stream, or give the queue a new id (simplequeue --restored)";
@@ -499,11 +525,18 @@ struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr)
     return (struct queuereader_old_copy){plan_queue_id(qr->plan), copy.opening, copy.mark_id, copy.own_from};
 }
 
+struct queuereader_old_destination queuereader_old_destination(const struct queuereader *qr)
+{
+    return (struct queuereader_old_destination){
+        qr->destination, plan_mark_id(qr->plan), plan_acked_below(qr->plan)};
+}
+
 static void end(struct queuereader *qr, enum plan_action action)
 {
     static const enum queuereader_end ends[] = {
         [PLAN_STOPPED] = QUEUEREADER_STOPPED,
         [PLAN_OLD_COPY] = QUEUEREADER_OLD_COPY,
+        [PLAN_OLD_DESTINATION] = QUEUEREADER_OLD_DESTINATION,
         [PLAN_FOREIGN_MARK] = QUEUEREADER_FOREIGN_MARK,
         [PLAN_MARKS_USED_UP] = QUEUEREADER_MARKS_USED_UP,
     };

@@ -86,9 +86,10 @@ struct queuereader_destination {
 
 enum queuereader_end {
     QUEUEREADER_STOPPED,
-    QUEUEREADER_OLD_COPY,      /* the destination has newer messages of this queue */
-    QUEUEREADER_FOREIGN_MARK,  /* the destination's mark of this queue was not set by a reader */
-    QUEUEREADER_MARKS_USED_UP, /* there is no higher mark */
+    QUEUEREADER_OLD_COPY,        /* the destination has newer messages of this queue */
+    QUEUEREADER_OLD_DESTINATION, /* messages were acknowledged that the destination does not have */
+    QUEUEREADER_FOREIGN_MARK,    /* the destination's mark of this queue was not set by a reader */
+    QUEUEREADER_MARKS_USED_UP,   /* there is no higher mark */
 };
 /* The meaning, and advice for the operator. */
 const char *queuereader_end_text(enum queuereader_end end);
@@ -125,6 +126,11 @@ void queuereader_stop(struct queuereader *qr);
  * With marks, appends nothing. */
 void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids);
 
+/* States the random hexadecimal id of the destination, before queuereader_asked. The queue then stores which messages
+ * were acknowledged for this destination, and the reader recognizes an old copy of it. The destination's name in the
+ * queue depends on both ids, because with a new id the queue has a new mark in the destination. */
+#define QUEUEREADER_DESTINATION_DIGITS 8
+void queuereader_set_destination(struct queuereader *qr, struct bytes id);
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening);
 void queuereader_delivered(struct queuereader *qr);
 /* Call this if the destination's mark is not run->mark or it has answered `duplicate`. */
@@ -149,6 +155,13 @@ struct queuereader_old_copy {
     uint64_t mark_id, own_from;
 };
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr);
+/* After QUEUEREADER_OLD_DESTINATION: the destination has the messages below `mark_id`, and the messages below
+ * `acked_below` were acknowledged for it. */
+struct queuereader_old_destination {
+    const char *destination;
+    uint64_t mark_id, acked_below;
+};
+struct queuereader_old_destination queuereader_old_destination(const struct queuereader *qr);
 
 struct queuereader_numbers {
     uint64_t reserved, delivered, buried; /* messages */

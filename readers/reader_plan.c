@@ -20,6 +20,7 @@ enum plan_phase {
     PHASE_LAST_FENCE, /* rule 5, before stopping */
     PHASE_STOPPED,
     PHASE_OLD_COPY,
+    PHASE_OLD_DESTINATION,
     PHASE_FOREIGN_MARK,
     PHASE_MARKS_USED_UP,
 };
@@ -51,6 +52,7 @@ struct plan {
     char queue_id[NAME_LEN_MAX + 1];
     uint64_t next_id; /* the queue's next id at the last release */
     uint64_t epoch, mark;
+    uint64_t acked_below;       /* of plan_destination_behind */
     char opening[LINEAGE_TEXT]; /* as the destination stored it with the mark */
     struct openings *openings;  /* of the queue at the last release; NULL: unknown */
     bool doubted;               /* the mark seems to be of another history, and is to be checked again */
@@ -308,6 +310,7 @@ static struct plan_step queue_step(struct plan *p, usec_t now)
         [PHASE_LAST_FENCE] = PLAN_WAIT,
         [PHASE_STOPPED] = PLAN_STOPPED,
         [PHASE_OLD_COPY] = PLAN_OLD_COPY,
+        [PHASE_OLD_DESTINATION] = PLAN_OLD_DESTINATION,
         [PHASE_FOREIGN_MARK] = PLAN_FOREIGN_MARK,
         [PHASE_MARKS_USED_UP] = PLAN_MARKS_USED_UP,
     };
@@ -480,6 +483,24 @@ void plan_superseded(struct plan *p, usec_t now)
         buf_clear(&p->acks[i]); /* the release of the other process has ended their leases */
     p->pause[PLAN_QUEUE] = now + backoff_failed(&p->rival);
     p->over = true;
+}
+
+void plan_destination_behind(struct plan *p, uint64_t acked_below)
+{
+    succeed_step(p, PLAN_QUEUE, PLAN_RESERVE);
+    p->acked_below = acked_below;
+    p->over = true;
+    p->end = PHASE_OLD_DESTINATION;
+}
+
+uint64_t plan_acked_below(const struct plan *p)
+{
+    return p->acked_below;
+}
+
+uint64_t plan_mark_id(const struct plan *p)
+{
+    return p->mark >> PLAN_FENCE_BITS;
 }
 
 void plan_touched(struct plan *p)

@@ -35,7 +35,10 @@
  *    together with M (journal/opening_list.h). If the queue assigned M - 1 in another opening, or if M is above the
  *    queue's next id, the plan ends with PLAN_OLD_COPY and delivers nothing. plan_old_copy returns the id from which
  *    on the messages are the copy's own. When an operator has set M to this id, each message of the copy is delivered
- *    exactly once. A mark without a lineage is compared only with the next id.
+ *    exactly once. A mark without a lineage is compared only with the next id. Conversely, an old copy of the
+ *    destination has a mark below messages that were acknowledged. So each acknowledgement names the destination, and
+ *    the queue stores the id below which its messages were acknowledged for it. If M is lower, the queue refuses to
+ *    reserve, and the plan ends with PLAN_OLD_DESTINATION.
  * 7. After any failure of the queue the plan starts again, because the queue may have been restarted or replaced.
  * 8. After a failure of the destination the same messages are delivered again, in the same order and with the same
  *    marks. Meanwhile their leases are extended. After a refusal the run is halved, until a single message is
@@ -74,12 +77,13 @@ enum plan_action {
     PLAN_ASK,     /* request the destination's mark of this queue: plan_asked */
     PLAN_DELIVER, /* step.count messages from step.first; 0: only change the mark: plan_delivered ... */
     /* either */
-    PLAN_WAIT,         /* do nothing until an outcome of the other lane is reported */
-    PLAN_PAUSE,        /* do nothing before step.until, unless an outcome of the other lane is reported */
-    PLAN_STOPPED,      /* the stop is complete */
-    PLAN_OLD_COPY,     /* rule 6 */
-    PLAN_FOREIGN_MARK, /* the mark was not set by a reader */
-    PLAN_MARKS_USED_UP /* after 2^44 messages, or 2^20 takeovers without a delivery */
+    PLAN_WAIT,            /* do nothing until an outcome of the other lane is reported */
+    PLAN_PAUSE,           /* do nothing before step.until, unless an outcome of the other lane is reported */
+    PLAN_STOPPED,         /* the stop is complete */
+    PLAN_OLD_COPY,        /* rule 6 */
+    PLAN_OLD_DESTINATION, /* rule 6 */
+    PLAN_FOREIGN_MARK,    /* the mark was not set by a reader */
+    PLAN_MARKS_USED_UP    /* after 2^44 messages, or 2^20 takeovers without a delivery */
 };
 
 struct plan_step {
@@ -126,6 +130,8 @@ void plan_asked(struct plan *p, uint64_t mark, struct bytes opening);
 void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, usec_t now);
 void plan_superseded(
     struct plan *p, usec_t now); /* answer to RESERVE: another process of this name has called release */
+/* Answer to RESERVE: messages below this id were acknowledged, and the destination's mark is lower (rule 6). */
+void plan_destination_behind(struct plan *p, uint64_t acked_below);
 void plan_touched(struct plan *p);
 void plan_delivered(struct plan *p);
 void plan_conflict(struct plan *p, usec_t now); /* the mark differs, so the destination stored nothing */
@@ -159,6 +165,10 @@ struct plan_old_copy {
     uint64_t own_from;   /* from this id on, no message of the copy was delivered; 0: unknown */
 };
 struct plan_old_copy plan_old_copy(const struct plan *p);
+/* After PLAN_OLD_DESTINATION: messages below this id were acknowledged. */
+uint64_t plan_acked_below(const struct plan *p);
+/* All messages below this id are settled in the destination. */
+uint64_t plan_mark_id(const struct plan *p);
 
 const struct batch *plan_batch(const struct plan *p); /* the batch being delivered */
 const char *plan_queue_id(const struct plan *p);      /* "" before the first release */

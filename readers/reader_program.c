@@ -166,6 +166,23 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
     buf_append_char(out, '\0');
 }
 
+/* The messages that are missing, and the command that continues without them. */
+static void describe_old_destination(const struct reader_program *p, struct buf *out)
+{
+    struct queuereader_old_destination old = queuereader_old_destination(p->reader);
+    const struct options *o = daemon_options(p->daemon);
+    const char *queue = options_string(o, "queue");
+    uint64_t first = old.mark_id ? old.mark_id : 1;
+    buf_printf(out,
+        "stream %s is an old copy: %" PRIu64 " messages, ids %" PRIu64 " to %" PRIu64
+        ", were published to it and acknowledged in queue %s, and are missing from the stream. Restore a "
+        "newer copy of "
+        "pubsub's directory. To continue without these messages, run: millrace producers --queue=%s --set=%s "
+        "--mark=%" PRIu64 "%c",
+        options_string(o, "stream"), old.acked_below - first, first, old.acked_below - 1, queue, queue,
+        old.destination, first, '\0');
+}
+
 static void on_stopped(enum queuereader_end end, void *arg)
 {
     struct reader_program *p = arg;
@@ -179,6 +196,8 @@ static void on_stopped(enum queuereader_end end, void *arg)
     struct buf text = {0};
     if (end == QUEUEREADER_OLD_COPY)
         describe_old_copy(p, &text);
+    if (end == QUEUEREADER_OLD_DESTINATION)
+        describe_old_destination(p, &text);
     const char *why = text.len ? text.ptr : queuereader_end_text(end);
     log_error("cannot go on", LOG_S("error", why),
         LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));

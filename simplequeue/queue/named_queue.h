@@ -20,6 +20,10 @@
  * 8. Each id has an opening, which is in the queue's directory (journal/opening_list.h). With it a relay can distinguish
  *    the messages of a restored copy from those of the original. If a directory of an earlier version is opened on a
  *    full disk, the queue has no openings until the next start.
+ * 9. An acknowledgement may name a destination. In the same frame the queue raises the destination's mark to the id
+ *    after the acknowledged messages. The marks of destinations are in the table of the producers' marks. With this
+ *    mark a relay recognizes an old copy of the destination. The mark may stay too low if the disk or the table is
+ *    full, but it is never too high.
  *
  * This module does not use sockets or the event loop. The owner of the journal set must call journal_set_poll.
  * */
@@ -165,8 +169,10 @@ enum queue_result named_queue_remove(
     struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg);
 
 /* The following functions apply to those messages of `ids` that belong to the lease with this number. */
+/* `destination` names the store that has these messages now (invariant 9); empty: none. */
+#define QUEUE_DESTINATION_MAX 8 /* bytes, so that the record fits into the space that a put reserves for it */
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
-    struct queue_now now, queue_done_fn *done, void *arg);
+    struct bytes destination, struct queue_now now, queue_done_fn *done, void *arg);
 /* The messages become ready after `delay` and get new ids. */
 enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const struct id_range *ids,
     size_t n, usec_t delay, struct queue_now now, queue_done_fn *done, void *arg);

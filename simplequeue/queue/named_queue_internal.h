@@ -61,7 +61,7 @@ struct op {
     char *reason; /* BURY */
     size_t reason_len;
 
-    char producer[NAME_LEN_MAX + 1]; /* PUT; "": none */
+    char producer[NAME_LEN_MAX + 1]; /* PUT, REMOVE; "": none */
     uint64_t next;
     bool moves_mark;    /* the op is in the queue's list oldest..newest */
     struct op *newer;   /* the next op in this list */
@@ -125,7 +125,7 @@ struct named_queue {
     bool committed;       /* the last op was committed */
 
     struct mark *marks;         /* for a queue without a journal; a journal has its own marks */
-    struct op *oldest, *newest; /* puts in progress with a mark */
+    struct op *oldest, *newest; /* ops in progress that move a mark */
 
     bool full;                    /* the disk refused the last put */
     usec_t retry_space[OP_KINDS]; /* monotonic; until this time an op of the kind is refused */
@@ -191,6 +191,11 @@ void op_finish(const struct journal_commit *c, void *arg);
 /* named_queue_put.c */
 
 void producer_marks_free(struct named_queue *q);
+/* Makes the op raise the producer's mark to `next` in the same frame, unless the mark is as high, another op moves it,
+ * or there is no room for it. */
+void producer_mark_raise(struct op *o, struct bytes producer, uint64_t next);
+void producer_mark_decided(struct op *o);
+void producer_mark_finish(struct op *o, const struct journal_commit *c);
 
 /* named_queue_storage.c */
 

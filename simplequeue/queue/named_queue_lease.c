@@ -12,6 +12,7 @@ static enum queue_result settle(struct op *o, struct queue_now now, queue_done_f
     if (r != QUEUE_OK) {
         struct named_queue *q = o->q;
         reserve_forget_move(o);
+        producer_mark_decided(o);
         queue_abort(q->core, &o->ids);
         op_free(o);
         notify_ready(q);
@@ -27,6 +28,7 @@ static void remove_encode(struct op *o)
 static void remove_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
 {
     (void)outcome;
+    producer_mark_finish(o, c);
     (c->result == JOURNAL_OK ? queue_remove : queue_abort)(o->q->core, &o->ids);
 }
 
@@ -67,10 +69,12 @@ static enum queue_result hold(struct named_queue *q, const struct op_type *type,
 }
 
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
-    struct queue_now now, queue_done_fn *done, void *arg)
+    struct bytes destination, struct queue_now now, queue_done_fn *done, void *arg)
 {
     struct op *o;
     enum queue_result r = hold(q, &remove_type, lease, ids, n, now, &o);
+    if (r == QUEUE_OK && destination.len)
+        producer_mark_raise(o, destination, o->ids.at[o->ids.n - 1].last + 1);
     return r == QUEUE_OK ? settle(o, now, done, arg) : r;
 }
 

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #define RETRY_SPACE (1 * USEC_PER_SEC)
-#define REMOVE_BYTES 96 /* a REMOVE of one message needs a frame of 88 bytes; each further range adds 16 */
+/* A REMOVE of one message needs a frame of 88 bytes, and 8 for a destination; each further range adds 16. */
+#define REMOVE_BYTES 96
 #define MOVE_BYTES 128  /* a frame for the MOVE of one message, without the bytes of the message */
 #define RETRIES_MAX 3
 #define PIECES_KEPT_MAX 4096 /* larger buffers are freed after the append */
@@ -133,6 +134,16 @@ enum queue_result op_append_record(struct op *o, struct queue_now now)
     struct journal_append a = {0};
     buf_clear(&o->q->record);
     o->type->encode(o);
+    if (o->moves_mark && !o->refused) {
+        a.producer = bytes_str(o->producer);
+        a.mark = named_queue_mark(o->q, o->producer, NULL);
+        a.next = o->next;
+    }
+    enum queue_result r = op_append(o, &a, NULL, 0, now, NULL);
+    if (r == QUEUE_OK || r == QUEUE_CLOSED || r == QUEUE_LATCHED || !a.producer.len)
+        return r;
+    a = (struct journal_append){0}; /* the message is removed nevertheless: the mark may stay too low */
+    producer_mark_decided(o);
     return op_append(o, &a, NULL, 0, now, NULL);
 }
 

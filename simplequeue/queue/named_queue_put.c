@@ -46,7 +46,32 @@ static const struct op *newest_put(const struct named_queue *q, const char *prod
     return last;
 }
 
-static void producer_mark_decided(struct op *o)
+static void list_moving(struct op *o)
+{
+    struct named_queue *q = o->q;
+    o->moves_mark = true;
+    if (q->newest)
+        q->newest->newer = o;
+    else
+        q->oldest = o;
+    q->newest = o;
+}
+
+void producer_mark_raise(struct op *o, struct bytes producer, uint64_t next)
+{
+    const struct named_queue *q = o->q;
+    bool known;
+    snprintf(o->producer, sizeof o->producer, "%.*s", (int)producer.len, producer.ptr);
+    o->next = next;
+    bool lower = named_queue_mark(q, o->producer, &known) < next && !newest_put(q, o->producer);
+    bool room = q->config.journal || known || HASH_COUNT(q->marks) < PRODUCERS_MAX;
+    if (lower && room)
+        list_moving(o);
+    else
+        o->producer[0] = '\0';
+}
+
+void producer_mark_decided(struct op *o)
 {
     struct named_queue *q = o->q;
     struct op *before = NULL;
@@ -60,6 +85,22 @@ static void producer_mark_decided(struct op *o)
         q->oldest = o->newer;
     if (q->newest == o)
         q->newest = before;
+    o->moves_mark = false;
+}
+
+void producer_mark_finish(struct op *o, const struct journal_commit *c)
+{
+    struct named_queue *q = o->q;
+    producer_mark_decided(o);
+    if (c->result != JOURNAL_OK || c->duplicate || !o->producer[0] || q->config.journal)
+        return;
+    struct mark *m = find_mark(q, o->producer);
+    if (!m) {
+        m = mem_zalloc(sizeof *m);
+        snprintf(m->producer, sizeof m->producer, "%s", o->producer);
+        HASH_ADD_STR(q->marks, producer, m);
+    }
+    m->value = o->next;
 }
 
 void producer_marks_free(struct named_queue *q)
@@ -75,20 +116,11 @@ void producer_marks_free(struct named_queue *q)
 static void put_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
 {
     struct named_queue *q = o->q;
-    producer_mark_decided(o);
+    producer_mark_finish(o, c);
     if (c->result != JOURNAL_OK || c->duplicate) {
         queue_add_abort(q->core, o->first_id, o->n);
         outcome->count = 0;
         return;
-    }
-    if (o->producer[0] && !q->config.journal) {
-        struct mark *m = find_mark(q, o->producer);
-        if (!m) {
-            m = mem_zalloc(sizeof *m);
-            snprintf(m->producer, sizeof m->producer, "%s", o->producer);
-            HASH_ADD_STR(q->marks, producer, m);
-        }
-        m->value = o->next;
     }
     if (o->n && o->time)
         queue_add_commit_delayed(q->core, o->first_id, o->n, c->start, o->time);
@@ -112,14 +144,8 @@ static enum queue_result put_new(
     o->n = n;
     o->first_id = first_id;
     o->time = put->delay ? now.monotonic + put->delay : 0;
-    if (o->producer[0]) { /* newest_put finds the put until producer_mark_decided */
-        o->moves_mark = true;
-        if (q->newest)
-            q->newest->newer = o;
-        else
-            q->oldest = o;
-        q->newest = o;
-    }
+    if (o->producer[0]) /* newest_put finds the put until producer_mark_decided */
+        list_moving(o);
     if (put->delay)
         reserve_expect_move(o, in);
     o->reserve = reserve_for_all(q, SPARE_OF_PUT);

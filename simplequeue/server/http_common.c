@@ -28,6 +28,17 @@ bool param_reader(struct http_request *req, char reader[NAME_LEN_MAX + 1])
     return !http_param(req, "reader", &text) || http_param_name(req, "reader", NULL, reader);
 }
 
+bool param_destination(struct http_request *req, struct bytes *destination)
+{
+    *destination = BYTES_NONE;
+    if (!http_param(req, "destination", destination) ||
+        (bytes_is_name(*destination) && destination->len <= QUEUE_DESTINATION_MAX))
+        return true;
+    http_problem(req, 400, "bad-parameter", NULL, "destination is not a name of at most %d bytes",
+        QUEUE_DESTINATION_MAX);
+    return false;
+}
+
 bool param_items(struct queue_server *server, struct http_request *req, size_t fallback, size_t *items)
 {
     uint64_t n;

@@ -33,6 +33,8 @@ bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1]);
 bool param_existing_queue(struct queue_server *server, struct http_request *req, struct named_queue **q);
 /* reader=; default: "", which stands for all readers without a name. */
 bool param_reader(struct http_request *req, char reader[NAME_LEN_MAX + 1]);
+/* Optional, of at most QUEUE_DESTINATION_MAX bytes. Borrowed from the request. */
+bool param_destination(struct http_request *req, struct bytes *destination);
 /* items=; at least 1. If it exceeds --max-mget, --max-mget applies. */
 bool param_items(struct queue_server *server, struct http_request *req, size_t fallback, size_t *items);
 /* separator=; must not be empty; default: the fallback. */

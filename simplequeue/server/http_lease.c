@@ -81,8 +81,14 @@ void http_ack(struct http_request *req, void *ctx)
     struct lease_request r;
     if (!parse_lease_request(ctx, req, &r))
         return;
+    struct bytes destination;
+    if (!param_destination(req, &destination)) {
+        free(r.ids);
+        return;
+    }
     struct pending *p = count_pending(ctx, req, r.q, "acked");
-    enum queue_result result = named_queue_ack(r.q, r.lease, r.ids, r.n, queue_loop_now(), count_done, p);
+    enum queue_result result =
+        named_queue_ack(r.q, r.lease, r.ids, r.n, destination, queue_loop_now(), count_done, p);
     if (result != QUEUE_OK)
         pending_refuse(p, result, 0);
     free(r.ids);

@@ -18,9 +18,11 @@ struct reserve {
     char queue[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     size_t items;
     usec_t lease, timeout;
-    uint64_t epoch; /* 0: none given */
-    bool acks;      /* the request has the parameter ack */
-    uint64_t acked; /* number of messages that the ack has deleted */
+    uint64_t epoch;           /* 0: none given */
+    struct bytes destination; /* of the request */
+    uint64_t mark;            /* the destination has the messages below this id */
+    bool acks;                /* the request has the parameter ack */
+    uint64_t acked;           /* number of messages that the ack has deleted */
 };
 
 /* Frees `r` and returns the request. The caller must answer the request. */
@@ -56,6 +58,22 @@ static bool answer_stale(struct reserve *r, const struct named_queue *q)
     http_problem_with(end(r, q), 409, "stale-epoch", members,
         "this is not the epoch of the reader's last release: another reader took over, or the daemon started "
         "again");
+    return true;
+}
+
+/* If messages that the destination does not have were acknowledged for it, refuses the request and returns true. */
+static bool answer_behind(struct reserve *r, const struct named_queue *q)
+{
+    char name[NAME_LEN_MAX + 1], members[48];
+    snprintf(
+        name, sizeof name, "%.*s", (int)r->destination.len, r->destination.len ? r->destination.ptr : "");
+    uint64_t acked = q && name[0] ? named_queue_mark(q, name, NULL) : 0;
+    if (acked <= r->mark)
+        return false;
+    snprintf(members, sizeof members, "\"acked_below\":\"%llu\"", (unsigned long long)acked);
+    http_problem_with(end(r, q), 409, "destination-behind", members,
+        "messages below id %llu were acknowledged for this destination, which has those below its mark only",
+        (unsigned long long)acked);
     return true;
 }
 
@@ -218,7 +236,8 @@ static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct by
     } else {
         struct pending *p = pending_new(server, req, q);
         p->reserve = r;
-        enum queue_result result = named_queue_ack(q, lease, ids, n, queue_loop_now(), ack_done, p);
+        enum queue_result result =
+            named_queue_ack(q, lease, ids, n, r->destination, queue_loop_now(), ack_done, p);
         if (result != QUEUE_OK) {
             free(r);
             pending_refuse(p, result, 0);
@@ -238,7 +257,9 @@ void http_reserve(struct http_request *req, void *ctx)
     if (!param_queue(req, r->queue) || !param_items(server, req, 1, &r->items) ||
         !param_reader(req, r->reader) || !http_param_u64(req, "lease", LEASE_DEFAULT, 1, LEASE_MAX, &lease) ||
         !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &timeout) ||
-        !http_param_u64(req, "epoch", 0, 1, UINT64_MAX, &r->epoch)) {
+        !http_param_u64(req, "epoch", 0, 1, UINT64_MAX, &r->epoch) ||
+        !http_param_u64(req, "mark", UINT64_MAX, 0, UINT64_MAX, &r->mark) ||
+        !param_destination(req, &r->destination)) {
         free(r);
         return;
     }
@@ -246,7 +267,7 @@ void http_reserve(struct http_request *req, void *ctx)
     r->lease = (usec_t)lease * USEC_PER_MSEC;
     r->timeout = (usec_t)timeout * USEC_PER_MSEC;
     struct named_queue *q = queues_find(server->queues, r->queue);
-    if (answer_stale(r, q))
+    if (answer_stale(r, q) || answer_behind(r, q))
         return;
     r->acks = http_param(req, "ack", &ack);
     if (r->acks)

@@ -439,24 +439,119 @@ class OldQueues(RelayTest):
         self.expected = held + kept + self.put("own", 30)
         self.publish_all()
 
-    def test_pubsub_older_than_the_queue(self):
-        """The lines that only the lost directory had are missing; what is in the queue is published once."""
+    def old_pubsub(self, published=True, streams="p"):
+        """pubsub is copied when it has ten messages, or none of this queue. Then twenty more are published."""
         self.open()
-        held = self.expected = self.put("first", 10)
-        self.publish_all()
+        self.expected = b""
+        if published:
+            self.expected = self.put("first", 10)
+            self.publish_all()
+        else:
+            self.assertEqual(request(self.pubsub_url, "POST", "/pub?stream=clicks", b"other\n").status, 200)
+            self.expected = b"other\n"
+        held = self.expected
         self.streams.stop()
         shutil.copytree(self.path("p"), self.path("p.old"))
         self.streams = self.start_pubsub()
-        self.expected += self.put("lost", 7)
+        self.expected += self.put("lost", 20)
         self.publish_all()
         wait_until(lambda: self.queue_numbers()["depth"] == 0, "the acknowledgements")
-        self.queue.stop()
         self.streams.stop()
         shutil.rmtree(self.path("p"))
         os.rename(self.path("p.old"), self.path("p"))
-        self.streams = self.start_pubsub()
+        self.expected = held
+
+    def stays_behind(self, missing, first):
+        """The relay ends with 65, again and again, publishes nothing, and states the command that goes on."""
+        for _ in range(2):
+            relay = self.relay()
+            self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
+            for word in ["stream clicks is an old copy: %d messages, ids %d to %d" % (missing, first, first + missing - 1), "missing"]:
+                self.assertIn(word, relay.log)
+            command = re.search(r"millrace (producers --queue=default --set=[0-9a-f]{8} --mark=%d)" % first, relay.log)
+            self.assertTrue(command, relay.log)
+        self.assertEqual(self.stream(), self.expected)
+        return command[1].split()
+
+    def go_on_without(self, command):
+        done = self.run_program("millrace", *command, "--url=" + self.queue.url)
+        self.assertEqual(done.returncode, 0, done)
+        self.publish_all()
+        wait_until(lambda: self.queue_numbers()["depth"] == 0, "every message to be acknowledged")
+
+    def test_pubsub_older_than_the_queue(self):
+        """Whatever the queue accepts, and however often it starts, before pubsub is back."""
+        for published, restart in ((True, False), (True, True), (False, True)):
+            with self.subTest(published=published, restart=restart):
+                self.old_pubsub(published)
+                if restart:
+                    self.queue.stop()
+                    self.open()
+                later = self.put("later", 3)
+                if restart:
+                    self.queue.kill9()
+                    self.open()
+                self.streams = self.start_pubsub()
+                command = self.stays_behind(*((20, 11) if published else (20, 1)))
+                self.expected += later
+                self.go_on_without(command)
+                self.queue.stop()
+                self.open()
+                self.expected += self.put("even later", 3)
+                self.publish_all()
+            self.start_again()
+
+    def test_pubsub_and_aggregator_of_one_age_beside_a_newer_queue(self):
+        """Both agree with each other, so only the queue knows."""
+        def aggregator():
+            return self.start("aggregator", "--config=" + self.write("a.conf", COUNTERS), "--data-dir=" + self.path("a"),
+                              "--streams=clicks", "--pubsub-url=" + self.pubsub_url, "--flush-interval=50ms")
         self.open()
-        self.expected = held + self.put("later", 3)
+        self.expected = block(0)
+        self.assertEqual(self.queue.post("/mput", block(0)).status, 200)
+        self.publish_all()
+        counting = aggregator()
+        wait_until(lambda: counting.stats()["streams"]["clicks"]["offset"] == str(len(block(0))), "the commit")
+        counting.stop()
+        self.streams.stop()
+        for name in "p", "a":
+            shutil.copytree(self.path(name), self.path(name + ".old"))
+        self.streams = self.start_pubsub()
+        self.assertEqual(self.queue.post("/mput", block(1)).status, 200)
+        self.expected += block(1)
+        self.publish_all()
+        wait_until(lambda: self.queue_numbers()["depth"] == 0, "the acknowledgements")
+        self.streams.stop()
+        for name in "p", "a":
+            shutil.rmtree(self.path(name), ignore_errors=True)
+            os.rename(self.path(name + ".old"), self.path(name))
+        self.streams = self.start_pubsub()
+        counting = aggregator()
+        self.expected = block(0)
+        self.assertEqual(self.queue.post("/mput", block(2)).status, 200)
+        command = self.stays_behind(LINES, LINES + 1)
+        self.expected += block(2)
+        self.go_on_without(command)
+        wait_until(lambda: "%d" % (2 * LINES) in counting.get("/get?key=all%7Call").text, lambda: counting.log)
+
+    def test_what_is_no_old_copy_of_pubsub(self):
+        """Another stream, another consumer, buried and taken messages: the relay goes on."""
+        self.open()
+        self.expected = self.put("first", 10)
+        self.publish_all()
+        self.put("taken", 5)
+        self.assertEqual(self.queue.get("/mget?items=2").status, 200)
+        lease = self.ask_queue("/reserve?items=2&reader=other")
+        self.assertEqual(self.ask_queue("/ack?lease=%s&id=13-14" % lease.headers["X-Millrace-Lease"]).json()["acked"], 2)
+        lease = self.ask_queue("/reserve?items=1&reader=other")
+        self.assertEqual(self.ask_queue("/bury?lease=%s&id=15" % lease.headers["X-Millrace-Lease"]).json()["buried"], 1)
+        self.expected += self.put("later", 3)
+        self.publish_all()
+        relay = self.start_relay("--stream=elsewhere")
+        self.put("elsewhere", 3)
+        wait_until(lambda: self.queue_numbers()["depth"] == 0, lambda: relay.log)
+        relay.stop()
+        self.expected += self.put("back", 3)
         self.publish_all()
 
     def test_the_mark_names_the_openings(self):

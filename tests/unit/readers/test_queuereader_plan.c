@@ -348,6 +348,21 @@ static void a_mark_of_another_opening_is_an_old_copy_whatever_its_number(void **
     plan_free(&p);
 }
 
+static void messages_that_the_destination_lost_end_the_plan(void **state)
+{
+    (void)state;
+    struct plan *p = asked(40, "1:" A, 20, SHORT_A);
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    plan_delivered(p);
+    assert_int_equal(plan_mark_id(p), 20);
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    plan_destination_behind(p, 31);
+    expect(p, PLAN_QUEUE, 0, PLAN_OLD_DESTINATION);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    assert_int_equal(plan_acked_below(p), 31);
+    plan_free(&p);
+}
+
 /* It was started again between the release and the question, and another process has published. */
 static void a_queue_that_was_only_started_again_is_no_old_copy(void **state)
 {
@@ -927,6 +942,7 @@ int main(void)
         cmocka_unit_test(another_queue_under_the_same_address_starts_over),
         cmocka_unit_test(an_old_copy_is_looked_at_twice),
         cmocka_unit_test(a_mark_of_another_opening_is_an_old_copy_whatever_its_number),
+        cmocka_unit_test(messages_that_the_destination_lost_end_the_plan),
         cmocka_unit_test(a_queue_that_was_only_started_again_is_no_old_copy),
         cmocka_unit_test(marks_without_a_history_are_compared_as_numbers),
         cmocka_unit_test(a_delivery_names_the_openings_below_its_mark),

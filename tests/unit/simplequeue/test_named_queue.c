@@ -250,7 +250,7 @@ static void refused_acks(void **state)
     enum queue_result results[] = {QUEUE_NO_SPACE, QUEUE_LATCHED};
     for (size_t i = 0; i < 2; i++) {
         fail_with = errors[i];
-        assert_int_equal(named_queue_ack(q, lease, &first, 1, at(3), note, NULL), QUEUE_OK);
+        assert_int_equal(named_queue_ack(q, lease, &first, 1, BYTES_NONE, at(3), note, NULL), QUEUE_OK);
         assert_int_equal(state_of()->n[MESSAGE_BUSY], 1);
         flush();
         assert_int_equal(outcomes[0].result, results[i]);
@@ -258,7 +258,7 @@ static void refused_acks(void **state)
     }
     assert_non_null(named_queue_failure(q));
     fail_with = 0;
-    assert_int_equal(named_queue_ack(q, lease, &second, 1, at(3), note, NULL), QUEUE_LATCHED);
+    assert_int_equal(named_queue_ack(q, lease, &second, 1, BYTES_NONE, at(3), note, NULL), QUEUE_LATCHED);
     assert_int_equal(state_of()->n[MESSAGE_LEASED], 2);
     id_ranges_free(&ids);
     reopen();
@@ -270,7 +270,7 @@ static uint64_t lease_now;
 static void ack(uint64_t id)
 {
     struct id_range range = {id, id};
-    assert_int_equal(named_queue_ack(q, lease_now, &range, 1, at(3), note, NULL), QUEUE_OK);
+    assert_int_equal(named_queue_ack(q, lease_now, &range, 1, BYTES_NONE, at(3), note, NULL), QUEUE_OK);
 }
 
 static void delay(uint64_t id)
@@ -400,11 +400,13 @@ static uint64_t bury_until_refused(uint64_t id)
     return id - 1;
 }
 
-/* On a full disk every message can be removed, one by one and in any order, and every delayed one comes back. */
+/* On a full disk every message can be removed, one by one and in any order, and every delayed one comes back. An
+ * acknowledgement that moves a destination's mark needs no more space. */
 static void a_full_disk_drains(void **state)
 {
     struct id_ranges ids = {0};
-    struct bytes message = BYTES_LITERAL("b");
+    struct bytes message = BYTES_LITERAL("b"), destination = BYTES_LITERAL("0123abcd");
+    uint64_t last = 0;
     struct queue_put next = {.messages = &message, .n = 1};
     (void)state;
     memset(long_text, 'x', sizeof long_text - 1);
@@ -431,7 +433,8 @@ static void a_full_disk_drains(void **state)
     }
     for (uint64_t i = buried; i < ready; i++) {
         struct id_range one = {order[i], order[i]};
-        assert_int_equal(act(named_queue_ack(q, lease_now, &one, 1, at(put_at), note, NULL)), QUEUE_OK);
+        assert_int_equal(
+            act(named_queue_ack(q, lease_now, &one, 1, destination, at(put_at), note, NULL)), QUEUE_OK);
     }
     come_due(200);
     assert_int_equal(state_of()->n[MESSAGE_DELAYED], 0);
@@ -445,9 +448,12 @@ static void a_full_disk_drains(void **state)
     for (size_t i = 0; i < ids.n; i++)
         for (uint64_t id = ids.at[i].first; id <= ids.at[i].last; id++) {
             struct id_range one = {id, id};
-            assert_int_equal(act(named_queue_ack(q, lease_now, &one, 1, at(put_at), note, NULL)), QUEUE_OK);
+            last = id;
+            assert_int_equal(
+                act(named_queue_ack(q, lease_now, &one, 1, destination, at(put_at), note, NULL)), QUEUE_OK);
         }
     assert_int_equal(queue_depth(named_queue_core(q)), 0);
+    assert_int_equal(named_queue_mark(q, "0123abcd", NULL), last + 1);
     id_ranges_free(&ids);
 }
 
@@ -511,7 +517,8 @@ static void openings_on_a_full_disk(void **state)
     open_set();
     lease_now = reserve_all(&ids);
     struct id_range one = {1, 1};
-    assert_int_equal(act(named_queue_ack(q, lease_now, &one, 1, at(put_at), note, NULL)), QUEUE_OK);
+    assert_int_equal(
+        act(named_queue_ack(q, lease_now, &one, 1, BYTES_NONE, at(put_at), note, NULL)), QUEUE_OK);
     id_ranges_free(&ids);
 }
 

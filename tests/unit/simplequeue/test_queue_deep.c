@@ -223,7 +223,7 @@ static void finish(void)
     if (to == MESSAGE_READY)
         assert_int_equal(named_queue_return(q, lease, &ids, 1), n);
     else if (to == MESSAGE_GONE)
-        assert_int_equal(named_queue_ack(q, lease, &ids, 1, now, on_done, NULL), expected);
+        assert_int_equal(named_queue_ack(q, lease, &ids, 1, BYTES_NONE, now, on_done, NULL), expected);
     else if (to == MESSAGE_DELAYED)
         assert_int_equal(named_queue_delay(q, lease, &ids, 1, delay, now, on_done, NULL), expected);
     else
