@@ -17,6 +17,7 @@ TAILQ_HEAD(ask_list, ask);
 
 struct asks {
     struct sources *sources;
+    uint64_t max_rows;
     struct ask_list making; /* queries whose next step can run now; they take turns in this order */
     struct event *turn;
 };
@@ -305,6 +306,10 @@ static void counts_done(void *arg, enum source_result result, int64_t complete_u
         http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",
             "the counts add up to more than 2^64 - 1");
         ask_free(a);
+    } else if (!series_trim(&a->series, a->asks->max_rows)) {
+        http_problem(a->req, 400, "bad-parameter", "ask for a longer unit, or for a period",
+            "more than %llu rows", (unsigned long long)a->asks->max_rows);
+        ask_free(a);
     } else
         next_step(a, a->query.kind == QUERY_SERIES ? render : select_rows);
 }
@@ -393,10 +398,11 @@ void ask_start(
     buf_free(&target);
 }
 
-struct asks *asks_new(struct event_base *base, struct sources *sources)
+struct asks *asks_new(struct event_base *base, struct sources *sources, uint64_t max_rows)
 {
     struct asks *asks = mem_zalloc(sizeof *asks);
     asks->sources = sources;
+    asks->max_rows = max_rows;
     TAILQ_INIT(&asks->making);
     asks->turn = evtimer_new(base, on_turn, asks);
     return asks;

@@ -18,7 +18,7 @@
 
 struct asks;
 
-struct asks *asks_new(struct event_base *base, struct sources *sources);
+struct asks *asks_new(struct event_base *base, struct sources *sources, uint64_t max_rows);
 /* Call it after sources_free, when all requests have ended. */
 void asks_free(struct asks **a);
 /* Answers the request. The query's texts are borrowed until the request ends. `unknown`: of a counter that is not configured, the

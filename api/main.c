@@ -98,7 +98,7 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     if (status == 0)
         api->sources = sources_new(&sources);
     if (status == 0)
-        api->asks = asks_new(daemon_base(d), api->sources);
+        api->asks = asks_new(daemon_base(d), api->sources, api->max_rows);
     free(sortdb);
     free(aggregator);
     return status;

@@ -1,5 +1,6 @@
 #include "api/query.h"
 
+#include "api/period.h"
 #include "counts/records.h"
 #include "base/suggest.h"
 #include <stdio.h>
@@ -13,7 +14,7 @@ struct parse {
 };
 
 static const char *const reserved[] = {"ns", "key", "by", "sub", "unit", "units", "unit_reference_ts", "from",
-    "to", "timezone", "hour_offset", "week_start", "limit", "format"};
+    "to", "period", "timezone", "hour_offset", "week_start", "round", "limit", "format"};
 
 static bool get(const struct parse *p, const char *name, struct bytes *value)
 {
@@ -42,6 +43,7 @@ static void hint(struct parse *p, struct buf *text)
     buf_free(text);
 }
 
+#define DAY_SECONDS INT64_C(86400)
 #define NAME_SHOWN 64 /* bytes of a name in an error */
 
 static struct bytes shown(struct bytes name)
@@ -278,16 +280,82 @@ static int parse_calendar(struct parse *p)
     return 0;
 }
 
-static int parse_span(struct parse *p)
+/* Like parse_number, for a time. */
+static int parse_time(
+    struct parse *p, const char *name, int64_t least, int64_t most, bool *there, int64_t *out)
 {
-    static const int64_t shortest[] = {HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * 86400, 6 * 86400, 27 * 86400};
+    struct bytes text;
+    int64_t t;
+    *there = get(p, name, &text);
+    if (!*there)
+        return 0;
+    if (!period_time(&p->q->calendar, text, &t))
+        return BAD(p,
+            "%s must be Unix seconds, a date such as 2012-03-25, or a time such as 2012-03-25T01:00:00Z",
+            name);
+    if (t < least || t > most)
+        return BAD(p, "%s must be from %lld to %lld", name, (long long)least, (long long)most);
+    *out = t;
+    return 0;
+}
+
+/* True if clocks in the zone show other minutes than in UTC somewhere in the span. Every zone keeps an offset for a week at least. */
+static bool has_part_hours(const struct query *q, int64_t from, int64_t to)
+{
+    if (from < HOUR_FIRST)
+        from = HOUR_FIRST;
+    if (q->calendar.zone.fixed || from >= to)
+        return false;
+    for (int64_t t = from; t < to; t += 7 * DAY_SECONDS)
+        if (zone_offset(&q->calendar.zone, t) % HOUR_SECONDS != 0)
+            return true;
+    return zone_offset(&q->calendar.zone, to - 1) % HOUR_SECONDS != 0;
+}
+
+static int check_zone(struct parse *p)
+{
+    struct query *q = p->q;
+    struct bytes round;
+    bool rounds = get(p, "round", &round);
+    if (rounds && !bytes_equal_str(round, "hour"))
+        return BAD(p, "round must be hour");
+    q->is_rounded = has_part_hours(q, q->is_all ? HOUR_FIRST : q->from, q->is_all ? q->now : q->to);
+    if (!q->is_rounded || rounds)
+        return 0;
+    struct buf text = {0};
+    buf_append_str(&text, "round=hour counts each UTC hour in the unit in which it begins");
+    hint(p, &text);
+    return refuse(p, 422, "part-hour-zone",
+        "%s differs from UTC by a part of an hour, and counts are kept by UTC hour", q->calendar.zone.name);
+}
+
+static int parse_period(struct parse *p, struct bytes period)
+{
+    static const char *const others[] = {"from", "to", "units", "unit_reference_ts"};
+    struct query *q = p->q;
+    struct bytes value;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (get(p, others[i], &value))
+            return BAD(p, "period and %s exclude each other", others[i]);
+    q->is_all = bytes_equal_str(period, "all");
+    if (q->is_all) {
+        q->from = HOUR_FIRST;
+        q->to = HOUR_END;
+    } else if (!period_named(&q->calendar, period, p->context->now, &q->from, &q->to)) {
+        return BAD(p, "period must be one such as " PERIOD_EXAMPLES);
+    }
+    return 0;
+}
+
+static int parse_units(struct parse *p)
+{
     struct query *q = p->q;
     bool has_units, has_reference, has_from, has_to;
     int64_t units = QUERY_UNITS_DEFAULT, reference = p->context->now;
     if (parse_number(p, "units", 1, (int64_t)p->context->max_rows, &has_units, &units) ||
-        parse_number(p, "unit_reference_ts", 0, HOUR_END - 1, &has_reference, &reference) ||
-        parse_number(p, "from", 0, HOUR_END - 1, &has_from, &q->from) ||
-        parse_number(p, "to", 1, HOUR_END, &has_to, &q->to))
+        parse_time(p, "unit_reference_ts", 0, HOUR_END - 1, &has_reference, &reference) ||
+        parse_time(p, "from", 0, HOUR_END - 1, &has_from, &q->from) ||
+        parse_time(p, "to", 1, HOUR_END, &has_to, &q->to))
         return -1;
     if ((has_from || has_to) && has_reference)
         return BAD(p, "unit_reference_ts excludes from and to");
@@ -298,17 +366,29 @@ static int parse_span(struct parse *p)
         q->to = units_next(&q->calendar, last);
     if (!has_from)
         q->from = units_back(&q->calendar, last, units - 1);
+    return 0;
+}
+
+static int parse_span(struct parse *p)
+{
+    static const int64_t shortest[] = {
+        HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * DAY_SECONDS, 6 * DAY_SECONDS, 27 * DAY_SECONDS};
+    struct query *q = p->q;
+    struct bytes period;
+    q->now = p->context->now;
+    if (get(p, "period", &period) ? parse_period(p, period) : parse_units(p))
+        return -1;
     if (q->from < 0)
         q->from = 0;
     if (q->to > HOUR_END)
         q->to = HOUR_END;
     if (q->from >= q->to)
         return BAD(p, "from must be before to");
-    if (q->kind == QUERY_SERIES &&
+    if (q->kind == QUERY_SERIES && !q->is_all &&
         (q->to - q->from) / shortest[q->calendar.unit] > (int64_t)p->context->max_rows)
         return BAD(p, "more than %llu rows; ask for a shorter span or a longer unit",
             (unsigned long long)p->context->max_rows);
-    return 0;
+    return check_zone(p);
 }
 
 static int parse_shape(struct parse *p)

@@ -2,12 +2,15 @@
  *
  * A request names a counter by namespace (`ns=u&key=K`, `ns=c.u&key=K`) or by label (`user=K`, `user=K&by=country`). The key of a
  * counter over a constant may be omitted (`ns=all`, `feed=`). The span is `from=&to=` (hours that start in [from, to)) or
- * `units=N&unit_reference_ts=T` (the N units up to the unit that contains T). The default span is the last 30 units.
+ * `units=N&unit_reference_ts=T` (the N units up to the unit that contains T), or `period=` (period.h; `all`: all time). The default span
+ * is the last 30 units.
  *
  * 1. An unknown, repeated or contradictory parameter is refused, because a misspelling must not change the question silently.
  * 2. These names are parameters, never labels; use ns= for a counter with such a label:
- *       ns key by sub unit units unit_reference_ts from to timezone hour_offset week_start limit format
- * 3. 0 <= from < to <= HOUR_END, and a series has at most max_rows rows.
+ *       ns key by sub unit units unit_reference_ts from to period timezone hour_offset week_start round limit format
+ * 3. 0 <= from < to <= HOUR_END, and a series has at most max_rows rows. With `all` the series checks its rows (series_trim).
+ * 4. If the local time of the zone is no whole number of hours from UTC somewhere in the span, counts by UTC hour cannot answer exactly.
+ *    Such a query is refused, unless it has `round=hour`.
  */
 #ifndef MILLRACE_QUERY_H
 #define MILLRACE_QUERY_H
@@ -35,6 +38,9 @@ struct query {
     int64_t from, to;
     uint64_t limit;
     enum query_format format;
+    bool is_all;     /* period=all: from and to are the first and the last time that can be counted */
+    bool is_rounded; /* round=hour, in a zone that needs it */
+    int64_t now;     /* Unix seconds */
     /* A counter that is not configured: `total` and `sub` point here where the namespace is not empty. */
     bool is_former;
     struct {

@@ -22,14 +22,16 @@ static void render_head(const struct query *q, struct buf *out)
             BYTES_LITERAL("this counter is not configured; it counted these events before it was removed"));
 }
 
-static void render_span(
-    const struct query *q, uint64_t total, uint64_t over, int64_t complete_until, struct buf *out)
+static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total, uint64_t over,
+    int64_t complete_until, struct buf *out)
 {
     uint64_t max_keys = query_counter(q)->max_keys;
     if (max_keys > 0)
         buf_printf(out, "\"max_keys\":%" PRIu64 ",\"over_max_keys\":%" PRIu64 ",", max_keys, over);
-    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", q->from, q->to);
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
     member(out, "timezone", bytes_str(q->calendar.zone.name));
+    if (q->is_rounded)
+        member(out, "round", BYTES_LITERAL("hour"));
     buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete_until);
 }
 
@@ -44,7 +46,7 @@ void render_series_begin(const struct series *s, int64_t complete_until, struct 
     if (q->sub)
         member(out, "sub", q->sub_key);
     member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
-    render_span(q, s->total, s->over, complete_until, out);
+    render_span(q, s->from, s->to, s->total, s->over, complete_until, out);
     buf_append_str(out, "\"rows\":[");
 }
 
@@ -74,7 +76,7 @@ void render_breakdown_begin(const struct breakdown *b, int64_t complete_until, s
         return;
     }
     render_head(b->query, out);
-    render_span(b->query, b->total, b->over, complete_until, out);
+    render_span(b->query, b->query->from, b->query->to, b->total, b->over, complete_until, out);
     buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
 }
 

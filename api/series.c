@@ -8,7 +8,11 @@
 
 void series_init(struct series *s, const struct query *q)
 {
-    *s = (struct series){.query = q, .next = units_start(&q->calendar, q->from)};
+    *s = (struct series){.query = q,
+        .from = q->from,
+        .to = q->to,
+        .first = HOUR_END,
+        .next = units_start(&q->calendar, q->from)};
 }
 
 void series_reset(struct series *s)
@@ -58,6 +62,8 @@ static bool add_hour(struct series *s, int64_t hour, uint64_t n, bool is_over)
         return true;
     }
     int64_t unit = units_order(&s->query->calendar, hour);
+    s->first = hour < s->first ? hour : s->first;
+    s->last = hour > s->last ? hour : s->last;
     s->is_too_large |= __builtin_add_overflow(s->total, n, &s->total);
     if (s->n_runs > 0 && run_add(&s->runs[s->n_runs - 1], unit, n))
         return true;
@@ -100,10 +106,26 @@ bool series_add(struct series *s, const struct record *r)
     return !bad;
 }
 
+bool series_trim(struct series *s, uint64_t max_rows)
+{
+    const struct query *q = s->query;
+    const struct calendar *c = &q->calendar;
+    uint64_t rows = 0;
+    if (!q->is_all)
+        return true;
+    bool is_empty = s->first > s->last;
+    int64_t last = is_empty || q->now > s->last ? q->now : s->last;
+    s->from = s->next = units_start(c, is_empty ? last : s->first);
+    s->to = units_next(c, units_start(c, last));
+    for (int64_t t = s->from; t < s->to && rows <= max_rows; t = units_next(c, t))
+        rows++;
+    return rows <= max_rows;
+}
+
 bool series_next(struct series *s, struct series_row *row)
 {
     const struct calendar *c = &s->query->calendar;
-    if (s->next >= s->query->to)
+    if (s->next >= s->to)
         return false;
     *row = (struct series_row){.start = s->next, .end = units_next(c, s->next)};
     int64_t unit = units_order(c, row->start);

@@ -39,9 +39,11 @@ struct series {
     bool is_too_large; /* the total exceeds 2^64 - 1 */
     bool
         needs_dropped_hours; /* of a day of which the archive has no hours, and which lies in two units or partly in the span */
-    uint64_t over; /* with max_keys: events in the span that the queried counter counted as `(other)` */
-    int64_t next;  /* start of the next row */
-    size_t n_rows; /* so far */
+    int64_t from, to;    /* the span of the rows; before series_trim the query's */
+    int64_t first, last; /* hours with counts; first > last: none */
+    uint64_t over;       /* with max_keys: events in the span that the queried counter counted as `(other)` */
+    int64_t next;        /* start of the next row */
+    size_t n_rows;       /* so far */
 };
 
 /* The query must outlive the series. */
@@ -52,6 +54,9 @@ size_t series_bytes(const struct series *s);
 /* Adds counts of the total's record, or of the record of an hour, a day or a month of the subtotal. False: the record is malformed, out of order or of
  * another counter. */
 bool series_add(struct series *s, const struct record *r);
+/* Call it after the last series_add. For a query of all time, limits the rows to those from the first unit with counts to the last unit
+ * with counts, or to the current unit if that is later. False: these are more than max_rows. */
+bool series_trim(struct series *s, uint64_t max_rows);
 /* Computes the next row. False: there are no more rows. */
 bool series_next(struct series *s, struct series_row *row);
 

@@ -12,7 +12,7 @@
 
 static const char usage[] =
     "asks the API for counts and prints a table, JSON or CSV\n\n"
-    "usage: millrace query series --LABEL KEY [--unit day] [--units N | --from T --to T] [--timezone ZONE]\n"
+    "usage: millrace query series --LABEL KEY [--unit day] [--period 7d | --from T --to T] [--timezone ZONE]\n"
     "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [...]\n"
     "       millrace query counters\n\n"
     "Any other --NAME VALUE is a parameter of the API (docs/guide/api.md). Options:\n"

@@ -1,12 +1,12 @@
 #include "counts/counters.h"
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
+#include "base/rfc3339.h"
 #include "config/options.h"
 #include "counts/records.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define NONE_TEXT "None"
 #define SECONDS_PER_HOUR 3600
@@ -497,62 +497,6 @@ static enum counters_verdict reject(
     return COUNTERS_REJECTED;
 }
 
-/* Reads n characters as a number. Returns -1 unless all are digits. */
-static int read_digits(const char *at, int n)
-{
-    int value = 0;
-    for (int i = 0; i < n; i++) {
-        if (at[i] < '0' || at[i] > '9')
-            return -1;
-        value = value * 10 + at[i] - '0';
-    }
-    return value;
-}
-
-/* Reads the zone offset that ends an RFC 3339 time, in seconds. False if it is malformed. */
-static bool read_zone(struct bytes zone, int *seconds)
-{
-    *seconds = 0;
-    if (zone.len == 1)
-        return zone.ptr[0] == 'Z' || zone.ptr[0] == 'z';
-    if (zone.len != 6 || (zone.ptr[0] != '+' && zone.ptr[0] != '-') || zone.ptr[3] != ':')
-        return false;
-    int hours = read_digits(zone.ptr + 1, 2), minutes = read_digits(zone.ptr + 4, 2);
-    *seconds = (hours * 60 + minutes) * 60 * (zone.ptr[0] == '-' ? -1 : 1);
-    return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
-}
-
-/* Reads RFC 3339 (2012-03-16T18:40:47.5+01:00) without the fraction. Converts a leap second to the second before it. */
-static bool read_rfc3339(struct bytes text, int64_t *out)
-{
-    static const char form[] = "0000-00-00T00:00:00";
-    size_t n = sizeof(form) - 1;
-    int zone;
-    if (text.len <= n)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (form[i] != '0' && text.ptr[i] != form[i] &&
-            !(form[i] == 'T' && (text.ptr[i] == 't' || text.ptr[i] == ' ')))
-            return false;
-    struct tm t = {.tm_year = read_digits(text.ptr, 4) - 1900,
-        .tm_mon = read_digits(text.ptr + 5, 2) - 1,
-        .tm_mday = read_digits(text.ptr + 8, 2),
-        .tm_hour = read_digits(text.ptr + 11, 2),
-        .tm_min = read_digits(text.ptr + 14, 2),
-        .tm_sec = read_digits(text.ptr + 17, 2)};
-    if (text.ptr[n] == '.')
-        for (n++; n < text.len && text.ptr[n] >= '0' && text.ptr[n] <= '9';)
-            n++;
-    bool has_fraction = text.ptr[n - 1] != '.';
-    if (!has_fraction || !read_zone(bytes_of(text.ptr + n, text.len - n), &zone) || t.tm_year < 0 ||
-        t.tm_hour < 0 || t.tm_hour > 23 || t.tm_min < 0 || t.tm_min > 59 || t.tm_sec < 0 || t.tm_sec > 60)
-        return false;
-    t.tm_sec -= t.tm_sec == 60;
-    struct tm normal = t;
-    *out = timegm(&normal) - zone;
-    return normal.tm_mon == t.tm_mon && normal.tm_mday == t.tm_mday;
-}
-
 /* Sets *out to the event's time. Returns NULL, or the reason why the time is invalid. */
 static const char *time_of(const struct counters_reader *r, const struct json_value *time, int64_t *out)
 {
@@ -565,7 +509,7 @@ static const char *time_of(const struct counters_reader *r, const struct json_va
         t = (int64_t)time->v.f64;
     else if (time->type == JSON_F64 || time->type == JSON_U64)
         return "is a time outside 2000 to 2159";
-    else if (time->type != JSON_STRING || !read_rfc3339(time->v.string, &t))
+    else if (time->type != JSON_STRING || !rfc3339_read(time->v.string, &t))
         return "is not a time";
     if (time->type != JSON_STRING)
         t /= r->counters->units_a_second;

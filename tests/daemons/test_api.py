@@ -226,6 +226,19 @@ class ApiTest(harness.MillraceTest):
         for params in ({"ns": "old", "key": "other"}, {"ns": "gone", "key": "k"}, {"ns": "old", "key": "k", "by": "s"}):
             self.assertEqual(self.ask("series", 404, **params).json()["code"], "unknown-counter")
 
+    def test_all_time_is_from_the_first_count_to_now(self):
+        hours = [MARCH, MARCH + 40 * 86400, int(time.time()) // 3600 * 3600]
+        self.source.records = {"u|bitly": " ".join("%s:%d" % (hour_text(h), i + 1) for i, h in enumerate(hours)),
+                               "c.u|bitly." + hour_text(hours[0]): "US:1", "c.u|bitly." + hour_text(hours[2]): "US:3"}
+        got = self.ask("series", user="bitly", period="all", unit="month").json()
+        self.assertEqual((got["total"], got["rows"][0]["date"], got["rows"][0]["n"]), (6, "2012-03-01", 1))
+        self.assertEqual(got["rows"][-1]["n"], 3)
+        self.assertEqual((got["from"], got["to"]), (got["rows"][0]["t"], got["rows"][-1]["t"] + (got["to"] - got["rows"][-1]["t"])))
+        self.assertEqual(self.ask("breakdown", user="bitly", by="country", period="all").json()["total"], 4)
+        got = self.ask("series", user="none", period="all").json()
+        self.assertEqual((got["total"], [r["n"] for r in got["rows"]]), (0, [0]))
+        self.assertEqual(self.ask("series", 400, user="bitly", period="all", unit="hour").json()["code"], "bad-parameter")
+
     def test_counters(self):
         answer = self.ask("counters").json()
         self.assertEqual(answer["time"], "t")

@@ -136,6 +136,31 @@ static void the_span_is_the_last_units_or_from_and_to(void **state)
     assert_int_equal(q.to, today + 5 * 3600); /* it is still yesterday there */
 }
 
+static void periods_and_zones(void **state)
+{
+    (void)state;
+    struct query q = good(QUERY_SERIES, "user=k&period=yesterday");
+    assert_int_equal(q.from, NOW - 3600 - DAY);
+    assert_int_equal(q.to, NOW - 3600);
+    q = good(QUERY_SERIES, "user=k&from=2012-03-01&to=2012-03-02T12:00:00Z");
+    assert_int_equal(q.to - q.from, 36 * 3600);
+    q = good(QUERY_BREAKDOWN, "user=k&by=country&period=all");
+    assert_true(q.is_all && q.from == HOUR_FIRST && q.to == HOUR_END);
+    static const char *const wrong[] = {"user=k&period=soon", "user=k&period=7d&units=3",
+        "user=k&period=all&from=0", "user=k&period=today&to=5", "user=k&from=2012-02-30", "user=k&round=day"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_string_equal(bad(QUERY_SERIES, wrong[i]).code, "bad-parameter");
+    struct query_error e = bad(QUERY_SERIES, "user=k&timezone=Asia/Kolkata");
+    assert_int_equal(e.status, 422);
+    assert_string_equal(e.code, "part-hour-zone");
+    assert_true(good(QUERY_SERIES, "user=k&timezone=Asia/Kolkata&round=hour").is_rounded);
+    assert_false(good(QUERY_SERIES, "user=k&timezone=Europe/Berlin&round=hour").is_rounded);
+    /* Lord Howe Island is 11 hours ahead in summer, 10.5 in winter. */
+    assert_false(good(QUERY_SERIES, "user=k&timezone=Australia/Lord_Howe").is_rounded);
+    assert_string_equal(
+        bad(QUERY_SERIES, "user=k&timezone=Australia/Lord_Howe&period=this-year").code, "part-hour-zone");
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -164,6 +189,7 @@ int main(void)
         cmocka_unit_test(unknown_counters_are_answered_with_the_known),
         cmocka_unit_test(a_slip_in_a_name_is_told_apart_from_an_unknown_counter),
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
+        cmocka_unit_test(periods_and_zones),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     int failed = cmocka_run_group_tests(tests, set_up, tear_down);

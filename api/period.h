@@ -1,0 +1,21 @@
+/* period: the times and periods that a query may name instead of Unix seconds.
+ *
+ *     times      1332633600   2012-03-25T01:00:00+01:00   2012-03-25 (the start of that day in the calendar's zone)
+ *     periods    today yesterday   this-week last-week   this-month last-month   this-year last-year
+ *                24h 7d 4w 12mo: the last N hours, days, weeks or months, with the current one; a leading - is allowed
+ *                2012   2012-03   2012-03-25
+ *
+ * Days, weeks, months and years are those of the calendar's zone and week_start. */
+#ifndef MILLRACE_PERIOD_H
+#define MILLRACE_PERIOD_H
+
+#include "api/units.h"
+
+#define PERIOD_EXAMPLES "today, yesterday, this-week, last-month, 24h, 7d, 2012-03 or all"
+
+/* Each returns false if the text is not a time or a period, or names a date that does not exist in the zone. */
+bool period_time(const struct calendar *c, struct bytes text, int64_t *out);
+/* Sets the hours that start in [*from, *to). `now`: Unix seconds. */
+bool period_named(const struct calendar *c, struct bytes text, int64_t now, int64_t *from, int64_t *to);
+
+#endif

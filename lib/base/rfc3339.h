@@ -1,0 +1,13 @@
+/* rfc3339: reads times as text, 2012-03-16T18:40:47.5+01:00. */
+#ifndef MILLRACE_RFC3339_H
+#define MILLRACE_RFC3339_H
+
+#include "base/bytes.h"
+
+/* Reads a time with its zone (Z or an offset). The date and the time may be separated by T, t or a space. Drops a fraction.
+ * Converts a leap second to the second before it. False: malformed, or no such date. *out: Unix seconds. */
+bool rfc3339_read(struct bytes text, int64_t *out);
+/* Reads n characters as a decimal number. Returns -1 unless all are digits. */
+int rfc3339_digits(const char *at, int n);
+
+#endif
