@@ -45,6 +45,20 @@ static int compare_numbers(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The slices and the archive are copies of different ages: appends the commands that continue. Without slices the aggregator
+ * begins where the archive ends, and the follower refuses if lines after this end have expired. */
+static enum slice_result refuse_copies(const struct opening *o)
+{
+    const char *slices = o->config->slices_dir, *rejects = o->config->rejects_dir;
+    size_t used = strlen(o->error);
+    snprintf(o->error + used, SLICE_ERROR_TEXT - used,
+        "; one of them is an old copy. Restore both from one backup, or count again from the archive's end: "
+        "mkdir "
+        "%s.old && mv %s %s %s.old",
+        slices, slices, rejects, slices);
+    return SLICE_FOREIGN;
+}
+
 /* Lists the slices. Their numbers must be consecutive, and the first must not be after slice `through` + 1. */
 static enum slice_result list_slices(struct opening *o)
 {
@@ -73,9 +87,9 @@ static enum slice_result list_slices(struct opening *o)
     if (o->n == 0 || !archive || o->numbers[0] <= o->manifest.through + 1)
         return SLICE_OK;
     snprintf(o->error, SLICE_ERROR_TEXT,
-        "the archive %.200s goes through slice %" PRIu64 ", but the oldest slice in %.200s is %" PRIu64,
+        "the archive %.100s goes through slice %" PRIu64 ", but the oldest slice in %.100s is %" PRIu64,
         archive, o->manifest.through, dir, o->numbers[0]);
-    return SLICE_FOREIGN;
+    return refuse_copies(o);
 }
 
 static enum slice_result read_manifest(const char *archive, struct manifest *m, char *error)
@@ -183,7 +197,7 @@ static enum slice_result check_state(const struct opening *o, const struct slice
         r = check_meeting(&o->manifest, s->number, "ends", s->cursors, s->n_cursors, o->error);
     if (r == SLICE_OK && s->number == o->manifest.through + 1)
         r = check_meeting(&o->manifest, s->number, "begins", s->begins, s->n_begins, o->error);
-    return r;
+    return r == SLICE_FOREIGN ? refuse_copies(o) : r;
 }
 
 /* Seals the newest slice without further counts. Lines after the slice's last transaction count into the next slice. */
@@ -298,10 +312,10 @@ enum slice_result chain_open(const struct chain_config *config, struct sealed *s
     }
     if (r == SLICE_OK && next->number <= m->through) {
         snprintf(error, SLICE_ERROR_TEXT,
-            "slice %" PRIu64 " in %.200s is open, but the archive %.200s goes through slice %" PRIu64
+            "slice %" PRIu64 " in %.100s is open, but the archive %.100s goes through slice %" PRIu64
             " already",
             next->number, config->slices_dir, config->archive, m->through);
-        r = SLICE_FOREIGN;
+        r = refuse_copies(&o);
     }
     manifest_free(&o.manifest);
     slice_state_free(&o.newest);

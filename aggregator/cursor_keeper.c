@@ -78,7 +78,8 @@ void cursor_keeper_free(struct cursor_keeper **k)
     *k = NULL;
 }
 
-/* Logs nothing if pubsub does not answer, because the follower reports that. */
+/* Logs nothing if pubsub does not answer, or has another history than the committed cursor, because the follower reports
+ * that. */
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct stream_cursor_state *s = arg;
@@ -86,7 +87,9 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     if (result != HTTP_CLIENT_OK)
         return;
     if (reply->status != 200) {
-        if (reply->status == s->logged)
+        static const struct bytes other = BYTES_LITERAL("\"code\":\"other-history\"");
+        bool is_other = reply->body.len > 0 && memmem(reply->body.ptr, reply->body.len, other.ptr, other.len);
+        if (reply->status == s->logged || is_other)
             return;
         s->logged = reply->status;
         const struct slice_cursor *c = aggregate_committed(s->keeper->aggregate, s->stream);
