@@ -45,6 +45,7 @@ struct aggregate {
     bool job_waits;              /* the job failed and waits for a retry */
     bool renewal_waits;          /* the job is complete, but the reader could not be renewed; retried too */
     bool is_cleared;             /* clear_job has a result */
+    bool is_held;                /* aggregate_hold */
     enum phase phase;
     struct chain_next next; /* job.begin points into this */
     usec_t last_swap, started_job, retry_at, background_at;
@@ -484,7 +485,8 @@ bool aggregate_tick(struct aggregate *a, usec_t now)
     if (a->running)
         return false;
     if (a->renewal_waits && !a->latched && now >= a->retry_at) {
-        finish_job(a, now);
+        if (!a->is_held)
+            finish_job(a, now);
         return false;
     }
     if (a->job_waits && now >= a->retry_at) {
@@ -510,7 +512,7 @@ bool aggregate_tick(struct aggregate *a, usec_t now)
 
 void aggregate_poll(struct aggregate *a, usec_t now)
 {
-    struct storage_job *job = storage_done(a->storage);
+    struct storage_job *job = a->is_held ? NULL : storage_done(a->storage);
     if (!job)
         return;
     a->running = NULL;
@@ -632,6 +634,11 @@ enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struc
         out->batches[out->n_batches++] = &a->flushing;
     out->batches[out->n_batches++] = tally_batch(a->tally);
     return AGGREGATE_AFTER_OK;
+}
+
+void aggregate_hold(struct aggregate *a, bool hold)
+{
+    a->is_held = hold;
 }
 
 uint64_t aggregate_open_slice(const struct aggregate *a)

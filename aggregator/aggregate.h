@@ -23,7 +23,8 @@
  * 7. The slices continue the archive without a gap; otherwise aggregate_open fails. A slice is cleared only after the
  *    current generation of the archive includes it.
  *
- * One owner thread makes every call. The storage thread calls `notify`, which must only make the owner call aggregate_poll
+ * One owner thread makes every call. A read may run in another thread while the aggregate is held (aggregate_hold). The
+ * storage thread calls `notify`, which must only make the owner call aggregate_poll
  * soon. Times are on the monotonic clock unless stated otherwise.
  */
 #ifndef MILLRACE_AGGREGATE_H
@@ -148,6 +149,9 @@ enum aggregate_after {
 };
 /* The layers that hold all counts after slice `after`. Valid until the next call of any function here. */
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out);
+/* While held, the aggregate changes neither the slices' readers nor the batch that is being written: the storage thread's
+ * result waits. A read that has begun may then run in another thread, while counting continues. */
+void aggregate_hold(struct aggregate *a, bool hold);
 uint64_t aggregate_open_slice(const struct aggregate *a);
 
 struct aggregate_numbers {

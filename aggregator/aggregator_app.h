@@ -5,6 +5,7 @@
 #include "aggregator/aggregate.h"
 #include "daemon/daemon.h"
 #include "aggregator/follower.h"
+#include "aggregator/http_reads.h"
 #include "aggregator/watermark_poll.h"
 #include "aggregator/aggregator_settings.h"
 
@@ -18,6 +19,7 @@ struct app {
     bool answers;                                      /* every stream has caught up at least once */
     struct slice_waiter *seal_waiters, *clear_waiters; /* requests that wait for a seal or a clear */
     struct put_back_waiter *put_back_waiter; /* the put-back request whose step is not committed yet */
+    struct http_reads reads;
     size_t max_answer;
     usec_t began;     /* trusted time at which counting began */
     char health[512]; /* the latest reason reported to /health; "": ready */

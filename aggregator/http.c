@@ -1,147 +1,14 @@
-/* The HTTP endpoints (docs/guide/protocol.md): the read protocol over the aggregate, sealing, clearing and putting rejects
- * back. One turn of the loop composes an answer, so the answer shows one moment. max_answer limits an answer. A longer answer
- * is cut, and X-Millrace-Next names the key at which it continues. */
+/* The HTTP endpoints (docs/guide/protocol.md) besides the read protocol (http_reads.h): sealing, clearing, putting rejects
+ * back, and the list of slices. */
 #include "aggregator/aggregator_app.h"
 #include "base/log.h"
 #include "daemon/read_protocol.h"
 #include "aggregator/put_back.h"
-#include "aggregator/reads.h"
-#include "counts/records.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #define JSON "application/json"
-
-/* Until the slices are open, answers 503 and returns false. */
-static bool check_open(const struct app *app, struct http_request *req)
-{
-    if (!app->watermark)
-        http_problem(req, 503, "not-ready", NULL, "opening the slices");
-    return app->watermark != NULL;
-}
-
-/* Until every stream has caught up, answers 503 and returns false: after a restart, counts could otherwise be lower
- * than before the restart. */
-static bool check_caught_up(const struct app *app, struct http_request *req)
-{
-    if (!check_open(app, req))
-        return false;
-    if (!app->answers)
-        http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
-    return app->answers;
-}
-
-static bool find_layers(struct http_request *req, struct app *app, struct reads_layers *layers)
-{
-    uint64_t after;
-    if (!check_caught_up(app, req) || !http_param_u64(req, "after", 0, 0, INT64_MAX, &after))
-        return false;
-    switch (aggregate_layers(app->aggregate, after, layers)) {
-    case AGGREGATE_AFTER_OK:
-        http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
-        http_add_header(
-            req, "X-Millrace-Complete-Until", "%" PRId64, watermark_poll_complete_until(app->watermark));
-        return true;
-    case AGGREGATE_AFTER_CLEARED:
-        http_problem(req, 410, "slice-cleared",
-            "read the archive's last slice from its manifest, then start over",
-            "a slice after %" PRIu64 " is cleared", after);
-        return false;
-    case AGGREGATE_AFTER_AHEAD:
-        http_problem(req, 409, "slice-ahead", "the archive does not belong to this aggregator's slices",
-            "slice %" PRIu64 " was never sealed; the open one is %" PRIu64, after,
-            aggregate_open_slice(app->aggregate));
-        return false;
-    }
-    return false;
-}
-
-static void reply(struct http_request *req, int result, struct reads_answer *a, bool may_be_empty)
-{
-    if (result != 0) {
-        http_problem(req, 503, "storage-failed", NULL, "%s", a->error);
-    } else if (a->records == 0 && !may_be_empty) {
-        read_protocol_reply_missing(req);
-    } else {
-        if (a->more)
-            read_protocol_add_next(req, buf_bytes(&a->next));
-        http_reply_buf(req, 200, READ_PROTOCOL_TYPE, &a->lines);
-    }
-    reads_answer_free(a);
-}
-
-static void get(struct http_request *req, void *ctx)
-{
-    struct app *app = ctx;
-    struct reads_layers layers;
-    struct reads_answer answer = {0};
-    struct bytes key;
-    if (!read_protocol_get(req, &key) || !find_layers(req, app, &layers))
-        return;
-    int result = reads_get(&layers, &key, 1, (struct reads_bounds){0}, &answer);
-    if (answer.records > 0) {
-        struct bytes value = read_protocol_value(buf_bytes(&answer.lines), RECORD_SEPARATOR);
-        memmove(answer.lines.ptr, value.ptr, value.len);
-        answer.lines.len = value.len;
-    }
-    reply(req, result, &answer, false);
-}
-
-/* An answer larger than max_answer is refused instead of cut: the keys are in the order of the request, so
- * X-Millrace-Next could not name where to continue. */
-static void mget(struct http_request *req, void *ctx)
-{
-    struct app *app = ctx;
-    struct reads_layers layers;
-    struct reads_answer answer = {0};
-    struct bytes keys[URL_PARAMS_MAX];
-    size_t n = 0;
-    if (!read_protocol_mget(req) || !find_layers(req, app, &layers))
-        return;
-    for (size_t at = 0; read_protocol_next_key(req, &at, &keys[n]);)
-        n++;
-    int result = reads_get(&layers, keys, n, (struct reads_bounds){.max_bytes = app->max_answer}, &answer);
-    if (!answer.more) {
-        reply(req, result, &answer, true);
-        return;
-    }
-    reads_answer_free(&answer);
-    http_problem(req, 413, "answer-too-large", "ask for fewer keys, or use /range",
-        "the answer exceeds max_answer (%zu bytes)", app->max_answer);
-}
-
-static struct reads_bounds bounds_of(const struct app *app, const struct read_span *span)
-{
-    return (struct reads_bounds){.max_records = span->limit,
-        .max_bytes = app->max_answer,
-        .n_names = span->n_subs,
-        .names = span->subs};
-}
-
-static void fwmatch(struct http_request *req, void *ctx)
-{
-    struct app *app = ctx;
-    struct reads_layers layers;
-    struct reads_answer answer = {0};
-    struct read_span span;
-    if (!read_protocol_fwmatch(req, &span) || !find_layers(req, app, &layers))
-        return;
-    int result = reads_prefix(&layers, span.prefix, span.start, bounds_of(app, &span), &answer);
-    reply(req, result, &answer, span.start.len > 0);
-}
-
-static void range(struct http_request *req, void *ctx)
-{
-    struct app *app = ctx;
-    struct reads_layers layers;
-    struct reads_answer answer = {0};
-    struct read_span span;
-    if (!read_protocol_range(req, RECORD_SEPARATOR, &span) || !find_layers(req, app, &layers))
-        return;
-    int result = reads_range(&layers, span.start, span.end, bounds_of(app, &span), &answer);
-    reply(req, result, &answer, false);
-}
 
 void app_extra_stats(void *ctx, bool json, struct buf *out)
 {
@@ -339,7 +206,8 @@ static void seal(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
     uint64_t slice;
-    if (!http_require_local(req) || !required_slice(req, "slice", &slice) || !check_caught_up(app, req))
+    if (!http_require_local(req) || !required_slice(req, "slice", &slice) ||
+        !http_reads_check_caught_up(app, req))
         return;
     uint64_t open = aggregate_open_slice(app->aggregate);
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), slice);
@@ -366,7 +234,8 @@ static void clear(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
     uint64_t through;
-    if (http_require_local(req) && required_slice(req, "through", &through) && check_open(app, req))
+    if (http_require_local(req) && required_slice(req, "through", &through) &&
+        http_reads_check_open(app, req))
         add_waiter(app, &app->clear_waiters, req, through);
 }
 
@@ -379,7 +248,7 @@ static void put_back(struct http_request *req, void *ctx)
     uint64_t since;
     if (!http_require_local(req) || !http_param_u64(req, "until_slice", 0, 1, INT64_MAX, &p.until.slice) ||
         !http_param_u64(req, "until_offset", 0, 0, INT64_MAX, &p.until.offset) ||
-        !http_param_u64(req, "since", 0, 0, INT64_MAX, &since) || !check_open(app, req))
+        !http_param_u64(req, "since", 0, 0, INT64_MAX, &since) || !http_reads_check_open(app, req))
         return;
     (void)http_param(req, "reason", &p.filter.reason);
     (void)http_param(req, "name", &p.filter.name);
@@ -404,7 +273,7 @@ static void slices(struct http_request *req, void *ctx)
 {
     const struct app *app = ctx;
     struct buf out = {0};
-    if (!check_open(app, req))
+    if (!http_reads_check_open(app, req))
         return;
     const struct sealed *sealed = aggregate_sealed(app->aggregate);
     buf_printf(&out, "{\"open\":%" PRIu64 ",\"slices\":[", aggregate_open_slice(app->aggregate));
@@ -423,7 +292,7 @@ static void slices(struct http_request *req, void *ctx)
 }
 
 const struct http_route app_routes[] = {
-    READ_PROTOCOL_ROUTES(get, mget, fwmatch, range),
+    READ_PROTOCOL_ROUTES(http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range),
     {.path = "/seal",
         .methods = HTTP_POST_,
         .handler = seal,

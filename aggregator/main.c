@@ -295,7 +295,7 @@ static void begin_counting(struct wiring *w)
     w->keep = every(w, USEC_PER_SEC, on_keep);
 }
 
-/* Recovery is complete, or the storage thread has completed a job. */
+/* Recovery is complete, or the storage thread has completed a job, or a large read is complete. */
 static void on_notify(void *arg)
 {
     struct wiring *w = arg;
@@ -311,9 +311,11 @@ static void on_notify(void *arg)
             begin_counting(w);
         }
     } else if (w->tick) {
+        http_reads_finish(&w->app);
         aggregate_poll(w->app.aggregate, clock_monotonic());
         app_answer_waiters(&w->app);
         aggregate_tick(w->app.aggregate, clock_monotonic());
+        http_reads_next(&w->app);
         after_change(w);
     }
 }
@@ -335,6 +337,7 @@ static void stop(void *ctx)
     if (w->keep)
         event_free(w->keep);
     watermark_poll_free(&app->watermark);
+    http_reads_stop(&app->reads);
     aggregate_close(&app->aggregate);
     loop_notify_free(&w->notify);
     free(w->over_max_keys);
@@ -373,7 +376,8 @@ static int open_parts(struct wiring *w, struct options *o, struct config_error *
         cursor_key_read(w->config.dir, w->cursor_key, error) != 0)
         return daemon_start_status(errno);
     health_set_not_ready(app, "opening the slices");
-    w->is_opening = pthread_create(&w->thread, NULL, recover, w) == 0;
+    if (http_reads_start(&app->reads, loop_notify_wake, w->notify) == 0)
+        w->is_opening = pthread_create(&w->thread, NULL, recover, w) == 0;
     if (w->is_opening)
         return 0;
     snprintf(error->text, sizeof(error->text), "cannot start a thread");

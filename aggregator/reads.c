@@ -3,6 +3,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define BLOCK_COUNTS 500 /* in a block of a run, about */
+
+struct reads {
+    struct reads_layers layers; /* with arrays of its own */
+    struct slice_reader **readers;
+    struct batch copies[READS_BATCHES]; /* no table: the layer's own batch is read */
+    struct count_range *ranges;
+    size_t n_ranges;
+    struct reads_bounds bounds;
+    struct bytes *names;     /* of the bounds */
+    struct buf texts;        /* of the names */
+    struct buf keys;         /* the ranges' texts */
+    struct bytes prefix_end; /* of a range with a prefix: after nearly all keys with this prefix */
+};
+
 void reads_answer_free(struct reads_answer *a)
 {
     buf_free(&a->lines);
@@ -99,101 +114,160 @@ static bool find_component(struct bytes key, struct bytes *out)
     return false;
 }
 
-/* Replaces the batches of *l by copies that contain only counts with these components. The caller frees the copies. */
-static void pick(
-    struct reads_layers *l, const struct bytes *components, size_t n, struct batch out[READS_BATCHES])
+/* Finds the component that all keys of the range have. Most ranges have one: they are one key, or one key's hours. */
+static bool find_common_component(const struct count_range *range, struct bytes *out)
 {
-    for (size_t i = 0; i < l->n_batches; i++) {
-        out[i] = batch_pick(l->batches[i], components, n);
-        l->batches[i] = &out[i];
-    }
+    size_t n = 0;
+    if (range->prefix.len > 0)
+        return find_component(range->prefix, out);
+    while (n < range->from.len && n < range->last.len && range->from.ptr[n] == range->last.ptr[n])
+        n++;
+    return find_component(bytes_of(range->from.ptr, n), out);
 }
 
-/* Most ranges lie within one component, such as one key, or one key's hours. Then only the counts with that component
- * are searched. */
-static int answer_picked(const struct reads_layers *l, const struct count_range *range,
-    const struct reads_bounds *bounds, struct reads_answer *a)
+static bool is_single(const struct count_range *range)
 {
-    struct reads_layers picked = *l;
-    struct batch batches[READS_BATCHES] = {0};
-    struct bytes common = range->prefix, component;
-    if (common.len == 0) {
-        size_t n = 0;
-        while (n < range->from.len && n < range->last.len && range->from.ptr[n] == range->last.ptr[n])
+    return range->from.len > 0 && bytes_equal(range->from, range->last);
+}
+
+/* Copies what the read needs of the batches: counts with the components of its ranges, or everything. */
+static void copy_batches(struct reads *r, const struct reads_layers *l)
+{
+    size_t n_counters = l->counters->n_totals + l->counters->n_subtotals, n = 0;
+    bool *wanted = mem_zalloc(n_counters + 1), all = false;
+    struct bytes *components = mem_alloc((r->n_ranges + 1) * sizeof(*components));
+    for (size_t i = 0; i < r->n_ranges; i++) {
+        count_range_note_counters(&r->ranges[i], l->counters, wanted);
+        if (find_common_component(&r->ranges[i], &components[n]))
             n++;
-        common = bytes_of(range->from.ptr, n);
+        else if (!is_single(&r->ranges[i])) /* a single key without a component matches no count */
+            all = true;
     }
-    if (find_component(common, &component))
-        pick(&picked, &component, 1, batches);
-    int result = answer_range(&picked, range, bounds, a);
-    for (size_t i = 0; i < READS_BATCHES; i++)
-        batch_free(&batches[i]);
-    return result;
+    for (size_t i = 0; i < l->n_batches; i++) {
+        if (!all)
+            r->copies[i] = batch_pick(l->batches[i], wanted, components, n);
+        else if (i + 1 == l->n_batches)
+            r->copies[i] = batch_copy(l->batches[i]);
+        r->layers.batches[i] = r->copies[i].table ? &r->copies[i] : l->batches[i];
+    }
+    free(components);
+    free(wanted);
 }
 
-static void append_bound(struct buf *out, struct bytes key)
+/* Appends the bound with its separator. */
+static size_t append_bound(struct buf *out, struct bytes key)
 {
+    size_t start = out->len;
     buf_append_bytes(out, key);
     buf_append_char(out, RECORD_SEPARATOR);
+    return out->len - start;
 }
 
-int reads_get(const struct reads_layers *l, const struct bytes *keys, size_t n, struct reads_bounds bounds,
-    struct reads_answer *answer)
+static void set_keys(struct reads *r, const struct bytes *keys, size_t n)
 {
-    struct reads_layers picked = *l;
-    struct batch batches[READS_BATCHES] = {0};
-    struct bytes *components = mem_zalloc((n + 1) * sizeof(*components));
-    struct buf key = {0};
-    size_t n_components = 0;
-    int result = 0;
-    for (size_t i = 0; i < n; i++) {
-        buf_clear(&key);
-        append_bound(&key, keys[i]);
-        /* The component ends before the separator, so it lies within keys[i]. */
-        if (find_component(buf_bytes(&key), &components[n_components])) {
-            components[n_components].ptr += keys[i].ptr - key.ptr;
-            n_components++;
-        }
-    }
-    pick(&picked, components, n_components, batches);
-    for (size_t i = 0; i < n && result == 0 && !answer->more; i++) {
-        buf_clear(&key);
-        append_bound(&key, keys[i]);
-        struct count_range range = {.from = buf_bytes(&key), .last = buf_bytes(&key)};
-        result = answer_range(&picked, &range, &bounds, answer);
-    }
+    size_t at = 0;
+    r->ranges = mem_zalloc(n * sizeof(*r->ranges));
+    r->n_ranges = n;
+    for (size_t i = 0; i < n; i++)
+        r->ranges[i].from.len = append_bound(&r->keys, keys[i]);
+    for (size_t i = 0; i < n; at += r->ranges[i++].from.len)
+        r->ranges[i].from = r->ranges[i].last = bytes_of(r->keys.ptr + at, r->ranges[i].from.len);
+}
+
+static void set_range(struct reads *r, const struct reads_query *q)
+{
+    struct count_range *range = r->ranges = mem_zalloc(sizeof(*r->ranges));
+    r->n_ranges = 1;
+    buf_append_bytes(&r->keys, q->prefix);
+    buf_append_char(&r->keys, '\xff');
+    size_t from = q->start.len > 0 ? append_bound(&r->keys, q->start) : 0;
+    size_t last = q->end.len > 0 ? append_bound(&r->keys, q->end) : 0;
+    range->prefix = bytes_of(r->keys.ptr, q->prefix.len);
+    range->from = bytes_of(r->keys.ptr + q->prefix.len + 1, from);
+    range->last = bytes_of(range->from.ptr + from, last);
+    if (q->prefix.len > 0)
+        r->prefix_end = bytes_of(r->keys.ptr, q->prefix.len + 1);
+    if (bytes_compare(range->from, range->prefix) < 0)
+        range->from = range->prefix;
+}
+
+static void copy_names(struct reads *r, const struct reads_bounds *bounds)
+{
+    r->names = mem_zalloc((bounds->n_names + 1) * sizeof(*r->names));
+    for (size_t i = 0; i < bounds->n_names; i++)
+        buf_append_bytes(&r->texts, bounds->names[i]);
+    const char *at = r->texts.ptr;
+    for (size_t i = 0; i < bounds->n_names; at += bounds->names[i++].len)
+        r->names[i] = bytes_of(at, bounds->names[i].len);
+    r->bounds.names = r->names;
+}
+
+struct reads *reads_new(const struct reads_query *q)
+{
+    struct reads *r = mem_zalloc(sizeof(*r));
+    r->bounds = q->bounds;
+    copy_names(r, &q->bounds);
+    if (q->keys)
+        set_keys(r, q->keys, q->n_keys);
+    else
+        set_range(r, q);
+    return r;
+}
+
+void reads_end(struct reads *r)
+{
     for (size_t i = 0; i < READS_BATCHES; i++)
-        batch_free(&batches[i]);
-    free(components);
-    buf_free(&key);
+        batch_free(&r->copies[i]);
+    free(r->readers);
+    r->readers = NULL;
+}
+
+void reads_begin(struct reads *r, const struct reads_layers *l)
+{
+    reads_end(r);
+    r->layers = *l;
+    r->readers = mem_alloc((l->n_readers + 1) * sizeof(struct slice_reader *));
+    if (l->n_readers > 0)
+        memcpy(r->readers, l->readers, l->n_readers * sizeof(struct slice_reader *));
+    r->layers.readers = r->readers;
+    copy_batches(r, l);
+}
+
+static struct bytes upper_bound(const struct reads *r, size_t i)
+{
+    return r->ranges[i].last.len > 0 ? r->ranges[i].last : r->prefix_end;
+}
+
+size_t reads_work(const struct reads *r)
+{
+    size_t work = 0;
+    for (size_t i = 0; i < r->layers.n_batches; i++)
+        work += r->n_ranges * count_table_counts(r->layers.batches[i]->table);
+    for (size_t i = 0; i < r->layers.n_readers; i++)
+        for (size_t k = 0; k < r->n_ranges; k++)
+            work += BLOCK_COUNTS *
+                    slice_reader_blocks(r->layers.readers[i], r->ranges[k].from, upper_bound(r, k));
+    return work;
+}
+
+int reads_run(const struct reads *r, struct reads_answer *answer)
+{
+    int result = 0;
+    for (size_t i = 0; i < r->n_ranges && result == 0 && !answer->more; i++)
+        result = answer_range(&r->layers, &r->ranges[i], &r->bounds, answer);
     return result;
 }
 
-int reads_prefix(const struct reads_layers *l, struct bytes prefix, struct bytes start,
-    struct reads_bounds bounds, struct reads_answer *answer)
+void reads_free(struct reads **rp)
 {
-    struct buf from = {0};
-    if (start.len > 0)
-        append_bound(&from, start);
-    if (bytes_compare(buf_bytes(&from), prefix) < 0) {
-        buf_clear(&from);
-        buf_append_bytes(&from, prefix);
-    }
-    struct count_range range = {.from = buf_bytes(&from), .prefix = prefix};
-    int result = answer_picked(l, &range, &bounds, answer);
-    buf_free(&from);
-    return result;
-}
-
-int reads_range(const struct reads_layers *l, struct bytes start, struct bytes end,
-    struct reads_bounds bounds, struct reads_answer *answer)
-{
-    struct buf from = {0}, last = {0};
-    append_bound(&from, start);
-    append_bound(&last, end);
-    struct count_range range = {.from = buf_bytes(&from), .last = buf_bytes(&last)};
-    int result = answer_picked(l, &range, &bounds, answer);
-    buf_free(&from);
-    buf_free(&last);
-    return result;
+    struct reads *r = *rp;
+    if (!r)
+        return;
+    reads_end(r);
+    free(r->ranges);
+    free(r->names);
+    buf_free(&r->texts);
+    buf_free(&r->keys);
+    free(r);
+    *rp = NULL;
 }

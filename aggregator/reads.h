@@ -2,8 +2,12 @@
  *
  * A layer is a slice's reader or a batch. Each count is in exactly one layer; an answer adds up all layers.
  *
- * 1. An answer consists of whole records. The records of reads_get are in the order of the request, all others in the
- *    order of keys. If the bounds end an answer early, `next` is the key of the first record left out.
+ * reads_begin copies the counts that it needs from the batch that is still counting. From then on the read shows one
+ * moment. So reads_run may run in another thread while counting continues, if the readers and the other batch do not
+ * change (aggregate_hold).
+ *
+ * 1. An answer consists of whole records. The records of keys are in the order of the request, all others in the order
+ *    of keys. If the bounds end an answer early, `next` is the key of the first record left out.
  * 2. Despite the bounds, an answer contains at least one record if any matches.
  * 3. If a layer cannot be read, the request fails instead of returning a partial answer.
  * Keys, and the bounds of a range, are ordered with their separator appended.
@@ -19,14 +23,15 @@
 struct reads_layers {
     size_t n_readers, n_batches;
     struct slice_reader *const *readers; /* borrowed */
-    const struct batch *batches[READS_BATCHES];
+    const struct batch
+        *batches[READS_BATCHES]; /* the last one still counts lines, the others do not change */
     const struct counters *counters;
 };
 
 struct reads_bounds {
     uint64_t max_records; /* 0: unlimited */
     size_t max_bytes;     /* the last record begins before this; 0: unlimited */
-    size_t n_names; /* of reads_range: only these names, and only records with one of them; 0: all names */
+    size_t n_names;       /* only these names, and only records with one of them; 0: all names */
     const struct bytes *names;
 };
 
@@ -39,16 +44,27 @@ struct reads_answer {
 };
 void reads_answer_free(struct reads_answer *a);
 
-/* Each function appends to the answer, which is zeroed at first, and returns 0, or -1 with answer->error. */
+/* The records of `keys`, in this order; without keys, the keys that begin with `prefix` and are between start and end,
+ * inclusive. An empty start or end is no bound. */
+struct reads_query {
+    const struct bytes *keys;
+    size_t n_keys;
+    struct bytes prefix, start, end;
+    struct reads_bounds bounds;
+};
 
-/* Reads the records of these keys, in this order, with one walk over the batches. */
-int reads_get(const struct reads_layers *l, const struct bytes *keys, size_t n, struct reads_bounds bounds,
-    struct reads_answer *answer);
-/* Reads keys that begin with `prefix`, from `start` on unless `start` is empty. */
-int reads_prefix(const struct reads_layers *l, struct bytes prefix, struct bytes start,
-    struct reads_bounds bounds, struct reads_answer *answer);
-/* Reads the keys from start to end inclusive. */
-int reads_range(const struct reads_layers *l, struct bytes start, struct bytes end,
-    struct reads_bounds bounds, struct reads_answer *answer);
+struct reads;
+
+/* Copies the query. */
+struct reads *reads_new(const struct reads_query *q);
+/* Begins the read. The layers' readers and batches must outlive the read. */
+void reads_begin(struct reads *r, const struct reads_layers *l);
+/* Drops the copies of counts, so that the read can begin anew. */
+void reads_end(struct reads *r);
+/* An estimate of the counts that the read will look at. */
+size_t reads_work(const struct reads *r);
+/* Reads into the answer, which is zeroed at first. Returns 0, or -1 with answer->error. */
+int reads_run(const struct reads *r, struct reads_answer *answer);
+void reads_free(struct reads **r);
 
 #endif

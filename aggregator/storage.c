@@ -3,11 +3,10 @@
 #include "aggregator/chain.h"
 #include "base/errno_class.h"
 #include "base/log.h"
+#include "base/work_thread.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,12 +18,7 @@ struct storage {
     struct rejects *rejects;
     struct rejects_place front; /* of the rejects, as committed */
     usec_t expired_at;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    /* Guarded by the lock. */
-    struct storage_job *todo, *done;
-    bool busy, stopping;
+    struct work_thread *thread;
 };
 
 static enum slice_result fail_errno(const char *what, const char *path, char error[SLICE_ERROR_TEXT])
@@ -107,8 +101,10 @@ static enum slice_result clear(struct storage_job *job)
     return SLICE_FOREIGN;
 }
 
-static void run_job(struct storage *s, struct storage_job *job)
+static void run_job(void *ctx, void *arg)
 {
+    struct storage *s = ctx;
+    struct storage_job *job = arg;
     bool whole;
     size_t runs;
     switch (job->kind) {
@@ -141,34 +137,13 @@ static void run_job(struct storage *s, struct storage_job *job)
     job->merge_is_behind = s->slice && slice_merge_is_behind(s->slice);
 }
 
-static void *run(void *arg)
-{
-    struct storage *s = arg;
-    pthread_mutex_lock(&s->lock);
-    for (;;) {
-        while (!s->todo && !s->stopping)
-            pthread_cond_wait(&s->wake, &s->lock);
-        struct storage_job *job = s->todo;
-        if (!job)
-            break;
-        s->todo = NULL;
-        pthread_mutex_unlock(&s->lock);
-        run_job(s, job);
-        pthread_mutex_lock(&s->lock);
-        s->done = job;
-        s->config.notify(s->config.notify_arg);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return NULL;
-}
-
 struct storage *storage_new(const struct storage_config *config)
 {
     struct storage *s = mem_zalloc(sizeof(*s));
     s->config = *config;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->wake, NULL);
-    if (pthread_create(&s->thread, NULL, run, s) == 0)
+    s->thread = work_thread_new(&(struct work_thread_config){
+        .run = run_job, .ctx = s, .notify = config->notify, .notify_arg = config->notify_arg});
+    if (s->thread)
         return s;
     free(s);
     return NULL;
@@ -179,15 +154,9 @@ void storage_free(struct storage **sp)
     struct storage *s = *sp;
     if (!s)
         return;
-    pthread_mutex_lock(&s->lock);
-    s->stopping = true;
-    pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->lock);
-    pthread_join(s->thread, NULL);
-    if (s->done && s->done->reader)
-        slice_reader_close(&s->done->reader);
-    pthread_cond_destroy(&s->wake);
-    pthread_mutex_destroy(&s->lock);
+    struct storage_job *done = work_thread_free(&s->thread);
+    if (done && done->reader)
+        slice_reader_close(&done->reader);
     rejects_close(&s->rejects);
     slice_close(&s->slice);
     free(s);
@@ -196,7 +165,6 @@ void storage_free(struct storage **sp)
 
 void storage_begin(struct storage *s, struct storage_job *job)
 {
-    assert(!s->busy);
     run_job(s, job);
 }
 
@@ -207,20 +175,10 @@ const struct slice_state *storage_state(const struct storage *s)
 
 void storage_start(struct storage *s, struct storage_job *job)
 {
-    pthread_mutex_lock(&s->lock);
-    assert(!s->busy);
-    s->busy = true;
-    s->todo = job;
-    pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->lock);
+    work_thread_start(s->thread, job);
 }
 
 struct storage_job *storage_done(struct storage *s)
 {
-    pthread_mutex_lock(&s->lock);
-    struct storage_job *job = s->done;
-    s->done = NULL;
-    s->busy = s->busy && !job;
-    pthread_mutex_unlock(&s->lock);
-    return job;
+    return work_thread_done(s->thread);
 }

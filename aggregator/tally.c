@@ -209,19 +209,25 @@ static void add_picked(void *arg, uint32_t id)
     p->ids[p->n++] = id;
 }
 
-struct batch batch_pick(const struct batch *b, const struct bytes *components, size_t n)
+struct batch batch_copy(const struct batch *b)
+{
+    struct batch out = {.table = count_table_copy(b->table), .texts = b->texts};
+    for (size_t i = 0; i < b->n_lookups; i++)
+        add_lookup(&out, b->lookups[i]);
+    return out;
+}
+
+struct batch batch_pick(const struct batch *b, const bool *wanted, const struct bytes *components, size_t n)
 {
     struct picked keys = {0};
-    uint64_t seed = interner_hash(b->texts, BYTES_NONE); /* as hard to guess as the seed of `texts` */
-    struct batch out = {.table = count_table_new(seed), .texts = interner_new(seed), .owns_texts = true};
+    struct batch out = {.texts = b->texts};
     for (size_t i = 0; i < n; i++)
         interner_find_stored(b->texts, components[i], add_picked, &keys);
-    count_table_pick(b->table, b->texts, keys.ids, keys.n, out.table, out.texts);
+    out.table = count_table_pick(b->table, wanted, keys.ids, keys.n, interner_count(b->texts));
     for (size_t i = 0; i < keys.n; i++) {
         const struct interned *t = interner_get(b->texts, keys.ids[i]);
-        struct bytes text = bytes_of(t->text, t->text_len);
         if (interned_is_hash(t) && t->lookup_mark >= b->lookup_mark)
-            add_lookup(&out, interner_add(out.texts, text, interner_hash(out.texts, text)));
+            add_lookup(&out, keys.ids[i]);
     }
     free(keys.ids);
     return out;

@@ -61,9 +61,11 @@ size_t tally_bytes(const struct tally *t);
  * limited counters begin without keys. */
 struct batch tally_take(struct tally *t, bool ends_slice);
 
-/* Copies the counts with these components (stored forms) into a new batch. A read of a few keys then searches this
- * small batch, not all counts for each key. Only the thread that adds may call it. */
-struct batch batch_pick(const struct batch *b, const struct bytes *components, size_t n);
+/* Copies for a read, which stay valid while the original counts further lines. They use the texts of the original. Only
+ * the thread that adds may make them; afterwards another thread may read them. */
+struct batch batch_copy(const struct batch *b);
+/* Copies only the counts of the wanted counters whose key is one of these components (stored forms). */
+struct batch batch_pick(const struct batch *b, const bool *wanted, const struct bytes *components, size_t n);
 
 /* Appends at most BATCH_SOURCES sources to `out`, for the batch's counts and lookups in the range. */
 #define BATCH_SOURCES 2

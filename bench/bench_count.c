@@ -139,23 +139,30 @@ static double memory_bytes, before_bytes, process_bytes, written_ratio;
 static usec_t slowest_read;
 static bool reads;
 
+static void read_one(const struct reads_layers *layers, const struct reads_query *query)
+{
+    struct reads_answer answer = {0};
+    struct reads *r = reads_new(query);
+    reads_begin(r, layers);
+    need(reads_run(r, &answer) == 0, answer.error);
+    reads_free(&r);
+    reads_answer_free(&answer);
+}
+
 /* A get of one key, and a page of records from a random place on, as a client asks while events come. */
 static void read_some(struct aggregate *a)
 {
     struct reads_layers layers;
-    struct reads_answer answer = {0};
     char from[32];
     snprintf(from, sizeof(from), "h.u|%ld", random());
     usec_t start = clock_monotonic();
     need(aggregate_layers(a, 0, &layers) == AGGREGATE_AFTER_OK, "no layers");
-    need(reads_get(&layers, &(struct bytes){from, strlen(from)}, 1, (struct reads_bounds){0}, &answer) == 0,
-        answer.error);
-    need(reads_prefix(&layers, BYTES_LITERAL("h.u|"), bytes_str(from),
-             (struct reads_bounds){.max_records = 1000}, &answer) == 0,
-        answer.error);
+    read_one(&layers, &(struct reads_query){.keys = &(struct bytes){from, strlen(from)}, .n_keys = 1});
+    read_one(
+        &layers, &(struct reads_query){
+                     .prefix = BYTES_LITERAL("h.u|"), .start = bytes_str(from), .bounds.max_records = 1000});
     usec_t taken = clock_monotonic() - start;
     slowest_read = taken > slowest_read ? taken : slowest_read;
-    reads_answer_free(&answer);
 }
 
 static void take_line(void *arg, struct bytes line)

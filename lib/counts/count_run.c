@@ -260,6 +260,35 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
     return i;
 }
 
+/* The first block whose first key is not below `key`. */
+static uint32_t find_block(const struct count_run_index *index, struct bytes key)
+{
+    uint32_t low = 0, high = index->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (bytes_compare(index->blocks[middle].first, key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Records at or above `from` begin in this block or later: the last block whose first key is below `from`. */
+static uint32_t first_block(const struct count_run_index *index, struct bytes from)
+{
+    uint32_t next = find_block(index, from);
+    return next > 0 ? next - 1 : 0;
+}
+
+size_t count_run_index_blocks(const struct count_run_index *i, struct bytes from, struct bytes last)
+{
+    uint32_t first = first_block(i, from), end = last.len > 0 ? find_block(i, last) : i->n;
+    while (end < i->n && bytes_equal(i->blocks[end].first, last))
+        end++; /* the record continues */
+    return end > first ? end - first : 0;
+}
+
 uint64_t count_run_index_checksum(const struct count_run_index *i)
 {
     return i->checksum;
@@ -379,20 +408,11 @@ struct count_source *count_run_source(const struct count_run_index *index, struc
 {
     static const struct count_source_kind kind = {run_next_record, run_next_value, run_close};
     struct run_source *s = mem_zalloc(sizeof(*s));
-    /* Find the last block whose first key is below `from`. Records at or above `from` begin in this block or later. */
-    uint32_t low = 0, high = index->n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (bytes_compare(index->blocks[middle].first, from) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
     *s = (struct run_source){.base = {.kind = &kind, .container = name},
         .index = index,
         .read = read,
         .arg = arg,
-        .next = low > 0 ? low - 1 : 0};
+        .next = first_block(index, from)};
     buf_append_bytes(&s->from, from);
     return &s->base;
 }

@@ -6,7 +6,8 @@
 #define KEY_BITS 4 /* of the part's index: from the key's id, so that a search for a key reads few parts */
 #define PART_BITS 8
 #define PARTS (1u << PART_BITS)
-#define FIRST_SLOTS 16 /* of a part */
+#define GROUP_PARTS (PARTS >> KEY_BITS) /* the parts of keys with the same KEY_BITS are neighbours */
+#define FIRST_SLOTS 16                  /* of a part */
 #define SECONDS_PER_HOUR 3600
 #define HOUR_MASK ((1u << COUNT_TAG_HOUR_BITS) - 1)
 
@@ -116,43 +117,44 @@ size_t count_table_bytes(const struct count_table *t)
     return t->bytes;
 }
 
-static uint32_t copy_text(const struct interner *texts, uint32_t id, struct interner *out)
+struct count_table *count_table_copy(const struct count_table *t)
 {
-    const struct interned *t = interner_get(texts, id);
-    struct bytes text = bytes_of(t->text, t->text_len);
-    return interner_add(out, text, interner_hash(out, text));
+    struct count_table *copy = mem_alloc(sizeof(*copy));
+    *copy = *t;
+    for (size_t i = 0; i < PARTS; i++) {
+        struct part *p = &copy->parts[i];
+        size_t bytes = p->n_slots * sizeof(*p->slots);
+        p->slots = p->n_slots > FIRST_SLOTS ? memcpy(mem_alloc(bytes), t->parts[i].slots, bytes)
+                                            : &copy->first[i * FIRST_SLOTS];
+    }
+    return copy;
 }
 
-/* Parts with keys of one group are neighbours. */
-#define GROUP_PARTS (PARTS >> KEY_BITS)
-
-static void pick_from(const struct part *p, const struct interner *texts, const uint8_t *marks,
-    struct count_table *out, struct interner *out_texts)
+static void pick_from(const struct part *p, const bool *wanted, const uint8_t *marks, struct count_table *out)
 {
     for (size_t i = 0; i < p->n_slots; i++) {
-        struct count_slot copy = p->slots[i];
-        if (copy.tag == 0 || !marks[copy.key])
-            continue;
-        copy.key = copy_text(texts, copy.key, out_texts);
-        if (copy.sub != COUNT_NO_SUB)
-            copy.sub = copy_text(texts, copy.sub, out_texts);
-        count_table_add(out, &copy, count_table_hash(out, &copy));
+        const struct count_slot *slot = &p->slots[i];
+        if (slot->tag != 0 && marks[slot->key] && wanted[(slot->tag >> COUNT_TAG_HOUR_BITS) - 1])
+            count_table_add(out, slot, count_table_hash(out, slot));
     }
 }
 
-void count_table_pick(const struct count_table *t, const struct interner *texts, const uint32_t *keys,
-    size_t n, struct count_table *out, struct interner *out_texts)
+struct count_table *count_table_pick(
+    const struct count_table *t, const bool *wanted, const uint32_t *keys, size_t n, uint32_t n_ids)
 {
-    uint8_t *marks = mem_zalloc((size_t)interner_count(texts) + 1);
+    struct count_table *out = count_table_new(0);
+    uint8_t *marks = mem_zalloc((size_t)n_ids + 1);
     bool has_keys[1 << KEY_BITS] = {0};
+    memcpy(out->seed, t->seed, sizeof(out->seed));
     for (size_t i = 0; i < n; i++) {
         marks[keys[i]] = 1;
         has_keys[part_of(keys[i], 0) / GROUP_PARTS] = true;
     }
     for (size_t i = 0; i < PARTS; i++)
         if (has_keys[i / GROUP_PARTS])
-            pick_from(&t->parts[i], texts, marks, out, out_texts);
+            pick_from(&t->parts[i], wanted, marks, out);
     free(marks);
+    return out;
 }
 
 bool count_range_has(const struct count_range *r, struct bytes key)
@@ -320,12 +322,23 @@ static bool has_all(const struct count_range *r, struct bytes head)
            (r->last.len == 0 || compare_heads(head, r->last) < 0);
 }
 
-/* Which counts of a counter to copy: none, all, or those of the marked ids. */
+/* Which counts of a counter to copy: none, all, or those of some ids. */
 struct choice {
     bool none;
-    uint8_t *ids; /* NULL: all */
+    uint8_t *ids; /* NULL: all; else a `verdict` of each id */
     uint32_t rank;
 };
+enum verdict { UNKNOWN, TAKEN, LEFT };
+
+void count_range_note_counters(const struct count_range *r, const struct counters *c, bool *wanted)
+{
+    size_t n;
+    struct space *spaces = make_spaces(c, &n);
+    for (size_t i = 0; i < n; i++)
+        wanted[spaces[i].counter] =
+            wanted[spaces[i].counter] || may_have(r, bytes_of(spaces[i].text, spaces[i].len));
+    free(spaces);
+}
 
 static void append_key(struct buf *b, const struct space *s, const struct interned *t)
 {
@@ -457,8 +470,20 @@ static void table_close(struct count_source *base)
     free(s);
 }
 
-static void take_counts(
-    struct table_source *s, const struct part *p, size_t n_totals, const struct choice *choices)
+static bool is_chosen(
+    struct table_source *s, const struct choice *c, uint32_t id, const struct count_range *range)
+{
+    if (c->none || !c->ids)
+        return !c->none;
+    if (c->ids[id] == UNKNOWN) {
+        append_key(&s->key, &s->spaces[c->rank], interner_get(s->texts, id));
+        c->ids[id] = may_have(range, buf_bytes(&s->key)) ? TAKEN : LEFT;
+    }
+    return c->ids[id] == TAKEN;
+}
+
+static void take_counts(struct table_source *s, const struct part *p, size_t n_totals,
+    const struct choice *choices, const struct count_range *range)
 {
     for (size_t i = 0; i < p->n_slots; i++) {
         const struct count_slot *slot = &p->slots[i];
@@ -466,7 +491,7 @@ static void take_counts(
             continue;
         size_t counter = (slot->tag >> COUNT_TAG_HOUR_BITS) - 1;
         const struct choice *c = &choices[counter];
-        if (c->none || (c->ids && !c->ids[slot->key]))
+        if (!is_chosen(s, c, slot->key, range))
             continue;
         bool is_subtotal = counter >= n_totals;
         int end = is_subtotal ? END_SUBTOTAL : END_TOTAL;
@@ -487,6 +512,8 @@ struct count_source *count_table_source(const struct count_table *t, const struc
     uint32_t n_texts = interner_count(texts);
     s->base.kind = &kind;
     s->texts = texts;
+    if (t->n == 0)
+        return &s->base;
     s->spaces = make_spaces(counters, &n);
     for (int end = 0; end < ENDS; end++)
         s->ranks[end] = (struct ranks){.rank_of = mem_zalloc(((size_t)n_texts + 1) * sizeof(uint32_t))};
@@ -499,18 +526,14 @@ struct count_source *count_table_source(const struct count_table *t, const struc
         c->none = !may_have(range, head);
         if (c->none || has_all(range, head))
             continue;
-        c->ids = mem_alloc((size_t)n_texts + 1);
-        for (uint32_t id = 0; id < n_texts; id++) {
-            append_key(&s->key, &spaces[i], interner_get(texts, id));
-            c->ids[id] = may_have(range, buf_bytes(&s->key));
-        }
+        c->ids = mem_zalloc((size_t)n_texts + 1);
     }
     if (range->from.len + range->prefix.len + range->last.len == 0) {
         s->counts.room = t->n + 1;
         s->counts.items = mem_alloc(s->counts.room * sizeof(*s->counts.items));
     }
     for (size_t i = 0; i < PARTS; i++)
-        take_counts(s, &t->parts[i], counters->n_totals, choices);
+        take_counts(s, &t->parts[i], counters->n_totals, choices, range);
     rank(s, choices);
     sort(&s->counts);
     for (size_t i = 0; i < n; i++)

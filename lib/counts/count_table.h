@@ -43,11 +43,6 @@ void count_table_add(
 size_t count_table_counts(const struct count_table *t);
 size_t count_table_bytes(const struct count_table *t);
 
-/* Copies the counts whose key text is one of these to `out`, and the texts of these counts to out_texts. Searches a
- * sixteenth of the table for each different id modulo 16. */
-void count_table_pick(const struct count_table *t, const struct interner *texts, const uint32_t *keys,
-    size_t n, struct count_table *out, struct interner *out_texts);
-
 /* The keys that begin with `prefix` and lie between `from` and `last`, both inclusive. Keys and bounds include their
  * separators. If `last` is empty, there is no upper bound. A source for a range may also yield keys outside the
  * range. */
@@ -55,6 +50,14 @@ struct count_range {
     struct bytes from, prefix, last;
 };
 bool count_range_has(const struct count_range *r, struct bytes key);
+/* Sets wanted[i] for each counter (totals first, then subtotals) whose records may be in the range. */
+void count_range_note_counters(const struct count_range *r, const struct counters *c, bool *wanted);
+
+/* Copies of counts, in a table whose ids have the same texts. Copies all counts, or those of the wanted counters whose
+ * key is one of these ids; these ids are below n_ids. */
+struct count_table *count_table_copy(const struct count_table *t);
+struct count_table *count_table_pick(
+    const struct count_table *t, const bool *wanted, const uint32_t *keys, size_t n, uint32_t n_ids);
 
 /* Counters and interner must outlive the source. */
 struct count_source *count_table_source(const struct count_table *t, const struct interner *texts,

@@ -4,6 +4,7 @@
 #include "counts/slice_sql.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@ struct slice_reader {
     char *path;
     sqlite3 *db;
     sqlite3_stmt *block;
+    pthread_mutex_t lock; /* of `db` and `block` while a source reads a block */
     struct slice_state state;
     struct count_run_index **indexes; /* one for each of state.runs */
     char failure[SLICE_ERROR_TEXT];
@@ -32,6 +34,7 @@ void slice_reader_close(struct slice_reader **rp)
     sqlite3_close(r->db);
     free_indexes(r->indexes, r->state.n_runs);
     slice_state_free(&r->state);
+    pthread_mutex_destroy(&r->lock);
     free(r->path);
     free(r);
     *rp = NULL;
@@ -41,7 +44,10 @@ static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, 
     char error[COUNT_ERROR_TEXT])
 {
     struct slice_reader *r = arg;
-    return slice_sql_read_block(r->db, r->block, r->path, run, block, out, is_unreadable, error);
+    pthread_mutex_lock(&r->lock);
+    int result = slice_sql_read_block(r->db, r->block, r->path, run, block, out, is_unreadable, error);
+    pthread_mutex_unlock(&r->lock);
+    return result;
 }
 
 /* Loads the indexes of new runs and reuses the others. */
@@ -84,6 +90,7 @@ static enum slice_result open_at(
     struct slice_reader *r = mem_zalloc(sizeof(*r));
     bool is_new;
     r->path = mem_strdup(path);
+    pthread_mutex_init(&r->lock, NULL);
     enum slice_result result = slice_sql_open(place, flags, &r->db, error);
     if (result == SLICE_OK)
         result = slice_state_check_format(r->db, path, &is_new, error);
@@ -154,4 +161,12 @@ size_t slice_reader_runs(const struct slice_reader *r)
 struct count_source *slice_reader_source(struct slice_reader *r, size_t i, struct bytes from)
 {
     return count_run_source(r->indexes[i], from, r->path, read_block, r);
+}
+
+size_t slice_reader_blocks(const struct slice_reader *r, struct bytes from, struct bytes last)
+{
+    size_t blocks = 0;
+    for (size_t i = 0; i < r->state.n_runs; i++)
+        blocks += count_run_index_blocks(r->indexes[i], from, last);
+    return blocks;
 }

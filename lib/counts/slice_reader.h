@@ -7,7 +7,8 @@
  *    stay readable.
  * 2. The reader verifies the state, the indexes and each block. Damage causes an error that names the file.
  *
- * One thread at a time. Reads block on the disk.
+ * Several threads may read sources of one reader at once, each a source of its own. Opening, renewing and closing need
+ * that no source is in use. Reads block on the disk.
  */
 #ifndef MILLRACE_SLICE_READER_H
 #define MILLRACE_SLICE_READER_H
@@ -35,5 +36,7 @@ const struct slice_state *slice_reader_state(const struct slice_reader *r);
 size_t slice_reader_runs(const struct slice_reader *r);
 /* A source of the i-th run that begins at the first key at or after `from`. Close it before the next renewal. */
 struct count_source *slice_reader_source(struct slice_reader *r, size_t i, struct bytes from);
+/* The number of blocks of all runs that may hold keys from `from` to `last` (empty: no upper bound). */
+size_t slice_reader_blocks(const struct slice_reader *r, struct bytes from, struct bytes last);
 
 #endif

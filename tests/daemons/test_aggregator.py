@@ -8,6 +8,7 @@ import hashlib
 import http.server
 import json
 import random
+import select
 import threading
 import time
 import unittest
@@ -246,6 +247,34 @@ class AggregatorTest(harness.MillraceTest):
             self.assertEqual(r.status, 200, user)
         both = d.get("/mget?k=u%7Ca&k=nothing&key=all%7Call").body.splitlines()
         self.assertEqual([b[:4] for b in both], [b"u|a,", b"all|"])
+
+    def test_a_large_read_delays_no_other_request(self):
+        """A record of many sub keys is composed while other requests are answered, and reads that wait for it are too."""
+        self.pubsub.pieces = [1 << 20]
+        self.pubsub.publish([b'{"t":1331923249,"l":"a","c":"c%d"}' % i for i in range(120000)])
+        d = self.launch()
+        self.wait_counted(d)
+        large = "/get?key=c.u%7Ca.c3gi"
+
+        def overtakes():
+            both = [harness.connect(d.url) for _ in range(2)]
+            for connection in both:
+                connection.request("GET", large)
+            self.assertEqual(d.get("/ping").status, 200)
+            overtaken = not select.select([both[0].sock], [], [], 0)[0]
+            self.pubsub.publish([b'{"t":1331923249,"l":"b"}'])
+            for connection in both:
+                reply = connection.getresponse()
+                self.assertEqual((reply.status, reply.read().count(b":1")), (200, 120000))
+                connection.close()
+            return overtaken
+
+        harness.wait_until(overtakes, "a request to be answered before the large read")
+        gone = harness.connect(d.url)
+        gone.request("GET", large)
+        gone.close()
+        self.wait_counted(d)
+        self.check_exact(d)
 
     def test_an_answer_for_too_many_keys_is_refused(self):
         self.pubsub.publish(make_lines(300, harness.seeded()))

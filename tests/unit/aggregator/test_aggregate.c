@@ -179,10 +179,20 @@ static void seal_good(struct aggregate *a)
         fail_msg("%s", error);
 }
 
+static int read_layers(
+    const struct reads_layers *layers, const struct reads_query *query, struct reads_answer *answer)
+{
+    struct reads *r = reads_new(query);
+    reads_begin(r, layers);
+    int result = reads_run(r, answer);
+    reads_free(&r);
+    return result;
+}
+
 static int get(const struct reads_layers *layers, struct reads_answer *answer)
 {
     struct bytes key = BYTES_LITERAL("u|a");
-    return reads_get(layers, &key, 1, (struct reads_bounds){0}, answer);
+    return read_layers(layers, &(struct reads_query){.keys = &key, .n_keys = 1}, answer);
 }
 
 /* The count of the one user after slice `after`; -1 when that cannot be answered. */
@@ -287,7 +297,7 @@ static void assert_counts(struct aggregate *a, uint64_t after, const char *expec
     struct reads_layers layers;
     struct reads_answer answer = {0};
     assert_int_equal(aggregate_layers(a, after, &layers), AGGREGATE_AFTER_OK);
-    assert_int_equal(reads_prefix(&layers, BYTES_NONE, BYTES_NONE, (struct reads_bounds){0}, &answer), 0);
+    assert_int_equal(read_layers(&layers, &(struct reads_query){0}, &answer), 0);
     buf_append_char(&answer.lines, '\0');
     assert_string_equal(answer.lines.ptr, expected);
     reads_answer_free(&answer);
@@ -434,6 +444,60 @@ static void counting_goes_on_while_a_slice_is_sealed(void **state)
     aggregate_close(&a);
     a = open_good();
     assert_int_equal(count_after(a, 0), aggregate_cursor(a, 0)->offset / LENGTH);
+    aggregate_close(&a);
+}
+
+struct held_read {
+    struct reads *reads;
+    struct reads_answer answer;
+};
+
+static void *run_read(void *arg)
+{
+    struct held_read *r = arg;
+    assert_int_equal(reads_run(r->reads, &r->answer), 0);
+    return NULL;
+}
+
+/* A read in another thread shows one moment: counting continues, and a completed commit waits for the read. */
+static void a_held_read_shows_one_moment(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    struct aggregate_numbers numbers;
+    struct reads_layers layers;
+    struct held_read held = {0};
+    struct bytes key = BYTES_LITERAL("u|a");
+    pthread_t thread;
+    take(a, 5);
+    settle(a, 0);
+    take(a, 3);
+    unsigned before = jobs_over;
+    aggregate_flush(a, 0);
+    for (usec_t began = clock_monotonic(); jobs_over == before;)
+        wait_turn(began);
+    take(a, 2);
+    assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
+    held.reads = reads_new(&(struct reads_query){.keys = &key, .n_keys = 1});
+    reads_begin(held.reads, &layers);
+    assert_int_equal(reads_work(held.reads) > 0, true);
+    aggregate_hold(a, true);
+    assert_int_equal(pthread_create(&thread, NULL, run_read, &held), 0);
+    take(a, 1000);
+    aggregate_poll(a, 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    aggregate_numbers(a, &numbers);
+    assert_int_equal(numbers.flushes, 1);
+    assert_true(bytes_equal(buf_bytes(&held.answer.lines), BYTES_LITERAL("u|a,c3gi:10\n")));
+    reads_free(&held.reads);
+    reads_answer_free(&held.answer);
+    assert_int_equal(count_after(a, 0), 1010);
+    aggregate_hold(a, false);
+    aggregate_poll(a, 0);
+    aggregate_numbers(a, &numbers);
+    assert_int_equal(numbers.flushes, 2);
+    settle(a, 0);
+    assert_int_equal(count_after(a, 0), 1010);
     aggregate_close(&a);
 }
 
@@ -832,17 +896,18 @@ static void many_keys_are_answered_as_one_by_one(void **state)
     struct reads_layers layers;
     struct reads_answer all = {0}, cut = {0};
     assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
-    assert_int_equal(reads_get(&layers, keys, KEYS, (struct reads_bounds){0}, &all), 0);
+    assert_int_equal(read_layers(&layers, &(struct reads_query){.keys = keys, .n_keys = KEYS}, &all), 0);
     assert_true(all.records > 150 && all.records < KEYS);
     for (int i = 0; i < KEYS; i++) {
         struct reads_answer one = {0}, ranged = {0}, prefixed = {0};
-        assert_int_equal(reads_get(&layers, &keys[i], 1, (struct reads_bounds){0}, &one), 0);
+        assert_int_equal(read_layers(&layers, &(struct reads_query){.keys = &keys[i], .n_keys = 1}, &one), 0);
         buf_append_bytes(&expected, buf_bytes(&one.lines));
         /* A range whose bounds have no component in common walks everything. */
-        assert_int_equal(reads_range(&layers, keys[i], keys[i], (struct reads_bounds){0}, &ranged), 0);
+        assert_int_equal(
+            read_layers(&layers, &(struct reads_query){.start = keys[i], .end = keys[i]}, &ranged), 0);
         assert_true(bytes_equal(buf_bytes(&ranged.lines), buf_bytes(&one.lines)));
         assert_int_equal(
-            reads_prefix(&layers, BYTES_NONE, keys[i], (struct reads_bounds){.max_records = 1}, &prefixed),
+            read_layers(&layers, &(struct reads_query){.start = keys[i], .bounds.max_records = 1}, &prefixed),
             0);
         if (one.records)
             assert_true(bytes_equal(buf_bytes(&prefixed.lines), buf_bytes(&one.lines)));
@@ -851,7 +916,9 @@ static void many_keys_are_answered_as_one_by_one(void **state)
         reads_answer_free(&prefixed);
     }
     assert_true(bytes_equal(buf_bytes(&all.lines), buf_bytes(&expected)));
-    assert_int_equal(reads_get(&layers, keys, KEYS, (struct reads_bounds){.max_bytes = 200}, &cut), 0);
+    assert_int_equal(read_layers(&layers,
+                         &(struct reads_query){.keys = keys, .n_keys = KEYS, .bounds.max_bytes = 200}, &cut),
+        0);
     assert_true(cut.more && cut.lines.len >= 200 && cut.lines.len < 300);
     reads_answer_free(&all);
     reads_answer_free(&cut);
@@ -1234,6 +1301,7 @@ int main(void)
         TEST(the_first_lines_are_committed_at_once),
         TEST(a_stream_that_begins_during_a_commit_keeps_its_beginning),
         TEST(counting_goes_on_while_a_slice_is_sealed),
+        TEST(a_held_read_shows_one_moment),
         TEST(runs_stay_few_however_often_it_flushes),
         TEST(the_first_flush_waits_for_no_merge),
         TEST(damage_found_by_a_merge_is_named),

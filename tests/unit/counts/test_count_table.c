@@ -295,16 +295,17 @@ static void pick_keys(const char *const *keys, size_t n, struct buf *out)
 {
     char error[COUNT_ERROR_TEXT], space[COMPONENT_HASH + 1];
     uint32_t ids[8] = {0};
-    struct count_table *t = count_table_new(9);
-    struct interner *texts = interner_new(9);
+    bool wanted[2] = {0};
+    struct count_range range = {.prefix = BYTES_LITERAL("c.u|a")};
     for (size_t i = 0; i < n; i++)
         interner_find_stored(f.texts, component_store(bytes_str(keys[i]), space), note_id, ids);
-    count_table_pick(f.table, f.texts, &ids[1], ids[0], t, texts);
-    struct count_source *s = count_table_source(t, texts, f.counters, &(struct count_range){0});
+    count_range_note_counters(&range, f.counters, wanted);
+    assert_true(!wanted[0] && wanted[1]);
+    struct count_table *t = count_table_pick(f.table, wanted, &ids[1], ids[0], interner_count(f.texts));
+    struct count_source *s = count_table_source(t, f.texts, f.counters, &(struct count_range){0});
     assert_int_equal(count_fixture_print(&s, 1, out, error), 0);
     buf_append_char(out, '\0');
     count_table_free(&t);
-    interner_free(&texts);
 }
 
 static void a_pick_has_all_counts_of_its_keys(void **state)
@@ -315,12 +316,14 @@ static void a_pick_has_all_counts_of_its_keys(void **state)
     struct buf all = {0}, got = {0}, expected = {0};
     fill();
     count_fixture_add(&f, keys[1], "US", 0, 1);
-    struct count_source *s = count_table_source(f.table, f.texts, f.counters, &(struct count_range){0});
+    struct count_table *copy = count_table_copy(f.table);
+    struct count_source *s = count_table_source(copy, f.texts, f.counters, &(struct count_range){0});
     assert_int_equal(count_fixture_print(&s, 1, &all, error), 0);
+    count_table_free(&copy);
     buf_append_char(&all, '\0');
     for (char *line = strtok(all.ptr, "\n"); line; line = strtok(NULL, "\n")) {
         const char *key = strchr(line, '|') + 1;
-        if (strncmp(key, "a.", 2) == 0 || strncmp(key, "a,", 2) == 0 || strncmp(key, "h0aMB8AuNw4=", 12) == 0)
+        if (line[0] == 'c' && (strncmp(key, "a.", 2) == 0 || strncmp(key, "h0aMB8AuNw4=", 12) == 0))
             buf_printf(&expected, "%s\n", line);
     }
     buf_append_char(&expected, '\0');

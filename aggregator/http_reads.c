@@ -1,0 +1,265 @@
+#include "aggregator/http_reads.h"
+
+#include "aggregator/aggregator_app.h"
+#include "counts/records.h"
+#include "daemon/read_protocol.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define WORK_MAX 50000 /* counts that the loop looks at for one request: a few milliseconds */
+
+/* How to answer with the records that were found. */
+enum reply_kind { REPLY_VALUE, REPLY_ALL, REPLY_RECORDS, REPLY_PAGE };
+
+/* A read that waits for the thread or is there. */
+struct large_read {
+    struct app *app;
+    struct http_request *req; /* NULL: the client is gone */
+    enum reply_kind kind;
+    struct reads *reads;
+    struct reads_answer answer;
+    int result;
+    struct large_read *next, **link;
+};
+
+bool http_reads_check_open(const struct app *app, struct http_request *req)
+{
+    if (!app->watermark)
+        http_problem(req, 503, "not-ready", NULL, "opening the slices");
+    return app->watermark != NULL;
+}
+
+bool http_reads_check_caught_up(const struct app *app, struct http_request *req)
+{
+    if (!http_reads_check_open(app, req))
+        return false;
+    if (!app->answers)
+        http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
+    return app->answers;
+}
+
+static bool find_layers(struct http_request *req, struct app *app, struct reads_layers *layers)
+{
+    uint64_t after;
+    if (!http_reads_check_caught_up(app, req) || !http_param_u64(req, "after", 0, 0, INT64_MAX, &after))
+        return false;
+    switch (aggregate_layers(app->aggregate, after, layers)) {
+    case AGGREGATE_AFTER_OK:
+        http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
+        http_add_header(
+            req, "X-Millrace-Complete-Until", "%" PRId64, watermark_poll_complete_until(app->watermark));
+        return true;
+    case AGGREGATE_AFTER_CLEARED:
+        http_problem(req, 410, "slice-cleared",
+            "read the archive's last slice from its manifest, then start over",
+            "a slice after %" PRIu64 " is cleared", after);
+        return false;
+    case AGGREGATE_AFTER_AHEAD:
+        http_problem(req, 409, "slice-ahead", "the archive does not belong to this aggregator's slices",
+            "slice %" PRIu64 " was never sealed; the open one is %" PRIu64, after,
+            aggregate_open_slice(app->aggregate));
+        return false;
+    }
+    return false;
+}
+
+static void keep_value(struct buf *lines)
+{
+    struct bytes value = read_protocol_value(buf_bytes(lines), RECORD_SEPARATOR);
+    memmove(lines->ptr, value.ptr, value.len);
+    lines->len = value.len;
+}
+
+static void reply(
+    const struct app *app, struct http_request *req, enum reply_kind kind, int result, struct reads_answer *a)
+{
+    if (result != 0) {
+        http_problem(req, 503, "storage-failed", NULL, "%s", a->error);
+    } else if (kind == REPLY_ALL && a->more) {
+        /* The keys are in the order of the request, so X-Millrace-Next could not name where to continue. */
+        http_problem(req, 413, "answer-too-large", "ask for fewer keys, or use /range",
+            "the answer exceeds max_answer (%zu bytes)", app->max_answer);
+    } else if (a->records == 0 && (kind == REPLY_VALUE || kind == REPLY_RECORDS)) {
+        read_protocol_reply_missing(req);
+    } else {
+        if (kind == REPLY_VALUE)
+            keep_value(&a->lines);
+        if (a->more)
+            read_protocol_add_next(req, buf_bytes(&a->next));
+        http_reply_buf(req, 200, READ_PROTOCOL_TYPE, &a->lines);
+    }
+    reads_answer_free(a);
+}
+
+static void free_read(struct large_read *r)
+{
+    reads_free(&r->reads);
+    reads_answer_free(&r->answer);
+    free(r);
+}
+
+static void unlink_read(struct large_read *r)
+{
+    *r->link = r->next;
+    if (r->next)
+        r->next->link = r->link;
+    else
+        r->app->reads.end = r->link;
+}
+
+static void on_gone(struct http_request *req, void *arg)
+{
+    struct large_read *r = arg;
+    (void)req;
+    r->req = NULL;
+    if (r == r->app->reads.running)
+        return;
+    unlink_read(r);
+    free_read(r);
+}
+
+static void run(void *ctx, void *job)
+{
+    struct large_read *r = job;
+    (void)ctx;
+    r->result = reads_run(r->reads, &r->answer);
+}
+
+static void start(struct large_read *r)
+{
+    struct http_reads *reads = &r->app->reads;
+    reads->running = r;
+    aggregate_hold(r->app->aggregate, true);
+    work_thread_start(reads->thread, r);
+}
+
+static void append_read(struct large_read *r)
+{
+    struct http_reads *reads = &r->app->reads;
+    r->link = reads->queue ? reads->end : &reads->queue;
+    *r->link = r;
+    reads->end = &r->next;
+}
+
+static void answer(
+    struct app *app, struct http_request *req, const struct reads_query *q, enum reply_kind kind)
+{
+    struct reads_layers layers;
+    struct reads_answer a = {0};
+    if (!find_layers(req, app, &layers))
+        return;
+    struct reads *r = reads_new(q);
+    reads_begin(r, &layers);
+    if (reads_work(r) <= WORK_MAX) {
+        int result = reads_run(r, &a);
+        reads_free(&r);
+        reply(app, req, kind, result, &a);
+        return;
+    }
+    struct large_read *large = mem_zalloc(sizeof(*large));
+    *large = (struct large_read){.app = app, .req = req, .kind = kind, .reads = r};
+    http_on_gone(req, on_gone, large);
+    if (!app->reads.running && !app->reads.queue) {
+        start(large);
+        return;
+    }
+    reads_end(r);
+    append_read(large);
+}
+
+void http_reads_finish(struct app *app)
+{
+    struct large_read *r = app->reads.thread ? work_thread_done(app->reads.thread) : NULL;
+    if (!r)
+        return;
+    app->reads.running = NULL;
+    aggregate_hold(app->aggregate, false);
+    if (r->req) {
+        http_on_gone(r->req, NULL, NULL);
+        reply(app, r->req, r->kind, r->result, &r->answer);
+    }
+    free_read(r);
+}
+
+void http_reads_next(struct app *app)
+{
+    struct reads_layers layers;
+    while (app->reads.queue && !app->reads.running) {
+        struct large_read *r = app->reads.queue;
+        unlink_read(r);
+        http_on_gone(r->req, NULL, NULL);
+        if (!find_layers(r->req, app, &layers)) {
+            free_read(r);
+            continue;
+        }
+        http_on_gone(r->req, on_gone, r);
+        reads_begin(r->reads, &layers);
+        start(r);
+    }
+}
+
+int http_reads_start(struct http_reads *reads, void (*notify)(void *arg), void *notify_arg)
+{
+    reads->thread =
+        work_thread_new(&(struct work_thread_config){.run = run, .notify = notify, .notify_arg = notify_arg});
+    return reads->thread ? 0 : -1;
+}
+
+void http_reads_stop(struct http_reads *reads)
+{
+    work_thread_free(&reads->thread);
+    if (reads->running)
+        free_read(reads->running);
+    reads->running = NULL;
+}
+
+void http_reads_get(struct http_request *req, void *ctx)
+{
+    struct bytes key;
+    if (read_protocol_get(req, &key))
+        answer(ctx, req, &(struct reads_query){.keys = &key, .n_keys = 1}, REPLY_VALUE);
+}
+
+void http_reads_mget(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct bytes keys[URL_PARAMS_MAX];
+    size_t n = 0;
+    if (!read_protocol_mget(req))
+        return;
+    for (size_t at = 0; read_protocol_next_key(req, &at, &keys[n]);)
+        n++;
+    answer(app, req, &(struct reads_query){.keys = keys, .n_keys = n, .bounds.max_bytes = app->max_answer},
+        REPLY_ALL);
+}
+
+static struct reads_bounds bounds_of(const struct app *app, const struct read_span *span)
+{
+    return (struct reads_bounds){.max_records = span->limit,
+        .max_bytes = app->max_answer,
+        .n_names = span->n_subs,
+        .names = span->subs};
+}
+
+void http_reads_fwmatch(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct read_span span;
+    if (!read_protocol_fwmatch(req, &span))
+        return;
+    answer(app, req,
+        &(struct reads_query){.prefix = span.prefix, .start = span.start, .bounds = bounds_of(app, &span)},
+        span.start.len > 0 ? REPLY_PAGE : REPLY_RECORDS);
+}
+
+void http_reads_range(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct read_span span;
+    if (!read_protocol_range(req, RECORD_SEPARATOR, &span))
+        return;
+    answer(app, req,
+        &(struct reads_query){.start = span.start, .end = span.end, .bounds = bounds_of(app, &span)},
+        REPLY_RECORDS);
+}
