@@ -11,6 +11,8 @@
 #define TURN_USEC                                                                                            \
     (4 * USEC_PER_MSEC) /* time for the steps of all queries before the loop polls the sockets again */
 #define STEP_BYTES ((size_t)8 << 10) /* of an answer's text, made in one step */
+#define LOOKUPS_MAX 1000             /* hashes in one request; as many rows are worth a range */
+#define OTHERS_A_ROW 8               /* lookups of no row that a range may have for each row */
 #define HINT "ask for a shorter period or fewer rows, or raise --max-buffered"
 
 TAILQ_HEAD(ask_list, ask);
@@ -36,7 +38,9 @@ struct ask {
     struct query_error
         *unknown; /* the error to send if the sources have no records; NULL: the counter is configured */
     bool has_records;
-    size_t texts_max; /* of one request */
+    size_t texts_max; /* of one request with a list of hashes */
+    bool is_sparse;   /* most lookups between two hashes of the rows belong to no row, so ask with lists */
+    size_t others;    /* lookups of no row, in the range asked for */
     size_t looked_up,
         batch; /* number of rows whose texts were requested, in all and before the latest request */
     int64_t complete_until;
@@ -183,7 +187,21 @@ static void gather(struct ask *a);
 
 static bool lookup_record(void *arg, const struct record *r)
 {
-    return breakdown_add_lookup(&((struct ask *)arg)->breakdown, r);
+    struct ask *a = arg;
+    enum breakdown_lookup found = breakdown_add_lookup(&a->breakdown, r);
+    a->others += found == BREAKDOWN_LOOKUP_OTHER;
+    return found != BREAKDOWN_LOOKUP_BAD;
+}
+
+/* True if the range that was asked for has many lookups of no row. */
+static bool has_many_others(const struct ask *a)
+{
+    return a->others > OTHERS_A_ROW * (a->looked_up - a->batch);
+}
+
+static bool lookup_piece(void *arg, size_t held)
+{
+    return hold(arg, held) && !has_many_others(arg);
 }
 
 static bool on_piece(void *arg, size_t held)
@@ -193,26 +211,56 @@ static bool on_piece(void *arg, size_t held)
 
 static void lookup_done(void *arg, enum source_result result, int64_t complete_until, const char *why);
 
+/* Appends a range from the first to the last hash of the rows left, which are sorted. Returns false if they are too few for one. */
+static bool append_range(struct ask *a, struct buf *target)
+{
+    const struct breakdown *b = &a->breakdown;
+    size_t first = b->n_rows, last = 0, n = 0;
+    for (size_t i = a->looked_up; i < b->n_rows; i++)
+        if (breakdown_wants_text(b, i)) {
+            first = i < first ? i : first;
+            last = i;
+            n++;
+        }
+    if (a->is_sparse || n < LOOKUPS_MAX)
+        return false;
+    buf_append_str(target, "/range?start=lookup%7C");
+    url_encode(bytes_of(b->rows[first].sum.stored, COMPONENT_HASH), target);
+    buf_append_str(target, "&end=lookup%7C");
+    url_encode(bytes_of(b->rows[last].sum.stored, COMPONENT_HASH), target);
+    a->looked_up = b->n_rows;
+    return true;
+}
+
+/* Appends a list of the next hashes. Returns false if there are none. */
+static bool append_list(struct ask *a, struct buf *target)
+{
+    const struct breakdown *b = &a->breakdown;
+    size_t n = 0;
+    buf_append_str(target, "/mget?");
+    for (; a->looked_up < b->n_rows && n < a->texts_max; a->looked_up++) {
+        if (!breakdown_wants_text(b, a->looked_up))
+            continue;
+        buf_append_str(target, n++ ? "&k=lookup%7C" : "k=lookup%7C");
+        url_encode(bytes_of(b->rows[a->looked_up].sum.stored, COMPONENT_HASH), target);
+    }
+    return n > 0;
+}
+
 /* Requests the next batch of texts of hashed subtotals. */
 static void look_up(struct ask *a)
 {
     struct breakdown *b = &a->breakdown;
     struct buf target = {0};
-    size_t n = 0;
-    buf_append_str(&target, "/mget?");
     a->batch = a->looked_up;
-    for (; a->looked_up < b->n_rows && n < a->texts_max; a->looked_up++) {
-        if (!breakdown_wants_text(b, a->looked_up))
-            continue;
-        buf_append_str(&target, n++ ? "&k=lookup%7C" : "k=lookup%7C");
-        url_encode(bytes_of(b->rows[a->looked_up].sum.stored, COMPONENT_HASH), &target);
-    }
+    a->others = 0;
+    bool is_range = append_range(a, &target), more = is_range || append_list(a, &target);
     buf_append_char(&target, '\0');
-    if (n) {
+    if (more) {
         const struct source_question q = {.target = target.ptr,
             .arg = a,
             .on_record = lookup_record,
-            .on_piece = on_piece,
+            .on_piece = lookup_piece,
             .on_done = lookup_done};
         a->question = source_ask(a->asks->sources, &q);
     } else {
@@ -232,6 +280,11 @@ static void lookup_done(void *arg, enum source_result result, int64_t complete_u
         missing = missing || breakdown_wants_text(&a->breakdown, i);
     if (!a->req) {
         ask_free(a);
+    } else if (result == SOURCE_STOPPED && has_many_others(a)) {
+        a->is_sparse = true;
+        breakdown_forget_texts(&a->breakdown, a->batch, a->looked_up);
+        a->looked_up = a->batch;
+        look_up(a);
     } else if (result == SOURCE_STOPPED) {
         refuse(a);
     } else if (result == SOURCE_TOO_LARGE && a->texts_max > 1) {
@@ -251,7 +304,7 @@ static void lookup_done(void *arg, enum source_result result, int64_t complete_u
 static void gather(struct ask *a)
 {
     if (breakdown_gather(&a->breakdown)) {
-        a->looked_up = 0;
+        a->looked_up = a->breakdown.kept;
         look_up(a);
     } else {
         hold(a, 0);
@@ -357,7 +410,7 @@ void ask_start(
     static const char *const periods[] = {"hour", "day", "month"}; /* as enum period_unit */
     struct ask *a = mem_zalloc(sizeof *a);
     struct buf target = {0};
-    *a = (struct ask){.magic = ASK_MAGIC, .asks = asks, .req = req, .texts_max = BREAKDOWN_TEXTS_MAX};
+    *a = (struct ask){.magic = ASK_MAGIC, .asks = asks, .req = req, .texts_max = LOOKUPS_MAX};
     query_copy(&a->query, query);
     if (unknown) {
         a->unknown = mem_alloc(sizeof *unknown);

@@ -7,6 +7,8 @@
 #define FIRST_SIZE 16
 #define SLOTS_A_CALL 65536
 #define LARGEST_SPARE 4096
+#define TIES_AHEAD                                                                                           \
+    (BREAKDOWN_TEXTS_MAX / BREAKDOWN_TABLES * 3 / 4) /* of one table; the tables have about as many each */
 
 void breakdown_init(struct breakdown *b, const struct query *q)
 {
@@ -72,7 +74,7 @@ static void grow(struct breakdown *b, struct breakdown_table *t)
     free(old.sums);
 }
 
-/* Each table grows at another load, between half and three quarters full, so that the tables do not all grow at
+/* Each table grows at another load, between 9 and 13 sixteenths full, so that the tables do not all grow at
  * once. */
 static bool add_sum(struct breakdown *b, struct bytes stored, uint64_t n)
 {
@@ -81,7 +83,7 @@ static bool add_sum(struct breakdown *b, struct bytes stored, uint64_t n)
     struct breakdown_table *t = &b->tables[index];
     if (stored.len == 0 || stored.len > COMPONENT_HASH)
         return false;
-    if (t->n >= t->size / 2 + (uint64_t)t->size / 4 * index / BREAKDOWN_TABLES)
+    if (t->n >= t->size / 16 * 9 + (uint64_t)t->size / 4 * index / BREAKDOWN_TABLES)
         grow(b, t);
     struct breakdown_sum *s = find_slot(t, hash, stored);
     if (s->len == 0) {
@@ -155,8 +157,7 @@ bool breakdown_select(struct breakdown *b)
     const struct breakdown_sum *s;
     if (!b->largest) {
         b->largest = mem_alloc(most * sizeof *b->largest);
-        b->rows = mem_zalloc((b->query->limit + BREAKDOWN_TEXTS_MAX) * sizeof *b->rows);
-        b->bytes += (b->query->limit + BREAKDOWN_TEXTS_MAX) * sizeof *b->rows + most * sizeof *b->largest;
+        b->bytes += most * sizeof *b->largest;
     }
     while ((s = next_sum(b, &left))) {
         if (s->n < b->least)
@@ -172,6 +173,10 @@ bool breakdown_select(struct breakdown *b)
     b->largest = NULL;
     b->bytes -= most * sizeof *b->largest;
     b->table = b->slot = 0;
+    most = b->query->limit + BREAKDOWN_TEXTS_MAX;
+    most = most < b->distinct ? most : b->distinct;
+    b->rows = mem_zalloc((most + 1) * sizeof *b->rows);
+    b->bytes += (most + 1) * sizeof *b->rows;
     return true;
 }
 
@@ -181,18 +186,75 @@ static int compare_stored(const void *a, const void *b)
     return bytes_compare(stored_of(&x->sum), stored_of(&y->sum));
 }
 
+static int compare_ties(const void *a, const void *b)
+{
+    return memcmp(
+        ((const struct breakdown_sum *)a)->stored, ((const struct breakdown_sum *)b)->stored, COMPONENT_HASH);
+}
+
+static void keep_ties(struct breakdown *b, struct breakdown_table *t)
+{
+    b->bytes -= (t->size - t->ties) * sizeof *t->sums;
+    t->size = t->ties;
+    t->sums = mem_realloc(t->sums, (t->size + (t->size == 0)) * sizeof *t->sums);
+    qsort(t->sums, t->ties, sizeof *t->sums, compare_ties);
+}
+
+/* Adds sums over the least, and ties that are not hashed, to the rows. Leaves only the hashed ties in the tables. Returns false after
+ * the last table. */
+static bool gather_sums(struct breakdown *b, size_t most)
+{
+    size_t left = SLOTS_A_CALL;
+    if (b->table == BREAKDOWN_TABLES)
+        return false;
+    for (; b->table < BREAKDOWN_TABLES && left > 0 && b->n_rows < most; b->table++, b->slot = 0) {
+        struct breakdown_table *t = &b->tables[b->table];
+        for (; b->slot < t->size && left > 0 && b->n_rows < most; b->slot++, left--) {
+            struct breakdown_sum s = t->sums[b->slot];
+            if (s.len == 0 || s.n < b->least)
+                continue;
+            if (s.n == b->least && component_is_hash(stored_of(&s)))
+                t->sums[t->ties++] = s;
+            else
+                b->rows[b->n_rows++] = (struct breakdown_row){.sum = s};
+        }
+        if (b->slot < t->size)
+            break;
+        keep_ties(b, t);
+    }
+    return true;
+}
+
+/* Adds the next ties of all tables in the order of their hashes to the rows: those up to the hash that is some places ahead in the first
+ * table with ties left, or the rest. Returns false if there are none. */
+static bool gather_ties(struct breakdown *b, size_t most)
+{
+    const struct breakdown_sum *bound = NULL;
+    bool any = false;
+    for (size_t i = 0; i < BREAKDOWN_TABLES; i++) {
+        struct breakdown_table *t = &b->tables[i];
+        if (!any && t->ties - t->taken > TIES_AHEAD)
+            bound = &t->sums[t->taken + TIES_AHEAD];
+        any |= t->taken < t->ties;
+        for (; t->taken < t->ties && b->n_rows < most; t->taken++) {
+            if (bound && compare_ties(&t->sums[t->taken], bound) > 0)
+                break;
+            b->rows[b->n_rows++] = (struct breakdown_row){.sum = t->sums[t->taken]};
+        }
+    }
+    return any;
+}
+
 bool breakdown_gather(struct breakdown *b)
 {
-    size_t left = SLOTS_A_CALL, most = b->query->limit + BREAKDOWN_TEXTS_MAX;
-    const struct breakdown_sum *s;
-    if (b->table == BREAKDOWN_TABLES) {
+    size_t most = b->query->limit + BREAKDOWN_TEXTS_MAX;
+    b->kept = b->n_rows;
+    if (!gather_sums(b, most) && !gather_ties(b, most)) {
         free_tables(b);
         return false;
     }
-    while (b->n_rows < most && (s = next_sum(b, &left)))
-        if (s->n >= b->least)
-            b->rows[b->n_rows++] = (struct breakdown_row){.sum = *s};
-    qsort(b->rows, b->n_rows, sizeof *b->rows, compare_stored); /* for breakdown_add_lookup */
+    qsort(b->rows + b->kept, b->n_rows - b->kept, sizeof *b->rows,
+        compare_stored); /* for breakdown_add_lookup */
     return true;
 }
 
@@ -203,29 +265,29 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row)
 
 /* Two sources may have different texts for one hash. Then the breakdown keeps the smaller text
  * (docs/formats/records.md). */
-bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
+enum breakdown_lookup breakdown_add_lookup(struct breakdown *b, const struct record *r)
 {
     struct record_key key;
     struct breakdown_row wanted = {.sum = {.len = COMPONENT_HASH}}, *row;
     struct buf text = {0};
     if (!record_key_parse(r->key, &key) || !key.is_lookup)
-        return false;
+        return BREAKDOWN_LOOKUP_BAD;
     memcpy(wanted.sum.stored, key.key.ptr, COMPONENT_HASH);
-    row = bsearch(&wanted, b->rows, b->n_rows, sizeof *b->rows, compare_stored);
-    if (!row || lookup_unescape(r->value, &text) != 0) {
+    row = bsearch(&wanted, b->rows + b->kept, b->n_rows - b->kept, sizeof *b->rows, compare_stored);
+    if (!row)
+        return BREAKDOWN_LOOKUP_OTHER;
+    if (lookup_unescape(r->value, &text) != 0) {
         buf_free(&text);
-        return false;
+        return BREAKDOWN_LOOKUP_BAD;
     }
-    if (row->text && bytes_compare(breakdown_text(row), buf_bytes(&text)) <= 0) {
-        buf_free(&text);
-        return true;
+    if (!row->text || bytes_compare(breakdown_text(row), buf_bytes(&text)) > 0) {
+        free(row->text);
+        b->bytes += text.len - row->text_len;
+        row->text = bytes_dup(buf_bytes(&text));
+        row->text_len = text.len;
     }
-    free(row->text);
-    b->bytes += text.len - row->text_len;
-    row->text = bytes_dup(buf_bytes(&text));
-    row->text_len = text.len;
     buf_free(&text);
-    return true;
+    return BREAKDOWN_LOOKUP_OK;
 }
 
 struct bytes breakdown_text(const struct breakdown_row *row)
@@ -241,8 +303,23 @@ static int compare_rows(const void *a, const void *b)
     return bytes_compare(breakdown_text(x), breakdown_text(y));
 }
 
+/* Of the new rows, keeps those that are not after the last row of a full answer: few, if there are many batches. */
+static void drop_losers(struct breakdown *b)
+{
+    size_t n = b->kept;
+    if (n == 0 || n < b->query->limit)
+        return;
+    for (size_t i = n; i < b->n_rows; i++)
+        if (compare_rows(&b->rows[i], &b->rows[b->kept - 1]) > 0)
+            breakdown_forget_texts(b, i, i + 1);
+        else
+            b->rows[n++] = b->rows[i];
+    b->n_rows = n;
+}
+
 void breakdown_keep_largest(struct breakdown *b)
 {
+    drop_losers(b);
     qsort(b->rows, b->n_rows, sizeof *b->rows, compare_rows);
     free_rows(b, b->query->limit);
     b->shown = 0;

@@ -1,8 +1,9 @@
 /* breakdown: the subtotals of one key over [from, to), largest first.
  *
  * The breakdown adds up subtotals in their stored form, which may be a hash. Only rows of the answer need their full
- * text. Rows with equal counts are ordered by text. So every subtotal whose count equals that of the last row may
- * become a row, and its text is needed too.
+ * text. Rows with equal counts are ordered by text. So every subtotal whose count equals that of the last row (a tie) may
+ * become a row, and its text is needed too. Hashed ties become rows in batches in the order of their hashes, so that one range of
+ * lookup records has the texts of a batch even if there are millions of ties.
  *
  * Order of calls: breakdown_add for every record; breakdown_select until it returns true; then, until breakdown_gather returns
  * false: breakdown_add_lookup for each row for which breakdown_wants_text is true, and breakdown_keep_largest.
@@ -19,7 +20,7 @@
 #include "counts/records.h"
 
 #define BREAKDOWN_TABLES 64
-#define BREAKDOWN_TEXTS_MAX 1000
+#define BREAKDOWN_TEXTS_MAX 8192
 
 struct breakdown_sum {
     uint64_t n;
@@ -29,6 +30,8 @@ struct breakdown_sum {
 struct breakdown_table {
     struct breakdown_sum *sums; /* open addressing; `size` is a power of two */
     uint32_t n, size;
+    uint32_t ties,
+        taken; /* once gathered, the table has only its hashed ties, in the order of the hashes; those that became rows */
 };
 struct breakdown_row {
     struct breakdown_sum sum;
@@ -49,7 +52,8 @@ struct breakdown {
     size_t n_largest;
     uint64_t least; /* the count of the last row */
     struct breakdown_row *rows;
-    size_t n_rows;
+    size_t n_rows,
+        kept; /* the first `kept` rows are sorted and have their texts; the others are sorted by stored form */
     uint64_t shown; /* sum of the rows */
     uint64_t over;  /* with max_keys: events that the subtotal counted as `(other)` */
 };
@@ -68,9 +72,10 @@ bool breakdown_gather(struct breakdown *b);
 /* Forgets the texts of the rows from..to-1, to look them up again. */
 void breakdown_forget_texts(struct breakdown *b, size_t from, size_t to);
 bool breakdown_wants_text(const struct breakdown *b, size_t row);
-/* Sets the text of a row from a lookup record. Returns false if the record is malformed, is not a lookup, or belongs to
- * no row. */
-bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
+/* Sets the text of a row from a lookup record. */
+enum breakdown_lookup { BREAKDOWN_LOOKUP_OK, BREAKDOWN_LOOKUP_OTHER, BREAKDOWN_LOOKUP_BAD };
+/* _OTHER: the record belongs to no row. _BAD: the record is malformed, or not a lookup. */
+enum breakdown_lookup breakdown_add_lookup(struct breakdown *b, const struct record *r);
 /* Sorts the rows and keeps the first `limit`. */
 void breakdown_keep_largest(struct breakdown *b);
 struct bytes breakdown_text(const struct breakdown_row *row);

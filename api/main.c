@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #define MAX_ROWS "100000"
+#define MAX_BUFFERED (INT64_C(512) << 20)
 
 static const struct option_row options[] = {
     {.name = "aggregator_url",
@@ -52,11 +53,14 @@ static bool has_archive(struct options *o)
     return options_text(o, "sortdb_url") || config_section(options_config(o), "sortdb", "");
 }
 
+/* A breakdown of five million sub keys must fit into half of max_buffered. */
 static int api_check(struct options *o, struct config_error *error)
 {
     struct counters *c = NULL;
     int r = read_counters(o, &c, error);
     counters_free(&c);
+    if (r == 0 && options_int(o, "max_buffered") < MAX_BUFFERED)
+        r = options_set_default(o, "max_buffered", MAX_BUFFERED, error);
     if (r == 0 && has_archive(o))
         r = peer_check(o, "sortdb", error);
     if (r == 0)

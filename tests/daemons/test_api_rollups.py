@@ -1,7 +1,9 @@
 """Breakdowns and subtotals' series over an archive with days and months, against a model: any span and zone, from few records;
 days whose hours were dropped are counted whole or refused."""
+import base64
 import collections
 import datetime
+import hashlib
 import os
 import zoneinfo
 
@@ -14,6 +16,10 @@ HOUR, DAY = 3600, 86400
 START = int(datetime.datetime(2012, 1, 1, tzinfo=datetime.timezone.utc).timestamp())
 HOURS = 366 * 24
 COUNTRIES = ["AU", "BR", "DE", "FR", "GB", "IN", "JP", "US"]
+
+
+def component(text):
+    return base64.b64encode(hashlib.md5(text).digest()[:8])
 
 
 def line(key, period, counts):
@@ -104,6 +110,22 @@ class ApiRollups(SortdbTest):
         hours[last] = hours.get(last, collections.Counter()) + collections.Counter({"US": 7, "ZZ": 1})
         self.check_breakdown("k", hours, START, START + HOURS * HOUR)
         self.check_series("k", hours, START, START + HOURS * HOUR, "month", "UTC")
+
+    def test_hashed_ties(self):
+        """Texts of many ties come as ranges of lookups, unless few of the lookups between them belong to ties."""
+        texts = {component(t): t for t in (b"http://example.com/%06d" % (i * 7919 % 1000000) for i in range(40000))}
+        stored = sorted(texts)
+        hour = hour_text(START)
+        records = [(b"lookup|" + s, t) for s, t in texts.items()]
+        for key, subs in (("dense", stored[:30000]), ("sparse", stored[::13])):
+            records.append((b"c.u|%s.%s" % (key.encode(), hour.encode()), b" ".join(s + b":3" for s in subs)))
+        self.begin(records)
+        for key, subs, requests in (("dense", stored[:30000], 20), ("sparse", stored[::13], 10)):
+            del self.live.asked[:]
+            got = self.ask("breakdown", user=key, from_=START, to=START + HOUR, limit=50)
+            self.assertEqual([r["key"].encode() for r in got["rows"]], sorted(texts[s] for s in subs)[:50])
+            self.assertEqual((got["distinct"], got["total"]), (len(subs), 3 * len(subs)))
+            self.assertLess(len(self.live.asked), requests)
 
     def test_dropped_hours(self):
         hours = self.make(seeded(), 0.05)

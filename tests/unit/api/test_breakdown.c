@@ -4,6 +4,7 @@
 
 #include "api/breakdown.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 static const struct counter sub = {.ns = "c.u"};
 static struct query query = {.kind = QUERY_BREAKDOWN, .sub = &sub, .from = 0, .to = HOUR_END, .limit = 3};
@@ -76,6 +77,92 @@ static void test_a_million_subtotals(void **state)
     breakdown_reset(&b);
 }
 
+/* The full text of the i-th key, and its stored form. */
+static struct bytes text_of(unsigned i, struct buf *text, char hash[COMPONENT_HASH + 1])
+{
+    buf_clear(text);
+    buf_printf(text, "http://example.com/%08x", i * 2654435761u);
+    component_hash(buf_bytes(text), hash);
+    return buf_bytes(text);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    return memcmp(*(const char *const *)a, *(const char *const *)b, COMPONENT_HASH);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Answers every row that wants its text, as an archive would, and checks that the rows of a batch have near hashes. */
+static void look_up(struct breakdown *b, char **by_hash, size_t n)
+{
+    for (size_t i = b->kept; i < b->n_rows; i++) {
+        if (!breakdown_wants_text(b, i))
+            continue;
+        const char *stored = b->rows[i].sum.stored;
+        char **found = bsearch(&stored, by_hash, n, sizeof *by_hash, compare_keys);
+        struct buf key = {0};
+        assert_non_null(found);
+        buf_printf(&key, "lookup|%.*s", COMPONENT_HASH, stored);
+        struct record r = {buf_bytes(&key), bytes_str(*found + COMPONENT_HASH)};
+        assert_int_equal(breakdown_add_lookup(b, &r), BREAKDOWN_LOOKUP_OK);
+        buf_free(&key);
+    }
+}
+
+static void test_hashed_ties_in_batches(void **state)
+{
+    (void)state;
+    enum { KEYS = 60000, LIMIT = 20, WINNERS = 7 };
+    static char *by_hash[KEYS], *ties[KEYS];
+    struct query q = query;
+    struct breakdown b;
+    struct buf text = {0}, value = {0};
+    char hash[COMPONENT_HASH + 1], last[COMPONENT_HASH] = {0};
+    size_t batches = 0;
+    q.limit = LIMIT;
+    breakdown_init(&b, &q);
+    for (unsigned i = 0; i < KEYS; i++) {
+        struct bytes t = text_of(i, &text, hash);
+        by_hash[i] = mem_zalloc(COMPONENT_HASH + t.len + 1);
+        memcpy(by_hash[i], hash, COMPONENT_HASH);
+        memcpy(by_hash[i] + COMPONENT_HASH, t.ptr, t.len);
+        ties[i] = by_hash[i] + COMPONENT_HASH;
+        buf_printf(&value, "%s%s:%d", i ? " " : "", hash, i >= KEYS - WINNERS ? 9 : 2);
+    }
+    buf_append_char(&value, '\0');
+    assert_true(add(&b, value.ptr));
+    qsort(by_hash, KEYS, sizeof *by_hash, compare_keys);
+    while (!breakdown_select(&b))
+        ;
+    for (; breakdown_gather(&b); breakdown_keep_largest(&b)) {
+        look_up(&b, by_hash, KEYS);
+        if (b.table < BREAKDOWN_TABLES || b.tables->taken == 0 || b.kept == b.n_rows)
+            continue;
+        batches++;
+        assert_true(memcmp(last, b.rows[b.kept].sum.stored, 2) <= 0); /* after the batch before */
+        memcpy(last, b.rows[b.n_rows - 1].sum.stored, COMPONENT_HASH);
+    }
+    assert_in_range(batches, KEYS / BREAKDOWN_TEXTS_MAX, KEYS / BREAKDOWN_TEXTS_MAX * 3);
+    assert_int_equal(b.n_rows, LIMIT);
+    qsort(ties, KEYS - WINNERS, sizeof *ties, compare_texts);
+    for (size_t i = WINNERS; i < LIMIT; i++) {
+        assert_int_equal(b.rows[i].sum.n, 2);
+        assert_true(bytes_equal_str(breakdown_text(&b.rows[i]), ties[i - WINNERS]));
+    }
+    assert_int_equal(breakdown_add_lookup(&b, &(struct record){BYTES_LITERAL("u|k"), BYTES_LITERAL("x")}),
+        BREAKDOWN_LOOKUP_BAD);
+    for (unsigned i = 0; i < KEYS; i++)
+        free(by_hash[i]);
+    buf_free(&text);
+    buf_free(&value);
+    breakdown_reset(&b);
+    assert_int_equal(b.bytes, 0);
+}
+
 static void test_keys_that_collide_without_a_seed(void **state)
 {
     (void)state;
@@ -107,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_largest_first_and_ties_by_text),
         cmocka_unit_test(test_a_million_subtotals),
+        cmocka_unit_test(test_hashed_ties_in_batches),
         cmocka_unit_test(test_keys_that_collide_without_a_seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
