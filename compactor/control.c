@@ -77,6 +77,10 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char 
     const struct control *c = arg;
     struct json_doc *stats = NULL;
     uint64_t sum = 0;
+    *open = 0;
+    *is_empty = true;
+    if (!c->aggregator.client)
+        return COMPACT_OK;
     enum compact_result r = ask_number(&c->aggregator, "GET", "/slices", "/open", open, error);
     if (r == COMPACT_OK) /* /stats describes the open slice */
         r = ask(&c->aggregator, "GET", "/stats?format=json", &stats, error);
@@ -134,6 +138,8 @@ static enum compact_result clear(void *arg, uint64_t through, char error[COMPACT
     const struct control *c = arg;
     char target[64];
     uint64_t cleared;
+    if (!c->aggregator.client)
+        return COMPACT_OK;
     snprintf(target, sizeof(target), "/clear?through=%" PRIu64, through);
     return ask_number(&c->aggregator, "POST", target, "/cleared", &cleared, error);
 }
@@ -177,7 +183,9 @@ struct control *control_new(const struct control_config *config, char error[COMP
     struct control *c = mem_zalloc(sizeof(*c));
     c->base = event_base_new();
     c->calls = (struct run_control){.arg = c, .look = look, .seal = seal, .reload = reload, .clear = clear};
-    if (!connect_peer(c, config, &c->aggregator, bytes_str(config->aggregator_url), error) ||
+    bool has_aggregator = strcmp(config->aggregator_url, "none") != 0;
+    if ((has_aggregator &&
+            !connect_peer(c, config, &c->aggregator, bytes_str(config->aggregator_url), error)) ||
         !connect_sortdbs(c, config, error))
         control_free(&c);
     return c;

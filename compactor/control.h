@@ -9,9 +9,9 @@
 struct control;
 
 struct control_config {
-    const char *aggregator_url;
-    const char *sortdb_urls; /* separated by spaces or commas; "none": no sortdb serves the archive */
-    const char *auth_token;  /* NULL: none */
+    const char *aggregator_url; /* "none": the run merges no slices */
+    const char *sortdb_urls;    /* separated by spaces or commas; "none": no sortdb serves the archive */
+    const char *auth_token;     /* NULL: none */
 };
 
 /* NULL with the error if an address is invalid. Copies everything. */

@@ -6,7 +6,7 @@
  * 1. A source yields each key once. Records of one key in one block are added up before they are written, so the runs
  *    of repeated keys are smaller than the input.
  * 2. Blocks and buffers stay within the bound. A group of records with one key, and a line, need memory besides.
- * 3. A run has no name: the file is removed from its directory as soon as it is open, so a killed process leaves nothing.
+ * 3. A run has no name: the file is removed from its directory as soon as it is open, so a killed process leaves no space in use.
  * 4. A run's records, bytes and checksum are verified as it is read.
  *
  * Lines must have passed record_check. One thread calls; the thread inside is joined before each return that needs its result.

@@ -1,6 +1,8 @@
 /* compactor: wires options, lock, HTTP and terminal to one run over an archive, or to a schedule of runs. */
 #include "compactor/archive.h"
+#include "compactor/change.h"
 #include "compactor/control.h"
+#include "compactor/export.h"
 #include "compactor/repeat.h"
 #include "daemon/daemon.h"
 #include "base/io.h"
@@ -16,6 +18,8 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
+#define NONE "none" /* no aggregator, or no sortdb */
+
 static const struct option_row rows[] = {
     {.name = "archive", .type = OPTION_STRING, .min = 1, .max = 4000, .help = "directory of the archive"},
     {.name = "slices",
@@ -25,7 +29,7 @@ static const struct option_row rows[] = {
         .help = "directory of the slices: the aggregator's data_dir followed by /slices"},
     {.name = "aggregator_url",
         .type = OPTION_STRING,
-        .help = "address of the aggregator (default: [aggregator] of the file)"},
+        .help = "address of the aggregator (default: [aggregator] of the file); none: merge no slices"},
     {.name = "sortdb_url",
         .type = OPTION_STRING,
         .help = "addresses of all sortdbs that serve the archive, separated by commas; none: there is no "
@@ -43,6 +47,46 @@ static const struct option_row rows[] = {
         .max = 1000000,
         .unit = "generations",
         .help = "generations to keep, including the current one"},
+    {.name = "memory",
+        .type = OPTION_SIZE,
+        .fallback = "256M",
+        .min = 1 << 20,
+        .max = INT64_C(1) << 40,
+        .unit = "bytes",
+        .help = "memory of an import's sort"},
+    {.name = "import",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help =
+            "add the records of the text files (plain, gzip or zstd; - is standard input), sorted or not"},
+    {.name = "again",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "import files even if the archive has imported them before"},
+    {.name = "export",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "write the records of the archive to the file, or to standard output, and exit"},
+    {.name = "drop_before",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "remove the counts before this day (YYYY-MM-DD, UTC)"},
+    {.name = "ns",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "namespace of --drop-before: a total with its subtotals, or a subtotal (default: all)"},
+    {.name = "drop_hours_before",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "remove the subtotals of hours before this day (YYYY-MM-DD, UTC), and keep those of days"},
+    {.name = "forget",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "remove the records of this key (NAMESPACE|KEY, or KEY in all namespaces) and its sub keys "
+                "from all generations"},
     {.name = "init",
         .type = OPTION_BOOL,
         .fallback = "false",
@@ -78,73 +122,238 @@ static void show_progress(const struct run_progress *at, void *arg)
     progress_show(arg, at->step, at->done, at->total, at->records, false, clock_monotonic());
 }
 
-static int run_over_http(struct options *o)
+static int report_failure(enum compact_result r, const char *error)
+{
+    log_error(compact_strerror(r), LOG_S("error", error));
+    return compact_exit_status(r);
+}
+
+/* One run with its addresses. */
+struct session {
+    bool has_aggregator;
+    struct control *control;
+    struct progress progress;
+    struct run_spec spec;
+    struct run_outcome out;
+};
+
+/* Returns 0, or the exit status after logging the error. */
+static int session_open(struct session *s, struct options *o, bool merges_slices)
 {
     char error[COMPACT_ERROR_TEXT] = "", *token;
     struct config_error wrong;
-    struct run_outcome out;
-    struct progress progress;
+    *s = (struct session){.has_aggregator = merges_slices && strcmp(peer_url(o, "aggregator"), NONE) != 0};
     if (daemon_read_token(options_string(o, "auth_token_file"), &token, &wrong) != 0)
         return fail(wrong.text, EX_CONFIG);
-    struct control *control = control_new(
+    s->control = control_new(
         &(struct control_config){
-            .aggregator_url = peer_url(o, "aggregator"),
+            .aggregator_url = s->has_aggregator ? peer_url(o, "aggregator") : NONE,
             .sortdb_urls = peer_url(o, "sortdb"),
             .auth_token = token,
         },
         error);
     free(token);
-    if (!control)
+    if (!s->control)
         return fail(error, EX_CONFIG);
-    struct run_spec spec = {.archive = options_string(o, "archive"),
+    s->spec = (struct run_spec){.archive = options_string(o, "archive"),
         .slices = options_string(o, "slices"),
         .shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 0,
         .keep = (unsigned)options_int(o, "keep"),
         .now = clock_wall() / USEC_PER_SEC,
-        .control = control_calls(control),
+        .control = control_calls(s->control),
         .on_progress = show_progress,
-        .arg = &progress};
-    progress_begin(&progress, "records", false, clock_monotonic());
-    enum compact_result r = run_compact(&spec, &out, error);
-    progress_erase();
-    control_free(&control);
-    if (r != COMPACT_OK) {
-        log_error(compact_strerror(r), LOG_S("error", error));
-        return compact_exit_status(r);
-    }
-    log_info(out.published ? "published a new generation" : "nothing new to merge",
-        LOG_U("generation", out.generation), LOG_U("through", out.through), LOG_U("slices", out.slices),
-        LOG_U("records", out.records), LOG_U("bytes", out.bytes));
-    if (out.collisions)
-        log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", out.collisions),
-            LOG_S("last", out.collision));
-    if (!out.served)
-        log_warn("sortdb_url is none: the slices are kept");
+        .arg = &s->progress};
+    progress_begin(&s->progress, "records", false, clock_monotonic());
     return EX_OK;
 }
 
-static int run_init(const struct options *o)
+static enum compact_result session_run(struct session *s, char error[COMPACT_ERROR_TEXT])
 {
-    char why[COMPACT_ERROR_TEXT] = "";
-    const char *archive = options_string(o, "archive");
-    uint32_t shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 1;
-    enum compact_result r = archive_recover(archive, why);
-    if (r == COMPACT_OK)
-        r = archive_init(archive, shards, clock_wall() / USEC_PER_SEC, why);
+    enum compact_result r = run_compact(&s->spec, &s->out, error);
+    const struct run_outcome *out = &s->out;
+    progress_erase();
     if (r != COMPACT_OK)
-        log_error(compact_strerror(r), LOG_S("error", why));
-    return compact_exit_status(r);
+        return r;
+    log_info(out->published ? "published a new generation" : "nothing new to merge",
+        LOG_U("generation", out->generation), LOG_U("through", out->through), LOG_U("slices", out->slices),
+        LOG_U("records", out->records), LOG_U("bytes", out->bytes));
+    if (out->collisions)
+        log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", out->collisions),
+            LOG_S("last", out->collision));
+    if (!out->served && s->has_aggregator)
+        log_warn("sortdb_url is none: the slices are kept");
+    return r;
 }
 
-/* One run, under the lock of the archive. */
+static int run_merge(struct options *o)
+{
+    char error[COMPACT_ERROR_TEXT] = "";
+    struct session s;
+    int status = session_open(&s, o, true);
+    if (status != EX_OK)
+        return status;
+    enum compact_result r = session_run(&s, error);
+    control_free(&s.control);
+    return r == COMPACT_OK ? EX_OK : report_failure(r, error);
+}
+
+static enum compact_result prepare_archive(const struct options *o, char error[COMPACT_ERROR_TEXT])
+{
+    const char *archive = options_string(o, "archive");
+    uint32_t shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 1;
+    enum compact_result r = archive_recover(archive, error);
+    return r == COMPACT_OK ? archive_init(archive, shards, clock_wall() / USEC_PER_SEC, error) : r;
+}
+
+static void report_change(const struct options *o, const struct change *c, const struct run_outcome *out)
+{
+    struct change_report report = change_report(c);
+    if (options_bool(o, "import"))
+        log_info("imported", LOG_U("records", report.imported));
+    if (report.collisions)
+        log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", report.collisions),
+            LOG_S("last", report.collision));
+    if (!options_text(o, "forget"))
+        return;
+    log_info("forgotten; slices after this one, streams, rejects files and backups may still have the key",
+        LOG_U("records", report.forgotten), LOG_U("through", out->through));
+    if (report.as_sub)
+        log_warn("the text remains as a sub key of other keys", LOG_U("records", report.as_sub));
+}
+
+/* Reads a date. Returns 0, or -1 after logging the error. */
+static int read_date(const struct options *o, const char *name, int64_t *seconds)
+{
+    const char *text = options_text(o, name);
+    struct config_error error;
+    if (!text || change_parse_date(text, seconds))
+        return 0;
+    options_refuse(o, name, &error, "expected a day from 2000 to 2159, such as 2026-01-31");
+    log_error(error.text);
+    return -1;
+}
+
+static int run_change_in(struct session *s, struct options *o)
+{
+    char error[COMPACT_ERROR_TEXT] = "", **files = NULL;
+    struct change *c = NULL;
+    struct change_spec spec = {.archive = options_string(o, "archive"),
+        .again = options_bool(o, "again"),
+        .memory = (size_t)options_int(o, "memory"),
+        .drop_ns = options_text(o, "ns"),
+        .forget = options_text(o, "forget"),
+        .on_progress = show_progress,
+        .arg = &s->progress};
+    read_date(o, "drop_before", &spec.drop_before);
+    read_date(o, "drop_hours_before", &spec.drop_hours_before);
+    if (options_bool(o, "import"))
+        spec.n_imports = options_operands(o, &files);
+    spec.imports = files;
+    if (spec.forget)
+        s->spec.keep = 1;
+    enum compact_result r = prepare_archive(o, error);
+    if (r == COMPACT_OK)
+        r = change_prepare(&spec, &s->spec, &c, error);
+    if (r == COMPACT_OK)
+        r = session_run(s, error);
+    progress_erase();
+    if (r == COMPACT_OK)
+        report_change(o, c, &s->out);
+    change_free(&c);
+    return r == COMPACT_OK ? EX_OK : report_failure(r, error);
+}
+
+/* The slices are merged by a run before, so that the scan for a forgotten key sees all counts that the change writes. */
+static int run_change(struct options *o)
+{
+    struct session s;
+    bool has_aggregator = strcmp(peer_url(o, "aggregator"), NONE) != 0;
+    bool forgets = options_text(o, "forget") != NULL;
+    int status = forgets && has_aggregator ? run_merge(o) : EX_OK;
+    if (status == EX_OK)
+        status = session_open(&s, o, !forgets);
+    if (status == EX_OK) {
+        status = run_change_in(&s, o);
+        control_free(&s.control);
+    }
+    return status;
+}
+
+static int run_export(struct options *o)
+{
+    char error[COMPACT_ERROR_TEXT] = "", **files;
+    const char *to = options_operands(o, &files) ? files[0] : NULL;
+    enum compact_result r = export_archive(options_string(o, "archive"), to, error);
+    return r == COMPACT_OK ? EX_OK : report_failure(r, error);
+}
+
+static int run_init(struct options *o)
+{
+    char error[COMPACT_ERROR_TEXT] = "";
+    enum compact_result r = prepare_archive(o, error);
+    return r == COMPACT_OK ? EX_OK : report_failure(r, error);
+}
+
+/* The acts other than a run, each named by the option that asks for it. */
+static const struct act {
+    const char *option;
+    int (*run)(struct options *o);
+    size_t operands_min, operands_max;
+    bool is_text;    /* the option has a value */
+    bool changes;    /* merges slices too, and needs them */
+    bool reads_only; /* needs no lock */
+} acts[] = {
+    {"init", run_init, .operands_max = 0},
+    {"export", run_export, .operands_max = 1, .reads_only = true},
+    {"import", run_change, 1, SIZE_MAX, .changes = true},
+    {"drop_before", run_change, .is_text = true, .changes = true},
+    {"drop_hours_before", run_change, .is_text = true, .changes = true},
+    {"forget", run_change, .is_text = true, .changes = true},
+};
+static const struct act merge_act = {"", run_merge, .changes = true};
+
+static bool is_asked(const struct options *o, const struct act *a)
+{
+    return a->is_text ? options_text(o, a->option) != NULL : options_bool(o, a->option);
+}
+
+/* Finds the act of the options. An import may also drop hours. Returns NULL after storing the error. */
+static const struct act *find_act(const struct options *o, char error[COMPACT_ERROR_TEXT])
+{
+    const struct act *found = &merge_act;
+    char **files;
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        bool joins = strcmp(found->option, "import") == 0 && strcmp(acts[i].option, "drop_hours_before") == 0;
+        if (!is_asked(o, &acts[i]) || joins)
+            continue;
+        if (found != &merge_act) {
+            snprintf(
+                error, COMPACT_ERROR_TEXT, "--%s and --%s cannot be combined", found->option, acts[i].option);
+            return NULL;
+        }
+        found = &acts[i];
+    }
+    size_t n = options_operands(o, &files);
+    if (n >= found->operands_min && n <= found->operands_max)
+        return found;
+    if (n < found->operands_min)
+        snprintf(error, COMPACT_ERROR_TEXT, "--%s needs a file", found->option);
+    else
+        snprintf(error, COMPACT_ERROR_TEXT, "unexpected argument: %.200s", files[found->operands_max]);
+    return NULL;
+}
+
+/* One act, under the lock of the archive if it writes. */
 static int run_locked(void *arg)
 {
     struct options *o = arg;
     struct config_error error;
-    if (daemon_lock_directory(options_string(o, "archive"), &error) != 0)
+    char ignored[COMPACT_ERROR_TEXT];
+    const struct act *act = find_act(o, ignored);
+    if (!act->reads_only && daemon_lock_directory(options_string(o, "archive"), &error) != 0)
         return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
     daemon_raise_file_limit();
-    return options_bool(o, "init") ? run_init(o) : run_over_http(o);
+    return act->run(o);
 }
 
 /* Reads --every and --at. Returns 0, or -1 with the error. */
@@ -161,7 +370,14 @@ static int read_schedule(const struct options *o, struct schedule *s, struct con
 static int run_options(struct options *o)
 {
     struct config_error error;
+    char wrong[COMPACT_ERROR_TEXT];
     struct repeat_spec repeat = {.archive = options_string(o, "archive"), .run = run_locked, .arg = o};
+    const struct act *act = find_act(o, wrong);
+    int64_t day;
+    if (!act)
+        return fail(wrong, EX_USAGE);
+    if (read_date(o, "drop_before", &day) != 0 || read_date(o, "drop_hours_before", &day) != 0)
+        return EX_USAGE;
     if (read_schedule(o, &repeat.schedule, &error) != 0)
         return fail(error.text, EX_CONFIG);
     if (options_check_only(o)) {
@@ -170,15 +386,16 @@ static int run_options(struct options *o)
     }
     if (!repeat.archive)
         return fail("archive is not set; it names the directory of the archive", EX_CONFIG);
-    if (!options_bool(o, "init") && !options_string(o, "slices"))
+    if (act->changes && !options_string(o, "slices") && strcmp(peer_url(o, "aggregator"), NONE) != 0)
         return fail("slices is not set; it names the aggregator's directory of slices", EX_CONFIG);
-    return repeat.schedule.every > 0 && !options_bool(o, "init") ? repeat_runs(&repeat) : run_locked(o);
+    return repeat.schedule.every > 0 && act == &merge_act ? repeat_runs(&repeat) : run_locked(o);
 }
 
 int main(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "compactor",
         .summary = "merges the aggregator's sealed slices into the archive",
+        .operands = "[FILE...]",
         .rows = {rows, NULL}};
     struct options *o;
     io_reserve_stdio();

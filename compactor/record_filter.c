@@ -103,6 +103,13 @@ static void close_source(struct count_source *base)
     free(s);
 }
 
+bool record_filter_has_namespace(struct bytes ns, struct bytes wanted)
+{
+    const char *dot = memchr(ns.ptr, '.', ns.len);
+    size_t before = dot ? (size_t)(dot + 1 - ns.ptr) : 0;
+    return bytes_equal(ns, wanted) || bytes_equal(bytes_of(ns.ptr + before, ns.len - before), wanted);
+}
+
 struct count_source *record_filter_source(const struct record_filter *f, struct count_source *inner)
 {
     static const struct count_source_kind kind = {next_record, next_value, close_source};

@@ -18,6 +18,8 @@ struct record_filter {
     bool by_hour; /* keep is called for each hour of a total; else once for each total */
 };
 
+/* True if `wanted` is this namespace, or that of its total: "u" has "u" and "c.u". */
+bool record_filter_has_namespace(struct bytes ns, struct bytes wanted);
 /* Owns `inner`. The filter must outlive the source. */
 struct count_source *record_filter_source(const struct record_filter *f, struct count_source *inner);
 

@@ -20,9 +20,10 @@
 struct repeat {
     const struct repeat_spec *spec;
     sigset_t waited, before; /* the signals that repeat waits for; the mask at the start */
-    int64_t last, failed;    /* when this process had a complete and a failed run; 0: not yet */
-    unsigned failures;       /* since the last complete run */
-    int64_t told;            /* the due time that was announced */
+    int64_t last,
+        failed; /* when a complete run of this process began, and when a failed one ended; 0: not yet */
+    unsigned failures; /* since the last complete run */
+    int64_t told;      /* the due time that was announced */
 };
 
 static int64_t now_seconds(void)
@@ -95,11 +96,12 @@ static int run_once(const struct repeat *r, bool *stop)
 
 static void take_run(struct repeat *r, bool *stop)
 {
+    int64_t began = now_seconds();
     int status = run_once(r, stop);
     if (*stop)
         return;
     if (status == 0) {
-        r->last = now_seconds();
+        r->last = began;
         r->failures = 0;
         return;
     }

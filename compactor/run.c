@@ -59,6 +59,8 @@ static enum compact_result step_look(struct run *run)
     enum compact_result r = c->look(c->arg, &run->open, &run->open_is_empty, run->error);
     if (r != COMPACT_OK)
         return r;
+    if (run->open == 0)
+        run->open = run->old.through + 1;
     if (run->open <= run->old.through)
         return compact_fail(run->error, COMPACT_REFUSED,
             "the archive includes slices through %" PRIu64 ", but the aggregator's open slice is %" PRIu64

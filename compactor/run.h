@@ -23,7 +23,8 @@
 
 struct run_control {
     void *arg;
-    /* The number of the open slice, and whether it is empty: no event counted, skipped or rejected. */
+    /* The number of the open slice, and whether it is empty: no event counted, skipped or rejected. 0: there is no aggregator,
+     * and the run merges no slices. */
     enum compact_result (*look)(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT]);
     /* Seals slice n, unless it is sealed already. */
     enum compact_result (*seal)(void *arg, uint64_t n, char error[COMPACT_ERROR_TEXT]);

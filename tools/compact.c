@@ -23,42 +23,105 @@ static const struct option_row rows[] = {
         .max = 1000000,
         .unit = "generations",
         .help = "generations to keep, including the current one"},
+    {.name = "memory",
+        .type = OPTION_SIZE,
+        .min = 1 << 20,
+        .max = INT64_C(1) << 40,
+        .unit = "bytes",
+        .help = "memory of an import's sort"},
+    {.name = "import",
+        .type = OPTION_BOOL,
+        .flags = OPTION_COMMAND_LINE,
+        .fallback = "false",
+        .help =
+            "add the records of the text files (plain, gzip or zstd; - is standard input), sorted or not"},
+    {.name = "again",
+        .type = OPTION_BOOL,
+        .flags = OPTION_COMMAND_LINE,
+        .fallback = "false",
+        .help = "import files even if the archive has imported them before"},
+    {.name = "export",
+        .type = OPTION_BOOL,
+        .flags = OPTION_COMMAND_LINE,
+        .fallback = "false",
+        .help = "write the records of the archive to the file, or to standard output"},
+    {.name = "drop_before",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "remove the counts before this day (YYYY-MM-DD, UTC)"},
+    {.name = "ns",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "namespace of --drop-before: a total with its subtotals, or a subtotal (default: all)"},
+    {.name = "drop_hours_before",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "remove the subtotals of hours before this day (YYYY-MM-DD, UTC), and keep those of days"},
+    {.name = "forget",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "remove the records of this key (NAMESPACE|KEY, or KEY in all namespaces) and its sub keys "
+                "from all generations"},
     {.name = NULL},
 };
 
+/* Appends the options of the command line that the compactor has too: all but data_dir, the first row. */
+static void add_options(char **argv, const struct options *o)
+{
+    for (const struct option_row *row = rows + 1; row->name; row++) {
+        if (!options_is_set(o, row->name))
+            continue;
+        if (row->type == OPTION_BOOL)
+            tool_add_arg(argv, "--%s=%s", row->name, options_bool(o, row->name) ? "true" : "false");
+        else if (row->type == OPTION_STRING)
+            tool_add_arg(argv, "--%s=%s", row->name, options_string(o, row->name));
+        else
+            tool_add_arg(argv, "--%s=%lld", row->name, (long long)options_int(o, row->name));
+    }
+}
+
 static int exec_compactor(const struct options *o)
 {
-    static const char *const daemons[] = {"aggregator", "sortdb"}, *const numbers[] = {"shards", "keep"};
+    static const char *const daemons[] = {"aggregator", "sortdb"};
     const struct config *config = options_config(o);
-    char *argv[TOOL_ARGS_MAX + 1] = {NULL};
+    char **files, *own[TOOL_ARGS_MAX + 1] = {NULL};
+    size_t n_files = options_operands(o, &files), n = 0;
     struct pipeline p;
     char *libexec = tool_libexec_dir();
     pipeline_open(&p, config, options_string(o, "data_dir"));
-    tool_add_arg(argv, "%s/compactor", libexec);
+    tool_add_arg(own, "%s/compactor", libexec);
     if (config)
-        tool_add_arg(argv, "--config=%s", config->path);
-    tool_add_compactor_paths(argv, config, p.data_dir);
-    tool_add_arg(argv, "--every=0"); /* [compactor] every is for `millrace up` */
+        tool_add_arg(own, "--config=%s", config->path);
+    tool_add_compactor_paths(own, config, p.data_dir);
+    tool_add_arg(own, "--every=0"); /* [compactor] every is for `millrace up` */
     for (size_t i = 0; i < 2; i++) {
         char key[64];
         snprintf(key, sizeof key, "%s_url", daemons[i]);
         if (!config_setting(config, "compactor", key))
-            tool_add_arg(argv, "--%s=%s", key, pipeline_url(&p, daemons[i]));
-        if (options_is_set(o, numbers[i]))
-            tool_add_arg(argv, "--%s=%lld", numbers[i], (long long)options_int(o, numbers[i]));
+            tool_add_arg(own, "--%s=%s", key, pipeline_url(&p, daemons[i]));
     }
+    add_options(own, o);
     pipeline_close(&p);
     free(libexec);
+    while (own[n])
+        n++;
+    char **argv = mem_zalloc((n + n_files + 2) * sizeof *argv);
+    memcpy(argv, own, n * sizeof *argv);
+    for (size_t i = 0; i < n_files; i++)
+        argv[n + i] = files[i];
     execv(argv[0], argv);
     fprintf(stderr, "millrace compact: cannot run %s: %s\n", argv[0], strerror(errno));
-    for (char **arg = argv; *arg != NULL; arg++)
-        free(*arg);
+    for (size_t i = 0; i < n; i++)
+        free(own[i]);
+    free(argv);
     return EX_CONFIG;
 }
 
 int tool_compact(int argc, char **argv)
 {
-    static const struct options_spec spec = {
-        .program = "compact", .summary = "moves the counts into the archive", .rows = {rows, NULL}};
+    static const struct options_spec spec = {.program = "compact",
+        .summary = "moves the counts into the archive, and changes the archive",
+        .operands = "[FILE...]",
+        .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, exec_compactor);
 }

@@ -51,7 +51,7 @@ int tool_flush(const char *program, int status);
  * it. */
 char *tool_libexec_dir(void);
 /* Appends an argument to argv[TOOL_ARGS_MAX + 1], which ends with NULL. The caller frees the arguments. */
-#define TOOL_ARGS_MAX 16
+#define TOOL_ARGS_MAX 32
 void tool_add_arg(char **argv, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Appends the directories that the compactor of a pipeline needs and that [compactor] does not set. */

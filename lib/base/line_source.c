@@ -47,6 +47,7 @@ static const struct magic {
 struct line_source {
     int fd;
     char *name;
+    size_t limit;   /* of a line */
     enum kind kind; /* detected from the first bytes, at the first read */
     z_stream gzip;
     ZSTD_DCtx *zstd;
@@ -137,10 +138,16 @@ int line_source_check(struct line_source *s, char error[LINE_SOURCE_ERROR_MAX])
     return s->kind == UNKNOWN ? find_kind(s, error) : 0;
 }
 
+void line_source_limit(struct line_source *s, size_t bytes)
+{
+    s->limit = bytes;
+}
+
 struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOURCE_ERROR_MAX])
 {
     struct line_source *s = mem_zalloc(sizeof *s);
     s->fd = fd;
+    s->limit = LINE_SOURCE_LINE_MAX;
     s->name = mem_strdup(name);
     struct stat st;
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
@@ -262,7 +269,7 @@ static enum line_source_result end_line(struct line_source *s, size_t end, struc
     *line = bytes_of(s->text.ptr + s->at, end - s->at);
     s->offset += s->skipped + line->len;
     s->at = s->searched = end;
-    if (!s->skipping && line->len <= LINE_SOURCE_LINE_MAX)
+    if (!s->skipping && line->len <= s->limit)
         return LINE_SOURCE_LINE;
     *line = BYTES_NONE;
     s->skipping = false;
@@ -283,7 +290,7 @@ enum line_source_result line_source_next(
             drop_front(&s->text, s->at);
         s->at = 0;
         s->searched = s->text.len;
-        if (s->text.len > (s->skipping ? 0 : LINE_SOURCE_LINE_MAX)) {
+        if (s->text.len > (s->skipping ? 0 : s->limit)) {
             s->skipping = true;
             s->skipped += s->text.len;
             s->searched = 0;

@@ -2,7 +2,8 @@
  *
  * The first bytes of a file show its format. Formats that are known but not supported are refused. Zeros may follow
  * gzip data, as with gzip itself. Offsets count unpacked bytes. A last line without an LF counts as a line. The
- * memory is limited by the longest line. A line longer than LINE_SOURCE_LINE_MAX is skipped in steps. */
+ * memory is limited by the longest line. A line longer than LINE_SOURCE_LINE_MAX, or than the limit that the caller sets,
+ * is skipped in steps. */
 #ifndef MILLRACE_LINE_SOURCE_H
 #define MILLRACE_LINE_SOURCE_H
 
@@ -21,6 +22,8 @@ struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOU
 void line_source_close(struct line_source **s);
 /* Checks the format of the first bytes. Returns 0, or -1 with the reason. */
 int line_source_check(struct line_source *s, char error[LINE_SOURCE_ERROR_MAX]);
+/* Sets the longest line, with its LF. */
+void line_source_limit(struct line_source *s, size_t bytes);
 
 /* For pipes and terminals: as long as there is nothing to read, calls `idle` every LINE_SOURCE_IDLE. If `idle`
  * returns false, the input ends and an unfinished line is dropped. */

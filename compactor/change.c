@@ -1,0 +1,119 @@
+#include "compactor/change.h"
+
+#include "compactor/forget.h"
+#include "counts/records.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define DATE_TEXT 10 /* "2012-11-18" */
+
+struct change {
+    const struct change_spec *spec;
+    struct manifest archive;
+    struct import *import;
+    struct forget *forget;
+    struct record_filter filter;
+    int64_t drop_before;
+    struct bytes drop_ns;
+    uint64_t imported;
+};
+
+bool change_parse_date(const char *text, int64_t *seconds)
+{
+    struct tm tm = {0}, again;
+    char printed[DATE_TEXT + 1];
+    const char *end = strptime(text, "%Y-%m-%d", &tm);
+    time_t t = end ? timegm(&tm) : -1;
+    /* Printing the time again refuses 31 February. */
+    if (!end || *end || strlen(text) != DATE_TEXT || t < 0 || !gmtime_r(&t, &again) ||
+        strftime(printed, sizeof printed, "%Y-%m-%d", &again) != DATE_TEXT || strcmp(printed, text) != 0)
+        return false;
+    *seconds = t;
+    return t >= HOUR_FIRST && t < HOUR_END;
+}
+
+static bool is_after_drop(void *arg, const struct record_key *key, int64_t start)
+{
+    const struct change *c = arg;
+    return key->is_lookup || start >= c->drop_before ||
+           (c->drop_ns.ptr && !record_filter_has_namespace(key->ns, c->drop_ns));
+}
+
+static void on_read(uint64_t bytes, uint64_t total, uint64_t records, void *arg)
+{
+    const struct change_spec *spec = arg;
+    struct run_progress p = {.step = "read", .done = bytes, .total = total, .records = records};
+    if (spec->on_progress)
+        spec->on_progress(&p, spec->arg);
+}
+
+static enum compact_result prepare_import(
+    struct change *c, struct run_spec *run, char error[COMPACT_ERROR_TEXT])
+{
+    const struct change_spec *spec = c->spec;
+    struct import_spec import = {.files = spec->imports,
+        .n_files = spec->n_imports,
+        .directory = spec->archive,
+        .memory = spec->memory,
+        .again = spec->again,
+        .archive = &c->archive,
+        .hours_from = run->hours_from > c->archive.hours_from ? run->hours_from : c->archive.hours_from,
+        .on_progress = on_read,
+        .arg = (void *)(uintptr_t)spec};
+    enum compact_result r = import_read(&import, &c->import, error);
+    if (r != COMPACT_OK)
+        return r;
+    run->sources = import_sources(c->import, &run->n_sources);
+    run->imports = import_entries(c->import, &run->n_imports);
+    for (size_t i = 0; i < run->n_imports; i++)
+        c->imported += run->imports[i].records;
+    return COMPACT_OK;
+}
+
+enum compact_result change_prepare(
+    const struct change_spec *spec, struct run_spec *run, struct change **out, char error[COMPACT_ERROR_TEXT])
+{
+    struct change *c = *out = mem_zalloc(sizeof *c);
+    enum compact_result r = COMPACT_OK;
+    c->spec = spec;
+    enum manifest_result m = manifest_read_current(spec->archive, &c->archive, error);
+    if (m != MANIFEST_OK)
+        return m == MANIFEST_FAILED ? COMPACT_FAILED : m == MANIFEST_BAD ? COMPACT_DAMAGED : COMPACT_REFUSED;
+    run->hours_from = spec->drop_hours_before;
+    if (spec->drop_before) {
+        c->drop_before = spec->drop_before;
+        c->drop_ns = bytes_str(spec->drop_ns);
+        c->filter = (struct record_filter){is_after_drop, c, true};
+        run->filter = &c->filter;
+    }
+    if (spec->n_imports > 0)
+        r = prepare_import(c, run, error);
+    if (r == COMPACT_OK && spec->forget) {
+        r = forget_scan(spec->archive, &c->archive, spec->forget, &c->forget, error);
+        run->filter = r == COMPACT_OK ? forget_filter(c->forget) : NULL;
+    }
+    return r;
+}
+
+void change_free(struct change **cp)
+{
+    struct change *c = *cp;
+    if (!c)
+        return;
+    import_free(&c->import);
+    forget_free(&c->forget);
+    manifest_free(&c->archive);
+    free(c);
+    *cp = NULL;
+}
+
+struct change_report change_report(const struct change *c)
+{
+    struct change_report r = {.imported = c->imported};
+    if (c->import)
+        r.collisions = import_collisions(c->import, &r.collision);
+    if (c->forget)
+        forget_report(c->forget, &r.forgotten, &r.as_sub);
+    return r;
+}

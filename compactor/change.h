@@ -1,0 +1,50 @@
+/* change: what a run does to the archive besides merging new slices (docs/guide/compactor.md): an import, or the removal of records.
+ *
+ * A change sets sources, filter and hours_from of a run_spec. The run then makes a generation by its usual steps, so a change
+ * can be killed and repeated as any run.
+ *
+ * 1. An import that is repeated after its generation became current is refused: the manifest lists its files.
+ * 2. A removal that is repeated makes the same records again.
+ * 3. change_forget removes a key's records in every namespace, or in one and its subtotals. Lookups that only these records
+ *    used go too.
+ */
+#ifndef MILLRACE_CHANGE_H
+#define MILLRACE_CHANGE_H
+
+#include "compactor/import.h"
+#include "compactor/run.h"
+
+struct change_spec {
+    const char *archive; /* recovered; has a current generation */
+    char *const *imports;
+    size_t n_imports;
+    bool again;
+    size_t memory;
+    int64_t drop_before;                                          /* seconds; 0: drop no records by time */
+    const char *drop_ns;                                          /* NULL: of every namespace */
+    int64_t drop_hours_before;                                    /* 0: drop no hours */
+    const char *forget;                                           /* a key or NS|KEY, as text; NULL: none */
+    void (*on_progress)(const struct run_progress *p, void *arg); /* may be NULL */
+    void *arg;
+};
+
+struct change;
+
+/* Reads imports, or the archive, and sets the fields of `run`, which borrows from *out. Always sets *out; free it after the run. */
+enum compact_result change_prepare(const struct change_spec *spec, struct run_spec *run, struct change **out,
+    char error[COMPACT_ERROR_TEXT]);
+void change_free(struct change **c);
+
+struct change_report {
+    uint64_t imported;  /* records */
+    uint64_t forgotten; /* records and lookups of the forgotten key in the archive */
+    uint64_t as_sub;    /* records of other keys that count the forgotten text as a sub key */
+    uint64_t collisions;
+    const char *collision;
+};
+struct change_report change_report(const struct change *c);
+
+/* Parses "2012-11-18" as the first second of that day in UTC. */
+bool change_parse_date(const char *text, int64_t *seconds);
+
+#endif

@@ -1,0 +1,208 @@
+#include "compactor/forget.h"
+
+#include "compactor/archive.h"
+#include "compactor/record_source.h"
+#include "counts/records.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FIRST_ROOM 1024
+
+struct hash {
+    char text[COMPONENT_HASH];
+    bool is_used; /* by a record that stays */
+};
+
+struct forget {
+    char *key; /* as given */
+    struct bytes ns, stored;
+    char space[COMPONENT_HASH + 1];
+    struct hash *hashes; /* of the key's records; sorted once they are complete */
+    size_t n, room;
+    uint64_t records, as_sub;
+    struct record_filter filter;
+};
+
+static int compare_hashes(const void *a, const void *b)
+{
+    return memcmp(((const struct hash *)a)->text, ((const struct hash *)b)->text, COMPONENT_HASH);
+}
+
+static void sort_hashes(struct forget *f)
+{
+    size_t n = 0;
+    if (f->n == 0)
+        return;
+    qsort(f->hashes, f->n, sizeof *f->hashes, compare_hashes);
+    for (size_t i = 1; i < f->n; i++)
+        if (compare_hashes(&f->hashes[n], &f->hashes[i]) != 0)
+            f->hashes[++n] = f->hashes[i];
+    f->n = n + 1;
+}
+
+static void add_hash(struct forget *f, struct bytes text)
+{
+    if (!component_is_hash(text))
+        return;
+    if (f->n == f->room) {
+        sort_hashes(f);
+        if (f->n >= f->room / 2) {
+            f->room = f->room ? f->room * 2 : FIRST_ROOM;
+            f->hashes = mem_realloc(f->hashes, f->room * sizeof *f->hashes);
+        }
+    }
+    memcpy(f->hashes[f->n].text, text.ptr, COMPONENT_HASH);
+    f->hashes[f->n++].is_used = false;
+}
+
+static struct hash *find_hash(const struct forget *f, struct bytes text)
+{
+    if (!component_is_hash(text) || f->n == 0)
+        return NULL;
+    return bsearch(text.ptr, f->hashes, f->n, sizeof *f->hashes, compare_hashes);
+}
+
+static void use_hash(struct forget *f, struct bytes text)
+{
+    struct hash *h = find_hash(f, text);
+    if (h)
+        h->is_used = true;
+}
+
+static bool is_of_key(const struct forget *f, const struct record_key *key)
+{
+    return !key->is_lookup && bytes_equal(key->key, f->stored) &&
+           (!f->ns.ptr || record_filter_has_namespace(key->ns, f->ns));
+}
+
+static enum count_next each_name(
+    struct forget *f, struct count_source *s, void (*found)(struct forget *f, struct bytes))
+{
+    enum count_next r;
+    while ((r = s->kind->next_value(s)) == COUNT_FOUND)
+        found(f, s->name);
+    return r;
+}
+
+static enum count_next collect(struct forget *f, struct count_source *s, const struct record_key *key)
+{
+    if (!is_of_key(f, key))
+        return COUNT_END;
+    f->records++;
+    add_hash(f, key->key);
+    return key->is_subtotal ? each_name(f, s, add_hash) : COUNT_END;
+}
+
+static void use_name(struct forget *f, struct bytes name)
+{
+    use_hash(f, name);
+    f->as_sub += bytes_equal(name, f->stored);
+}
+
+static enum count_next keep_used(struct forget *f, struct count_source *s, const struct record_key *key)
+{
+    if (key->is_lookup || is_of_key(f, key))
+        return COUNT_END;
+    use_hash(f, key->key);
+    return key->is_subtotal ? each_name(f, s, use_name) : COUNT_END;
+}
+
+typedef enum count_next visit(struct forget *f, struct count_source *s, const struct record_key *key);
+
+static enum compact_result scan_file(struct forget *f, const char *path, const struct manifest_file *file,
+    visit *each, char error[COMPACT_ERROR_TEXT])
+{
+    struct count_source *s = NULL;
+    enum compact_result r = record_source_open_shard(path, file, &s, error);
+    enum count_next next = COUNT_END;
+    while (r == COMPACT_OK && (next = s->kind->next_record(s)) == COUNT_FOUND) {
+        struct record_key key;
+        if (!record_key_parse(bytes_of(s->key.ptr, s->key.len - 1), &key))
+            r = compact_fail(error, COMPACT_DAMAGED, "%.300s: no key of a record", path);
+        else if ((next = each(f, s, &key)) == COUNT_FAILED)
+            break;
+    }
+    if (next == COUNT_FAILED)
+        r = compact_fail(error, s->is_unreadable ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", s->error);
+    count_source_close(&s);
+    return r;
+}
+
+static enum compact_result scan(struct forget *f, const char *archive, const struct manifest *m, visit *each,
+    char error[COMPACT_ERROR_TEXT])
+{
+    enum compact_result r = COMPACT_OK;
+    char directory[PATH_MAX];
+    archive_path(archive, m->generation, false, directory);
+    for (uint32_t k = 0; k < m->shards && r == COMPACT_OK; k++) {
+        struct buf path = {0};
+        buf_printf(&path, "%s/%s", directory, m->files[k].name);
+        r = scan_file(f, path.ptr, &m->files[k], each, error);
+        buf_free(&path);
+    }
+    return r;
+}
+
+static bool is_kept(void *arg, const struct record_key *key, int64_t start)
+{
+    const struct forget *f = arg;
+    (void)start;
+    if (!key->is_lookup)
+        return !is_of_key(f, key);
+    const struct hash *h = find_hash(f, key->key);
+    return !h || h->is_used;
+}
+
+static void parse_key(struct forget *f)
+{
+    struct bytes key = bytes_str(f->key);
+    const char *bar = memchr(key.ptr, '|', key.len), *dot = memchr(key.ptr, '.', key.len);
+    if (bar) {
+        struct bytes ns = bytes_of(key.ptr, (size_t)(bar - key.ptr));
+        size_t before = dot && dot < bar ? (size_t)(dot + 1 - key.ptr) : 0;
+        if (namespace_is_valid(bytes_of(ns.ptr + before, ns.len - before))) {
+            f->ns = ns;
+            key = bytes_of(bar + 1, key.len - ns.len - 1);
+        }
+    }
+    f->stored = component_is_hash(key) ? key : component_store(key, f->space);
+}
+
+enum compact_result forget_scan(const char *archive, const struct manifest *m, const char *key,
+    struct forget **out, char error[COMPACT_ERROR_TEXT])
+{
+    struct forget *f = *out = mem_zalloc(sizeof *f);
+    f->key = mem_strdup(key);
+    f->filter = (struct record_filter){is_kept, f, false};
+    parse_key(f);
+    enum compact_result r = scan(f, archive, m, collect, error);
+    sort_hashes(f);
+    if (r == COMPACT_OK)
+        r = scan(f, archive, m, keep_used, error);
+    return r;
+}
+
+void forget_free(struct forget **fp)
+{
+    struct forget *f = *fp;
+    if (!f)
+        return;
+    free(f->key);
+    free(f->hashes);
+    free(f);
+    *fp = NULL;
+}
+
+const struct record_filter *forget_filter(const struct forget *f)
+{
+    return &f->filter;
+}
+
+void forget_report(const struct forget *f, uint64_t *forgotten, uint64_t *as_sub)
+{
+    *forgotten = f->records;
+    for (size_t i = 0; i < f->n; i++)
+        *forgotten += !f->hashes[i].is_used;
+    *as_sub = f->as_sub;
+}

@@ -1,0 +1,203 @@
+#include "compactor/import.h"
+
+#include "base/line_source.h"
+#include "base/xxh3.h"
+#include "compactor/external_sort.h"
+#include "compactor/import_rollups.h"
+#include "counts/record_check.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define PROGRESS_EVERY 65536 /* lines */
+
+struct import {
+    struct external_sort *sort;
+    struct manifest_import *entries;
+    size_t n_entries;
+    bool has_rollups;
+    struct count_source *view[1]; /* over the sort's sources, if the text has rollups */
+    struct buf lookup;            /* the text of a lookup that is checked */
+    uint64_t bytes, total;        /* of the files, read and in all */
+    uint64_t records;
+};
+
+/* A file that is being read. */
+struct import_file {
+    const struct import_spec *spec;
+    struct import *import;
+    const char *name;
+    struct line_source *lines;
+    struct manifest_import entry;
+    XXH3_state_t *hash;
+};
+
+static const char *shown_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
+static enum compact_result refuse_line(
+    const struct import_file *f, const char *why, char error[COMPACT_ERROR_TEXT])
+{
+    return compact_fail(error, COMPACT_REFUSED, "%.300s:%" PRIu64 ": %.120s; nothing was imported", f->name,
+        f->entry.records, why);
+}
+
+static enum compact_result add_line(struct import_file *f, struct bytes line, char error[COMPACT_ERROR_TEXT])
+{
+    struct import *i = f->import;
+    struct record_key key;
+    char why[COMPACT_ERROR_TEXT];
+    f->entry.records++;
+    if (line.len > 0 && line.ptr[line.len - 1] == '\n')
+        line.len--;
+    XXH3_64bits_update(f->hash, line.ptr, line.len);
+    XXH3_64bits_update(f->hash, "\n", 1);
+    f->entry.bytes += line.len + 1;
+    const char *wrong = record_check(line, &key, &i->lookup);
+    if (wrong)
+        return refuse_line(f, wrong, error);
+    i->has_rollups = i->has_rollups || (key.is_subtotal && key.unit != PERIOD_HOUR);
+    enum compact_result r = external_sort_add(i->sort, line, why);
+    if (r == COMPACT_REFUSED)
+        return refuse_line(f, why, error);
+    return r == COMPACT_OK ? r : compact_fail(error, r, "%s", why);
+}
+
+static void show_progress(const struct import_file *f)
+{
+    const struct import_spec *spec = f->spec;
+    if (spec->on_progress)
+        spec->on_progress(f->import->bytes + line_source_consumed(f->lines), f->import->total,
+            f->import->records + f->entry.records, spec->arg);
+}
+
+static enum compact_result read_lines(struct import_file *f, char error[COMPACT_ERROR_TEXT])
+{
+    char why[LINE_SOURCE_ERROR_MAX];
+    struct bytes line;
+    enum compact_result r = COMPACT_OK;
+    while (r == COMPACT_OK) {
+        switch (line_source_next(f->lines, false, &line, why)) {
+        case LINE_SOURCE_LINE:
+            r = add_line(f, line, error);
+            break;
+        case LINE_SOURCE_END:
+            return COMPACT_OK;
+        case LINE_SOURCE_FAILED:
+            return compact_fail(error, COMPACT_FAILED, "%s; nothing was imported", why);
+        default:
+            f->entry.records++;
+            return refuse_line(
+                f, "the line is longer than a half of the memory allowed; set memory higher", error);
+        }
+        if (f->entry.records % PROGRESS_EVERY == 0)
+            show_progress(f);
+    }
+    return r;
+}
+
+static const struct manifest_import *find_entry(
+    const struct manifest_import *entries, size_t n, const struct manifest_import *like)
+{
+    for (size_t i = 0; i < n; i++)
+        if (entries[i].xxh3 == like->xxh3 && entries[i].bytes == like->bytes)
+            return &entries[i];
+    return NULL;
+}
+
+static enum compact_result check_new(const struct import_file *f, char error[COMPACT_ERROR_TEXT])
+{
+    const struct manifest *m = f->spec->archive;
+    const struct manifest_import *known = find_entry(m->imports, m->n_imports, &f->entry);
+    if (!known)
+        known = find_entry(f->import->entries, f->import->n_entries, &f->entry);
+    if (!known || f->spec->again)
+        return COMPACT_OK;
+    return compact_fail(error, COMPACT_REFUSED,
+        "%.200s: the same text was imported before (%.150s); add --again to add its counts once more",
+        f->name, known->name);
+}
+
+static enum compact_result read_file(
+    const struct import_spec *spec, struct import *i, const char *path, char error[COMPACT_ERROR_TEXT])
+{
+    char why[LINE_SOURCE_ERROR_MAX];
+    const char *slash = strrchr(path, '/');
+    struct import_file f = {.spec = spec, .import = i, .name = shown_name(path), .hash = XXH3_createState()};
+    snprintf(f.entry.name, sizeof f.entry.name, "%s", slash ? slash + 1 : path);
+    XXH3_64bits_reset(f.hash);
+    f.lines = line_source_open(path, why);
+    enum compact_result r = f.lines ? COMPACT_OK : compact_fail(error, COMPACT_REFUSED, "%s", why);
+    if (r == COMPACT_OK) {
+        line_source_limit(f.lines, spec->memory / 2);
+        r = read_lines(&f, error);
+        f.entry.xxh3 = XXH3_64bits_digest(f.hash);
+        i->bytes += line_source_consumed(f.lines);
+        i->records += f.entry.records;
+    }
+    if (r == COMPACT_OK)
+        r = check_new(&f, error);
+    if (r == COMPACT_OK)
+        i->entries[i->n_entries++] = f.entry;
+    line_source_close(&f.lines);
+    XXH3_freeState(f.hash);
+    return r;
+}
+
+enum compact_result import_read(
+    const struct import_spec *spec, struct import **out, char error[COMPACT_ERROR_TEXT])
+{
+    struct import *i = mem_zalloc(sizeof *i);
+    enum compact_result r = COMPACT_OK;
+    struct stat st;
+    *out = i;
+    i->sort = external_sort_new(spec->directory, spec->memory);
+    i->entries = mem_zalloc((spec->n_files + 1) * sizeof *i->entries);
+    for (size_t k = 0; k < spec->n_files; k++)
+        i->total += stat(spec->files[k], &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    for (size_t k = 0; k < spec->n_files && r == COMPACT_OK; k++)
+        r = read_file(spec, i, spec->files[k], error);
+    if (r == COMPACT_OK)
+        r = external_sort_finish(i->sort, error);
+    if (r == COMPACT_OK && i->has_rollups) {
+        size_t n;
+        struct count_source **sources = external_sort_sources(i->sort, &n);
+        i->view[0] = import_rollups_source(sources, n, spec->hours_from);
+    }
+    return r;
+}
+
+void import_free(struct import **ip)
+{
+    struct import *i = *ip;
+    if (!i)
+        return;
+    count_source_close(&i->view[0]);
+    external_sort_free(&i->sort);
+    buf_free(&i->lookup);
+    free(i->entries);
+    free(i);
+    *ip = NULL;
+}
+
+struct count_source **import_sources(struct import *i, size_t *n)
+{
+    if (!i->view[0])
+        return external_sort_sources(i->sort, n);
+    *n = 1;
+    return i->view;
+}
+
+const struct manifest_import *import_entries(const struct import *i, size_t *n)
+{
+    *n = i->n_entries;
+    return i->entries;
+}
+
+uint64_t import_collisions(const struct import *i, const char **key)
+{
+    return external_sort_collisions(i->sort, key);
+}

@@ -1,0 +1,45 @@
+/* import: reads files of records (docs/formats/records.md), sorted or not, as sources of counts for a run.
+ *
+ * 1. Every line passes record_check, or the import is refused with the file and the number of the line. Nothing was published then.
+ * 2. A file is known by the checksum of its unpacked text. A file that the archive's manifest lists, or that occurs twice in one
+ *    import, is refused unless `again` is set.
+ * 3. All files of one import are one text. A rollup in the text is left out if the text has hours or days inside its period,
+ *    because it is derived from them. A day without its hours is kept if it is before hours_from; else it is refused, as is a
+ *    month without its days.
+ * 4. Subtotals need not add up to totals: an import may carry only some of the counters.
+ * 5. Memory: the bound of external_sort, plus the longest line.
+ */
+#ifndef MILLRACE_IMPORT_H
+#define MILLRACE_IMPORT_H
+
+#include "compactor/result.h"
+#include "counts/count_merge.h"
+#include "counts/manifest.h"
+
+struct import_spec {
+    char *const *files; /* paths; "-" is standard input */
+    size_t n_files;
+    const char *directory; /* for temporary files without names */
+    size_t memory;
+    bool again;
+    const struct manifest *archive; /* the current generation */
+    int64_t hours_from;             /* of the generation to be made */
+    /* Called at intervals; may be NULL. */
+    void (*on_progress)(uint64_t bytes, uint64_t total, uint64_t records, void *arg);
+    void *arg;
+};
+
+struct import;
+
+/* Reads and sorts all files. Always sets *out; free it after the run. */
+enum compact_result import_read(
+    const struct import_spec *spec, struct import **out, char error[COMPACT_ERROR_TEXT]);
+void import_free(struct import **i);
+
+/* Both are valid until import_free. */
+struct count_source **import_sources(struct import *i, size_t *n);
+const struct manifest_import *import_entries(const struct import *i, size_t *n);
+/* Lookups of one hash with different texts, as far as the sort has met them. */
+uint64_t import_collisions(const struct import *i, const char **key);
+
+#endif

@@ -1,0 +1,125 @@
+#include "compactor/import_rollups.h"
+
+#include "compactor/text_record.h"
+#include "counts/records.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define KEY_SHOWN 120
+
+struct rollups {
+    struct text_record record; /* first */
+    struct count_merge *merge;
+    int64_t hours_from;
+    struct bytes line; /* the merge's record */
+    bool has_line;     /* that record was not yet returned */
+    struct buf printed;
+    struct buf held,
+        shown; /* a rollup whose next record is not yet known; a kept rollup that the source shows */
+    bool holds;
+};
+
+static enum count_next follow_failure(struct rollups *s)
+{
+    snprintf(s->record.base.error, sizeof s->record.base.error, "%s", count_merge_error(s->merge));
+    s->record.base.is_unreadable = count_merge_is_unreadable(s->merge);
+    return COUNT_FAILED;
+}
+
+/* Reads the next record of the merge as a line, unless there is one that was not yet returned. */
+static enum count_next take_line(struct rollups *s)
+{
+    if (s->has_line)
+        return COUNT_FOUND;
+    enum count_next r = count_merge_next_record(s->merge);
+    if (r != COUNT_FOUND)
+        return r == COUNT_FAILED ? follow_failure(s) : r;
+    s->line = count_merge_line(s->merge);
+    if (!s->line.ptr) {
+        buf_clear(&s->printed);
+        if (count_merge_print(s->merge, &s->printed) == COUNT_FAILED)
+            return follow_failure(s);
+        s->line = bytes_of(s->printed.ptr, s->printed.len - 1);
+    }
+    s->has_line = true;
+    return COUNT_FOUND;
+}
+
+static struct bytes key_of(struct bytes line, struct record_key *key)
+{
+    struct record r;
+    bool valid = record_split(line, RECORD_SEPARATOR, &r) && record_key_parse(r.key, key);
+    assert(valid); /* every line has passed record_check */
+    return r.key;
+}
+
+/* Ends the wait of the held rollup: its next record is s->line, or there is none. COUNT_END: it is derived. */
+static enum count_next release(struct rollups *s, bool has_next)
+{
+    struct record_key key;
+    struct bytes held = key_of(buf_bytes(&s->held), &key);
+    s->holds = false;
+    /* The keys of a period's parts begin with the key of the period, which ends in the period's text. */
+    if (has_next && s->line.len > held.len && memcmp(s->line.ptr, held.ptr, held.len) == 0)
+        return COUNT_END;
+    if (key.unit == PERIOD_DAY && key.start < s->hours_from) {
+        struct buf t = s->shown;
+        s->shown = s->held;
+        s->held = t;
+        return text_record_set(&s->record, buf_bytes(&s->shown));
+    }
+    snprintf(s->record.base.error, sizeof s->record.base.error,
+        "%.*s: a %s without its %s, but the archive keeps the hours of that time; add --drop-hours-before to "
+        "import days without hours",
+        (int)(held.len < KEY_SHOWN ? held.len : KEY_SHOWN), held.ptr,
+        key.unit == PERIOD_DAY ? "day" : "month", key.unit == PERIOD_DAY ? "hours" : "days");
+    return COUNT_FAILED;
+}
+
+static enum count_next next_record(struct count_source *base)
+{
+    struct rollups *s = (struct rollups *)base;
+    for (;;) {
+        enum count_next r = take_line(s);
+        if (r == COUNT_FAILED)
+            return r;
+        if (s->holds) {
+            enum count_next released = release(s, r == COUNT_FOUND);
+            if (released != COUNT_END)
+                return released;
+        }
+        if (r == COUNT_END)
+            return r;
+        struct record_key key;
+        s->has_line = false;
+        key_of(s->line, &key);
+        if (!key.is_subtotal || key.unit == PERIOD_HOUR)
+            return text_record_set(&s->record, s->line);
+        buf_clear(&s->held);
+        buf_append_bytes(&s->held, s->line);
+        s->holds = true;
+    }
+}
+
+static void close_source(struct count_source *base)
+{
+    struct rollups *s = (struct rollups *)base;
+    count_merge_free(&s->merge);
+    buf_free(&s->record.text);
+    buf_free(&s->printed);
+    buf_free(&s->held);
+    buf_free(&s->shown);
+    free(s);
+}
+
+struct count_source *import_rollups_source(struct count_source **sources, size_t n, int64_t hours_from)
+{
+    static const struct count_source_kind kind = {next_record, text_record_next_value, close_source};
+    struct rollups *s = mem_zalloc(sizeof *s);
+    s->record.base.kind = &kind;
+    s->record.base.container = "the imported text";
+    s->merge = count_merge_new(sources, n);
+    s->hours_from = hours_from;
+    return &s->record.base;
+}

@@ -1,0 +1,237 @@
+"""Imports, exports and removals: what the archive holds afterwards, what is refused, and that a refusal changes nothing."""
+import gzip
+import json
+import os
+import subprocess
+
+import harness
+from aggregator_model import Aggregator
+from record_text import Counts, hour, stored, text_of
+from small_disk import SmallDisk
+
+
+class Changes(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.random, self.archive = harness.seeded(), self.path("archive")
+        self.counts = Counts().random(self.random, 2000)
+
+    def compactor(self, *args, archive=None, expect=0, stdin=b""):
+        done = self.run_program("compactor", "--archive=" + (archive or self.archive), "--aggregator-url=none",
+                                "--sortdb-url=none", *args, input=stdin)
+        self.assertEqual(done.returncode, expect, done.stderr.decode())
+        return done
+
+    def export(self, archive=None):
+        return self.compactor("--export", archive=archive).stdout
+
+    def files(self, archive=None):
+        """The names and bytes of the current generation's data."""
+        current = os.path.join(archive or self.archive, "current")
+        return {name: harness.read_file(os.path.join(current, name)) for name in os.listdir(current)
+                if name.endswith(".csv")}
+
+    def manifest(self):
+        with open(os.path.join(self.archive, "current", "manifest.json")) as f:
+            return json.load(f)
+
+    def generations(self):
+        return sorted(name for name in os.listdir(self.archive) if name.isdigit())
+
+    def imported(self, *args):
+        path = self.write("sorted.csv", text_of(self.counts.lines()))
+        self.compactor("--import", path, *args)
+
+
+class Imports(Changes):
+    def test_any_order_and_packing(self):
+        lines = self.counts.pieces(self.random)
+        third = len(lines) // 3
+        self.write("plain", text_of(lines[:third])[:-1])  # no last LF
+        with gzip.open(self.path("packed.gz"), "wb") as f:
+            f.write(text_of(lines[third:2 * third]))
+        packed = subprocess.run(["zstd", "-qc"], input=text_of(lines[2 * third:]), capture_output=True, check=True)
+        self.compactor("--import", self.path("plain"), self.path("packed.gz"), "-", stdin=packed.stdout)
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+        self.assertEqual([i["name"] for i in self.manifest()["imports"]], ["plain", "packed.gz", "-"])
+
+    def test_an_export_makes_the_same_archive(self):
+        for shards in (1, 4, 7):
+            self.archive = self.path("a%d" % shards)
+            self.imported("--shards=%d" % shards)
+            text, other = self.path("e%d" % shards), self.path("b%d" % shards)
+            self.compactor("--export", text)
+            self.assertEqual(harness.read_file(text), text_of(self.counts.lines()))
+            self.compactor("--import", text, "--shards=%d" % shards, archive=other)
+            self.assertEqual(self.files(other), self.files())
+
+    def test_more_than_memory(self):
+        counts = Counts().random(self.random, 60000, users=20000)
+        path = self.write("big", text_of(counts.pieces(self.random)))
+        self.assertGreater(os.path.getsize(path), 3 << 20)
+        self.compactor("--import", path, "--memory=1M")
+        self.assertEqual(self.export(), text_of(counts.lines()))
+        self.assertEqual(sorted(os.listdir(self.archive)), ["000000000000", "000000000001", "current", "lock"])
+
+    def test_counts_add_to_the_archive(self):
+        more = Counts().random(self.random, 500)
+        self.imported()
+        self.compactor("--import", self.write("more", text_of(more.pieces(self.random))))
+        for key, hours in more.totals.items():
+            self.counts.totals[key].update(hours)
+        for key, subs in more.subs.items():
+            self.counts.subs[key].update(subs)
+        self.counts.lookups.update(more.lookups)
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+
+    def test_slices_are_merged_too(self):
+        aggregator = Aggregator(self)
+        aggregator.counts[b"u|new,c413"] = 7
+        self.imported("--aggregator-url=" + aggregator.url, "--slices=" + aggregator.dir)
+        self.counts.totals[b"u|new"][b"c413"] = 7
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+        self.assertEqual(self.manifest()["through"], 1)
+
+    def test_wrong_lines_are_named_and_nothing_changes(self):
+        self.imported()
+        before = self.generations(), self.files()
+        good = b"u|a,c413:1\n"
+        for wrong, why in ((b"u|a c413:1", "no `,`"), (b"u|a,c413:0", "begins with 0"), (b"", "no `,`"),
+                           (b"u|a,c414:1 c413:1", "do not ascend"), (b"u|a,c413:1\r", "space")):
+            path = self.write("wrong.csv", 3 * good + wrong + b"\n" + good)
+            done = self.compactor("--import", self.write("good.csv", good), path, expect=78)
+            self.assertIn("%s:4: " % path, done.stderr.decode())
+            self.assertIn(why, done.stderr.decode())
+        for day, text in ((b"c.u|a.c41,US:1\n", "without its hours"), (b"c.u|a.c4,US:1\n", "without its days")):
+            done = self.compactor("--import", self.write("day.csv", day), expect=1)
+            self.assertIn(text, done.stderr.decode())
+        self.assertEqual((self.generations(), self.files()), before)
+
+    def test_unreadable_files(self):
+        self.imported()
+        before = self.generations(), self.files()
+        cut = gzip.compress(text_of(self.counts.lines()))[:-20]
+        for args, status, text in ((["/nowhere"], 78, "/nowhere"), ([self.write("cut.gz", cut)], 75, "truncated"),
+                                   ([self.path()], 78, "directory"), ([], 64, "needs a file")):
+            self.assertIn(text, self.compactor("--import", *args, expect=status).stderr.decode())
+        self.assertEqual((self.generations(), self.files()), before)
+
+    def test_the_same_text_twice(self):
+        self.imported()
+        text = text_of(self.counts.lines())
+        packed = self.write("packed.gz", gzip.compress(text))
+        done = self.compactor("--import", packed, expect=78)
+        self.assertIn("imported before (sorted.csv)", done.stderr.decode())
+        one = self.write("one", b"u|a,c413:1\n")
+        self.assertIn("imported before", self.compactor("--import", one, one, expect=78).stderr.decode())
+        self.assertEqual(self.export(), text)
+        self.compactor("--import", "--again", packed)
+        for record in [*self.counts.totals.values(), *self.counts.subs.values()]:
+            for name in record:
+                record[name] *= 2
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+
+    def test_rollups_in_the_text_are_derived(self):
+        lines = self.counts.lines() + [b"c.u|user1.c3,US:999", b"c.u|user1.c31,US:999"]
+        self.counts.add(b"user1", b"US", hour(3, 1, 5))
+        path = self.write("rollups", text_of(self.counts.lines() + lines[-2:]))
+        self.compactor("--import", path)
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+
+    def test_a_full_disk(self):
+        disk = SmallDisk(self, "24m")
+        self.archive = disk.path("archive")
+        self.imported()
+        before = self.generations(), self.files()
+        big = Counts().random(self.random, 40000, users=20000)
+        path = self.write("big", text_of(big.pieces(self.random)))
+        disk.take_the_rest()
+        done = self.compactor("--import", path, "--memory=1M", expect=75)
+        self.assertIn("No space left", done.stderr.decode())
+        self.assertEqual((self.generations(), self.files()), before)
+        self.assertFalse([name for name in os.listdir(self.archive) if "tmp" in name])
+        disk.give_back()
+        self.compactor("--import", path, "--memory=1M")
+        self.assertEqual(len(self.manifest()["imports"]), 2)
+
+
+class Removals(Changes):
+    def test_drop_before(self):
+        self.imported()
+        self.compactor("--drop-before=2012-04-02", "--ns=c.u")
+        kept = {key: subs for key, subs in self.counts.subs.items() if key.rpartition(b".")[2] >= hour(4, 2, 0)}
+        self.counts.subs = kept
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+        self.compactor("--drop-before=2012-04-02", "--ns=h")
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+        self.compactor("--drop-before=2012-05-02", "--ns=u")
+        self.counts.subs = {k: v for k, v in kept.items() if k.rpartition(b".")[2] >= hour(5, 2, 0)}
+        for key, hours in list(self.counts.totals.items()):
+            self.counts.totals[key] = {h: n for h, n in hours.items() if h >= hour(5, 2, 0)}
+            if not self.counts.totals[key]:
+                del self.counts.totals[key]
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+        for date in ("2012-02-30", "yesterday", "1999-01-01", "2012-1-1", "2012-01-01x"):
+            self.assertIn("expected a day", self.compactor("--drop-before=" + date, expect=64).stderr.decode())
+
+    def without(self, key, ns=None):
+        """Removes the key's records, and the lookups that no other record uses."""
+        key = key if key.endswith(b"=") else stored(key)
+        if ns in (None, b"u"):
+            self.counts.totals.pop(b"u|" + key, None)
+        self.counts.subs = {k: v for k, v in self.counts.subs.items() if not k.startswith(b"c.u|" + key + b".")}
+        used = {k.partition(b"|")[2] for k in self.counts.totals}
+        used |= {k.partition(b"|")[2].rpartition(b".")[0] for k in self.counts.subs}
+        used |= {name for subs in self.counts.subs.values() for name in subs}
+        self.counts.lookups = {h: t for h, t in self.counts.lookups.items() if h in used}
+
+    def test_forget(self):
+        self.counts.add(b"http://example.org/secret", b"a secret country", hour(3, 1, 1))
+        self.counts.add(b"http://example.org/secret", b"a long country", hour(3, 1, 1))
+        self.counts.add(b"user2", b"user1", hour(3, 1, 1))
+        self.imported("--shards=3")
+        self.compactor("--import", self.write("more", b"u|user1,c413:1\n"))
+        self.counts.add(b"user1", b"US", hour(3, 1, 1), 0)
+        self.counts.totals[b"u|user1"][b"c413"] += 1
+        self.counts.subs = {k: +v for k, v in self.counts.subs.items() if +v}
+        self.counts.totals[b"u|user1"] = +self.counts.totals[b"u|user1"]
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+        for key, ns in ((b"http://example.org/secret", None), (b"user1", b"u"), (stored(b"http://example.org/user7"), None)):
+            self.without(key, ns)
+            done = self.compactor("--forget=%s%s" % ("u|" if ns else "", key.decode()))
+            self.assertEqual(self.export(), text_of(self.counts.lines()))
+            self.assertEqual(len(self.generations()), 1)
+            self.assertEqual("as a sub key" in done.stderr.decode(), key == b"user1")
+        for name, data in self.files().items():
+            self.assertNotIn(b"secret", data, name)
+
+    def test_forget_in_slices(self):
+        aggregator = Aggregator(self)
+        args = "--aggregator-url=" + aggregator.url, "--slices=" + aggregator.dir
+        self.imported(*args)
+        aggregator.counts = {b"u|user1,c413": 7, b"u|user2,c413": 1}
+        done = self.compactor("--forget=u|user1", *args)
+        self.assertIn("through=1", done.stderr.decode())
+        self.without(b"user1")
+        self.counts.totals[b"u|user2"][b"c413"] += 1
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+
+
+class Commands(Changes):
+    def test_wrong_combinations(self):
+        for args, text in ((["--import", "--export", "x"], "cannot be combined"), (["x"], "unexpected argument: x"),
+                           (["--export", "x", "y"], "unexpected argument: y"),
+                           (["--forget=a", "--drop-before=2012-01-01"], "cannot be combined")):
+            self.assertIn(text, self.compactor(*args, expect=64).stderr.decode())
+
+    def test_an_export_without_a_place(self):
+        self.imported()
+        self.compactor("--export", "/nowhere/x", expect=75)
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([harness.program("compactor"), "--archive=" + self.archive, "--export"], stdout=full,
+                                  stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, b"standard output" in done.stderr), (75, True), done)
+
+
+if __name__ == "__main__":
+    harness.main()
