@@ -20,12 +20,13 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
     buf_printf(out,
         json ? ",\"slice\":%" PRIu64 ",\"events\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64
                ",\"events_total\":%" PRIu64 ",\"skipped_total\":%" PRIu64 ",\"rejected_total\":%" PRIu64
-               ",\"complete_until\":%" PRId64 ",\"streams\":{"
+               ",\"complete_until\":%" PRId64 ",\"held_by\":\"%s\",\"streams\":{"
              : "slice: %" PRIu64 "\nevents: %" PRIu64 "\nskipped: %" PRIu64 "\nrejected: %" PRIu64
                "\nevents_total: %" PRIu64 "\nskipped_total: %" PRIu64 "\nrejected_total: %" PRIu64
-               "\ncomplete_until: %" PRId64 "\n",
+               "\ncomplete_until: %" PRId64 "\nheld_by: %s\n",
         aggregate_open_slice(app->aggregate), n.slice.events, n.slice.skipped, n.slice.rejected,
-        n.total.events, n.total.skipped, n.total.rejected, watermark_poll_complete_until(app->watermark));
+        n.total.events, n.total.skipped, n.total.rejected, watermark_poll_complete_until(app->watermark),
+        watermark_poll_held_by(app->watermark));
     for (size_t i = 0; i < app->streams.n; i++) {
         const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
         uint64_t end = c->offset + watermark_poll_lag(app->watermark, i);

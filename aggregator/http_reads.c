@@ -49,6 +49,8 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
         http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
         http_add_header(
             req, "X-Millrace-Complete-Until", "%" PRId64, watermark_poll_complete_until(app->watermark));
+        if (watermark_poll_held_by(app->watermark)[0])
+            http_add_header_text(req, "X-Millrace-Held-By", watermark_poll_held_by(app->watermark));
         return true;
     case AGGREGATE_AFTER_CLEARED:
         http_problem(req, 410, "slice-cleared",

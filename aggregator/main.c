@@ -135,7 +135,7 @@ static void register_metrics(struct wiring *w)
         s, "lag_bytes", NULL, "bytes published but not counted, as of the latest poll", lag_bytes, app);
     stats_gauge(s, "unwritten_bytes", NULL, "memory of counts not yet in the slice", memory_bytes, app);
     stats_gauge(s, "sealed_slices", NULL, "sealed slices not yet cleared", sealed_slices, app);
-    stats_gauge(s, "complete_until_seconds", NULL, "every event published before this time is counted",
+    stats_gauge(s, "complete_until_seconds", NULL, "every event accepted before this time is counted",
         complete_until, app);
     stats_gauge(s, "complete_age_seconds", NULL,
         "age of complete_until_seconds; until that is known, time since counting began", complete_age, app);
@@ -278,7 +278,8 @@ static void begin_counting(struct wiring *w)
         .client = w->client,
         .aggregate = app->aggregate,
         .streams = app->streams.names,
-        .n_streams = app->streams.n});
+        .n_streams = app->streams.n,
+        .producer_timeout = options_int(o, "producer_timeout") * USEC_PER_MSEC});
     health_set_not_ready(app, "catching up with the streams");
     w->keeper = cursor_keeper_new(
         w->client, app->aggregate, app->streams.n, options_string(o, "cursor"), w->cursor_key);

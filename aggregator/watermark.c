@@ -4,14 +4,14 @@
 
 /* The streams' ends at one moment. */
 struct observation {
-    struct watermark_moment at;
+    struct watermark_time time;
     uint64_t *ends;
 };
 
 struct watermark {
     size_t n;
     struct observation oldest, newest;
-    struct watermark_moment until;
+    struct watermark_time reached;
 };
 
 struct watermark *watermark_new(size_t n_streams)
@@ -34,17 +34,17 @@ void watermark_free(struct watermark **w)
 }
 
 static void copy(
-    struct watermark *w, struct observation *to, struct watermark_moment at, const uint64_t *ends)
+    struct watermark *w, struct observation *to, struct watermark_time time, const uint64_t *ends)
 {
-    to->at = at;
+    to->time = time;
     memcpy(to->ends, ends, w->n * sizeof(*ends));
 }
 
-void watermark_observe(struct watermark *w, struct watermark_moment at, const uint64_t *ends)
+void watermark_observe(struct watermark *w, struct watermark_time time, const uint64_t *ends)
 {
-    copy(w, &w->newest, at, ends);
-    if (w->oldest.at.boot == 0)
-        copy(w, &w->oldest, at, ends);
+    copy(w, &w->newest, time, ends);
+    if (w->oldest.time.at.boot == 0)
+        copy(w, &w->oldest, time, ends);
 }
 
 static bool is_reached(const struct watermark *w, const struct observation *t, const uint64_t *offsets)
@@ -53,20 +53,20 @@ static bool is_reached(const struct watermark *w, const struct observation *t, c
         if (offsets[i] < t->ends[i])
             return false;
     }
-    return t->at.boot != 0;
+    return t->time.at.boot != 0;
 }
 
-struct watermark_moment watermark_complete_until(struct watermark *w, const uint64_t *offsets)
+struct watermark_time watermark_complete_until(struct watermark *w, const uint64_t *offsets)
 {
     if (!is_reached(w, &w->oldest, offsets))
-        return w->until;
-    w->until = w->oldest.at;
-    w->oldest.at.boot = 0;
+        return w->reached;
+    w->reached = w->oldest.time;
+    w->oldest.time.at.boot = 0;
     if (is_reached(w, &w->newest, offsets))
-        w->until = w->newest.at;
-    else if (w->newest.at.boot > w->until.boot)
-        copy(w, &w->oldest, w->newest.at, w->newest.ends);
-    return w->until;
+        w->reached = w->newest.time;
+    else if (w->newest.time.at.boot > w->reached.at.boot)
+        copy(w, &w->oldest, w->newest.time, w->newest.ends);
+    return w->reached;
 }
 
 uint64_t watermark_stream_end(const struct watermark *w, size_t stream)

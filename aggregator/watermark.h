@@ -1,9 +1,11 @@
-/* watermark: the moment up to which every published event is counted.
+/* watermark: the time before which every accepted event is counted.
  *
- * An observation holds the ends of all streams at one moment. Every line published before that moment lies before the
- * observed end of its stream. Once every stream is counted up to its observed end, the moment becomes the watermark.
+ * An *observation* is made at a moment. It holds the ends of all streams, and the time up to which the streams are complete
+ * below these ends, as their producers state it. Every line published before the moment lies before the observed ends.
+ * Once every stream is counted up to its observed end, the observation is the watermark.
  *
- * 1. The watermark never decreases. Its moments are on a clock that never jumps.
+ * 1. The moment of the watermark never decreases. It is on a clock that never jumps. The time stated by producers decreases only
+ *    if an observation has an earlier time than the one before, because the clock of a producer was set back.
  * 2. The watermark advances even if counting always lags. The oldest pending observation is kept until counting reaches
  *    it. Meanwhile only the newest of the later observations is kept.
  */
@@ -11,20 +13,20 @@
 #define MILLRACE_WATERMARK_H
 
 #include "base/bytes.h"
-#include "base/clock.h"
+#include "base/clock_watch.h"
 
 struct watermark;
-struct watermark_moment {
-    usec_t boot;    /* clock_boot; 0: unknown */
-    usec_t trusted; /* the trusted time at that moment (base/clock_watch.h) */
+struct watermark_time {
+    struct clock_moment at; /* boot 0: unknown */
+    usec_t until;           /* stated by the producers; INT64_MAX: no producer states a time */
 };
 
 struct watermark *watermark_new(size_t n_streams);
 void watermark_free(struct watermark **w);
-/* Records the streams' ends at a moment. Moments are observed in order. */
-void watermark_observe(struct watermark *w, struct watermark_moment at, const uint64_t *ends);
+/* Records an observation. Moments are observed in order. */
+void watermark_observe(struct watermark *w, struct watermark_time time, const uint64_t *ends);
 /* The watermark; `offsets` holds the position up to which each stream is counted. */
-struct watermark_moment watermark_complete_until(struct watermark *w, const uint64_t *offsets);
+struct watermark_time watermark_complete_until(struct watermark *w, const uint64_t *offsets);
 /* The newest observed end of a stream; 0 until known. */
 uint64_t watermark_stream_end(const struct watermark *w, size_t stream);
 

@@ -1,9 +1,11 @@
 #include "aggregator/watermark_poll.h"
 
 #include "aggregator/watermark.h"
-#include "http/client/http_client.h"
 #include "counts/json_fields.h"
+#include "base/log.h"
 #include "daemon/daemon.h"
+#include "http/client/http_client.h"
+#include "stream/stream_watermark.h"
 
 #include <assert.h>
 #include <event2/event.h>
@@ -11,31 +13,44 @@
 #include <stdlib.h>
 
 #define ASK_SECONDS 1
+#define HELD_TEXT (2 * NAME_LEN_MAX + 2)
 
 struct watermark_poll {
     struct watermark_poll_config config;
     struct watermark *watermark;
     struct event *timer;
     bool asking;
-    struct watermark_moment asked_at;
+    size_t at; /* the stream of the request */
+    /* the observation that is being made */
+    struct watermark_time time;
+    uint64_t ends[WATERMARK_STREAMS_MAX];
+    bool is_restored;
+    char least[HELD_TEXT];   /* the producer with the least time */
+    char held_by[HELD_TEXT]; /* as of the last observation */
 };
 
-static struct watermark_moment now_of(const struct watermark_poll *p)
-{
-    usec_t trusted = daemon_trusted_time(p->config.daemon);
-    return (struct watermark_moment){clock_boot(), trusted};
-}
+static void ask(struct watermark_poll *p);
 
-int64_t watermark_poll_complete_until(struct watermark_poll *p)
+static struct watermark_time reached(struct watermark_poll *p)
 {
     uint64_t offsets[WATERMARK_STREAMS_MAX];
     for (size_t i = 0; i < p->config.n_streams; i++)
         offsets[i] = aggregate_cursor(p->config.aggregate, i)->offset;
-    struct watermark_moment until = watermark_complete_until(p->watermark, offsets), now = now_of(p);
-    usec_t time = now.trusted - (now.boot - until.boot);
-    if (until.boot == 0)
+    return watermark_complete_until(p->watermark, offsets);
+}
+
+int64_t watermark_poll_complete_until(struct watermark_poll *p)
+{
+    struct watermark_time w = reached(p);
+    if (w.at.boot == 0)
         return 0;
-    return (time < until.trusted ? time : until.trusted) / USEC_PER_SEC;
+    usec_t time = clock_moment_time(w.at, daemon_moment(p->config.daemon));
+    return (time < w.until ? time : w.until) / USEC_PER_SEC;
+}
+
+const char *watermark_poll_held_by(const struct watermark_poll *p)
+{
+    return p->held_by;
 }
 
 uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream)
@@ -45,43 +60,78 @@ uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream)
     return end > offset ? end - offset : 0;
 }
 
-/* Returns false if the listed stream has the name of a counted stream but another id. */
-static bool read_end(const struct watermark_poll *p, const struct json_doc *doc, size_t at, uint64_t *ends)
+static void set_held_by(struct watermark_poll *p)
 {
-    char pointer[64];
-    snprintf(pointer, sizeof(pointer), "/streams/%zu/name", at);
-    struct json_value name = json_doc_at(doc, pointer);
-    for (size_t i = 0; i < p->config.n_streams && name.type == JSON_STRING; i++) {
-        if (!bytes_equal_str(name.v.string, p->config.streams[i]))
-            continue;
-        const char *id = aggregate_cursor(p->config.aggregate, i)->id;
-        snprintf(pointer, sizeof(pointer), "/streams/%zu/id", at);
-        struct json_value found = json_doc_at(doc, pointer);
-        if (id[0] && !(found.type == JSON_STRING && found.v.string.len <= strlen(id) &&
-                         memcmp(id, found.v.string.ptr, found.v.string.len) == 0))
-            return false;
-        snprintf(pointer, sizeof(pointer), "/streams/%zu/end", at);
-        json_doc_u64(doc, pointer, &ends[i]);
+    bool held = p->least[0] && p->time.until < p->time.at.trusted - WATERMARK_HELD;
+    const char *by = held ? p->least : "";
+    if (strcmp(by, p->held_by) == 0)
+        return;
+    if (held)
+        log_warn("a producer holds completeness back", LOG_S("producer", by),
+            LOG_I("until", p->time.until / USEC_PER_SEC));
+    else
+        log_info("no producer holds completeness back");
+    snprintf(p->held_by, sizeof p->held_by, "%s", by);
+}
+
+static void observe(struct watermark_poll *p)
+{
+    struct watermark_time last = reached(p);
+    if (p->is_restored && last.at.boot != 0 && p->time.until < last.until)
+        p->time.until = last.until;
+    set_held_by(p);
+    if (p->time.until > 0)
+        watermark_observe(p->watermark, p->time, p->ends);
+    reached(p);
+}
+
+/* Returns false if the answer is not usable, or the stream is not the one that is counted. */
+static bool read_stream(struct watermark_poll *p, const struct http_reply_view *reply)
+{
+    const char *id = aggregate_cursor(p->config.aggregate, p->at)->id;
+    struct stream_watermark w;
+    if (reply->status != 200 || !stream_watermark_read(reply->body, p->config.producer_timeout, &w) ||
+        (id[0] && strncmp(id, w.id, strlen(w.id)) != 0))
+        return false;
+    p->ends[p->at] = w.end;
+    if (w.until < p->time.until) {
+        p->time.until = w.until;
+        p->is_restored = w.is_restored;
+        snprintf(p->least, sizeof p->least, "%s/%s", p->config.streams[p->at], w.producer);
     }
     return true;
 }
 
-static void on_streams(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+/* True if nothing is published yet. */
+static bool is_unknown_stream(const struct watermark_poll *p, const struct http_reply_view *reply)
+{
+    struct json_doc *doc = reply->status == 404 ? json_doc_parse(reply->body) : NULL;
+    bool is = bytes_equal_str(json_doc_text(doc, "/code"), "unknown-stream");
+    json_doc_free(&doc);
+    return is && !aggregate_cursor(p->config.aggregate, p->at)->id[0];
+}
+
+static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct watermark_poll *p = arg;
-    uint64_t ends[WATERMARK_STREAMS_MAX] = {0};
-    p->asking = false;
-    struct json_doc *doc =
-        result == HTTP_CLIENT_OK && reply->status == 200 ? json_doc_parse(reply->body) : NULL;
-    if (!doc)
+    p->asking = result == HTTP_CLIENT_OK && (is_unknown_stream(p, reply) || read_stream(p, reply));
+    if (!p->asking)
         return;
-    bool ok = json_doc_at(doc, "/streams").type == JSON_ARRAY;
-    for (size_t i = 0; ok && i < json_doc_length(doc, "/streams"); i++)
-        ok = read_end(p, doc, i, ends);
-    if (ok)
-        watermark_observe(p->watermark, p->asked_at, ends);
-    json_doc_free(&doc);
-    watermark_poll_complete_until(p);
+    if (++p->at < p->config.n_streams) {
+        ask(p);
+        return;
+    }
+    p->asking = false;
+    observe(p);
+}
+
+static void ask(struct watermark_poll *p)
+{
+    char target[NAME_LEN_MAX + 48];
+    snprintf(target, sizeof target, "/producers?stream=%s&stating=1", p->config.streams[p->at]);
+    http_client_request(p->config.client,
+        &(struct http_call_spec){
+            .method = "GET", .target = target, .may_resend = true, .arg = p, .on_done = answered});
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -91,10 +141,12 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (p->asking)
         return;
     p->asking = true;
-    p->asked_at = now_of(p);
-    http_client_request(p->config.client,
-        &(struct http_call_spec){
-            .method = "GET", .target = "/streams", .may_resend = true, .arg = p, .on_done = on_streams});
+    p->at = 0;
+    p->time = (struct watermark_time){daemon_moment(p->config.daemon), STREAM_WATERMARK_NONE};
+    p->is_restored = false;
+    p->least[0] = '\0';
+    memset(p->ends, 0, sizeof p->ends);
+    ask(p);
 }
 
 struct watermark_poll *watermark_poll_new(const struct watermark_poll_config *config)

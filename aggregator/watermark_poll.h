@@ -1,7 +1,15 @@
-/* watermark_poll: requests the ends of the streams from pubsub every second, and computes the watermark and the lag.
+/* watermark_poll: asks pubsub every second for the ends of the streams and the times that their producers state
+ * (stream/stream_watermark.h), and computes the watermark and the lag.
  *
- * A stream may have been replaced by another one with the same name. So an answer is ignored unless every stream in it
- * has the id of the stream that is counted. The loop's thread only.
+ * 1. The answers for all streams together are one observation. If an answer is missing, there is no observation. Each answer
+ *    belongs to one moment of its stream, so the stated times hold below its end.
+ * 2. A stream may have been replaced by another one with the same name. So an answer is ignored unless the stream has
+ *    the id of the stream that is counted.
+ * 3. As long as the time of a producer is not known, there is no observation, and the watermark stands still.
+ * 4. After a restart of pubsub, a producer's time may be some seconds too early until the producer states a time. Such a
+ *    time does not lower the watermark.
+ *
+ * The loop's thread only.
  */
 #ifndef MILLRACE_WATERMARK_POLL_H
 #define MILLRACE_WATERMARK_POLL_H
@@ -20,17 +28,19 @@ struct watermark_poll_config {
     const struct aggregate *aggregate;
     const char *const *streams; /* names in the aggregate's order; must outlive the poll */
     size_t n_streams;
+    usec_t producer_timeout; /* a producer that has stated nothing for longer does not count */
 };
 
 /* Sends the first request at once. */
 struct watermark_poll *watermark_poll_new(const struct watermark_poll_config *config);
 void watermark_poll_free(struct watermark_poll **p);
 
-/* The watermark's moment in Unix seconds; 0 until known. There are two such times (base/clock_watch.h): the trusted
- * time observed at the moment, and the moment converted with the present trusted time. The result is the earlier one.
- * So if the clock is set back, the result falls too, and a clock that was ahead for a short time has no lasting
- * effect. */
+/* The watermark in Unix seconds; 0 until known. This is the time that the producers state, or the moment of the observation
+ * (clock_moment_time), whichever is earlier. */
 int64_t watermark_poll_complete_until(struct watermark_poll *p);
+/* The producer whose time holds the watermark back by WATERMARK_HELD or more, as STREAM/PRODUCER; "": none. */
+#define WATERMARK_HELD (10 * USEC_PER_SEC)
+const char *watermark_poll_held_by(const struct watermark_poll *p);
 /* The number of bytes not yet counted, as of the latest answer. */
 uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream);
 

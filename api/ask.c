@@ -43,7 +43,7 @@ struct ask {
     size_t others;    /* lookups of no row, in the range asked for */
     size_t looked_up,
         batch; /* number of rows whose texts were requested, in all and before the latest request */
-    int64_t complete_until;
+    struct completeness complete;
     bool is_begun, is_streaming; /* the text of the answer was begun; the reply was begun as a stream */
     size_t rendered;             /* rows of a breakdown */
     struct buf out;
@@ -147,12 +147,19 @@ static bool render_rows(struct ask *a)
 {
     bool is_series = a->query.kind == QUERY_SERIES;
     if (!a->is_begun && is_series)
-        render_series_begin(&a->series, a->complete_until, &a->out);
+        render_series_begin(&a->series, &a->complete, &a->out);
     else if (!a->is_begun)
-        render_breakdown_begin(&a->breakdown, a->complete_until, &a->out);
+        render_breakdown_begin(&a->breakdown, &a->complete, &a->out);
     a->is_begun = true;
-    return is_series ? render_series_rows(&a->series, a->complete_until, STEP_BYTES, &a->out)
+    return is_series ? render_series_rows(&a->series, &a->complete, STEP_BYTES, &a->out)
                      : render_breakdown_rows(&a->breakdown, &a->rendered, STEP_BYTES, &a->out);
+}
+
+static void add_completeness(struct ask *a)
+{
+    http_add_header(a->req, "X-Millrace-Complete-Until", "%lld", (long long)a->complete.until);
+    if (a->complete.held_by[0])
+        http_add_header(a->req, "X-Millrace-Held-By", "%s", a->complete.held_by);
 }
 
 static void render(struct ask *a)
@@ -160,7 +167,7 @@ static void render(struct ask *a)
     const char *type = a->query.format == QUERY_CSV ? "text/csv; charset=utf-8" : "application/json";
     bool more = render_rows(a);
     if (!a->is_streaming && (!more || a->out.len >= ASK_PIECE))
-        http_add_header(a->req, "X-Millrace-Complete-Until", "%lld", (long long)a->complete_until);
+        add_completeness(a);
     if (!a->is_streaming && !more) {
         http_reply(a->req, 200, type, buf_bytes(&a->out));
         ask_free(a);
@@ -209,7 +216,8 @@ static bool on_piece(void *arg, size_t held)
     return hold(arg, held);
 }
 
-static void lookup_done(void *arg, enum source_result result, int64_t complete_until, const char *why);
+static void lookup_done(
+    void *arg, enum source_result result, const struct completeness *complete, const char *why);
 
 /* Appends a range from the first to the last hash of the rows left, which are sorted. Returns false if they are too few for one. */
 static bool append_range(struct ask *a, struct buf *target)
@@ -270,11 +278,12 @@ static void look_up(struct ask *a)
     buf_free(&target);
 }
 
-static void lookup_done(void *arg, enum source_result result, int64_t complete_until, const char *why)
+static void lookup_done(
+    void *arg, enum source_result result, const struct completeness *complete, const char *why)
 {
     struct ask *a = arg;
     bool missing = false;
-    (void)complete_until; /* the query has the value that came with the counts */
+    (void)complete; /* the query has the value that came with the counts */
     a->question = NULL;
     for (size_t i = a->batch; i < a->looked_up; i++)
         missing = missing || breakdown_wants_text(&a->breakdown, i);
@@ -335,11 +344,12 @@ static bool ask_record(void *arg, const struct record *r)
     return a->query.kind == QUERY_SERIES ? series_add(&a->series, r) : breakdown_add(&a->breakdown, r);
 }
 
-static void counts_done(void *arg, enum source_result result, int64_t complete_until, const char *why)
+static void counts_done(
+    void *arg, enum source_result result, const struct completeness *complete, const char *why)
 {
     struct ask *a = arg;
     a->question = NULL;
-    a->complete_until = complete_until;
+    a->complete = *complete;
     if (!a->req)
         ask_free(a);
     else if (result == SOURCE_STOPPED)

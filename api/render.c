@@ -23,7 +23,7 @@ static void render_head(const struct query *q, struct buf *out)
 }
 
 static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total, uint64_t over,
-    int64_t complete_until, struct buf *out)
+    const struct completeness *complete, struct buf *out)
 {
     uint64_t max_keys = query_counter(q)->max_keys;
     if (max_keys > 0)
@@ -32,10 +32,12 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
     member(out, "timezone", bytes_str(q->calendar.zone.name));
     if (q->is_rounded)
         member(out, "round", BYTES_LITERAL("hour"));
-    buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete_until);
+    buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete->until);
+    if (complete->held_by[0])
+        member(out, "held_by", bytes_str(complete->held_by));
 }
 
-void render_series_begin(const struct series *s, int64_t complete_until, struct buf *out)
+void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out)
 {
     const struct query *q = s->query;
     if (q->format == QUERY_CSV) {
@@ -46,11 +48,11 @@ void render_series_begin(const struct series *s, int64_t complete_until, struct 
     if (q->sub)
         member(out, "sub", q->sub_key);
     member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
-    render_span(q, s->from, s->to, s->total, s->over, complete_until, out);
+    render_span(q, s->from, s->to, s->total, s->over, complete, out);
     buf_append_str(out, "\"rows\":[");
 }
 
-bool render_series_rows(struct series *s, int64_t complete_until, size_t most, struct buf *out)
+bool render_series_rows(struct series *s, const struct completeness *complete, size_t most, struct buf *out)
 {
     const struct calendar *calendar = &s->query->calendar;
     bool csv = s->query->format == QUERY_CSV;
@@ -60,7 +62,7 @@ bool render_series_rows(struct series *s, int64_t complete_until, size_t most, s
             csv || s->n_rows == 1 ? "" : ",", row.start);
         units_print_date(calendar, row.start, out);
         buf_printf(out, csv ? ",%" PRIu64 ",%s\n" : "\",\"n\":%" PRIu64 ",\"complete\":%s}", row.n,
-            row.end <= complete_until ? "true" : "false");
+            row.end <= complete->until ? "true" : "false");
         if (out->len - begin >= most)
             return true;
     }
@@ -69,14 +71,14 @@ bool render_series_rows(struct series *s, int64_t complete_until, size_t most, s
     return false;
 }
 
-void render_breakdown_begin(const struct breakdown *b, int64_t complete_until, struct buf *out)
+void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out)
 {
     if (b->query->format == QUERY_CSV) {
         buf_append_str(out, "key,n,share\n");
         return;
     }
     render_head(b->query, out);
-    render_span(b->query, b->query->from, b->query->to, b->total, b->over, complete_until, out);
+    render_span(b->query, b->query->from, b->query->to, b->total, b->over, complete, out);
     buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
 }
 

@@ -1,17 +1,18 @@
 /* render: writes the text of an answer, in JSON or CSV.
  *
- * The caller first appends the beginning of an answer, then its rows in pieces. Every event before complete_until is
+ * The caller first appends the beginning of an answer, then its rows in pieces. Every event before complete->until is
  * counted. A row of a series is complete if its unit ends by that time. */
 #ifndef MILLRACE_RENDER_H
 #define MILLRACE_RENDER_H
 
 #include "api/breakdown.h"
 #include "api/series.h"
+#include "api/source.h"
 
-void render_series_begin(const struct series *s, int64_t complete_until, struct buf *out);
+void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out);
 /* Appends rows until they exceed `most` bytes. After the last row, appends the end of the text and returns false. */
-bool render_series_rows(struct series *s, int64_t complete_until, size_t most, struct buf *out);
-void render_breakdown_begin(const struct breakdown *b, int64_t complete_until, struct buf *out);
+bool render_series_rows(struct series *s, const struct completeness *complete, size_t most, struct buf *out);
+void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out);
 /* The same for a breakdown, from row *at on. */
 bool render_breakdown_rows(const struct breakdown *b, size_t *at, size_t most, struct buf *out);
 void render_counters(const struct counters *c, struct buf *out);

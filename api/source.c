@@ -37,7 +37,7 @@ struct question {
     int restarts;
     uint64_t through;
     bool has_through, bad;
-    int64_t complete_until;
+    struct completeness complete;
     struct buf partial; /* the start of an incomplete record */
     char error[512];
 };
@@ -91,7 +91,7 @@ static void finish(struct question *q, enum source_result result)
     if (q->next)
         q->next->link = q->link;
     event_free(q->deadline);
-    q->spec.on_done(q->spec.arg, result, q->complete_until, q->error);
+    q->spec.on_done(q->spec.arg, result, &q->complete, q->error);
     q->magic = 0;
     buf_free(&q->partial);
     free(q->target);
@@ -185,7 +185,7 @@ static void restart(struct question *q)
     free(q->page);
     q->page = NULL;
     q->has_through = false;
-    q->complete_until = INT64_MAX;
+    q->complete = (struct completeness){.until = INT64_MAX};
     if (q->spec.on_restart)
         q->spec.on_restart(q->spec.arg);
     ask(q);
@@ -199,8 +199,11 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     int64_t until = INT64_MAX;
     if ((*complete || !*through) && !bytes_to_i64(bytes_of(complete, strcspn(complete, ".")), &until))
         return false;
-    if (until < q->complete_until)
-        q->complete_until = until;
+    if (until < q->complete.until) {
+        q->complete.until = until;
+        snprintf(q->complete.held_by, sizeof q->complete.held_by, "%s",
+            http_reply_header(reply, "X-Millrace-Held-By"));
+    }
     if (*through && !bytes_to_u64(bytes_str(through), &q->through))
         return false;
     q->has_through = q->has_through || *through;
@@ -293,7 +296,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 struct question *source_ask(struct sources *s, const struct source_question *spec)
 {
     struct question *q = mem_zalloc(sizeof *q);
-    *q = (struct question){.magic = QUESTION_MAGIC, .sources = s, .spec = *spec, .complete_until = INT64_MAX};
+    *q = (struct question){.magic = QUESTION_MAGIC, .sources = s, .spec = *spec, .complete.until = INT64_MAX};
     q->target = mem_strdup(spec->target);
     q->next = s->open;
     q->link = &s->open;

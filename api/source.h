@@ -49,6 +49,11 @@ struct sources_config {
 struct sources *sources_new(const struct sources_config *config);
 void sources_free(struct sources **s); /* open questions end with SOURCE_CANCELLED */
 
+struct completeness {
+    int64_t until;                      /* the smallest value of all sources (Unix seconds) */
+    char held_by[2 * NAME_LEN_MAX + 2]; /* STREAM/PRODUCER that holds it back; "": none */
+};
+
 struct source_question {
     const char *target; /* "/range?start=...", with at least one parameter; copied */
     void *arg;
@@ -58,8 +63,9 @@ struct source_question {
     /* A piece of the reply was handled. `held` is the number of bytes that the question stores. Return false to end the
      * question. */
     bool (*on_piece)(void *arg, size_t held);
-    /* complete_until: the smallest value of all sources (Unix seconds). `error` is a message for the user. */
-    void (*on_done)(void *arg, enum source_result result, int64_t complete_until, const char *error);
+    /* `complete` and `error`, a message for the user, are valid during the call. */
+    void (*on_done)(
+        void *arg, enum source_result result, const struct completeness *complete, const char *error);
 };
 struct question *source_ask(struct sources *s, const struct source_question *q);
 void source_cancel(struct question *q); /* on_done is called before it returns */

@@ -131,6 +131,42 @@ static void published(enum http_client_result result, const struct http_reply_vi
         faulted(r, why);
 }
 
+/* &until=, so that pubsub knows that this producer states it even if the time is not known. */
+static void append_until(const struct queuereader_run *run, char *target, size_t size)
+{
+    size_t len = strlen(target);
+    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&until_age=%" PRId64,
+        run->until / USEC_PER_SEC, run->until % USEC_PER_SEC,
+        (run->until_age + USEC_PER_MSEC - 1) / USEC_PER_MSEC);
+}
+
+static void stated(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct relay *r = arg;
+    if (no_reply(r, result))
+        return;
+    char why[200];
+    describe(reply, why, sizeof(why));
+    if (reply->status == 200)
+        queuereader_stated(reader_program_reader(r->program));
+    else if (reply->status == 409)
+        queuereader_conflict(reader_program_reader(r->program));
+    else
+        faulted(r, why);
+}
+
+static void state(struct queuereader *qr, const struct queuereader_run *run, void *arg)
+{
+    (void)qr;
+    struct relay *r = arg;
+    char target[400];
+    snprintf(target, sizeof(target), "/pub?stream=%s&producer=%s&mark=%" PRIu64, r->stream, run->queue_id,
+        run->mark);
+    append_until(run, target, sizeof(target));
+    struct http_call_spec spec = {.method = "POST", .target = target, .arg = r, .on_done = stated};
+    http_pool_request(http_pool_single(r->pubsub), &spec);
+}
+
 /* It does no harm if the request is sent twice, because pubsub recognizes the second copy by its mark. */
 static void publish(struct queuereader *qr, const struct queuereader_run *run, void *arg)
 {
@@ -139,6 +175,7 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
     char target[400];
     snprintf(target, sizeof(target), "/pub?stream=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64 "%s%s",
         r->stream, run->queue_id, run->mark, run->next, run->opening[0] ? "&opening=" : "", run->opening);
+    append_until(run, target, sizeof(target));
     buf_clear(&r->body);
     for (size_t i = 0; i < run->n; i++) {
         buf_append_bytes(&r->body, run->messages[i].text);
@@ -161,7 +198,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct options *o = daemon_options(d);
     struct relay *r = mem_zalloc(sizeof(*r));
     struct queuereader_destination pubsub = {
-        .ask = ask, .deliver = publish, .arg = r, .lines = true, .max_bytes = PUBLISH_MAX};
+        .ask = ask, .deliver = publish, .state = state, .arg = r, .lines = true, .max_bytes = PUBLISH_MAX};
     *ctx = r;
     r->daemon = d;
     r->stream = options_string(o, "stream");

@@ -17,7 +17,8 @@
 #define DEFAULT_DRAIN (10 * USEC_PER_SEC)
 #define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
-#define TARGET_IDS_MAX 4000 /* bytes; a longer list of ids is sent in the body */
+#define STATE_WAIT USEC_PER_SEC /* with `state`, the longest wait: the queue's answer has a time to state */
+#define TARGET_IDS_MAX 4000     /* bytes; a longer list of ids is sent in the body */
 
 struct queuereader {
     unsigned magic;
@@ -214,6 +215,15 @@ static bool is_refusal(enum http_client_result result, const struct http_reply_v
     return status >= 400 && status < 500 && status != 408 && status != 409 && status != 429;
 }
 
+static struct plan_accepted accepted_of(const struct http_reply_view *reply)
+{
+    struct plan_accepted a = {0};
+    if (!bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Accepted-Before")), &a.before) ||
+        !bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Accepted-Last")), &a.last_id))
+        a.before = 0;
+    return a;
+}
+
 static void reserved(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
@@ -255,7 +265,8 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
     answered(qr, PLAN_QUEUE);
     qr->numbers.reserved += batch.n;
     acks_are_through(qr, false);
-    plan_reserved(qr->plan, id, &batch, clock_monotonic());
+    struct plan_accepted accepted = accepted_of(reply);
+    plan_reserved(qr->plan, id, &batch, &accepted, clock_monotonic());
 }
 
 static void touched(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -351,6 +362,8 @@ static void reserve(struct queuereader *qr, const struct plan_step *step)
 {
     struct buf target = {0};
     usec_t wait = step->wait ? qr->config.wait : 0;
+    if (qr->config.destination.state && wait > STATE_WAIT)
+        wait = STATE_WAIT;
     buf_printf(&target, "/reserve?queue=%s&reader=%s&items=%" PRIu64 "&lease=%" PRId64 "&wait=%" PRId64,
         qr->queue, qr->reader, qr->config.items, qr->config.lease / USEC_PER_MSEC, wait / USEC_PER_MSEC);
     if (qr->config.destination.ask)
@@ -405,19 +418,35 @@ static void acknowledge(struct queuereader *qr, const struct plan_step *step)
     call_queue(qr, "POST", &target, body, 0, acknowledged);
 }
 
-static void deliver(struct queuereader *qr, const struct plan_step *step)
+static struct queuereader_run run_of(const struct queuereader *qr, const struct plan_step *step)
 {
-    struct queuereader_run run = {
-        .messages = plan_batch(qr->plan)->messages + step->first,
+    const struct plan_watermark *w = &step->watermark;
+    return (struct queuereader_run){
+        .messages = step->count ? plan_batch(qr->plan)->messages + step->first : NULL,
         .n = step->count,
         .queue_id = plan_queue_id(qr->plan),
         .mark = step->mark,
         .next = step->next,
         .opening = step->opening,
+        .until = w->time,
+        .until_age = w->time ? clock_monotonic() - w->read_at : 0,
     };
+}
+
+static void deliver(struct queuereader *qr, const struct plan_step *step)
+{
+    struct queuereader_run run = run_of(qr, step);
     qr->with_destination = true;
     qr->run_length = step->count;
     qr->config.destination.deliver(qr, &run, qr->config.destination.arg);
+}
+
+static void state(struct queuereader *qr, const struct plan_step *step)
+{
+    struct queuereader_run run = run_of(qr, step);
+    qr->with_destination = true;
+    qr->run_length = 0;
+    qr->config.destination.state(qr, &run, qr->config.destination.arg);
 }
 
 static void ask(struct queuereader *qr, const struct plan_step *step)
@@ -461,6 +490,13 @@ void queuereader_delivered(struct queuereader *qr)
     qr->numbers.delivered += qr->run_length;
     qr->numbers.runs += qr->run_length > 0;
     plan_delivered(qr->plan);
+}
+
+void queuereader_stated(struct queuereader *qr)
+{
+    destination_answers(qr);
+    answered(qr, PLAN_DESTINATION);
+    plan_stated(qr->plan);
 }
 
 void queuereader_conflict(struct queuereader *qr)
@@ -560,6 +596,7 @@ static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now
         [PLAN_NACK] = nack,
         [PLAN_ASK] = ask,
         [PLAN_DELIVER] = deliver,
+        [PLAN_STATE] = state,
     };
     struct plan_step step = plan_next(qr->plan, lane, now);
     if (step.action < PLAN_WAIT)
@@ -615,6 +652,7 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
     qr->destination_answered = !config->destination.ask;
     qr->plan = plan_new(&(struct plan_config){
         .marks = config->destination.ask != NULL,
+        .states = config->destination.state != NULL,
         .lines = config->destination.lines,
         .items = config->items,
         .max_items = config->destination.max_items,

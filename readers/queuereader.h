@@ -66,6 +66,9 @@ struct queuereader_run {
     size_t n; /* with marks it may be 0: only the mark changes */
     const char *queue_id;
     uint64_t mark, next; /* with marks: the mark that the destination must have, and the new mark */
+    /* With `state`: each message that the queue accepted before this time of its clock is stored or buried once the run is
+     * stored; 0: not known. until_age is the time since the queue was asked. */
+    usec_t until, until_age;
     const char *opening; /* with marks: to be stored with `next` and passed to queuereader_asked; may be "" */
 };
 
@@ -74,6 +77,9 @@ struct queuereader_destination {
      * _faulted. If `ask` is NULL, the destination has no marks and gets every message at least once. */
     void (*ask)(struct queuereader *qr, const char *queue_id, void *arg);
     void (*deliver)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
+    /* States run->until if the destination's mark is run->mark. The run has no messages. The destination must answer with
+     * queuereader_stated, _conflict or _faulted. If `state` is NULL, the destination needs no `until`. */
+    void (*state)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     void *arg;
     bool lines;       /* bury empty messages and messages that contain an LF */
     size_t max_items; /* maximum messages in a run; 0: all messages of a lease */
@@ -133,6 +139,7 @@ void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids);
 void queuereader_set_destination(struct queuereader *qr, struct bytes id);
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening);
 void queuereader_delivered(struct queuereader *qr);
+void queuereader_stated(struct queuereader *qr);
 /* Call this if the destination's mark is not run->mark or it has answered `duplicate`. */
 void queuereader_conflict(struct queuereader *qr);
 /* Call this if the destination can never accept this run. */

@@ -9,7 +9,9 @@
 #define FENCES ((uint64_t)1 << PLAN_FENCE_BITS)
 #define BATCHES_MAX 2
 #define ACKS_MAX (BATCHES_MAX + 1)
-#define PIGGYBACK_MAX 8000 /* maximum bytes of acks in a reserve */
+#define STATE_EVERY USEC_PER_SEC      /* longest time between statements */
+#define STATE_PAUSE (STATE_EVERY / 2) /* shortest time, for statements without a delivery */
+#define PIGGYBACK_MAX 8000            /* maximum bytes of acks in a reserve */
 
 enum plan_phase {
     PHASE_ACK,
@@ -28,6 +30,12 @@ enum plan_phase {
 struct leased {
     struct batch batch;
     usec_t ends, touch_at;
+};
+
+/* A statement of the queue that waits until the mark exceeds last_id. */
+struct claim {
+    struct plan_watermark watermark; /* time 0: none */
+    uint64_t last_id;
 };
 
 struct plan {
@@ -56,6 +64,10 @@ struct plan {
     char opening[LINEAGE_TEXT]; /* as the destination stored it with the mark */
     struct openings *openings;  /* of the queue at the last release; NULL: unknown */
     bool doubted;               /* the mark seems to be of another history, and is to be checked again */
+
+    /* The oldest is kept until it is stated, so that the watermark rises even if there is always a backlog. */
+    struct claim oldest, newest;
+    usec_t stated_at;
 
     bool fresh;        /* no message was reserved since the release */
     uint64_t expected; /* unless fresh: the first id of the next batch */
@@ -196,6 +208,54 @@ static struct plan_step fence_step(struct plan *p)
     return mark_step(p, id ? id : 1, fence);
 }
 
+/* Returns the latest watermark if all messages below `id` are settled, or NULL. */
+static const struct claim *reached(const struct plan *p, uint64_t id)
+{
+    if (p->newest.watermark.time && p->newest.last_id < id)
+        return &p->newest;
+    return p->oldest.watermark.time && p->oldest.last_id < id ? &p->oldest : NULL;
+}
+
+static void claims_clear(struct plan *p)
+{
+    p->oldest = p->newest = (struct claim){{0}, 0};
+}
+
+/* If the queue's clock was set back, earlier times may lie after messages that it accepts from now on. If the queue states
+ * no time, messages below last_id of an earlier claim may get new ids. */
+static void add_claim(struct plan *p, const struct plan_accepted *a, usec_t now)
+{
+    if (a->before < p->newest.watermark.time)
+        claims_clear(p);
+    if (a->before == 0)
+        return;
+    p->newest = (struct claim){{a->before, now}, a->last_id};
+    if (p->oldest.watermark.time == 0)
+        p->oldest = p->newest;
+}
+
+static void statement_done(struct plan *p)
+{
+    const struct plan_step *step = &p->doing[PLAN_DESTINATION];
+    p->stated_at = p->since[PLAN_DESTINATION];
+    if (p->newest.watermark.time <= step->watermark.time)
+        claims_clear(p);
+    else if (p->oldest.watermark.time <= step->watermark.time)
+        p->oldest = p->newest;
+}
+
+static struct plan_step state_step(const struct plan *p, usec_t now)
+{
+    const struct claim *claim = reached(p, p->mark >> PLAN_FENCE_BITS);
+    usec_t due = p->stated_at + (claim ? STATE_PAUSE : STATE_EVERY);
+    if (now < due)
+        return (struct plan_step){.action = PLAN_PAUSE, .until = due};
+    struct plan_step step = {.action = PLAN_STATE, .mark = p->mark};
+    if (claim)
+        step.watermark = claim->watermark;
+    return step;
+}
+
 /* The run begins with the first unsettled message. */
 static struct plan_step deliver_step(struct plan *p, size_t first, usec_t now)
 {
@@ -217,6 +277,9 @@ static struct plan_step deliver_step(struct plan *p, size_t first, usec_t now)
     struct plan_step step = mark_step(p, b->messages[first + count - 1].id + 1, 0);
     step.first = first;
     step.count = count;
+    const struct claim *claim = reached(p, step.next >> PLAN_FENCE_BITS);
+    if (claim)
+        step.watermark = claim->watermark;
     return step;
 }
 
@@ -231,7 +294,7 @@ static struct plan_step destination_step(struct plan *p, usec_t now)
         return fence_step(p);
     size_t first = p->phase == PHASE_WORK ? first_unsettled(p) : SIZE_MAX;
     if (first == SIZE_MAX)
-        return wait;
+        return p->config.states && p->phase == PHASE_WORK && !p->stopping ? state_step(p, now) : wait;
     if (is_poison(p, first))
         return p->unresolved ? fence_step(p) : wait;
     return deliver_step(p, first, now);
@@ -386,6 +449,7 @@ void plan_released(struct plan *p, const struct plan_queue *queue)
     p->openings = queue->openings.len ? openings_from_text(queue->openings) : NULL;
     p->fresh = true;
     p->dry = p->unresolved = p->no_piggyback = p->lease_lost = false;
+    claims_clear(p);
     p->works_since = 0;
     uint64_t own_from;
     if (p->stopping)
@@ -450,7 +514,8 @@ static void add_batch(struct plan *p, struct batch *batch, usec_t now)
     pop_settled(p);
 }
 
-void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, usec_t now)
+void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch,
+    const struct plan_accepted *accepted, usec_t now)
 {
     succeed_step(p, PLAN_QUEUE, PLAN_RESERVE);
     if (p->acks_piggyback)
@@ -460,6 +525,8 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, u
     else if (now - p->works_since >= p->config.backoff_max)
         backoff_succeeded(&p->rival);
     bool same = bytes_equal_str(queue_id, p->queue_id);
+    if (same)
+        add_claim(p, accepted, now);
     if (!same || (p->config.marks && !p->fresh && !is_contiguous(p, batch))) {
         p->over = true;
     } else if (batch->n && p->config.marks && batch->messages[batch->n - 1].id >= PLAN_ID_MAX) {
@@ -531,6 +598,7 @@ void plan_delivered(struct plan *p)
         p->mark = step->next;
     p->unresolved = false;
     if (step->count) {
+        statement_done(p);
         p->conflicts = 0;
         run_is_settled(p, step->first, step->count, MESSAGE_DONE);
     } else if (p->phase == PHASE_FENCE) {
@@ -540,10 +608,16 @@ void plan_delivered(struct plan *p)
     }
 }
 
+void plan_stated(struct plan *p)
+{
+    succeed_step(p, PLAN_DESTINATION, PLAN_STATE);
+    statement_done(p);
+}
+
 /* The destination's mark has changed, so an earlier delivery of this reader can no longer be stored. */
 void plan_conflict(struct plan *p, usec_t now)
 {
-    succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
+    succeed_step(p, PLAN_DESTINATION, p->doing[PLAN_DESTINATION].action);
     p->unresolved = false;
     if (++p->conflicts > 1)
         p->pause[PLAN_DESTINATION] = now + backoff_failed(&p->rival);

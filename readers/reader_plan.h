@@ -47,7 +47,12 @@
  * 10. If two processes have the same name, each takes over from the other. A process waits longer each time it was
  *     superseded, so that the other can make progress.
  *
- * Without marks, rules 1, 2, 4, 5, 6 and 10 do not apply. Messages are delivered at least once, and several processes
+ * 11. A *watermark* is a time of the queue's clock. Every message that the queue accepted before it is settled. The
+ *     queue's reply to a reserve has a time and the highest id of a message that the queue accepted before that time
+ *     and still has. Once M exceeds this id, the time is a watermark. The plan states the watermark with the delivery
+ *     that raises M, or by itself, at least every second. A statement 0 means that the watermark is not known.
+ *
+ * Without marks, rules 1, 2, 4, 5, 6, 10 and 11 do not apply. Messages are delivered at least once, and several processes
  * of the same name may share the work.
  * */
 #ifndef MILLRACE_READER_PLAN_H
@@ -76,6 +81,7 @@ enum plan_action {
     /* the destination's lane */
     PLAN_ASK,     /* request the destination's mark of this queue: plan_asked */
     PLAN_DELIVER, /* step.count messages from step.first; 0: only change the mark: plan_delivered ... */
+    PLAN_STATE,   /* state step.watermark without a delivery: plan_stated, or plan_conflict */
     /* either */
     PLAN_WAIT,            /* do nothing until an outcome of the other lane is reported */
     PLAN_PAUSE,           /* do nothing before step.until, unless an outcome of the other lane is reported */
@@ -84,6 +90,11 @@ enum plan_action {
     PLAN_OLD_DESTINATION, /* rule 6 */
     PLAN_FOREIGN_MARK,    /* the mark was not set by a reader */
     PLAN_MARKS_USED_UP    /* after 2^44 messages, or 2^20 takeovers without a delivery */
+};
+
+struct plan_watermark {
+    usec_t time;    /* by the queue's clock; 0: not known */
+    usec_t read_at; /* monotonic: when the queue's answer with this time arrived */
 };
 
 struct plan_step {
@@ -95,10 +106,12 @@ struct plan_step {
     uint64_t from, to; /* ids */
     bool wait;
     usec_t until;
+    struct plan_watermark watermark; /* PLAN_DELIVER with messages, PLAN_STATE */
 };
 
 struct plan_config {
     bool marks;       /* the destination keeps marks */
+    bool states;      /* the destination keeps watermarks (rule 11); needs marks */
     bool lines;       /* messages are lines: an empty message, or one with an LF, is poison */
     uint64_t items;   /* maximum messages per reserve; fewer in a reply mean that the queue is empty */
     size_t max_items; /* maximum messages in a delivery; 0: unlimited */
@@ -126,14 +139,21 @@ struct plan_queue {
 void plan_released(struct plan *p, const struct plan_queue *queue);
 /* If `mark` is 0, the destination has no mark of this queue. `opening` is the text that it stored with the mark. */
 void plan_asked(struct plan *p, uint64_t mark, struct bytes opening);
+/* Every message that the queue accepted before `before` has left it, is buried, or has at most the id `last_id`. */
+struct plan_accepted {
+    usec_t before; /* by the queue's clock; 0: not known */
+    uint64_t last_id;
+};
 /* Takes over the batch, which may be empty, and zeroes it. */
-void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch, usec_t now);
+void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch,
+    const struct plan_accepted *accepted, usec_t now);
 void plan_superseded(
     struct plan *p, usec_t now); /* answer to RESERVE: another process of this name has called release */
 /* Answer to RESERVE: messages below this id were acknowledged, and the destination's mark is lower (rule 6). */
 void plan_destination_behind(struct plan *p, uint64_t acked_below);
 void plan_touched(struct plan *p);
 void plan_delivered(struct plan *p);
+void plan_stated(struct plan *p);
 void plan_conflict(struct plan *p, usec_t now); /* the mark differs, so the destination stored nothing */
 void plan_refused(struct plan *p, const char *reason);
 void plan_buried(struct plan *p);

@@ -56,6 +56,24 @@ bool bytes_to_u64(struct bytes text, uint64_t *out)
     return true;
 }
 
+bool bytes_to_usec(struct bytes text, int64_t *out)
+{
+    const char *dot = text.len ? memchr(text.ptr, '.', text.len) : NULL;
+    size_t whole = dot ? (size_t)(dot - text.ptr) : text.len;
+    uint64_t seconds, fraction = 0, unit = 1000000;
+    if (!bytes_to_u64(bytes_of(text.ptr, whole), &seconds) || seconds >= INT64_MAX / 1000000 ||
+        (dot && whole + 1 == text.len))
+        return false;
+    for (size_t i = whole + 1; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return false;
+        unit /= 10;
+        fraction += unit * (uint64_t)(text.ptr[i] - '0');
+    }
+    *out = (int64_t)(seconds * 1000000 + fraction);
+    return true;
+}
+
 bool bytes_to_i64(struct bytes text, int64_t *out)
 {
     bool negative = text.len > 0 && text.ptr[0] == '-';

@@ -55,6 +55,9 @@ int bytes_hex_digit(char c);                             /* the value, or -1 */
 /* Accepts only decimal digits, at least one, without a sign or a space. Returns false and leaves *out unchanged if
  * `text` has any other byte or exceeds the range. */
 bool bytes_to_u64(struct bytes text, uint64_t *out);
+/* Reads seconds with an optional fraction ("1332612345.25"). Digits after the sixth are cut. False if the text is anything else,
+ * or the microseconds exceed an int64_t. */
+bool bytes_to_usec(struct bytes text, int64_t *out);
 /* As bytes_to_u64, but `text` may begin with '-'. */
 bool bytes_to_i64(struct bytes text, int64_t *out);
 

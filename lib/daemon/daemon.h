@@ -22,6 +22,7 @@
 #define MILLRACE_DAEMON_H
 
 #include "http/server/http_server.h"
+#include "base/clock_watch.h"
 #include "config/options.h"
 #include "base/stats.h"
 
@@ -88,6 +89,7 @@ struct stats *daemon_stats(struct daemon *d);
  * clocks at each call and once a second. It logs each jump and counts it in clock_jumps_total. For the loop's thread
  * only. */
 usec_t daemon_trusted_time(struct daemon *d);
+struct clock_moment daemon_moment(struct daemon *d); /* now */
 
 void daemon_set_ready(struct daemon *d);
 /* With --daemon: lets the parent process exit with status 0. daemon_set_ready calls this function. A daemon that must

@@ -6,6 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define UNTIL_AGE_MAX (INT64_C(366) * 24 * 3600 * 1000) /* ms */
+
+struct until_parameter {
+    bool is_given;
+    char producer[NAME_LEN_MAX + 1];
+    usec_t time, read_at; /* read_at: the time of this process since boot */
+};
+
 /* A publish that waits for its commit. */
 struct pub {
     struct stream_publish publish; /* first */
@@ -13,6 +21,7 @@ struct pub {
     struct http_request *req; /* NULL: the client has disconnected */
     bool is_bitlys;           /* the request has no stream= and gets bitly's reply */
     bool sets_mark;           /* the request is a POST /producers */
+    struct until_parameter until;
 };
 
 static const struct {
@@ -97,6 +106,13 @@ static void refuse(
         http_problem(req, 500, "internal", NULL, "%s", journal_strerror(r));
 }
 
+static void reply_conflict(struct http_request *req, uint64_t mark)
+{
+    char members[64];
+    snprintf(members, sizeof(members), "\"mark\":\"%" PRIu64 "\"", mark);
+    http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
+}
+
 static void reply_producer(struct http_request *req, struct stream *s)
 {
     char producer[NAME_LEN_MAX + 1];
@@ -110,6 +126,15 @@ static void reply_producer(struct http_request *req, struct stream *s)
         "\",\"opening\":\"%.*s\",\"known\":%s}\n",
         stream_name(s), journal_id(stream_journal(s)), producer, mark, (int)opening.len,
         opening.len ? opening.ptr : "", known ? "true" : "false");
+}
+
+static void state_until(struct pubsub_server *server, struct stream *s, const struct until_parameter *until)
+{
+    if (!until->is_given)
+        return;
+    struct clock_moment now = daemon_moment(server->daemon);
+    untils_state(server->untils, s,
+        &(struct until_statement){bytes_str(until->producer), until->time, now.boot - until->read_at}, now);
 }
 
 static void publish_done(struct stream_publish *p, const struct journal_commit *commit)
@@ -126,6 +151,7 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
         stats_add(server->lines, p->lines);
         stats_add(server->bytes, commit->end - commit->start);
         stats_add(server->duplicates, commit->duplicate);
+        state_until(server, s, &pub->until);
     }
     if (is_stored && req)
         server_add_place(server, req, s);
@@ -154,6 +180,51 @@ static void publisher_gone(struct http_request *req, void *arg)
 {
     (void)req;
     ((struct pub *)arg)->req = NULL;
+}
+
+/* Reads until= and until_age=. False after an error reply. */
+static bool read_until(struct http_request *req, struct until_parameter *until)
+{
+    struct bytes text;
+    uint64_t age;
+    *until = (struct until_parameter){.is_given = http_param(req, "until", &text)};
+    if (!until->is_given)
+        return true;
+    if (!bytes_to_usec(text, &until->time)) {
+        http_problem(
+            req, 400, "bad-parameter", "Unix seconds, with an optional fraction", "until is not a time");
+        return false;
+    }
+    until->read_at = clock_boot();
+    if (!http_param_name(req, "producer", NULL, until->producer) ||
+        !http_param_u64(req, "until_age", 0, 0, UNTIL_AGE_MAX, &age))
+        return false;
+    until->read_at -= (usec_t)age * USEC_PER_MSEC;
+    return true;
+}
+
+/* For a request with until= and without next=. The producer's committed mark shows that all its lines are committed, and
+ * that no other process has replaced it. */
+static void state_only(
+    struct pubsub_server *server, struct http_request *req, const struct until_parameter *until)
+{
+    uint64_t mark, stated;
+    bool known;
+    struct bytes text;
+    struct stream *s = server_find_stream(server, req, NULL, false);
+    if (!s || !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &stated))
+        return;
+    mark = journal_mark(stream_journal(s), bytes_str(until->producer), &known);
+    if (http_body(req).len > 0 || http_param(req, "opening", &text) || !http_param(req, "mark", &text)) {
+        http_problem(req, 400, "bad-parameter",
+            "producer=NAME&mark=A&until=T, with the producer's mark; with lines also next=B",
+            "until needs the producer's mark, and lines need next");
+    } else if (!known || stated != mark) {
+        reply_conflict(req, mark);
+    } else {
+        state_until(server, s, until);
+        reply_producer(req, s);
+    }
 }
 
 /* False after an error reply. */
@@ -236,7 +307,7 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
 }
 
 static void publish(struct pubsub_server *server, struct http_request *req, struct stream *s,
-    const struct lines *lines, const struct stream_marks *marks)
+    const struct lines *lines, const struct stream_marks *marks, const struct until_parameter *until)
 {
     struct bytes name;
     if (refuse_when_full(server, req, s, lines, marks))
@@ -246,7 +317,8 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
         .server = server,
         .req = req,
         .is_bitlys = !http_param(req, "stream", &name),
-        .sets_mark = marks->sets_mark};
+        .sets_mark = marks->sets_mark,
+        .until = *until};
     uint64_t mark = 0;
     enum journal_result r = stream_publish(s, lines, marks, clock_wall(), &pub->publish, &mark);
     if (r == JOURNAL_OK) {
@@ -263,9 +335,7 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
         refuse(server, req, s, r);
         return;
     }
-    char members[64];
-    snprintf(members, sizeof(members), "\"mark\":\"%" PRIu64 "\"", mark);
-    http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
+    reply_conflict(req, mark);
 }
 
 /* Only a valid request may create a stream, so the handler looks the stream up at the end. */
@@ -274,12 +344,19 @@ void http_publish(struct http_request *req, void *ctx)
     struct pubsub_server *server = ctx;
     struct stream_marks marks;
     struct lines lines;
-    if (server_refuse_if_down(server, req) || !read_marks(req, &marks) ||
-        !read_lines(server, req, marks.producer.len > 0, &lines))
+    struct until_parameter until;
+    struct bytes next;
+    if (server_refuse_if_down(server, req) || !read_until(req, &until))
+        return;
+    if (until.is_given && !http_param(req, "next", &next)) {
+        state_only(server, req, &until);
+        return;
+    }
+    if (!read_marks(req, &marks) || !read_lines(server, req, marks.producer.len > 0, &lines))
         return;
     struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, true);
     if (s)
-        publish(server, req, s, &lines, &marks);
+        publish(server, req, s, &lines, &marks, &until);
     lines_free(&lines);
 }
 
@@ -293,12 +370,43 @@ void http_producer(struct http_request *req, void *ctx)
     reply_producer(req, s);
 }
 
+struct producer_list {
+    struct pubsub_server *server;
+    struct stream *stream;
+    struct buf out;
+    bool only_stating, is_begun;
+};
+
+static void append_seconds(struct buf *out, usec_t t)
+{
+    buf_printf(out, "%" PRId64 ".%06" PRId64, t / USEC_PER_SEC, t % USEC_PER_SEC);
+}
+
+static void append_until(struct buf *out, const struct until *u, struct clock_moment now)
+{
+    usec_t time = until_time(u, now);
+    buf_append_str(out, ",\"until\":");
+    if (time > 0)
+        append_seconds(out, time);
+    else
+        buf_append_str(out, "null");
+    buf_printf(out, ",\"until_offset\":\"%" PRIu64 "\",\"until_restored\":%s,\"silent_seconds\":", u->offset,
+        u->is_restored ? "true" : "false");
+    append_seconds(out, until_silence(u, now));
+}
+
 static void append_producer(const struct journal_producer *p, void *arg)
 {
-    struct buf *out = arg;
-    buf_printf(out, "%s{\"producer\":\"%.*s\",\"mark\":\"%" PRIu64 "\",\"opening\":\"%.*s\"}",
-        out->ptr[out->len - 1] == '[' ? "\n" : ",\n", (int)p->name.len, p->name.ptr, p->mark, (int)p->tag.len,
-        p->tag.ptr);
+    struct producer_list *list = arg;
+    const struct until *u = untils_find(list->server->untils, list->stream, p->name);
+    if (list->only_stating && !u)
+        return;
+    buf_printf(&list->out, "%s{\"producer\":\"%.*s\",\"mark\":\"%" PRIu64 "\",\"opening\":\"%.*s\"",
+        list->is_begun ? ",\n" : "\n", (int)p->name.len, p->name.ptr, p->mark, (int)p->tag.len, p->tag.ptr);
+    list->is_begun = true;
+    if (u)
+        append_until(&list->out, u, daemon_moment(list->server->daemon));
+    buf_append_char(&list->out, '}');
 }
 
 /* A POST sets a producer's mark. It may lower the mark, so it needs the token or a client on this host. */
@@ -320,16 +428,19 @@ void http_producers(struct http_request *req, void *ctx)
         else if (http_param_name(req, "producer", NULL, producer) &&
                  http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks.next)) {
             marks.producer = bytes_str(producer);
-            publish(server, req, s, &(struct lines){0}, &marks);
+            publish(server, req, s, &(struct lines){0}, &marks, &(struct until_parameter){0});
         }
         return;
     }
-    struct buf out = {0};
-    buf_printf(&out, "{\"stream\":\"%s\",\"producers\":[", stream_name(s));
-    journal_producers(stream_journal(s), append_producer, &out);
-    buf_append_str(&out, "]}\n");
-    http_reply(req, 200, "application/json", buf_bytes(&out));
-    buf_free(&out);
+    struct producer_list list = {.server = server, .stream = s};
+    if (!http_param_bool(req, "stating", false, &list.only_stating))
+        return;
+    buf_printf(&list.out, "{\"stream\":\"%s\",\"id\":\"%s\",\"end\":\"%" PRIu64 "\",\"producers\":[",
+        stream_name(s), journal_id(stream_journal(s)), journal_committed_end(stream_journal(s)));
+    journal_producers(stream_journal(s), append_producer, &list);
+    buf_append_str(&list.out, "]}\n");
+    http_reply(req, 200, "application/json", buf_bytes(&list.out));
+    buf_free(&list.out);
 }
 
 void http_streams(struct http_request *req, void *ctx)

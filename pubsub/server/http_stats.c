@@ -154,6 +154,28 @@ static const struct stats_row cursor_gauges[] = {
     {0},
 };
 
+static double until_age(void *ctx)
+{
+    const struct until *u = ctx;
+    struct clock_moment now = daemon_moment(((struct pubsub_server *)u->arg)->daemon);
+    usec_t time = until_time(u, now);
+    return time > 0 ? (double)(now.trusted - time) / (double)USEC_PER_SEC : -1;
+}
+
+void http_stats_add_until(void *server, const struct until *u)
+{
+    char labels[2 * NAME_LEN_MAX + 32];
+    snprintf(labels, sizeof(labels), "stream=\"%s\",producer=\"%s\"", stream_name(u->stream), u->producer);
+    stats_gauge(daemon_stats(((struct pubsub_server *)server)->daemon), "producer_until_age_seconds", labels,
+        "Age of the time up to which a producer is complete; -1: not known", until_age,
+        (void *)(uintptr_t)u); /* only read */
+}
+
+void http_stats_remove_until(void *server, const struct until *u)
+{
+    stats_remove_gauges(daemon_stats(((struct pubsub_server *)server)->daemon), u);
+}
+
 void http_stats_add_stream(struct pubsub_server *server, struct stream *s)
 {
     char labels[NAME_LEN_MAX + 16];

@@ -89,6 +89,8 @@ static void take_recovered(void *arg)
             LOG_U("cursors", cursors_dropped(server->cursors)));
     for (size_t i = 0; i < cursors_count(server->cursors); i++)
         http_stats_add_cursor(server, cursors_at(server->cursors, i));
+    for (size_t i = 0; i < untils_count(server->untils); i++)
+        http_stats_add_until(server, untils_at(server->untils, i));
     /* A tick at least every half heartbeat, so that a heartbeat is late by at most half of its interval. */
     usec_t interval = server->heartbeat / 2 < TICK_MAX ? server->heartbeat / 2 : TICK_MAX;
     struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
@@ -117,6 +119,15 @@ static void *recover(void *arg)
         .removed = http_stats_remove_cursor,
         .arg = &w->server,
     };
+    const struct untils_config untils = {
+        .streams = w->server.streams,
+        .dir = options_string(o, "data_dir"),
+        .notify = loop_notify_wake,
+        .notify_arg = w->notify,
+        .made = http_stats_add_until,
+        .removed = http_stats_remove_until,
+        .arg = &w->server,
+    };
     w->result = streams_recover(w->server.streams, w->error, sizeof(w->error));
     while (w->result == STREAMS_OK && bytes_next_word(&names, SETTINGS_SEPARATORS, &name)) {
         struct stream *s;
@@ -127,7 +138,8 @@ static void *recover(void *arg)
                 "streams: cannot create %s: max_streams is reached; raise max_streams", text);
         free(text);
     }
-    if (w->result == STREAMS_OK && !cursors_open(&config, &w->server.cursors, w->error, sizeof(w->error)))
+    if (w->result == STREAMS_OK && (!cursors_open(&config, &w->server.cursors, w->error, sizeof(w->error)) ||
+                                       !untils_open(&untils, &w->server.untils, w->error, sizeof(w->error))))
         w->result = STREAMS_STORAGE;
     daemon_post(w->server.daemon, take_recovered, w);
     return NULL;
@@ -140,6 +152,7 @@ static void on_journals(void *arg)
         return;
     journal_set_poll(streams_set(w->server.streams));
     cursors_poll(w->server.cursors);
+    untils_poll(w->server.untils);
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
@@ -193,6 +206,7 @@ static void stop(void *ctx)
     nng_publish_close(&w->nng);
     scrubber_stop(&w->scrubber);
     cursors_close(&w->server.cursors);
+    untils_close(&w->server.untils);
     streams_free(&w->server.streams);
     loop_notify_free(&w->notify);
     if (w->server.drain_limit)
@@ -214,8 +228,8 @@ static const struct http_route routes[] = {
         .methods = HTTP_POST_,
         .flags = HTTP_ROUTE_DECODES_BODY,
         .handler = http_publish,
-        .params = "stream producer mark next opening",
-        .help = "POST lines to stream= (default); producer=, mark=, next=, opening="},
+        .params = "stream producer mark next opening until until_age",
+        .help = "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, until_age="},
     {.path = "/sub",
         .methods = HTTP_GET_,
         .on_overload = retry_events_if_wanted,
@@ -243,8 +257,9 @@ static const struct http_route routes[] = {
     {.path = "/producers",
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = http_producers,
-        .params = "stream producer mark",
-        .help = "every producer's mark in stream=; POST producer=, mark= sets one"},
+        .params = "stream producer mark stating",
+        .help = "every producer's mark and until in stream= (stating=1: only with until); POST producer=, "
+                "mark= sets one"},
     {.path = "/streams",
         .methods = HTTP_GET_,
         .handler = http_streams,

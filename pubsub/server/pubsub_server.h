@@ -1,6 +1,6 @@
 /* pubsub_server: the endpoints of pubsub, the state that they share, and their common replies.
  *
- * 1. The event loop uses `streams` and `cursors` only after `recovered` is set.
+ * 1. The event loop uses `streams`, `cursors` and `untils` only after `recovered` is set.
  * 2. A drain ends when all publishes and changes of cursors are answered and all responses of subscribers have ended.
  *    Each response ends after a whole line. */
 #ifndef MILLRACE_PUBSUB_SERVER_H
@@ -11,6 +11,7 @@
 #include "pubsub/stream/cursors.h"
 #include "pubsub/stream/streams.h"
 #include "pubsub/stream/subscriber.h"
+#include "pubsub/stream/untils.h"
 
 #define DEFAULT_STREAM "default" /* for bitly's clients, which do not name a stream */
 
@@ -22,6 +23,7 @@ struct pubsub_server {
     char life[RANDOM_ID_SIZE]; /* random id of this process, which a copy elsewhere does not have */
     struct streams *streams;
     struct cursors *cursors;
+    struct untils *untils;
     size_t max_line;
     usec_t heartbeat;
     bool auto_create;
@@ -56,6 +58,9 @@ void http_stats_add_stream(struct pubsub_server *server, struct stream *s);
 /* Callbacks of cursors_config. */
 void http_stats_add_cursor(void *server, const struct named_cursor *c);
 void http_stats_remove_cursor(void *server, const struct named_cursor *c);
+/* Callbacks of untils_config. */
+void http_stats_add_until(void *server, const struct until *u);
+void http_stats_remove_until(void *server, const struct until *u);
 void http_stats_append_stream(struct buf *out, struct stream *s); /* appends members of a JSON object */
 /* Callbacks of daemon_spec. */
 void http_stats_extra(void *ctx, bool json, struct buf *out);

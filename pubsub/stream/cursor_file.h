@@ -1,4 +1,4 @@
-/* cursor_file: stores named cursors in one file of slots, each with two copies of one record.
+/* cursor_file: stores named cursors, or the producers of untils.h, in one file of slots, each with two copies of one record.
  *
  *     | header | slot 0, copy A | slot 0, copy B | slot 1, copy A | ...          units of 512 bytes
  *
@@ -34,6 +34,7 @@ struct cursor_record {
     char id[JOURNAL_ID_TEXT];    /* of the stream */
     char key[CURSOR_KEY_TEXT];   /* of the owner; "": any client may move the cursor */
     uint64_t offset;
+    usec_t until, seen; /* of a producer (untils.h) */
 };
 
 enum cursor_file_result {

@@ -6,6 +6,7 @@
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,6 +26,21 @@ struct reserve {
     uint64_t acked;           /* number of messages that the ack has deleted */
 };
 
+/* For a relay that states `until` (docs/guide/protocol.md). A delayed message gets a new id later, so the ids do not show how
+ * long the message has waited: then there is no statement. A message that is being put counts as accepted later. */
+static void add_accepted(
+    struct http_request *req, const struct queue_server *server, const struct named_queue *q)
+{
+    const struct queue_state *s = queue_state(named_queue_core(q));
+    usec_t now = daemon_trusted_time(server->loop.daemon);
+    if (s->to_move > 0 || now <= 0)
+        return;
+    bool is_empty = s->n[MESSAGE_READY] + s->n[MESSAGE_LEASED] + s->n[MESSAGE_BUSY] == 0;
+    http_add_header(
+        req, "X-Millrace-Accepted-Before", "%" PRId64 ".%06" PRId64, now / USEC_PER_SEC, now % USEC_PER_SEC);
+    http_add_header_u64(req, "X-Millrace-Accepted-Last", is_empty ? 0 : s->next_id - 1);
+}
+
 /* Frees `r` and returns the request. The caller must answer the request. */
 static struct http_request *end(struct reserve *r, const struct named_queue *q)
 {
@@ -42,6 +58,8 @@ static struct http_request *end(struct reserve *r, const struct named_queue *q)
 static void answer_nothing(struct reserve *r)
 {
     const struct named_queue *q = queues_find(r->server->queues, r->queue);
+    if (q)
+        add_accepted(r->req, r->server, q);
     http_reply(end(r, q), 200, OCTETS, BYTES_NONE);
 }
 
@@ -124,6 +142,7 @@ static bool try_answer(struct reserve *r, struct named_queue *q)
     id_ranges_free(&ids);
     struct http_request *req = end(r, q);
     http_add_header_u64(req, "X-Millrace-Lease", lease);
+    add_accepted(req, server, q);
     http_reply_buf(req, 200, OCTETS, &server->frames);
     queue_loop_arm(&server->loop);
     return true;

@@ -116,9 +116,10 @@ class Pubsub:
     def answer(self, h):
         url = urllib.parse.urlsplit(h.path)
         q = dict(urllib.parse.parse_qsl(url.query))
-        if url.path == "/streams":
-            streams = [{"name": self.name, "id": self.id, "earliest": "0", "end": str(len(self.data))}]
-            return self.reply(h, 200, {"streams": streams if self.exists else []})
+        if url.path == "/producers" and self.exists:
+            return self.reply(h, 200, {"stream": self.name, "id": self.id, "end": str(len(self.data)), "producers": []})
+        if url.path == "/producers":
+            return self.reply(h, 404, {"code": "unknown-stream"})
         self.asked.append(q)
         if not self.exists:
             return self.reply(h, 404, {"code": "unknown-stream"})

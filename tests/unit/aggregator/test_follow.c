@@ -41,14 +41,15 @@ static void lines_come_out_however_they_are_cut(void **state)
 
 static void observe(struct watermark *w, usec_t boot, uint64_t first, uint64_t second)
 {
-    watermark_observe(w, (struct watermark_moment){boot, 2 * boot}, (uint64_t[]){first, second});
+    watermark_observe(w, (struct watermark_time){{boot, 2 * boot}, 3 * boot}, (uint64_t[]){first, second});
 }
 
 static usec_t moment(struct watermark *w, const uint64_t *offsets)
 {
-    struct watermark_moment until = watermark_complete_until(w, offsets);
-    assert_int_equal(until.trusted, 2 * until.boot);
-    return until.boot;
+    struct watermark_time until = watermark_complete_until(w, offsets);
+    assert_int_equal(until.at.trusted, 2 * until.at.boot);
+    assert_int_equal(until.until, 3 * until.at.boot);
+    return until.at.boot;
 }
 
 static void complete_until_moves_on_under_lag_and_never_falls(void **state)

@@ -92,7 +92,7 @@ static void give(struct plan *p, const char *queue, const char *framed, usec_t n
 {
     struct batch b;
     assert_true(batch_parse(bytes_str(framed), 1, &b));
-    plan_reserved(p, bytes_str(queue), &b, now);
+    plan_reserved(p, bytes_str(queue), &b, &(struct plan_accepted){0}, now);
 }
 
 static void reserve(struct plan *p, const char *framed)
@@ -733,7 +733,7 @@ static struct plan *stopped_in_a_run(void)
     reserve(p, "1 1 1\na\n2 1 3\nb\nc\n3 1 1\nd\n");
     expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
     assert_true(batch_parse(BYTES_LITERAL("4 1 1\ne\n5 1 1\nf\n"), 2, &second));
-    plan_reserved(p, BYTES_LITERAL("q"), &second, 0);
+    plan_reserved(p, BYTES_LITERAL("q"), &second, &(struct plan_accepted){0}, 0);
     expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
     plan_stop(p, LATER);
     expect_nack(p, 1, 2, 3);

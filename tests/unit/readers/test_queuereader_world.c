@@ -6,6 +6,9 @@
  * reader was paused), or is lost, perhaps before the request is done. Whatever happens each good message must be in the
  * stream once, and each bad one buried.
  *
+ * Each watermark that a reader states is checked when the stream gets it: each message put before it is in the stream, or
+ * buried.
+ *
  * In a world with copies the queue is also started again, copied, and restored from the copy. An operator does what the plan
  * states. Then each message that the last queue has, or had, is in the stream once. */
 #include "support/cm.h"
@@ -57,6 +60,8 @@ struct request {
     uint64_t next_id;
     char opening[LINEAGE_TEXT];
     struct buf openings;
+    struct plan_accepted accepted; /* the queue's answer to a reserve */
+    usec_t watermark;              /* stated */
 };
 
 struct world {
@@ -74,8 +79,9 @@ struct world {
     struct directory copy;
     bool copies, has_copy;
     bool lost[MESSAGES]; /* by a restore */
-    unsigned old_copies, stated;
-    int stored[MESSAGES]; /* how often, by payload */
+    unsigned old_copies, stated, watermarks;
+    long accepted[MESSAGES]; /* when each payload was put, or kicked */
+    int stored[MESSAGES];    /* how often, by payload */
     int order[MESSAGES * 2];
     size_t n_order;
     bool bad[MESSAGES];
@@ -95,6 +101,7 @@ struct world {
 
 static const struct plan_config config = {
     .marks = true,
+    .states = true,
     .lines = true,
     .lease = LEASE * STEP,
     .backoff_min = 2 * STEP,
@@ -194,6 +201,7 @@ static void kick(struct world *w)
     for (uint64_t id = 1; id < w->next_id; id++)
         if (w->slots[id].state == BURIED) {
             w->slots[id].state = GONE;
+            w->accepted[w->slots[id].payload] = w->now;
             add(w, w->slots[id].payload);
             return;
         }
@@ -226,6 +234,31 @@ static int publish(
     return ANSWER_OK;
 }
 
+static bool is_buried(const struct world *w, int payload)
+{
+    for (uint64_t id = 1; id < w->next_id; id++)
+        if (w->slots[id].state == BURIED && w->slots[id].payload == payload)
+            return true;
+    return false;
+}
+
+static void check_watermark(struct world *w, usec_t watermark)
+{
+    w->watermarks += watermark > 0;
+    for (int i = 0; i < w->put; i++)
+        if ((w->accepted[i] + 1) * STEP <= watermark && !w->stored[i] && !w->lost[i] && !is_buried(w, i))
+            fail_msg(
+                "message %d of %ld is not in the stream at %ld", i, w->accepted[i], (long)watermark / STEP);
+}
+
+static void state_accepted(const struct world *w, struct request *r)
+{
+    r->accepted.before = (w->now + 1) * STEP;
+    for (uint64_t id = 1; id < w->next_id; id++)
+        if (w->slots[id].state == READY || w->slots[id].state == LEASED)
+            r->accepted.last_id = w->next_id - 1;
+}
+
 static void do_reserve(struct world *w, struct request *r)
 {
     if (r->epoch != w->epoch) {
@@ -235,6 +268,7 @@ static void do_reserve(struct world *w, struct request *r)
     } else {
         struct buf framed = {0};
         r->lease = reserve(w, 1 + dice() % 8, &framed);
+        state_accepted(w, r);
         snprintf(r->framed, sizeof r->framed, "%.*s", (int)framed.len, framed.ptr ? framed.ptr : "");
         buf_free(&framed);
     }
@@ -269,8 +303,15 @@ static void do_request(struct world *w, struct request *r)
         r->mark = w->mark;
         strcpy(r->opening, w->opening);
         break;
+    case PLAN_STATE:
+        r->answer = w->mark == r->mark ? ANSWER_OK : ANSWER_CONFLICT;
+        if (r->answer == ANSWER_OK)
+            check_watermark(w, r->watermark);
+        break;
     default:
         r->answer = publish(w, r->mark, r->next, r->opening, r->payloads, r->n);
+        if (r->answer == ANSWER_OK)
+            check_watermark(w, r->watermark);
     }
 }
 
@@ -283,13 +324,15 @@ static void tell_reserved(struct world *w, const struct request *r)
         plan_lease_lost(r->plan);
     } else {
         assert_true(batch_parse(bytes_str(r->framed), r->lease, &b));
-        plan_reserved(r->plan, BYTES_LITERAL("q"), &b, w->now * STEP);
+        plan_reserved(r->plan, BYTES_LITERAL("q"), &b, &r->accepted, w->now * STEP);
     }
 }
 
 static void tell_delivered(const struct world *w, const struct request *r)
 {
-    if (r->answer == ANSWER_OK)
+    if (r->answer == ANSWER_OK && r->action == PLAN_STATE)
+        plan_stated(r->plan);
+    else if (r->answer == ANSWER_OK)
         plan_delivered(r->plan);
     else if (r->answer == ANSWER_REFUSED)
         plan_refused(r->plan, "400");
@@ -311,7 +354,7 @@ static void tell(struct world *w, const struct request *r)
         plan_acknowledged(r->plan);
     else if (r->action == PLAN_ASK)
         plan_asked(r->plan, r->mark, bytes_str(r->opening));
-    else if (r->action == PLAN_DELIVER)
+    else if (r->action == PLAN_DELIVER || r->action == PLAN_STATE)
         tell_delivered(w, r);
     else if (r->answer == ANSWER_LOST)
         plan_lease_lost(r->plan);
@@ -346,6 +389,7 @@ static void make_request(struct world *w, int reader, enum plan_lane lane, const
     r->epoch = plan_epoch(p);
     r->mark = s->mark;
     r->next = s->next;
+    r->watermark = s->watermark.time;
     strcpy(r->opening, s->opening);
     for (size_t i = 0; i < s->count && s->action == PLAN_DELIVER; i++)
         r->payloads[r->n++] = atoi(b->messages[s->first + i].text.ptr);
@@ -572,7 +616,7 @@ static void run(struct world *w, unsigned seed)
             kick(w);
         assert_true(w->now < 40000);
         if (w->put < MESSAGES && dice() < (w->copies ? 2 : 15))
-            add(w, w->put++);
+            w->accepted[w->put] = w->now, add(w, w->put++);
         expire(w);
         if (w->now < 4000)
             disturb(w);
@@ -590,7 +634,8 @@ static void run(struct world *w, unsigned seed)
 static void each_exactly_once(size_t readers, bool moves, bool copies)
 {
     const char *many = getenv("MILLRACE_STEPS");
-    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 400, old_copies = 0, stated = 0;
+    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 400, old_copies = 0, stated = 0,
+             watermarks = 0;
     for (unsigned seed = 1; seed <= seeds; seed++) {
         struct world *w = calloc(1, sizeof *w);
         srand(seed);
@@ -605,8 +650,10 @@ static void each_exactly_once(size_t readers, bool moves, bool copies)
         run(w, seed);
         old_copies += w->old_copies;
         stated += w->stated;
+        watermarks += w->watermarks;
         free(w);
     }
+    assert_true(watermarks > 2 * seeds);
     if (copies)
         assert_true(stated > seeds / 10 && old_copies > stated);
 }

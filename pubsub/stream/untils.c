@@ -1,0 +1,265 @@
+#include "pubsub/stream/untils.h"
+
+#include "base/text_hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <uthash.h>
+
+#define STORE_EVERY (10 * USEC_PER_SEC) /* of a producer */
+#define REUSE_AFTER (24 * 3600 * USEC_PER_SEC)
+#define NO_SLOT SIZE_MAX
+
+struct key {
+    const struct stream *stream;
+    char producer[NAME_LEN_MAX + 1]; /* zeros after the name */
+};
+
+struct entry {
+    struct until until; /* first */
+    struct untils *all;
+    struct key key;
+    UT_hash_handle hh;
+    size_t at, slot;
+    usec_t stored_at; /* since boot; 0: never */
+    struct cursor_put put;
+    bool stores_time; /* the last put has a time */
+    bool storing, is_removed, stores_removal;
+};
+
+struct untils {
+    struct untils_config config;
+    struct cursor_file *file;
+    struct entry **list, *table;
+    size_t n, cap, n_slots;
+    struct entry **slots; /* by slot; NULL: free */
+};
+
+static struct key key_of(const struct stream *s, struct bytes producer)
+{
+    struct key k;
+    memset(&k, 0, sizeof k);
+    k.stream = s;
+    memcpy(k.producer, producer.ptr, producer.len);
+    return k;
+}
+
+static struct entry *find(const struct untils *us, const struct stream *s, struct bytes producer)
+{
+    struct entry *e = NULL;
+    struct key k = key_of(s, producer);
+    if (producer.len <= NAME_LEN_MAX)
+        HASH_FIND(hh, us->table, &k, sizeof k, e);
+    return e;
+}
+
+static void stored(struct cursor_put *put, bool ok);
+
+static struct entry *add(struct untils *us, struct stream *s, struct bytes producer)
+{
+    struct entry *e = mem_zalloc(sizeof *e);
+    e->all = us;
+    e->key = key_of(s, producer);
+    e->until.stream = s;
+    e->until.arg = us->config.arg;
+    memcpy(e->until.producer, producer.ptr, producer.len);
+    e->slot = NO_SLOT;
+    e->put.done = stored;
+    if (us->n == us->cap) {
+        us->cap = us->cap ? 2 * us->cap : 16;
+        us->list = mem_realloc(us->list, us->cap * sizeof(struct entry *));
+    }
+    e->at = us->n;
+    us->list[us->n++] = e;
+    HASH_ADD(hh, us->table, key, sizeof e->key, e);
+    return e;
+}
+
+static void drop(struct untils *us, struct entry *e)
+{
+    us->config.removed(us->config.arg, &e->until);
+    HASH_DEL(us->table, e);
+    us->list[e->at] = us->list[--us->n];
+    us->list[e->at]->at = e->at;
+}
+
+static void load(struct untils *us, size_t slot)
+{
+    const struct cursor_record *r = cursor_file_at(us->file, slot);
+    struct stream *s = r->name[0] ? streams_find(us->config.streams, r->stream) : NULL;
+    struct bytes producer = bytes_str(r->name);
+    if (!s || strcmp(journal_id(stream_journal(s)), r->id) != 0 || find(us, s, producer))
+        return;
+    struct entry *e = add(us, s, producer);
+    uint64_t end = journal_committed_end(stream_journal(s));
+    e->slot = slot;
+    us->slots[slot] = e;
+    e->until.time = r->until > 0 ? r->until : 0;
+    e->until.offset = r->offset < end ? r->offset : end;
+    e->until.stated = (struct clock_moment){0, r->seen};
+    e->until.is_restored = true;
+}
+
+bool untils_open(const struct untils_config *config, struct untils **out, char *error, size_t error_size)
+{
+    struct cursor_file *file;
+    struct buf path = {0};
+    buf_printf(&path, "%s/untils%c", config->dir, '\0');
+    enum cursor_file_result r = cursor_file_open(
+        path.ptr, UNTILS_STORED_MAX, config->notify, config->notify_arg, &file, error, error_size);
+    buf_free(&path);
+    if (r != CURSOR_FILE_OK)
+        return false;
+    struct untils *us = mem_zalloc(sizeof *us);
+    us->config = *config;
+    us->file = file;
+    us->n_slots = cursor_file_slots(file);
+    us->slots = mem_zalloc(us->n_slots * sizeof(struct entry *));
+    for (size_t i = 0; i < us->n_slots; i++)
+        load(us, i);
+    *out = us;
+    return true;
+}
+
+void untils_close(struct untils **p)
+{
+    struct untils *us = *p;
+    if (!us)
+        return;
+    cursor_file_close(&us->file);
+    while (us->n) {
+        struct entry *e = us->list[0];
+        drop(us, e);
+        free(e);
+    }
+    free(us->list);
+    free(us->slots);
+    free(us);
+    *p = NULL;
+}
+
+void untils_poll(struct untils *us)
+{
+    cursor_file_poll(us->file);
+}
+
+static void store(struct entry *e)
+{
+    const struct until *u = &e->until;
+    struct cursor_record r = {0}; /* empty for a removed producer */
+    if (!e->is_removed) {
+        r.offset = u->offset;
+        r.until = !u->is_restored && u->read.trusted < u->time ? u->read.trusted : u->time;
+        r.seen = u->stated.trusted;
+        memcpy(r.name, u->producer, sizeof r.name);
+        snprintf(r.stream, sizeof r.stream, "%s", stream_name(u->stream));
+        snprintf(r.id, sizeof r.id, "%s", journal_id(stream_journal(u->stream)));
+    }
+    e->stores_removal = e->is_removed;
+    e->storing = true;
+    cursor_file_put(e->all->file, e->slot, &r, &e->put);
+}
+
+/* A failed put is repeated with a later statement. */
+static void stored(struct cursor_put *put, bool ok)
+{
+    struct entry *e = (struct entry *)((char *)put - offsetof(struct entry, put));
+    (void)ok;
+    e->storing = false;
+    if (e->stores_removal) {
+        e->all->slots[e->slot] = NULL;
+        free(e);
+    } else if (e->is_removed) {
+        store(e);
+    }
+}
+
+/* Gives the entry a free slot, or the slot of the producer that has been silent longest, and for a day. */
+static bool take_slot(struct untils *us, struct entry *e, struct clock_moment now)
+{
+    size_t found = NO_SLOT;
+    usec_t longest = REUSE_AFTER;
+    for (size_t i = 0; i < us->n_slots && e->slot == NO_SLOT; i++) {
+        struct entry *other = us->slots[i];
+        if (!other)
+            e->slot = i;
+        else if (!other->storing && until_silence(&other->until, now) > longest) {
+            longest = until_silence(&other->until, now);
+            found = i;
+        }
+    }
+    if (e->slot == NO_SLOT && found != NO_SLOT) {
+        us->slots[found]->slot = NO_SLOT;
+        e->slot = found;
+    }
+    if (e->slot != NO_SLOT)
+        us->slots[e->slot] = e;
+    return e->slot != NO_SLOT;
+}
+
+void untils_state(
+    struct untils *us, struct stream *s, const struct until_statement *statement, struct clock_moment now)
+{
+    struct entry *e = find(us, s, statement->producer);
+    bool is_new = !e;
+    if (is_new)
+        e = add(us, s, statement->producer);
+    struct until *u = &e->until;
+    u->stated = now;
+    if (statement->time > 0) {
+        u->time = statement->time;
+        u->read = (struct clock_moment){now.boot - statement->age, now.trusted - statement->age};
+        u->offset = journal_committed_end(stream_journal(s));
+        u->is_restored = false;
+    }
+    if (is_new)
+        us->config.made(us->config.arg, u);
+    bool is_due =
+        e->stored_at == 0 || now.boot - e->stored_at >= STORE_EVERY || (u->time > 0 && !e->stores_time);
+    if (!is_due || e->storing || (e->slot == NO_SLOT && !take_slot(us, e, now)))
+        return;
+    e->stored_at = now.boot;
+    e->stores_time = u->time > 0;
+    store(e);
+}
+
+void untils_remove(struct untils *us, const struct stream *s, struct bytes producer)
+{
+    struct entry *e = find(us, s, producer);
+    if (!e)
+        return;
+    drop(us, e);
+    e->is_removed = true;
+    if (e->slot == NO_SLOT)
+        free(e);
+    else if (!e->storing)
+        store(e);
+}
+
+const struct until *untils_find(const struct untils *us, const struct stream *s, struct bytes producer)
+{
+    const struct entry *e = find(us, s, producer);
+    return e ? &e->until : NULL;
+}
+
+size_t untils_count(const struct untils *us)
+{
+    return us->n;
+}
+
+const struct until *untils_at(const struct untils *us, size_t i)
+{
+    return &us->list[i]->until;
+}
+
+usec_t until_time(const struct until *u, struct clock_moment now)
+{
+    usec_t read = u->is_restored ? now.trusted : clock_moment_time(u->read, now);
+    return u->time < read ? u->time : read > 0 ? read : 0;
+}
+
+usec_t until_silence(const struct until *u, struct clock_moment now)
+{
+    usec_t silence = u->stated.boot ? now.boot - u->stated.boot : now.trusted - u->stated.trusted;
+    return silence > 0 ? silence : 0;
+}
