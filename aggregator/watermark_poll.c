@@ -1,11 +1,11 @@
 #include "aggregator/watermark_poll.h"
 
-#include "aggregator/watermark.h"
 #include "counts/json_fields.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
 #include "stream/stream_watermark.h"
+#include "stream/watermark.h"
 
 #include <assert.h>
 #include <event2/event.h>

@@ -63,7 +63,7 @@ struct http_client *stream_program_connect(struct daemon *d, struct config_error
 {
     struct options *o = daemon_options(d);
     return daemon_client_new(d, options_text(o, "pubsub_token_file"),
-        &(struct http_client_config){.url = peer_url(o, "pubsub"), .max_connections = 1}, error);
+        &(struct http_client_config){.url = peer_url(o, "pubsub"), .max_connections = 2}, error);
 }
 
 void stream_program_set_trouble(struct daemon *d, const char *trouble)

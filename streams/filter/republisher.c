@@ -9,6 +9,7 @@
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 #include "streams/filter/line_scheduler.h"
+#include "streams/filter/source_watermark.h"
 
 #include <event2/event.h>
 #include <inttypes.h>
@@ -46,6 +47,8 @@ struct republisher {
     struct stream_place place; /* of the destination's last reply; .text "": no reply yet, or a queue */
     struct republisher_numbers numbers;
     struct loss_log losses;
+    struct source_watermark *watermark; /* NULL: the destination is a queue */
+    bool has_sent;                      /* since the last tick of mark_timer */
 };
 
 static void follow(struct republisher *r, const struct stream_cursor *from);
@@ -93,6 +96,7 @@ static void send_now(struct republisher *r)
     r->run = r->passed;
     r->passed = used;
     r->sending = reached(r);
+    r->has_sent = true;
     set_opening(r);
     r->doing = SENDING;
     request(r);
@@ -154,14 +158,22 @@ static void succeeded(struct republisher *r)
     on_change(r);
 }
 
-/* Moves only the mark if no line has passed. */
+/* Moves only the mark if no line has passed. If the mark does not move, states only `until`. */
 static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct republisher *r = arg;
     (void)fd, (void)what;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), false);
-    if (may_send(r) && reached(r) > r->mark)
+    if (r->watermark != NULL)
+        source_watermark_ask(r->watermark, stream_client_cursor(r->source)->id);
+    if (may_send(r) && reached(r) > r->mark) {
         send_now(r);
+    } else if (may_send(r) && r->watermark != NULL && r->mark > 0 && !r->has_sent) {
+        r->sending = r->mark;
+        r->doing = SENDING;
+        request(r);
+    }
+    r->has_sent = false;
 }
 
 static void ask_mark(struct republisher *r)
@@ -256,8 +268,8 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
         return;
     if (reply->status == 200) {
         succeeded(r);
+        r->numbers.runs += r->sending > r->mark;
         r->mark = r->numbers.offset = r->sending;
-        r->numbers.runs++;
         if (!is_into_itself(r))
             send_what_passed(r);
     } else if (reply->status == 409 && has_code(reply, "mark-conflict")) {
@@ -270,27 +282,40 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
     }
 }
 
+/* With the mark of the run under way, or without lines if the mark does not move. */
+static void publish_target(const struct republisher *r, char *target, size_t size)
+{
+    snprintf(target, size, "%s=%s&producer=%s&mark=%" PRIu64,
+        r->config.to_queue != NULL ? "/mput?separator=%0A&queue" : "/pub?stream", r->name, r->producer,
+        r->mark);
+    size_t len = strlen(target);
+    if (r->sending > r->mark)
+        snprintf(target + len, size - len, "&next=%" PRIu64 "%s%s", r->sending,
+            r->opening[0] != '\0' ? "&opening=" : "", r->opening);
+    if (r->watermark != NULL)
+        source_watermark_append(r->watermark, r->sending, target, size);
+}
+
 static void request(struct republisher *r)
 {
     usec_t wait = http_pool_wait(r->config.destination);
-    bool asks = r->doing == ASKING, to_queue = r->config.to_queue != NULL;
-    char target[400];
+    bool asks = r->doing == ASKING;
+    char target[500];
     if (wait > 0)
         retry_after(r, wait);
     if (wait > 0 || r->doing == IDLE)
         return;
     if (asks)
-        snprintf(target, sizeof target, "/producer?%s=%s&producer=%s", to_queue ? "queue" : "stream", r->name,
-            r->producer);
+        snprintf(target, sizeof target, "/producer?%s=%s&producer=%s",
+            r->config.to_queue != NULL ? "queue" : "stream", r->name, r->producer);
     else
-        snprintf(target, sizeof target, "%s=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64 "%s%s",
-            to_queue ? "/mput?separator=%0A&queue" : "/pub?stream", r->name, r->producer, r->mark, r->sending,
-            r->opening[0] != '\0' ? "&opening=" : "", r->opening);
+        publish_target(r, target, sizeof target);
+    bool has_body = !asks && r->sending > r->mark;
     struct http_call_spec spec = {.method = asks ? "GET" : "POST",
         .target = target,
-        .content_type = asks ? NULL : "application/octet-stream",
-        .body = asks ? BYTES_NONE : buf_bytes(&r->run),
-        .body_is_lent = !asks,
+        .content_type = has_body ? "application/octet-stream" : NULL,
+        .body = has_body ? buf_bytes(&r->run) : BYTES_NONE,
+        .body_is_lent = has_body,
         .may_resend = true, /* the mark makes a repeated run harmless */
         .arg = r,
         .on_done = asks ? asked : sent};
@@ -380,6 +405,9 @@ struct republisher *republisher_new(const struct republisher_config *config)
         r->unfiltered = line_queue_new(&(struct line_queue_config){
             .scheduler = config->scheduler, .on_line = filter_line, .on_slice = on_filtered, .arg = r});
     follow(r, NULL);
+    if (config->to_queue == NULL)
+        r->watermark = source_watermark_new(
+            config->daemon, config->source, options_string(daemon_options(config->daemon), "stream"));
     r->mark_timer = event_new(base, -1, EV_PERSIST, on_mark_timer, r);
     event_add(r->mark_timer, &every);
     return r;
@@ -396,6 +424,7 @@ void republisher_free(struct republisher **rp)
     event_free(r->mark_timer);
     event_free(r->retry_timer);
     stream_client_free(&r->source);
+    source_watermark_free(&r->watermark);
     line_queue_free(&r->unfiltered);
     buf_free(&r->passed);
     buf_free(&r->run);

@@ -56,9 +56,9 @@ class WatermarkTest(MillraceTest):
     def start_pubsub(self, **kw):
         self.pubsub = self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", listen=self.pubsub_url, **kw)
 
-    def start_aggregator(self, *args, **kw):
+    def start_aggregator(self, *args, stream=STREAM, **kw):
         self.aggregator = self.start("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path("a"),
-                                     "--pubsub-url=" + self.pubsub_url, "--streams=" + STREAM, "--flush-interval=20ms",
+                                     "--pubsub-url=" + self.pubsub_url, "--streams=" + stream, "--flush-interval=20ms",
                                      *args, **kw)
 
     def put_on(self, queue, target):
@@ -86,8 +86,8 @@ class WatermarkTest(MillraceTest):
         wait_until(lambda: self.complete() >= since, lambda: "complete until %f, it is %d; %s" % (
             since, self.complete(), self.producers()))
 
-    def producers(self):
-        reply = request(self.pubsub_url, "GET", "/producers?stream=" + STREAM)
+    def producers(self, stream=STREAM):
+        reply = request(self.pubsub_url, "GET", "/producers?stream=" + stream)
         return {p["producer"]: p for p in reply.json()["producers"]} if reply.status == 200 else {}
 
     def hold_a_moment(self, seconds=1.2):
@@ -186,6 +186,35 @@ class Backlog(WatermarkTest):
         self.assertEqual(self.hold_a_moment()[1], 0)
         host.queue.post("/pause?for=0")
         self.wait_complete()
+
+
+class Republished(WatermarkTest):
+    """The counted stream is one that a program makes of another."""
+
+    def check(self, *program):
+        def start():
+            return self.start(*program, "--pubsub-url=" + self.pubsub_url, "--stream=" + STREAM, "--to-stream=out")
+        self.start_pubsub()
+        host = Host(self, "h")
+        d = start()
+        host.put()
+        wait_until(lambda: self.producers("out"), "the copy")
+        self.start_aggregator(stream="out")
+        self.wait_complete()
+        for what, again in ((host.relay, host.start_relay), (d, start)):
+            what.kill9()
+            killed = time.time()
+            host.put()
+            self.assertLess(self.hold_a_moment()[0], killed + 1)
+            again()
+            self.wait_complete()
+        self.assertEqual(self.look()[1], 3)
+
+    def test_filtered(self):
+        self.check("pubsub_filtered")
+
+    def test_forwarded(self):
+        self.check("ps_to_http", "--to-url=" + self.pubsub_url)
 
 
 class Hosts(WatermarkTest):

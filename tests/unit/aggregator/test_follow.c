@@ -1,7 +1,7 @@
 /* What following a stream rests on: lines out of pieces, and until when all is counted. */
 #include "support/cm.h"
 
-#include "aggregator/watermark.h"
+#include "stream/watermark.h"
 #include "base/line_splitter.h"
 
 static struct buf seen;

@@ -1,4 +1,4 @@
-#include "aggregator/watermark.h"
+#include "stream/watermark.h"
 
 #include <stdlib.h>
 

@@ -1,12 +1,12 @@
-/* watermark: the time before which every accepted event is counted.
+/* watermark: the time before which every accepted event has been processed.
  *
  * An *observation* is made at a moment. It holds the ends of all streams, and the time up to which the streams are complete
  * below these ends, as their producers state it. Every line published before the moment lies before the observed ends.
- * Once every stream is counted up to its observed end, the observation is the watermark.
+ * Once every stream is processed up to its observed end, the observation is the watermark.
  *
  * 1. The moment of the watermark never decreases. It is on a clock that never jumps. The time stated by producers decreases only
  *    if an observation has an earlier time than the one before, because the clock of a producer was set back.
- * 2. The watermark advances even if counting always lags. The oldest pending observation is kept until counting reaches
+ * 2. The watermark advances even if processing always lags. The oldest pending observation is kept until processing reaches
  *    it. Meanwhile only the newest of the later observations is kept.
  */
 #ifndef MILLRACE_WATERMARK_H
@@ -25,7 +25,7 @@ struct watermark *watermark_new(size_t n_streams);
 void watermark_free(struct watermark **w);
 /* Records an observation. Moments are observed in order. */
 void watermark_observe(struct watermark *w, struct watermark_time time, const uint64_t *ends);
-/* The watermark; `offsets` holds the position up to which each stream is counted. */
+/* The watermark; `offsets` holds the position up to which each stream is processed. */
 struct watermark_time watermark_complete_until(struct watermark *w, const uint64_t *offsets);
 /* The newest observed end of a stream; 0 until known. */
 uint64_t watermark_stream_end(const struct watermark *w, size_t stream);

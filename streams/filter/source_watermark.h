@@ -1,0 +1,27 @@
+/* source_watermark: the time up to which a stream that is being republished is complete, below an offset.
+ *
+ * Every second pubsub is asked for the source's end and the times that its producers state (stream/stream_watermark.h). Once
+ * the republisher has passed on all lines below that end, the least of these times holds for the destination too. Lines of
+ * producers that state no time count as accepted when they are published, so the time is never later than the request.
+ *
+ * For the loop thread only. */
+#ifndef MILLRACE_SOURCE_WATERMARK_H
+#define MILLRACE_SOURCE_WATERMARK_H
+
+#include "base/bytes.h"
+#include "base/clock.h"
+
+struct daemon;
+struct http_client;
+struct source_watermark;
+
+/* `source` is borrowed. */
+struct source_watermark *source_watermark_new(
+    struct daemon *d, struct http_client *source, const char *stream);
+void source_watermark_free(struct source_watermark **w);
+/* Asks, unless a request is under way. `id` is the stream's; answers about another stream are ignored. */
+void source_watermark_ask(struct source_watermark *w, const char *id);
+/* Appends &until= and &until_age= (docs/guide/protocol.md) for a destination that has all lines below `offset`. */
+void source_watermark_append(struct source_watermark *w, uint64_t offset, char *target, size_t size);
+
+#endif
