@@ -133,19 +133,17 @@ static enum slice_result check_counters(const struct opening *o, const char *wha
 static enum slice_result check_meeting(const struct manifest *m, uint64_t slice, const char *verb,
     const struct slice_cursor *cursors, size_t n, char *error)
 {
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < m->n_streams; k++) {
-            const struct manifest_stream *s = &m->streams[k];
-            const struct slice_cursor *c = &cursors[i];
-            bool same = strcmp(s->id, c->id) == 0 && s->end == c->offset;
-            if (strcmp(s->name, c->stream) != 0 || same || s->id[0] == '\0')
-                continue;
-            snprintf(error, SLICE_ERROR_TEXT,
-                "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but in the archive at %" PRIu64
-                " of %s: they do not belong together",
-                slice, verb, s->name, c->offset, c->id, s->end, s->id);
-            return SLICE_FOREIGN;
-        }
+    for (size_t k = 0; k < m->n_streams; k++) {
+        const struct manifest_stream *s = &m->streams[k];
+        const struct slice_cursor *c = slice_cursors_find(cursors, n, s->name);
+        if (!c || s->id[0] == '\0' || (strcmp(s->id, c->id) == 0 && s->end == c->offset))
+            continue;
+        snprintf(error, SLICE_ERROR_TEXT,
+            "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but in the archive at %" PRIu64
+            " of %s: they do not belong together",
+            slice, verb, s->name, c->offset, c->id, s->end, s->id);
+        return SLICE_FOREIGN;
+    }
     return SLICE_OK;
 }
 
@@ -173,9 +171,7 @@ static enum slice_result check_follows(
 {
     for (size_t i = 0; i < before->n_cursors; i++) {
         const struct slice_cursor *end = &before->cursors[i];
-        const struct slice_cursor *begin = NULL;
-        for (size_t k = 0; k < next->n_begins && !begin; k++)
-            begin = strcmp(next->begins[k].stream, end->stream) == 0 ? &next->begins[k] : NULL;
+        const struct slice_cursor *begin = slice_cursors_find(next->begins, next->n_begins, end->stream);
         if (begin && strcmp(begin->id, end->id) == 0 && begin->offset == end->offset)
             continue;
         snprintf(o->error, SLICE_ERROR_TEXT,

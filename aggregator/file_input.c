@@ -211,6 +211,13 @@ static void take(struct file_input *in, size_t input, struct bytes line, uint64_
         aggregate_take_line(in->aggregate, input, line);
 }
 
+static size_t add_input(struct aggregate *a)
+{
+    char name[NAME_LEN_MAX + 1];
+    snprintf(name, sizeof(name), "%cinput-%zu", AGGREGATE_INPUT_MARK, aggregate_inputs_end(a));
+    return aggregate_add_input(a, name);
+}
+
 /* Counts a file from the cursor of `input`; NO_INPUT: from its start. */
 static int count_lines(struct file_input *in, struct line_source *s, const char *path, size_t input)
 {
@@ -241,12 +248,8 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
             break;
         }
         if (!is_counted) {
-            if (input == NO_INPUT) {
-                char name[NAME_LEN_MAX + 1];
-                snprintf(name, sizeof(name), "%cinput-%zu", AGGREGATE_INPUT_MARK,
-                    aggregate_inputs_end(in->aggregate));
-                input = aggregate_add_input(in->aggregate, name);
-            }
+            if (input == NO_INPUT)
+                input = add_input(in->aggregate);
             take(in, input, line, length);
         }
         if (!is_counted && (n % LINES_A_TURN == 0 || aggregate_is_full(in->aggregate))) {
@@ -279,6 +282,11 @@ static int count_file(struct file_input *in, const char *path)
     int status = find_input(in, path, &input);
     if (status != 0 || stopped)
         return status;
+    if (input == NO_INPUT && aggregate_inputs_end(in->aggregate) >= FILE_INPUT_FILES_MAX) {
+        snprintf(error, sizeof(error), "%.200s: too many files were counted; concatenate the remaining ones",
+            path);
+        return print_error(error, EX_USAGE);
+    }
     struct line_source *s = line_source_open(path, error);
     if (!s)
         return print_error(error, EX_NOINPUT);
@@ -372,8 +380,6 @@ static int run(struct options *o)
             clock_wall(), &in.aggregate, why);
     if (r != SLICE_OK)
         status = print_error(why, r == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
-    else if (aggregate_inputs_end(in.aggregate) + n > FILE_INPUT_FILES_MAX)
-        status = print_error("too many files were counted; concatenate some", EX_USAGE);
     else
         status = count_files(&in, files, n);
     aggregate_close(&in.aggregate);

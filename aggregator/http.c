@@ -48,12 +48,17 @@ struct slice_waiter {
     struct slice_waiter *next, **link;
 };
 
+/* Lists the streams. There may be thousands of inputs besides. */
 static void append_streams(struct buf *out, const struct slice_state *state)
 {
+    const char *separator = "";
     for (size_t i = 0; i < state->n_cursors; i++) {
         const struct slice_cursor *c = &state->cursors[i];
-        buf_printf(out, "%s\"%s\":{\"id\":\"%s\",\"end\":\"%" PRIu64 "\"}", i > 0 ? "," : "", c->stream,
-            c->id, c->offset);
+        if (c->stream[0] == AGGREGATE_INPUT_MARK)
+            continue;
+        buf_printf(
+            out, "%s\"%s\":{\"id\":\"%s\",\"end\":\"%" PRIu64 "\"}", separator, c->stream, c->id, c->offset);
+        separator = ",";
     }
 }
 

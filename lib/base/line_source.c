@@ -23,24 +23,25 @@ static const struct magic {
     const char *name;
     struct bytes bytes;
     size_t loose;
+    const char *command; /* FOREIGN: unpacks the file */
 } magics[] = {
 #define MAGIC(text)                                                                                          \
     {                                                                                                        \
         "" text, sizeof(text) - 1                                                                            \
     }
 #define LOOSE_NONE SIZE_MAX
-    {GZIP, "gzip", MAGIC("\x1f\x8b"), LOOSE_NONE},
-    {ZSTD, "zstd", MAGIC("\x28\xb5\x2f\xfd"), LOOSE_NONE},
-    {ZSTD, "zstd", MAGIC("\x50\x2a\x4d\x18"), 0},
-    {FOREIGN, "lz4", MAGIC("\x04\x22\x4d\x18"), LOOSE_NONE},
-    {FOREIGN, "lz4", MAGIC("\x02\x21\x4c\x18"), LOOSE_NONE},
-    {FOREIGN, "xz", MAGIC("\xfd\x37zXZ\0"), LOOSE_NONE},
-    {FOREIGN, "bzip2", MAGIC("BZh\x31\x31\x41\x59\x26\x53\x59"), 3},
-    {FOREIGN, "lzip", MAGIC("LZIP\x01"), LOOSE_NONE},
-    {FOREIGN, "lzop", MAGIC("\x89LZO\0\r\n\x1a\n"), LOOSE_NONE},
-    {FOREIGN, "compress", MAGIC("\x1f\x9d"), LOOSE_NONE},
-    {FOREIGN, "zip", MAGIC("PK\x03\x04"), LOOSE_NONE},
-    {FOREIGN, "7z", MAGIC("7z\xbc\xaf\x27\x1c"), LOOSE_NONE},
+    {GZIP, "gzip", MAGIC("\x1f\x8b"), LOOSE_NONE, NULL},
+    {ZSTD, "zstd", MAGIC("\x28\xb5\x2f\xfd"), LOOSE_NONE, NULL},
+    {ZSTD, "zstd", MAGIC("\x50\x2a\x4d\x18"), 0, NULL},
+    {FOREIGN, "lz4", MAGIC("\x04\x22\x4d\x18"), LOOSE_NONE, "lz4 -d"},
+    {FOREIGN, "lz4", MAGIC("\x02\x21\x4c\x18"), LOOSE_NONE, "lz4 -d"},
+    {FOREIGN, "xz", MAGIC("\xfd\x37zXZ\0"), LOOSE_NONE, "xz -dk"},
+    {FOREIGN, "bzip2", MAGIC("BZh\x31\x31\x41\x59\x26\x53\x59"), 3, "bzip2 -dk"},
+    {FOREIGN, "lzip", MAGIC("LZIP\x01"), LOOSE_NONE, "lzip -dk"},
+    {FOREIGN, "lzop", MAGIC("\x89LZO\0\r\n\x1a\n"), LOOSE_NONE, "lzop -d"},
+    {FOREIGN, "compress", MAGIC("\x1f\x9d"), LOOSE_NONE, "gzip -dk"},
+    {FOREIGN, "zip", MAGIC("PK\x03\x04"), LOOSE_NONE, "unzip"},
+    {FOREIGN, "7z", MAGIC("7z\xbc\xaf\x27\x1c"), LOOSE_NONE, "7z x"},
 };
 #define N_MAGICS (sizeof magics / sizeof *magics)
 
@@ -117,8 +118,8 @@ static int find_kind(struct line_source *s, char *error)
     }
     if (found != NULL && found->kind == FOREIGN) {
         snprintf(error, LINE_SOURCE_ERROR_MAX,
-            "%.200s: packed with %s; unpack it first (only plain text, gzip and zstd can be read)", s->name,
-            found->name);
+            "%.200s: packed with %s; unpack it first with `%s` (plain text, gzip and zstd can be read)",
+            s->name, found->name, found->command);
         return -1;
     }
     s->kind = found != NULL ? found->kind : PLAIN;

@@ -121,18 +121,6 @@ static enum slice_result set_cursors(
     return r;
 }
 
-static int compare_cursors(const void *a, const void *b)
-{
-    return strcmp(((const struct slice_cursor *)a)->stream, ((const struct slice_cursor *)b)->stream);
-}
-
-/* Searches the first `n` cursors, which are sorted. */
-static struct slice_cursor *find_cursor(
-    const struct slice_state *state, const struct slice_cursor *like, size_t n)
-{
-    return n > 0 ? bsearch(like, state->cursors, n, sizeof(*like), compare_cursors) : NULL;
-}
-
 /* Writes the part of the state that a batch changes, and the checksum. */
 static enum slice_result set_state(struct slice *s, const struct slice_state *next, char *error)
 {
@@ -144,7 +132,8 @@ static enum slice_result set_state(struct slice *s, const struct slice_state *ne
         {"sealed", next->sealed}, {"checksum", slice_state_checksum(next)}};
     enum slice_result r = SLICE_OK;
     for (size_t i = 0; i < next->n_cursors && r == SLICE_OK; i++) {
-        const struct slice_cursor *old = find_cursor(&s->state, &next->cursors[i], s->state.n_cursors);
+        const struct slice_cursor *old =
+            slice_cursors_find(s->state.cursors, s->state.n_cursors, next->cursors[i].stream);
         if (!old || old->offset != next->cursors[i].offset || strcmp(old->id, next->cursors[i].id) != 0)
             r = set_cursors(s, SET_CURSOR, &next->cursors[i], 1, error);
     }
@@ -158,7 +147,7 @@ static struct slice_cursor *sorted_cursors(const struct slice_cursor *cursors, s
     struct slice_cursor *copy = mem_alloc((n + 1) * sizeof(*copy));
     if (n > 0)
         memcpy(copy, cursors, n * sizeof(*copy));
-    qsort(copy, n, sizeof(*copy), compare_cursors);
+    slice_cursors_sort(copy, n);
     return copy;
 }
 
@@ -466,10 +455,11 @@ enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     next.sealed = next.sealed || batch->seal;
     next.cursors = mem_realloc(next.cursors, (next.n_cursors + batch->n_cursors + 1) * sizeof(*next.cursors));
     for (size_t i = 0; i < batch->n_cursors; i++) {
-        struct slice_cursor *old = find_cursor(&next, &batch->cursors[i], s->state.n_cursors);
+        struct slice_cursor *old =
+            slice_cursors_find(next.cursors, s->state.n_cursors, batch->cursors[i].stream);
         *(old ? old : &next.cursors[next.n_cursors++]) = batch->cursors[i];
     }
-    qsort(next.cursors, next.n_cursors, sizeof(*next.cursors), compare_cursors);
+    slice_cursors_sort(next.cursors, next.n_cursors);
     r = end(s, r, &next, error);
     s->next_run += r == SLICE_OK;
     return r;

@@ -59,6 +59,27 @@ void slice_state_free(struct slice_state *state)
     *state = (struct slice_state){0};
 }
 
+static int compare_cursors(const void *a, const void *b)
+{
+    return strcmp(((const struct slice_cursor *)a)->stream, ((const struct slice_cursor *)b)->stream);
+}
+
+void slice_cursors_sort(struct slice_cursor *cursors, size_t n)
+{
+    if (n > 1)
+        qsort(cursors, n, sizeof(*cursors), compare_cursors);
+}
+
+static int compare_name(const void *name, const void *cursor)
+{
+    return strcmp(name, ((const struct slice_cursor *)cursor)->stream);
+}
+
+struct slice_cursor *slice_cursors_find(const struct slice_cursor *cursors, size_t n, const char *stream)
+{
+    return n > 0 ? bsearch(stream, cursors, n, sizeof(*cursors), compare_name) : NULL;
+}
+
 static void *copy_of(const void *list, size_t n, size_t size)
 {
     void *copy = mem_alloc((n + 1) * size);

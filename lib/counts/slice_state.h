@@ -42,6 +42,11 @@ struct slice_cursor {
     uint64_t offset;
 };
 
+/* Cursors in the order of their streams' names. */
+void slice_cursors_sort(struct slice_cursor *cursors, size_t n);
+/* Finds the cursor of a stream among sorted cursors; NULL if there is none. */
+struct slice_cursor *slice_cursors_find(const struct slice_cursor *cursors, size_t n, const char *stream);
+
 struct slice_tally {
     uint64_t events, skipped, rejected;
 };

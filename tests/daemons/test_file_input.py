@@ -100,7 +100,7 @@ class FileInput(InputTest):
         said = self.count("good", "absent", "dir", expect=66)
         self.assertRegex(said, r"absent: No such file")
         self.assertRegex(said, r"dir: Is a directory")
-        self.assertRegex(self.count("good", "bad.xz", expect=65), "bad.xz: packed with xz; unpack it first")
+        self.assertRegex(self.count("good", "bad.xz", expect=65), "bad.xz: packed with xz; unpack it first with `xz -dk`")
         self.assertEqual(self.slices(), [])
         self.count("good")
         self.check_counted(data)
@@ -132,6 +132,14 @@ class FileInput(InputTest):
             done = self.run_program("aggregator", "--config", self.config, *args)
             self.assertEqual(done.returncode, 78)
             self.assertIn(b"--input needs files", done.stderr)
+
+    def test_many_files_are_known_again(self):
+        """A run over more than half of the files that may be counted continues."""
+        names = ["f%d" % i for i in range(5001)]
+        for i, name in enumerate(names):
+            self.write(name, b'{"t":1331923249,"l":"u%d"}\n' % i)
+        self.assertIn("counted 5001, rejected 0, skipped 0; 0 of 5001 files", self.count(*names))
+        self.assertIn("counted 0, rejected 0, skipped 0; 5001 of 5001 files", self.count(*names))
 
     def test_one_owner(self):
         self.write("log", self.generate(10))
