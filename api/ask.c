@@ -34,6 +34,8 @@ struct ask {
     enum http_hold hold;         /* the result of the latest hold() */
     struct query query;
     struct series series;
+    struct query query_before; /* of a comparison: the same question for the span before */
+    struct series series_before;
     struct breakdown breakdown;
     struct query_error
         *unknown; /* the error to send if the sources have no records; NULL: the counter is configured */
@@ -55,6 +57,7 @@ static void ask_free(struct ask *a)
         TAILQ_REMOVE(&a->asks->making, a, link);
     a->magic = 0;
     series_reset(&a->series);
+    series_reset(&a->series_before);
     breakdown_reset(&a->breakdown);
     buf_free(&a->out);
     free(a->unknown);
@@ -117,7 +120,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
  * room, and the caller ends the query. */
 static bool hold(struct ask *a, size_t piece)
 {
-    size_t bytes = sizeof *a + piece + series_bytes(&a->series) + a->breakdown.bytes + a->out.cap;
+    size_t bytes = sizeof *a + piece + series_bytes(&a->series) + series_bytes(&a->series_before) +
+                   a->breakdown.bytes + a->out.cap;
     a->hold = http_hold(a->req, bytes);
     return a->hold == HTTP_HOLD_OK;
 }
@@ -142,17 +146,27 @@ static void on_drain(struct http_request *req, void *arg)
     next_step(arg, render);
 }
 
+static void render_begin(struct ask *a)
+{
+    if (a->query.kind == QUERY_SERIES)
+        render_series_begin(&a->series, &a->complete, &a->out);
+    else if (a->query.kind == QUERY_COMPARE)
+        render_compare_begin(&a->series, &a->series_before, &a->complete, &a->out);
+    else
+        render_breakdown_begin(&a->breakdown, &a->complete, &a->out);
+    a->is_begun = true;
+}
+
 /* Appends some rows to the text. Returns false if the text is complete. */
 static bool render_rows(struct ask *a)
 {
-    bool is_series = a->query.kind == QUERY_SERIES;
-    if (!a->is_begun && is_series)
-        render_series_begin(&a->series, &a->complete, &a->out);
-    else if (!a->is_begun)
-        render_breakdown_begin(&a->breakdown, &a->complete, &a->out);
-    a->is_begun = true;
-    return is_series ? render_series_rows(&a->series, &a->complete, STEP_BYTES, &a->out)
-                     : render_breakdown_rows(&a->breakdown, &a->rendered, STEP_BYTES, &a->out);
+    if (!a->is_begun)
+        render_begin(a);
+    if (a->query.kind == QUERY_SERIES)
+        return render_series_rows(&a->series, &a->complete, STEP_BYTES, &a->out);
+    if (a->query.kind == QUERY_COMPARE)
+        return render_compare_rows(&a->series, &a->series_before, &a->complete, STEP_BYTES, &a->out);
+    return render_breakdown_rows(&a->breakdown, &a->rendered, STEP_BYTES, &a->out);
 }
 
 static void add_completeness(struct ask *a)
@@ -334,6 +348,7 @@ static void ask_restart(void *arg)
 {
     struct ask *a = arg;
     series_reset(&a->series);
+    series_reset(&a->series_before);
     breakdown_reset(&a->breakdown);
 }
 
@@ -341,7 +356,9 @@ static bool ask_record(void *arg, const struct record *r)
 {
     struct ask *a = arg;
     a->has_records = true;
-    return a->query.kind == QUERY_SERIES ? series_add(&a->series, r) : breakdown_add(&a->breakdown, r);
+    if (a->query.kind == QUERY_BREAKDOWN)
+        return breakdown_add(&a->breakdown, r);
+    return series_add(&a->series, r) && (a->query.kind == QUERY_SERIES || series_add(&a->series_before, r));
 }
 
 static void counts_done(
@@ -360,12 +377,13 @@ static void counts_done(
         http_problem(
             a->req, a->unknown->status, a->unknown->code, a->unknown->hint, "%s", a->unknown->detail);
         ask_free(a);
-    } else if (a->series.needs_dropped_hours || a->breakdown.needs_dropped_hours) {
+    } else if (a->series.needs_dropped_hours || a->series_before.needs_dropped_hours ||
+               a->breakdown.needs_dropped_hours) {
         http_problem(a->req, 422, "hours-dropped",
             "ask for whole UTC days, and for a series for days or longer units with timezone=UTC",
             "the archive has only days of a part of this time; its hours were dropped");
         ask_free(a);
-    } else if (a->series.is_too_large || a->breakdown.is_too_large) {
+    } else if (a->series.is_too_large || a->series_before.is_too_large || a->breakdown.is_too_large) {
         http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",
             "the counts add up to more than 2^64 - 1");
         ask_free(a);
@@ -374,7 +392,7 @@ static void counts_done(
             "more than %llu rows", (unsigned long long)a->asks->max_rows);
         ask_free(a);
     } else
-        next_step(a, a->query.kind == QUERY_SERIES ? render : select_rows);
+        next_step(a, a->query.kind == QUERY_BREAKDOWN ? select_rows : render);
 }
 
 static void append_key(struct buf *target, const char *ns, const char *stored, int64_t hour)
@@ -427,7 +445,11 @@ void ask_start(
         *a->unknown = *unknown;
     }
     const struct query *q = &a->query;
+    query_copy(&a->query_before, q);
+    a->query_before.from = q->before_from;
+    a->query_before.to = q->before_to;
     series_init(&a->series, q);
+    series_init(&a->series_before, &a->query_before);
     breakdown_init(&a->breakdown, q);
     if (!q->sub) {
         buf_append_str(&target, "/mget?k=");
@@ -437,13 +459,16 @@ void ask_start(
             append_key(&target, q->total->ns, COMPONENT_OTHER, -1);
         }
     } else {
-        int64_t first = countable_hour(q->from + HOUR_SECONDS - 1), last = countable_hour(q->to - 1);
+        bool compares = q->kind == QUERY_COMPARE;
+        int64_t from = compares && q->before_from < q->from ? q->before_from : q->from;
+        int64_t to = compares && q->before_to > q->to ? q->before_to : q->to;
+        int64_t first = countable_hour(from + HOUR_SECONDS - 1), last = countable_hour(to - 1);
         buf_append_str(&target, "/range?start=");
         append_key(&target, q->sub->ns, q->stored, first);
         buf_append_str(&target, "&end=");
         append_key(&target, q->sub->ns, q->stored, last < first ? first : last);
         buf_printf(&target, "&rollups=%s", periods[query_largest_period(q)]);
-        if (q->kind == QUERY_SERIES)
+        if (q->kind != QUERY_BREAKDOWN)
             append_sub(&target, q);
     }
     buf_append_char(&target, '\0');

@@ -32,6 +32,16 @@ static void handle_breakdown(struct http_request *req, void *ctx)
     handle_query(req, ctx, QUERY_BREAKDOWN);
 }
 
+static void handle_compare(struct http_request *req, void *ctx)
+{
+    handle_query(req, ctx, QUERY_COMPARE);
+}
+
+static void handle_top(struct http_request *req, void *ctx)
+{
+    handle_query(req, ctx, QUERY_TOP);
+}
+
 static void handle_counters(struct http_request *req, void *ctx)
 {
     struct buf out = {0};
@@ -49,6 +59,14 @@ const struct http_route api_routes[] = {
         .methods = HTTP_GET_,
         .handler = handle_breakdown,
         .help = "LABEL=KEY&by=LABEL: the subtotals of a key, largest first"},
+    {.path = "/v1/compare",
+        .methods = HTTP_GET_,
+        .handler = handle_compare,
+        .help = "a series beside that of the period before, or of against=year"},
+    {.path = "/v1/top",
+        .methods = HTTP_GET_,
+        .handler = handle_top,
+        .help = "counter=LABEL: the largest keys of a counter"},
     {.path = "/v1/counters",
         .methods = HTTP_GET_,
         .handler = handle_counters,

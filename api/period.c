@@ -57,24 +57,26 @@ bool period_time(const struct calendar *c, struct bytes text, int64_t *out)
     return rfc3339_read(text, out);
 }
 
-static bool calendar_period(const struct calendar *c, struct bytes text, int64_t *from, int64_t *to)
+static bool calendar_period(const struct calendar *c, struct bytes text, struct period *out)
 {
     struct calendar days = calendar_of(c, UNIT_DAY);
     int year, month, day;
     if (!read_date(text, &year, &month, &day))
         return false;
     if (day > 0) {
-        bool exists = date_start(c, year, month, day, from);
-        *to = exists ? units_next(&days, *from) : 0;
+        bool exists = date_start(c, year, month, day, &out->from);
+        *out = (struct period){out->from, exists ? units_next(&days, out->from) : 0, UNIT_DAY, 1};
         return exists;
     }
     bool is_year = month == 0, is_december = month == MONTHS;
-    return date_start(c, year, is_year ? 1 : month, 1, from) &&
-           date_start(c, year + (is_year || is_december), is_year || is_december ? 1 : month + 1, 1, to);
+    out->unit = UNIT_MONTH;
+    out->n = is_year ? MONTHS : 1;
+    return date_start(c, year, is_year ? 1 : month, 1, &out->from) &&
+           date_start(
+               c, year + (is_year || is_december), is_year || is_december ? 1 : month + 1, 1, &out->to);
 }
 
-static bool relative_period(
-    const struct calendar *c, struct bytes text, int64_t now, int64_t *from, int64_t *to)
+static bool relative_period(const struct calendar *c, struct bytes text, int64_t now, struct period *out)
 {
     static const struct {
         const char *suffix;
@@ -93,14 +95,14 @@ static bool relative_period(
             continue;
         struct calendar units = calendar_of(c, suffixes[i].unit);
         int64_t last = units_start(&units, now);
-        *from = units_back(&units, last, (int64_t)n - 1);
-        *to = units_next(&units, last);
+        *out = (struct period){
+            units_back(&units, last, (int64_t)n - 1), units_next(&units, last), units.unit, (int64_t)n};
         return true;
     }
     return false;
 }
 
-static bool word_period(const struct calendar *c, struct bytes text, int64_t now, int64_t *from, int64_t *to)
+static bool word_period(const struct calendar *c, struct bytes text, int64_t now, struct period *out)
 {
     static const struct {
         const char *word;
@@ -113,8 +115,8 @@ static bool word_period(const struct calendar *c, struct bytes text, int64_t now
             continue;
         struct calendar units = calendar_of(c, words[i].unit);
         int64_t start = units_start(&units, now);
-        *from = words[i].is_last ? units_back(&units, start, 1) : start;
-        *to = words[i].is_last ? start : units_next(&units, start);
+        *out = (struct period){words[i].is_last ? units_back(&units, start, 1) : start,
+            words[i].is_last ? start : units_next(&units, start), units.unit, 1};
         return true;
     }
     bool is_last = bytes_equal_str(text, "last-year");
@@ -125,11 +127,30 @@ static bool word_period(const struct calendar *c, struct bytes text, int64_t now
     units_print_date(&days, units_start(&days, now), &date);
     int year = rfc3339_digits(date.ptr, 4) - is_last;
     buf_free(&date);
-    return date_start(c, year, 1, 1, from) && date_start(c, year + 1, 1, 1, to);
+    out->unit = UNIT_MONTH;
+    out->n = MONTHS;
+    return date_start(c, year, 1, 1, &out->from) && date_start(c, year + 1, 1, 1, &out->to);
 }
 
-bool period_named(const struct calendar *c, struct bytes text, int64_t now, int64_t *from, int64_t *to)
+bool period_named(const struct calendar *c, struct bytes text, int64_t now, struct period *out)
 {
-    return word_period(c, text, now, from, to) || calendar_period(c, text, from, to) ||
-           relative_period(c, text, now, from, to);
+    return word_period(c, text, now, out) || calendar_period(c, text, out) ||
+           relative_period(c, text, now, out);
+}
+
+int64_t period_before(const struct calendar *c, const struct period *p)
+{
+    struct calendar units = calendar_of(c, p->unit);
+    return units_back(&units, p->from, p->n);
+}
+
+int64_t period_year_before(const struct calendar *c, int64_t t)
+{
+    time_t local = t + zone_offset(&c->zone, t);
+    struct tm tm;
+    gmtime_r(&local, &tm);
+    tm.tm_year--;
+    int64_t before = timegm(&tm);
+    before -= zone_offset(&c->zone, before - zone_offset(&c->zone, before));
+    return before;
 }

@@ -15,7 +15,16 @@
 
 /* Each returns false if the text is not a time or a period, or names a date that does not exist in the zone. */
 bool period_time(const struct calendar *c, struct bytes text, int64_t *out);
-/* Sets the hours that start in [*from, *to). `now`: Unix seconds. */
-bool period_named(const struct calendar *c, struct bytes text, int64_t now, int64_t *from, int64_t *to);
+struct period {
+    int64_t from, to; /* hours that start in [from, to) */
+    enum unit unit;   /* the period is `n` of these */
+    int64_t n;
+};
+/* `now`: Unix seconds. */
+bool period_named(const struct calendar *c, struct bytes text, int64_t now, struct period *out);
+/* Returns the start of the period of the same units that ends where this period begins. */
+int64_t period_before(const struct calendar *c, const struct period *p);
+/* The same local time a year before. 29 February becomes 1 March. */
+int64_t period_year_before(const struct calendar *c, int64_t t);
 
 #endif

@@ -14,7 +14,16 @@ struct parse {
 };
 
 static const char *const reserved[] = {"ns", "key", "by", "sub", "unit", "units", "unit_reference_ts", "from",
-    "to", "period", "timezone", "hour_offset", "week_start", "round", "limit", "format"};
+    "to", "period", "timezone", "hour_offset", "week_start", "round", "limit", "format", "against",
+    "counter"};
+
+static bool is_reserved(struct bytes name)
+{
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (bytes_equal_str(name, reserved[i]))
+            return true;
+    return false;
+}
 
 static bool get(const struct parse *p, const char *name, struct bytes *value)
 {
@@ -121,6 +130,8 @@ enum period_unit query_largest_period(const struct query *q)
                               : strcmp(zone->name, "UTC") == 0 || strcmp(zone->name, "Etc/UTC") == 0;
     if (q->kind == QUERY_BREAKDOWN)
         return PERIOD_MONTH;
+    if (q->kind == QUERY_COMPARE) /* a longer period may lie in both spans */
+        return PERIOD_HOUR;
     if (!is_utc || q->calendar.unit == UNIT_HOUR)
         return PERIOD_HOUR;
     return q->calendar.unit == UNIT_MONTH ? PERIOD_MONTH : PERIOD_DAY;
@@ -172,10 +183,7 @@ static int parse_label(struct parse *p)
     struct bytes key;
     for (size_t i = 0; i < p->params->n; i++) {
         struct url_param param = p->params->params[i];
-        bool is_reserved = false;
-        for (size_t k = 0; k < sizeof reserved / sizeof *reserved; k++)
-            is_reserved = is_reserved || bytes_equal_str(param.name, reserved[k]);
-        if (is_reserved)
+        if (is_reserved(param.name))
             continue;
         const struct counter *found = counters_find_total_label(p->context->counters, param.name);
         if (!found)
@@ -210,11 +218,60 @@ static int parse_by(struct parse *p, struct bytes by)
         p, 404, "unknown-counter", "%s is not counted by \"%.*s\"", total->label, (int)by.len, by.ptr);
 }
 
+/* Finds the subtotal that counts all events by the counter's key. */
+static int parse_top(struct parse *p)
+{
+    const struct counters *c = p->context->counters;
+    struct query *q = p->q;
+    struct bytes name;
+    if (!get(p, "counter", &name))
+        return refuse(p, 400, "missing-parameter", "name a counter: counter=LABEL");
+    for (size_t i = 0; i < p->params->n; i++) {
+        struct bytes other = p->params->params[i].name;
+        if (counters_find_total_label(c, other) || bytes_equal_str(other, "ns") ||
+            bytes_equal_str(other, "key") || bytes_equal_str(other, "by") || bytes_equal_str(other, "sub"))
+            return BAD(p, "top takes counter=LABEL, and neither key nor by");
+        if (!is_reserved(other))
+            return unknown_name(p, other);
+    }
+    const struct counter *of = counters_find_total_label(c, name);
+    of = of ? of : counters_find(c, name);
+    if (!of || memchr(name.ptr, '.', name.len)) {
+        hint_totals(p);
+        name = shown(name);
+        return refuse(p, 404, "unknown-counter", "no counter \"%.*s\"", (int)name.len, name.ptr);
+    }
+    const char *constant = NULL;
+    for (size_t i = 0; i < c->n_subtotals && !q->sub; i++) {
+        const struct counter *sub = &c->subtotals[i], *total = &c->totals[sub->total];
+        if (total->kind == COUNTER_CONSTANT && sub->kind == of->kind && strcmp(sub->field, of->field) == 0) {
+            q->total = total;
+            q->sub = sub;
+        }
+    }
+    for (size_t i = 0; i < c->n_totals && !constant; i++)
+        constant = c->totals[i].kind == COUNTER_CONSTANT ? c->totals[i].ns : NULL;
+    if (!q->sub) {
+        struct buf text = {0};
+        if (!constant)
+            buf_append_str(&text, "[total all] key = \"all\" and ");
+        buf_printf(&text, "[subtotal %s.%s] key = %s in the configuration", of->ns,
+            constant ? constant : "all", of->key_text);
+        hint(p, &text);
+        return refuse(p, 404, "not-counted", "no counter with a constant key is counted by %s", of->key_text);
+    }
+    q->key = bytes_str(q->total->field);
+    q->kind = QUERY_BREAKDOWN;
+    return 0;
+}
+
 static int parse_counter(struct parse *p)
 {
     struct bytes ns, by;
     struct query *q = p->q;
     bool has_ns = get(p, "ns", &ns);
+    if (get(p, "counter", &by))
+        return BAD(p, "counter belongs to top; name the counter by ns= and key=, or by LABEL=");
     if ((has_ns && parse_ns(p, ns)) || parse_label(p))
         return -1;
     if (!q->total)
@@ -237,9 +294,9 @@ static int parse_sub_key(struct parse *p)
         return BAD(p, "sub belongs to series");
     if (q->kind == QUERY_BREAKDOWN && !q->sub)
         return refuse(p, 400, "missing-parameter", "a breakdown needs by=LABEL, or the ns of a subtotal");
-    if (q->kind == QUERY_SERIES && q->sub && !has_sub)
+    if (q->kind != QUERY_BREAKDOWN && q->sub && !has_sub)
         return refuse(p, 400, "missing-parameter", "the series of %s needs sub=", q->sub->ns);
-    if (q->kind == QUERY_SERIES && !q->sub && has_sub)
+    if (q->kind != QUERY_BREAKDOWN && !q->sub && has_sub)
         return BAD(p, "sub needs by=LABEL, or the ns of a subtotal");
     return 0;
 }
@@ -319,7 +376,8 @@ static int check_zone(struct parse *p)
     bool rounds = get(p, "round", &round);
     if (rounds && !bytes_equal_str(round, "hour"))
         return BAD(p, "round must be hour");
-    q->is_rounded = has_part_hours(q, q->is_all ? HOUR_FIRST : q->from, q->is_all ? q->now : q->to);
+    q->is_rounded = has_part_hours(q, q->is_all ? HOUR_FIRST : q->from, q->is_all ? q->now : q->to) ||
+                    (q->kind == QUERY_COMPARE && has_part_hours(q, q->before_from, q->before_to));
     if (!q->is_rounded || rounds)
         return 0;
     struct buf text = {0};
@@ -341,9 +399,15 @@ static int parse_period(struct parse *p, struct bytes period)
     if (q->is_all) {
         q->from = HOUR_FIRST;
         q->to = HOUR_END;
-    } else if (!period_named(&q->calendar, period, p->context->now, &q->from, &q->to)) {
-        return BAD(p, "period must be one such as " PERIOD_EXAMPLES);
+        return 0;
     }
+    struct period found;
+    if (!period_named(&q->calendar, period, p->context->now, &found))
+        return BAD(p, "period must be one such as " PERIOD_EXAMPLES);
+    q->from = found.from;
+    q->to = found.to;
+    q->before_to = found.from;
+    q->before_from = period_before(&q->calendar, &found);
     return 0;
 }
 
@@ -366,28 +430,67 @@ static int parse_units(struct parse *p)
         q->to = units_next(&q->calendar, last);
     if (!has_from)
         q->from = units_back(&q->calendar, last, units - 1);
+    q->before_to = q->from;
+    q->before_from = has_from ? q->from - (q->to - q->from) : units_back(&q->calendar, q->from, units);
     return 0;
+}
+
+/* Sets the span to compare with: the one before, unless `against` names another. */
+static int parse_against(struct parse *p)
+{
+    struct query *q = p->q;
+    struct bytes against;
+    bool is_given = get(p, "against", &against);
+    if (is_given && q->kind != QUERY_COMPARE)
+        return BAD(p, "against belongs to compare");
+    if (q->kind == QUERY_COMPARE && q->is_all)
+        return BAD(p, "nothing is before all time; ask for a shorter period");
+    if (is_given && bytes_equal_str(against, "year")) {
+        q->before_from = period_year_before(&q->calendar, q->from);
+        q->before_to = period_year_before(&q->calendar, q->to);
+    } else if (is_given && !bytes_equal_str(against, "before")) {
+        const char *dots = memmem(against.ptr, against.len, "..", 2);
+        size_t len = dots ? (size_t)(dots - against.ptr) : 0;
+        if (!dots || !period_time(&q->calendar, bytes_of(against.ptr, len), &q->before_from) ||
+            !period_time(&q->calendar, bytes_of(dots + 2, against.len - len - 2), &q->before_to))
+            return BAD(p, "against must be before, year or FROM..TO");
+    }
+    return 0;
+}
+
+static int check_rows(struct parse *p, int64_t from, int64_t to)
+{
+    static const int64_t shortest[] = {
+        HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * DAY_SECONDS, 6 * DAY_SECONDS, 27 * DAY_SECONDS};
+    if ((to - from) / shortest[p->q->calendar.unit] <= (int64_t)p->context->max_rows)
+        return 0;
+    return BAD(p, "more than %llu rows; ask for a shorter span or a longer unit",
+        (unsigned long long)p->context->max_rows);
+}
+
+/* Limits a span to the times that can be counted. */
+static int clip(struct parse *p, int64_t *from, int64_t *to)
+{
+    if (*from < 0)
+        *from = 0;
+    if (*to > HOUR_END)
+        *to = HOUR_END;
+    return *from < *to ? 0 : BAD(p, "from must be before to");
 }
 
 static int parse_span(struct parse *p)
 {
-    static const int64_t shortest[] = {
-        HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * DAY_SECONDS, 6 * DAY_SECONDS, 27 * DAY_SECONDS};
     struct query *q = p->q;
     struct bytes period;
     q->now = p->context->now;
-    if (get(p, "period", &period) ? parse_period(p, period) : parse_units(p))
+    if ((get(p, "period", &period) ? parse_period(p, period) : parse_units(p)) || parse_against(p) ||
+        clip(p, &q->from, &q->to))
         return -1;
-    if (q->from < 0)
-        q->from = 0;
-    if (q->to > HOUR_END)
-        q->to = HOUR_END;
-    if (q->from >= q->to)
-        return BAD(p, "from must be before to");
-    if (q->kind == QUERY_SERIES && !q->is_all &&
-        (q->to - q->from) / shortest[q->calendar.unit] > (int64_t)p->context->max_rows)
-        return BAD(p, "more than %llu rows; ask for a shorter span or a longer unit",
-            (unsigned long long)p->context->max_rows);
+    if (q->kind == QUERY_COMPARE &&
+        (clip(p, &q->before_from, &q->before_to) || check_rows(p, q->before_from, q->before_to)))
+        return -1;
+    if (q->kind != QUERY_BREAKDOWN && !q->is_all && check_rows(p, q->from, q->to))
+        return -1;
     return check_zone(p);
 }
 
@@ -429,8 +532,8 @@ int query_parse(const struct query_context *context, enum query_kind kind, const
             if (bytes_equal(name, params->params[j].name))
                 return BAD(&p, "repeated parameter: %.*s", (int)shown(name).len, name.ptr);
         }
-    bool failed =
-        parse_counter(&p) || parse_sub_key(&p) || parse_calendar(&p) || parse_span(&p) || parse_shape(&p);
+    bool failed = (kind == QUERY_TOP ? parse_top(&p) : parse_counter(&p)) || parse_sub_key(&p) ||
+                  parse_calendar(&p) || parse_span(&p) || parse_shape(&p);
     store(context->counters, out->key, out->stored);
     store(context->counters, out->sub_key, out->stored_sub);
     return failed ? -1 : 0;

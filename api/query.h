@@ -8,6 +8,7 @@
  * 1. An unknown, repeated or contradictory parameter is refused, because a misspelling must not change the question silently.
  * 2. These names are parameters, never labels; use ns= for a counter with such a label:
  *       ns key by sub unit units unit_reference_ts from to period timezone hour_offset week_start round limit format
+ *       against counter
  * 3. 0 <= from < to <= HOUR_END, and a series has at most max_rows rows. With `all` the series checks its rows (series_trim).
  * 4. If the local time of the zone is no whole number of hours from UTC somewhere in the span, counts by UTC hour cannot answer exactly.
  *    Such a query is refused, unless it has `round=hour`.
@@ -24,7 +25,9 @@
 #define QUERY_LIMIT_DEFAULT 10
 #define QUERY_LIMIT_MAX 10000
 
-enum query_kind { QUERY_SERIES, QUERY_BREAKDOWN };
+/* A comparison is a series of a span beside that of an earlier one. A query for the top keys of a counter is parsed into a breakdown: that of
+ * a counter with a constant key by the same field. */
+enum query_kind { QUERY_SERIES, QUERY_BREAKDOWN, QUERY_COMPARE, QUERY_TOP };
 enum query_format { QUERY_JSON, QUERY_CSV };
 
 struct query {
@@ -36,6 +39,7 @@ struct query {
     char stored[COMPONENT_HASH + 1], stored_sub[COMPONENT_HASH + 1]; /* stored forms of key and sub_key */
     struct calendar calendar;
     int64_t from, to;
+    int64_t before_from, before_to; /* of a comparison: the span to compare with */
     uint64_t limit;
     enum query_format format;
     bool is_all;     /* period=all: from and to are the first and the last time that can be counted */

@@ -71,6 +71,65 @@ bool render_series_rows(struct series *s, const struct completeness *complete, s
     return false;
 }
 
+/* The change in percent; a change from zero has none. */
+static void render_change(uint64_t n, uint64_t before, bool csv, struct buf *out)
+{
+    if (before > 0)
+        buf_printf(out, "%.2f", 100 * ((double)n - (double)before) / (double)before);
+    else if (!csv)
+        buf_append_str(out, "null");
+}
+
+void render_compare_begin(
+    const struct series *s, const struct series *before, const struct completeness *complete, struct buf *out)
+{
+    const struct query *q = s->query;
+    if (q->format == QUERY_CSV) {
+        buf_append_str(out, "t,date,n,complete,before_t,before_date,before_n,change\n");
+        return;
+    }
+    render_head(q, out);
+    if (q->sub)
+        member(out, "sub", q->sub_key);
+    member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+    render_span(q, s->from, s->to, s->total, s->over, complete, out);
+    buf_printf(out, "\"before\":{\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRIu64 "},\"change\":",
+        before->from, before->to, before->total);
+    render_change(s->total, before->total, false, out);
+    buf_append_str(out, ",\"rows\":[");
+}
+
+bool render_compare_rows(struct series *s, struct series *before, const struct completeness *complete,
+    size_t most, struct buf *out)
+{
+    const struct calendar *calendar = &s->query->calendar;
+    bool csv = s->query->format == QUERY_CSV;
+    struct series_row row, old;
+    for (size_t begin = out->len; series_next(s, &row);) {
+        bool has_old = series_next(before, &old);
+        buf_printf(out, csv ? "%s%" PRId64 "," : "%s{\"t\":%" PRId64 ",\"date\":\"",
+            csv || s->n_rows == 1 ? "" : ",", row.start);
+        units_print_date(calendar, row.start, out);
+        buf_printf(out, csv ? ",%" PRIu64 ",%s," : "\",\"n\":%" PRIu64 ",\"complete\":%s,\"before\":", row.n,
+            row.end <= complete->until ? "true" : "false");
+        if (has_old) {
+            buf_printf(out, csv ? "%" PRId64 "," : "{\"t\":%" PRId64 ",\"date\":\"", old.start);
+            units_print_date(calendar, old.start, out);
+            buf_printf(out, csv ? ",%" PRIu64 : "\",\"n\":%" PRIu64 "}", old.n);
+        } else {
+            buf_append_str(out, csv ? ",," : "null");
+        }
+        buf_append_str(out, csv ? "," : ",\"change\":");
+        render_change(row.n, has_old ? old.n : 0, csv, out);
+        buf_append_str(out, csv ? "\n" : "}");
+        if (out->len - begin >= most)
+            return true;
+    }
+    if (!csv)
+        buf_append_str(out, "]}\n");
+    return false;
+}
+
 void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out)
 {
     if (b->query->format == QUERY_CSV) {

@@ -12,6 +12,11 @@
 void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out);
 /* Appends rows until they exceed `most` bytes. After the last row, appends the end of the text and returns false. */
 bool render_series_rows(struct series *s, const struct completeness *complete, size_t most, struct buf *out);
+/* The same for a comparison with the span before. Each row has the row at the same place of that span, if there is one. */
+void render_compare_begin(const struct series *s, const struct series *before,
+    const struct completeness *complete, struct buf *out);
+bool render_compare_rows(struct series *s, struct series *before, const struct completeness *complete,
+    size_t most, struct buf *out);
 void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out);
 /* The same for a breakdown, from row *at on. */
 bool render_breakdown_rows(const struct breakdown *b, size_t *at, size_t most, struct buf *out);

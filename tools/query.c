@@ -12,8 +12,11 @@
 
 static const char usage[] =
     "asks the API for counts and prints a table, JSON or CSV\n\n"
-    "usage: millrace query series --LABEL KEY [--unit day] [--period 7d | --from T --to T] [--timezone ZONE]\n"
+    "usage: millrace query series --LABEL KEY [--unit day] [--period 7d | --from T --to T] [--timezone "
+    "ZONE]\n"
     "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [...]\n"
+    "       millrace query compare --LABEL KEY [--period this-month] [--against year] [...]\n"
+    "       millrace query top --counter LABEL [--limit N] [...]\n"
     "       millrace query counters\n\n"
     "Any other --NAME VALUE is a parameter of the API (docs/guide/api.md). Options:\n"
     "  --config FILE     configuration of the pipeline (also $MILLRACE_CONFIG)\n"
@@ -70,6 +73,25 @@ static int take_option(struct ask *a, int argc, char **argv)
     return equals ? 1 : 2;
 }
 
+static void print_series(const struct json_doc *d);
+static void print_compare(const struct json_doc *d);
+static void print_breakdown(const struct json_doc *d);
+static void print_counters(const struct json_doc *d);
+
+static const struct question {
+    const char *name;
+    void (*print)(const struct json_doc *d); /* as a table */
+} questions[] = {{"series", print_series}, {"compare", print_compare}, {"breakdown", print_breakdown},
+    {"top", print_breakdown}, {"counters", print_counters}};
+
+static const struct question *find_question(const char *name)
+{
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        if (strcmp(questions[i].name, name) == 0)
+            return &questions[i];
+    return NULL;
+}
+
 static bool is_any_of(const char *word, const char *one, const char *two, const char *three)
 {
     return strcmp(word, one) == 0 || strcmp(word, two) == 0 || strcmp(word, three) == 0;
@@ -77,7 +99,7 @@ static bool is_any_of(const char *word, const char *one, const char *two, const 
 
 static bool parse_args(struct ask *a, int argc, char **argv)
 {
-    if (argc < 2 || !is_any_of(argv[1], "series", "breakdown", "counters"))
+    if (argc < 2 || !find_question(argv[1]))
         return false;
     a->what = argv[1];
     a->config = getenv("MILLRACE_CONFIG");
@@ -108,6 +130,28 @@ static void print_series(const struct json_doc *d)
             json_doc_at(d, pointer).v.boolean ? "" : "  so far");
     }
     printf("%-26s %12" PRId64 "\n", "total", json_doc_at(d, "/total").v.i64);
+}
+
+static void print_change(struct json_value change)
+{
+    if (change.type == JSON_F64 || change.type == JSON_I64)
+        printf(" %+9.2f %%", change.type == JSON_F64 ? change.v.f64 : (double)change.v.i64);
+    putchar('\n');
+}
+
+static void print_compare(const struct json_doc *d)
+{
+    for (size_t i = 0; i < json_doc_length(d, "/rows"); i++) {
+        struct bytes date = json_doc_text(d, "/rows/%zu/date", i);
+        printf("%-26.*s %12" PRId64 " %12" PRId64, (int)date.len, date.ptr, number_at(d, "/rows", i, "n"),
+            number_at(d, "/rows", i, "before/n"));
+        char pointer[64];
+        snprintf(pointer, sizeof pointer, "/rows/%zu/change", i);
+        print_change(json_doc_at(d, pointer));
+    }
+    printf("%-26s %12" PRId64 " %12" PRId64, "total", json_doc_at(d, "/total").v.i64,
+        json_doc_at(d, "/before/total").v.i64);
+    print_change(json_doc_at(d, "/change"));
 }
 
 static void print_breakdown(const struct json_doc *d)
@@ -181,12 +225,8 @@ static int print_answer(const struct ask *a, const struct buf *body)
         fputs("millrace query: the reply of the API is not JSON\n", stderr);
         return EX_TEMPFAIL;
     }
-    if (strcmp(a->what, "series") == 0)
-        print_series(d);
-    else if (strcmp(a->what, "breakdown") == 0)
-        print_breakdown(d);
-    else if (table)
-        print_counters(d);
+    if (table)
+        find_question(a->what)->print(d);
     else
         print_counters_csv(d);
     json_doc_free(&d);

@@ -239,6 +239,42 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual((got["total"], [r["n"] for r in got["rows"]]), (0, [0]))
         self.assertEqual(self.ask("series", 400, user="bitly", period="all", unit="hour").json()["code"], "bad-parameter")
 
+    def test_compare(self):
+        day = MARCH - 3600
+        hours = {day - 86400: 2, day - 90000: 100, day: 5, day + 3600: 1, day - 366 * 86400: 4}
+        self.source.records = {"u|a": " ".join("%s:%d" % (hour_text(h), n) for h, n in sorted(hours.items())),
+                               **{"c.u|a." + hour_text(h): "JP:%d US:1" % n for h, n in hours.items()}}
+        got = self.ask("compare", user="a", period="2012-03-25", unit="hour").json()
+        self.assertEqual((got["total"], got["before"], got["change"]), (6, {"from": day - 86400, "to": day, "total": 2}, 200.0))
+        self.assertEqual(len(got["rows"]), 24)
+        self.assertEqual((got["rows"][0]["n"], got["rows"][0]["before"]["n"], got["rows"][0]["change"]), (5, 2, 150.0))
+        self.assertEqual((got["rows"][1]["before"]["n"], got["rows"][1]["change"]), (0, None))
+        got = self.ask("compare", user="a", period="2012-03-25", against="year").json()
+        self.assertEqual((got["before"]["total"], got["change"]), (4, 50.0))
+        got = self.ask("compare", user="a", from_=day, to=day + 7200, against="2012-03-23..2012-03-25").json()
+        self.assertEqual((got["total"], got["before"]["total"], got["rows"][0]["before"]["n"]), (6, 102, 100))
+        got = self.ask("compare", user="a", by="country", sub="JP", period="2012-03-25", against="year").json()
+        self.assertEqual((got["total"], got["before"]["total"]), (6, 4))
+        got = self.ask("compare", user="a", period="2012-03", unit="day").json()
+        self.assertEqual((len(got["rows"]), got["rows"][28]["before"]["date"], got["rows"][29]["before"]), (31, "2012-02-29", None))
+        text = self.ask("compare", user="a", period="2012-03-25", unit="hour", format="csv").text.splitlines()
+        self.assertEqual(text[0], "t,date,n,complete,before_t,before_date,before_n,change")
+        self.assertTrue(text[1].endswith(",5,true,%d,2012-03-24T00:00:00+00:00,2,150.00" % (day - 86400)), text[1])
+        for wrong in ({"period": "all"}, {"against": "soon"}, {"against": "5..3"}, {"counter": "user"}):
+            self.assertEqual(self.ask("compare", 400, user="a", **wrong).json()["code"], "bad-parameter", wrong)
+        self.assertEqual(self.ask("series", 400, user="a", against="year").json()["code"], "bad-parameter")
+
+    def test_top(self):
+        self.source.records = {"u.all|all." + hour_text(MARCH): "a:1 b:5 c:2"}
+        got = self.ask("top", counter="user", from_=MARCH, to=MARCH + 3600, limit=2).json()
+        self.assertEqual(([(r["key"], r["n"]) for r in got["rows"]], got["other"], got["by"]), ([("b", 5), ("c", 2)], 1, "user"))
+        for status, code, wrong in ((400, "missing-parameter", {}), (404, "unknown-counter", {"counter": "nope"}),
+                                    (400, "bad-parameter", {"counter": "user", "key": "a"}), (400, "bad-parameter", {"counter": "user", "user": "a"}),
+                                    (400, "bad-parameter", {"counter": "user", "limt": 3})):
+            self.assertEqual(self.ask("top", status, **wrong).json()["code"], code, wrong)
+        reply = self.ask("top", 404, counter="domain").json()
+        self.assertEqual((reply["code"], reply["hint"]), ("not-counted", "[subtotal d.all] key = host(u) in the configuration"))
+
     def test_counters(self):
         answer = self.ask("counters").json()
         self.assertEqual(answer["time"], "t")

@@ -86,6 +86,10 @@ class WholeTest(harness.MillraceTest):
         answer = self.run_program("millrace", "query", "breakdown", "--feed=all", "--by=user", "--format=json", *span)
         self.assertEqual([(r["key"], r["n"]) for r in json.loads(answer.stdout)["rows"]],
                          [("bitly", 300), ("a, b", 100)])
+        table = self.run_program("millrace", "query", "compare", "--user", "bitly", *span).stdout.decode()
+        self.assertRegex(table, r"(?m)^total +\d+ +0$")
+        table = self.run_program("millrace", "query", "top", "--counter=user", *span).stdout.decode()
+        self.assertRegex(table, r"(?m)^ +\d+ +[\d.]+ %  bitly$")
         lines = self.run_program("millrace", "query", "counters", "--config", config).stdout.decode()
         self.assertIn("user (u) by country, referrer, link", lines)
         rows = self.run_program("millrace", "query", "counters", "--format=csv", "--config", config).stdout.decode().splitlines()

@@ -24,8 +24,10 @@ static void check_time(const char *zone, const char *text, int64_t expected)
 static void check_period(const char *zone, const char *text, int64_t from, int64_t to)
 {
     struct calendar c = in(zone);
-    int64_t a = -1, b = -1;
-    if (!period_named(&c, bytes_str(text), NOW, &a, &b) || a != from || b != to)
+    struct period p = {-1, -1, UNIT_HOUR, 0};
+    bool found = period_named(&c, bytes_str(text), NOW, &p);
+    int64_t a = p.from, b = p.to;
+    if (!found || a != from || b != to)
         fail_msg("%s in %s: %lld to %lld instead of %lld to %lld", text, zone, (long long)a, (long long)b,
             (long long)from, (long long)to);
 }
@@ -71,16 +73,43 @@ static void periods(void **state)
     check_period("America/New_York", "today", day - DAY + 4 * 3600, day + 4 * 3600);
 }
 
+static void check_before(const char *zone, const char *text, int64_t expected)
+{
+    struct calendar c = in(zone);
+    struct period p;
+    assert_true(period_named(&c, bytes_str(text), NOW, &p));
+    assert_int_equal(period_before(&c, &p), expected);
+}
+
+static void the_period_before(void **state)
+{
+    (void)state;
+    int64_t day = NOW - 3600;
+    check_before("UTC", "today", day - DAY);
+    check_before("UTC", "7d", day - 13 * DAY);
+    check_before("UTC", "24h", NOW - 47 * 3600);
+    check_before("UTC", "2012-03", day - 53 * DAY);
+    check_before("UTC", "this-month", day - 53 * DAY);
+    check_before("UTC", "2012", day - 449 * DAY);
+    check_before("Europe/Berlin", "2012-03-26", NOW - 2 * 3600);
+    struct calendar utc = in("UTC"), berlin = in("Europe/Berlin");
+    assert_int_equal(period_year_before(&utc, NOW), NOW - 366 * DAY);
+    assert_int_equal(period_year_before(&berlin, NOW + 12 * 3600), NOW + 12 * 3600 - 366 * DAY + 3600);
+    assert_int_equal(
+        period_year_before(&utc, INT64_C(1330473600)), INT64_C(1298937600)); /* 29 February 2012 */
+}
+
 static void what_is_neither(void **state)
 {
     static const char *const wrong[] = {"", "-", "d", "0d", "-0h", "7", "7x", "7days", "tomorrow", "2012-13",
         "2012-00", "2012-02-30", "2012-2", "20120", "1969", "2012-03-25T01:00:00Z", "99999999999999999999d",
         "100001d", "all", "Today"};
     struct calendar c = in("UTC"), samoa = in("Pacific/Apia");
-    int64_t from, to;
+    struct period p;
+    int64_t from;
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        if (period_named(&c, bytes_str(wrong[i]), NOW, &from, &to))
+        if (period_named(&c, bytes_str(wrong[i]), NOW, &p))
             fail_msg("%s", wrong[i]);
     static const char *const not_times[] = {
         "", "2012-03", "2012-02-30", "2012-03-25T01:00:00", "now", "1e9", "2012-03-25x"};
@@ -96,6 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times),
         cmocka_unit_test(periods),
+        cmocka_unit_test(the_period_before),
         cmocka_unit_test(what_is_neither),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
