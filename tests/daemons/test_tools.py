@@ -80,7 +80,10 @@ class WholeTest(harness.MillraceTest):
         self.assertEqual(done.returncode, 0, done)
         self.assertTrue(json.loads(done.stdout)["settled"])
         span = ("--from", "1332633600", "--to", "1332720000", "--config", config)
-        table = self.run_program("millrace", "query", "series", "--user", "bitly", "--show-curl", *span).stdout.decode()
+        def series():
+            return self.run_program("millrace", "query", "series", "--user", "bitly", "--show-curl", *span).stdout.decode()
+        harness.wait_until(lambda: "so far" not in series(), "the day to be complete")
+        table = series()
         self.assertRegex(table, r"(?m)^curl 'http://.*user=bitly.*'$")
         self.assertRegex(table, r"(?m)^2012-03-25 +300$")
         answer = self.run_program("millrace", "query", "breakdown", "--feed=all", "--by=user", "--format=json", *span)
