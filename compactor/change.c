@@ -81,6 +81,7 @@ enum compact_result change_prepare(
     if (m != MANIFEST_OK)
         return m == MANIFEST_FAILED ? COMPACT_FAILED : m == MANIFEST_BAD ? COMPACT_DAMAGED : COMPACT_REFUSED;
     run->hours_from = spec->drop_hours_before;
+    run->change = spec->n_imports > 0 ? "import" : spec->forget ? "forget" : "drop";
     if (spec->drop_before) {
         c->drop_before = spec->drop_before;
         c->drop_ns = bytes_str(spec->drop_ns);

@@ -4,6 +4,7 @@
 #include "compactor/control.h"
 #include "compactor/export.h"
 #include "compactor/repeat.h"
+#include "compactor/verify.h"
 #include "daemon/daemon.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -70,6 +71,11 @@ static const struct option_row rows[] = {
         .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .help = "write the records of the archive to the file, or to standard output, and exit"},
+    {.name = "verify",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "check every record of the archive, and exit"},
     {.name = "drop_before",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,
@@ -287,6 +293,35 @@ static int run_export(struct options *o)
     return r == COMPACT_OK ? EX_OK : report_failure(r, error);
 }
 
+static void show_verified(uint64_t bytes, uint64_t total, void *arg)
+{
+    progress_show(arg, "verify", bytes, total, bytes, false, clock_monotonic());
+}
+
+static int run_verify(struct options *o)
+{
+    char error[COMPACT_ERROR_TEXT] = "";
+    struct progress progress;
+    struct verify_report report;
+    struct verify_spec spec = {.archive = options_string(o, "archive"),
+        .slices = options_string(o, "slices"),
+        .on_progress = show_verified,
+        .arg = &progress};
+    progress_begin(&progress, "bytes", false, clock_monotonic());
+    enum compact_result r = verify_archive(&spec, &report, error);
+    progress_erase();
+    if (r != COMPACT_OK)
+        return report_failure(r, error);
+    log_info("verified", LOG_U("generation", report.generation), LOG_U("records", report.records),
+        LOG_U("bytes", report.bytes),
+        LOG_S("previous", report.compared ? "equal with its slices" : "not compared"));
+    if (report.unequal)
+        log_warn(
+            "some subtotals do not add up to their totals: a counter added later, or an import without it",
+            LOG_U("periods", report.unequal), LOG_S("first", report.example));
+    return EX_OK;
+}
+
 static int run_init(struct options *o)
 {
     char error[COMPACT_ERROR_TEXT] = "";
@@ -305,6 +340,7 @@ static const struct act {
 } acts[] = {
     {"init", run_init, .operands_max = 0},
     {"export", run_export, .operands_max = 1, .reads_only = true},
+    {"verify", run_verify, .operands_max = 0},
     {"import", run_change, 1, SIZE_MAX, .changes = true},
     {"drop_before", run_change, .is_text = true, .changes = true},
     {"drop_hours_before", run_change, .is_text = true, .changes = true},

@@ -36,47 +36,6 @@ static void add_into(struct record_sum *s, struct record_sum_count *to, uint64_t
     to->count += count;
 }
 
-static void add_count(struct record_sum *s, struct bytes name, uint64_t count)
-{
-    struct record_sum_count *last = s->n ? &s->counts[s->n - 1] : NULL;
-    int order = last ? bytes_compare(last->name, name) : -1;
-    if (order == 0) {
-        add_into(s, last, count);
-        return;
-    }
-    s->unsorted = s->unsorted || order > 0;
-    if (s->n == s->room) {
-        s->room = s->room ? s->room * 2 : FIRST_ROOM;
-        s->counts = mem_realloc(s->counts, s->room * sizeof *s->counts);
-    }
-    s->counts[s->n++] = (struct record_sum_count){name, count};
-}
-
-void record_sum_add(struct record_sum *s, struct bytes line)
-{
-    struct bytes rest = bytes_of(line.ptr + s->key.len, line.len - s->key.len), name;
-    uint64_t count;
-    bool bad = false;
-    if (count_key_is_lookup(s->key)) {
-        add_text(s, rest);
-        return;
-    }
-    while (record_next_count(&rest, &name, &count, &bad))
-        add_count(s, name, count);
-    assert(!bad);
-}
-
-void record_sum_begin(struct record_sum *s, struct bytes line)
-{
-    const char *separator = memchr(line.ptr, RECORD_SEPARATOR, line.len);
-    assert(separator);
-    s->key = bytes_of(line.ptr, (size_t)(separator + 1 - line.ptr));
-    s->text = BYTES_NONE;
-    s->n = 0;
-    s->unsorted = s->too_large = false;
-    record_sum_add(s, line);
-}
-
 static int compare_names(const void *a, const void *b)
 {
     const struct record_sum_count *one = a, *other = b;
@@ -94,6 +53,63 @@ static void sort_counts(struct record_sum *s)
             s->counts[++n] = s->counts[i];
     }
     s->n = n + 1;
+    s->unsorted = false;
+}
+
+/* Makes room for one more count. Sorting first removes names that occur more than once. */
+static void make_room(struct record_sum *s)
+{
+    if (s->n < s->room)
+        return;
+    if (s->unsorted)
+        sort_counts(s);
+    if (s->n < s->room / 2)
+        return;
+    s->room = s->room ? s->room * 2 : FIRST_ROOM;
+    s->counts = mem_realloc(s->counts, s->room * sizeof *s->counts);
+}
+
+static void add_count(struct record_sum *s, struct bytes name, uint64_t count)
+{
+    make_room(s);
+    struct record_sum_count *last = s->n ? &s->counts[s->n - 1] : NULL;
+    int order = last ? bytes_compare(last->name, name) : -1;
+    if (order == 0) {
+        add_into(s, last, count);
+        return;
+    }
+    s->unsorted = s->unsorted || order > 0;
+    s->counts[s->n++] = (struct record_sum_count){name, count};
+}
+
+void record_sum_add_value(struct record_sum *s, struct bytes value)
+{
+    struct bytes rest = value, name;
+    uint64_t count;
+    bool bad = false;
+    while (record_next_count(&rest, &name, &count, &bad))
+        add_count(s, name, count);
+    assert(!bad);
+}
+
+void record_sum_add(struct record_sum *s, struct bytes line)
+{
+    struct bytes value = bytes_of(line.ptr + s->key.len, line.len - s->key.len);
+    if (count_key_is_lookup(s->key))
+        add_text(s, value);
+    else
+        record_sum_add_value(s, value);
+}
+
+void record_sum_begin(struct record_sum *s, struct bytes line)
+{
+    const char *separator = memchr(line.ptr, RECORD_SEPARATOR, line.len);
+    assert(separator);
+    s->key = bytes_of(line.ptr, (size_t)(separator + 1 - line.ptr));
+    s->text = BYTES_NONE;
+    s->n = 0;
+    s->unsorted = s->too_large = false;
+    record_sum_add(s, line);
 }
 
 struct bytes record_sum_line(struct record_sum *s)

@@ -2,7 +2,7 @@
  *
  * 1. The lines have passed record_check. They may come in any order; in ascending order of their names, the sum is one pass.
  * 2. Lookups of one hash keep the smallest text (unescaped), as the merge does. Different texts count as a collision.
- * 3. Memory: 24 bytes for each different name, and the printed line. The lines themselves are borrowed until
+ * 3. Memory: at most 48 bytes for each different name, and the printed line. The lines themselves are borrowed until
  *    record_sum_line returns.
  *
  * A zeroed record_sum is ready; free it with record_sum_free. */
@@ -29,6 +29,8 @@ struct record_sum {
 void record_sum_begin(struct record_sum *s, struct bytes line);
 /* Adds a line with the same key. */
 void record_sum_add(struct record_sum *s, struct bytes line);
+/* Adds the value of a record with another key: of an hour to its day. Not for lookups. */
+void record_sum_add_value(struct record_sum *s, struct bytes value);
 /* The sum as a line without LF, valid until the next begin. BYTES_NONE: a sum exceeds 2^64 - 1. */
 struct bytes record_sum_line(struct record_sum *s);
 void record_sum_free(struct record_sum *s);

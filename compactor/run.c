@@ -5,6 +5,7 @@
 #include "compactor/merge.h"
 #include "compactor/slice_audit.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define COUNTER_SHOWN 200
@@ -171,6 +172,7 @@ static enum compact_result step_plan(struct run *run)
     m->files = mem_zalloc(m->shards * sizeof(*m->files));
     memcpy(m->streams, old->streams, old->n_streams * sizeof(*m->streams));
     m->hours_from = run->spec->hours_from > old->hours_from ? run->spec->hours_from : old->hours_from;
+    snprintf(m->change, sizeof(m->change), "%s", run->spec->change ? run->spec->change : "");
     plan_imports(run);
     run->has_work = run->last > run->old.through || run->made.shards != run->old.shards ||
                     run->spec->filter || run->spec->n_sources > 0 || m->hours_from > old->hours_from;

@@ -55,6 +55,7 @@ struct run_spec {
     /* The counts to keep, in the archive and in the slices; NULL: all. */
     const struct record_filter *filter;
     int64_t hours_from; /* drops the subtotals of earlier hours and keeps their days; 0: as before */
+    const char *change; /* for the manifest; NULL: the run merges slices only */
     const struct run_control *control;
     void (*on_progress)(const struct run_progress *p, void *arg); /* may be NULL */
     void *arg;

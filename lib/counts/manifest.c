@@ -148,6 +148,9 @@ static const char *parse_members(const struct json_doc *d, uint64_t format, stru
     if (json_doc_at(d, "/hours_from").type != JSON_MISSING &&
         (!json_doc_u64(d, "/hours_from", &hours_from) || hours_from > INT64_MAX))
         return "hours_from is not a time";
+    if (json_doc_at(d, "/change").type != JSON_MISSING &&
+        !text_at(d, "/change", m->change, sizeof(m->change)))
+        return "change is not a short string";
     m->made = (int64_t)made;
     m->hours_from = (int64_t)hours_from;
     m->shards = (uint32_t)shards;
@@ -294,6 +297,11 @@ void manifest_print(const struct manifest *m, struct buf *out)
     buf_append_str(out, ",\n");
     if (m->hours_from)
         buf_printf(out, "\"hours_from\":%" PRId64 ",\n", m->hours_from);
+    if (m->change[0]) {
+        buf_append_str(out, "\"change\":");
+        buf_append_json(out, bytes_str(m->change));
+        buf_append_str(out, ",\n");
+    }
     buf_append_str(out, "\"files\":[");
     print_files(m->files, m->shards, out);
     if (m->texts) {

@@ -19,6 +19,7 @@
 #define MANIFEST_ERROR_TEXT 512      /* buffer for an error text */
 #define MANIFEST_DIRECTORY_DIGITS 12 /* in the name of a generation's directory */
 #define MANIFEST_NAME_TEXT 48        /* buffer for a directory's or a file's name */
+#define MANIFEST_CHANGE_TEXT 16      /* buffer for the name of a change */
 #define MANIFEST_IMPORT_NAME 256     /* buffer for the name of an imported file */
 
 enum manifest_kind { MANIFEST_RECORDS, MANIFEST_TEXTS };
@@ -53,6 +54,8 @@ struct manifest {
     struct manifest_file *texts; /* as many as shards; NULL in format 1 */
     int64_t
         hours_from; /* the archive has no subtotals of earlier hours, only of their days; 0: it has all hours */
+    char change
+        [MANIFEST_CHANGE_TEXT]; /* what made the generation, besides slices: "import", "drop", ...; "": only slices */
     struct manifest_stream *streams;
     size_t n_streams;
     struct manifest_import *imports;

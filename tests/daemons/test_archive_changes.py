@@ -8,6 +8,7 @@ import harness
 from aggregator_model import Aggregator
 from record_text import Counts, hour, stored, text_of
 from small_disk import SmallDisk
+from xxh3 import xxh3
 
 
 class Changes(harness.MillraceTest):
@@ -215,6 +216,61 @@ class Removals(Changes):
         self.without(b"user1")
         self.counts.totals[b"u|user2"][b"c413"] += 1
         self.assertEqual(self.export(), text_of(self.counts.lines()))
+
+
+class Verified(Changes):
+    def verify(self, *args, expect=0):
+        return self.compactor("--verify", *args, expect=expect).stderr.decode()
+
+    def rewrite(self, shard, lines):
+        """Replaces a shard's records, and describes them in the manifest as they are."""
+        m = self.manifest()
+        name, text = m["files"][shard]["name"], text_of(lines)
+        with open(os.path.join(self.archive, "current", name), "wb") as f:
+            f.write(text)
+        m["files"][shard].update(records=len(lines), bytes=len(text), xxh3=xxh3(text))
+        with open(os.path.join(self.archive, "current", "manifest.json"), "w") as f:
+            json.dump(m, f)
+
+    def test_a_whole_archive(self):
+        self.imported("--shards=3")
+        self.assertRegex(self.verify(), r"verified.* generation=1 .*previous=\"?not compared")
+        self.compactor("--import", self.write("more", b"u|user1,c413:1\nc.u|user2.c413,US:1\n"))
+        self.assertRegex(self.verify(), r"do not add up.* periods=[12] first=\S+")
+
+    def test_the_generation_before_and_its_slices(self):
+        aggregator = Aggregator(self)
+        aggregator.counts = {b"u|user1,c413": 2, b"c.u|user1.c413,US": 2}
+        args = "--aggregator-url=" + aggregator.url, "--slices=" + aggregator.dir
+        self.imported()
+        self.compactor(*args)
+        self.assertRegex(self.verify(*args), "equal with its slices")
+        os.unlink(aggregator.file(1))
+        self.assertRegex(self.verify(*args), "not compared")
+        aggregator.seal(2)
+        os.rename(aggregator.file(2), aggregator.file(1))
+        self.assertIn("differs from the generation before", self.verify(*args, expect=1))
+
+    def test_wrong_records(self):
+        self.imported("--shards=2")
+        shards = [harness.read_file(os.path.join(self.archive, "current", "shard-%d-of-2.csv" % k)).splitlines()
+                  for k in (0, 1)]
+        good = shards[0]
+        hour_at = next(i for i, line in enumerate(good) if line.startswith(b"c.u|") and line.count(b":") == 1)
+        more = good[hour_at].rpartition(b":")[0] + b":99999"
+        for lines, why in ((good[:5] + good[6:4:-1] + good[7:], "out of order"), (sorted(good + shards[1][:1]), "another shard"),
+                           (good[:3] + [good[3] + b" x"] + good[4:], "no `:`"), (good[1:] + [b"u|zzzz"], "separator"),
+                           (good[:hour_at] + [more] + good[hour_at + 1:], "")):
+            self.rewrite(0, lines)
+            said = self.compactor("--verify", expect=0 if not why else 1).stderr.decode()
+            self.assertIn(why or "do not add up", said)
+        self.rewrite(0, good)
+        self.assertIn("verified", self.verify())
+        path = os.path.join(self.archive, "current", "shard-1-of-2.csv")
+        with open(path, "r+b") as f:
+            f.seek(100)
+            f.write(b"7")
+        self.verify(expect=1)
 
 
 class Commands(Changes):

@@ -1,0 +1,315 @@
+#include "compactor/verify.h"
+
+#include "archive/sorted_file.h"
+#include "base/xxh3.h"
+#include "compactor/archive.h"
+#include "compactor/record_filter.h"
+#include "compactor/record_source.h"
+#include "compactor/verify_rollups.h"
+#include "counts/record_check.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define KEY_SHOWN 120
+#define PROGRESS_EVERY 65536 /* records */
+
+struct verify {
+    const struct verify_spec *spec;
+    struct verify_report *report;
+    char *error;
+    struct manifest manifest;
+    char directory[PATH_MAX];
+    uint64_t done, total; /* bytes */
+    bool has_more;        /* a subtotal has more counts than its total */
+    struct buf space;
+};
+
+static enum compact_result from_manifest(enum manifest_result m)
+{
+    return m == MANIFEST_OK       ? COMPACT_OK
+           : m == MANIFEST_FAILED ? COMPACT_FAILED
+           : m == MANIFEST_BAD    ? COMPACT_DAMAGED
+                                  : COMPACT_REFUSED;
+}
+
+static enum compact_result damaged(
+    const struct verify *v, const char *file, struct bytes record, const char *why)
+{
+    record.len -= record.len > 0 && record.ptr[record.len - 1] == '\n';
+    return compact_fail(v->error, COMPACT_DAMAGED, "%.200s: %.*s: %.100s", file,
+        (int)(record.len < KEY_SHOWN ? record.len : KEY_SHOWN), record.ptr ? record.ptr : "", why);
+}
+
+static enum compact_result open_file(
+    const struct verify *v, const struct manifest_file *f, struct sorted_file **out)
+{
+    struct buf path = {0};
+    char why[SORTED_FILE_ERROR_TEXT];
+    buf_printf(&path, "%s/%s", v->directory, f->name);
+    struct sorted_file_config config = {
+        .path = path.ptr, .separator = RECORD_SEPARATOR, .unique_keys = true, .expected = f};
+    enum sorted_file_result r = sorted_file_open(&config, out, why);
+    buf_free(&path);
+    if (r == SORTED_FILE_OK)
+        return COMPACT_OK;
+    return compact_fail(v->error, r == SORTED_FILE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", why);
+}
+
+/* The next line without its LF. */
+static bool next_line(const struct sorted_file *f, size_t *at, struct bytes *line)
+{
+    if (*at >= f->text.text.len)
+        return false;
+    size_t end = sorted_line_end(&f->text, *at);
+    *line = bytes_of(f->text.text.ptr + *at, end - *at);
+    line->len -= line->ptr[line->len - 1] == '\n';
+    *at = end;
+    return true;
+}
+
+static void progress(struct verify *v, size_t bytes)
+{
+    if (v->spec->on_progress)
+        v->spec->on_progress(v->done + bytes, v->total, v->spec->arg);
+}
+
+/* Checks every record of a shard. *texts becomes a sum over the lookups that does not depend on their order. */
+static enum compact_result check_records(struct verify *v, uint32_t shard, const struct sorted_file *f,
+    struct verify_rollups *rollups, uint64_t *texts)
+{
+    struct bytes line, wrong;
+    const char *why = NULL;
+    uint64_t n = 0;
+    for (size_t at = 0; !why && next_line(f, &at, &line);) {
+        struct record_key key;
+        wrong = line;
+        why = record_check(line, &key, &v->space);
+        if (!why && record_shard(&key, v->manifest.shards) != shard)
+            why = "the record belongs to another shard";
+        if (!why && key.is_lookup)
+            *texts += XXH3_64bits(line.ptr, line.len);
+        if (!why && key.is_subtotal)
+            why = verify_rollups_add(rollups, &key, line, &wrong);
+        if (++n % PROGRESS_EVERY == 0)
+            progress(v, at);
+    }
+    if (!why)
+        why = verify_rollups_end(rollups, &wrong);
+    return why ? damaged(v, f->path, wrong, why) : COMPACT_OK;
+}
+
+/* The texts, converted back to lookups, must have the same sum as the shard's lookups. */
+static enum compact_result check_texts(struct verify *v, uint32_t shard, uint64_t expected)
+{
+    struct sorted_file *f = NULL;
+    struct buf lookup = {0};
+    uint64_t sum = 0;
+    struct bytes line;
+    struct record r;
+    enum compact_result result = open_file(v, &v->manifest.texts[shard], &f);
+    if (result != COMPACT_OK)
+        return result;
+    for (size_t at = 0; next_line(f, &at, &line) && record_split(line, RECORD_SEPARATOR, &r);) {
+        buf_clear(&lookup);
+        buf_printf(&lookup, "lookup|%.*s,", (int)r.value.len, r.value.ptr);
+        text_key_unescape(r.key, &lookup);
+        sum += XXH3_64bits(lookup.ptr, lookup.len);
+    }
+    if (sum != expected || !mapping_is_whole(f->mapping))
+        result = damaged(v, f->path, BYTES_NONE, "the texts are not the texts of the shard's lookups");
+    buf_free(&lookup);
+    sorted_file_close(&f);
+    return result;
+}
+
+static enum compact_result check_shard(struct verify *v, uint32_t shard)
+{
+    const struct manifest *m = &v->manifest;
+    struct sorted_file *f = NULL;
+    uint64_t texts = 0;
+    enum compact_result r = open_file(v, &m->files[shard], &f);
+    if (r != COMPACT_OK)
+        return r;
+    struct verify_rollups *rollups = verify_rollups_new(&f->text, m->texts != NULL, m->hours_from, v->report);
+    r = check_records(v, shard, f, rollups, &texts);
+    v->has_more = v->has_more || verify_rollups_has_more(rollups);
+    if (!mapping_is_whole(f->mapping))
+        r = damaged(v, f->path, BYTES_NONE, "the file was truncated meanwhile");
+    verify_rollups_free(&rollups);
+    sorted_file_close(&f);
+    v->done += m->files[shard].bytes;
+    v->report->records += m->files[shard].records;
+    v->report->bytes += m->files[shard].bytes;
+    return r == COMPACT_OK && m->texts ? check_texts(v, shard, texts) : r;
+}
+
+/* One side of the comparison of two generations. */
+struct side {
+    struct manifest manifest;
+    struct record_filter filter;
+    struct count_source **sources;
+    size_t n;
+    struct slice_reader **slices;
+    size_t n_slices;
+    struct count_merge *merge;
+    struct buf line;
+};
+
+static bool is_not_derived(void *arg, const struct record_key *key, int64_t start)
+{
+    const struct manifest *m = arg;
+    return key->unit == PERIOD_HOUR || (key->unit == PERIOD_DAY && start < m->hours_from);
+}
+
+static void add_source(struct side *s, struct count_source *source)
+{
+    s->sources = mem_realloc(s->sources, (s->n + 1) * sizeof(struct count_source *));
+    s->sources[s->n++] = source;
+}
+
+static enum compact_result add_files(struct verify *v, struct side *s, const char *directory)
+{
+    enum compact_result r = COMPACT_OK;
+    s->filter = (struct record_filter){is_not_derived, &s->manifest, false};
+    for (uint32_t k = 0; k < s->manifest.shards && r == COMPACT_OK; k++) {
+        struct buf path = {0};
+        struct count_source *source;
+        buf_printf(&path, "%s/%s", directory, s->manifest.files[k].name);
+        r = record_source_open_shard(path.ptr, &s->manifest.files[k], &source, v->error);
+        if (r == COMPACT_OK)
+            add_source(s, record_filter_source(&s->filter, source));
+        buf_free(&path);
+    }
+    return r;
+}
+
+static enum compact_result add_slices(struct verify *v, struct side *s, uint64_t first, uint64_t last)
+{
+    enum compact_result r = COMPACT_OK;
+    s->slices = mem_zalloc((last - first + 1) * sizeof(struct slice_reader *));
+    for (uint64_t n = first; n <= last && r == COMPACT_OK; n++) {
+        struct buf path = {0};
+        slice_path(v->spec->slices, n, &path);
+        r = record_source_open_slice(path.ptr, &s->slices[s->n_slices], v->error);
+        buf_free(&path);
+        if (r != COMPACT_OK)
+            break;
+        struct slice_reader *slice = s->slices[s->n_slices++];
+        for (size_t i = 0; i < slice_reader_runs(slice); i++)
+            add_source(s, slice_reader_source(slice, i, BYTES_NONE));
+    }
+    return r;
+}
+
+static void side_free(struct side *s)
+{
+    count_merge_free(&s->merge);
+    for (size_t i = 0; i < s->n; i++)
+        count_source_close(&s->sources[i]);
+    for (size_t i = 0; i < s->n_slices; i++)
+        slice_reader_close(&s->slices[i]);
+    free(s->sources);
+    free(s->slices);
+    buf_free(&s->line);
+    manifest_free(&s->manifest);
+}
+
+/* The next record of a side as a line with its LF; at the end an empty line. */
+static bool side_next(struct side *s)
+{
+    enum count_next r = count_merge_next_record(s->merge);
+    buf_clear(&s->line);
+    if (r != COUNT_FOUND)
+        return r == COUNT_END;
+    struct bytes line = count_merge_line(s->merge);
+    buf_append_bytes(&s->line, line);
+    if (line.ptr)
+        buf_append_char(&s->line, '\n');
+    return line.ptr || count_merge_print(s->merge, &s->line) != COUNT_FAILED;
+}
+
+static enum compact_result compare_sides(struct verify *v, struct side *before, struct side *now)
+{
+    before->merge = count_merge_new(before->sources, before->n);
+    now->merge = count_merge_new(now->sources, now->n);
+    for (;;) {
+        if (!side_next(before))
+            return record_source_failed(before->merge, v->error);
+        if (!side_next(now))
+            return record_source_failed(now->merge, v->error);
+        if (!bytes_equal(buf_bytes(&before->line), buf_bytes(&now->line)))
+            return damaged(v, v->directory, buf_bytes(now->line.len ? &now->line : &before->line),
+                "differs from the generation before and its slices");
+        if (now->line.len == 0)
+            return COMPACT_OK;
+    }
+}
+
+static bool has_slices(const struct verify *v, uint64_t first, uint64_t last)
+{
+    struct stat st;
+    for (uint64_t n = first; n <= last; n++) {
+        struct buf path = {0};
+        slice_path(v->spec->slices, n, &path);
+        bool there = stat(path.ptr, &st) == 0;
+        buf_free(&path);
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
+/* Compares with the generation before, if both it and its slices are there and nothing else changed the counts. */
+static enum compact_result compare_generations(struct verify *v)
+{
+    struct side before = {0}, now = {0};
+    char directory[PATH_MAX], ignored[MANIFEST_ERROR_TEXT];
+    const struct manifest *m = &v->manifest;
+    if (!v->spec->slices || m->generation == 0 || m->change[0] != '\0')
+        return COMPACT_OK;
+    archive_path(v->spec->archive, m->generation - 1, false, directory);
+    if (manifest_read(directory, &before.manifest, ignored) != MANIFEST_OK)
+        return COMPACT_OK;
+    enum compact_result r = COMPACT_OK;
+    if (has_slices(v, before.manifest.through + 1, m->through)) {
+        r = from_manifest(manifest_read(v->directory, &now.manifest, v->error));
+        if (r == COMPACT_OK)
+            r = add_files(v, &before, directory);
+        if (r == COMPACT_OK)
+            r = add_slices(v, &before, before.manifest.through + 1, m->through);
+        if (r == COMPACT_OK)
+            r = add_files(v, &now, v->directory);
+        if (r == COMPACT_OK)
+            r = compare_sides(v, &before, &now);
+        v->report->compared = r == COMPACT_OK;
+    }
+    side_free(&before);
+    side_free(&now);
+    return r;
+}
+
+enum compact_result verify_archive(
+    const struct verify_spec *spec, struct verify_report *report, char error[COMPACT_ERROR_TEXT])
+{
+    struct verify v = {.spec = spec, .report = report, .error = error};
+    *report = (struct verify_report){0};
+    enum compact_result r = from_manifest(manifest_read_current(spec->archive, &v.manifest, error));
+    if (r != COMPACT_OK)
+        return r;
+    report->generation = v.manifest.generation;
+    archive_path(spec->archive, v.manifest.generation, false, v.directory);
+    for (uint32_t k = 0; k < v.manifest.shards; k++)
+        v.total += v.manifest.files[k].bytes;
+    for (uint32_t k = 0; k < v.manifest.shards && r == COMPACT_OK; k++)
+        r = check_shard(&v, k);
+    if (r == COMPACT_OK && v.has_more && v.manifest.n_imports == 0)
+        r = compact_fail(error, COMPACT_DAMAGED, "%.200s: %.100s: a subtotal has more counts than its total",
+            v.directory, report->example);
+    if (r == COMPACT_OK)
+        r = compare_generations(&v);
+    buf_free(&v.space);
+    manifest_free(&v.manifest);
+    return r;
+}

@@ -1,0 +1,227 @@
+#include "compactor/verify_rollups.h"
+
+#include "compactor/record_sum.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A day or a month that is being added up. */
+struct period {
+    struct bytes text;   /* BYTES_NONE: none */
+    struct bytes rollup; /* the line of its record, or BYTES_NONE */
+    struct record_sum sum;
+    uint64_t parts; /* hours of a day, days of a month */
+    int64_t start;
+};
+
+struct verify_rollups {
+    const struct sorted_text *text;
+    struct verify_report *report;
+    bool has_rollups, has_more;
+    int64_t hours_from;
+    struct bytes series; /* "c.u|jehiah." of the current records */
+    struct period day, month;
+    struct bytes total;      /* hours of the series' total, not yet passed */
+    struct bytes total_hour; /* the hour before `total` */
+    uint64_t total_count;
+    struct buf key;
+};
+
+struct verify_rollups *verify_rollups_new(
+    const struct sorted_text *text, bool has_rollups, int64_t hours_from, struct verify_report *report)
+{
+    struct verify_rollups *v = mem_zalloc(sizeof *v);
+    v->text = text;
+    v->has_rollups = has_rollups;
+    v->hours_from = hours_from;
+    v->report = report;
+    return v;
+}
+
+void verify_rollups_free(struct verify_rollups **v)
+{
+    if (!*v)
+        return;
+    record_sum_free(&(*v)->day.sum);
+    record_sum_free(&(*v)->month.sum);
+    buf_free(&(*v)->key);
+    free(*v);
+    *v = NULL;
+}
+
+bool verify_rollups_has_more(const struct verify_rollups *v)
+{
+    return v->has_more;
+}
+
+static struct bytes value_of(struct bytes line)
+{
+    struct record r = {.value = BYTES_NONE};
+    record_split(line, RECORD_SEPARATOR, &r);
+    return r.value;
+}
+
+static void open_period(struct period *p, struct bytes text, int64_t start)
+{
+    p->text = text;
+    p->start = start;
+    p->rollup = BYTES_NONE;
+    p->parts = 0;
+}
+
+static void add_part(struct period *p, struct bytes line)
+{
+    if (p->parts++ == 0)
+        record_sum_begin(&p->sum, line);
+    else
+        record_sum_add_value(&p->sum, value_of(line));
+}
+
+static const char *compare(struct period *p)
+{
+    struct bytes sum = record_sum_line(&p->sum);
+    return sum.ptr && bytes_equal(value_of(sum), value_of(p->rollup))
+               ? NULL
+               : "the rollup is not the sum of its parts";
+}
+
+/* Ends a period. *wrong is the key of a rollup, or of a record inside the period. */
+static const char *close_period(struct verify_rollups *v, struct period *p, struct bytes *wrong)
+{
+    if (!p->text.ptr)
+        return NULL;
+    const char *why = NULL;
+    bool needed = v->has_rollups && p->parts > 1;
+    if (p->rollup.ptr && p->parts == 0)
+        why = "the rollup has no parts";
+    else if (p->rollup.ptr && !needed)
+        why = "a rollup of one part";
+    else if (!p->rollup.ptr && needed)
+        why = "the rollup of this period is missing";
+    else if (needed)
+        why = compare(p);
+    *wrong = p->rollup.ptr ? p->rollup : p->sum.key;
+    p->text = BYTES_NONE;
+    return why;
+}
+
+static const char *close_day(struct verify_rollups *v, struct bytes *wrong)
+{
+    struct period *d = &v->day;
+    if (!d->text.ptr || d->start >= v->hours_from)
+        return close_period(v, d, wrong);
+    d->text = BYTES_NONE;
+    *wrong = d->rollup;
+    return d->parts > 0 ? "the day is before hours_from and has hours" : NULL;
+}
+
+static bool is_same_series(const struct verify_rollups *v, struct bytes line)
+{
+    return v->series.ptr && bytes_starts_with(line, v->series);
+}
+
+/* Finds the total of a new series. */
+static void begin_series(struct verify_rollups *v, const struct record_key *key, struct bytes line)
+{
+    const char *dot = memchr(key->ns.ptr, '.', key->ns.len);
+    struct sorted_span found;
+    v->series = bytes_of(line.ptr, (size_t)(key->period.ptr - line.ptr));
+    buf_clear(&v->key);
+    buf_append(&v->key, dot + 1, key->ns.len - (size_t)(dot + 1 - key->ns.ptr));
+    buf_append_char(&v->key, '|');
+    buf_append_bytes(&v->key, key->key);
+    v->total = v->total_hour = BYTES_NONE;
+    if (!sorted_find(v->text, buf_bytes(&v->key), &found))
+        return;
+    v->total = value_of(bytes_of(v->text->text.ptr + found.begin, found.end - found.begin));
+    if (v->total.len > 0 && v->total.ptr[v->total.len - 1] == '\n')
+        v->total.len--;
+}
+
+/* The total's counts inside the period. Periods come in order. */
+static uint64_t total_of(struct verify_rollups *v, struct bytes period)
+{
+    uint64_t sum = 0;
+    for (bool bad;;) {
+        if (!v->total_hour.ptr && !record_next_count(&v->total, &v->total_hour, &v->total_count, &bad))
+            return sum;
+        if (bytes_starts_with(v->total_hour, period))
+            sum += v->total_count;
+        else if (bytes_compare(v->total_hour, period) > 0)
+            return sum;
+        v->total_hour = BYTES_NONE;
+    }
+}
+
+static void compare_with_total(struct verify_rollups *v, const struct record_key *key, struct bytes line)
+{
+    struct bytes rest = value_of(line), name;
+    uint64_t sum = 0, n;
+    bool bad;
+    while (record_next_count(&rest, &name, &n, &bad))
+        sum += n;
+    uint64_t total = total_of(v, key->period);
+    if (sum == total)
+        return;
+    v->has_more = v->has_more || sum > total;
+    if (v->report->unequal++ == 0 || (sum > total && v->report->example[0] == '\0'))
+        snprintf(v->report->example, sizeof v->report->example, "%.*s",
+            (int)(key->period.ptr + key->period.len - line.ptr), line.ptr);
+}
+
+static const char *take_hour(struct verify_rollups *v, const struct record_key *key, struct bytes line)
+{
+    compare_with_total(v, key, line);
+    add_part(&v->day, line);
+    if (v->day.parts == 1)
+        v->month.parts++;
+    if (v->month.parts == 1 && v->day.parts == 1)
+        record_sum_begin(&v->month.sum, line);
+    else
+        record_sum_add_value(&v->month.sum, value_of(line));
+    return NULL;
+}
+
+static const char *take_day(struct verify_rollups *v, const struct record_key *key, struct bytes line)
+{
+    v->day.rollup = line;
+    if (key->start >= v->hours_from)
+        return NULL;
+    compare_with_total(v, key, line);
+    add_part(&v->month, line);
+    return NULL;
+}
+
+const char *verify_rollups_add(
+    struct verify_rollups *v, const struct record_key *key, struct bytes line, struct bytes *wrong)
+{
+    struct bytes month = period_enclosing(key->period, key->unit, PERIOD_MONTH);
+    struct bytes day =
+        key->unit == PERIOD_MONTH ? BYTES_NONE : period_enclosing(key->period, key->unit, PERIOD_DAY);
+    bool is_same = is_same_series(v, line);
+    const char *why = NULL;
+    if (!is_same || !bytes_equal(day, v->day.text))
+        why = close_day(v, wrong);
+    if (!why && (!is_same || !bytes_equal(month, v->month.text)))
+        why = close_period(v, &v->month, wrong);
+    if (why)
+        return why;
+    if (!is_same)
+        begin_series(v, key, line);
+    if (!v->month.text.ptr)
+        open_period(&v->month, month, key->start);
+    if (day.ptr && !v->day.text.ptr)
+        open_period(&v->day, day, key->start);
+    if (key->unit == PERIOD_HOUR)
+        return take_hour(v, key, line);
+    if (key->unit == PERIOD_DAY)
+        return take_day(v, key, line);
+    v->month.rollup = line;
+    return NULL;
+}
+
+const char *verify_rollups_end(struct verify_rollups *v, struct bytes *wrong)
+{
+    const char *why = close_day(v, wrong);
+    return why ? why : close_period(v, &v->month, wrong);
+}
