@@ -49,7 +49,7 @@ static enum slice_result commit(struct storage *s, struct storage_job *job)
     struct count_source *sources[BATCH_SOURCES];
     struct bytes rejects = buf_bytes(&job->batch->rejects);
     if (rejects.len > 0 && rejects_write(s->rejects, rejects, job->rejects_at, &s->config.rejects_limits,
-                               clock_monotonic()) != 0)
+                               s->front, clock_monotonic()) != 0)
         return fail_errno("write to", "the rejects file", job->error);
     enum slice_result r = job->commit.seal ? slice_merge_abandon(s->slice, job->error) : SLICE_OK;
     if (r != SLICE_OK)

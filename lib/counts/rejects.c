@@ -283,9 +283,59 @@ void rejects_close(struct rejects **rp)
     *rp = NULL;
 }
 
-int rejects_write(
-    struct rejects *r, struct bytes entries, uint64_t at, const struct rejects_limits *limits, usec_t now)
+/* The bytes of entries that were not put back. */
+static uint64_t live_bytes(const struct part *p, struct rejects_place front)
 {
+    struct rejects_place end = {p->begin.slice, p->begin.offset + p->size};
+    if (rejects_compare(end, front) <= 0)
+        return 0;
+    return rejects_compare(front, p->begin) > 0 ? end.offset - front.offset : p->size;
+}
+
+/* True if an uncommitted write at `at` needs the file: it ends or goes on there. */
+static bool is_needed(const struct part *p, struct rejects_place at)
+{
+    return p->begin.slice == at.slice && p->begin.offset <= at.offset &&
+           p->begin.offset + p->size >= at.offset;
+}
+
+static int expire(const char *dir, const struct rejects_limits *limits, struct rejects_place front,
+    usec_t wall, struct rejects_place uncommitted)
+{
+    struct part *parts;
+    size_t n;
+    uint64_t live = 0;
+    int rc = list_parts(dir, &parts, &n);
+    for (size_t i = 0; i < n; i++)
+        live += live_bytes(&parts[i], front);
+    for (size_t i = 0; i + 1 < n && rc == 0; i++) {
+        const struct part *p = &parts[i];
+        uint64_t lost = live_bytes(p, front);
+        bool is_expired = (limits->max_bytes > 0 && live > limits->max_bytes) ||
+                          (limits->max_age > 0 && wall - p->modified > limits->max_age);
+        if (((lost > 0 || p->size == 0) && !is_expired) || is_needed(p, uncommitted))
+            continue;
+        char *path = part_path(dir, p->begin);
+        rc = io->unlink(path);
+        live -= lost;
+        if (rc == 0 && lost > 0)
+            log_warn("deleted expired rejects", LOG_S("path", path), LOG_U("bytes", lost));
+        free(path);
+    }
+    free(parts);
+    return rc;
+}
+
+int rejects_expire(
+    const char *dir, const struct rejects_limits *limits, struct rejects_place front, usec_t wall)
+{
+    return expire(dir, limits, front, wall, (struct rejects_place){0});
+}
+
+int rejects_write(struct rejects *r, struct bytes entries, uint64_t at, const struct rejects_limits *limits,
+    struct rejects_place front, usec_t now)
+{
+    struct rejects_place first = {r->begin.slice, at};
     uint64_t most =
         limits->max_bytes > 0 ? (limits->max_bytes + FILES_A_LIMIT - 1) / FILES_A_LIMIT : UINT64_MAX;
     /* A failed transaction may have begun new files after `at`. */
@@ -298,7 +348,8 @@ int rejects_write(
          * `at`. */
         if (size > 0 && (size >= most || is_old)) {
             if (io->ftruncate(r->fd, (off_t)size) != 0 ||
-                open_part(r, (struct rejects_place){r->begin.slice, at}, 0, now) != 0)
+                open_part(r, (struct rejects_place){r->begin.slice, at}, 0, now) != 0 ||
+                expire(r->dir, limits, front, 0, first) != 0)
                 return -1;
             size = 0;
         }
@@ -313,42 +364,6 @@ int rejects_write(
         at += n;
     }
     return 0;
-}
-
-/* The bytes of entries that were not put back. */
-static uint64_t live_bytes(const struct part *p, struct rejects_place front)
-{
-    struct rejects_place end = {p->begin.slice, p->begin.offset + p->size};
-    if (rejects_compare(end, front) <= 0)
-        return 0;
-    return rejects_compare(front, p->begin) > 0 ? end.offset - front.offset : p->size;
-}
-
-int rejects_expire(
-    const char *dir, const struct rejects_limits *limits, struct rejects_place front, usec_t wall)
-{
-    struct part *parts;
-    size_t n;
-    uint64_t live = 0;
-    int rc = list_parts(dir, &parts, &n);
-    for (size_t i = 0; i < n; i++)
-        live += live_bytes(&parts[i], front);
-    for (size_t i = 0; i + 1 < n && rc == 0; i++) {
-        const struct part *p = &parts[i];
-        uint64_t lost = live_bytes(p, front);
-        bool is_expired = (limits->max_bytes > 0 && live > limits->max_bytes) ||
-                          (limits->max_age > 0 && wall - p->modified > limits->max_age);
-        if ((lost > 0 || p->size == 0) && !is_expired)
-            continue;
-        char *path = part_path(dir, p->begin);
-        rc = io->unlink(path);
-        live -= lost;
-        if (rc == 0 && lost > 0)
-            log_warn("deleted expired rejects", LOG_S("path", path), LOG_U("bytes", lost));
-        free(path);
-    }
-    free(parts);
-    return rc;
 }
 
 struct rejects_reader *rejects_reader_new(

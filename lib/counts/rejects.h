@@ -67,9 +67,10 @@ struct rejects;
 int rejects_open(const char *dir, uint64_t slice, uint64_t length, struct rejects **out);
 void rejects_close(struct rejects **r);
 /* Writes at offset `at` of the sequence and syncs. This overwrites entries whose transaction failed, and deletes files
- * that it began. `now` is monotonic. */
-int rejects_write(
-    struct rejects *r, struct bytes entries, uint64_t at, const struct rejects_limits *limits, usec_t now);
+ * that it began. Before each new file, deletes files that max_bytes no longer allows, but not the file in which the
+ * committed entries end. So even a burst needs at most two files more than max_bytes. `now` is monotonic. */
+int rejects_write(struct rejects *r, struct bytes entries, uint64_t at, const struct rejects_limits *limits,
+    struct rejects_place front, usec_t now);
 int rejects_expire(
     const char *dir, const struct rejects_limits *limits, struct rejects_place front, usec_t wall);
 

@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "counts/rejects.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +85,7 @@ static void write_entries(uint64_t slice, uint64_t from, int n, const struct rej
     struct rejects *r;
     assert_int_equal(rejects_open(dir, slice, from, &r), 0);
     for (int i = 0; i < n; i++, from += LENGTH)
-        assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), from, l, now), 0);
+        assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), from, l, (struct rejects_place){0}, now), 0);
     rejects_close(&r);
 }
 
@@ -143,10 +144,13 @@ static void a_failed_write_leaves_nothing_before_a_roll(void **state)
     const struct rejects_limits aged = {.max_age = 8 * USEC_PER_SEC};
     assert_int_equal(rejects_open(dir, 1, 0, &r), 0);
     usec_t now = clock_monotonic();
-    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), 0, &aged, now), 0);
-    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &aged, now), 0);
+    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), 0, &aged, (struct rejects_place){0}, now), 0);
+    assert_int_equal(
+        rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &aged, (struct rejects_place){0}, now), 0);
     assert_int_equal(files(), 1);
-    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &aged, now + 2 * USEC_PER_SEC), 0);
+    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &aged, (struct rejects_place){0},
+                         now + 2 * USEC_PER_SEC),
+        0);
     assert_int_equal(files(), 2);
     assert_int_equal(count_entries((struct rejects_place){0}, FAR, &after), 2);
     rejects_close(&r);
@@ -174,20 +178,23 @@ static void a_write_is_retried_after_it_began_new_files(void **state)
     for (int i = 0; i < 11; i++)
         buf_append_str(&text, ENTRY);
     assert_int_equal(rejects_open(dir, 1, 0, &r), 0);
-    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), 0, &limits, 0), 0);
-    assert_int_equal(rejects_write(r, buf_bytes(&text), LENGTH, &limits, 0), 0);
+    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), 0, &limits, (struct rejects_place){0}, 0), 0);
+    assert_int_equal(rejects_write(r, buf_bytes(&text), LENGTH, &limits, (struct rejects_place){0}, 0), 0);
     assert_int_equal(files(), 3);
     for (int i = 0; i < 2; i++) {
         unlinks_until_failure = i;
         io = &failing;
-        assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &limits, 0), -1);
+        assert_int_equal(
+            rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &limits, (struct rejects_place){0}, 0), -1);
         assert_int_equal(errno, EIO);
         io = &io_system;
-        assert_int_equal(rejects_write(r, buf_bytes(&text), LENGTH, &limits, 0), 0);
+        assert_int_equal(
+            rejects_write(r, buf_bytes(&text), LENGTH, &limits, (struct rejects_place){0}, 0), 0);
         assert_int_equal(files(), 3);
         assert_int_equal(count_entries((struct rejects_place){0}, FAR, &after), 12);
     }
-    assert_int_equal(rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &limits, 0), 0);
+    assert_int_equal(
+        rejects_write(r, BYTES_LITERAL(ENTRY), LENGTH, &limits, (struct rejects_place){0}, 0), 0);
     assert_int_equal(files(), 1);
     assert_int_equal(count_entries((struct rejects_place){0}, FAR, &after), 2);
     rejects_close(&r);
@@ -255,6 +262,48 @@ static void expired_files_are_deleted_oldest_first(void **state)
 }
 
 /* A put back moves entries from the front to the end. Both are on the disk until the front's file is deleted. */
+static uint64_t size_of_all(size_t *files)
+{
+    uint64_t bytes = 0;
+    DIR *d = opendir(dir);
+    struct stat st;
+    *files = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        assert_int_equal(fstatat(dirfd(d), e->d_name, &st, 0), 0);
+        if (S_ISREG(st.st_mode)) {
+            bytes += (uint64_t)st.st_size;
+            ++*files;
+        }
+    }
+    closedir(d);
+    return bytes;
+}
+
+/* A single write of four times the limit stays within the limit, and can be repeated or undone. */
+static void a_burst_stays_within_the_limit(void **state)
+{
+    (void)state;
+    enum { BURST = 4 * 8 * 4, FILES = 8 };
+    struct rejects *r;
+    struct buf burst = {0};
+    size_t files;
+    write_entries(1, 0, 6, &limits, 0);
+    for (int i = 0; i < BURST; i++)
+        buf_append_str(&burst, ENTRY);
+    assert_int_equal(rejects_open(dir, 1, 6 * LENGTH, &r), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            rejects_write(r, buf_bytes(&burst), 6 * LENGTH, &limits, (struct rejects_place){0}, 0), 0);
+        assert_true(size_of_all(&files) <= limits.max_bytes / FILES * (FILES + 2));
+        assert_true(files <= FILES + 2);
+    }
+    rejects_close(&r);
+    assert_int_equal(rejects_open(dir, 1, 6 * LENGTH, &r), 0); /* the transaction was never committed */
+    rejects_close(&r);
+    assert_true(size_of_all(&files) <= 6 * LENGTH);
+    buf_free(&burst);
+}
+
 static void entries_before_the_front_do_not_count(void **state)
 {
     (void)state;
@@ -276,6 +325,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_write_is_retried_after_it_began_new_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_read_is_an_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(entries_before_the_front_do_not_count, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_burst_stays_within_the_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(expired_files_are_deleted_oldest_first, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
