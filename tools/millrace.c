@@ -35,6 +35,8 @@ static const struct tool {
     {"rejects", tool_rejects, "show the lines that could not be counted, or count them again"},
     {"slice", tool_slice, "print a slice of the aggregator, or convert one of a former format"},
     {"producers", tool_producers, "show the marks of producers, and set one"},
+    {"backup", tool_backup, "copy a pipeline while it runs, or verify a backup"},
+    {"restore", tool_restore, "make a data directory from a backup"},
     {"help", tool_help, "show this list, or the options of a subcommand: help NAME"},
     {"version", tool_version, "show the version"},
 };

@@ -13,7 +13,8 @@
 
 #define RUN_FILE_MAX (1 << 20)
 
-int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o))
+static int run_with(const struct options_spec *spec, int argc, char **argv,
+    int (*run)(const struct options *o), bool needs_run_file)
 {
     struct options *o;
     struct buf run_file = {0};
@@ -21,7 +22,7 @@ int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
     /* If --data-dir is given, a pipeline must have run there. Otherwise the tool would ask the default ports, which may
      * belong to another pipeline. */
-    if (r == OPTIONS_OK && options_is_set(o, "data_dir"))
+    if (r == OPTIONS_OK && needs_run_file && options_is_set(o, "data_dir"))
         buf_printf(&run_file, "%s/run.json", options_string(o, "data_dir"));
     if (status != EX_OK) {
         fprintf(stderr, "millrace %s: %s\n", spec->program, options_error(o));
@@ -37,6 +38,17 @@ int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(
     buf_free(&run_file);
     options_free(&o);
     return status;
+}
+
+int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o))
+{
+    return run_with(spec, argc, argv, run, true);
+}
+
+int tool_run_on_files(
+    const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o))
+{
+    return run_with(spec, argc, argv, run, false);
 }
 
 int tool_get(const char *url, const char *target, usec_t timeout, struct buf *body, const char **why)

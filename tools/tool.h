@@ -18,6 +18,8 @@ int tool_rejects(int argc, char **argv);
 int tool_producers(int argc, char **argv);
 int tool_tail(int argc, char **argv);
 int tool_top(int argc, char **argv);
+int tool_backup(int argc, char **argv);
+int tool_restore(int argc, char **argv);
 
 /* A row of the options. */
 #define TOOL_DATA_DIR_SETTING                                                                                \
@@ -37,6 +39,9 @@ bool tool_has_color(const struct options *o, int fd);
 /* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a run.json. `spec` must
  * have a row data_dir. */
 int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
+/* The same for a tool that asks no daemon: needs neither a row data_dir nor a run.json. */
+int tool_run_on_files(
+    const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
 
 /* Sends a GET request and appends the body of the reply. timeout 0: the client's default. Returns the HTTP status, or 0 with the reason in *why. */
 int tool_get(const char *url, const char *target, usec_t timeout, struct buf *body, const char **why);

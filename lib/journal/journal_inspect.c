@@ -178,6 +178,12 @@ static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing, cha
 enum journal_result journal_inspect(
     const char *dir, inspect_fn *fn, void *arg, char *error, size_t error_size)
 {
+    return journal_inspect_from(dir, 0, fn, arg, error, error_size);
+}
+
+enum journal_result journal_inspect_from(
+    const char *dir, uint64_t from, inspect_fn *fn, void *arg, char *error, size_t error_size)
+{
     struct inspection n = {.fn = fn, .arg = arg};
     size_t count;
     uint64_t missing;
@@ -196,6 +202,8 @@ enum journal_result journal_inspect(
     for (size_t i = 0; i < count && n.result != JOURNAL_IO; i++) {
         n.sequence = sequences[i];
         n.newest = i + 1 == count;
+        if (n.sequence < from)
+            continue;
         n.path = segment_path(dir, n.sequence, "");
         /* ENOENT: the segment was trimmed after the directory was read. */
         if (!inspect_segment(&n, dir, n.newest ? NULL : &sequences[i + 1]) && errno != ENOENT) {

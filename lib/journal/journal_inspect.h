@@ -40,6 +40,9 @@ typedef void inspect_fn(const struct inspect_event *e, void *arg);
  * names a file that cannot be read, or says that there is no journal. In all other cases `error` is empty. */
 enum journal_result journal_inspect(
     const char *dir, inspect_fn *fn, void *arg, char *error, size_t error_size);
+/* The same, without the segments before number `from`. */
+enum journal_result journal_inspect_from(
+    const char *dir, uint64_t from, inspect_fn *fn, void *arg, char *error, size_t error_size);
 
 /* Totals over all events. */
 struct inspect_summary {

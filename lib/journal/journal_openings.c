@@ -95,3 +95,12 @@ bool openings_exist(const char *dir)
     buf_free(&path);
     return exist;
 }
+
+void openings_forget_after(struct buf *ring, uint64_t next)
+{
+    for (size_t place = 0; (place + 1) * SLOT <= ring->len && place < OPENINGS_MAX; place++) {
+        char *slot = ring->ptr + place * SLOT;
+        if (get_le64(slot + 24) == checksum(slot, place) && get_le64(slot + 8) > next)
+            memset(slot, 0, SLOT);
+    }
+}

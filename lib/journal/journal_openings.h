@@ -22,5 +22,8 @@
 struct openings *openings_open(const char *dir, uint64_t next);
 /* Whether the directory has the whole file. If so, openings_open needs no disk space. */
 bool openings_exist(const char *dir);
+/* Removes the openings whose first number is above `next` from the bytes of the file: a copy of a store in use may have
+ * fewer numbers than its openings. */
+void openings_forget_after(struct buf *ring, uint64_t next);
 
 #endif

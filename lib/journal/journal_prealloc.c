@@ -178,7 +178,15 @@ void prealloc_discard(struct journal *j)
     prealloc_release(j);
 }
 
-/* Syncs the directory, because the segment's old name must be gone durably before its bytes are overwritten. */
+/* A backup may hold hard links to the files of segments. Such a file must not be overwritten. */
+static bool has_other_name(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_nlink > 1;
+}
+
+/* Syncs the directory, because the segment's old name must be gone durably before its bytes are overwritten. Links are
+ * counted after the rename, because a backup that has only the old name cannot add a link any more. */
 int prealloc_recycle(struct journal *j, const struct segment *s)
 {
     struct journal_set *set = j->set;
@@ -197,9 +205,12 @@ int prealloc_recycle(struct journal *j, const struct segment *s)
     char *path = spare_path(j);
     bool done = io->rename(s->path, path) == 0 && journal_dir_sync(j) == 0;
     int system = errno;
+    bool kept = done && has_other_name(path);
+    if (kept)
+        io->unlink(path);
     free(path);
     set_lock(set);
-    p->state = done ? PREALLOC_READY : PREALLOC_NO_SPACE;
+    p->state = kept ? PREALLOC_NONE : done ? PREALLOC_READY : PREALLOC_NO_SPACE;
     p->recycled = true;
     p->size = p->filled = s->size;
     pthread_cond_broadcast(&set->progress);
@@ -216,7 +227,7 @@ void prealloc_adopt(struct journal *j)
         io->unlink(fresh);
     if (stat(path, &st) == 0) {
         uint64_t size = (uint64_t)st.st_size;
-        if (!set_never_syncs(j->set) && size >= j->segment_bytes)
+        if (!set_never_syncs(j->set) && size >= j->segment_bytes && st.st_nlink == 1)
             j->prealloc =
                 (struct prealloc){.state = PREALLOC_READY, .recycled = true, .size = size, .filled = size};
         else

@@ -248,11 +248,37 @@ static void test_what_is_not_durable_is_refused(void **state)
     assert_int_equal(errno, ELOOP);
 }
 
+static void test_a_copy_forgets_later_openings(void **state)
+{
+    char a[OPENING_ID_TEXT], b[OPENING_ID_TEXT], c[OPENING_ID_TEXT], path[100], bytes[OPENINGS_MAX * SLOT];
+    struct buf ring = {0};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct openings *o = open_at(100 + 100 * (uint64_t)i, i == 0 ? a : i == 1 ? b : c);
+        openings_free(&o);
+    }
+    snprintf(path, sizeof path, "%s/" OPENINGS_FILE, dir);
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pread(fd, bytes, sizeof bytes, 0), sizeof bytes);
+    buf_append(&ring, bytes, sizeof bytes);
+    openings_forget_after(&ring, 200);
+    assert_int_equal(pwrite(fd, ring.ptr, ring.len, 0), ring.len);
+    close(fd);
+    buf_free(&ring);
+    struct openings *o = open_at(250, c);
+    assert_int_equal(openings_count(o), 3);
+    assert_string_equal(openings_id_of(o, 199), a);
+    assert_string_equal(openings_id_of(o, 200), b);
+    assert_string_equal(openings_id_of(o, 250), c);
+    openings_free(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_each_number_has_its_opening, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_copy_has_openings_of_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_copy_forgets_later_openings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_ring_keeps_the_newest, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_torn_or_damaged_slot_is_ignored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_an_opening_that_gave_out_nothing_is_replaced, set_up, tear_down),

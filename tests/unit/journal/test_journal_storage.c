@@ -411,6 +411,40 @@ static void test_a_trimmed_segment_is_recycled(void **state)
     assert_int_equal(journal_committed_end(f->j), end + 7);
 }
 
+/* A backup keeps hard links to segments. */
+static void test_a_file_with_another_name_is_not_overwritten(void **state)
+{
+    struct fixture *f = *state;
+    struct buf before = {0}, after = {0};
+    char linked[200];
+    segment_bytes = 20000;
+    reopen(f);
+    use_files_again(f);
+    fill_and_trim(f);
+    snprintf(linked, sizeof linked, "%s/linked", f->dir);
+    uint64_t sequence = f->j->writer.sequence;
+    char *closed = segment_path(f->dir, sequence, ""), *spare = dir_path(f->dir, PREALLOC_NAME);
+    while (f->j->writer.sequence == sequence)
+        put(f, "a line");
+    assert_int_equal(link(closed, linked), 0);
+    assert_int_equal(segment_read(linked, &before), 0);
+    for (int i = 0; i < 20; i++)
+        fill_and_trim(f);
+    assert_int_not_equal(access(closed, F_OK), 0);
+    assert_int_equal(segment_read(linked, &after), 0);
+    assert_true(bytes_equal(buf_bytes(&before), buf_bytes(&after)));
+    /* Nor is the spare file that a killed session left between its rename and its check. */
+    (void)unlink(spare);
+    assert_int_equal(link(linked, spare), 0);
+    reopen(f);
+    assert_int_not_equal(access(spare, F_OK), 0);
+    free(closed);
+    free(spare);
+    buf_free(&before);
+    buf_free(&after);
+    unlink(linked);
+}
+
 static void test_a_torn_write_in_a_recycled_file_is_cut(void **state)
 {
     struct fixture *f = *state;
@@ -701,6 +735,7 @@ int main(void)
         T(test_a_cut_keeps_the_reserve),
         T(test_the_reserve_moves_to_the_next_segment),
         T(test_a_trimmed_segment_is_recycled),
+        T(test_a_file_with_another_name_is_not_overwritten),
         T(test_a_torn_write_in_a_recycled_file_is_cut),
         T(test_the_start_of_a_recycled_file_is_no_torn_tail),
         T(test_a_file_is_recycled_once_its_name_is_durably_gone),

@@ -1,0 +1,46 @@
+#include "backup/backup_result.h"
+
+#include "base/errno_class.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+int backup_exit_status(enum backup_result r)
+{
+    switch (r) {
+    case BACKUP_OK:
+        return EX_OK;
+    case BACKUP_EXISTS:
+        return EX_CANTCREAT;
+    case BACKUP_MISSING:
+        return EX_NOINPUT;
+    case BACKUP_DAMAGED:
+        return EX_DATAERR;
+    case BACKUP_CHANGED:
+    case BACKUP_BUSY:
+    case BACKUP_FULL:
+        return EX_TEMPFAIL;
+    case BACKUP_FAILED:
+        break;
+    }
+    return EX_IOERR;
+}
+
+enum backup_result backup_fail(char error[BACKUP_ERROR_TEXT], enum backup_result r, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(error, BACKUP_ERROR_TEXT, fmt, ap);
+    va_end(ap);
+    return r;
+}
+
+enum backup_result backup_fail_errno(char error[BACKUP_ERROR_TEXT], const char *path)
+{
+    bool full = errno_is_full(errno);
+    return backup_fail(error, full ? BACKUP_FULL : BACKUP_FAILED, "%.600s: %s%s", path, strerror(errno),
+        full ? "; free space or choose another directory" : "");
+}

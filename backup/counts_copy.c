@@ -1,0 +1,212 @@
+#include "backup/counts_copy.h"
+
+#include "backup/file_tree.h"
+#include "base/io.h"
+#include "counts/manifest.h"
+#include "counts/slice_copy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Links every file of a directory. A directory that does not exist is empty. `skips` may be NULL. */
+static enum backup_result link_files(
+    const char *from, const char *to, bool (*skips)(const char *to), char error[BACKUP_ERROR_TEXT])
+{
+    enum backup_result r = BACKUP_OK;
+    DIR *d = opendir(from);
+    if (!d)
+        return errno == ENOENT ? BACKUP_OK : backup_fail_errno(error, from);
+    if (io_make_dirs(to) != 0)
+        r = backup_fail_errno(error, to);
+    for (struct dirent *e; r == BACKUP_OK && (e = readdir(d));) {
+        char *source = tree_path(from, e->d_name), *target = tree_path(to, e->d_name);
+        struct stat st;
+        if (lstat(source, &st) == 0 && S_ISREG(st.st_mode) && !(skips && skips(target)))
+            r = tree_link(source, target, error);
+        free(source);
+        free(target);
+    }
+    closedir(d);
+    return r;
+}
+
+static bool is_there(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static enum backup_result copy_archive(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
+{
+    struct manifest m;
+    char name[MANIFEST_NAME_TEXT], why[MANIFEST_ERROR_TEXT];
+    enum manifest_result found = manifest_read_current(c->archive, &m, why);
+    if (found == MANIFEST_ABSENT)
+        return BACKUP_OK;
+    if (found != MANIFEST_OK)
+        return backup_fail(error, found == MANIFEST_BAD ? BACKUP_DAMAGED : BACKUP_FAILED, "%s", why);
+    c->generation = m.generation;
+    c->through = m.through;
+    manifest_free(&m);
+    manifest_directory_name(c->generation, name);
+    char *from = tree_path(c->archive, name), *to = tree_path(c->archive_stage, name);
+    char *current = tree_path(c->archive_stage, "current"), *manifest = tree_path(to, "manifest.json");
+    enum backup_result r = link_files(from, to, NULL, error);
+    if (r == BACKUP_OK && !is_there(manifest))
+        r = backup_fail(error, BACKUP_CHANGED, "%s was deleted meanwhile", from);
+    if (r == BACKUP_OK && symlink(name, current) != 0)
+        r = backup_fail_errno(error, current);
+    free(from);
+    free(to);
+    free(current);
+    free(manifest);
+    return r;
+}
+
+static enum backup_result slice_failed(enum slice_result r, const char *why, char error[BACKUP_ERROR_TEXT])
+{
+    return backup_fail(error,
+        r == SLICE_FULL      ? BACKUP_FULL
+        : r == SLICE_DAMAGED ? BACKUP_DAMAGED
+                             : BACKUP_FAILED,
+        "%s", why);
+}
+
+/* The lowest and the highest number of the slices after the archive. */
+static enum backup_result find_slices(struct counts_copy *c, const char *dir, char error[BACKUP_ERROR_TEXT])
+{
+    uint64_t number;
+    DIR *d = opendir(dir);
+    c->first = c->newest = 0;
+    if (!d)
+        return errno == ENOENT ? BACKUP_OK : backup_fail_errno(error, dir);
+    for (struct dirent *e; (e = readdir(d));)
+        if (slice_file_number(e->d_name, &number) && number > c->through) {
+            c->first = c->first == 0 || number < c->first ? number : c->first;
+            c->newest = number > c->newest ? number : c->newest;
+        }
+    closedir(d);
+    return c->first > c->through + 1
+               ? backup_fail(error, BACKUP_CHANGED,
+                     "slice %" PRIu64 " is neither in %.300s nor in the archive", c->through + 1, dir)
+               : BACKUP_OK;
+}
+
+static char *slice_path(const char *dir, uint64_t number, const char *suffix)
+{
+    char name[SLICE_NAME_TEXT];
+    struct buf path = {0};
+    slice_file_name(number, name);
+    buf_printf(&path, "%s/%s%s", dir, name, suffix);
+    return path.ptr;
+}
+
+/* A sealed slice with a log was sealed by a killed aggregator: the log may have the counts. */
+static bool has_log(const char *dir, uint64_t number)
+{
+    struct stat st;
+    char *log = slice_path(dir, number, "-wal");
+    bool has = stat(log, &st) == 0 && st.st_size > 0;
+    free(log);
+    return has;
+}
+
+static enum backup_result copy_slices(
+    struct counts_copy *c, const char *dir, const char *stage, char error[BACKUP_ERROR_TEXT])
+{
+    char why[SLICE_ERROR_TEXT];
+    enum backup_result r =
+        c->newest > 0 && io_make_dirs(stage) != 0 ? backup_fail_errno(error, stage) : BACKUP_OK;
+    for (uint64_t n = c->first; r == BACKUP_OK && n > 0 && n <= c->newest; n++) {
+        char *from = slice_path(dir, n, ""), *to = slice_path(stage, n, "");
+        if (n < c->newest && !has_log(dir, n)) {
+            r = tree_link(from, to, error);
+        } else {
+            enum slice_result copied = slice_copy(from, to, c->meanwhile, c->arg, why);
+            if (copied != SLICE_OK)
+                r = is_there(from) ? slice_failed(copied, why, error)
+                                   : backup_fail(error, BACKUP_CHANGED, "%s was deleted meanwhile", from);
+        }
+        free(from);
+        free(to);
+    }
+    return r;
+}
+
+/* Replaces the links of the rejects by copies, because the aggregator appends to the newest file. */
+static enum backup_result settle_rejects(const char *stage, char error[BACKUP_ERROR_TEXT])
+{
+    struct tree_list files = {0};
+    enum backup_result r = is_there(stage) ? tree_list(stage, &files, error) : BACKUP_OK;
+    for (size_t i = 0; r == BACKUP_OK && i < files.n; i++) {
+        char *path = tree_path(stage, files.files[i].path);
+        r = tree_replace(path, UINT64_MAX, error);
+        free(path);
+    }
+    tree_list_free(&files);
+    return r;
+}
+
+static enum backup_result copy_aggregator(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
+{
+    char *slices = tree_path(c->aggregator, "slices"),
+         *slices_stage = tree_path(c->aggregator_stage, "slices");
+    char *rejects = tree_path(c->aggregator, "rejects"),
+         *rejects_stage = tree_path(c->aggregator_stage, "rejects");
+    char *key = tree_path(c->aggregator, "cursor-key"),
+         *key_stage = tree_path(c->aggregator_stage, "cursor-key");
+    struct tree_file ignored;
+    enum backup_result r = find_slices(c, slices, error);
+    if (r == BACKUP_OK)
+        r = link_files(rejects, rejects_stage, NULL, error);
+    if (r == BACKUP_OK)
+        r = copy_slices(c, slices, slices_stage, error);
+    if (r == BACKUP_OK) /* files that began meanwhile */
+        r = link_files(rejects, rejects_stage, is_there, error);
+    if (r == BACKUP_OK)
+        r = settle_rejects(rejects_stage, error);
+    if (r == BACKUP_OK && is_there(key) && (r = tree_make_parent(key_stage, error)) == BACKUP_OK)
+        r = tree_copy(key, key_stage, &(struct tree_copy){.max_bytes = UINT64_MAX}, &ignored, error);
+    free(slices);
+    free(slices_stage);
+    free(rejects);
+    free(rejects_stage);
+    free(key);
+    free(key_stage);
+    return r;
+}
+
+enum backup_result counts_copy(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
+{
+    enum backup_result r = BACKUP_OK;
+    c->generation = c->through = c->first = c->newest = 0;
+    if (c->archive)
+        r = copy_archive(c, error);
+    if (r == BACKUP_OK && c->aggregator)
+        r = copy_aggregator(c, error);
+    return r;
+}
+
+enum backup_result counts_copy_verify(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
+{
+    char why[SLICE_ERROR_TEXT];
+    enum slice_result r = SLICE_OK;
+    char *stage = tree_path(c->aggregator_stage, "slices");
+    for (uint64_t n = c->first; r == SLICE_OK && n > 0 && n <= c->newest; n++) {
+        char *path = slice_path(stage, n, "");
+        slice_state_free(&c->state);
+        r = slice_verify(path, &c->state, why);
+        free(path);
+    }
+    free(stage);
+    return r == SLICE_OK ? BACKUP_OK : slice_failed(r, why, error);
+}
+
+void counts_copy_free(struct counts_copy *c)
+{
+    slice_state_free(&c->state);
+}

@@ -1,0 +1,69 @@
+#include "counts/slice_copy.h"
+
+#include "counts/count_merge.h"
+#include "counts/slice_reader.h"
+#include "counts/slice_sql.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STEP 4096 /* pages */
+
+/* The transaction of `source` is open, so every step reads the same snapshot. */
+static enum slice_result copy_pages(
+    sqlite3 *source, sqlite3 *copy, void (*meanwhile)(void *arg), void *arg, char error[SLICE_ERROR_TEXT])
+{
+    sqlite3_backup *backup = sqlite3_backup_init(copy, "main", source, "main");
+    if (!backup)
+        return slice_sql_fail(copy, "copy", error);
+    while (sqlite3_backup_step(backup, STEP) == SQLITE_OK)
+        if (meanwhile)
+            meanwhile(arg);
+    return sqlite3_backup_finish(backup) == SQLITE_OK ? SLICE_OK : slice_sql_fail(copy, "copy", error);
+}
+
+enum slice_result slice_copy(
+    const char *from, const char *to, void (*meanwhile)(void *arg), void *arg, char error[SLICE_ERROR_TEXT])
+{
+    sqlite3 *source = NULL, *copy = NULL;
+    /* In WAL mode a reader writes to the shared-memory index, so READONLY does not work. */
+    enum slice_result r = slice_sql_open(from, SQLITE_OPEN_READWRITE, &source, error);
+    if (r == SLICE_OK)
+        r = slice_sql_run(source, "PRAGMA query_only = 1; BEGIN; SELECT count(*) FROM sqlite_master", error);
+    if (r == SLICE_OK)
+        r = slice_sql_open(to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &copy, error);
+    if (r == SLICE_OK)
+        r = copy_pages(source, copy, meanwhile, arg, error);
+    sqlite3_close(copy);
+    sqlite3_close(source);
+    return r;
+}
+
+enum slice_result slice_verify(const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT])
+{
+    struct slice_reader *reader;
+    enum count_next next = COUNT_FOUND;
+    enum slice_result r = slice_reader_open_sealed(path, &reader, error);
+    if (r == SLICE_UNSEALED)
+        r = slice_reader_open(path, &reader, error);
+    if (r != SLICE_OK)
+        return r;
+    for (size_t i = 0; i < slice_reader_runs(reader) && r == SLICE_OK; i++) {
+        struct count_source *source = slice_reader_source(reader, i, BYTES_NONE);
+        do {
+            next = source->kind->next_record(source);
+            for (enum count_next value = next; value == COUNT_FOUND;)
+                if ((value = source->kind->next_value(source)) == COUNT_FAILED)
+                    next = COUNT_FAILED;
+        } while (next == COUNT_FOUND);
+        if (next == COUNT_FAILED) {
+            snprintf(error, SLICE_ERROR_TEXT, "%s", source->error);
+            r = source->is_unreadable ? SLICE_FAILED : SLICE_DAMAGED;
+        }
+        count_source_close(&source);
+    }
+    if (r == SLICE_OK && state)
+        *state = slice_state_copy(slice_reader_state(reader));
+    slice_reader_close(&reader);
+    return r;
+}

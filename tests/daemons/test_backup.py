@@ -1,0 +1,295 @@
+"""A pipeline is backed up while events, relays, counting, seals and compactions go on. The restored copy has a prefix of
+every producer's events, counts each of them once, accepts the rest, and then has what the original has."""
+# full: MILLRACE_ROUNDS=200
+import fcntl
+import glob
+import os
+import re
+import shutil
+import subprocess
+import threading
+
+import harness
+from harness import wait_until
+from small_disk import SmallDisk
+
+COUNTERS = """
+[input]
+time = t
+max_ahead = 0
+[total all]
+key = "all"
+[total u]
+key = l
+[subtotal c.u]
+key = c
+"""
+PRODUCERS, BATCH = 3, 7
+KEEPERS = ("simplequeue", "pubsub", "aggregator", "queue_to_pubsub")
+HOUR = 1331920800
+
+
+def event(producer, i):
+    return b'{"t":%d,"l":"p%d","c":"c%05d"}\n' % (HOUR + i % 7200, producer, i)
+
+
+class Producer(threading.Thread):
+    """Posts its numbered events in order, with marks, until it is stopped. `sent` counts what was acknowledged."""
+
+    def __init__(self, pipeline, number, sent=0):
+        super().__init__(daemon=True)
+        self.pipeline, self.number, self.sent, self.over = pipeline, number, sent, threading.Event()
+
+    def post(self, n=BATCH):
+        body = b"".join(event(self.number, i) for i in range(self.sent, self.sent + n))
+        target = "/mput?" + harness.query(producer="p%d" % self.number, mark=self.sent, next=self.sent + n)
+        try:
+            reply = self.pipeline.ask("simplequeue", "POST", target, body, timeout=20)
+        except (*harness.UNREACHABLE, KeyError):
+            return
+        if reply.status == 200:
+            self.sent += n
+
+    def run(self):
+        while not self.over.is_set():
+            self.post()
+
+    def stop(self):
+        self.over.set()
+        self.join()
+        return self
+
+
+class BackupTest(harness.MillraceTest):
+    def pipeline(self, data, *args, **sections):
+        sections.setdefault("simplequeue", {}).setdefault("segment_bytes", "64K")
+        sections.setdefault("pubsub", {}).update(segment_bytes="64K", retain_bytes="128K", streams="clicks")
+        sections.setdefault("aggregator", {}).setdefault("flush_interval", "20ms")
+        config = self.write(os.path.basename(data) + ".conf", harness.pipeline_config(data, COUNTERS, **sections))
+        return harness.Pipeline(self, config, data, *args).wait_ready()
+
+    def backup(self, to, pipeline, *args, status=0):
+        done = self.run_program("millrace", "backup", "--config", pipeline.config_path, to, *args)
+        self.assertEqual(done.returncode, status, done)
+        return done.stdout.decode() + done.stderr.decode()
+
+    def restore(self, backup, to, status=0):
+        done = self.run_program("millrace", "restore", backup, "--to", to)
+        self.assertEqual(done.returncode, status, done)
+        return done.stdout.decode() + done.stderr.decode()
+
+    def settled(self, pipeline):
+        done = self.run_program("millrace", "status", "--wait", "--timeout=60s", "--data-dir", pipeline.data_dir)
+        self.assertEqual(done.returncode, 0, "%s\n%s" % (done, pipeline.log))
+
+    def records(self, pipeline):
+        """What archive and slices have together, by key: {name: count}."""
+        found = {}
+        manifest = os.path.join(pipeline.data_dir, "archive", "current")
+        for path in glob.glob(manifest + "/shard-*.csv"):
+            self.add(found, harness.read_file(path))
+        for path in sorted(glob.glob(os.path.join(pipeline.data_dir, "aggregator", "slices", "*.db"))):
+            if int(os.path.basename(path)[:10]) > self.through(pipeline):
+                self.add(found, self.run_program("millrace", "slice", path).stdout)
+        return found
+
+    def through(self, pipeline):
+        text = harness.read_file(os.path.join(pipeline.data_dir, "archive", "current", "manifest.json"))
+        return int(re.search(rb'"through":(\d+)', text)[1])
+
+    def add(self, found, text):
+        for line in text.splitlines():
+            key, _, counts = line.partition(b",")
+            if not re.match(rb"all\|all$|u\|p\d$|c\.u\|p\d\.\w{4}$", key):
+                continue  # days and months
+            for pair in counts.split(b" "):
+                name, _, n = pair.rpartition(b":")
+                at = found.setdefault(key, {})
+                at[name] = at.get(name, 0) + int(n)
+
+    def events(self, records):
+        """{producer: set of the numbers of its counted events}; each must be counted once."""
+        seen = {p: set() for p in range(PRODUCERS)}
+        for key, counts in records.items():
+            if not key.startswith(b"c.u|"):
+                continue
+            for name, n in counts.items():
+                number = int(name[1:])
+                producer = int(re.match(rb"c\.u\|p(\d)", key)[1])
+                self.assertEqual(n, 1, "event %d of producer %d" % (number, producer))
+                seen[producer].add(number)
+        total = sum(records.get(b"all|all", {}).values())
+        self.assertEqual(total, sum(map(len, seen.values())), "totals and subtotals")
+        return seen
+
+    def check_prefix(self, pipeline, at_least):
+        """The copy has a prefix of each producer's events. Returns the lengths."""
+        self.settled(pipeline)
+        pipeline.interrupt()
+        seen = self.events(self.records(pipeline))
+        for p, numbers in seen.items():
+            self.assertEqual(numbers, set(range(len(numbers))), "producer %d" % p)
+            self.assertGreaterEqual(len(numbers), at_least[p], "acknowledged before the backup, producer %d" % p)
+        return {p: len(numbers) for p, numbers in seen.items()}
+
+    def goes_on(self, data, at_least):
+        """Starts a restored copy; continues every producer from the copy's own mark."""
+        pipeline = self.pipeline(data)
+        marks = {}
+        for p in range(PRODUCERS):
+            reply = pipeline.ask("simplequeue", "GET", "/producer?producer=p%d" % p)
+            marks[p] = int(reply.json()["mark"]) if reply.status == 200 else 0
+        self.assertEqual(self.check_prefix(pipeline, at_least), marks, "the copy has what its producers' marks say")
+        pipeline = self.pipeline(data)
+        for p in range(PRODUCERS):
+            producer = Producer(pipeline, p, marks[p])
+            for _ in range(5):
+                producer.post()
+            marks[p] = producer.sent
+        self.assertEqual(self.check_prefix(pipeline, marks), marks)
+        self.assertNotIn("refus", pipeline.log)
+
+    def hashes(self, root):
+        return {path: harness.read_file(path) for path in glob.glob(root + "/**/*.*", recursive=True) if os.path.isfile(path)}
+
+
+class RunningPipeline(BackupTest):
+    def test_backups_under_load(self):
+        random, n_rounds = harness.seeded(), harness.rounds(5)
+        for begin in range(0, n_rounds, 10):
+            self.back_up_often(random, self.path("data%d" % begin), range(begin, min(begin + 10, n_rounds)))
+
+    def back_up_often(self, random, data, rounds):
+        pipeline = self.pipeline(data)
+        producers = [Producer(pipeline, p) for p in range(PRODUCERS)]
+        for p in producers:
+            p.start()
+        over = threading.Event()
+
+        def compact():
+            while not over.is_set():
+                subprocess.run([harness.program("millrace"), "compact", "--config", pipeline.config_path], capture_output=True)
+                over.wait(random.random())
+        compactor = threading.Thread(target=compact, daemon=True)
+        compactor.start()
+        for r in rounds:
+            sent = [p.sent for p in producers]
+            wait_until(lambda: all(p.sent > n + random.randrange(500) for p, n in zip(producers, sent)), "some events")
+            self.back_up_once(random, pipeline, [p.sent for p in producers], r)
+        over.set()
+        compactor.join()
+        sent = {p.number: p.stop().sent for p in producers}
+        self.assertEqual(self.check_prefix(pipeline, sent), sent, "the original is not disturbed")
+
+    def back_up_once(self, random, pipeline, sent, r):
+        to, new = self.path("backup"), self.path("restored")
+        if r % 3 == 2:
+            to = "/dev/shm/millrace-backup-%d" % os.getpid()
+            self.addCleanup(shutil.rmtree, to, True)
+        killer = threading.Timer(random.random() * 0.1, pipeline.kill9_daemon, [random.choice(KEEPERS)])
+        if r % 2:
+            killer.start()
+        self.backup(to, pipeline)
+        if r % 2:
+            killer.join()
+        before = self.hashes(to)
+        self.restore(to, new)
+        self.goes_on(new, sent)
+        after = self.hashes(to)
+        self.assertEqual([path for path in after if before[path] != after[path]], [], "a backup never changes")
+        self.assertIn("intact", self.run_program("millrace", "backup", "--verify", to).stdout.decode())
+        shutil.rmtree(to)
+        shutil.rmtree(new)
+        self.assertEqual(glob.glob(os.path.join(pipeline.data_dir, "*", ".backup")), [])
+
+
+class Refusals(BackupTest):
+    def setUp(self):
+        super().setUp()
+        self.running = self.pipeline(self.path("data"))
+        producer = Producer(self.running, 0)
+        for _ in range(50):
+            producer.post()
+        self.settled(self.running)
+
+    def flip(self, path, at=None):
+        os.chmod(path, 0o644)
+        with open(path, "r+b") as f:
+            at = os.path.getsize(path) // 2 if at is None else at
+            f.seek(at)
+            byte = f.read(1)
+            f.seek(at)
+            f.write(bytes([byte[0] ^ 1]))
+
+    def test_what_is_refused(self):
+        there = self.path("there")
+        os.mkdir(there)
+        self.assertIn("there exists", self.backup(there, self.running, status=73))
+        self.backup(self.path("b"), self.running)
+        self.assertIn("b exists", self.backup(self.path("b"), self.running, status=73))
+        self.write("there/file", "")
+        self.assertIn("not empty", self.restore(self.path("b"), there, status=73))
+        self.assertIn("not a complete backup", self.restore(there, self.path("new"), status=66))
+        done = self.run_program("millrace", "backup", "--data-dir", there, self.path("c"))
+        self.assertEqual((done.returncode, b"no data" in done.stderr), (66, True), done)
+        for args in ((), (self.path("c"), "x")):
+            self.assertEqual(self.run_program("millrace", "backup", *args).returncode, 64)
+            self.assertEqual(self.run_program("millrace", "restore", *args).returncode, 64)
+        self.assertEqual(sorted(os.listdir(there)), ["file"])
+        self.assertEqual(sorted(n for n in os.listdir(self.dir) if os.path.isdir(self.path(n))), ["b", "data", "there"])
+        os.unlink(self.path("there/file"))
+        self.restore(self.path("b"), there)  # into an empty directory
+        self.assertEqual(os.stat(self.path("b")).st_mode & 0o777, 0o700)
+
+    def test_each_damaged_file_is_named(self):
+        self.backup(self.path("b"), self.running)
+        shutil.copytree(self.path("b"), self.path("copy"), symlinks=True)  # without its hard links
+        for root, _, names in os.walk(self.path("copy")):
+            for name in names:
+                path = os.path.join(root, name)
+                if os.path.islink(path) or os.path.getsize(path) == 0:
+                    continue
+                self.flip(path)
+                done = self.run_program("millrace", "backup", "--verify", self.path("copy"))
+                self.assertEqual((done.returncode, name.encode() in done.stderr), (65, True), done)
+                self.assertIn(name, self.restore(self.path("copy"), self.path("new"), status=65))
+                self.flip(path)
+        self.assertFalse([n for n in os.listdir(self.dir) if n.startswith("new")])
+        os.unlink(self.path("copy", "pubsub", "streams", "clicks", "openings"))
+        self.assertIn("openings", self.restore(self.path("copy"), self.path("new"), status=65))
+
+    def test_a_damaged_pipeline_is_named(self):
+        self.running.interrupt()
+        newest = sorted(glob.glob(self.path("data", "pubsub", "streams", "clicks", "*.seg")))[0]
+        self.flip(newest, 400)
+        self.assertIn("millrace journal check", self.backup(self.path("b"), self.running, status=65))
+        self.flip(newest, 400)
+        slice_path = glob.glob(self.path("data", "aggregator", "slices", "*.db"))[0]
+        at = harness.read_file(slice_path).index(b"c00001")
+        self.flip(slice_path, at)
+        self.assertIn("run 1", self.backup(self.path("b"), self.running, status=65))
+        self.flip(slice_path, at)
+        self.backup(self.path("b"), self.running)
+
+    def test_a_full_disk(self):
+        disk = SmallDisk(self, "1m")
+        disk.take_the_rest()
+        disk.leave(64 << 10)
+        self.assertIn("free space", self.backup(disk.path("b"), self.running, status=75))
+        self.backup(self.path("b"), self.running)
+        self.assertIn("free space", self.restore(self.path("b"), disk.path("new"), status=75))
+        self.assertEqual(os.listdir(disk.directory), ["other"])
+        self.assertEqual(glob.glob(self.path("data", "*", ".backup")), [])
+        disk.give_back()
+        self.backup(disk.path("b"), self.running)
+
+    def test_one_backup_at_a_time(self):
+        held = os.open(self.path("data", "pubsub"), os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        self.assertIn("another backup", self.backup(self.path("b"), self.running, status=75))
+        os.close(held)
+        self.backup(self.path("b"), self.running)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,155 @@
+/* millrace backup and millrace restore: copy a running pipeline, verify the copy, and make a data directory of it. */
+#include "backup/backup.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "tools/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+static const struct option_row backup_rows[] = {
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    {.name = "verify",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "read every file of the backup DIR and compare its checksum"},
+    {.name = NULL},
+};
+static const struct option_row restore_rows[] = {
+    {.name = "to",
+        .type = OPTION_STRING,
+        .help = "data directory to create; it must not exist or be empty (default: [millrace] data_dir)"},
+    {.name = NULL},
+};
+
+static int fail(const char *program, enum backup_result r, const char *error)
+{
+    progress_leave();
+    fprintf(stderr, "millrace %s: %s\n", program, error);
+    return backup_exit_status(r);
+}
+
+static void on_progress(const char *step, uint64_t done, uint64_t total, void *arg)
+{
+    progress_show(arg, step, done, total, done >> 20, false, clock_monotonic());
+}
+
+static const char *data_dir_of(const struct options *o, const char *option)
+{
+    const char *own = options_string(o, option);
+    const char *configured = config_setting(options_config(o), "millrace", "data_dir");
+    return own ? own : configured ? configured : "millrace-data";
+}
+
+/* The only operand, without slashes at its end. NULL: not one operand. */
+static char *operand_of(const struct options *o)
+{
+    char **operands;
+    if (options_operands(o, &operands) != 1)
+        return NULL;
+    struct bytes path = bytes_str(operands[0]);
+    while (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    return bytes_dup(path);
+}
+
+/* Where `millrace up` lets each daemon keep its data. The caller frees the paths. */
+static void find_places(const struct options *o, const char *places[BACKUP_PLACES])
+{
+    const struct config *config = options_config(o);
+    for (size_t i = 0; i < BACKUP_PLACES; i++) {
+        const char *own = i == BACKUP_ARCHIVE ? config_setting(config, "compactor", "archive")
+                                              : config_setting(config, backup_place_names[i], "data_dir");
+        struct buf path = {0};
+        buf_printf(&path, "%s/%s", data_dir_of(o, "data_dir"), backup_place_names[i]);
+        places[i] = own ? mem_strdup(own) : bytes_dup(buf_bytes(&path));
+        buf_free(&path);
+    }
+}
+
+static int backup_with(const struct options *o)
+{
+    char error[BACKUP_ERROR_TEXT], *to = operand_of(o);
+    struct progress progress;
+    struct backup_manifest m;
+    bool verifies = options_bool(o, "verify");
+    struct backup_spec spec = {.to = to, .on_progress = on_progress, .arg = &progress};
+    if (!to) {
+        fprintf(stderr, "millrace backup: give the directory of the backup\n");
+        return EX_USAGE;
+    }
+    if (options_config(o))
+        spec.config = options_config(o)->path;
+    find_places(o, spec.places);
+    progress_begin(&progress, "MiB", false, clock_monotonic());
+    enum backup_result r = verifies ? backup_verify(&spec, &m, error) : backup_make(&spec, &m, error);
+    int status = EX_OK;
+    if (r == BACKUP_OK) {
+        progress_erase();
+        printf("%s: %s\n", to, verifies ? "intact" : "complete");
+        backup_manifest_show(&m);
+        backup_manifest_free(&m);
+    } else {
+        status = fail("backup", r, error);
+    }
+    for (size_t i = 0; i < BACKUP_PLACES; i++)
+        free((void *)(uintptr_t)spec.places[i]);
+    free(to);
+    return tool_flush("backup", status);
+}
+
+static int restore_with(const struct options *o)
+{
+    char error[BACKUP_ERROR_TEXT], *from = operand_of(o);
+    struct progress progress;
+    struct backup_manifest m;
+    char *to = mem_strdup(data_dir_of(o, "to"));
+    struct backup_spec spec = {.to = to, .on_progress = on_progress, .arg = &progress};
+    int status = EX_USAGE;
+    for (size_t n = strlen(to); n > 1 && to[n - 1] == '/'; n--)
+        to[n - 1] = 0;
+    progress_begin(&progress, "MiB", false, clock_monotonic());
+    enum backup_result r = from ? backup_restore(&spec, from, &m, error) : BACKUP_FAILED;
+    if (!from) {
+        fprintf(stderr, "millrace restore: give the directory of the backup\n");
+    } else if (r == BACKUP_OK) {
+        progress_erase();
+        printf("%s: restored\n", to);
+        backup_manifest_show(&m);
+        printf("missing: only events posted later\n");
+        printf("start it with `millrace up` and a configuration with `data_dir = %s`; the configuration of "
+               "the backup "
+               "is %s/" BACKUP_CONFIG "\n",
+            to, from);
+        backup_manifest_free(&m);
+        status = EX_OK;
+    } else {
+        status = fail("restore", r, error);
+    }
+    free(to);
+    free(from);
+    return tool_flush("restore", status);
+}
+
+int tool_backup(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "backup",
+        .summary = "copies a pipeline while it runs, or verifies such a copy",
+        .operands = "DIR",
+        .rows = {backup_rows, NULL}};
+    log_init("backup", LOG_LEVEL_WARN, LOG_FORMAT_TEXT);
+    return tool_run_on_files(&spec, argc, argv, backup_with);
+}
+
+int tool_restore(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "restore",
+        .summary = "makes a data directory from a backup",
+        .operands = "BACKUP",
+        .rows = {restore_rows, NULL}};
+    return tool_run_on_files(&spec, argc, argv, restore_with);
+}
