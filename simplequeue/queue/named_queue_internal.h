@@ -7,6 +7,7 @@
  * The files form layers. A file calls only files that are listed before it:
  *
  *     limits    depth, bytes and memory; eviction
+ *     marks     the marks of producers, and the operations that move them
  *     op        append a record, finish the operation; disk space reserved for later records
  *     storage   trim the journal, rewrite old messages, spill, load
  *     put, lease, move    the operations
@@ -159,6 +160,21 @@ struct named_queue {
 /* True if there is room for the messages `in` after the messages `out` are removed. */
 bool limits_have_room(const struct named_queue *q, struct amount in, struct amount out);
 
+/* named_queue_marks.c */
+
+void producer_marks_free(struct named_queue *q);
+/* Makes the op raise the producer's mark to `next` in the same frame, unless the mark is as high, another op moves it,
+ * or there is no room for it. */
+void producer_mark_raise(struct op *o, struct bytes producer, uint64_t next);
+/* Whether the producer has a mark, or there is room for one. The journal itself limits the producers of a durable queue. */
+bool producer_has_room(const struct named_queue *q, const char *producer);
+/* The producer's newest operation in progress that moves its mark; NULL: none. */
+const struct op *producer_newest_put(const struct named_queue *q, const char *producer);
+/* Adds the op to the operations in progress that move marks. */
+void producer_mark_begin(struct op *o);
+void producer_mark_decided(struct op *o);
+void producer_mark_finish(struct op *o, const struct journal_commit *c);
+
 /* named_queue_op.c */
 
 #define SPARE_OF_PUT                                                                                         \
@@ -187,15 +203,6 @@ enum queue_result op_append_record(struct op *o, struct queue_now now);
 void notify_ready(struct named_queue *q);
 /* Finishes the op, calls `done` for the op and its duplicates, and frees them. */
 void op_finish(const struct journal_commit *c, void *arg);
-
-/* named_queue_put.c */
-
-void producer_marks_free(struct named_queue *q);
-/* Makes the op raise the producer's mark to `next` in the same frame, unless the mark is as high, another op moves it,
- * or there is no room for it. */
-void producer_mark_raise(struct op *o, struct bytes producer, uint64_t next);
-void producer_mark_decided(struct op *o);
-void producer_mark_finish(struct op *o, const struct journal_commit *c);
 
 /* named_queue_storage.c */
 

@@ -1,117 +1,8 @@
-/* Puts, and the marks of their producers. */
+/* Puts. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-#define PRODUCERS_MAX 4096 /* without a journal; the journal has the same limit */
-
-static struct mark *find_mark(const struct named_queue *q, const char *producer)
-{
-    struct mark *m;
-    HASH_FIND_STR(q->marks, producer, m);
-    return m;
-}
-
-uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known)
-{
-    if (q->config.journal)
-        return journal_mark(q->config.journal, bytes_str(producer), known);
-    const struct mark *m = find_mark(q, producer);
-    if (known)
-        *known = m != NULL;
-    return m ? m->value : 0;
-}
-
-struct bytes named_queue_opening(const struct named_queue *q, const char *producer)
-{
-    return q->config.journal ? journal_tag(q->config.journal, bytes_str(producer)) : BYTES_NONE;
-}
-
-void named_queue_producers(const struct named_queue *q, journal_producer_fn *fn, void *arg)
-{
-    if (q->config.journal)
-        journal_producers(q->config.journal, fn, arg);
-    for (const struct mark *m = q->marks; m; m = m->hh.next)
-        fn(&(struct journal_producer){bytes_str(m->producer), m->value, BYTES_NONE}, arg);
-}
-
-/* The producer's newest put in progress; NULL: none. */
-static const struct op *newest_put(const struct named_queue *q, const char *producer)
-{
-    const struct op *last = NULL;
-    for (const struct op *o = q->oldest; o; o = o->newer)
-        if (strcmp(o->producer, producer) == 0)
-            last = o;
-    return last;
-}
-
-static void list_moving(struct op *o)
-{
-    struct named_queue *q = o->q;
-    o->moves_mark = true;
-    if (q->newest)
-        q->newest->newer = o;
-    else
-        q->oldest = o;
-    q->newest = o;
-}
-
-void producer_mark_raise(struct op *o, struct bytes producer, uint64_t next)
-{
-    const struct named_queue *q = o->q;
-    bool known;
-    snprintf(o->producer, sizeof o->producer, "%.*s", (int)producer.len, producer.ptr);
-    o->next = next;
-    bool lower = named_queue_mark(q, o->producer, &known) < next && !newest_put(q, o->producer);
-    bool room = q->config.journal || known || HASH_COUNT(q->marks) < PRODUCERS_MAX;
-    if (lower && room)
-        list_moving(o);
-    else
-        o->producer[0] = '\0';
-}
-
-void producer_mark_decided(struct op *o)
-{
-    struct named_queue *q = o->q;
-    struct op *before = NULL;
-    if (!o->moves_mark)
-        return;
-    for (struct op *at = q->oldest; at != o; at = at->newer)
-        before = at;
-    if (before)
-        before->newer = o->newer;
-    else
-        q->oldest = o->newer;
-    if (q->newest == o)
-        q->newest = before;
-    o->moves_mark = false;
-}
-
-void producer_mark_finish(struct op *o, const struct journal_commit *c)
-{
-    struct named_queue *q = o->q;
-    producer_mark_decided(o);
-    if (c->result != JOURNAL_OK || c->duplicate || !o->producer[0] || q->config.journal)
-        return;
-    struct mark *m = find_mark(q, o->producer);
-    if (!m) {
-        m = mem_zalloc(sizeof *m);
-        snprintf(m->producer, sizeof m->producer, "%s", o->producer);
-        HASH_ADD_STR(q->marks, producer, m);
-    }
-    m->value = o->next;
-}
-
-void producer_marks_free(struct named_queue *q)
-{
-    struct mark *m, *after;
-    HASH_ITER(hh, q->marks, m, after)
-    {
-        HASH_DEL(q->marks, m);
-        free(m);
-    }
-}
 
 static void put_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
 {
@@ -144,8 +35,8 @@ static enum queue_result put_new(
     o->n = n;
     o->first_id = first_id;
     o->time = put->delay ? now.monotonic + put->delay : 0;
-    if (o->producer[0]) /* newest_put finds the put until producer_mark_decided */
-        list_moving(o);
+    if (o->producer[0]) /* producer_newest_put finds the put until producer_mark_decided */
+        producer_mark_begin(o);
     if (put->delay)
         reserve_expect_move(o, in);
     o->reserve = reserve_for_all(q, SPARE_OF_PUT);
@@ -183,7 +74,7 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
         snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
         o->next = put->next;
         /* The mark once everything in progress is committed. */
-        const struct op *last = newest_put(q, o->producer);
+        const struct op *last = producer_newest_put(q, o->producer);
         uint64_t expected = last ? last->next : named_queue_mark(q, o->producer, NULL);
         if (!put->sets_mark && expected >= put->next) {
             struct op *original = q->oldest;
@@ -204,8 +95,7 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
             r = QUEUE_CONFLICT;
             if (mark)
                 *mark = named_queue_mark(q, o->producer, NULL);
-        } else if (!q->config.journal && !find_mark(q, o->producer) &&
-                   HASH_COUNT(q->marks) >= PRODUCERS_MAX) {
+        } else if (!producer_has_room(q, o->producer)) {
             r = QUEUE_TOO_MANY_PRODUCERS;
         }
     }
