@@ -269,7 +269,9 @@ class Verified(Changes):
         path = os.path.join(self.archive, "current", "shard-1-of-2.csv")
         with open(path, "r+b") as f:
             f.seek(100)
-            f.write(b"7")
+            byte = f.read(1)
+            f.seek(100)
+            f.write(b"7" if byte != b"7" else b"8")
         self.verify(expect=1)
 
 
