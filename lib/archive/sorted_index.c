@@ -10,6 +10,7 @@
 
 #define INDEX_MAGIC_NUMBER 0x53496478u
 #define HUGE_PAGE ((size_t)2 << 20)
+#define CACHE_LINE 64
 #define HEAD_BYTES (INDEX_SHARED_MAX + INDEX_KEY_BYTES)
 
 struct long_line {
@@ -224,6 +225,13 @@ static void make_head(const struct sorted_target *target, char head[HEAD_BYTES])
         head[n] = (char)target->end;
 }
 
+static uint64_t key_at(const char *p)
+{
+    uint64_t key;
+    memcpy(&key, p, sizeof(key));
+    return be64toh(key);
+}
+
 /* The number of keys in the node that are less than `key`. */
 static size_t count_less(const uint64_t *node, uint64_t key)
 {
@@ -235,29 +243,53 @@ static size_t count_less(const uint64_t *node, uint64_t key)
     return (size_t)(p - node);
 }
 
-/* Returns the last block whose sample is before the target. The first sample is before the target. */
-static size_t find_block(const struct sorted_index *i, const struct sorted_target *target)
+/* The last block whose sample is before the target. */
+struct place {
+    size_t block;
+    size_t
+        shared;   /* bytes that the target shares with all lines from the sample to the next block's sample */
+    uint64_t key; /* the target's bytes behind these */
+};
+
+/* The first sample must be before the target, and the last line must not. */
+static struct place find_block(const struct sorted_index *i, const struct sorted_target *target)
 {
     char head[HEAD_BYTES];
+    struct place place = {0, 0, 0};
     size_t at = 0; /* of the node, and in the end of the block */
     make_head(target, head);
+    place.key = key_at(head);
     for (unsigned k = i->n_levels; k-- > 0;) {
         if (at >= i->n_nodes[k]) /* only in a forged index */
             at = i->n_nodes[k] - 1;
         const uint64_t *node = i->levels[k] + at * INDEX_NODE_WORDS;
-        uint64_t key, shared = node[INDEX_KEYS];
-        memcpy(&key, head + (shared < INDEX_SHARED_MAX ? shared : INDEX_SHARED_MAX), sizeof(key));
-        key = be64toh(key);
-        size_t n = count_less(node, key);
+        __builtin_prefetch(node); /* both cache lines at once */
+        if (k == 0)               /* the result is in this page: resolve its address while the node arrives */
+            __builtin_prefetch(i->text.ptr + at * INDEX_FANOUT * SORTED_INDEX_BLOCK);
+        place.shared = node[INDEX_KEYS] < INDEX_SHARED_MAX ? node[INDEX_KEYS] : INDEX_SHARED_MAX;
+        place.key = key_at(head + place.shared);
+        size_t n = count_less(node, place.key);
         at *= INDEX_FANOUT;
-        for (; n < INDEX_KEYS && node[n] == key; n++) {
+        for (; n < INDEX_KEYS && node[n] == place.key; n++) {
             size_t block = (at + n + 1) << (4 * k);
             if (block >= i->blocks || !is_before(i->text, sample_line(i, block), target))
                 break;
         }
         at += n;
     }
-    return at < i->blocks ? at : i->blocks - 1;
+    place.block = at < i->blocks ? at : i->blocks - 1;
+    return place;
+}
+
+static bool is_before_near(
+    struct bytes text, size_t line, const struct place *place, const struct sorted_target *target)
+{
+    if (text.len - line >= place->shared + INDEX_KEY_BYTES) {
+        uint64_t key = key_at(text.ptr + line + place->shared);
+        if (key != place->key)
+            return key < place->key;
+    }
+    return is_before(text, line, target);
 }
 
 size_t sorted_index_seek(const struct sorted_index *i, const struct sorted_target *target)
@@ -267,12 +299,15 @@ size_t sorted_index_seek(const struct sorted_index *i, const struct sorted_targe
         return 0;
     if (is_before(text, i->last, target))
         return text.len;
-    size_t from = find_block(i, target) * SORTED_INDEX_BLOCK;
-    if (from > 0) {
-        const char *lf = memchr(text.ptr + from - 1, '\n', text.len - from + 1);
-        from = lf ? (size_t)(lf - text.ptr) + 1 : text.len;
+    struct place place = find_block(i, target);
+    size_t at = place.block * SORTED_INDEX_BLOCK;
+    for (size_t line = at; line < at + SORTED_INDEX_BLOCK + CACHE_LINE && line < text.len; line += CACHE_LINE)
+        __builtin_prefetch(text.ptr + line);
+    if (at > 0) {
+        const char *lf = memchr(text.ptr + at - 1, '\n', text.len - at + 1);
+        at = lf ? (size_t)(lf - text.ptr) + 1 : text.len;
     }
-    while (from < text.len && is_before(text, from, target))
-        from = sorted_index_line_end(i, from);
-    return from;
+    while (at < text.len && is_before_near(text, at, &place, target))
+        at = sorted_index_line_end(i, at);
+    return at;
 }

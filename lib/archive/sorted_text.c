@@ -51,8 +51,7 @@ bool sorted_find(const struct sorted_text *t, struct bytes key, struct sorted_sp
     line->begin = sorted_seek(t, key);
     size_t left = t->text.len - line->begin;
     const char *p = t->text.ptr + line->begin;
-    bool found = left > key.len && p[key.len] == t->separator && !separator_in(t, key) &&
-                 bytes_equal(bytes_of(p, key.len), key);
+    bool found = left > key.len && p[key.len] == t->separator && bytes_equal(bytes_of(p, key.len), key);
     line->end = found ? sorted_line_end(t, line->begin) : line->begin;
     return found;
 }
