@@ -1,7 +1,6 @@
 #include "compactor/archive.h"
 
 #include "base/io.h"
-#include "compactor/record_source.h"
 #include "compactor/shard_writer.h"
 #include <dirent.h>
 #include <errno.h>
@@ -194,29 +193,6 @@ enum compact_result archive_describe(
     return r;
 }
 
-enum compact_result archive_check(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
-{
-    char directory[PATH_MAX], path[PATH_MAX + MANIFEST_NAME_TEXT];
-    struct manifest m;
-    archive_path(archive, generation, true, directory);
-    enum compact_result r = from_manifest(manifest_read(directory, &m, error));
-    for (uint32_t k = 0; r == COMPACT_OK && k < m.shards; k++) {
-        struct count_source *source = NULL;
-        enum count_next next = COUNT_FOUND;
-        snprintf(path, sizeof path, "%s/%s", directory, m.files[k].name);
-        r = record_source_open_shard(path, &m.files[k], &source, error);
-        struct count_merge *merge = count_merge_new(&source, r == COMPACT_OK);
-        while (next == COUNT_FOUND)
-            next = count_merge_next_record(merge);
-        if (next == COUNT_FAILED)
-            r = record_source_failed(merge, error);
-        count_merge_free(&merge);
-        count_source_close(&source);
-    }
-    manifest_free(&m);
-    return r;
-}
-
 enum compact_result archive_publish(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
 {
     char from[PATH_MAX], to[PATH_MAX];
@@ -239,6 +215,17 @@ enum compact_result archive_switch(const char *archive, uint64_t generation, cha
     return sync_dir(archive, error);
 }
 
+static enum compact_result write_empty(const char *directory, enum manifest_kind kind, uint32_t shard,
+    uint32_t shards, struct manifest_file *file, char error[COMPACT_ERROR_TEXT])
+{
+    struct shard_writer *w;
+    enum compact_result r = shard_writer_open(directory, kind, shard, shards, 0, &w, error);
+    if (r == COMPACT_OK)
+        r = shard_writer_finish(w, file, error);
+    shard_writer_close(&w);
+    return r;
+}
+
 enum compact_result archive_init(
     const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT])
 {
@@ -248,15 +235,14 @@ enum compact_result archive_init(
         return from_manifest(there);
     struct manifest m = {.made = now, .shards = shards};
     m.files = mem_zalloc(shards * sizeof(*m.files));
+    m.texts = mem_zalloc(shards * sizeof(*m.texts));
     char directory[PATH_MAX];
     archive_path(archive, 0, true, directory);
     enum compact_result r = archive_begin(archive, 0, error);
     for (uint32_t k = 0; k < shards && r == COMPACT_OK; k++) {
-        struct shard_writer *w = NULL;
-        r = shard_writer_open(directory, k, shards, &w, error);
+        r = write_empty(directory, MANIFEST_RECORDS, k, shards, &m.files[k], error);
         if (r == COMPACT_OK)
-            r = shard_writer_finish(w, &m.files[k], error);
-        shard_writer_close(&w);
+            r = write_empty(directory, MANIFEST_TEXTS, k, shards, &m.texts[k], error);
     }
     if (r == COMPACT_OK)
         r = archive_describe(archive, &m, error);

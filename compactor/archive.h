@@ -32,13 +32,11 @@ enum compact_result archive_init(
 /* The path of a generation's directory; with `unfinished` the path ends in ".tmp". */
 void archive_path(const char *archive, uint64_t generation, bool unfinished, char out[PATH_MAX]);
 
-/* In this order: begin creates N.tmp, the caller fills it, describe, check, publish renames it to N, switch makes it current. */
+/* In this order: begin creates N.tmp, the caller fills it, describe, publish renames it to N, switch makes it current. */
 enum compact_result archive_begin(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 /* Writes and syncs N.tmp/manifest.json. */
 enum compact_result archive_describe(
     const char *archive, const struct manifest *m, char error[COMPACT_ERROR_TEXT]);
-/* Reads every file of N.tmp back: order, counts, checksums. */
-enum compact_result archive_check(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 enum compact_result archive_publish(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 enum compact_result archive_switch(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
 

@@ -1,5 +1,6 @@
 #include "compactor/control.h"
 
+#include "base/log.h"
 #include "http/client/http_client.h"
 #include "counts/json_fields.h"
 #include <event2/event.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define REPLY_TIMEOUT (600 * USEC_PER_SEC) /* a seal waits for a commit; a reload checks whole files */
 #define SORTDBS_MAX 64
 #define SEPARATORS " ,\t"
 
@@ -23,14 +23,31 @@ struct control {
     struct run_control calls;
 };
 
+/* A seal waits for a commit, and a reload checks whole files, so a reply may take long. All calls may be repeated: a repeated
+ * one joins the work in progress, or finds it done. So the call is repeated while the daemon answers /ping. */
+static enum http_client_result fetch(
+    const struct peer *peer, const char *method, const char *target, int *status, struct buf *body)
+{
+    struct http_call_spec call = {.method = method, .target = target, .may_resend = true};
+    for (;;) {
+        buf_clear(body);
+        enum http_client_result sent = http_client_fetch(peer->client, &call, status, body);
+        if (sent != HTTP_CLIENT_TIMEOUT)
+            return sent;
+        struct http_call_spec ping = {.method = "GET", .target = "/ping", .may_resend = true};
+        if (http_client_fetch(peer->client, &ping, status, body) != HTTP_CLIENT_OK)
+            return sent;
+        log_warn("still waiting for a reply", LOG_S("url", peer->url), LOG_S("request", target));
+    }
+}
+
 /* Sets *reply only with COMPACT_OK; the caller frees it. */
 static enum compact_result ask(const struct peer *peer, const char *method, const char *target,
     struct json_doc **reply, char error[COMPACT_ERROR_TEXT])
 {
     int status = 0;
     struct buf body = {0};
-    struct http_call_spec call = {.method = method, .target = target, .may_resend = true};
-    enum http_client_result sent = http_client_fetch(peer->client, &call, &status, &body);
+    enum http_client_result sent = fetch(peer, method, target, &status, &body);
     struct json_doc *d = sent == HTTP_CLIENT_OK ? json_doc_parse(buf_bytes(&body)) : NULL;
     enum compact_result r = COMPACT_OK;
     if (sent != HTTP_CLIENT_OK) {
@@ -151,7 +168,7 @@ static bool connect_peer(struct control *c, const struct control_config *config,
     peer->client = http_client_new(&(struct http_client_config){.base = c->base,
         .url = peer->url,
         .max_connections = 1,
-        .timeout = REPLY_TIMEOUT,
+        .timeout = config->reply_timeout,
         .auth_token = config->auth_token});
     if (!peer->client)
         compact_fail(error, COMPACT_REFUSED, "%s: expected http://HOST:PORT or unix:PATH", peer->url);

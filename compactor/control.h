@@ -1,9 +1,10 @@
 /* control: the four calls of a run (run.h) over HTTP, to the aggregator and every sortdb (docs/guide/protocol.md).
  *
- * Calls block. A daemon that is down, not ready or full is COMPACT_TRY_AGAIN. A 4xx is COMPACT_REFUSED, with the daemon's message. */
+ * Calls block while the daemon is alive. A daemon that is down, not ready or full is COMPACT_TRY_AGAIN. A 4xx is COMPACT_REFUSED, with the daemon's message. */
 #ifndef MILLRACE_CONTROL_H
 #define MILLRACE_CONTROL_H
 
+#include "base/clock.h"
 #include "compactor/run.h"
 
 struct control;
@@ -12,6 +13,7 @@ struct control_config {
     const char *aggregator_url; /* "none": the run merges no slices */
     const char *sortdb_urls;    /* separated by spaces or commas; "none": no sortdb serves the archive */
     const char *auth_token;     /* NULL: none */
+    usec_t reply_timeout; /* after this time without a reply, a daemon that answers /ping is asked again */
 };
 
 /* NULL with the error if an address is invalid. Copies everything. */

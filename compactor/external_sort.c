@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@
 #define WRITE_BYTES ((size_t)1 << 20)
 #define READ_BYTES_MIN ((size_t)16 << 10)
 #define READ_BYTES_MAX ((size_t)1 << 20)
-#define RUN_NAME "import.tmp" /* for a moment; the next run replaces one that a killed process left */
+#define RUN_NAME "sort-%u.tmp" /* for a moment; the next run replaces one that a killed process left */
 #define BLOCK_MAX ((size_t)2 << 30) /* a reference has 32 bits for a place in the block */
 
 /* Text grows from the front of the block, and references from its end towards the front. */
@@ -117,8 +118,9 @@ static enum count_next block_next(struct block *b, struct bytes *line)
 
 static enum compact_result open_run(const struct external_sort *s, int *fd, char error[COMPACT_ERROR_TEXT])
 {
+    static atomic_uint number; /* sorts of several threads may share the directory */
     struct buf path = {0};
-    buf_printf(&path, "%s/" RUN_NAME, s->directory);
+    buf_printf(&path, "%s/" RUN_NAME, s->directory, atomic_fetch_add(&number, 1));
     *fd = io->open(path.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     enum compact_result r =
         *fd < 0 || io->unlink(path.ptr) != 0 ? compact_fail_errno(error, path.ptr) : COMPACT_OK;

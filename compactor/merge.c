@@ -1,50 +1,523 @@
 #include "compactor/merge.h"
 
-#include "counts/records.h"
+#include "compactor/external_sort.h"
+#include "compactor/held_records.h"
+#include "compactor/record_source.h"
 #include <stdio.h>
+#include <stdlib.h>
 
-#define PROGRESS_EVERY 16384 /* records */
+#define PIECE_BYTES ((size_t)64 << 10)
+#define PROGRESS_BYTES ((uint64_t)1 << 20)
 #define KEY_SHOWN 80
+#define NONE SIZE_MAX
+
+struct merge {
+    const struct merge_spec *spec;
+    struct merge_report *report;
+    char *error;
+    enum compact_result taken; /* of take, which a reader calls */
+    struct count_merge *added, *sum;
+    struct external_sort **texts; /* of each shard; NULL: no new text */
+    size_t texts_memory;
+    uint64_t shown; /* bytes at the last progress */
+    /* The added records of one month of a subtotal, or one other record. */
+    struct merge_shard *shard;
+    uint32_t shard_number;
+    bool is_subtotal, is_lookup;
+    struct buf group; /* "c.u|jehiah.c4", or a whole key */
+    size_t base;      /* of `group`: the part before the period */
+    struct held_records held;
+    size_t n;      /* added records; an old one may follow */
+    size_t single; /* an old record that was read before its turn, or NONE */
+    struct record_reader *readers;
+    struct count_source **sources;
+    size_t room;
+    struct buf key, piece;
+};
+
+static enum compact_result emit(struct merge *m, struct bytes piece)
+{
+    m->report->bytes += piece.len;
+    if (m->report->bytes - m->shown >= PROGRESS_BYTES) {
+        m->shown = m->report->bytes;
+        if (m->spec->on_progress)
+            m->spec->on_progress(m->report, m->spec->arg);
+        if (m->spec->stopped && atomic_load(m->spec->stopped))
+            return compact_fail(m->error, COMPACT_TRY_AGAIN, "stopped");
+    }
+    return shard_writer_append(m->shard->records, piece, m->error);
+}
+
+static int take(void *arg, struct bytes piece)
+{
+    struct merge *m = arg;
+    m->taken = emit(m, piece);
+    return m->taken == COMPACT_OK ? 0 : -1;
+}
+
+static enum compact_result reader_failed(struct merge *m, const struct record_reader *r)
+{
+    if (!r->base.error[0])
+        return m->taken;
+    return compact_fail(
+        m->error, r->base.is_unreadable ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", r->base.error);
+}
+
+/* Copies the shard's old records before the key. BYTES_NONE: all. */
+static enum compact_result copy_before(struct merge *m, struct bytes key, enum record_reader_place *place)
+{
+    struct record_reader *old = m->shard->old;
+    *place = READER_ENDED;
+    if (!old)
+        return COMPACT_OK;
+    *place = record_reader_copy_before(old, key, take, m);
+    return *place == READER_FAILED ? reader_failed(m, old) : COMPACT_OK;
+}
+
+/* Holds the current record of a merge. */
+static enum compact_result hold(struct merge *m, struct count_merge *of, const struct record_key *key)
+{
+    struct held_record *e = held_records_begin(&m->held);
+    enum compact_result r = COMPACT_OK;
+    enum count_next next = COUNT_FOUND;
+    e->unit = key->unit;
+    e->start = key->start;
+    while (r == COMPACT_OK && next == COUNT_FOUND) {
+        buf_clear(&m->piece);
+        next = count_merge_print_piece(of, &m->piece, PIECE_BYTES);
+        r = next == COUNT_FAILED ? record_source_failed(of, m->error)
+                                 : held_records_append(&m->held, buf_bytes(&m->piece), m->error);
+    }
+    return r;
+}
+
+/* Writes the sum, under `key`, of the old record at hand, of the added records [from, to) and of `single`. */
+static enum compact_result write_sum(
+    struct merge *m, struct bytes key, bool with_old, size_t from, size_t to, size_t single)
+{
+    size_t n = 0, n_readers = 0;
+    enum compact_result r = COMPACT_OK;
+    enum count_next next = COUNT_FOUND;
+    if (to - from + 2 > m->room) {
+        m->room = 2 * (to - from + 2);
+        m->readers = mem_realloc(m->readers, m->room * sizeof(*m->readers));
+        m->sources = mem_realloc(m->sources, m->room * sizeof(struct count_source *));
+    }
+    for (size_t i = from; i < to; i++)
+        held_records_read(&m->held, i, key, &m->readers[n_readers++]);
+    if (single != NONE)
+        held_records_read(&m->held, single, key, &m->readers[n_readers++]);
+    for (; n < n_readers; n++)
+        m->sources[n] = &m->readers[n].base;
+    if (with_old)
+        m->sources[n++] = &m->shard->old->base;
+    count_merge_reset(m->sum, m->sources, n);
+    next = count_merge_next_record(m->sum);
+    while (r == COMPACT_OK && next == COUNT_FOUND) {
+        buf_clear(&m->piece);
+        next = count_merge_print_piece(m->sum, &m->piece, PIECE_BYTES);
+        if (next != COUNT_FAILED)
+            r = emit(m, buf_bytes(&m->piece));
+    }
+    if (next == COUNT_FAILED)
+        r = record_source_failed(m->sum, m->error);
+    for (size_t i = 0; i < n_readers; i++)
+        record_reader_end(&m->readers[i]);
+    return r;
+}
+
+static enum compact_result write_held(struct merge *m, size_t i)
+{
+    struct bytes text = held_records_text(&m->held, i);
+    if (text.ptr)
+        return emit(m, text);
+    return write_sum(m, BYTES_NONE, false, i, i + 1, NONE);
+}
+
+/* Writes the old record that was read before its turn. */
+static enum compact_result write_single(struct merge *m)
+{
+    size_t single = m->single;
+    m->single = NONE;
+    return write_held(m, single);
+}
+
+/* Reads the old record at hand before its turn. */
+static enum compact_result hold_old(struct merge *m)
+{
+    struct count_source *old = &m->shard->old->base;
+    struct record_key key;
+    count_merge_reset(m->sum, &old, 1);
+    if (count_merge_next_record(m->sum) != COUNT_FOUND)
+        return record_source_failed(m->sum, m->error);
+    struct bytes text = count_merge_key(m->sum);
+    text.len--;
+    if (!record_key_parse(text, &key))
+        return compact_fail(m->error, COMPACT_DAMAGED, "%.300s: no key of a record: \"%.*s\"", old->container,
+            (int)(text.len < KEY_SHOWN ? text.len : KEY_SHOWN), text.ptr);
+    m->single = m->held.n;
+    return hold(m, m->sum, &key);
+}
+
+/* The group's key for a period. */
+static struct bytes key_of(struct merge *m, enum period_unit unit, int64_t start)
+{
+    char hour[HOUR_TEXT_MAX + 1];
+    size_t n = hour_encode(start, hour);
+    buf_clear(&m->key);
+    buf_append(&m->key, m->group.ptr, m->base);
+    buf_append_bytes(&m->key, period_enclosing(bytes_of(hour, n), PERIOD_HOUR, unit));
+    buf_append_char(&m->key, RECORD_SEPARATOR);
+    return buf_bytes(&m->key);
+}
+
+static bool is_old_within(const struct merge *m, enum record_reader_place place, struct bytes key)
+{
+    return place == READER_AFTER_KEY && record_reader_is_in(m->shard->old, bytes_of(key.ptr, key.len - 1));
+}
+
+static int64_t day_of(const struct merge *m, size_t i)
+{
+    int64_t start = m->held.records[i].start;
+    return start - start % SECONDS_PER_DAY;
+}
+
+/* `m->single` may be an hour of this day, or a record of a later day. */
+static enum compact_result write_hours(struct merge *m, size_t from, size_t to)
+{
+    enum compact_result r = COMPACT_OK;
+    enum record_reader_place place;
+    bool has_single = m->single != NONE && day_of(m, m->single) == day_of(m, from);
+    for (size_t i = from; i < to && r == COMPACT_OK; i++) {
+        int64_t start = m->held.records[i].start, single = has_single ? m->held.records[m->single].start : 0;
+        if (m->held.records[i].unit != PERIOD_HOUR)
+            continue;
+        if (has_single && single == start) {
+            r = write_sum(m, key_of(m, PERIOD_HOUR, start), false, i, i + 1, m->single);
+            m->single = NONE;
+            has_single = false;
+            continue;
+        }
+        if (has_single && single < start) {
+            r = write_single(m);
+            has_single = false;
+        }
+        struct bytes key = key_of(m, PERIOD_HOUR, start);
+        if (r == COMPACT_OK)
+            r = copy_before(m, key, &place);
+        if (r == COMPACT_OK)
+            r = place == READER_AT_KEY ? write_sum(m, key, true, i, i + 1, NONE) : write_held(m, i);
+    }
+    return r == COMPACT_OK && has_single ? write_single(m) : r;
+}
+
+/* The added records [from, to) are of one day. An old record in m->single is of this or a later day. */
+static enum compact_result write_day(struct merge *m, size_t from, size_t to)
+{
+    int64_t day = day_of(m, from);
+    enum record_reader_place place;
+    struct bytes key = key_of(m, PERIOD_DAY, day);
+    enum compact_result r = copy_before(m, key, &place);
+    if (r == COMPACT_OK && m->single == NONE && is_old_within(m, place, key))
+        r = hold_old(m); /* a day without a record has this hour only */
+    if (r != COMPACT_OK)
+        return r;
+    bool has_single = m->single != NONE && day_of(m, m->single) == day;
+    const struct held_record *first = &m->held.records[from],
+                             *single = has_single ? &m->held.records[m->single] : NULL;
+    bool is_folded = day < m->spec->hours_from;
+    size_t hours = to - from + (single && (to - from > 1 || single->start != first->start));
+    if (place == READER_AT_KEY || is_folded || hours > 1 || first->unit == PERIOD_DAY ||
+        (single && single->unit == PERIOD_DAY)) {
+        r = write_sum(m, key, place == READER_AT_KEY, from, to, has_single ? m->single : NONE);
+        if (has_single && (is_folded || m->held.records[m->single].unit == PERIOD_DAY))
+            m->single = NONE;
+    }
+    return r == COMPACT_OK && !is_folded ? write_hours(m, from, to) : r;
+}
+
+/* Writes the month of the group. If the old records have no month, they are of one day; its sum is then in m->single. */
+static enum compact_result write_month(struct merge *m)
+{
+    enum record_reader_place place;
+    size_t last = m->n - 1;
+    struct bytes key = key_of(m, PERIOD_MONTH, m->held.records[0].start);
+    enum compact_result r = copy_before(m, key, &place);
+    if (r == COMPACT_OK && is_old_within(m, place, key)) {
+        r = hold_old(m);
+        last = m->single;
+    }
+    bool has_days = day_of(m, 0) != day_of(m, m->n - 1) || day_of(m, 0) != day_of(m, last);
+    if (r == COMPACT_OK && (place == READER_AT_KEY || has_days))
+        r = write_sum(m, key, place == READER_AT_KEY, 0, m->n, m->single);
+    return r;
+}
+
+static enum compact_result write_subtotals(struct merge *m)
+{
+    enum compact_result r = write_month(m);
+    for (size_t i = 0, end; i < m->n && r == COMPACT_OK; i = end) {
+        for (end = i + 1; end < m->n && day_of(m, end) == day_of(m, i);)
+            end++;
+        if (m->single != NONE && day_of(m, m->single) < day_of(m, i))
+            r = write_single(m);
+        if (r == COMPACT_OK)
+            r = write_day(m, i, end);
+    }
+    return r == COMPACT_OK && m->single != NONE ? write_single(m) : r;
+}
+
+static struct bytes first_name(struct bytes values)
+{
+    const char *colon = values.len ? memchr(values.ptr, ':', values.len) : NULL;
+    return bytes_of(values.ptr, colon ? (size_t)(colon - values.ptr) : 0);
+}
+
+/* Appends the added hours to the old total if they come after its hours. */
+static enum compact_result append_hours(struct merge *m, bool *done)
+{
+    struct record_reader *old = m->shard->old;
+    struct bytes line = record_reader_line(old), added = held_records_text(&m->held, 0);
+    *done = false;
+    if (!line.ptr || !added.ptr)
+        return line.ptr || !old->base.error[0] ? COMPACT_OK : reader_failed(m, old);
+    added = bytes_of(added.ptr + m->group.len, added.len - m->group.len);
+    const char *space = memrchr(line.ptr, ' ', line.len);
+    size_t last = space ? (size_t)(space - line.ptr) + 1 : m->group.len;
+    if (bytes_compare(first_name(bytes_of(line.ptr + last, line.len - last)), first_name(added)) >= 0)
+        return COMPACT_OK;
+    *done = true;
+    buf_clear(&m->piece);
+    buf_append_bytes(&m->piece, line);
+    buf_append_char(&m->piece, ' ');
+    buf_append_bytes(&m->piece, added);
+    record_reader_skip(old, line);
+    return emit(m, buf_bytes(&m->piece));
+}
+
+static enum compact_result write_total(struct merge *m)
+{
+    struct bytes key = buf_bytes(&m->group);
+    enum record_reader_place place;
+    bool done = false;
+    enum compact_result r = copy_before(m, key, &place);
+    if (r == COMPACT_OK && place == READER_AT_KEY)
+        r = append_hours(m, &done);
+    if (r != COMPACT_OK || done)
+        return r;
+    return place == READER_AT_KEY ? write_sum(m, key, true, 0, 1, NONE) : write_held(m, 0);
+}
+
+/* Adds a text to the sort of the shard. A text that the old file has, too, is left out of the new file. */
+static enum compact_result add_text(struct merge *m, struct bytes lookup)
+{
+    struct external_sort **sort = &m->texts[m->shard_number];
+    struct bytes key = buf_bytes(&m->group);
+    struct buf *line = &m->key;
+    if (!*sort)
+        *sort = external_sort_new(m->spec->directory, m->texts_memory);
+    buf_clear(line);
+    text_key_escape(bytes_of(lookup.ptr + key.len, lookup.len - key.len), line);
+    buf_append_char(line, RECORD_SEPARATOR);
+    const char *hash = memchr(key.ptr, '|', key.len);
+    buf_append(line, hash + 1, (size_t)(key.ptr + key.len - hash) - 2);
+    return external_sort_add(*sort, buf_bytes(line), m->error);
+}
+
+static enum compact_result write_lookup(struct merge *m)
+{
+    struct bytes key = buf_bytes(&m->group), line;
+    enum record_reader_place place;
+    struct record_reader added;
+    enum compact_result r = copy_before(m, key, &place);
+    size_t n = 1;
+    if (r != COMPACT_OK)
+        return r;
+    held_records_read(&m->held, 0, key, &added);
+    struct count_source *sources[] = {&added.base, place == READER_AT_KEY ? &m->shard->old->base : NULL};
+    struct buf old = {0};
+    if (place == READER_AT_KEY) {
+        struct bytes same = held_records_text(&m->held, 0);
+        line = record_reader_line(m->shard->old);
+        if (line.ptr && bytes_equal(line, bytes_of(same.ptr, same.len - (same.len > 0)))) {
+            record_reader_skip(m->shard->old, line);
+            return emit(m, same);
+        }
+        r = line.ptr ? COMPACT_OK : reader_failed(m, m->shard->old);
+        buf_append_bytes(&old, line);
+        n = 2;
+    }
+    count_merge_reset(m->sum, sources, n);
+    buf_clear(&m->piece);
+    if (r == COMPACT_OK &&
+        (count_merge_next_record(m->sum) != COUNT_FOUND || count_merge_print(m->sum, &m->piece) != COUNT_END))
+        r = record_source_failed(m->sum, m->error);
+    record_reader_end(&added);
+    line = bytes_of(m->piece.ptr, m->piece.len - (m->piece.len > 0));
+    if (r == COMPACT_OK && !bytes_equal(line, buf_bytes(&old))) {
+        if (old.len > 0)
+            r = add_text(m, buf_bytes(&old));
+        if (r == COMPACT_OK)
+            r = add_text(m, line);
+    }
+    buf_free(&old);
+    return r == COMPACT_OK ? emit(m, buf_bytes(&m->piece)) : r;
+}
+
+static enum compact_result write_group(struct merge *m)
+{
+    m->n = m->held.n;
+    m->single = NONE;
+    if (m->n == 0)
+        return COMPACT_OK;
+    enum compact_result r = m->is_subtotal ? write_subtotals(m)
+                            : m->is_lookup ? write_lookup(m)
+                                           : write_total(m);
+    held_records_clear(&m->held);
+    return r;
+}
+
+static enum compact_result begin_group(struct merge *m, struct bytes key, const struct record_key *parts)
+{
+    buf_clear(&m->group);
+    m->is_subtotal = parts->is_subtotal;
+    m->is_lookup = parts->is_lookup;
+    m->shard_number = record_shard(parts, m->spec->n_shards);
+    m->shard = &m->spec->shards[m->shard_number];
+    if (parts->is_subtotal) {
+        m->base = (size_t)(parts->period.ptr - key.ptr);
+        buf_append(&m->group, key.ptr, m->base);
+        buf_append_bytes(&m->group, period_enclosing(parts->period, parts->unit, PERIOD_MONTH));
+    } else {
+        buf_append_bytes(&m->group, key);
+    }
+    return m->shard->records ? COMPACT_OK
+                             : compact_fail(m->error, COMPACT_DAMAGED, "a record of another shard: %.*s",
+                                   (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
+}
+
+static enum compact_result add_record(struct merge *m)
+{
+    struct bytes key = count_merge_key(m->added);
+    struct record_key parts;
+    enum compact_result r = COMPACT_OK;
+    if (!record_key_parse(bytes_of(key.ptr, key.len - 1), &parts) || parts.unit == PERIOD_MONTH)
+        return compact_fail(m->error, COMPACT_DAMAGED, "no key of a record: \"%.*s\"",
+            (int)(key.len - 1 < KEY_SHOWN ? key.len - 1 : KEY_SHOWN), key.ptr);
+    m->report->records++;
+    if (m->held.n == 0 || !m->is_subtotal || !bytes_starts_with(key, buf_bytes(&m->group))) {
+        r = write_group(m);
+        if (r == COMPACT_OK)
+            r = begin_group(m, key, &parts);
+    }
+    return r == COMPACT_OK ? hold(m, m->added, &parts) : r;
+}
+
+static int take_text(void *arg, struct bytes piece)
+{
+    struct merge *m = arg;
+    m->taken = shard_writer_append(m->shard->texts, piece, m->error);
+    return m->taken == COMPACT_OK ? 0 : -1;
+}
+
+static enum compact_result copy_texts_before(
+    struct merge *m, struct bytes key, enum record_reader_place *place)
+{
+    struct record_reader *old = m->shard->old_texts;
+    *place = old ? record_reader_copy_before(old, key, take_text, m) : READER_ENDED;
+    return *place == READER_FAILED ? reader_failed(m, old) : COMPACT_OK;
+}
+
+static enum compact_result merge_texts(struct merge *m, struct external_sort *sort)
+{
+    enum record_reader_place place;
+    enum count_next next;
+    size_t n;
+    enum compact_result r = external_sort_finish(sort, m->error);
+    struct count_source **sources = external_sort_sources(sort, &n);
+    count_merge_reset(m->sum, sources, n);
+    while (r == COMPACT_OK && (next = count_merge_next_record(m->sum)) != COUNT_END) {
+        if (next == COUNT_FAILED)
+            return record_source_failed(m->sum, m->error);
+        r = copy_texts_before(m, count_merge_key(m->sum), &place);
+        if (r == COMPACT_OK && place == READER_AT_KEY) {
+            record_reader_skip(m->shard->old_texts, record_reader_line(m->shard->old_texts));
+            continue;
+        }
+        buf_clear(&m->piece);
+        if (count_merge_print(m->sum, &m->piece) == COUNT_FAILED)
+            return record_source_failed(m->sum, m->error);
+        if (r == COMPACT_OK)
+            r = shard_writer_append(m->shard->texts, buf_bytes(&m->piece), m->error);
+    }
+    return r;
+}
+
+/* Copies the rest of the shard's old files, and writes its texts. */
+static enum compact_result finish_shard(struct merge *m, uint32_t k)
+{
+    enum record_reader_place place;
+    m->shard = &m->spec->shards[k];
+    if (!m->shard->records)
+        return COMPACT_OK;
+    enum compact_result r = copy_before(m, BYTES_NONE, &place);
+    if (r == COMPACT_OK && m->texts[k])
+        r = merge_texts(m, m->texts[k]);
+    if (r == COMPACT_OK)
+        r = copy_texts_before(m, BYTES_NONE, &place);
+    external_sort_free(&m->texts[k]);
+    return r;
+}
+
+static void report_collisions(const struct merge *m)
+{
+    const char *one, *other;
+    uint64_t n = count_merge_collisions(m->added, &one);
+    m->report->collisions = n + count_merge_collisions(m->sum, &other);
+    snprintf(m->report->collision, sizeof(m->report->collision), "%s", n > 0 ? one : other);
+}
+
+static uint32_t shards_here(const struct merge_spec *spec)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < spec->n_shards; k++)
+        n += spec->shards[k].records != NULL;
+    return n > 0 ? n : 1;
+}
 
 enum compact_result merge_run(
     const struct merge_spec *spec, struct merge_report *report, char error[COMPACT_ERROR_TEXT])
 {
-    struct count_merge *m = count_merge_new(spec->sources, spec->n_sources);
-    struct buf printed = {0};
+    struct merge m = {.spec = spec, .report = report, .error = error, .single = NONE};
     enum compact_result r = COMPACT_OK;
     enum count_next next = COUNT_FOUND;
-    const char *collision;
     *report = (struct merge_report){0};
-    while (r == COMPACT_OK && (next = count_merge_next_record(m)) == COUNT_FOUND) {
-        struct bytes line = count_merge_line(m);
-        if (!line.ptr) {
-            buf_clear(&printed);
-            next = count_merge_print(m, &printed);
-            if (next == COUNT_FAILED)
-                break;
-            line = bytes_of(printed.ptr, printed.len - 1);
-        }
-        struct bytes key = count_merge_key(m);
-        struct record_key parts;
-        key.len--; /* the separator */
-        if (!record_key_parse(key, &parts)) {
-            r = compact_fail(error, COMPACT_DAMAGED, "no key of a record: \"%.*s\"",
-                (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
-            break;
-        }
-        report->records++;
-        report->bytes += line.len + 1;
-        if (spec->on_progress && report->records % PROGRESS_EVERY == 0)
-            spec->on_progress(report, spec->arg);
-        r = shard_writer_add(spec->writers[record_shard(&parts, spec->shards)], line, error);
-    }
+    m.added = count_merge_new(spec->sources, spec->n_sources);
+    m.sum = count_merge_new(NULL, 0);
+    m.texts = mem_zalloc(spec->n_shards * sizeof(struct external_sort *));
+    m.texts_memory = spec->memory / 4 / shards_here(spec);
+    held_records_init(&m.held, spec->directory, spec->memory / 2);
+    while (r == COMPACT_OK && (next = count_merge_next_record(m.added)) == COUNT_FOUND)
+        r = add_record(&m);
     if (r == COMPACT_OK && next == COUNT_FAILED)
-        r = record_source_failed(m, error);
-    report->collisions = count_merge_collisions(m, &collision);
-    snprintf(report->collision, sizeof(report->collision), "%s", collision);
+        r = record_source_failed(m.added, error);
+    if (r == COMPACT_OK)
+        r = write_group(&m);
+    for (uint32_t k = 0; k < spec->n_shards && r == COMPACT_OK; k++)
+        r = finish_shard(&m, k);
+    report_collisions(&m);
     if (spec->on_progress)
         spec->on_progress(report, spec->arg);
-    buf_free(&printed);
-    count_merge_free(&m);
+    for (uint32_t k = 0; k < spec->n_shards; k++)
+        external_sort_free(&m.texts[k]);
+    held_records_free(&m.held);
+    count_merge_free(&m.added);
+    count_merge_free(&m.sum);
+    buf_free(&m.group);
+    buf_free(&m.key);
+    buf_free(&m.piece);
+    free(m.texts);
+    free(m.readers);
+    free(m.sources);
     return r;
 }

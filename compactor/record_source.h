@@ -3,7 +3,7 @@
  * 1. At the end of a shard the source compares records, bytes and checksum with the manifest. If they differ, the last
  *    next_record fails. So the compactor publishes nothing before every source has ended.
  * 2. A slice is opened as immutable. The slice must be sealed and its log must be empty.
- * 3. A shard's source holds one buffer, or the longest record if that is longer. A slice's source holds one block of each run.
+ * 3. A shard's source is a record_reader. A slice's source holds one block of each run.
  */
 #ifndef MILLRACE_RECORD_SOURCE_H
 #define MILLRACE_RECORD_SOURCE_H

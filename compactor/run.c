@@ -2,19 +2,13 @@
 
 #include "compactor/archive.h"
 #include "counts/counters.h"
-#include "compactor/merge.h"
-#include "compactor/slice_audit.h"
+#include "compactor/generation_merge.h"
+#include "compactor/record_source.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define COUNTER_SHOWN 200
-
-/* The records of a file that are not derived from others. */
-struct records_view {
-    int64_t hours_from;
-    struct record_filter filter;
-};
 
 struct run {
     const struct run_spec *spec;
@@ -26,14 +20,8 @@ struct run {
     uint64_t last;               /* the last sealed slice */
     enum compact_result sealing; /* COMPACT_TRY_AGAIN: the open slice could not be sealed */
     char seal_error[COMPACT_ERROR_TEXT];
-    bool has_work; /* a new generation is needed */
-    struct slice_reader **slices;
-    struct slice_audit **audits; /* of the slices */
-    size_t n_slices;
-    struct records_view *views; /* of the old shards */
-    struct count_source **sources;
-    size_t n_sources, n_owned; /* spec's own sources come last and are not closed */
-    uint64_t total;            /* bytes of the sources */
+    bool has_work;  /* a new generation is needed */
+    uint64_t total; /* bytes of the sources */
 };
 
 static enum compact_result step_recover(struct run *run)
@@ -170,11 +158,12 @@ static enum compact_result step_plan(struct run *run)
         .n_streams = old->n_streams,
         .streams = mem_alloc((old->n_streams + 1) * sizeof(*m->streams))};
     m->files = mem_zalloc(m->shards * sizeof(*m->files));
+    m->texts = mem_zalloc(m->shards * sizeof(*m->texts));
     memcpy(m->streams, old->streams, old->n_streams * sizeof(*m->streams));
     m->hours_from = run->spec->hours_from > old->hours_from ? run->spec->hours_from : old->hours_from;
     snprintf(m->change, sizeof(m->change), "%s", run->spec->change ? run->spec->change : "");
     plan_imports(run);
-    run->has_work = run->last > run->old.through || run->made.shards != run->old.shards ||
+    run->has_work = run->last > run->old.through || run->made.shards != run->old.shards || !old->texts ||
                     run->spec->filter || run->spec->n_sources > 0 || m->hours_from > old->hours_from;
     for (uint32_t k = 0; k < run->old.shards; k++)
         run->total += run->old.files[k].bytes;
@@ -194,68 +183,6 @@ static enum compact_result step_undo(struct run *run)
     return archive_undo(run->spec->archive, run->old.generation, run->last, run->error);
 }
 
-/* Rollups are derived from hours, except the days whose hours were dropped. */
-static bool is_not_derived(void *arg, const struct record_key *key, int64_t start)
-{
-    const int64_t *hours_from = arg;
-    return key->unit == PERIOD_HOUR || (key->unit == PERIOD_DAY && start < *hours_from);
-}
-
-static void add_source(struct run *run, struct count_source *s)
-{
-    run->sources = mem_realloc(run->sources, (run->n_sources + 1) * sizeof(struct count_source *));
-    run->sources[run->n_sources++] = run->spec->filter ? record_filter_source(run->spec->filter, s) : s;
-}
-
-/* Adds the records of a file, without the derived ones. `view` must outlive the source. */
-static enum compact_result add_records(struct run *run, const char *path,
-    const struct manifest_file *expected, int64_t hours_from, struct records_view *view)
-{
-    struct count_source *s;
-    *view = (struct records_view){hours_from, {is_not_derived, &view->hours_from, false}};
-    enum compact_result r = record_source_open_shard(path, expected, &s, run->error);
-    if (r == COMPACT_OK)
-        add_source(run, record_filter_source(&view->filter, s));
-    return r;
-}
-
-static enum compact_result open_sources(struct run *run)
-{
-    enum compact_result r = COMPACT_OK;
-    char directory[PATH_MAX];
-    struct buf path = {0};
-    archive_path(run->spec->archive, run->old.generation, false, directory);
-    run->slices = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_reader *));
-    run->audits = mem_zalloc((run->last - run->old.through + 1) * sizeof(struct slice_audit *));
-    struct records_view *view = mem_zalloc(run->old.shards * sizeof(*view));
-    run->views = view;
-    for (uint32_t k = 0; k < run->old.shards && r == COMPACT_OK; k++) {
-        buf_clear(&path);
-        buf_printf(&path, "%s/%s", directory, run->old.files[k].name);
-        r = add_records(run, path.ptr, &run->old.files[k], run->old.hours_from, view++);
-    }
-    for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
-        buf_clear(&path);
-        slice_path(run->spec->slices, n, &path);
-        r = record_source_open_slice(path.ptr, &run->slices[run->n_slices], run->error);
-        if (r != COMPACT_OK)
-            break;
-        struct slice_reader *slice = run->slices[run->n_slices];
-        struct slice_audit *audit = slice_audit_new(path.ptr, slice_reader_state(slice));
-        run->audits[run->n_slices++] = audit;
-        size_t runs = slice_reader_runs(slice);
-        for (size_t i = 0; i < runs; i++)
-            add_source(run, slice_audit_source(audit, slice_reader_source(slice, i, BYTES_NONE)));
-    }
-    run->n_owned = run->n_sources;
-    for (size_t i = 0; i < run->spec->n_sources; i++) {
-        run->sources = mem_realloc(run->sources, (run->n_sources + 1) * sizeof(struct count_source *));
-        run->sources[run->n_sources++] = run->spec->sources[i];
-    }
-    buf_free(&path);
-    return r;
-}
-
 static void on_merged(const struct merge_report *so_far, void *arg)
 {
     struct run *run = arg;
@@ -266,49 +193,32 @@ static void on_merged(const struct merge_report *so_far, void *arg)
 
 static enum compact_result step_merge(struct run *run)
 {
+    const struct run_spec *spec = run->spec;
+    struct manifest *made = &run->made;
     struct merge_report report = {0};
-    struct merge_spec spec = {.shards = run->made.shards, .on_progress = on_merged, .arg = run};
-    char directory[PATH_MAX];
-    enum compact_result r = open_sources(run);
+    struct generation_merge merge = {.archive = spec->archive,
+        .slices = spec->slices,
+        .old = &run->old,
+        .made = made,
+        .first = run->old.through + 1,
+        .last = run->last,
+        .sources = spec->sources,
+        .n_sources = spec->n_sources,
+        .filter = spec->filter,
+        .threads = spec->threads,
+        .memory = spec->memory > 0 ? spec->memory : RUN_MEMORY,
+        .on_progress = on_merged,
+        .arg = run};
+    enum compact_result r = archive_begin(spec->archive, made->generation, run->error);
     if (r == COMPACT_OK)
-        r = archive_begin(run->spec->archive, run->made.generation, run->error);
-    archive_path(run->spec->archive, run->made.generation, true, directory);
-    struct shard_writer **writers = mem_zalloc(run->made.shards * sizeof(struct shard_writer *));
-    for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++)
-        r = shard_writer_open(directory, k, run->made.shards, &writers[k], run->error);
-    spec.sources = run->sources;
-    spec.n_sources = run->n_sources;
-    spec.writers = writers;
-    if (r == COMPACT_OK)
-        r = merge_run(&spec, &report, run->error);
-    for (size_t i = 0; i < run->n_slices && r == COMPACT_OK; i++)
-        r = slice_audit_check(run->audits[i], run->error);
+        r = generation_merge(&merge, &report, run->error);
     run->out->collisions = report.collisions;
     memcpy(run->out->collision, report.collision, sizeof(report.collision));
-    for (uint32_t k = 0; k < run->made.shards && r == COMPACT_OK; k++) {
-        r = shard_writer_finish(writers[k], &run->made.files[k], run->error);
-        run->out->records += run->made.files[k].records;
-        run->out->bytes += run->made.files[k].bytes;
+    for (uint32_t k = 0; k < made->shards && r == COMPACT_OK; k++) {
+        run->out->records += made->files[k].records;
+        run->out->bytes += made->files[k].bytes;
     }
-    for (size_t i = 0; i < run->n_owned; i++)
-        count_source_close(&run->sources[i]);
-    for (size_t i = 0; i < run->n_slices; i++) {
-        slice_reader_close(&run->slices[i]);
-        slice_audit_free(&run->audits[i]);
-    }
-    for (uint32_t k = 0; k < run->made.shards; k++)
-        shard_writer_close(&writers[k]);
-    free(run->slices);
-    free(run->audits);
-    free(run->sources);
-    free(run->views);
-    free(writers);
-    return r == COMPACT_OK ? archive_describe(run->spec->archive, &run->made, run->error) : r;
-}
-
-static enum compact_result step_check(struct run *run)
-{
-    return archive_check(run->spec->archive, run->made.generation, run->error);
+    return r == COMPACT_OK ? archive_describe(spec->archive, made, run->error) : r;
 }
 
 static enum compact_result step_publish(struct run *run)
@@ -358,7 +268,6 @@ static const struct step {
     {"plan", step_plan, false},
     {"undo", step_undo, false},
     {"merge", step_merge, true},
-    {"check", step_check, true},
     {"publish", step_publish, true},
     {"switch", step_switch, true},
     {"reload", step_reload, false},

@@ -11,7 +11,8 @@
  * 5. If the open slice cannot be sealed, the run merges the sealed ones and then reports the failure.
  * 6. A failed run removes its unfinished generation, to free the space.
  * 7. Without new slices and without a change, a run makes no generation. The run still calls reload and clear, because
- *    an interrupted run may have missed them. Changes are another number of shards, imports, a filter and a later hours_from.
+ *    an interrupted run may have missed them. Changes are another number of shards, an archive of format 1, sources,
+ *    a filter and a later hours_from.
  */
 #ifndef MILLRACE_RUN_H
 #define MILLRACE_RUN_H
@@ -40,12 +41,16 @@ struct run_progress {
     uint64_t records;     /* written */
 };
 
+#define RUN_MEMORY ((size_t)256 << 20)
+
 struct run_spec {
     const char *archive; /* exists, and is locked by the caller */
     const char *slices;
-    uint32_t shards; /* 0: unchanged, 1 for a new archive */
-    unsigned keep;   /* generations, at least 1 */
-    int64_t now;     /* wall clock, seconds */
+    uint32_t shards;  /* 0: unchanged, 1 for a new archive */
+    unsigned keep;    /* generations, at least 1 */
+    int64_t now;      /* wall clock, seconds */
+    size_t memory;    /* bytes for the merge; 0: RUN_MEMORY */
+    unsigned threads; /* for the merge, at most one a shard; 0: the processors */
     /* Records to add: totals, lookups, subtotals of hours, and of days before the archive's hours_from. Borrowed. One thread
      * reads them, so a run with sources merges with one thread. */
     struct count_source *const *sources;

@@ -1,71 +1,157 @@
 #include "compactor/shard_writer.h"
 
+#include "archive/sorted_index.h"
 #include "base/io.h"
 #include "base/xxh3.h"
+#include "counts/records.h"
 #include <fcntl.h>
 #include <stdlib.h>
 
-#define WRITE_BYTES (256u << 10)
+#define LAST_KEY_MAX ((size_t)64 << 10) /* bytes of a line that are compared; longer than any key */
 
-struct shard_writer {
+struct output {
     int fd;
     char *path;
-    struct manifest_file file; /* written so far, without the buffer */
+    uint64_t written;
     struct buf data;
-    XXH3_state_t *hash;
 };
 
-enum compact_result shard_writer_open(const char *directory, uint32_t shard, uint32_t shards,
-    struct shard_writer **out, char error[COMPACT_ERROR_TEXT])
+struct shard_writer {
+    struct output text, index;
+    size_t buffer_bytes;
+    struct manifest_file file;
+    XXH3_state_t *hash;
+    struct sorted_index_writer *indexer;
+    struct buf last; /* the start of the last line */
+    bool in_line;    /* the last piece ended within a line */
+};
+
+static enum compact_result open_output(
+    struct output *o, const char *directory, const char *name, char error[COMPACT_ERROR_TEXT])
 {
-    struct shard_writer *w = mem_zalloc(sizeof(*w));
     struct buf path = {0};
-    manifest_file_name(MANIFEST_RECORDS, shard, shards, w->file.name);
-    buf_printf(&path, "%s/%s", directory, w->file.name);
-    w->path = path.ptr;
-    w->hash = XXH3_createState();
-    XXH3_64bits_reset(w->hash);
-    buf_reserve(&w->data, WRITE_BYTES);
-    w->fd = io->open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (w->fd >= 0) {
-        *out = w;
-        return COMPACT_OK;
-    }
-    compact_fail_errno(error, w->path);
-    shard_writer_close(&w);
-    return COMPACT_FAILED;
+    buf_printf(&path, "%s/%s", directory, name);
+    o->path = path.ptr;
+    o->fd = io->open(o->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return o->fd >= 0 ? COMPACT_OK : compact_fail_errno(error, o->path);
 }
 
-static enum compact_result write_out(struct shard_writer *w, char error[COMPACT_ERROR_TEXT])
+static enum compact_result write_out(struct output *o, struct bytes data, char error[COMPACT_ERROR_TEXT])
 {
-    if (io_write_all(w->fd, w->data.ptr, w->data.len, (off_t)w->file.bytes) != 0)
-        return compact_fail_errno(error, w->path);
-    XXH3_64bits_update(w->hash, w->data.ptr, w->data.len);
-    w->file.bytes += w->data.len;
-    buf_clear(&w->data);
+    if (data.len > 0 && io_write_all(o->fd, data.ptr, data.len, (off_t)o->written) != 0)
+        return compact_fail_errno(error, o->path);
+    o->written += data.len;
     return COMPACT_OK;
 }
 
-enum compact_result shard_writer_add(
-    struct shard_writer *w, struct bytes text, char error[COMPACT_ERROR_TEXT])
+static enum compact_result finish_output(struct output *o, char error[COMPACT_ERROR_TEXT])
 {
-    buf_append_bytes(&w->data, text);
-    buf_append_char(&w->data, '\n');
-    w->file.records++;
-    return w->data.len < WRITE_BYTES ? COMPACT_OK : write_out(w, error);
+    enum compact_result r = write_out(o, buf_bytes(&o->data), error);
+    buf_clear(&o->data);
+    return r == COMPACT_OK && io->fsync(o->fd) != 0 ? compact_fail_errno(error, o->path) : r;
+}
+
+enum compact_result shard_writer_open(const char *directory, enum manifest_kind kind, uint32_t shard,
+    uint32_t shards, size_t buffer_bytes, struct shard_writer **out, char error[COMPACT_ERROR_TEXT])
+{
+    struct shard_writer *w = mem_zalloc(sizeof(*w));
+    char index[MANIFEST_NAME_TEXT];
+    w->text.fd = w->index.fd = -1;
+    w->buffer_bytes = buffer_bytes;
+    w->hash = XXH3_createState();
+    XXH3_64bits_reset(w->hash);
+    w->indexer = sorted_index_writer_new();
+    manifest_file_name(kind, shard, shards, w->file.name);
+    manifest_index_name(w->file.name, index);
+    enum compact_result r = open_output(&w->text, directory, w->file.name, error);
+    if (r == COMPACT_OK)
+        r = open_output(&w->index, directory, index, error);
+    if (r != COMPACT_OK)
+        shard_writer_close(&w);
+    *out = w;
+    return r;
+}
+
+/* Hashes, indexes and writes bytes that were appended. */
+static enum compact_result pass(struct shard_writer *w, struct bytes data, char error[COMPACT_ERROR_TEXT])
+{
+    XXH3_64bits_update(w->hash, data.ptr, data.len);
+    for (size_t i = 0; i < data.len; i++)
+        w->file.records += data.ptr[i] == '\n';
+    w->file.bytes += data.len;
+    sorted_index_writer_feed(w->indexer, data, &w->index.data);
+    enum compact_result r = write_out(&w->text, data, error);
+    if (r != COMPACT_OK || w->index.data.len < w->buffer_bytes)
+        return r;
+    r = write_out(&w->index, buf_bytes(&w->index.data), error);
+    buf_clear(&w->index.data);
+    return r;
+}
+
+/* The start of the line at `line`, as far as it decides the order of keys. */
+static struct bytes key_of(const char *line, const char *limit)
+{
+    size_t n = (size_t)(limit - line) < LAST_KEY_MAX ? (size_t)(limit - line) : LAST_KEY_MAX;
+    const char *separator = memchr(line, RECORD_SEPARATOR, n);
+    return bytes_of(line, separator ? (size_t)(separator + 1 - line) : n);
+}
+
+/* Compares the first line of a piece with the last line before it, and keeps the last. */
+static bool is_in_order(struct shard_writer *w, struct bytes piece)
+{
+    const char *limit = piece.ptr + piece.len, *end = memrchr(piece.ptr, '\n', piece.len - 1);
+    bool starts_line = !w->in_line;
+    w->in_line = limit[-1] != '\n';
+    if (!starts_line && !end)
+        return true; /* inside one line */
+    if (starts_line && bytes_compare(key_of(piece.ptr, limit), buf_bytes(&w->last)) <= 0)
+        return false;
+    buf_clear(&w->last);
+    buf_append_bytes(&w->last, key_of(end ? end + 1 : piece.ptr, limit));
+    return true;
+}
+
+enum compact_result shard_writer_append(
+    struct shard_writer *w, struct bytes piece, char error[COMPACT_ERROR_TEXT])
+{
+    struct buf *data = &w->text.data;
+    enum compact_result r = COMPACT_OK;
+    if (piece.len == 0)
+        return r;
+    if (!is_in_order(w, piece))
+        return compact_fail(error, COMPACT_DAMAGED, "%.300s: out of order after \"%.*s\"", w->text.path,
+            (int)w->last.len, w->last.ptr);
+    if (data->len + piece.len > w->buffer_bytes) {
+        r = pass(w, buf_bytes(data), error);
+        buf_clear(data);
+    }
+    if (r == COMPACT_OK && piece.len > w->buffer_bytes)
+        return pass(w, piece, error);
+    buf_append_bytes(data, piece);
+    return r;
 }
 
 enum compact_result shard_writer_finish(
     struct shard_writer *w, struct manifest_file *file, char error[COMPACT_ERROR_TEXT])
 {
-    enum compact_result r = w->data.len ? write_out(w, error) : COMPACT_OK;
-    if (r != COMPACT_OK)
-        return r;
-    if (io->fsync(w->fd) != 0)
-        return compact_fail_errno(error, w->path);
+    enum compact_result r = pass(w, buf_bytes(&w->text.data), error);
+    buf_clear(&w->text.data);
     w->file.xxh3 = XXH3_64bits_digest(w->hash);
+    sorted_index_writer_finish(w->indexer, w->file.xxh3, &w->index.data);
+    if (r == COMPACT_OK)
+        r = finish_output(&w->text, error);
+    if (r == COMPACT_OK)
+        r = finish_output(&w->index, error);
     *file = w->file;
-    return COMPACT_OK;
+    return r;
+}
+
+static void close_output(struct output *o)
+{
+    if (o->fd >= 0)
+        io->close(o->fd);
+    buf_free(&o->data);
+    free(o->path);
 }
 
 void shard_writer_close(struct shard_writer **wp)
@@ -73,11 +159,11 @@ void shard_writer_close(struct shard_writer **wp)
     struct shard_writer *w = *wp;
     if (!w)
         return;
-    if (w->fd >= 0)
-        io->close(w->fd);
+    close_output(&w->text);
+    close_output(&w->index);
+    sorted_index_writer_free(&w->indexer);
     XXH3_freeState(w->hash);
-    buf_free(&w->data);
-    free(w->path);
+    buf_free(&w->last);
     free(w);
     *wp = NULL;
 }

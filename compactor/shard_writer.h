@@ -1,21 +1,27 @@
-/* shard_writer: writes one file of an unfinished generation.
+/* shard_writer: writes one file of an unfinished generation, and its index.
  *
- * Lines are buffered, written and hashed. shard_writer_finish syncs the file, so write the manifest after it. */
+ * 1. Bytes are buffered, written, hashed and indexed in the order in which they are appended. The file is not read again.
+ * 2. shard_writer_finish syncs both files, so write the manifest after it.
+ * 3. Records are counted by their LF. Each record must be after the previous one; a piece whose first line is not after the
+ *    previous piece's last line is refused. Inside a piece the caller answers for the order.
+ */
 #ifndef MILLRACE_SHARD_WRITER_H
 #define MILLRACE_SHARD_WRITER_H
 
 #include "counts/manifest.h"
 #include "compactor/result.h"
 
+#define SHARD_WRITER_BYTES ((size_t)256 << 10) /* the usual buffer */
+
 struct shard_writer;
 
-/* The file must not exist. */
-enum compact_result shard_writer_open(const char *directory, uint32_t shard, uint32_t shards,
-    struct shard_writer **out, char error[COMPACT_ERROR_TEXT]);
-/* A line is `text` and a LF; lines must come in order. */
-enum compact_result shard_writer_add(
-    struct shard_writer *w, struct bytes text, char error[COMPACT_ERROR_TEXT]);
-/* Writes the rest and syncs. *file describes the result. */
+/* The files must not exist. */
+enum compact_result shard_writer_open(const char *directory, enum manifest_kind kind, uint32_t shard,
+    uint32_t shards, size_t buffer_bytes, struct shard_writer **out, char error[COMPACT_ERROR_TEXT]);
+/* Appends lines with their LF, or a part of a line. */
+enum compact_result shard_writer_append(
+    struct shard_writer *w, struct bytes piece, char error[COMPACT_ERROR_TEXT]);
+/* Writes the rest and the index, and syncs. *file describes the file. */
 enum compact_result shard_writer_finish(
     struct shard_writer *w, struct manifest_file *file, char error[COMPACT_ERROR_TEXT]);
 void shard_writer_close(struct shard_writer **w);

@@ -114,6 +114,12 @@ struct count_source *slice_audit_source(struct slice_audit *a, struct count_sour
     return &s->base;
 }
 
+void slice_audit_add(struct slice_audit *a, const struct slice_audit *part)
+{
+    for (size_t i = 0; i < a->n; i++)
+        a->sums[i].sum += part->sums[i].sum;
+}
+
 enum compact_result slice_audit_check(const struct slice_audit *a, char error[COMPACT_ERROR_TEXT])
 {
     uint64_t events = a->events || a->n == 0 ? a->events : a->sums[0].sum;

@@ -19,6 +19,8 @@ struct slice_audit *slice_audit_new(const char *path, const struct slice_state *
 void slice_audit_free(struct slice_audit **a);
 /* Returns a source of the same records, which the audit adds up. Owns `run`, one of the slice's runs; the audit must outlive it. */
 struct count_source *slice_audit_source(struct slice_audit *a, struct count_source *run);
+/* Adds the counts that another audit of the same slice has seen: each audits a part of the records. */
+void slice_audit_add(struct slice_audit *a, const struct slice_audit *part);
 /* Call after all sources have ended. COMPACT_DAMAGED: the error names the slice and the counter. */
 enum compact_result slice_audit_check(const struct slice_audit *a, char error[COMPACT_ERROR_TEXT]);
 

@@ -28,6 +28,8 @@ struct count_merge {
     size_t n_current;
     bool has_values; /* `values` is filled */
     bool has_name;   /* `name` holds the name of the previous value */
+    bool has_begun;  /* the key is printed */
+    size_t room;     /* sources for which the arrays are large enough */
     struct buf key, name, text;
     uint64_t collisions;
     char collision[COLLISION_TEXT];
@@ -76,15 +78,25 @@ static struct head heap_pop(struct heap *h)
     return first;
 }
 
-struct count_merge *count_merge_new(struct count_source **sources, size_t n)
+void count_merge_reset(struct count_merge *m, struct count_source **sources, size_t n)
 {
-    struct count_merge *m = mem_zalloc(sizeof(*m));
-    m->records.heads = mem_alloc((n + 1) * sizeof(struct head));
-    m->values.heads = mem_alloc((n + 1) * sizeof(struct head));
-    m->current = mem_alloc((n + 1) * sizeof(struct head));
+    if (n > m->room) {
+        m->room = 2 * n;
+        m->records.heads = mem_realloc(m->records.heads, m->room * sizeof(struct head));
+        m->values.heads = mem_realloc(m->values.heads, m->room * sizeof(struct head));
+        m->current = mem_realloc(m->current, m->room * sizeof(struct head));
+    }
+    m->records.n = m->n_current = 0;
+    buf_clear(&m->key);
     /* No source is at a record yet: count_merge_next_record first moves all sources in `current`. */
     for (size_t i = 0; i < n; i++)
         m->current[m->n_current++] = (struct head){.source = sources[i]};
+}
+
+struct count_merge *count_merge_new(struct count_source **sources, size_t n)
+{
+    struct count_merge *m = mem_zalloc(sizeof(*m));
+    count_merge_reset(m, sources, n);
     return m;
 }
 
@@ -132,7 +144,7 @@ enum count_next count_merge_next_record(struct count_merge *m)
         heap_push(&m->records, head_of(s, s->key));
     }
     m->n_current = 0;
-    m->has_values = m->has_name = false;
+    m->has_values = m->has_name = m->has_begun = false;
     if (m->records.n == 0)
         return COUNT_END;
     m->current[m->n_current++] = heap_pop(&m->records);
@@ -262,28 +274,41 @@ uint64_t count_merge_collisions(const struct count_merge *m, const char **key)
     return m->collisions;
 }
 
-enum count_next count_merge_print(struct count_merge *m, struct buf *out)
+enum count_next count_merge_print_piece(struct count_merge *m, struct buf *out, size_t enough)
 {
     struct bytes line = count_merge_line(m);
     struct count_value value;
     enum count_next r = COUNT_END;
     if (line.ptr) {
         buf_append_bytes(out, line);
-    } else {
-        bool is_lookup = count_key_is_lookup(buf_bytes(&m->key)), is_first = true;
-        buf_append_bytes(out, buf_bytes(&m->key));
-        for (; (r = count_merge_next_value(m, &value)) == COUNT_FOUND; is_first = false) {
-            if (is_lookup) {
-                lookup_escape(value.text, out);
-                continue;
-            }
-            if (!is_first)
-                buf_append_char(out, ' ');
-            buf_append_bytes(out, value.name);
-            buf_append_char(out, ':');
-            buf_append_u64(out, value.count);
-        }
+        buf_append_char(out, '\n');
+        return r;
     }
-    buf_append_char(out, '\n');
-    return r;
+    bool is_lookup = count_key_is_lookup(buf_bytes(&m->key));
+    if (!m->has_begun)
+        buf_append_bytes(out, buf_bytes(&m->key));
+    m->has_begun = true;
+    while (out->len < enough) {
+        bool is_first = !m->has_name;
+        r = count_merge_next_value(m, &value);
+        if (r != COUNT_FOUND) {
+            buf_append_char(out, '\n');
+            return r;
+        }
+        if (is_lookup) {
+            lookup_escape(value.text, out);
+            continue;
+        }
+        if (!is_first)
+            buf_append_char(out, ' ');
+        buf_append_bytes(out, value.name);
+        buf_append_char(out, ':');
+        buf_append_u64(out, value.count);
+    }
+    return COUNT_FOUND;
+}
+
+enum count_next count_merge_print(struct count_merge *m, struct buf *out)
+{
+    return count_merge_print_piece(m, out, SIZE_MAX);
 }

@@ -58,6 +58,8 @@ struct count_merge;
 /* Borrows the sources, which must outlive the merge. No record may have been read from them yet. */
 struct count_merge *count_merge_new(struct count_source **sources, size_t n);
 void count_merge_free(struct count_merge **m);
+/* Begins a merge of other sources. Collisions go on being counted. */
+void count_merge_reset(struct count_merge *m, struct count_source **sources, size_t n);
 
 enum count_next count_merge_next_record(struct count_merge *m);
 /* Valid until the next record. */
@@ -83,5 +85,7 @@ bool count_merge_is_unreadable(const struct count_merge *m);
 uint64_t count_merge_collisions(const struct count_merge *m, const char **key);
 /* Appends the current record as archive text, with its LF. Returns COUNT_END on success. */
 enum count_next count_merge_print(struct count_merge *m, struct buf *out);
+/* The same in pieces. COUNT_FOUND: `out` has at least `enough` bytes, and the record continues; call again. */
+enum count_next count_merge_print_piece(struct count_merge *m, struct buf *out, size_t enough);
 
 #endif

@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #define SECONDS_PER_HOUR 3600
-#define SECONDS_PER_DAY 86400
 #define CENTURY_YEAR 100 /* 2100 is divisible by four but has no 29 February */
 #define BASE 32
 #define LONG_YEAR_LEADS "wxyz"

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 
 #define RECORD_SEPARATOR ','
+#define SECONDS_PER_DAY 86400
 #define HOUR_TEXT_MAX 5           /* characters of an hour, without NUL */
 #define COMPONENT_HASH 12         /* characters of a hashed component */
 #define COMPONENT_OTHER "(other)" /* a counter's keys over max_keys */

@@ -1,6 +1,8 @@
-"""Clicks counted by the real aggregator and merged by the compactor give the oracle's archive, byte for byte: in one shard
-and in four, in one run and in three. (Each third is counted by an aggregator that is stopped then: its slice is sealed.)"""
+"""Clicks counted by the real aggregator and merged by the compactor give the oracle's archive with rollups, byte for byte: in
+one shard and in four, in one run and in five, from four shards to seven to one, and from an archive of format 1. (Each fifth
+is counted by an aggregator that is stopped then: its slice is sealed.)"""
 import hashlib
+import json
 import os
 import shutil
 import unittest
@@ -9,6 +11,15 @@ import answers
 import harness
 from aggregator_model import Aggregator, change_slice
 from harness import wait_until
+from xxh3 import xxh3
+
+
+PARTS = 5
+
+
+def is_rollup(line):
+    namespace, _, key = line.partition(b",")[0].partition(b"|")
+    return b"." in namespace and len(key.rpartition(b".")[2]) < 4
 
 
 class ArchiveExactly(harness.MillraceTest):
@@ -47,31 +58,67 @@ class ArchiveExactly(harness.MillraceTest):
                                 "--aggregator-url=" + model.url, *more)
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def shards(self, archive):
+    def files(self, archive, kind="shard"):
         current = os.path.join(archive, os.readlink(os.path.join(archive, "current")))
-        names = sorted(n for n in os.listdir(current) if n.endswith(".csv"))
+        names = sorted(n for n in os.listdir(current) if n.startswith(kind) and n.endswith(".csv"))
         return [harness.read_file(os.path.join(current, n)) for n in names]
 
-    def check(self, lines, digest, shard_texts):
-        thirds = [lines[i * len(lines) // 3:(i + 1) * len(lines) // 3] for i in range(3)]
-        model = self.take_slices([self.count_slice(part, n) for n, part in enumerate(thirds, 1)])
-        at_once, by_thirds = self.path("at-once"), self.path("by-thirds")
-        self.compact(model, at_once, 3)
-        for n in range(1, 4):
-            self.compact(model, by_thirds, n)
-        for archive in (at_once, by_thirds):
-            text, = self.shards(archive)
-            self.assertEqual({"lines": text.count(b"\n"), "sha256": hashlib.sha256(text).hexdigest()}, digest)
-            self.compact(model, archive, 3, "--shards=4")
-            four = self.shards(archive)
-            self.assertEqual(len(four), 4)
-            self.assertEqual(b"".join(sorted(b"".join(four).splitlines(True))), text)
-            if shard_texts:
-                self.assertEqual(four, shard_texts)
+    def check_files(self, archive, expected):
+        """As many shards as expected, which together have the expected text; each shard has the texts of its lookups."""
+        shards, texts = self.files(archive), self.files(archive, "texts")
+        self.assertEqual((len(shards), len(texts)), (expected["shards"], expected["shards"]))
+        whole = b"".join(sorted(b"".join(shards).splitlines(True)))
+        self.assertEqual({"lines": whole.count(b"\n"), "sha256": hashlib.sha256(whole).hexdigest()}, expected["digest"])
+        for shard, got in zip(shards, texts):
+            self.assertEqual(shard, b"".join(sorted(shard.splitlines(True))))
+            lookups = (line[len("lookup|"):].partition(b",") for line in shard.splitlines() if line.startswith(b"lookup|"))
+            self.assertEqual(got, b"".join(sorted(text.replace(b",", b"\\x2c") + b"," + name + b"\n"
+                                                  for name, _, text in lookups)))
+        if expected["text"]:
+            self.assertEqual(shards, [expected["text"](len(shards), k) for k in range(len(shards))])
+
+    def make_format_1(self, archive):
+        """The current generation as the former version wrote it."""
+        current = os.path.join(archive, os.readlink(os.path.join(archive, "current")))
+        with open(os.path.join(current, "manifest.json")) as f:
+            manifest = json.load(f)
+        manifest.pop("texts")
+        manifest["format"] = 1
+        for file in manifest["files"]:
+            path = os.path.join(current, file["name"])
+            lines = [line for line in harness.read_file(path).splitlines(True) if not is_rollup(line)]
+            self.assertLess(len(lines), file["records"])
+            text = b"".join(lines)
+            file.update(records=len(lines), bytes=len(text), xxh3="%016x" % int(xxh3(text), 16))
+            with open(path, "wb") as f:
+                f.write(text)
+        for name in os.listdir(current):
+            if name.endswith(".idx") or name.startswith("texts-"):
+                os.unlink(os.path.join(current, name))
+        with open(os.path.join(current, "manifest.json"), "w") as f:
+            json.dump(manifest, f)
+
+    def check(self, lines, digest, text):
+        parts = [lines[i * len(lines) // PARTS:(i + 1) * len(lines) // PARTS] for i in range(PARTS)]
+        model = self.take_slices([self.count_slice(part, n) for n, part in enumerate(parts, 1)])
+        expected = {"digest": digest, "text": text}
+        for shards in (1, 4):
+            at_once, by_parts = self.path("at-once-%d" % shards), self.path("by-parts-%d" % shards)
+            self.compact(model, at_once, PARTS, "--shards=%d" % shards)
+            self.check_files(at_once, dict(expected, shards=shards))
+            for n in range(1, PARTS + 1):
+                self.compact(model, by_parts, n, "--shards=%d" % shards, "--memory=1M" if n % 2 else "--threads=1")
+            self.check_files(by_parts, dict(expected, shards=shards))
+        for shards in (7, 1):
+            self.compact(model, by_parts, PARTS, "--shards=%d" % shards)
+            self.check_files(by_parts, dict(expected, shards=shards))
+        self.make_format_1(at_once)
+        self.compact(model, at_once, PARTS)
+        self.check_files(at_once, dict(expected, shards=4))
 
     def test_generated_events(self):
         data = harness.read_file(answers.generate(self.path("events.ndjson")))
-        self.check([line for line in data.split(b"\n") if line], answers.stored()["archive"], None)
+        self.check([line for line in data.split(b"\n") if line], answers.stored()["rollups"], None)
 
     @unittest.skipUnless(harness.real_files(), "no real clicks here: see test_generated_events")
     def test_real_clicks(self):
@@ -80,8 +127,8 @@ class ArchiveExactly(harness.MillraceTest):
         counts = answers.count(oracle, files)
 
         def text(shards, k):
-            return b"".join(line + b"\n" for line in sorted(counts.archive(shards, k)))
-        self.check(lines, answers.archive_digest(sorted(counts.archive(1, 0))), [text(4, k) for k in range(4)])
+            return b"".join(line + b"\n" for line in sorted(counts.archive(shards, k, True)))
+        self.check(lines, answers.archive_digest(sorted(counts.archive(1, 0, True))), text)
 
 
 if __name__ == "__main__":

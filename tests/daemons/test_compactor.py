@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import threading
+import time
 import unittest
 import zlib
 
@@ -121,6 +122,23 @@ class Compactor(harness.MillraceTest):
         self.compact()
         self.assertEqual(self.aggregator.sealed(), [])
         self.assertEqual(self.lines(), [b"u|a,c413:1"])
+
+    def test_a_slow_daemon_is_waited_for_while_it_lives(self):
+        """The seal takes longer than the time for a reply; the request is repeated, and the run ends as usual."""
+        self.start_sortdb()
+        seal, slow = self.aggregator.seal, []
+
+        def slow_seal(n):
+            if not slow:
+                slow.append(n)
+                time.sleep(2.5)
+            return seal(n)
+        self.aggregator.seal = slow_seal
+        self.aggregator.answers["/ping"] = 200, "OK"
+        self.aggregator.counts = {b"u|a,c413": 1}
+        done = self.compact("--reply-timeout=1")
+        self.assertIn("still waiting for a reply", done)
+        self.assertEqual(self.aggregator.sealed(), [], "what was merged is cleared")
 
     def test_without_sortdb_nothing_is_cleared(self):
         self.aggregator.counts[b"u|a,c413"] = 1

@@ -198,7 +198,7 @@ class Up(harness.MillraceTest):
         done = self.run_program("millrace", "compact", "--config", pipeline.config_path)
         self.assertEqual(done.returncode, 0, done)
         pipeline.interrupt()
-        shard, = glob.glob(self.path("data", "archive", "current", "*.csv"))
+        shard, = glob.glob(self.path("data", "archive", "current", "shard-*.csv"))
         harness.flip(shard, os.path.getsize(shard) // 2)
         pipeline = self.up()
         self.assert_ingestion_goes_on(pipeline, "sortdb")

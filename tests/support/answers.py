@@ -3,7 +3,8 @@ printed once for generated events (tests/expected/generated.json; run this file 
 
 An answer set is a dict:
   summary   {"events", "skipped", "rejected"}
-  archive   sha256 of the archive text, and the number of its lines
+  archive   sha256 of the text of all counts, and the number of its lines
+  rollups   the same with the rollups of an archive
   queries   [{"what": "series", "ns", "key", "unit", "rows": [{"t", "n"}]},
              {"what": "breakdown", "ns", "key", "rows": [{"key", "n"}]}]       over all time, UTC, units without clicks left out
 """
@@ -102,7 +103,8 @@ def answers(oracle, files):
                     queries.append({"what": "breakdown", "ns": name, "key": key,
                                     "rows": breakdown_rows(counts, subs[name, stored])})
     return {"summary": {"events": counts.events, "skipped": counts.skipped, "rejected": counts.rejected},
-            "archive": archive_digest(lines), "queries": queries}
+            "archive": archive_digest(lines), "rollups": archive_digest(sorted(counts.archive(1, 0, True))),
+            "queries": queries}
 
 
 def archive_digest(lines):

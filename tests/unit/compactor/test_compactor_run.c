@@ -286,8 +286,13 @@ static enum compact_result compact_once(uint32_t shards, struct run_outcome *out
     char archive[PATH_TEXT], slices[PATH_TEXT];
     snprintf(archive, sizeof archive, "%s/archive", work);
     snprintf(slices, sizeof slices, "%s/slices", work);
-    struct run_spec spec = {
-        .archive = archive, .slices = slices, .shards = shards, .keep = 1, .now = 9, .control = &control};
+    struct run_spec spec = {.archive = archive,
+        .slices = slices,
+        .shards = shards,
+        .keep = 1,
+        .threads = 1,
+        .now = 9,
+        .control = &control};
     return run_compact(&spec, out, error);
 }
 

@@ -2,9 +2,12 @@
 #include "support/cm.h"
 
 #include "support/make_slice.h"
+#include "support/memory_dir.h"
 #include "compactor/merge.h"
+#include "compactor/record_source.h"
 #include "counts/records.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,7 +21,7 @@ static struct merge_report report;
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(dir, sizeof dir, "/tmp/millrace-merge-XXXXXX");
+    snprintf(dir, sizeof dir, "%s/millrace-merge-XXXXXX", memory_dir());
     assert_non_null(mkdtemp(dir));
     return 0;
 }
@@ -78,27 +81,68 @@ static struct count_source *open_text(const char *name, const char *text)
     return s;
 }
 
-/* Merges and closes the sources into shard-K-of-SHARDS.csv. */
-static enum compact_result merge_into(uint32_t shards, struct count_source **sources, size_t n)
+static struct record_reader *open_made(const char *name, const struct manifest_file *file)
 {
-    struct shard_writer *writers[8] = {0};
-    struct manifest_file file;
+    int fd = open(path_of(name), O_RDONLY);
+    assert_true(fd >= 0);
+    return record_reader_new(fd, path_of(name), file, RECORD_READER_BYTES_MIN);
+}
+
+/* What a merge made, which the next one amends. */
+static struct manifest_file made[8], made_texts[8];
+static size_t memory;
+static int64_t hours_from;
+
+/* Merges the sources, and with `amend` the files of the merge before, into shard-K-of-SHARDS.csv; closes the sources. */
+static enum compact_result merge_onto(bool amend, uint32_t shards, struct count_source **sources, size_t n)
+{
+    struct merge_shard to[8] = {0};
+    char name[MANIFEST_NAME_TEXT], index[MANIFEST_NAME_TEXT];
     for (uint32_t k = 0; k < shards; k++) {
-        char name[MANIFEST_NAME_TEXT];
-        manifest_file_name(MANIFEST_RECORDS, k, shards, name);
-        unlink(path_of(name));
-        assert_int_equal(shard_writer_open(dir, k, shards, &writers[k], error), COMPACT_OK);
+        if (amend) {
+            to[k].old = open_made(made[k].name, &made[k]);
+            to[k].old_texts = open_made(made_texts[k].name, &made_texts[k]);
+        }
+        for (int kind = MANIFEST_RECORDS; kind <= MANIFEST_TEXTS; kind++) {
+            manifest_file_name(kind, k, shards, name);
+            unlink(path_of(name));
+            manifest_index_name(name, index);
+            unlink(path_of(index));
+        }
+        assert_int_equal(
+            shard_writer_open(dir, MANIFEST_RECORDS, k, shards, 1000, &to[k].records, error), COMPACT_OK);
+        assert_int_equal(
+            shard_writer_open(dir, MANIFEST_TEXTS, k, shards, 1000, &to[k].texts, error), COMPACT_OK);
     }
-    struct merge_spec spec = {.sources = sources, .n_sources = n, .writers = writers, .shards = shards};
+    struct merge_spec spec = {.sources = sources,
+        .n_sources = n,
+        .shards = to,
+        .n_shards = shards,
+        .memory = memory ? memory : 1 << 20,
+        .hours_from = hours_from,
+        .directory = dir};
     enum compact_result r = merge_run(&spec, &report, error);
     for (uint32_t k = 0; k < shards; k++) {
-        if (r == COMPACT_OK)
-            assert_int_equal(shard_writer_finish(writers[k], &file, error), COMPACT_OK);
-        shard_writer_close(&writers[k]);
+        if (r == COMPACT_OK) {
+            assert_int_equal(shard_writer_finish(to[k].records, &made[k], error), COMPACT_OK);
+            assert_int_equal(shard_writer_finish(to[k].texts, &made_texts[k], error), COMPACT_OK);
+        }
+        shard_writer_close(&to[k].records);
+        shard_writer_close(&to[k].texts);
+        if (amend) {
+            struct count_source *old[] = {&to[k].old->base, &to[k].old_texts->base};
+            count_source_close(&old[0]);
+            count_source_close(&old[1]);
+        }
     }
     for (size_t i = 0; i < n; i++)
         count_source_close(&sources[i]);
     return r;
+}
+
+static enum compact_result merge_into(uint32_t shards, struct count_source **sources, size_t n)
+{
+    return merge_onto(false, shards, sources, n);
 }
 
 /* Merges texts into one; *out is replaced. */
@@ -381,6 +425,235 @@ static void shards_merge_back_into_one(void **state)
     buf_free(&out);
 }
 
+/* Rollups: after each of many merges the file is what the sum of all counts so far prints from scratch. */
+
+#define PEOPLE 5
+#define HOURS 24
+#define SUBS 4
+#define LINES_MAX 4000
+
+/* Months of one day, days of one hour, ends of months and years, and the first year with a letter. */
+static const char *const rollup_hours[HOURS] = {"c313", "c314", "c31n", "c320", "c3v0", "c3vn", "c410",
+    "c41l", "c41m", "c421", "c513", "cc15", "cc1n", "ccvn", "d110", "d111", "d1v0", "vcvm", "vcvn", "w0110",
+    "w0111", "w0120", "w0210", "z0110"};
+
+struct rollup_model {
+    uint64_t n[PEOPLE][HOURS][SUBS];
+};
+
+static int compare_lines(const void *a, const void *b)
+{
+    char *const *x = a, *const *y = b;
+    return strcmp(*x, *y);
+}
+
+/* Prints the sum over the hours whose text begins with `period`; no line if it is zero. */
+static void print_period(
+    const struct rollup_model *m, int person, const char *period, char *lines[LINES_MAX], size_t *n)
+{
+    struct buf line = {0};
+    size_t begin;
+    buf_printf(&line, "c.u|p%d.%s,", person, period);
+    begin = line.len;
+    for (int s = 0; s < SUBS; s++) {
+        uint64_t sum = 0;
+        for (int h = 0; h < HOURS; h++)
+            sum += strncmp(rollup_hours[h], period, strlen(period)) == 0 ? m->n[person][h][s] : 0;
+        if (sum)
+            buf_printf(&line, "%sS%d:%llu", line.len > begin ? " " : "", s, (unsigned long long)sum);
+    }
+    buf_append_char(&line, '\0');
+    if (line.len > begin + 1)
+        lines[(*n)++] = line.ptr;
+    else
+        buf_free(&line);
+}
+
+/* The parts of a period that have counts: its days or hours. */
+static size_t parts_of(const struct rollup_model *m, int person, const char *period)
+{
+    char seen[HOURS][8];
+    size_t n = 0;
+    for (int h = 0; h < HOURS; h++) {
+        bool any = false;
+        char part[8];
+        for (int s = 0; s < SUBS; s++)
+            any = any || m->n[person][h][s];
+        if (!any || strncmp(rollup_hours[h], period, strlen(period)) != 0)
+            continue;
+        snprintf(part, sizeof part, "%.*s", (int)strlen(period) + 1, rollup_hours[h]);
+        bool is_new = true;
+        for (size_t i = 0; i < n; i++)
+            is_new = is_new && strcmp(seen[i], part) != 0;
+        if (is_new)
+            memcpy(seen[n++], part, sizeof part);
+    }
+    return n;
+}
+
+static bool is_dropped(const char *hour)
+{
+    int64_t t;
+    assert_true(hour_decode(bytes_str(hour), &t));
+    return t < hours_from;
+}
+
+/* The text of all counts, with rollups or without; sorted, and ended by NUL. */
+static void print_counts(const struct rollup_model *m, bool rollups, struct buf *out)
+{
+    static char *lines[LINES_MAX];
+    size_t n = 0;
+    for (int p = 0; p < PEOPLE; p++)
+        for (int h = 0; h < HOURS; h++) {
+            char day[8], month[8];
+            const char *hour = rollup_hours[h];
+            snprintf(day, sizeof day, "%.*s", (int)strlen(hour) - 1, hour);
+            snprintf(month, sizeof month, "%.*s", (int)strlen(hour) - 2, hour);
+            bool drops = rollups && is_dropped(hour);
+            if (!drops)
+                print_period(m, p, hour, lines, &n);
+            if (!rollups)
+                continue;
+            /* each rollup once: at its first hour */
+            if ((h == 0 || strncmp(rollup_hours[h - 1], day, strlen(day)) != 0) &&
+                (drops || parts_of(m, p, day) > 1))
+                print_period(m, p, day, lines, &n);
+            if ((h == 0 || strncmp(rollup_hours[h - 1], month, strlen(month)) != 0) &&
+                parts_of(m, p, month) > 1)
+                print_period(m, p, month, lines, &n);
+        }
+    qsort(lines, n, sizeof *lines, compare_lines);
+    buf_clear(out);
+    for (size_t i = 0; i < n; i++) {
+        buf_printf(out, "%s\n", lines[i]);
+        free(lines[i]);
+    }
+    buf_append_char(out, '\0');
+}
+
+static void add_counts(unsigned *seed, struct rollup_model *all, struct rollup_model *some)
+{
+    int n = rand_r(seed) % 12;
+    memset(some, 0, sizeof *some);
+    for (int i = 0; i < n; i++) {
+        int p = rand_r(seed) % PEOPLE, h = rand_r(seed) % HOURS, s = rand_r(seed) % SUBS;
+        some->n[p][h][s]++;
+        all->n[p][h][s]++;
+    }
+}
+
+static void check_made(uint32_t shards, const char *expected)
+{
+    struct buf out = {0}, sorted = {0};
+    char *lines[LINES_MAX];
+    size_t n = 0;
+    for (uint32_t k = 0; k < shards; k++)
+        read_file(made[k].name, &out);
+    buf_append_char(&out, '\0');
+    for (char *rest = out.ptr, *line; (line = strsep(&rest, "\n")) && rest;)
+        lines[n++] = line;
+    qsort(lines, n, sizeof *lines, compare_lines);
+    for (size_t i = 0; i < n; i++)
+        buf_printf(&sorted, "%s\n", lines[i]);
+    buf_append_char(&sorted, '\0');
+    if (strcmp(sorted.ptr, expected) != 0)
+        fail_msg("hours_from %lld, memory %zu, got:\n%sinstead of:\n%s", (long long)hours_from, memory,
+            sorted.ptr, expected);
+    buf_free(&out);
+    buf_free(&sorted);
+}
+
+static void rollups_follow_every_merge(void **state)
+{
+    (void)state;
+    for (unsigned round = 1; round <= 120; round++) {
+        static struct rollup_model all, some[2];
+        unsigned seed = round;
+        uint32_t shards = 1 + round % 2;
+        struct buf text[2] = {{0}}, expected = {0};
+        memset(&all, 0, sizeof all);
+        memory = round % 3 ? 1 << 20 : 64;                                      /* nothing fits into memory */
+        hours_from = round % 4 ? 0 : INT64_C(1333238400) + 86400 * (round % 8); /* c4 or later */
+        for (int merges = 0; merges < 8; merges++) {
+            struct count_source *sources[2];
+            for (int i = 0; i < 2; i++) {
+                add_counts(&seed, &all, &some[i]);
+                print_counts(&some[i], false, &text[i]);
+                sources[i] = open_text(i ? "two" : "one", text[i].ptr);
+            }
+            assert_int_equal(merge_onto(merges > 0, shards, sources, 2), COMPACT_OK);
+            print_counts(&all, true, &expected);
+            check_made(shards, expected.ptr);
+        }
+        buf_free(&text[0]);
+        buf_free(&text[1]);
+        buf_free(&expected);
+    }
+    memory = 0;
+    hours_from = 0;
+}
+
+static void assert_texts(const char *expected)
+{
+    struct buf out = {0};
+    read_file("texts-0-of-1.csv", &out);
+    assert_text(&out, expected);
+    buf_free(&out);
+}
+
+/* Texts stay in the order of their keys; a text that loses to a smaller one goes. */
+static void texts_follow_the_lookups(void **state)
+{
+    (void)state;
+    struct count_source *s = open_text("in", "lookup|AAAAAAAAAAA=,b,c\nlookup|BBBBBBBBBBB=,b\n");
+    assert_int_equal(merge_onto(false, 1, &s, 1), COMPACT_OK);
+    assert_texts("b,BBBBBBBBBBB=\nb\\x2cc,AAAAAAAAAAA=\n");
+    s = open_text("in", "lookup|AAAAAAAAAAA=,a z\nlookup|BBBBBBBBBBB=,b\nlookup|CCCCCCCCCCC=,aa\n");
+    assert_int_equal(merge_onto(true, 1, &s, 1), COMPACT_OK);
+    assert_int_equal(report.collisions, 1);
+    assert_string_equal(report.collision, "lookup|AAAAAAAAAAA=");
+    assert_texts("a z,AAAAAAAAAAA=\naa,CCCCCCCCCCC=\nb,BBBBBBBBBBB=\n");
+    s = open_text("in", "lookup|BBBBBBBBBBB=,z\n");
+    assert_int_equal(merge_onto(true, 1, &s, 1), COMPACT_OK);
+    assert_int_equal(report.collisions, 1);
+    assert_texts("a z,AAAAAAAAAAA=\naa,CCCCCCCCCCC=\nb,BBBBBBBBBBB=\n");
+}
+
+/* Hours after the last one are appended; others are merged. */
+static void totals_are_appended_or_merged(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    struct count_source *s = open_text("in", "u|a,c413:1\nu|b,c413:1\nu|c,c413:1 c415:1\nu|d,c413:1\n");
+    assert_int_equal(merge_onto(false, 1, &s, 1), COMPACT_OK);
+    s = open_text("in", "u|a,c414:2 w0110:1\nu|b,c413:2 c414:1\nu|c,c414:7\nu|cc,c413:1\n");
+    assert_int_equal(merge_onto(true, 1, &s, 1), COMPACT_OK);
+    read_file("shard-0-of-1.csv", &out);
+    assert_text(&out,
+        "u|a,c413:1 c414:2 w0110:1\nu|b,c413:3 c414:1\nu|c,c413:1 c414:7 c415:1\nu|cc,c413:1\nu|d,c413:1\n");
+    buf_free(&out);
+}
+
+/* Of the old file, what no added record touches is verified too. */
+static void a_changed_old_file_is_refused(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    for (int file = 0; file < 2; file++) {
+        struct count_source *s = open_text("in", "lookup|AAAAAAAAAAA=,b\nu|a,c413:1\nu|z,c413:1\n");
+        assert_int_equal(merge_onto(false, 1, &s, 1), COMPACT_OK);
+        const char *name = file ? "texts-0-of-1.csv" : "shard-0-of-1.csv";
+        buf_clear(&out);
+        read_file(name, &out);
+        out.ptr[out.len - 2] ^= 1;
+        write_file(name, buf_bytes(&out));
+        s = open_text("in", "u|b,c413:1\n");
+        assert_int_equal(merge_onto(true, 1, &s, 1), COMPACT_DAMAGED);
+        assert_non_null(strstr(error, name));
+    }
+    buf_free(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +666,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slice_with_a_log_is_not_sealed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_order_of_merging_does_not_matter, set_up, tear_down),
         cmocka_unit_test_setup_teardown(shards_merge_back_into_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rollups_follow_every_merge, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(texts_follow_the_lookups, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(totals_are_appended_or_merged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_changed_old_file_is_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

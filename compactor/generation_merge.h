@@ -1,0 +1,35 @@
+/* generation_merge: merges the current generation and sealed slices into the files of an unfinished generation.
+ *
+ * Each thread has a part of the shards, and sources of its own: the slices of all shards, of which it takes its part. With one thread
+ * the merge is in the caller's thread.
+ *
+ * 1. If old and new files have the same shards and format 2, and nothing is removed, the old files are copied and amended
+ *    (merge.h). Otherwise all records that are not derived are merged anew.
+ * 2. Every old file is read to its end and verified. The counts of each slice are audited (slice_audit.h).
+ * 3. On success all files and indexes are synced, and `made` describes them.
+ */
+#ifndef MILLRACE_GENERATION_MERGE_H
+#define MILLRACE_GENERATION_MERGE_H
+
+#include "compactor/merge.h"
+#include "compactor/record_filter.h"
+
+struct generation_merge {
+    const char *archive, *slices;
+    const struct manifest *old;
+    struct manifest *made;               /* describes the unfinished generation; gets `files` and `texts` */
+    uint64_t first, last;                /* slices; none if first > last */
+    struct count_source *const *sources; /* more records, read by one thread; borrowed */
+    size_t n_sources;
+    const struct record_filter *filter; /* NULL: keep all */
+    unsigned threads;                   /* at most; 0: the processors */
+    size_t memory;
+    /* Called in the caller's thread with the sums of all threads. */
+    void (*on_progress)(const struct merge_report *so_far, void *arg);
+    void *arg;
+};
+
+enum compact_result generation_merge(
+    const struct generation_merge *g, struct merge_report *report, char error[COMPACT_ERROR_TEXT]);
+
+#endif

@@ -1,0 +1,95 @@
+#include "compactor/held_records.h"
+
+#include "base/io.h"
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+void held_records_init(struct held_records *h, const char *directory, size_t memory)
+{
+    *h = (struct held_records){.directory = directory, .memory = memory, .fd = -1};
+}
+
+void held_records_free(struct held_records *h)
+{
+    if (h->fd >= 0)
+        io->close(h->fd);
+    buf_free(&h->text);
+    free(h->records);
+}
+
+void held_records_clear(struct held_records *h)
+{
+    buf_clear(&h->text);
+    h->written = 0;
+    h->n = 0;
+}
+
+struct held_record *held_records_begin(struct held_records *h)
+{
+    if (h->n == h->room) {
+        h->room = h->room ? 2 * h->room : 32;
+        h->records = mem_realloc(h->records, h->room * sizeof(*h->records));
+    }
+    h->records[h->n] = (struct held_record){.at = h->text.len};
+    return &h->records[h->n++];
+}
+
+/* The file has no name, so that a killed process leaves nothing. */
+static enum compact_result open_file(struct held_records *h, char error[COMPACT_ERROR_TEXT])
+{
+    static atomic_uint number;
+    struct buf path = {0};
+    buf_printf(&path, "%s/held-%u.run", h->directory, atomic_fetch_add(&number, 1));
+    h->fd = io->open(path.ptr, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, IO_PRIVATE_MODE);
+    enum compact_result r =
+        h->fd < 0 || io->unlink(path.ptr) != 0 ? compact_fail_errno(error, path.ptr) : COMPACT_OK;
+    buf_free(&path);
+    return r;
+}
+
+static enum compact_result write_out(
+    struct held_records *h, struct bytes piece, char error[COMPACT_ERROR_TEXT])
+{
+    if (io_write_all(h->fd, piece.ptr, piece.len, (off_t)h->written) != 0)
+        return compact_fail_errno(error, h->directory);
+    h->written += piece.len;
+    return COMPACT_OK;
+}
+
+enum compact_result held_records_append(
+    struct held_records *h, struct bytes piece, char error[COMPACT_ERROR_TEXT])
+{
+    struct held_record *last = &h->records[h->n - 1];
+    enum compact_result r = COMPACT_OK;
+    last->len += piece.len;
+    if (!last->in_file && h->text.len + piece.len <= h->memory) {
+        buf_append_bytes(&h->text, piece);
+        return COMPACT_OK;
+    }
+    if (h->fd < 0)
+        r = open_file(h, error);
+    if (!last->in_file && r == COMPACT_OK) {
+        struct bytes begun = bytes_of(h->text.ptr + last->at, h->text.len - last->at);
+        h->text.len = last->at;
+        last->in_file = true;
+        last->at = h->written;
+        r = begun.len > 0 ? write_out(h, begun, error) : COMPACT_OK;
+    }
+    return r == COMPACT_OK ? write_out(h, piece, error) : r;
+}
+
+void held_records_read(const struct held_records *h, size_t i, struct bytes key, struct record_reader *out)
+{
+    const struct held_record *e = &h->records[i];
+    if (e->in_file)
+        record_reader_of_range(out, h->fd, h->directory, e->at, e->len, key);
+    else
+        record_reader_of_memory(out, held_records_text(h, i), key);
+}
+
+struct bytes held_records_text(const struct held_records *h, size_t i)
+{
+    const struct held_record *e = &h->records[i];
+    return e->in_file ? BYTES_NONE : bytes_of(h->text.ptr + e->at, (size_t)e->len);
+}

@@ -1,0 +1,46 @@
+/* held_records: the records of one month of a key, held until all are known, because a month is written before its days and a day
+ * before its hours.
+ *
+ * 1. Records are in memory up to a bound. Further records, and a record that crosses the bound, go to a file without a name in
+ *    the unfinished generation. Each record is read as often as it adds to a month, a day and an hour.
+ * 2. Records are held as archive text. Their keys are subtotals in ascending order, but for the last one (merge.c).
+ */
+#ifndef MILLRACE_HELD_RECORDS_H
+#define MILLRACE_HELD_RECORDS_H
+
+#include "compactor/record_reader.h"
+#include "compactor/result.h"
+#include "counts/records.h"
+
+struct held_record {
+    uint64_t at, len; /* in memory or in the file; with LF */
+    bool in_file;
+    enum period_unit unit;
+    int64_t start; /* of the period */
+};
+
+struct held_records {
+    const char *directory;
+    size_t memory;
+    struct buf text;
+    int fd; /* -1: no file yet */
+    uint64_t written;
+    struct held_record *records;
+    size_t n, room;
+};
+
+/* `directory` is borrowed. */
+void held_records_init(struct held_records *h, const char *directory, size_t memory);
+void held_records_free(struct held_records *h);
+void held_records_clear(struct held_records *h);
+
+/* Begins a record, whose pieces of text follow. */
+struct held_record *held_records_begin(struct held_records *h);
+enum compact_result held_records_append(
+    struct held_records *h, struct bytes piece, char error[COMPACT_ERROR_TEXT]);
+/* Initializes a reader of the i-th record, shown under `key`, or under its own key if `key` is BYTES_NONE. */
+void held_records_read(const struct held_records *h, size_t i, struct bytes key, struct record_reader *out);
+/* The text of the i-th record with its LF, or BYTES_NONE if it is in the file. Valid until the next append. */
+struct bytes held_records_text(const struct held_records *h, size_t i);
+
+#endif
