@@ -11,12 +11,32 @@
 
 #define WALK_RECORDS_MAX 4096 /* of one answer with rollups; more follow on the next page */
 
-/* Returns the current generation, or NULL after answering 503. */
-static struct generation *begin_answer(struct app *app, struct http_request *req)
+struct generation *app_generation(struct app *app)
 {
-    if (!app->generation)
+    pthread_mutex_lock(&app->lock);
+    struct generation *g = app->generation ? generation_ref(app->generation) : NULL;
+    pthread_mutex_unlock(&app->lock);
+    return g;
+}
+
+/* Takes the newest generation. The reloader's thread has the last reference to its predecessor. */
+static void look_for_newer(struct server *s)
+{
+    uint64_t version = atomic_load_explicit(&s->app->version, memory_order_acquire);
+    if (version == s->version)
+        return;
+    generation_unref(&s->generation);
+    s->generation = app_generation(s->app);
+    s->version = version;
+}
+
+/* Returns the current generation, or NULL after answering 503. It is valid during the call of the handler. */
+static struct generation *begin_answer(struct server *s, struct http_request *req)
+{
+    look_for_newer(s);
+    if (!s->generation)
         http_problem(req, 503, "not-ready", NULL, "opening the files");
-    return app->generation;
+    return s->generation;
 }
 
 static void add_headers(struct http_request *req, const struct generation *g, uint32_t shard)
@@ -38,7 +58,8 @@ static void reply_missing(struct http_request *req, const struct generation *g)
         http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
 }
 
-static bool find(struct app *app, struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard)
+static bool find(
+    const struct app *app, struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard)
 {
     bool found = generation_find(g, key, line, shard);
     stats_add(found ? app->get_hits : app->get_misses, 1);
@@ -47,41 +68,41 @@ static bool find(struct app *app, struct generation *g, struct bytes key, struct
 
 static void get(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct server *s = ctx;
     struct bytes key, line;
     uint32_t shard;
-    struct generation *g = begin_answer(app, req);
+    struct generation *g = begin_answer(s, req);
     if (!g || !read_protocol_get(req, &key))
         return;
-    bool found = find(app, g, key, &line, &shard);
+    bool found = find(s->app, g, key, &line, &shard);
     add_headers(req, g, shard);
     if (!found) {
         reply_missing(req, g);
         return;
     }
     struct bytes value = read_protocol_value(line, generation_separator(g));
-    answer_send(req, g, &(struct answer_lines){.found = &value, .n_found = 1}, &app->scratch);
+    answer_send(req, g, &(struct answer_lines){.found = &value, .n_found = 1}, &s->scratch);
 }
 
 static void mget(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct server *s = ctx;
     struct bytes key, lines[URL_PARAMS_MAX];
     struct answer_lines answer = {.found = lines};
-    struct generation *g = begin_answer(app, req);
+    struct generation *g = begin_answer(s, req);
     if (!g || !read_protocol_mget(req))
         return;
     for (size_t at = 0; read_protocol_next_key(req, &at, &key);) {
         uint32_t shard;
-        if (find(app, g, key, &lines[answer.n_found], &shard))
+        if (find(s->app, g, key, &lines[answer.n_found], &shard))
             answer.n_found++;
     }
     add_headers(req, g, generation_info(g).shards == 1 ? 0 : GENERATION_NO_SHARD);
-    answer_send(req, g, &answer, &app->scratch);
+    answer_send(req, g, &answer, &s->scratch);
 }
 
 /* Frees the cursor. */
-static void send_cursor(struct app *app, struct http_request *req, struct generation *g,
+static void send_cursor(struct server *s, struct http_request *req, struct generation *g,
     struct answer_lines *lines, uint64_t limit, bool may_be_empty)
 {
     struct bytes next;
@@ -91,23 +112,23 @@ static void send_cursor(struct app *app, struct http_request *req, struct genera
         reply_missing(req, g);
         return;
     }
-    if (generation_cursor_cut(&lines->cursor, limit, app->max_answer, &next))
+    if (generation_cursor_cut(&lines->cursor, limit, s->app->max_answer, &next))
         read_protocol_add_next(req, next);
-    answer_send(req, g, lines, &app->scratch);
+    answer_send(req, g, lines, &s->scratch);
 }
 
 static void fwmatch(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct server *s = ctx;
     struct read_span span;
     struct answer_lines lines = {0};
-    struct generation *g = begin_answer(app, req);
+    struct generation *g = begin_answer(s, req);
     if (!g || !read_protocol_fwmatch(req, &span))
         return;
     generation_prefix(g, span.prefix, span.start, &lines.cursor);
     bool found = generation_cursor_bytes(&lines.cursor) > 0;
-    stats_add(found ? app->fwmatch_hits : app->fwmatch_misses, 1);
-    send_cursor(app, req, g, &lines, span.limit, span.start.len > 0);
+    stats_add(found ? s->app->fwmatch_hits : s->app->fwmatch_misses, 1);
+    send_cursor(s, req, g, &lines, span.limit, span.start.len > 0);
 }
 
 static void append_subs(struct bytes line, char separator, const struct read_span *span, struct buf *out)
@@ -133,22 +154,22 @@ static void append_subs(struct bytes line, char separator, const struct read_spa
 }
 
 /* Answers with the few sub keys of these lines, or with 404 if there are none and no lines follow on another page. */
-static void send_subs(struct app *app, struct http_request *req, const struct generation *g,
+static void send_subs(struct server *s, struct http_request *req, const struct generation *g,
     const struct bytes *lines, size_t n, const struct read_span *span, bool is_last)
 {
     char error[GENERATION_ERROR_TEXT];
-    buf_clear(&app->scratch);
+    buf_clear(&s->scratch);
     for (size_t i = 0; i < n; i++)
-        append_subs(lines[i], generation_separator(g), span, &app->scratch);
-    if ((app->scratch.len == 0 && is_last) || !generation_is_whole(g, error))
+        append_subs(lines[i], generation_separator(g), span, &s->scratch);
+    if ((s->scratch.len == 0 && is_last) || !generation_is_whole(g, error))
         reply_missing(req, g);
     else
-        http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(&app->scratch));
+        http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(&s->scratch));
 }
 
 /* Answers a range of one key's subtotals with rollups in place of the records within them. */
 static void range_with_rollups(
-    struct app *app, struct http_request *req, struct generation *g, const struct read_span *span)
+    struct server *s, struct http_request *req, struct generation *g, const struct read_span *span)
 {
     struct period_walk walk;
     struct bytes line;
@@ -166,7 +187,7 @@ static void range_with_rollups(
     period_walk_begin(&walk, generation_text(g, shard));
     bool more = false;
     while (!more && period_walk_next(&walk, &line)) {
-        more = answer.n_found == most || (answer.n_found > 0 && bytes >= app->max_answer);
+        more = answer.n_found == most || (answer.n_found > 0 && bytes >= s->app->max_answer);
         struct record record;
         if (more) {
             record_split(line, generation_separator(g), &record);
@@ -177,28 +198,28 @@ static void range_with_rollups(
         bytes += span->n_subs > 0 ? 0 : line.len;
     }
     if (span->n_subs > 0)
-        send_subs(app, req, g, lines, answer.n_found, span, !more);
+        send_subs(s, req, g, lines, answer.n_found, span, !more);
     else if (answer.n_found == 0)
         reply_missing(req, g);
     else
-        answer_send(req, g, &answer, &app->scratch);
+        answer_send(req, g, &answer, &s->scratch);
     free(lines);
 }
 
 static void range(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct server *s = ctx;
     struct read_span span;
     struct answer_lines lines = {0};
-    struct generation *g = begin_answer(app, req);
+    struct generation *g = begin_answer(s, req);
     if (!g || !read_protocol_range(req, generation_separator(g), &span))
         return;
     if (span.has_rollups) {
-        range_with_rollups(app, req, g, &span);
+        range_with_rollups(s, req, g, &span);
         return;
     }
     generation_range(g, span.start, span.end, &lines.cursor);
-    send_cursor(app, req, g, &lines, span.limit, false);
+    send_cursor(s, req, g, &lines, span.limit, false);
 }
 
 /* bitly's answer, or JSON. */
@@ -219,44 +240,96 @@ static void on_caller_gone(struct http_request *req, void *arg)
 {
     struct reload_call *call = arg;
     (void)req;
-    TAILQ_REMOVE(&call->app->calls, call, link);
+    TAILQ_REMOVE(&call->server->calls, call, link);
     free(call);
 }
 
 static void reload(struct http_request *req, void *ctx)
 {
-    struct app *app = ctx;
+    struct server *s = ctx;
     struct reload_call *call = mem_zalloc(sizeof(*call));
-    call->app = app;
+    call->server = s;
     call->req = req;
-    call->ticket = reloader_request(app->reloader);
-    TAILQ_INSERT_TAIL(&app->calls, call, link);
+    call->ticket = reloader_request(s->app->reloader);
+    TAILQ_INSERT_TAIL(&s->calls, call, link);
     http_on_gone(req, on_caller_gone, call);
 }
 
-void app_answer_calls(struct app *app, uint64_t ticket, const char *error)
+/* After a publication: takes the newest generation, so that no idle thread keeps an old one, and answers the calls. */
+static void on_published(void *arg)
 {
-    struct reload_call *call = TAILQ_FIRST(&app->calls);
+    struct server *s = arg;
+    struct app *app = s->app;
+    struct reload_call *call = TAILQ_FIRST(&s->calls);
+    char error[GENERATION_ERROR_TEXT];
+    pthread_mutex_lock(&app->lock);
+    uint64_t answered = app->answered;
+    memcpy(error, app->reload_error, sizeof(error));
+    pthread_mutex_unlock(&app->lock);
+    look_for_newer(s);
     while (call) {
         struct reload_call *next = TAILQ_NEXT(call, link);
-        if (call->ticket <= ticket) {
-            TAILQ_REMOVE(&app->calls, call, link);
-            if (error)
+        if (call->ticket <= answered) {
+            TAILQ_REMOVE(&s->calls, call, link);
+            if (error[0])
                 http_problem(call->req, 503, "reload-failed",
-                    app->generation ? "the old files keep serving" : NULL, "%s", error);
+                    s->generation ? "the old files keep serving" : NULL, "%s", error);
             else
-                reply_reloaded(call->req, app->generation);
+                reply_reloaded(call->req, s->generation);
             free(call);
         }
         call = next;
     }
 }
 
+void app_publish(struct app *app, const struct reloader_outcome *o)
+{
+    struct generation *old = NULL;
+    pthread_mutex_lock(&app->lock);
+    if (o->generation) {
+        old = app->generation;
+        app->generation = o->generation;
+        atomic_fetch_add_explicit(&app->version, 1, memory_order_release);
+    }
+    memcpy(app->reload_error, o->error, sizeof(app->reload_error));
+    app->answered = o->ticket;
+    pthread_mutex_unlock(&app->lock);
+    generation_unref(&old);
+}
+
+void app_answer_calls(struct app *app)
+{
+    on_published(&app->main);
+    for (size_t i = 0; i < app->n_workers; i++)
+        loop_notify_wake(app->workers[i].notify);
+}
+
+void server_begin(struct server *s, struct app *app, struct event_base *base)
+{
+    s->app = app;
+    TAILQ_INIT(&s->calls);
+    s->notify = loop_notify_new(base, on_published, s);
+    if (!s->notify)
+        abort(); /* out of memory, as in mem_alloc */
+}
+
+void server_end(struct server *s)
+{
+    generation_unref(&s->generation);
+    buf_free(&s->scratch);
+    loop_notify_free(&s->notify);
+}
+
+static void stop_daemon(void *arg)
+{
+    daemon_begin_stop(arg);
+}
+
 static void exit_daemon(struct http_request *req, void *ctx)
 {
-    const struct app *app = ctx;
+    const struct server *s = ctx;
     http_reply(req, 200, NULL, BYTES_LITERAL("stopping\n"));
-    daemon_begin_stop(app->daemon);
+    daemon_post(s->app->daemon, stop_daemon, s->app->daemon);
 }
 
 static void append_number(struct buf *out, bool json, const char *name, uint64_t n)
@@ -295,10 +368,13 @@ static void append_latencies(const struct app *app, bool json, struct buf *out)
 
 void app_extra_stats(void *ctx, bool json, struct buf *out)
 {
-    const struct app *app = ctx;
-    if (!app || !app->generation)
+    const struct server *server = ctx;
+    struct generation *g = server ? app_generation(server->app) : NULL;
+    if (!g)
         return;
-    struct generation_info info = generation_info(app->generation);
+    const struct app *app = server->app;
+    struct generation_info info = generation_info(g);
+    generation_unref(&g);
     append_latencies(app, json, out);
     append_of(out, json, "get", "hits", "hits", stats_read(app->get_hits));
     append_of(out, json, "get", "misses", "misses", stats_read(app->get_misses));

@@ -13,7 +13,7 @@
 #define LOOK_SECONDS 1
 
 struct wiring {
-    struct app app; /* must be the first member, because handlers get a pointer to it */
+    struct app app; /* must be the first member, because handlers get a pointer to its first member */
     struct loop_notify *notify;
     struct event *look;
 };
@@ -51,29 +51,30 @@ static void on_opened(void *arg)
     struct reloader_outcome o;
     if (!app->reloader || !reloader_take(app->reloader, &o))
         return;
-    if (o.result == SORTED_FILE_OK) {
+    bool has_served = app->generation != NULL;
+    if (o.generation) {
         struct generation_info info = generation_info(o.generation);
-        generation_unref(&app->generation);
-        app->generation = o.generation;
-        app->reload_error[0] = '\0';
         stats_add(app->reloads, 1);
         log_info("serving", LOG_U("generation", info.number), LOG_U("through", info.through),
             LOG_U("shards", info.shards), LOG_U("records", info.records), LOG_U("bytes", info.bytes));
-    } else {
+    } else if (o.result != SORTED_FILE_OK) {
         stats_add(app->failed_reloads, 1);
-        memcpy(app->reload_error, o.error, sizeof(app->reload_error));
-        log_error(app->generation ? "reload failed; the old files keep serving" : "cannot serve",
+        log_error(has_served ? "reload failed; the old files keep serving" : "cannot serve",
             LOG_S("error", o.error));
-        if (!app->generation)
+        if (!has_served)
             daemon_fail(app->daemon, o.result == SORTED_FILE_FAILED ? EX_TEMPFAIL : EX_CONFIG);
     }
+    app_publish(app, &o);
     update_health(app);
-    app_answer_calls(app, o.ticket, o.result == SORTED_FILE_OK ? NULL : o.error);
+    app_answer_calls(app);
 }
 
-static struct generation_info served(const struct app *app)
+static struct generation_info served(void *ctx)
 {
-    return app->generation ? generation_info(app->generation) : (struct generation_info){0};
+    struct generation *g = app_generation(ctx);
+    struct generation_info info = g ? generation_info(g) : (struct generation_info){0};
+    generation_unref(&g);
+    return info;
 }
 
 static double served_generation(void *ctx)
@@ -112,7 +113,10 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct wiring *w = mem_zalloc(sizeof(*w));
     w->app.daemon = d;
     w->app.max_answer = (size_t)options_int(daemon_options(d), "max_answer");
-    TAILQ_INIT(&w->app.calls);
+    pthread_mutex_init(&w->app.lock, NULL);
+    server_begin(&w->app.main, &w->app, daemon_base(d));
+    w->app.n_workers = (size_t)options_int(daemon_options(d), "threads") - 1;
+    w->app.workers = mem_zalloc((w->app.n_workers + 1) * sizeof(*w->app.workers));
     w->app.get_hits = stats_counter(s, "get_hits_total", NULL, "keys found by get and mget");
     w->app.get_misses = stats_counter(s, "get_misses_total", NULL, "keys not found by get and mget");
     w->app.fwmatch_hits = stats_counter(s, "fwmatch_hits_total", NULL, "fwmatch requests with records");
@@ -133,15 +137,29 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
+static void *begin_worker(void *ctx, size_t worker, struct event_base *base)
+{
+    struct app *app = ctx;
+    server_begin(&app->workers[worker], app, base);
+    return &app->workers[worker];
+}
+
+static void end_worker(void *ctx)
+{
+    server_end(ctx);
+}
+
 static void stop(void *ctx)
 {
     struct wiring *w = ctx;
     stats_remove_gauges(daemon_stats(w->app.daemon), &w->app);
     event_free(w->look);
     reloader_free(&w->app.reloader);
+    server_end(&w->app.main);
     loop_notify_free(&w->notify);
     generation_unref(&w->app.generation);
-    buf_free(&w->app.scratch);
+    pthread_mutex_destroy(&w->app.lock);
+    free(w->app.workers);
     free(w);
 }
 
@@ -155,6 +173,8 @@ int main(int argc, char **argv)
         .routes = app_routes,
         .check = settings_check,
         .start = start,
+        .worker = begin_worker,
+        .worker_end = end_worker,
         .hangup = hangup,
         .stop = stop,
         .extra_stats = app_extra_stats,

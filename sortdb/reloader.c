@@ -3,6 +3,10 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
+
+#define RETRY_NSEC 20000000 /* until replaced generations are looked at again */
+#define NSEC_PER_SEC 1000000000
 
 struct reloader {
     struct reloader_config config;
@@ -15,29 +19,79 @@ struct reloader {
     bool ended;
     struct reloader_outcome outcome;
     /* Thread only. */
-    struct generation_info opened; /* the newest successful opening */
-    bool has_opened;
+    struct kept *opened; /* the newest first */
 };
+
+/* The reloader's own reference to a generation that it has opened. */
+struct kept {
+    struct generation *generation;
+    struct kept *next;
+};
+
+/* Frees the generations that only the reloader still refers to, but not the newest. */
+static void free_replaced(struct reloader *r)
+{
+    struct kept **at = r->opened ? &r->opened->next : NULL;
+    while (at && *at) {
+        struct kept *k = *at;
+        if (!generation_is_unshared(k->generation)) {
+            at = &k->next;
+            continue;
+        }
+        *at = k->next;
+        generation_unref(&k->generation);
+        free(k);
+    }
+}
+
+static struct reloader_outcome open_newest(struct reloader *r, uint64_t ticket)
+{
+    struct reloader_outcome o = {.ticket = ticket};
+    struct generation_info served = {0};
+    if (r->opened && generation_is_current(r->opened->generation, &r->config.source))
+        return o;
+    if (r->opened)
+        served = generation_info(r->opened->generation);
+    o.result =
+        generation_open(&r->config.source, r->opened ? &served : NULL, &r->stop, &o.generation, o.error);
+    if (o.result == SORTED_FILE_OK) {
+        struct kept *k = mem_alloc(sizeof(*k));
+        *k = (struct kept){generation_ref(o.generation), r->opened};
+        r->opened = k;
+    }
+    return o;
+}
+
+/* Waits until a reload is requested and the loop has collected the previous outcome. Meanwhile frees replaced generations. */
+static void wait_for_request(struct reloader *r)
+{
+    while (!atomic_load(&r->stop) && (r->requested == r->begun || r->ended)) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += RETRY_NSEC;
+        until.tv_sec += until.tv_nsec / NSEC_PER_SEC;
+        until.tv_nsec %= NSEC_PER_SEC;
+        if (r->opened && r->opened->next)
+            pthread_cond_timedwait(&r->changed, &r->lock, &until);
+        else
+            pthread_cond_wait(&r->changed, &r->lock);
+        pthread_mutex_unlock(&r->lock);
+        free_replaced(r);
+        pthread_mutex_lock(&r->lock);
+    }
+}
 
 static void *run(void *arg)
 {
     struct reloader *r = arg;
     pthread_mutex_lock(&r->lock);
     for (;;) {
-        /* Waits until a reload is requested and the loop has collected the previous outcome. */
-        while (!atomic_load(&r->stop) && (r->requested == r->begun || r->ended))
-            pthread_cond_wait(&r->changed, &r->lock);
-        r->begun = r->requested;
-        struct reloader_outcome o = {.ticket = r->begun};
+        wait_for_request(r);
+        uint64_t ticket = r->begun = r->requested;
         if (atomic_load(&r->stop))
             break;
         pthread_mutex_unlock(&r->lock);
-        o.result = generation_open(
-            &r->config.source, r->has_opened ? &r->opened : NULL, &r->stop, &o.generation, o.error);
-        if (o.result == SORTED_FILE_OK) {
-            r->opened = generation_info(o.generation);
-            r->has_opened = true;
-        }
+        struct reloader_outcome o = open_newest(r, ticket);
         pthread_mutex_lock(&r->lock);
         r->outcome = o;
         r->ended = true;
@@ -54,7 +108,11 @@ struct reloader *reloader_new(const struct reloader_config *config)
     struct reloader *r = mem_zalloc(sizeof(*r));
     r->config = *config;
     pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->changed, NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->changed, &clock);
+    pthread_condattr_destroy(&clock);
     int failed = pthread_create(&r->thread, NULL, run, r);
     if (failed)
         abort(); /* out of memory, as in mem_alloc */
@@ -74,6 +132,12 @@ void reloader_free(struct reloader **rp)
     pthread_join(r->thread, NULL);
     if (r->ended)
         generation_unref(&r->outcome.generation);
+    while (r->opened) {
+        struct kept *k = r->opened;
+        r->opened = k->next;
+        generation_unref(&k->generation);
+        free(k);
+    }
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r);

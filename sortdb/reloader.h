@@ -1,12 +1,14 @@
-/* reloader: opens the newest generation on a thread of its own.
+/* reloader: opens the newest generation on a thread of its own, and frees replaced generations there.
  *
  * 1. The reloader opens one generation at a time. If a request arrives while it opens a generation, the files may have
  *    changed after it read them. So it then opens the newest generation again, once for all such requests.
  * 2. An outcome answers only requests that arrived before the reloader began to open the generation. The ticket of
  *    reloader_request identifies a request.
  * 3. If a generation cannot be opened, the old generation is served further, and nothing needs to be cleaned up.
+ * 4. If the archive's current generation is the one opened last, the reloader reads only the manifest.
+ * 5. The reloader keeps a reference to each generation until all others are dropped, so that no other thread unmaps files.
  *
- * Call everything from the loop's thread. `notify` runs on the reloader's thread.
+ * Any thread may call reloader_request. Call all else from the loop's thread. `notify` runs on the reloader's thread.
  */
 #ifndef MILLRACE_RELOADER_H
 #define MILLRACE_RELOADER_H
@@ -24,7 +26,7 @@ struct reloader_config {
 struct reloader_outcome {
     uint64_t ticket; /* requests up to this one are answered */
     enum sorted_file_result result;
-    struct generation *generation; /* SORTED_FILE_OK: owned by the caller */
+    struct generation *generation; /* SORTED_FILE_OK: owned by the caller; NULL: unchanged */
     char error[GENERATION_ERROR_TEXT];
 };
 

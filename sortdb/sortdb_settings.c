@@ -2,6 +2,10 @@
 
 #include "daemon/read_protocol.h"
 
+#include <unistd.h>
+
+#define THREADS_MAX 256
+
 const struct option_row settings_rows[] = {
     {.name = "archive",
         .type = OPTION_STRING,
@@ -23,6 +27,12 @@ const struct option_row settings_rows[] = {
         .type = OPTION_BOOL,
         .fallback = "false",
         .help = "lock the files in memory (mlock)"},
+    {.name = "threads",
+        .type = OPTION_INT,
+        .fallback = "1",
+        .min = 1,
+        .max = THREADS_MAX,
+        .help = "threads that serve requests; unset: one for each processor"},
     READ_PROTOCOL_SETTING("32M"),
     {0},
 };
@@ -53,8 +63,16 @@ int settings_read_source(const struct options *o, struct generation_source *s, s
     return 0;
 }
 
+static int64_t processors(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
+}
+
 int settings_check(struct options *o, struct config_error *error)
 {
     struct generation_source source;
+    if (!options_is_set(o, "threads") && options_set_default(o, "threads", processors(), error) != 0)
+        return -1;
     return settings_read_source(o, &source, error);
 }

@@ -159,6 +159,22 @@ void generation_unref(struct generation **gp)
         generation_free(g);
 }
 
+bool generation_is_unshared(const struct generation *g)
+{
+    return atomic_load_explicit(&g->references, memory_order_acquire) == 1;
+}
+
+bool generation_is_current(const struct generation *g, const struct generation_source *source)
+{
+    struct manifest m;
+    char error[GENERATION_ERROR_TEXT];
+    if (!source->archive || manifest_read_current(source->archive, &m, error) != MANIFEST_OK)
+        return false;
+    bool is_same = m.generation == g->info.number && manifest_content(&m) == g->info.content;
+    manifest_free(&m);
+    return is_same && generation_is_whole(g, error) && generation_is_untouched(g, error);
+}
+
 struct generation_info generation_info(const struct generation *g)
 {
     return g->info;

@@ -43,6 +43,12 @@ struct generation *generation_ref(struct generation *g);
 /* Drops a reference and sets *g to NULL. The last drop unmaps the files, in the thread that makes it. */
 void generation_unref(struct generation **g);
 
+/* True if the caller's reference is the only one. */
+bool generation_is_unshared(const struct generation *g);
+/* True if an archive's current generation is this one, with the same content, and its mapped files are whole and unmodified. Always
+ * false for a db_file. Reads only the manifest. */
+bool generation_is_current(const struct generation *g, const struct generation_source *source);
+
 struct generation_info generation_info(const struct generation *g);
 char generation_separator(const struct generation *g);
 

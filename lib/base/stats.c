@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <dirent.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -48,6 +49,7 @@ struct family {
 };
 
 struct stats {
+    pthread_mutex_t lock; /* of the families and their members */
     char *daemon;
     usec_t started;
     struct family *first, **last;
@@ -95,6 +97,7 @@ struct stats *stats_new(const char *daemon)
     s->daemon = mem_strdup(daemon);
     s->started = clock_monotonic();
     s->last = &s->first;
+    pthread_mutex_init(&s->lock, NULL);
     stats_gauge(s, "resident_memory_bytes", NULL, "Resident memory of the process", resident_bytes, s);
     stats_gauge(s, "open_descriptors", NULL, "Open file descriptors of the process", open_descriptors, s);
     stats_gauge(s, "logged_errors", NULL, "Log lines of level error since the start", logged_errors, s);
@@ -123,6 +126,7 @@ void stats_free(struct stats **sp)
         free(f->help);
         free(f);
     }
+    pthread_mutex_destroy(&s->lock);
     free(s->daemon);
     free(s);
     *sp = NULL;
@@ -171,14 +175,19 @@ static struct member *member_of(struct family *f, const char *labels)
 
 struct stats_counter *stats_counter(struct stats *s, const char *name, const char *labels, const char *help)
 {
-    return &member_of(family_of(s, name, COUNTER, help), labels)->counter;
+    pthread_mutex_lock(&s->lock);
+    struct member *m = member_of(family_of(s, name, COUNTER, help), labels);
+    pthread_mutex_unlock(&s->lock);
+    return &m->counter;
 }
 
 static struct stats_histogram *histogram(
     struct stats *s, const char *name, const char *labels, const char *help, const struct scale *scale)
 {
+    pthread_mutex_lock(&s->lock);
     struct stats_histogram *h = &member_of(family_of(s, name, HISTOGRAM, help), labels)->histogram;
     h->scale = scale;
+    pthread_mutex_unlock(&s->lock);
     return h;
 }
 
@@ -198,9 +207,11 @@ void stats_gauge(
     struct stats *s, const char *name, const char *labels, const char *help, stats_gauge_fn *read, void *ctx)
 {
     enum kind kind = ends_with(name, "_total") ? COUNTER : GAUGE;
+    pthread_mutex_lock(&s->lock);
     struct member *m = member_of(family_of(s, name, kind, help), labels);
     m->read = read;
     m->ctx = ctx;
+    pthread_mutex_unlock(&s->lock);
 }
 
 void stats_gauges(struct stats *s, const struct stats_row *rows, const char *labels, void *ctx)
@@ -211,6 +222,7 @@ void stats_gauges(struct stats *s, const struct stats_row *rows, const char *lab
 
 void stats_remove_gauges(struct stats *s, const void *ctx)
 {
+    pthread_mutex_lock(&s->lock);
     for (struct family *f = s->first; f != NULL; f = f->next) {
         struct member **at = &f->first;
         while (*at != NULL) {
@@ -224,6 +236,7 @@ void stats_remove_gauges(struct stats *s, const void *ctx)
         }
         f->last = at;
     }
+    pthread_mutex_unlock(&s->lock);
 }
 
 void stats_observe(struct stats_histogram *h, usec_t took)
@@ -319,8 +332,9 @@ static void append_value(const struct family *f, const struct member *m, struct 
     }
 }
 
-void stats_print_metrics(const struct stats *s, struct buf *out)
+void stats_print_metrics(struct stats *s, struct buf *out)
 {
+    pthread_mutex_lock(&s->lock);
     for (const struct family *f = s->first; f != NULL; f = f->next) {
         if (f->first != NULL)
             buf_printf(out, "# HELP millrace_%s_%s %s\n# TYPE millrace_%s_%s %s\n", s->daemon, f->name,
@@ -339,10 +353,12 @@ void stats_print_metrics(const struct stats *s, struct buf *out)
         "# HELP millrace_%s_build_info Version of the program\n# TYPE millrace_%s_build_info gauge\n"
         "millrace_%s_build_info{version=\"%s\"} 1\n",
         s->daemon, s->daemon, s->daemon, MILLRACE_VERSION);
+    pthread_mutex_unlock(&s->lock);
 }
 
-void stats_print_text(const struct stats *s, struct buf *out)
+void stats_print_text(struct stats *s, struct buf *out)
 {
+    pthread_mutex_lock(&s->lock);
     for (const struct family *f = s->first; f != NULL; f = f->next)
         for (const struct member *m = f->first; m != NULL; m = m->next) {
             buf_append_str(out, f->name);
@@ -353,10 +369,12 @@ void stats_print_text(const struct stats *s, struct buf *out)
             buf_append_char(out, '\n');
         }
     buf_printf(out, "version: %s\n", MILLRACE_VERSION);
+    pthread_mutex_unlock(&s->lock);
 }
 
-void stats_print_json_members(const struct stats *s, struct buf *out)
+void stats_print_json_members(struct stats *s, struct buf *out)
 {
+    pthread_mutex_lock(&s->lock);
     for (const struct family *f = s->first; f != NULL; f = f->next) {
         if (f->first == NULL)
             continue;
@@ -374,4 +392,5 @@ void stats_print_json_members(const struct stats *s, struct buf *out)
         buf_append_str(out, is_plain ? "," : "},");
     }
     buf_printf(out, "\"version\":\"%s\"", MILLRACE_VERSION);
+    pthread_mutex_unlock(&s->lock);
 }

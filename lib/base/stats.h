@@ -7,7 +7,8 @@
  * 1. Adding to a counter or histogram takes one or two relaxed atomic additions, from any thread, without a lock.
  * 2. Names have no prefix: /metrics shows `messages_put_total` as millrace_<daemon>_messages_put_total. Counters end in _total,
  *    times in _seconds (asserted on registration).
- * 3. A handle is valid until stats_free. Only a gauge can be removed.
+ * 3. Any thread may register and print. Gauges are read under the registry's lock and must not use the registry. A handle is valid until
+ *    stats_free. Only a gauge can be removed.
  * 4. A histogram of latencies has bounds from 10 us to 60 s, two or three per decade. A histogram of delays has bounds from
  *    1 s to 365 days, and its sum leaves out fractions of a second. */
 #ifndef MILLRACE_STATS_H
@@ -65,10 +66,10 @@ void stats_gauges(struct stats *s, const struct stats_row *rows, const char *lab
 void stats_remove_gauges(struct stats *s, const void *ctx); /* all gauges with this ctx */
 
 /* Appends every family in order of registration, with # HELP and # TYPE once each, then millrace_<daemon>_build_info. */
-void stats_print_metrics(const struct stats *s, struct buf *out);
+void stats_print_metrics(struct stats *s, struct buf *out);
 /* Appends lines `name{labels}: value`. Shows a histogram as count, p50, p90 and p99 in milliseconds. */
-void stats_print_text(const struct stats *s, struct buf *out);
+void stats_print_text(struct stats *s, struct buf *out);
 /* Appends JSON members `"name":value,"family":{"labels":value},...` without braces, so that a daemon can add its own members. */
-void stats_print_json_members(const struct stats *s, struct buf *out);
+void stats_print_json_members(struct stats *s, struct buf *out);
 
 #endif

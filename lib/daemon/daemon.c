@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "daemon/listen.h"
+#include "daemon/workers.h"
 #include "daemon/loop_notify.h"
 #include "http/client/http_pool.h"
 #include "http/server/http_origin.h"
@@ -339,15 +340,17 @@ struct daemon {
     struct stats *stats;
     struct event_base *base;
     struct http_server *http;
+    struct workers *workers; /* NULL: the loop alone serves */
     struct event *signals[3], *drain_check, *drain_limit, *clock_tick;
     struct clock_watch clocks;
     struct stats_counter *clock_jumps;
     void *ctx;
     char *auth_token;
     bool ready, draining, drained, aborting;
-    char *not_ready;     /* the reason */
-    char *degraded;      /* the reason, or NULL */
-    struct buf warnings; /* lines, ended by NUL */
+    pthread_mutex_t state_lock; /* of what /health of a worker reads: ready, draining and the texts below */
+    char *not_ready;            /* the reason */
+    char *degraded;             /* the reason, or NULL */
+    struct buf warnings;        /* lines, ended by NUL */
     size_t n_warnings;
     int status;
     pthread_mutex_t posts_lock;
@@ -407,7 +410,9 @@ void daemon_set_ready(struct daemon *d)
 {
     if (d->ready || d->draining)
         return;
+    pthread_mutex_lock(&d->state_lock);
     d->ready = true;
+    pthread_mutex_unlock(&d->state_lock);
     log_info("ready");
     sd_notify(0, "READY=1\nSTATUS=ready");
     daemon_notify_parent();
@@ -427,16 +432,20 @@ void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
             log_warn("not ready", LOG_S("error", text));
         sd_notifyf(0, "STATUS=%s", text);
     }
+    pthread_mutex_lock(&d->state_lock);
     d->ready = false;
     free(d->not_ready);
     d->not_ready = text;
+    pthread_mutex_unlock(&d->state_lock);
 }
 
 void daemon_set_degraded(struct daemon *d, const char *why)
 {
     log_error("degraded", LOG_S("error", why));
+    pthread_mutex_lock(&d->state_lock);
     free(d->degraded);
     d->degraded = mem_strdup(why);
+    pthread_mutex_unlock(&d->state_lock);
 }
 
 static const char *why_degraded(void *arg)
@@ -450,6 +459,7 @@ void daemon_add_warning(struct daemon *d, const char *fmt, ...)
     d->n_warnings++;
     if (d->n_warnings > DAEMON_WARNINGS_MAX + 1)
         return;
+    pthread_mutex_lock(&d->state_lock);
     d->warnings.len -= d->warnings.len > 0; /* the NUL */
     buf_append_str(&d->warnings, "warning: ");
     if (d->n_warnings > DAEMON_WARNINGS_MAX) {
@@ -461,6 +471,7 @@ void daemon_add_warning(struct daemon *d, const char *fmt, ...)
         buf_append_char(&d->warnings, '\n');
     }
     buf_append_char(&d->warnings, '\0');
+    pthread_mutex_unlock(&d->state_lock);
 }
 
 static const char *warnings_of(void *arg)
@@ -550,12 +561,15 @@ void daemon_begin_stop(struct daemon *d)
 {
     if (d->draining)
         return;
+    pthread_mutex_lock(&d->state_lock);
     d->draining = true;
     d->ready = false;
+    pthread_mutex_unlock(&d->state_lock);
     log_info("stopping");
     sd_notify(0, "STOPPING=1\nSTATUS=stopping");
     if (d->http != NULL)
         http_server_drain(d->http);
+    workers_drain(d->workers);
     struct timeval limit = after_ms(options_int(d->options, "drain_timeout"));
     event_add(d->drain_limit, &limit);
     if (d->spec->drain != NULL)
@@ -651,8 +665,24 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
             "ulimit -Hn)",
             LOG_I("max_connections", config.max_connections), LOG_I("room_for", room),
             LOG_U("limit_wanted", http_descriptors_with_connections((size_t)config.max_connections)));
+    size_t n_workers = d->spec->worker ? (size_t)options_int(o, "threads") - 1 : 0;
+    config.is_shared = n_workers > 0;
     d->http = http_server_new(&config);
+    if (n_workers > 0) {
+        config.first = d->http;
+        d->workers = workers_new(&(struct workers_config){.http = config,
+            .fd = fd,
+            .n = n_workers,
+            .state_lock = &d->state_lock,
+            .begin = d->spec->worker,
+            .end = d->spec->worker_end,
+            .ctx = d->ctx});
+    }
     buf_free(&allowed_hosts);
+    if (n_workers > 0 && !d->workers) {
+        snprintf(error->text, sizeof error->text, "cannot start %zu threads", n_workers);
+        return EX_TEMPFAIL;
+    }
     if (http_server_listen_fd(d->http, fd, false) != 0) {
         snprintf(error->text, sizeof error->text, "cannot serve HTTP on the socket");
         return EXIT_FAILURE;
@@ -761,6 +791,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
     struct daemon d = {.spec = spec, .options = o, .last_post = &d.first_post};
     struct config_error error = {""};
     pthread_mutex_init(&d.posts_lock, NULL);
+    pthread_mutex_init(&d.state_lock, NULL);
     d.not_ready = mem_strdup("starting");
     d.stats = stats_new(spec->name);
     d.clock_jumps =
@@ -772,6 +803,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
         log_error("cannot start", LOG_S("error", error.text));
     else
         event_base_dispatch(d.base);
+    workers_free(&d.workers);
     http_server_free(&d.http);
     if (d.notify != NULL)
         run_posts(&d);
@@ -794,6 +826,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
     stats_free(&d.stats);
     event_base_free(d.base);
     pthread_mutex_destroy(&d.posts_lock);
+    pthread_mutex_destroy(&d.state_lock);
     free(d.not_ready);
     free(d.degraded);
     buf_free(&d.warnings);

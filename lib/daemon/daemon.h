@@ -66,7 +66,11 @@ struct daemon_spec {
      * the error. `start` must not block for long. If recovery is slow, run it in a thread that calls daemon_post at
      * the end. */
     int (*start)(struct daemon *d, void **ctx, struct config_error *error);
-    void (*hangup)(void *ctx); /* SIGHUP; may be NULL */
+    /* For a daemon with a setting `threads`: returns the ctx of the handlers that run in a worker's thread, with that thread's event base.
+     * There are threads - 1 workers, numbered from 0 (daemon/workers.h). NULL: only the loop serves. */
+    void *(*worker)(void *ctx, size_t worker, struct event_base *base);
+    void (*worker_end)(void *worker_ctx); /* the thread has ended; its event base is freed next */
+    void (*hangup)(void *ctx);            /* SIGHUP; may be NULL */
     /* Refuses new work, finishes work in flight, then calls daemon_drained once. May be NULL. */
     void (*drain)(void *ctx);
     /* Called when the drain takes too long. Aborts the work in flight, reports it, and calls daemon_drained within

@@ -39,9 +39,9 @@ void http_conn_free(struct http_conn *c)
     c->in_turn = true; /* keeps on_gone from scheduling the connection */
     abandon(req);
     unschedule(c);
-    s->buffered -= c->held;
+    s->totals->buffered -= c->held;
     TAILQ_REMOVE(&s->conns, c, link);
-    s->n_conns--;
+    s->totals->conns--;
     s->n_over_limit -= c->over_limit;
     s->n_public -= c->is_public && !c->over_limit;
     event_free(c->read_event);
@@ -389,7 +389,7 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer)
     c->req.magic = HTTP_REQUEST_MAGIC;
     c->req.conn = c;
     TAILQ_INSERT_TAIL(&s->conns, c, link);
-    s->n_conns++;
+    s->totals->conns++;
     event_add(c->read_event, NULL);
     c->reading = true;
     return c;

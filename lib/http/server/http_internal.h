@@ -155,6 +155,12 @@ TAILQ_HEAD(http_conn_list, http_conn);
 
 struct http_listener;
 
+/* Over all servers of a process that share their limits. */
+struct http_totals {
+    _Atomic size_t conns;
+    _Atomic size_t buffered; /* bytes held for all connections */
+};
+
 struct http_server {
     struct http_server_config config;
     char *auth_token, *allowed_hosts;
@@ -168,12 +174,12 @@ struct http_server {
     struct event *accept_again;
 
     struct http_conn_list conns, scheduled;
-    size_t n_conns, n_over_limit, n_public;
+    size_t n_over_limit, n_public;
     struct rate_limit public_rate;
     bool draining, in_scheduled;
     unsigned n_corked;
     usec_t corked_since;
-    size_t buffered; /* bytes held for all connections */
+    struct http_totals own_totals, *totals; /* of all servers that share the limits */
     usec_t eviction_checked_at;
     struct stats_counter *evicted, *refused;
     struct event *scheduled_event, *sweep_event;

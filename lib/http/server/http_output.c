@@ -209,7 +209,7 @@ void http_output_account(struct http_conn *c)
     if (!c->evicted && !(req->live && req->no_timeout))
         held = c->in.len - c->in_at + req->head.text.len + req->body.cap + req->held_bytes +
                http_output_pending(c) + (req->inflate ? http_inflate_memory(req->inflate) : 0);
-    c->server->buffered += held - c->held;
+    c->server->totals->buffered += held - c->held;
     c->held = held;
 }
 
@@ -261,12 +261,12 @@ static bool is_stalled(struct http_conn *c, usec_t now)
 bool http_memory_available(struct http_server *s)
 {
     size_t most = s->config.max_buffered;
-    if (most == 0 || s->buffered < most)
+    if (most == 0 || s->totals->buffered < most)
         return true;
     if (s->now - s->eviction_checked_at < EVICTION_INTERVAL)
         return false;
     s->eviction_checked_at = s->now;
-    for (int n = 0; n < EVICTION_BATCH_MAX && s->buffered > most - most / 8; n++) {
+    for (int n = 0; n < EVICTION_BATCH_MAX && s->totals->buffered > most - most / 8; n++) {
         struct http_conn *c, *largest = NULL;
         TAILQ_FOREACH(c, &s->conns, link)
         {
@@ -283,5 +283,5 @@ bool http_memory_available(struct http_server *s)
         stats_add(s->evicted, 1);
         http_output_schedule(largest);
     }
-    return s->buffered < most;
+    return s->totals->buffered < most;
 }

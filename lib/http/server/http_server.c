@@ -91,12 +91,12 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 
 static double read_connections(void *ctx)
 {
-    return (double)((const struct http_server *)ctx)->n_conns;
+    return (double)((const struct http_server *)ctx)->totals->conns;
 }
 
 static double read_buffered(void *ctx)
 {
-    return (double)((const struct http_server *)ctx)->buffered;
+    return (double)((const struct http_server *)ctx)->totals->buffered;
 }
 
 static void on_accept_again(evutil_socket_t fd, short what, void *arg);
@@ -118,9 +118,12 @@ struct http_server *http_server_new(const struct http_server_config *config)
     s->scheduled_event = event_new(config->base, -1, 0, on_scheduled, s);
     s->accept_again = event_new(config->base, -1, 0, on_accept_again, s);
     http_route_init(s, http_builtin_routes);
-    stats_gauge(config->stats, "http_connections", NULL, "Open connections", read_connections, s);
-    stats_gauge(config->stats, "http_buffered_bytes", NULL,
-        "Memory held for requests and replies of all clients", read_buffered, s);
+    s->totals = config->first ? config->first->totals : &s->own_totals;
+    if (!config->first) {
+        stats_gauge(config->stats, "http_connections", NULL, "Open connections", read_connections, s);
+        stats_gauge(config->stats, "http_buffered_bytes", NULL,
+            "Memory held for requests and replies of all clients", read_buffered, s);
+    }
     s->evicted = stats_counter(config->stats, "http_evicted_total", NULL,
         "Stalled connections closed because max_buffered was exceeded");
     s->refused = stats_counter(config->stats, "http_connections_refused_total", NULL,
@@ -182,7 +185,7 @@ static void take_connection(struct http_listener *l, int fd, const char *peer)
     int most = descriptor_limit(), reserve = reserve_of(most), limit = most - reserve;
     bool is_full = false;
     if (s->config.max_connections > 0) {
-        is_full = s->n_conns - s->n_over_limit >= (size_t)s->config.max_connections;
+        is_full = s->totals->conns - s->n_over_limit >= (size_t)s->config.max_connections;
         limit = s->config.max_connections < limit ? s->config.max_connections : limit;
     }
     bool public_is_full = l->is_public && s->n_public >= (size_t)limit / 2;
@@ -226,7 +229,8 @@ static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
     static const struct timeval pause = {0, ACCEPT_PAUSE_USEC};
     struct http_listener *l = arg;
     struct http_server *s = l->server;
-    for (int i = 0; i < ACCEPT_BATCH_MAX; i++) {
+    /* A server that shares its socket takes one connection at a time, so that all servers get some. */
+    for (int i = 0; i < (s->config.is_shared ? 1 : ACCEPT_BATCH_MAX); i++) {
         struct sockaddr_storage from = {0};
         socklen_t len = sizeof from;
         char peer[80] = "unix", host[INET6_ADDRSTRLEN];
@@ -301,7 +305,7 @@ void http_server_drain(struct http_server *s)
 
 size_t http_server_connections(const struct http_server *s)
 {
-    return s->n_conns;
+    return s->totals->conns;
 }
 
 void http_server_free(struct http_server **sp)

@@ -29,7 +29,8 @@
  * 11. If a client shuts down only its sending side, as nc does, it still gets the replies in progress and its stream.
  *     But after http_set_long_poll the server treats such a client as gone, because the request may last for ever and
  *     hold leases.
- * 12. The server runs in the loop's thread and never blocks. It calls no handler or callback from within a reply
+ * 12. The server runs in the loop's thread and never blocks. Several servers may share routes, statistics and limits, each in a thread
+ *     of its own with its own event base (daemon/workers.h). It calls no handler or callback from within a reply
  *     function. Replies are sent when control returns to the loop. The program must ignore SIGPIPE.
  *
  * Built-in endpoints: /ping (OK), /health (200 "ready", or 503 with the reason), /stats (?format=json; ?reset=1 for bitly's
@@ -83,8 +84,11 @@ struct http_server_config {
     int max_connections;
     size_t max_buffered;                                              /* bytes; 0: unlimited */
     usec_t header_timeout, body_timeout, write_timeout, idle_timeout; /* 0: never */
-    const char *auth_token;    /* required, except for /ping, /health and OPTIONS; NULL: no token */
-    bool allow_admin;          /* HTTP_ROUTE_NEEDS_TOKEN routes need no token (--allow-exit) */
+    const char *auth_token; /* required, except for /ping, /health and OPTIONS; NULL: no token */
+    bool allow_admin;       /* HTTP_ROUTE_NEEDS_TOKEN routes need no token (--allow-exit) */
+    /* Another server of this process, whose limits on connections and memory this server shares. It must outlive this server. NULL: none. */
+    struct http_server *first;
+    bool is_shared;            /* other servers accept from the same listening socket */
     size_t public_max_body;    /* bytes of a request on a public connection; 0: as max_body */
     uint64_t public_rate;      /* requests a second on all public connections; above it 429; 0: unlimited */
     const char *allowed_hosts; /* additional hosts for Host and Origin (http_origin.h); NULL: no check */
@@ -116,7 +120,7 @@ size_t http_descriptors_with_connections(size_t connections);
 int http_server_listen_fd(struct http_server *s, int fd, bool is_public);
 /* Stops accepting and closes idle connections. Requests in progress are answered normally, with Connection: close. */
 void http_server_drain(struct http_server *s);
-/* The number of open connections. After a drain, 0 means that every reply was delivered. */
+/* The number of open connections, of all servers that share their limits. After a drain, 0 means that every reply was delivered. */
 size_t http_server_connections(const struct http_server *s);
 /* Closes all connections at once. Calls on_gone of each request that is in a handler. */
 void http_server_free(struct http_server **s);

@@ -15,7 +15,7 @@ static double not_a_number(void *ctx)
     return NAN;
 }
 
-static char *printed(struct stats *s, void (*print)(const struct stats *, struct buf *))
+static char *printed(struct stats *s, void (*print)(struct stats *, struct buf *))
 {
     struct buf out = {0};
     print(s, &out);

@@ -1,0 +1,147 @@
+#include "daemon/workers.h"
+
+#include "daemon/loop_notify.h"
+
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+struct worker {
+    struct workers *workers;
+    pthread_t thread;
+    bool is_running;
+    struct event_base *base;
+    struct http_server *http;
+    struct loop_notify *notify;
+    void *ctx;           /* of the handlers */
+    struct buf texts[3]; /* of /health: not_ready, degraded, warnings */
+};
+
+struct workers {
+    struct workers_config config;
+    atomic_bool is_draining, is_stopping;
+    size_t n;
+    struct worker all[];
+};
+
+static const char *copy(struct worker *w, int i, const char *(*read)(void *arg))
+{
+    const struct workers_config *c = &w->workers->config;
+    if (!read)
+        return NULL;
+    pthread_mutex_lock(c->state_lock);
+    const char *text = read(c->http.not_ready_arg);
+    buf_clear(&w->texts[i]);
+    buf_append_str(&w->texts[i], text ? text : "");
+    buf_append_char(&w->texts[i], '\0');
+    pthread_mutex_unlock(c->state_lock);
+    return text ? w->texts[i].ptr : NULL;
+}
+
+static const char *not_ready(void *arg)
+{
+    struct worker *w = arg;
+    return copy(w, 0, w->workers->config.http.not_ready);
+}
+
+static const char *degraded(void *arg)
+{
+    struct worker *w = arg;
+    return copy(w, 1, w->workers->config.http.degraded);
+}
+
+static const char *warnings(void *arg)
+{
+    struct worker *w = arg;
+    return copy(w, 2, w->workers->config.http.warnings);
+}
+
+static void on_notify(void *arg)
+{
+    struct worker *w = arg;
+    if (atomic_load(&w->workers->is_draining))
+        http_server_drain(w->http);
+    if (atomic_load(&w->workers->is_stopping))
+        event_base_loopbreak(w->base);
+}
+
+static void *run(void *arg)
+{
+    struct worker *w = arg;
+    event_base_loop(w->base, EVLOOP_NO_EXIT_ON_EMPTY);
+    return NULL;
+}
+
+static bool begin(struct workers *all, size_t i)
+{
+    struct worker *w = &all->all[i];
+    struct http_server_config http = all->config.http;
+    w->workers = all;
+    w->base = event_base_new();
+    w->notify = w->base ? loop_notify_new(w->base, on_notify, w) : NULL;
+    if (!w->notify)
+        return false;
+    http.base = w->base;
+    http.ctx = w->ctx = all->config.begin(all->config.ctx, i, w->base);
+    http.not_ready = not_ready;
+    http.degraded = degraded;
+    http.warnings = warnings;
+    http.not_ready_arg = w;
+    w->http = http_server_new(&http);
+    int fd = fcntl(all->config.fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0 || http_server_listen_fd(w->http, fd, false) != 0)
+        return false;
+    w->is_running = pthread_create(&w->thread, NULL, run, w) == 0;
+    return w->is_running;
+}
+
+struct workers *workers_new(const struct workers_config *config)
+{
+    struct workers *w = mem_zalloc(sizeof *w + config->n * sizeof *w->all);
+    w->config = *config;
+    while (w->n < config->n)
+        if (!begin(w, w->n++)) {
+            workers_free(&w);
+            return NULL;
+        }
+    return w;
+}
+
+static void wake(struct workers *w)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (w->all[i].is_running)
+            loop_notify_wake(w->all[i].notify);
+}
+
+void workers_drain(struct workers *w)
+{
+    if (!w)
+        return;
+    atomic_store(&w->is_draining, true);
+    wake(w);
+}
+
+void workers_free(struct workers **wp)
+{
+    struct workers *w = *wp;
+    *wp = NULL;
+    if (!w)
+        return;
+    atomic_store(&w->is_stopping, true);
+    wake(w);
+    for (size_t i = 0; i < w->n; i++) {
+        struct worker *one = &w->all[i];
+        if (one->is_running)
+            pthread_join(one->thread, NULL);
+        http_server_free(&one->http);
+        if (one->ctx)
+            w->config.end(one->ctx);
+        loop_notify_free(&one->notify);
+        if (one->base)
+            event_base_free(one->base);
+        for (size_t k = 0; k < sizeof one->texts / sizeof *one->texts; k++)
+            buf_free(&one->texts[k]);
+    }
+    free(w);
+}

@@ -1,0 +1,37 @@
+/* workers: threads that serve HTTP beside the daemon's own loop.
+ *
+ * Each worker has an event loop, an HTTP server and a duplicate of the daemon's listening socket. A connection stays with the thread that
+ * accepted it. The servers share routes, statistics and the limits on connections and memory.
+ *
+ * 1. Handlers run in the thread of their connection, with the ctx that `begin` returned for that worker. What they share is theirs to
+ *    protect, except the statistics.
+ * 2. The daemon's reasons for /health are read and copied under `state_lock`.
+ * 3. workers_free stops the loops and joins the threads. Only then it closes the connections, in the caller's thread.
+ */
+#ifndef MILLRACE_WORKERS_H
+#define MILLRACE_WORKERS_H
+
+#include "http/server/http_server.h"
+
+#include <pthread.h>
+
+struct workers;
+
+struct workers_config {
+    struct http_server_config
+        http; /* each worker has its own base and ctx; the texts are borrowed only by workers_new */
+    int fd;   /* the listening socket; duplicated */
+    size_t n;
+    pthread_mutex_t *state_lock;
+    void *(*begin)(void *ctx, size_t worker, struct event_base *base); /* called before the threads start */
+    void (*end)(void *worker_ctx); /* called after the thread ended, before its event base is freed */
+    void *ctx;
+};
+
+/* Returns NULL if a socket, a loop or a thread cannot be created. */
+struct workers *workers_new(const struct workers_config *config);
+/* Makes the servers drain. */
+void workers_drain(struct workers *w);
+void workers_free(struct workers **w);
+
+#endif
