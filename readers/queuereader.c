@@ -159,7 +159,7 @@ static void released(enum http_client_result result, const struct http_reply_vie
     struct queuereader *qr = arg;
     if (!queue_replied(qr, result, reply))
         return;
-    uint64_t next_id, epoch = 0;
+    uint64_t next_id, epoch = 0, acked_below = 0;
     struct bytes id = queue_id_of(reply);
     bool whole = reply->status == 200 && id.len &&
                  bytes_to_u64(queuereader_reply_member(reply->body, "next_id"), &next_id);
@@ -168,9 +168,10 @@ static void released(enum http_client_result result, const struct http_reply_vie
         queue_faulted(qr, "does not answer /release as a simplequeue does");
         return;
     }
+    (void)bytes_to_u64(queuereader_reply_member(reply->body, "acked_below"), &acked_below);
     answered(qr, PLAN_QUEUE);
-    plan_released(qr->plan,
-        &(struct plan_queue){id, next_id, epoch, queuereader_reply_member(reply->body, "openings")});
+    plan_released(qr->plan, &(struct plan_queue){id, next_id, epoch,
+                                queuereader_reply_member(reply->body, "openings"), acked_below});
 }
 
 /* Returns the IDS part of "LEASE:IDS". */
@@ -355,6 +356,7 @@ static void release(struct queuereader *qr, const struct plan_step *step)
     struct buf target = {0};
     (void)step;
     buf_printf(&target, "/release?queue=%s&reader=%s", qr->queue, qr->reader);
+    append_destination(qr, &target);
     call_queue(qr, "POST", &target, BYTES_NONE, 0, released);
 }
 
@@ -558,7 +560,8 @@ const char *queuereader_end_text(enum queuereader_end end)
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr)
 {
     struct plan_old_copy copy = plan_old_copy(qr->plan);
-    return (struct queuereader_old_copy){plan_queue_id(qr->plan), copy.opening, copy.mark_id, copy.own_from};
+    return (struct queuereader_old_copy){
+        plan_queue_id(qr->plan), copy.opening, copy.mark_id, copy.own_from, copy.next_id, copy.is_ahead};
 }
 
 struct queuereader_old_destination queuereader_old_destination(const struct queuereader *qr)

@@ -159,7 +159,8 @@ const char *queuereader_trouble(const struct queuereader *qr);
  * from which on no message of the copy was delivered (0: unknown). */
 struct queuereader_old_copy {
     const char *queue_id, *opening;
-    uint64_t mark_id, own_from;
+    uint64_t mark_id, own_from, next_id;
+    bool is_ahead; /* another program has raised the mark above the queue's next id */
 };
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr);
 /* After QUEUEREADER_OLD_DESTINATION: the destination has the messages below `mark_id`, and the messages below

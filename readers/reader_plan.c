@@ -60,7 +60,7 @@ struct plan {
     char queue_id[NAME_LEN_MAX + 1];
     uint64_t next_id; /* the queue's next id at the last release */
     uint64_t epoch, mark;
-    uint64_t acked_below;       /* of plan_destination_behind */
+    uint64_t acked_below;       /* of the last release, or of plan_destination_behind */
     char opening[LINEAGE_TEXT]; /* as the destination stored it with the mark */
     struct openings *openings;  /* of the queue at the last release; NULL: unknown */
     bool doubted;               /* the mark seems to be of another history, and is to be checked again */
@@ -430,8 +430,11 @@ static bool is_of_this_history(const struct plan *p, uint64_t *own_from)
 
 struct plan_old_copy plan_old_copy(const struct plan *p)
 {
-    struct plan_old_copy copy = {p->mark >> PLAN_FENCE_BITS, p->opening, 0};
+    struct plan_old_copy copy = {p->mark >> PLAN_FENCE_BITS, p->opening, 0, p->next_id, false};
+    copy.is_ahead = p->opening[0] == '\0' && copy.mark_id > p->next_id;
     (void)is_of_this_history(p, &copy.own_from);
+    if (copy.is_ahead)
+        copy.own_from = p->acked_below ? p->acked_below : 1;
     return copy;
 }
 
@@ -445,6 +448,7 @@ void plan_released(struct plan *p, const struct plan_queue *queue)
     p->queue_id[queue->id.len] = '\0';
     p->next_id = queue->next_id;
     p->epoch = queue->epoch;
+    p->acked_below = queue->acked_below;
     openings_free(&p->openings);
     p->openings = queue->openings.len ? openings_from_text(queue->openings) : NULL;
     p->fresh = true;

@@ -135,6 +135,7 @@ struct plan_queue {
     uint64_t next_id;
     uint64_t epoch;        /* 0: the queue has no epochs */
     struct bytes openings; /* openings_from_text; empty: unknown */
+    uint64_t acked_below;  /* messages below this id were acknowledged for the destination; 0: unknown */
 };
 void plan_released(struct plan *p, const struct plan_queue *queue);
 /* If `mark` is 0, the destination has no mark of this queue. `opening` is the text that it stored with the mark. */
@@ -183,6 +184,8 @@ struct plan_old_copy {
     uint64_t mark_id;    /* the destination has messages below this id, from another history */
     const char *opening; /* the lineage of that mark; "": unknown */
     uint64_t own_from;   /* from this id on, no message of the copy was delivered; 0: unknown */
+    uint64_t next_id;    /* of the queue */
+    bool is_ahead;       /* the histories agree, but the mark is above next_id: a reader did not set it */
 };
 struct plan_old_copy plan_old_copy(const struct plan *p);
 /* After PLAN_OLD_DESTINATION: messages below this id were acknowledged. */

@@ -144,6 +144,19 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_copy copy = queuereader_old_copy(p->reader);
     const char *stream = options_string(daemon_options(p->daemon), "stream");
+    if (copy.is_ahead) {
+        buf_printf(out,
+            "the mark of queue %s in stream %s is at id %" PRIu64
+            ", ahead of the queue, whose next id is %" PRIu64
+            ". Another program has raised the mark, or the queue is an old copy that an earlier version "
+            "published. To look "
+            "at the mark, run: millrace producers --stream=%s --producer=%s. To publish the messages from id "
+            "%" PRIu64 " on, which were not acknowledged, run: millrace producers --stream=%s --set=%s "
+                       "--next-id=%" PRIu64 "%c",
+            copy.queue_id, stream, copy.mark_id, copy.next_id, stream, copy.queue_id, copy.own_from, stream,
+            copy.queue_id, copy.own_from, '\0');
+        return;
+    }
     buf_printf(out,
         "the queue is an old copy: stream %s already has messages up to id %" PRIu64
         " from another copy of queue %s",

@@ -1,4 +1,4 @@
-/* millrace producers: shows the marks of a stream's or queue's producers, and sets one.
+/* millrace producers: shows the marks of a stream's or queue's producers, sets one, and removes one.
  *
  * A mark only rises by itself. So a wrong mark (a mistyped request, a queue restored from an older copy) stays until an operator sets
  * it. The mark of a queue's reader is message id * 2^20 + fence (readers/reader_plan.h), so --next-id sets it by the id. */
@@ -33,6 +33,7 @@ static const struct option_row rows[] = {
     {.name = "next_id",
         .type = OPTION_STRING,
         .help = "new mark of a queue's reader: id of the first message that is not published"},
+    {.name = "remove", .type = OPTION_STRING, .help = "producer to remove with its mark"},
     {.name = "json", .type = OPTION_BOOL, .fallback = "false", .help = "print JSON"},
     {.name = NULL},
 };
@@ -105,12 +106,20 @@ static void print_all(const struct json_doc *doc, const char *prefix, bool json)
     free(all);
 }
 
-/* The parameters &producer=&mark= of --set. False after an error. */
+/* The parameters of --set and --remove. False after an error. */
 static bool append_set(const struct options *o, struct buf *target)
 {
     const char *mark = options_string(o, "mark"), *next_id = options_string(o, "next_id");
-    const char *producer = options_string(o, "set");
+    const char *producer = options_string(o, "set"), *removed = options_string(o, "remove");
     uint64_t number;
+    if (removed && (producer || mark || next_id || !bytes_is_name(bytes_str(removed)))) {
+        refuse(EX_USAGE, "--remove needs a producer's name, and no --set");
+        return false;
+    }
+    if (removed) {
+        buf_printf(target, "&producer=%s", removed);
+        return true;
+    }
     if (!mark == !next_id || !bytes_is_name(bytes_str(producer)))
         refuse(EX_USAGE, "--set needs a producer's name, and either --mark or --next-id");
     else if (!bytes_to_u64(bytes_str(mark ? mark : next_id), &number) || (next_id && number > PLAN_ID_MAX))
@@ -126,7 +135,8 @@ static int producers_with(const struct options *o)
 {
     const char *queue = options_string(o, "queue"), *url = options_string(o, "url");
     const char *name = queue ? queue : options_string(o, "stream"), *why = NULL;
-    bool sets = options_is_set(o, "set"), json = options_bool(o, "json");
+    bool removes = options_is_set(o, "remove"), json = options_bool(o, "json");
+    bool sets = options_is_set(o, "set") || removes;
     struct buf target = {0}, body = {0};
     struct pipeline pipeline;
     struct config_error error;
@@ -147,7 +157,11 @@ static int producers_with(const struct options *o)
     pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
     if (!url)
         url = pipeline_url(&pipeline, queue ? "simplequeue" : "pubsub");
-    int status = tool_request(url, token, sets ? "POST" : "GET", target.ptr, 0, &body, &why);
+    int status = tool_request(url, token,
+        removes ? "DELETE"
+        : sets  ? "POST"
+                : "GET",
+        target.ptr, 0, &body, &why);
     struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
     bool is_reply = doc && (!sets || json_doc_text(doc, "/mark").len > 0);
     int result = EX_OK;
@@ -176,7 +190,7 @@ static int producers_with(const struct options *o)
 int tool_producers(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "producers",
-        .summary = "shows the marks of a stream's or queue's producers, and sets one",
+        .summary = "shows the marks of a stream's or queue's producers; sets or removes one",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, producers_with);
 }

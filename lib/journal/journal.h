@@ -150,7 +150,7 @@ struct journal_append {
     size_t reserve;
     /* Stored with the mark until the producer's next append. Names and tags are at most NAME_LEN_MAX - 1 bytes together. */
     struct bytes tag;
-    /* Sets the mark to `next`, whatever it is. JOURNAL_BUSY while appends of the producer are under way, and for its other
+    /* Sets the mark to `next`, whatever it is; 0 removes the producer. JOURNAL_BUSY while appends of the producer are under way, and for its other
      * appends meanwhile. */
     bool sets_mark;
 };

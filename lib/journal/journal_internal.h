@@ -46,8 +46,8 @@ struct marks {
 /* Any label of a producer finds it. */
 struct mark *marks_find(const struct marks *m, struct bytes label); /* NULL: none */
 struct mark *marks_add(struct marks *m, struct bytes label);        /* finds it, or adds it with mark 0 */
-/* Keeps `accepted`. */
-struct mark *marks_commit(struct marks *m, struct bytes label, uint64_t mark);
+/* Keeps `accepted`. A mark of 0 removes the producer. */
+void marks_commit(struct marks *m, struct bytes label, uint64_t mark);
 void marks_set(struct marks *m, struct bytes label, uint64_t mark); /* accepted and committed */
 /* Replaces `to` by the committed marks of `from`, which may be the same table. */
 void marks_copy(struct marks *to, const struct marks *from);

@@ -55,20 +55,40 @@ struct mark *marks_add(struct marks *m, struct bytes label)
     return slot;
 }
 
-struct mark *marks_commit(struct marks *m, struct bytes label, uint64_t mark)
+/* Moves the entries that follow without a free slot between, because a search ends at a free slot. */
+static void marks_remove(struct marks *m, struct bytes label)
 {
+    struct mark *slot = marks_find(m, label);
+    if (!slot)
+        return;
+    size_t at = (size_t)(slot - m->slots);
+    m->count--;
+    for (*slot = (struct mark){0}; m->slots[at = (at + 1) & (m->capacity - 1)].name;) {
+        struct mark moved = m->slots[at];
+        m->slots[at] = (struct mark){0};
+        *slot_of(m, label_of(&moved)) = moved;
+    }
+}
+
+void marks_commit(struct marks *m, struct bytes label, uint64_t mark)
+{
+    if (mark == 0) {
+        marks_remove(m, label);
+        return;
+    }
     struct mark *slot = marks_add(m, label);
     memcpy(slot->label, label.ptr, label.len);
     slot->length = (uint8_t)label.len;
     slot->known = true;
     slot->being_set = false;
     slot->committed = mark;
-    return slot;
 }
 
 void marks_set(struct marks *m, struct bytes label, uint64_t mark)
 {
-    marks_commit(m, label, mark)->accepted = mark;
+    marks_commit(m, label, mark);
+    if (mark > 0)
+        marks_find(m, label)->accepted = mark;
 }
 
 void marks_copy(struct marks *to, const struct marks *from)

@@ -409,19 +409,32 @@ static void append_producer(const struct journal_producer *p, void *arg)
     buf_append_char(&list->out, '}');
 }
 
-/* A POST sets a producer's mark. It may lower the mark, so it needs the token or a client on this host. */
+/* A POST sets a producer's mark, a DELETE removes the producer. Both need the token or a client on this host. */
 void http_producers(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;
-    bool sets = http_method(req) == HTTP_POST_;
+    bool removes = http_method(req) == HTTP_DELETE_, sets = http_method(req) == HTTP_POST_;
     char producer[NAME_LEN_MAX + 1];
     struct bytes text;
     struct stream_marks marks = {.sets_mark = true};
-    if (server_refuse_if_down(server, req) || (sets && !http_require_local(req)))
+    if (server_refuse_if_down(server, req) || ((sets || removes) && !http_require_local(req)))
         return;
     struct stream *s = server_find_stream(server, req, NULL, false);
     if (!s)
         return;
+    if (removes) {
+        bool known;
+        if (!http_param_name(req, "producer", NULL, producer))
+            return;
+        marks.producer = bytes_str(producer);
+        (void)journal_mark(stream_journal(s), marks.producer, &known);
+        untils_remove(server->untils, s, marks.producer);
+        if (known)
+            publish(server, req, s, &(struct lines){0}, &marks, &(struct until_parameter){0});
+        else
+            http_problem(req, 404, "unknown-producer", NULL, "the stream has no producer %s", producer);
+        return;
+    }
     if (sets) {
         if (!http_param(req, "mark", &text))
             http_problem(req, 400, "missing-parameter", NULL, "mark is missing");

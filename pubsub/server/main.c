@@ -255,11 +255,11 @@ static const struct http_route routes[] = {
         .params = "stream producer",
         .help = "the mark of producer= in stream="},
     {.path = "/producers",
-        .methods = HTTP_GET_ | HTTP_POST_,
+        .methods = HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_,
         .handler = http_producers,
         .params = "stream producer mark stating",
         .help = "every producer's mark and until in stream= (stating=1: only with until); POST producer=, "
-                "mark= sets one"},
+                "mark= sets one; DELETE producer= removes one"},
     {.path = "/streams",
         .methods = HTTP_GET_,
         .handler = http_streams,

@@ -97,6 +97,11 @@ void producer_mark_finish(struct op *o, const struct journal_commit *c)
     if (c->result != JOURNAL_OK || c->duplicate || !o->producer[0] || q->config.journal)
         return;
     struct mark *m = find_mark(q, o->producer);
+    if (m && o->next == 0) {
+        HASH_DEL(q->marks, m);
+        free(m);
+        return;
+    }
     if (!m) {
         m = mem_zalloc(sizeof *m);
         snprintf(m->producer, sizeof m->producer, "%s", o->producer);

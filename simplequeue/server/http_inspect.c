@@ -182,18 +182,24 @@ static void mark_set(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* It may lower the mark, so it needs the token or a client on this host. */
+/* Sets the mark, or removes the producer. */
 static void set_mark(struct queue_server *server, struct http_request *req, struct named_queue *q)
 {
     char producer[NAME_LEN_MAX + 1];
+    bool removes = http_method(req) == HTTP_DELETE_, known;
     struct queue_put put = {.sets_mark = true};
     struct bytes text;
     if (!q)
         http_problem(req, 404, "unknown-queue", NULL, "there is no such queue");
-    else if (!http_param(req, "mark", &text))
+    else if (!removes && !http_param(req, "mark", &text))
         http_problem(req, 400, "missing-parameter", NULL, "mark is missing");
     else if (http_param_name(req, "producer", NULL, producer) &&
-             http_param_u64(req, "mark", 0, 0, UINT64_MAX, &put.next)) {
+             (removes || http_param_u64(req, "mark", 0, 0, UINT64_MAX, &put.next))) {
+        (void)named_queue_mark(q, producer, &known);
+        if (removes && !known) {
+            http_problem(req, 404, "unknown-producer", NULL, "the queue has no producer %s", producer);
+            return;
+        }
         put.producer = bytes_str(producer);
         struct pending *p = pending_new(server, req, q);
         enum queue_result r = named_queue_put(q, &put, queue_loop_now(), mark_set, p, NULL);
@@ -209,7 +215,7 @@ void http_producers(struct http_request *req, void *ctx)
     if (!may_inspect(server, req) || !param_queue(req, name))
         return;
     struct named_queue *q = queues_find(server->queues, name);
-    if (http_method(req) == HTTP_POST_) {
+    if (http_method(req) != HTTP_GET_) { /* it may lower the mark */
         if (http_require_local(req))
             set_mark(server, req, q);
         return;

@@ -3,6 +3,7 @@
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define JSON "application/json"
@@ -156,7 +157,8 @@ void http_touch(struct http_request *req, void *ctx)
 void http_release(struct http_request *req, void *ctx)
 {
     char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
-    if (!param_queue(req, name) || !param_reader(req, reader))
+    struct bytes destination;
+    if (!param_queue(req, name) || !param_reader(req, reader) || !param_destination(req, &destination))
         return;
     struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_release);
     if (!q)
@@ -172,6 +174,9 @@ void http_release(struct http_request *req, void *ctx)
         named_queue_id(q), next_id, (unsigned long long)epoch);
     if (named_queue_openings(q))
         openings_append_text(named_queue_openings(q), 0, &out);
+    snprintf(name, sizeof name, "%.*s", (int)destination.len, destination.len ? destination.ptr : "");
+    if (destination.len)
+        buf_printf(&out, "\",\"acked_below\":\"%llu", (unsigned long long)named_queue_mark(q, name, NULL));
     buf_append_str(&out, "\"}\n");
     http_reply_buf(req, 200, JSON, &out);
     buf_free(&out);

@@ -1,6 +1,7 @@
 """millrace producers: a wrong mark is seen and set right."""
 import json
 import os
+import re
 
 import harness
 from harness import query, request, wait_until
@@ -40,6 +41,47 @@ class ProducersTest(RelayTest):
                 self.assertEqual(queue.get("/mget?items=9").body.split(), [b"a", b"x", b"b"])
                 queue.stop()
 
+    def test_a_removed_producer(self):
+        """Removed for good, also after a kill; a full table then has room for another."""
+        for kind, n, where in (("queue", 9, ["--data-dir=" + self.path("q")]), ("queue", 9, []),
+                               ("stream", 9, ["--data-dir=" + self.path("p"), "--max-producers=9"])):
+            with self.subTest(kind=kind, where=where):
+                begin = lambda: self.start("simplequeue" if kind == "queue" else "pubsub", *where)
+                d, at = begin(), "--%s=clicks" % kind
+                post = "/mput?queue=clicks&" if kind == "queue" else "/pub?stream=clicks&"
+                c = harness.connect(d.url)
+                for i in range(n):
+                    c.request("POST", post + "producer=p%d&mark=0&next=1" % i, b"x")
+                    self.assertEqual(c.getresponse().read() is not None, True)
+                c.close()
+                if kind == "stream":
+                    self.assertEqual(d.post(post + "producer=new&mark=0&next=1", b"x").json()["code"], "too-many-producers")
+                self.producers(at, "--remove=p7", url=d.url)
+                self.assertIn("no producer p7", self.producers(at, "--remove=p7", url=d.url, status=64))
+                self.assertEqual(d.post(post + "producer=new&mark=0&next=1", b"x").status, 200)
+                if where:
+                    d.kill9()
+                    d = begin()
+                left = {p["producer"] for p in self.listed(at, url=d.url)}
+                self.assertEqual(left, {"p%d" % i for i in range(n) if i != 7} | {"new"})
+                d.stop()
+
+    def test_with_a_token_a_stranger_makes_no_producer(self):
+        token = self.write("token", "secret\n")
+        os.chmod(token, 0o600)
+        for daemon, post, list_ in (("simplequeue", "/put?", "/producers?queue=default"),
+                                    ("pubsub", "/pub?stream=clicks&", "/producers?stream=clicks")):
+            with self.subTest(daemon):
+                d = self.start(daemon, "--data-dir=" + self.path(daemon), "--auth-token-file=" + token)
+                ours = {"Authorization": "Bearer secret"}
+                self.assertEqual(d.post(post + "producer=ours&mark=0&next=1", b"x", headers=ours).status, 200)
+                for method, target in (("POST", post + "producer=theirs&mark=0&next=1"), ("GET", list_),
+                                       ("POST", list_ + "&producer=ours&mark=9"), ("DELETE", list_ + "&producer=ours")):
+                    self.assertEqual(request(d.url, method, target, b"x").status, 401, target)
+                listed = request(d.url, "GET", list_, headers=ours).json()["producers"]
+                self.assertEqual([(p["producer"], p["mark"]) for p in listed], [("ours", "1")])
+                d.stop()
+
     def test_a_queues_mark_that_a_stranger_moved(self):
         queue, pubsub = self.start_queue(), self.start_pubsub()
         queue.post("/mput", b"a\nb\n")
@@ -54,8 +96,10 @@ class ProducersTest(RelayTest):
         self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
         row, = self.listed("--stream=clicks", "--producer=" + identity[:8])
         self.assertEqual((row["producer"], row["mark"], row["next_id"]), (identity, str(2**63 - 1), str((2**63 - 1) >> 20)))
-        self.assertIn("%s mark %d next_id 3 fence 0" % (identity, 3 * FENCES),
-                      self.producers("--set=" + identity, "--next-id=3"))
+        self.assertIn("ahead of the queue, whose next id is 5", relay.log)
+        looks, sets = re.findall(r"millrace producers (--stream=clicks --\S+=[0-9a-f]{32}(?: --next-id=\d+)?)", relay.log)[:2]
+        self.assertIn("mark %d" % (2**63 - 1), self.producers(*looks.split()))
+        self.assertIn("%s mark %d next_id 3 fence 0" % (identity, 3 * FENCES), self.producers(*sets.split()))
         pubsub.kill9()
         self.start_pubsub()
         self.start_relay()

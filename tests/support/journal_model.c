@@ -73,7 +73,7 @@ static const char *tag_at(size_t n, int producer)
     const char *tag = "";
     for (size_t i = 0; i < n; i++)
         if (m.entries[i].producer == producer)
-            tag = m.entries[i].tag;
+            tag = m.entries[i].next ? m.entries[i].tag : ""; /* 0 removes the producer */
     return tag;
 }
 

@@ -273,8 +273,41 @@ static void test_a_mark_is_set_downwards_only_on_request(void **state)
     assert_mark(f, 50, "");
     assert_int_equal(append_tagged(f, 0, 0, "two", true, &set), JOURNAL_OK);
     journal_set_flush(f->set);
-    assert_mark(f, 0, "two");
+    for (int i = 0; i < 2; i++, reopen(f)) { /* removed */
+        bool known;
+        assert_int_equal(journal_mark(f->j, BYTES_LITERAL("p"), &known), 0);
+        assert_false(known);
+        assert_int_equal(journal_tag(f->j, BYTES_LITERAL("p")).len, 0);
+        assert_int_equal(f->j->marks.count, 0);
+    }
     assert_content(f, "new");
+}
+
+/* A search ends at a free slot, so a removal must leave no free slot between a name's first slot and the name. */
+static void test_a_removal_hides_no_other_name(void **state)
+{
+    enum { NAMES = 64 };
+    uint64_t expected[NAMES] = {0};
+    struct marks m = {0};
+    uint64_t random = 1;
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        char name[16];
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        unsigned i = (unsigned)(random >> 40) % NAMES;
+        snprintf(name, sizeof name, "producer %u", i);
+        expected[i] = random >> 63 ? (uint64_t)round + 1 : 0;
+        marks_set(&m, bytes_str(name), expected[i]);
+        size_t n = 0;
+        for (i = 0; i < NAMES; i++) {
+            snprintf(name, sizeof name, "producer %u", i);
+            const struct mark *found = marks_find(&m, bytes_str(name));
+            assert_int_equal(found ? found->committed : 0, expected[i]);
+            n += found != NULL;
+        }
+        assert_int_equal(m.count, n);
+    }
+    marks_free(&m);
 }
 
 static void test_a_refused_set_changes_nothing(void **state)
@@ -309,6 +342,7 @@ int main(void)
         T(test_a_tag_is_stored_with_the_mark),
         T(test_a_mark_is_set_downwards_only_on_request),
         T(test_a_refused_set_changes_nothing),
+        cmocka_unit_test(test_a_removal_hides_no_other_name),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,7 +75,7 @@ static void acks_are_ranges(void **state)
 
 static void released(struct plan *p, uint64_t next_id, uint64_t epoch)
 {
-    plan_released(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, epoch, BYTES_NONE});
+    plan_released(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, epoch, BYTES_NONE, 0});
 }
 
 static struct plan_step next(struct plan *p, enum plan_lane lane, usec_t now)
@@ -311,7 +311,7 @@ static void an_old_copy_is_looked_at_twice(void **state)
 
 static void released_with(struct plan *p, uint64_t next_id, const char *openings)
 {
-    plan_released(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, 5, bytes_str(openings)});
+    plan_released(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, 5, bytes_str(openings), 0});
 }
 
 /* A plan that has asked for a mark, beside a queue of these openings. */
