@@ -20,7 +20,10 @@ TAILQ_HEAD(ask_list, ask);
 struct asks {
     struct sources *sources;
     uint64_t max_rows;
-    struct ask_list making; /* queries whose next step can run now; they take turns in this order */
+    struct ask_list making;  /* queries whose next step can run now; they take turns in this order */
+    struct ask_list waiting; /* breakdowns that wait for memory, in the order of their requests */
+    size_t n_large;          /* breakdowns that collect sums */
+    uint64_t n_asked;
     struct event *turn;
 };
 
@@ -29,7 +32,10 @@ struct ask {
     struct asks *asks;
     struct http_request *req;
     struct question *question; /* in progress */
-    TAILQ_ENTRY(ask) link;
+    TAILQ_ENTRY(ask) link;     /* in `making` or in `waiting` */
+    uint64_t number;           /* in the order of the requests */
+    bool is_large, is_waiting;
+    struct buf target;           /* of the question for the counts */
     void (*step)(struct ask *a); /* the next step of the query; NULL: the query is not in `making` */
     enum http_hold hold;         /* the result of the latest hold() */
     struct query query;
@@ -51,10 +57,65 @@ struct ask {
     struct buf out;
 };
 
+static void schedule(struct asks *asks)
+{
+    static const struct timeval soon = {0, 0};
+    if (!TAILQ_EMPTY(&asks->making) && !evtimer_pending(asks->turn, NULL))
+        evtimer_add(asks->turn, &soon);
+}
+
+/* Makes `step` the query's next step, and puts the query into `making`. */
+static void next_step(struct ask *a, void (*step)(struct ask *))
+{
+    if (!a->step)
+        TAILQ_INSERT_TAIL(&a->asks->making, a, link);
+    a->step = step;
+    schedule(a->asks);
+}
+
+static void begin(struct ask *a);
+
+static void set_large(struct ask *a, bool is_large)
+{
+    a->asks->n_large = a->asks->n_large + is_large - a->is_large;
+    a->is_large = is_large;
+}
+
+/* A breakdown has its rows and needs little memory from now on, or has ended. The next one can begin. */
+static void end_large(struct ask *a)
+{
+    struct ask *next = TAILQ_FIRST(&a->asks->waiting);
+    if (!a->is_large)
+        return;
+    set_large(a, false);
+    if (!next)
+        return;
+    TAILQ_REMOVE(&a->asks->waiting, next, link);
+    next->is_waiting = false;
+    set_large(next, true);
+    next_step(next, begin);
+}
+
+static void wait_for_memory(struct ask *a)
+{
+    struct ask *later = TAILQ_FIRST(&a->asks->waiting);
+    while (later && later->number < a->number)
+        later = TAILQ_NEXT(later, link);
+    if (later)
+        TAILQ_INSERT_BEFORE(later, a, link);
+    else
+        TAILQ_INSERT_TAIL(&a->asks->waiting, a, link);
+    a->is_waiting = true;
+}
+
 static void ask_free(struct ask *a)
 {
     if (a->step)
         TAILQ_REMOVE(&a->asks->making, a, link);
+    if (a->is_waiting)
+        TAILQ_REMOVE(&a->asks->waiting, a, link);
+    end_large(a);
+    buf_free(&a->target);
     a->magic = 0;
     series_reset(&a->series);
     series_reset(&a->series_before);
@@ -74,22 +135,6 @@ static void ask_gone(struct http_request *req, void *arg)
         source_cancel(a->question);
     else
         ask_free(a);
-}
-
-static void schedule(struct asks *asks)
-{
-    static const struct timeval soon = {0, 0};
-    if (!TAILQ_EMPTY(&asks->making) && !evtimer_pending(asks->turn, NULL))
-        evtimer_add(asks->turn, &soon);
-}
-
-/* Makes `step` the query's next step, and puts the query into `making`. */
-static void next_step(struct ask *a, void (*step)(struct ask *))
-{
-    if (!a->step)
-        TAILQ_INSERT_TAIL(&a->asks->making, a, link);
-    a->step = step;
-    schedule(a->asks);
 }
 
 /* This query goes before the other queries, because a finished breakdown frees the most memory. */
@@ -126,8 +171,33 @@ static bool hold(struct ask *a, size_t piece)
     return a->hold == HTTP_HOLD_OK;
 }
 
+static void ask_restart(void *arg)
+{
+    struct ask *a = arg;
+    series_reset(&a->series);
+    series_reset(&a->series_before);
+    breakdown_reset(&a->breakdown);
+}
+
+/* Frees the memory of a breakdown for other breakdowns, and begins it anew once one of them has its rows. Returns false
+ * if there are no others. */
+static bool make_way(struct ask *a)
+{
+    if (a->hold != HTTP_HOLD_OVERLOADED || !a->is_large || a->asks->n_large < 2)
+        return false;
+    ask_restart(a);
+    a->has_records = a->is_sparse = false;
+    a->texts_max = LOOKUPS_MAX;
+    http_set_held_bytes(a->req, sizeof *a);
+    set_large(a, false);
+    wait_for_memory(a);
+    return true;
+}
+
 static void refuse(struct ask *a)
 {
+    if (make_way(a))
+        return;
     http_refuse_hold(a->req, a->hold, HINT);
     ask_free(a);
 }
@@ -331,6 +401,7 @@ static void gather(struct ask *a)
         look_up(a);
     } else {
         hold(a, 0);
+        end_large(a);
         next_step(a, render);
     }
 }
@@ -342,14 +413,6 @@ static void select_rows(struct ask *a)
         next_step_first(a, done ? gather : select_rows);
     else
         refuse(a);
-}
-
-static void ask_restart(void *arg)
-{
-    struct ask *a = arg;
-    series_reset(&a->series);
-    series_reset(&a->series_before);
-    breakdown_reset(&a->breakdown);
 }
 
 static bool ask_record(void *arg, const struct record *r)
@@ -432,13 +495,52 @@ static void append_sub(struct buf *target, const struct query *q)
 /* A total is one record. A subtotal has one record for each hour, and an archive also for days and months, adjacent in key order. If no
  * hour starts in the span,
  * the query still asks the sources for one hour, to learn complete_until. The answer omits that hour. */
+static void append_question(struct buf *target, const struct query *q)
+{
+    static const char *const periods[] = {"hour", "day", "month"}; /* as enum period_unit */
+    if (!q->sub) {
+        buf_append_str(target, "/mget?k=");
+        append_key(target, q->total->ns, q->stored, -1);
+        if (q->total->max_keys > 0 && strcmp(q->stored, COMPONENT_OTHER) != 0) {
+            buf_append_str(target, "&k=");
+            append_key(target, q->total->ns, COMPONENT_OTHER, -1);
+        }
+    } else {
+        bool compares = q->kind == QUERY_COMPARE;
+        int64_t from = compares && q->before_from < q->from ? q->before_from : q->from;
+        int64_t to = compares && q->before_to > q->to ? q->before_to : q->to;
+        int64_t first = countable_hour(from + HOUR_SECONDS - 1), last = countable_hour(to - 1);
+        buf_append_str(target, "/range?start=");
+        append_key(target, q->sub->ns, q->stored, first);
+        buf_append_str(target, "&end=");
+        append_key(target, q->sub->ns, q->stored, last < first ? first : last);
+        buf_printf(target, "&rollups=%s", periods[query_largest_period(q)]);
+        if (q->kind != QUERY_BREAKDOWN)
+            append_sub(target, q);
+    }
+    buf_append_char(target, '\0');
+}
+
+static void begin(struct ask *a)
+{
+    const struct source_question question = {.target = a->target.ptr,
+        .arg = a,
+        .on_restart = ask_restart,
+        .on_record = ask_record,
+        .on_piece = on_piece,
+        .on_done = counts_done};
+    if (hold(a, 0))
+        a->question = source_ask(a->asks->sources, &question);
+    else
+        refuse(a);
+}
+
 void ask_start(
     struct asks *asks, struct http_request *req, const struct query *query, const struct query_error *unknown)
 {
-    static const char *const periods[] = {"hour", "day", "month"}; /* as enum period_unit */
     struct ask *a = mem_zalloc(sizeof *a);
-    struct buf target = {0};
-    *a = (struct ask){.magic = ASK_MAGIC, .asks = asks, .req = req, .texts_max = LOOKUPS_MAX};
+    *a = (struct ask){
+        .magic = ASK_MAGIC, .asks = asks, .req = req, .number = asks->n_asked++, .texts_max = LOOKUPS_MAX};
     query_copy(&a->query, query);
     if (unknown) {
         a->unknown = mem_alloc(sizeof *unknown);
@@ -451,39 +553,14 @@ void ask_start(
     series_init(&a->series, q);
     series_init(&a->series_before, &a->query_before);
     breakdown_init(&a->breakdown, q);
-    if (!q->sub) {
-        buf_append_str(&target, "/mget?k=");
-        append_key(&target, q->total->ns, q->stored, -1);
-        if (q->total->max_keys > 0 && strcmp(q->stored, COMPONENT_OTHER) != 0) {
-            buf_append_str(&target, "&k=");
-            append_key(&target, q->total->ns, COMPONENT_OTHER, -1);
-        }
-    } else {
-        bool compares = q->kind == QUERY_COMPARE;
-        int64_t from = compares && q->before_from < q->from ? q->before_from : q->from;
-        int64_t to = compares && q->before_to > q->to ? q->before_to : q->to;
-        int64_t first = countable_hour(from + HOUR_SECONDS - 1), last = countable_hour(to - 1);
-        buf_append_str(&target, "/range?start=");
-        append_key(&target, q->sub->ns, q->stored, first);
-        buf_append_str(&target, "&end=");
-        append_key(&target, q->sub->ns, q->stored, last < first ? first : last);
-        buf_printf(&target, "&rollups=%s", periods[query_largest_period(q)]);
-        if (q->kind != QUERY_BREAKDOWN)
-            append_sub(&target, q);
-    }
-    buf_append_char(&target, '\0');
-    const struct source_question question = {.target = target.ptr,
-        .arg = a,
-        .on_restart = ask_restart,
-        .on_record = ask_record,
-        .on_piece = on_piece,
-        .on_done = counts_done};
+    append_question(&a->target, q);
     http_on_gone(req, ask_gone, a);
-    if (hold(a, 0))
-        a->question = source_ask(asks->sources, &question);
-    else
-        refuse(a);
-    buf_free(&target);
+    if (q->kind == QUERY_BREAKDOWN && !TAILQ_EMPTY(&asks->waiting)) {
+        wait_for_memory(a);
+        return;
+    }
+    set_large(a, q->kind == QUERY_BREAKDOWN);
+    begin(a);
 }
 
 struct asks *asks_new(struct event_base *base, struct sources *sources, uint64_t max_rows)
@@ -492,6 +569,7 @@ struct asks *asks_new(struct event_base *base, struct sources *sources, uint64_t
     asks->sources = sources;
     asks->max_rows = max_rows;
     TAILQ_INIT(&asks->making);
+    TAILQ_INIT(&asks->waiting);
     asks->turn = evtimer_new(base, on_turn, asks);
     return asks;
 }

@@ -2,8 +2,9 @@
  *
  * 1. All queries together keep the loop busy for a few milliseconds at a time. Then the loop handles other events.
  * 2. All memory of a query counts towards max_buffered: sums, rows, and text that the client has not received. If the
- *    limit is exceeded, the query is answered with 503. If the query alone needs more than half of the limit, it is
- *    answered with 413.
+ *    limit is exceeded, a breakdown frees its memory, waits until another breakdown has its rows, and begins anew. The
+ *    breakdown that was asked for first waits the least. If there is no other breakdown, the query is answered with
+ *    503. If the query alone needs more than half of the limit, it is answered with 413.
  * 3. An answer of more than ASK_PIECE bytes is streamed. The next piece is made when the client has received the
  *    previous pieces.
  * 4. An answer is never partial: all counts are known before the reply begins. */
