@@ -12,12 +12,18 @@
 #define PIECE ((size_t)256 << 10)
 #define AHEAD_MAX ((size_t)512 << 10) /* bytes queued that the socket has not accepted */
 
+/* The place that an answer has reached. */
+struct place {
+    size_t at;         /* in lines.found */
+    struct bytes rest; /* of the run in progress */
+};
+
 struct answer {
     unsigned magic;
     struct http_request *req;
     struct generation *generation;
     struct answer_lines lines;
-    size_t at; /* in lines.found */
+    struct place place;
     struct evbuffer *piece;
 };
 
@@ -31,10 +37,15 @@ static bool next_run(struct answer_lines *l, size_t *at, struct bytes *run)
     return true;
 }
 
-/* Only the last line of a file may end without LF. */
-static bool needs_lf(struct bytes run)
+/* The next at most PIECE bytes, of a line of any length. *needs_lf: the piece ends the last line of a file, which may end without LF. */
+static bool next_piece(struct answer_lines *l, struct place *p, struct bytes *piece, bool *needs_lf)
 {
-    return run.len == 0 || run.ptr[run.len - 1] != '\n';
+    if (p->rest.len == 0 && !next_run(l, &p->at, &p->rest))
+        return false;
+    *piece = bytes_of(p->rest.ptr, p->rest.len < PIECE ? p->rest.len : PIECE);
+    p->rest = bytes_of(p->rest.ptr + piece->len, p->rest.len - piece->len);
+    *needs_lf = p->rest.len == 0 && (piece->len == 0 || piece->ptr[piece->len - 1] != '\n');
+    return true;
 }
 
 static void answer_free(struct answer *a)
@@ -84,15 +95,16 @@ static void on_room(struct http_request *req, void *arg)
     struct answer *a = arg;
     char error[GENERATION_ERROR_TEXT];
     struct bytes run;
-    bool more = true;
+    bool more = true, needs_lf;
     assert(a->magic == ANSWER_MAGIC);
     while (more && http_stream_pending(req) < AHEAD_MAX) {
-        while (evbuffer_get_length(a->piece) < PIECE && (more = next_run(&a->lines, &a->at, &run))) {
+        while (evbuffer_get_length(a->piece) < PIECE &&
+               (more = next_piece(&a->lines, &a->place, &run, &needs_lf))) {
             if (run.len < REFERENCED_MIN)
                 evbuffer_add(a->piece, run.ptr, run.len);
             else
                 evbuffer_add_reference(a->piece, run.ptr, run.len, release, generation_ref(a->generation));
-            if (needs_lf(run))
+            if (needs_lf)
                 evbuffer_add(a->piece, "\n", 1);
         }
         if (!generation_is_whole(a->generation, error)) {
@@ -114,7 +126,8 @@ void answer_send(
 {
     char error[GENERATION_ERROR_TEXT];
     struct bytes run;
-    size_t at = 0;
+    struct place place = {0};
+    bool needs_lf;
     uint64_t bytes = lines->found ? 0 : generation_cursor_bytes(&lines->cursor);
     for (size_t i = 0; lines->found && i < lines->n_found; i++)
         bytes += lines->found[i].len;
@@ -136,9 +149,9 @@ void answer_send(
         return;
     }
     buf_clear(scratch);
-    while (next_run(lines, &at, &run)) {
+    while (next_piece(lines, &place, &run, &needs_lf)) {
         buf_append_bytes(scratch, run);
-        if (needs_lf(run))
+        if (needs_lf)
             buf_append_char(scratch, '\n');
     }
     if (generation_is_whole(g, error))

@@ -186,7 +186,8 @@ static struct stats_histogram *histogram(
 {
     pthread_mutex_lock(&s->lock);
     struct stats_histogram *h = &member_of(family_of(s, name, HISTOGRAM, help), labels)->histogram;
-    h->scale = scale;
+    if (!h->scale) /* other threads may observe */
+        h->scale = scale;
     pthread_mutex_unlock(&s->lock);
     return h;
 }
