@@ -1,9 +1,11 @@
 #include "compactor/change.h"
 
+#include "compactor/disk_space.h"
 #include "compactor/forget.h"
 #include "counts/records.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define DATE_TEXT 10 /* "2012-11-18" */
@@ -48,6 +50,18 @@ static void on_read(uint64_t bytes, uint64_t total, uint64_t records, void *arg)
         spec->on_progress(&p, spec->arg);
 }
 
+/* The archive again, and the files twice: sorted in temporary files, and merged. Packed files need more, so the estimate is the
+ * least. */
+static uint64_t space_of_import(const struct change *c)
+{
+    uint64_t bytes = disk_space_of(&c->archive);
+    struct stat st;
+    for (size_t i = 0; i < c->spec->n_imports; i++)
+        if (stat(c->spec->imports[i], &st) == 0 && S_ISREG(st.st_mode))
+            bytes += 2 * (uint64_t)st.st_size;
+    return bytes;
+}
+
 static enum compact_result prepare_import(
     struct change *c, struct run_spec *run, char error[COMPACT_ERROR_TEXT])
 {
@@ -61,7 +75,9 @@ static enum compact_result prepare_import(
         .hours_from = run->hours_from > c->archive.hours_from ? run->hours_from : c->archive.hours_from,
         .on_progress = on_read,
         .arg = (void *)(uintptr_t)spec};
-    enum compact_result r = import_read(&import, &c->import, error);
+    enum compact_result r = disk_space_check(spec->archive, space_of_import(c), error);
+    if (r == COMPACT_OK)
+        r = import_read(&import, &c->import, error);
     if (r != COMPACT_OK)
         return r;
     run->sources = import_sources(c->import, &run->n_sources);

@@ -1,6 +1,7 @@
 #include "compactor/run.h"
 
 #include "compactor/archive.h"
+#include "compactor/disk_space.h"
 #include "counts/counters.h"
 #include "compactor/generation_merge.h"
 #include "compactor/record_source.h"
@@ -191,6 +192,14 @@ static void on_merged(const struct merge_report *so_far, void *arg)
         run->spec->on_progress(&p, run->spec->arg);
 }
 
+/* The estimate is the size of all that the merge reads. A run that removes counts may write far less, so it is not refused. */
+static enum compact_result step_space(struct run *run)
+{
+    if (run->spec->filter || run->made.hours_from > run->old.hours_from)
+        return COMPACT_OK;
+    return disk_space_check(run->spec->archive, run->total, run->error);
+}
+
 static enum compact_result step_merge(struct run *run)
 {
     const struct run_spec *spec = run->spec;
@@ -267,6 +276,7 @@ static const struct step {
     {"seal", step_seal, false},
     {"plan", step_plan, false},
     {"undo", step_undo, false},
+    {"space", step_space, true},
     {"merge", step_merge, true},
     {"publish", step_publish, true},
     {"switch", step_switch, true},

@@ -146,8 +146,12 @@ class Imports(Changes):
         before = self.generations(), self.files()
         big = Counts().random(self.random, 40000, users=20000)
         path = self.write("big", text_of(big.pieces(self.random)))
+        packed = self.write("big.gz", gzip.compress(harness.read_file(path)))
         disk.take_the_rest()
         done = self.compactor("--import", path, "--memory=1M", expect=75)
+        self.assertRegex(done.stderr.decode(), r"needs about \d+\.\d MB of disk space, but only 0\.0 MB are available")
+        disk.leave(1 << 20)
+        done = self.compactor("--import", packed, "--memory=1M", expect=75)  # its size is not known before
         self.assertIn("No space left", done.stderr.decode())
         self.assertEqual((self.generations(), self.files()), before)
         self.assertFalse([name for name in os.listdir(self.archive) if "tmp" in name])

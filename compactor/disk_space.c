@@ -1,0 +1,29 @@
+#include "compactor/disk_space.h"
+
+#include <sys/statvfs.h>
+
+#define MEGA 1000000.0
+
+uint64_t disk_space_of(const struct manifest *m)
+{
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < m->shards; k++)
+        bytes += m->files[k].bytes + (m->texts ? m->texts[k].bytes : 0);
+    return bytes;
+}
+
+enum compact_result disk_space_check(const char *directory, uint64_t needed, char error[COMPACT_ERROR_TEXT])
+{
+    struct statvfs fs;
+    /* A file system that does not tell its size may have room. */
+    if (statvfs(directory, &fs) != 0 || fs.f_blocks == 0)
+        return COMPACT_OK;
+    uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (needed <= available)
+        return COMPACT_OK;
+    return compact_fail(error, COMPACT_FAILED,
+        "%.300s: a new generation needs about %.1f MB of disk space, but only %.1f MB are available; free "
+        "space and "
+        "run again",
+        directory, (double)needed / MEGA, (double)available / MEGA);
+}
