@@ -1,4 +1,5 @@
 """Imports, exports and removals: what the archive holds afterwards, what is refused, and that a refusal changes nothing."""
+# full: MILLRACE_REAL=1
 import gzip
 import json
 import os
@@ -146,18 +147,77 @@ class Imports(Changes):
         before = self.generations(), self.files()
         big = Counts().random(self.random, 40000, users=20000)
         path = self.write("big", text_of(big.pieces(self.random)))
-        packed = self.write("big.gz", gzip.compress(harness.read_file(path)))
         disk.take_the_rest()
         done = self.compactor("--import", path, "--memory=1M", expect=75)
         self.assertRegex(done.stderr.decode(), r"needs about \d+\.\d MB of disk space, but only 0\.0 MB are available")
         disk.leave(1 << 20)
-        done = self.compactor("--import", packed, "--memory=1M", expect=75)  # its size is not known before
+        done = self.compactor("--import", "-", "--memory=1M", expect=75, stdin=harness.read_file(path))  # of unknown size
         self.assertIn("No space left", done.stderr.decode())
         self.assertEqual((self.generations(), self.files()), before)
         self.assertFalse([name for name in os.listdir(self.archive) if "tmp" in name])
         disk.give_back()
         self.compactor("--import", path, "--memory=1M")
         self.assertEqual(len(self.manifest()["imports"]), 2)
+
+
+class RealData(Changes):
+    """The bytes are the oracle's, after any way into the archive."""
+
+    def oracle(self, files, *args):
+        program = os.path.join(harness.shared_dir(), "oracle", "oracle.py")
+        config = os.path.join(harness.shared_dir(), "oracle", "clicks.conf")
+        return subprocess.run(["python3", program, "archive", "--config", config, *args, *files], check=True,
+                              capture_output=True).stdout
+
+    def test_the_oracle_agrees(self):
+        files = harness.real_files()[:None if os.environ.get("MILLRACE_REAL") else 3]
+        if not files:
+            self.skipTest("no shared data")
+        lines = self.oracle(files).splitlines()
+        self.random.shuffle(lines)
+        third = len(lines) // 3
+        text = self.write("text", text_of(lines[third:]))
+        self.compactor("--import", text, "--memory=1M", "--shards=4")
+        self.compactor("--import", "-", stdin=text_of(lines[:third]))
+        for k in range(4):
+            self.assertEqual(self.files()["shard-%d-of-4.csv" % k],
+                             self.oracle(files, "--rollups", "--shards=4", "--shard=%d" % k))
+        self.compactor("--verify")
+        exported = self.export()
+        self.assertEqual(exported, text_of(sorted(lines)))
+        for shards in (7, 1):
+            self.compactor("--shards=%d" % shards)
+            self.compactor("--verify")
+        self.assertEqual(self.files()["shard-0-of-1.csv"], self.oracle(files, "--rollups"))
+        other = self.path("other")
+        self.compactor("--import", "-", archive=other, stdin=exported)
+        self.assertEqual(self.files(other), self.files())
+
+    def test_days_stay_when_hours_go(self):
+        self.imported("--shards=2")
+        before = self.export().splitlines()
+        self.compactor("--drop-hours-before=2012-04-03")
+        self.compactor("--verify")
+        kept, days = [], {}
+        for line in before:
+            key, _, value = line.partition(b",")
+            if not key.startswith(b"c.u|") or key.rpartition(b".")[2] >= hour(4, 3, 0):
+                kept.append(line)
+                continue
+            sums = days.setdefault(key[:-1], {})
+            for sub, n in (pair.split(b":") for pair in value.split(b" ")):
+                sums[sub] = sums.get(sub, 0) + int(n)
+        kept += [day + b"," + b" ".join(b"%s:%d" % pair for pair in sorted(sums.items())) for day, sums in days.items()]
+        self.assertEqual(self.export(), text_of(sorted(kept)))
+        other = self.path("other")
+        exported = self.write("days", self.export())
+        self.assertIn("add --drop-hours-before",
+                      self.compactor("--import", exported, archive=other, expect=1).stderr.decode())
+        self.compactor("--import", exported, "--drop-hours-before=2012-04-03", "--shards=2", archive=other)
+        self.assertEqual(self.files(other), self.files())
+        self.compactor("--import", self.write("late", b"c.u|user1.c311,JP:7\n"))  # an hour that is folded into its day
+        self.compactor("--verify")
+        self.assertNotIn(b"c.u|user1.c311,", self.export())
 
 
 class Removals(Changes):
@@ -260,14 +320,16 @@ class Verified(Changes):
         shards = [harness.read_file(os.path.join(self.archive, "current", "shard-%d-of-2.csv" % k)).splitlines()
                   for k in (0, 1)]
         good = shards[0]
-        hour_at = next(i for i, line in enumerate(good) if line.startswith(b"c.u|") and line.count(b":") == 1)
+        rollups = [i for i, line in enumerate(good) if line.startswith(b"c.u|") and
+                   len(line.partition(b",")[0].rpartition(b".")[2]) == 3]
+        hour_at = rollups[0] + 1
         more = good[hour_at].rpartition(b":")[0] + b":99999"
         for lines, why in ((good[:5] + good[6:4:-1] + good[7:], "out of order"), (sorted(good + shards[1][:1]), "another shard"),
                            (good[:3] + [good[3] + b" x"] + good[4:], "no `:`"), (good[1:] + [b"u|zzzz"], "separator"),
-                           (good[:hour_at] + [more] + good[hour_at + 1:], "")):
+                           (good[:hour_at] + [more] + good[hour_at + 1:], "not the sum"),
+                           (good[:rollups[3]] + good[rollups[3] + 1:], "rollup of this period is missing")):
             self.rewrite(0, lines)
-            said = self.compactor("--verify", expect=0 if not why else 1).stderr.decode()
-            self.assertIn(why or "do not add up", said)
+            self.assertIn(why, self.verify(expect=1))
         self.rewrite(0, good)
         self.assertIn("verified", self.verify())
         path = os.path.join(self.archive, "current", "shard-1-of-2.csv")
