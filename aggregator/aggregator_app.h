@@ -21,6 +21,7 @@ struct app {
     struct put_back_waiter *put_back_waiter; /* the put-back request whose step is not committed yet */
     struct http_reads reads;
     size_t max_answer;
+    bool is_damaged;  /* /health names a damaged slice (slice_scrub.h) */
     usec_t began;     /* trusted time at which counting began */
     char health[512]; /* the latest reason reported to /health; "": ready */
 };

@@ -75,6 +75,13 @@ const struct option_row settings_rows[] = {
         .unit = "bytes",
         .help =
             "delete the oldest files of rejected lines once all exceed this size, at least 1M; 0: unlimited"},
+    {.name = "scrub_rate",
+        .type = OPTION_SIZE,
+        .fallback = "1M",
+        .min = 0,
+        .max = 8 << 20,
+        .unit = "bytes a second",
+        .help = "rate at which sealed slices are re-read to find damage on the disk; 0: never"},
     {.name = "rejects_max_age",
         .type = OPTION_DURATION,
         .fallback = "30d",

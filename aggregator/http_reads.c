@@ -1,6 +1,7 @@
 #include "aggregator/http_reads.h"
 
 #include "aggregator/aggregator_app.h"
+#include "aggregator/slice_scrub.h"
 #include "counts/records.h"
 #include "daemon/read_protocol.h"
 
@@ -74,9 +75,10 @@ static void keep_value(struct buf *lines)
 }
 
 static void reply(
-    const struct app *app, struct http_request *req, enum reply_kind kind, int result, struct reads_answer *a)
+    struct app *app, struct http_request *req, enum reply_kind kind, int result, struct reads_answer *a)
 {
     if (result != 0) {
+        slice_scrub_report(app, a->error);
         http_problem(req, 503, "storage-failed", NULL, "%s", a->error);
     } else if (kind == REPLY_ALL && a->more) {
         /* The keys are in the order of the request, so X-Millrace-Next could not name where to continue. */

@@ -2,6 +2,7 @@
 #include "aggregator/aggregator_app.h"
 #include "aggregator/cursor_keeper.h"
 #include "aggregator/file_input.h"
+#include "aggregator/slice_scrub.h"
 #include "http/client/http_client.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
@@ -24,6 +25,7 @@ struct wiring {
     struct loop_notify *notify;
     struct http_client *client;
     struct cursor_keeper *keeper;
+    struct slice_scrub *scrub; /* NULL: none */
     char cursor_key[RANDOM_ID_SIZE];
     struct event *tick, *keep;
     bool drained;
@@ -233,6 +235,7 @@ static void on_keep(evutil_socket_t fd, short what, void *arg)
     struct wiring *w = arg;
     (void)fd, (void)what;
     cursor_keeper_tick(w->keeper);
+    slice_scrub_tick(w->scrub);
 }
 
 /* Moves the cursor as soon as a stream begins, so that retention waits for it. */
@@ -294,6 +297,7 @@ static void begin_counting(struct wiring *w)
             .arg = w});
     w->tick = every(w, tick > TICK_MAX ? TICK_MAX : tick < TICK_MIN ? TICK_MIN : tick, on_tick);
     w->keep = every(w, USEC_PER_SEC, on_keep);
+    w->scrub = slice_scrub_new(app);
 }
 
 /* Recovery is complete, or the storage thread has completed a job, or a large read is complete. */
@@ -339,6 +343,7 @@ static void stop(void *ctx)
         event_free(w->keep);
     watermark_poll_free(&app->watermark);
     http_reads_stop(&app->reads);
+    slice_scrub_free(&w->scrub);
     aggregate_close(&app->aggregate);
     loop_notify_free(&w->notify);
     free(w->over_max_keys);

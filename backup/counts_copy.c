@@ -199,7 +199,7 @@ enum backup_result counts_copy_verify(struct counts_copy *c, char error[BACKUP_E
     for (uint64_t n = c->first; r == SLICE_OK && n > 0 && n <= c->newest; n++) {
         char *path = slice_path(stage, n, "");
         slice_state_free(&c->state);
-        r = slice_verify(path, &c->state, why);
+        r = slice_verify(path, NULL, NULL, &c->state, why);
         free(path);
     }
     free(stage);

@@ -39,10 +39,27 @@ enum slice_result slice_copy(
     return r;
 }
 
-enum slice_result slice_verify(const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT])
+/* Reads a run. Returns the last result of next_record. */
+static enum count_next read_run(
+    struct count_source *source, bool (*pace)(void *arg, size_t bytes), void *arg, bool *stopped)
+{
+    enum count_next next = COUNT_FOUND, value;
+    while (!*stopped && (next = source->kind->next_record(source)) == COUNT_FOUND) {
+        size_t bytes = source->key.len;
+        while ((value = source->kind->next_value(source)) == COUNT_FOUND)
+            bytes += source->name.len + source->text.len + 1;
+        if (value == COUNT_FAILED)
+            return COUNT_FAILED;
+        *stopped = pace && !pace(arg, bytes);
+    }
+    return next;
+}
+
+enum slice_result slice_verify(const char *path, bool (*pace)(void *arg, size_t bytes), void *arg,
+    struct slice_state *state, char error[SLICE_ERROR_TEXT])
 {
     struct slice_reader *reader;
-    enum count_next next = COUNT_FOUND;
+    bool stopped = false;
     enum slice_result r = slice_reader_open_sealed(path, &reader, error);
     if (r == SLICE_UNSEALED)
         r = slice_reader_open(path, &reader, error);
@@ -50,13 +67,7 @@ enum slice_result slice_verify(const char *path, struct slice_state *state, char
         return r;
     for (size_t i = 0; i < slice_reader_runs(reader) && r == SLICE_OK; i++) {
         struct count_source *source = slice_reader_source(reader, i, BYTES_NONE);
-        do {
-            next = source->kind->next_record(source);
-            for (enum count_next value = next; value == COUNT_FOUND;)
-                if ((value = source->kind->next_value(source)) == COUNT_FAILED)
-                    next = COUNT_FAILED;
-        } while (next == COUNT_FOUND);
-        if (next == COUNT_FAILED) {
+        if (read_run(source, pace, arg, &stopped) == COUNT_FAILED) {
             snprintf(error, SLICE_ERROR_TEXT, "%s", source->error);
             r = source->is_unreadable ? SLICE_FAILED : SLICE_DAMAGED;
         }

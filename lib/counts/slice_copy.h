@@ -9,7 +9,9 @@
 enum slice_result slice_copy(
     const char *from, const char *to, void (*meanwhile)(void *arg), void *arg, char error[SLICE_ERROR_TEXT]);
 
-/* Reads every block of a slice that no other process writes to. With SLICE_OK, *state is set if it is not NULL. */
-enum slice_result slice_verify(const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
+/* Reads every block of a slice that no other process writes to. With SLICE_OK, *state is set if it is not NULL. `pace` is
+ * called with the bytes read since its last call; if it returns false, the rest is not read. It may be NULL. */
+enum slice_result slice_verify(const char *path, bool (*pace)(void *arg, size_t bytes), void *arg,
+    struct slice_state *state, char error[SLICE_ERROR_TEXT]);
 
 #endif
