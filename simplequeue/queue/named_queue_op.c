@@ -134,9 +134,9 @@ enum queue_result op_append_record(struct op *o, struct queue_now now)
     struct journal_append a = {0};
     buf_clear(&o->q->record);
     o->type->encode(o);
-    if (o->moves_mark && !o->refused) {
+    if (o->moves_mark && !o->refused && o->q->config.journal) {
         a.producer = bytes_str(o->producer);
-        a.mark = named_queue_mark(o->q, o->producer, NULL);
+        a.mark = journal_mark(o->q->config.journal, a.producer, NULL);
         a.next = o->next;
     }
     enum queue_result r = op_append(o, &a, NULL, 0, now, NULL);
