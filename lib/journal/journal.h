@@ -60,17 +60,18 @@ enum journal_result {
     JOURNAL_OK,
     JOURNAL_CONFLICT, /* the producer's mark differs */
     JOURNAL_TOO_MANY_PRODUCERS,
-    JOURNAL_TOO_LARGE,      /* over JOURNAL_FRAME_MAX */
-    JOURNAL_BUSY,           /* above max_pending: try again later */
-    JOURNAL_NO_SPACE,       /* the disk is full: refused and undone; try again later */
-    JOURNAL_LATCHED,        /* storage failed; see journal_failure */
-    JOURNAL_GONE,           /* the offset is in a hole or below the earliest, see struct journal_edges */
-    JOURNAL_BEYOND,         /* the offset is past the committed end */
-    JOURNAL_END,            /* the reader is at the committed end */
-    JOURNAL_DAMAGED,        /* the error text, or journal_failure, names file and byte */
-    JOURNAL_NEWER,          /* a newer format version */
-    JOURNAL_IN_USE,         /* another process has the directory open */
-    JOURNAL_IO,             /* a system call failed: see the error text */
+    JOURNAL_TOO_LARGE, /* over JOURNAL_FRAME_MAX */
+    JOURNAL_BUSY,      /* above max_pending: try again later */
+    JOURNAL_MARK_BUSY, /* the producer's mark is being set, or is to be set while it moves: try again later */
+    JOURNAL_NO_SPACE,  /* the disk is full: refused and undone; try again later */
+    JOURNAL_LATCHED,   /* storage failed; see journal_failure */
+    JOURNAL_GONE,      /* the offset is in a hole or below the earliest, see struct journal_edges */
+    JOURNAL_BEYOND,    /* the offset is past the committed end */
+    JOURNAL_END,       /* the reader is at the committed end */
+    JOURNAL_DAMAGED,   /* the error text, or journal_failure, names file and byte */
+    JOURNAL_NEWER,     /* a newer format version */
+    JOURNAL_IN_USE,    /* another process has the directory open */
+    JOURNAL_IO,        /* a system call failed: see the error text */
     JOURNAL_NO_DESCRIPTORS, /* cannot open: out of descriptors; try again later */
     JOURNAL_CLOSED,         /* the set is being freed */
 };
@@ -150,7 +151,7 @@ struct journal_append {
     size_t reserve;
     /* Stored with the mark until the producer's next append. Names and tags are at most NAME_LEN_MAX - 1 bytes together. */
     struct bytes tag;
-    /* Sets the mark to `next`, whatever it is; 0 removes the producer. JOURNAL_BUSY while appends of the producer are under way, and for its other
+    /* Sets the mark to `next`, whatever it is; 0 removes the producer. JOURNAL_MARK_BUSY while appends of the producer are under way, and for its other
      * appends meanwhile. */
     bool sets_mark;
 };

@@ -99,7 +99,7 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
     if (mark)
         *mark = m ? m->committed : 0;
     if (m && (m->being_set || (a->sets_mark && accepted != m->committed)))
-        return JOURNAL_BUSY;
+        return JOURNAL_MARK_BUSY;
     bool duplicate = named && !a->sets_mark && accepted != a->mark;
     if (duplicate && accepted < a->next)
         return JOURNAL_CONFLICT;

@@ -33,6 +33,7 @@ static const struct {
         "the stream already has max_producers producers"},
     [JOURNAL_TOO_LARGE] = {413, "too-large", "publish fewer lines at a time", "the publish is too large"},
     [JOURNAL_BUSY] = {503, "overloaded", "try again", "too many bytes are waiting for a commit"},
+    [JOURNAL_MARK_BUSY] = {503, "overloaded", "try again", "another request is moving the producer's mark"},
     [JOURNAL_LATCHED] = {503, "storage-failed",
         "check the disk and restart pubsub; afterwards the lines may or may not be stored: with marks a "
         "retry stores them only once",
@@ -327,10 +328,6 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
         return;
     }
     free(pub);
-    if (r == JOURNAL_BUSY && marks->sets_mark) {
-        http_problem(req, 503, "overloaded", "try again", "a publish of this producer is under way");
-        return;
-    }
     if (r != JOURNAL_CONFLICT) {
         refuse(server, req, s, r);
         return;

@@ -24,6 +24,7 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_OVERFLOW_FAILED] = "the queue is full, and the overflow log cannot be written",
         [QUEUE_TOO_LARGE] = "the request is larger than a journal record",
         [QUEUE_OVERLOADED] = "too many bytes wait to be committed",
+        [QUEUE_MARK_BUSY] = "another request is moving the producer's mark",
         [QUEUE_NO_SPACE] = "the disk is full",
         [QUEUE_LATCHED] = "storage failed",
         [QUEUE_CLOSED] = "the daemon is stopping",

@@ -46,6 +46,7 @@ enum queue_result {
     QUEUE_OVERFLOW_FAILED, /* full, and the overflow log cannot be written */
     QUEUE_TOO_LARGE,       /* larger than a journal frame */
     QUEUE_OVERLOADED,      /* too many bytes wait to be committed */
+    QUEUE_MARK_BUSY,       /* the producer's mark is being set, or is to be set while it moves */
     QUEUE_NO_SPACE,
     QUEUE_LATCHED,    /* storage failed: no more writes */
     QUEUE_CLOSED,     /* the daemon stops */
@@ -138,7 +139,7 @@ bool named_queue_disk_is_full(const struct named_queue *q);
 const char *named_queue_failure(const struct named_queue *q);
 
 /* If the result is QUEUE_CONFLICT, *mark is the producer's committed mark. With sets_mark the result is
- * QUEUE_OVERLOADED while a put of the producer is in progress. */
+ * QUEUE_MARK_BUSY while a put of the producer is in progress. */
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark);
 

@@ -65,6 +65,7 @@ struct op {
     char producer[NAME_LEN_MAX + 1]; /* PUT, REMOVE; "": none */
     uint64_t next;
     bool moves_mark;    /* the op is in the queue's list oldest..newest */
+    bool sets_mark;     /* whatever it is: the producer's other puts wait */
     struct op *newer;   /* the next op in this list */
     struct op *retries; /* duplicates of this put that wait for its result */
     struct op *retry;   /* the next duplicate, or the next spare op */

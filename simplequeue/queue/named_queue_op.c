@@ -5,7 +5,7 @@
 #define RETRY_SPACE (1 * USEC_PER_SEC)
 /* A REMOVE of one message needs a frame of 88 bytes, and 8 for a destination; each further range adds 16. */
 #define REMOVE_BYTES 96
-#define MOVE_BYTES 128  /* a frame for the MOVE of one message, without the bytes of the message */
+#define MOVE_BYTES 128 /* a frame for the MOVE of one message, without the bytes of the message */
 #define RETRIES_MAX 3
 #define PIECES_KEPT_MAX 4096 /* larger buffers are freed after the append */
 #define RECORD_KEPT_MAX 65536
@@ -56,6 +56,8 @@ static enum queue_result result_of(enum journal_result r)
         return QUEUE_TOO_MANY_PRODUCERS;
     case JOURNAL_TOO_LARGE:
         return QUEUE_TOO_LARGE;
+    case JOURNAL_MARK_BUSY:
+        return QUEUE_MARK_BUSY;
     case JOURNAL_BUSY:
         return QUEUE_OVERLOADED;
     case JOURNAL_NO_SPACE:

@@ -76,7 +76,9 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
         /* The mark once everything in progress is committed. */
         const struct op *last = producer_newest_put(q, o->producer);
         uint64_t expected = last ? last->next : named_queue_mark(q, o->producer, NULL);
-        if (!put->sets_mark && expected >= put->next) {
+        o->sets_mark = put->sets_mark;
+        bool waits = last && (put->sets_mark || last->sets_mark);
+        if (!put->sets_mark && !waits && expected >= put->next) {
             struct op *original = q->oldest;
             while (original && (strcmp(original->producer, o->producer) != 0 || original->next < o->next))
                 original = original->newer;
@@ -89,8 +91,8 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
             }
             return QUEUE_OK;
         }
-        if (put->sets_mark && last) {
-            r = QUEUE_OVERLOADED;
+        if (waits) {
+            r = QUEUE_MARK_BUSY;
         } else if (!put->sets_mark && expected != put->mark) {
             r = QUEUE_CONFLICT;
             if (mark)

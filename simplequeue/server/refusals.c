@@ -11,6 +11,7 @@ static const struct refusal refusals[] = {
         "see the error in the daemon's log; repair it, then send SIGHUP"},
     [QUEUE_TOO_LARGE] = {413, "too-large", "put fewer messages at once"},
     [QUEUE_OVERLOADED] = {503, "overloaded", "try again"},
+    [QUEUE_MARK_BUSY] = {503, "overloaded", "try again"},
     [QUEUE_NO_SPACE] = {503, "storage-full", "free disk space; puts are then accepted again"},
     [QUEUE_LATCHED] = {503, "storage-failed",
         "repair the storage and restart; this put may be stored nevertheless: with a mark, a retry stores it "

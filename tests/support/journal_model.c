@@ -177,7 +177,7 @@ static void append_new(void)
         clock += m.steps % 40 ? 100000 : -900;
     enum journal_result r = journal_append(m.j, &a, clock, on_commit, (void *)(uintptr_t)m.count, NULL);
     CHECK(r == JOURNAL_OK || r == JOURNAL_LATCHED || (r == JOURNAL_CONFLICT && journal_failure(m.j)) ||
-          (r == JOURNAL_BUSY && (e.sets || is_being_set(e.producer))));
+          (r == JOURNAL_MARK_BUSY && (e.sets || is_being_set(e.producer))));
     if (r != JOURNAL_OK)
         return;
     e.time = m.j->accepted_time;

@@ -256,14 +256,14 @@ static void test_a_mark_is_set_downwards_only_on_request(void **state)
     struct fixture *f = *state;
     struct answer first, set, again;
     assert_int_equal(append_tagged(f, 0, 500, "one", false, &first), JOURNAL_OK);
-    assert_int_equal(append_tagged(f, 0, 40, "", true, &set), JOURNAL_BUSY);
+    assert_int_equal(append_tagged(f, 0, 40, "", true, &set), JOURNAL_MARK_BUSY);
     journal_set_flush(f->set);
     assert_int_equal(append_tagged(f, 0, 40, "", true, &set), JOURNAL_OK);
     assert_int_equal(journal_mark(f->j, BYTES_LITERAL("p"), NULL), 500);
     /* No duplicate is answered, and nothing is stored, by the old mark or the new one. */
-    assert_int_equal(append(f, "p", 450, 500, "old", &again), JOURNAL_BUSY);
-    assert_int_equal(append(f, "p", 40, 50, "new", &first), JOURNAL_BUSY);
-    assert_int_equal(append_tagged(f, 0, 30, "", true, &again), JOURNAL_BUSY);
+    assert_int_equal(append(f, "p", 450, 500, "old", &again), JOURNAL_MARK_BUSY);
+    assert_int_equal(append(f, "p", 40, 50, "new", &first), JOURNAL_MARK_BUSY);
+    assert_int_equal(append_tagged(f, 0, 30, "", true, &again), JOURNAL_MARK_BUSY);
     journal_set_flush(f->set);
     assert_int_equal(append(f, "p", 450, 500, "old", &again), JOURNAL_CONFLICT);
     assert_int_equal(append(f, "p", 40, 50, "new", &first), JOURNAL_OK);

@@ -236,6 +236,30 @@ static void full_disk(void **state)
     assert_int_equal(state_of()->n[MESSAGE_READY], 2);
 }
 
+/* While a mark is being set, the answer to another put of the producer would depend on whether the set is committed. */
+static void a_mark_that_is_being_set(void **state)
+{
+    (void)state;
+    static const uint64_t others[][2] = {{450, 500}, {40, 50}, {300, 310}, {500, 501}};
+    struct bytes producer = BYTES_LITERAL("p"), message = BYTES_LITERAL("b");
+    struct queue_put set_down = {.producer = producer, .next = 40, .sets_mark = true};
+    put_marked("a", "p", 0, 500);
+    assert_int_equal(named_queue_put(q, &set_down, at(put_at), note, NULL, NULL), QUEUE_MARK_BUSY);
+    flush();
+    assert_int_equal(named_queue_put(q, &set_down, at(put_at), note, NULL, NULL), QUEUE_OK);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct queue_put other = {
+            .messages = &message, .n = 1, .producer = producer, .mark = others[i][0], .next = others[i][1]};
+        assert_int_equal(named_queue_put(q, &other, at(put_at), note, NULL, NULL), QUEUE_MARK_BUSY);
+    }
+    flush();
+    assert_int_equal(n_outcomes, 1);
+    assert_int_equal(named_queue_mark(q, "p", NULL), 40);
+    put_marked("c", "p", 40, 50);
+    flush();
+    assert_int_equal(queue_depth(named_queue_core(q)), 2);
+}
+
 /* An ack that the disk refuses leaves the message under its lease; one that failed storage does, too. */
 static void refused_acks(void **state)
 {
@@ -532,6 +556,7 @@ int main(void)
         TEST(refused_acks),
         TEST(a_removal_refused_at_once_wakes_waiters),
         TEST(every_record_recovers),
+        TEST(a_mark_that_is_being_set),
         TEST(a_full_disk_drains),
         TEST(openings_on_a_full_disk),
         TEST(what_is_being_removed_is_not_said_again),
