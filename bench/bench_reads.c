@@ -1,0 +1,78 @@
+/* bench_reads: requests a second of a server of the read protocol, over keys like `c.u|user00012345.c3h5`.
+ *
+ *     bench_reads PORT get|fwmatch|range KEYS REQUESTS [bare]
+ *
+ * get asks for one key, fwmatch for 10 keys and range for 1,000, each time others. With `bare`, what is measured is a bare loop, which
+ * answers with the bytes of the server's first reply. */
+#include "bench/servers.h"
+#include "bench/talk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CONNECTIONS 32
+#define RANGE 1000
+
+static const char *kind;
+static unsigned keys;
+static uint64_t state = 88172645463325252; /* of xorshift */
+
+static unsigned random_key(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (unsigned)(state % keys);
+}
+
+static void make(unsigned connection, struct bytes reply, struct buf *request)
+{
+    (void)connection, (void)reply;
+    unsigned key = random_key();
+    buf_clear(request);
+    if (strcmp(kind, "get") == 0)
+        buf_printf(request, "GET /get?key=c.u%%7Cuser%08u.c3h5 HTTP/1.1\r\nHost: bench\r\n\r\n", key);
+    else if (strcmp(kind, "fwmatch") == 0)
+        buf_printf(request, "GET /fwmatch?key=c.u%%7Cuser%07u HTTP/1.1\r\nHost: bench\r\n\r\n", key / 10);
+    else
+        buf_printf(request,
+            "GET /range?start=c.u%%7Cuser%08u.c3h5&end=c.u%%7Cuser%08u.c3h5 HTTP/1.1\r\nHost: bench\r\n\r\n",
+            key / RANGE * RANGE, key / RANGE * RANGE + RANGE - 1);
+}
+
+int main(int argc, char **argv)
+{
+    struct server s = {.port = argc > 4 ? atoi(argv[1]) : 0};
+    struct buf request = {0}, reply = {0};
+    if (s.port == 0) {
+        fprintf(stderr, "usage: bench_reads PORT get|fwmatch|range KEYS REQUESTS [bare]\n");
+        return 64;
+    }
+    kind = argv[2];
+    keys = (unsigned)strtoul(argv[3], NULL, 10);
+    make(0, BYTES_NONE, &request);
+    if (!server_ask(&s, buf_bytes(&request), &reply)) {
+        fprintf(stderr, "bench_reads: the server does not answer\n");
+        return 1;
+    }
+    bool is_bare = argc > 5;
+    struct server_wish wish = {
+        .kind = SERVER_RAW, .raw_request = buf_bytes(&request), .raw_reply = buf_bytes(&reply)};
+    if (is_bare && !server_start(&s, &wish))
+        return 1;
+    load_pin(1);
+    struct load l = {.port = s.port,
+        .connections = CONNECTIONS,
+        .requests = strtoul(argv[4], NULL, 10),
+        .make = make,
+        .reply_length = talk_http_full};
+    double took = load_run(&l, NULL);
+    if (is_bare)
+        server_stop(&s);
+    buf_free(&request);
+    buf_free(&reply);
+    if (took < 0)
+        return 1;
+    printf("%.0f\n", (double)l.requests / took);
+    return 0;
+}
