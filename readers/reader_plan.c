@@ -63,12 +63,10 @@ struct plan {
     uint64_t acked_below;       /* of the last release, or of plan_destination_behind */
     char opening[LINEAGE_TEXT]; /* as the destination stored it with the mark */
     struct openings *openings;  /* of the queue at the last release; NULL: unknown */
-    bool doubted;               /* the mark seems to be of another history, and is to be checked again */
-
     /* The oldest is kept until it is stated, so that the watermark rises even if there is always a backlog. */
     struct claim oldest, newest;
     usec_t stated_at;
-
+    bool doubted;      /* the mark seems to be of another history, and is to be checked again */
     bool fresh;        /* no message was reserved since the release */
     uint64_t expected; /* unless fresh: the first id of the next batch */
 

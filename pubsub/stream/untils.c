@@ -126,7 +126,8 @@ void untils_close(struct untils **p)
     struct untils *us = *p;
     if (!us)
         return;
-    cursor_file_close(&us->file);
+    struct cursor_file *file = us->file; /* a callback may put a removal, into us->file */
+    cursor_file_close(&file);
     while (us->n) {
         struct entry *e = us->list[0];
         drop(us, e);

@@ -217,6 +217,53 @@ class Republished(WatermarkTest):
         self.check("ps_to_http", "--to-url=" + self.pubsub_url)
 
 
+class Reserve(MillraceTest):
+    """What simplequeue states with each answer to a reserve."""
+
+    def setUp(self):
+        super().setUp()
+        self.queue = self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never", "--allow-exit")
+
+    def reserve(self, params="reader=r"):
+        before = time.time()
+        reply = self.queue.get("/reserve?" + params)
+        accepted = reply.header("X-Millrace-Accepted-Before")
+        self.lease = reply.header("X-Millrace-Lease")
+        if accepted is None:
+            self.assertIsNone(reply.header("X-Millrace-Accepted-Last"))
+            return None
+        self.assertTrue(before - 0.01 <= float(accepted) <= time.time() + 0.01, accepted)
+        return int(reply.header("X-Millrace-Accepted-Last"))
+
+    def act(self, target, body=b""):
+        self.assertEqual(self.queue.post(target, body).status, 200, target)
+
+    def test_which_ids_may_still_come(self):
+        self.act("/release?reader=r")
+        self.assertEqual(self.reserve(), 0)
+        self.act("/mput", b"a\nb\nc")
+        self.assertEqual(self.reserve(), 3)  # a is leased
+        lease = self.lease
+        self.act("/pause")
+        self.assertEqual(self.reserve(), 3)
+        self.act("/pause?for=0")
+        self.assertEqual(self.reserve("reader=r&items=9"), 3)
+        self.act("/ack?lease=%s&id=2-3" % self.lease)
+        self.assertEqual(self.reserve(), 3)  # a still is
+        self.act("/bury?lease=%s&id=1&reason=x" % lease)
+        self.assertEqual(self.reserve(), 0)
+        self.act("/put?delay=600", b"d")
+        self.assertIsNone(self.reserve())
+        self.assertEqual(self.reserve("reader=r&wait=%d" % (1000 * harness.PATIENCE)), 5)
+        self.act("/nack?lease=%s&id=5&delay=60000" % self.lease)
+        self.assertIsNone(self.reserve())
+        self.queue.kill9()
+        self.queue = self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never")
+        self.assertIsNone(self.reserve())
+        self.act("/kick")
+        self.assertIsNone(self.reserve())
+
+
 class Hosts(WatermarkTest):
     def test_a_silent_host_is_named_and_holds(self):
         clocks = Clocks(self)
@@ -360,6 +407,10 @@ class Statements(WatermarkTest):
     def pub(self, body=b"", headers=None, **params):
         return request(self.pubsub_url, "POST", "/pub?" + query(stream=STREAM, **params), body, headers=headers)
 
+    def stored(self):
+        with open(self.path("p", "untils"), "rb") as f:
+            return f.read()
+
     def until(self, producer="p"):
         return self.producers()[producer].get("until")
 
@@ -412,7 +463,7 @@ class Statements(WatermarkTest):
     def test_after_a_restart(self):
         self.pub(b"x\n", producer="p", mark=0, next=5, until=1000)
         self.pub(b"x\n", producer="q", mark=0, next=5, until=0)
-        wait_until(lambda: open(self.path("p", "untils"), "rb").read().count(STREAM.encode()) >= 2, "both to be stored")
+        wait_until(lambda: self.stored().count(STREAM.encode()) >= 2, "both to be stored")
         for end in ("kill9", "stop"):
             getattr(self.pubsub, end)()
             self.start_pubsub()

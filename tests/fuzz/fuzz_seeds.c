@@ -349,6 +349,17 @@ static void seed_query(void)
     seed_texts(texts);
 }
 
+static void seed_stream_watermark(void)
+{
+    static const char *const texts[] = {
+        "{\"stream\":\"s\",\"id\":\"0123\",\"end\":\"42\",\"producers\":[{\"producer\":\"p\",\"mark\":\"1\","
+        "\"until\":1332612345.25,\"until_restored\":true,\"silent_seconds\":0.5},{\"producer\":\"q\","
+        "\"until\":null,"
+        "\"silent_seconds\":1}]}",
+        "{\"id\":\"0\",\"end\":1,\"producers\":[]}", NULL};
+    seed_texts(texts);
+}
+
 static void seed_text_pattern(void)
 {
     static const char *const texts[] = {"^(a|b)+[^c]{2,5}$\tababxyz", "(?i)x*\\d+(?=y)\txx12y",
@@ -373,6 +384,7 @@ static const struct {
     {"publish", seed_publish},
     {"query", seed_query},
     {"queue_log", seed_queue_log},
+    {"stream_watermark", seed_stream_watermark},
     {"text_pattern", seed_text_pattern},
 };
 

@@ -154,11 +154,30 @@ static void test_counts_many_lines(void **state)
     free(text);
 }
 
+static void test_seconds(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t usec;
+    } good[] = {{"0", 0}, {"0.000001", 1}, {"1332612345.25", 1332612345250000}, {"1.9999999", 1999999},
+        {"9223372036853.999999", 9223372036853999999}, {"007.5", 7500000}};
+    static const char *const bad[] = {"", ".", "1.", ".5", "-1", "+1", "1e3", "1.5.2", "1.x", " 1",
+        "9223372036854", "18446744073709551615", "99999999999999999999"};
+    int64_t usec;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        assert_true(bytes_to_usec(bytes_str(good[i].text), &usec) && usec == good[i].usec);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(bytes_to_usec(bytes_str(bad[i]), &usec));
+    assert_false(bytes_to_usec(BYTES_NONE, &usec));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_counts_lines), cmocka_unit_test(test_counts_many_lines),
-        cmocka_unit_test(test_sizes), cmocka_unit_test(test_names), cmocka_unit_test(test_buffer),
-        cmocka_unit_test(test_json_text), cmocka_unit_test(test_csv), cmocka_unit_test(test_words)};
+        cmocka_unit_test(test_seconds), cmocka_unit_test(test_counts_lines),
+        cmocka_unit_test(test_counts_many_lines), cmocka_unit_test(test_sizes), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_buffer), cmocka_unit_test(test_json_text), cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

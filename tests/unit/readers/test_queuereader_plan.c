@@ -924,6 +924,100 @@ static void without_marks_nothing_is_asked_or_fenced(void **state)
     plan_free(&p);
 }
 
+static struct plan *stating(uint64_t next_id)
+{
+    struct plan_config config = usual;
+    config.states = true;
+    return begun(&config, next_id, 0);
+}
+
+static void reserve_before(struct plan *p, const char *framed, usec_t before, uint64_t last_id, usec_t now)
+{
+    struct batch b;
+    struct plan_step s = next(p, PLAN_QUEUE, now);
+    assert_int_equal(s.action, PLAN_RESERVE);
+    assert_true(batch_parse(bytes_str(framed), 1, &b));
+    plan_reserved(p, BYTES_LITERAL("q"), &b, &(struct plan_accepted){before, last_id}, now);
+}
+
+static void expect_state(struct plan *p, usec_t now, usec_t time, usec_t read_at)
+{
+    struct plan_step s = next(p, PLAN_DESTINATION, now);
+    assert_int_equal(s.action, PLAN_STATE);
+    assert_int_equal(s.watermark.time, time);
+    assert_int_equal(s.watermark.read_at, read_at);
+    plan_stated(p);
+}
+
+#define AT(SECONDS) ((usec_t)(SECONDS * (double)USEC_PER_SEC))
+
+static void a_watermark_rides_on_the_run_that_reaches_it(void **state)
+{
+    (void)state;
+    struct plan *p = stating(1);
+    reserve_before(p, "1 1 1\na\n2 1 1\nb\n", 7000, 2, AT(2));
+    struct plan_step s = next(p, PLAN_DESTINATION, AT(2));
+    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 7000 && s.watermark.read_at == AT(2));
+    plan_delivered(p);
+    reserve_before(p, "3 1 1\nc\n", 8000, 9, AT(2.1)); /* more are in the queue */
+    s = next(p, PLAN_DESTINATION, AT(2.1));
+    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 0);
+    plan_delivered(p);
+    plan_free(&p);
+}
+
+static void an_idle_reader_states_every_second(void **state)
+{
+    (void)state;
+    struct plan *p = stating(1);
+    expect_state(p, AT(5), 0, 0); /* nothing is known, but the reader is alive */
+    reserve_before(p, "", 7000, 0, AT(5.1));
+    expect(p, PLAN_DESTINATION, AT(5.2), PLAN_PAUSE);
+    expect_state(p, AT(5.6), 7000, AT(5.1));
+    expect(p, PLAN_DESTINATION, AT(6.5), PLAN_PAUSE);
+    expect_state(p, AT(6.6), 0, 0);
+    reserve_before(p, "", 9000, 4, AT(7)); /* a message is leased by another */
+    expect_state(p, AT(8), 0, 0);
+    plan_free(&p);
+}
+
+static void times_are_dropped_when_ids_or_clocks_change(void **state)
+{
+    (void)state;
+    struct plan *p = stating(1);
+    reserve_before(p, "1 1 1\na\n", 7000, 2, AT(2));
+    expect(p, PLAN_DESTINATION, AT(2), PLAN_DELIVER);
+    plan_delivered(p);
+    reserve_before(p, "2 1 1\na\n", 0, 0, AT(2)); /* a message is delayed */
+    struct plan_step s = next(p, PLAN_DESTINATION, AT(2));
+    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 0);
+    plan_delivered(p);
+    reserve_before(p, "3 1 1\na\n", 8000, 4, AT(2));
+    expect(p, PLAN_DESTINATION, AT(2), PLAN_DELIVER);
+    plan_delivered(p);
+    reserve_before(p, "4 1 1\na\n", 500, 5, AT(2)); /* the queue's clock was set back */
+    s = next(p, PLAN_DESTINATION, AT(2));
+    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 0);
+    plan_delivered(p);
+    reserve_before(p, "5 1 1\na\n", 600, 6, AT(2));
+    s = next(p, PLAN_DESTINATION, AT(2));
+    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 500);
+    plan_delivered(p);
+    plan_free(&p);
+}
+
+static void a_fenced_reader_states_nothing(void **state)
+{
+    (void)state;
+    struct plan *p = stating(1);
+    reserve_before(p, "", 7000, 0, AT(2));
+    expect(p, PLAN_DESTINATION, AT(3), PLAN_STATE);
+    plan_conflict(p, AT(3));
+    expect(p, PLAN_DESTINATION, AT(3), PLAN_WAIT);
+    expect(p, PLAN_QUEUE, AT(3), PLAN_RELEASE);
+    plan_free(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -965,6 +1059,10 @@ int main(void)
         cmocka_unit_test(a_stop_gives_acks_up_in_the_end),
         cmocka_unit_test(with_marks_a_stop_tries_to_acknowledge_once),
         cmocka_unit_test(a_touch_that_fails_is_tried_again_while_the_run_lasts),
+        cmocka_unit_test(a_watermark_rides_on_the_run_that_reaches_it),
+        cmocka_unit_test(an_idle_reader_states_every_second),
+        cmocka_unit_test(times_are_dropped_when_ids_or_clocks_change),
+        cmocka_unit_test(a_fenced_reader_states_nothing),
         cmocka_unit_test(without_marks_nothing_is_asked_or_fenced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,261 @@
+/* The times that producers state: what counts, what a restart keeps, and whose place in the file is taken. */
+#include "support/cm.h"
+
+#include "base/io.h"
+#include "pubsub/stream/untils.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SECOND USEC_PER_SEC
+#define DAY (86400 * SECOND)
+
+struct world {
+    char dir[64];
+    struct streams *streams;
+    struct stream *stream;
+    struct untils *untils;
+    struct clock_moment now;
+    int made, removed;
+};
+
+static struct io_ops faulty;
+
+static int failing_fdatasync(int fd)
+{
+    (void)fd;
+    errno = EIO;
+    return -1;
+}
+
+static void no_wake(void *arg)
+{
+    (void)arg;
+}
+
+static void on_made(void *arg, const struct until *u)
+{
+    assert_ptr_equal(u->arg, arg);
+    ((struct world *)arg)->made++;
+}
+
+static void on_removed(void *arg, const struct until *u)
+{
+    (void)u;
+    ((struct world *)arg)->removed++;
+}
+
+static void open_world(struct world *w)
+{
+    char error[256];
+    w->streams = streams_new(&(struct streams_config){
+        .dir = w->dir, .max_streams = 4, .set = {.sync_ms = JOURNAL_SYNC_NEVER, .notify = no_wake}});
+    assert_int_equal(streams_recover(w->streams, error, sizeof error), STREAMS_OK);
+    assert_int_equal(streams_make(w->streams, "s", &w->stream, error, sizeof error), STREAMS_OK);
+    assert_true(untils_open(&(struct untils_config){.streams = w->streams,
+                                .dir = w->dir,
+                                .notify = no_wake,
+                                .made = on_made,
+                                .removed = on_removed,
+                                .arg = w},
+        &w->untils, error, sizeof error));
+}
+
+static void close_world(struct world *w)
+{
+    untils_close(&w->untils);
+    streams_free(&w->streams);
+}
+
+static int set_up(void **state)
+{
+    struct world *w = mem_zalloc(sizeof *w);
+    snprintf(w->dir, sizeof w->dir, "/tmp/test_untils.XXXXXX");
+    assert_non_null(mkdtemp(w->dir));
+    w->now = (struct clock_moment){1000 * SECOND, 1332612345 * SECOND};
+    open_world(w);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    char command[100];
+    io = &io_system;
+    close_world(w);
+    snprintf(command, sizeof command, "rm -r %s", w->dir);
+    assert_int_equal(system(command), 0);
+    free(w);
+    return 0;
+}
+
+static void pass(struct world *w, usec_t t)
+{
+    w->now.boot += t;
+    w->now.trusted += t;
+}
+
+static void state_until(struct world *w, const char *producer, usec_t time, usec_t age)
+{
+    untils_state(w->untils, w->stream, &(struct until_statement){bytes_str(producer), time, age}, w->now);
+}
+
+static const struct until *find(const struct world *w, const char *producer)
+{
+    return untils_find(w->untils, w->stream, bytes_str(producer));
+}
+
+static usec_t time_of(const struct world *w, const char *producer)
+{
+    return until_time(find(w, producer), w->now);
+}
+
+static void restart(struct world *w)
+{
+    close_world(w);
+    open_world(w);
+}
+
+static void the_latest_counts_and_none_is_in_the_future(void **state)
+{
+    struct world *w = *state;
+    usec_t now = w->now.trusted;
+    assert_null(find(w, "p"));
+    state_until(w, "p", 0, 0);
+    assert_int_equal(time_of(w, "p"), 0);
+    state_until(w, "p", now - 5, 0);
+    assert_int_equal(time_of(w, "p"), now - 5);
+    state_until(w, "p", 0, 0);
+    assert_int_equal(time_of(w, "p"), now - 5);
+    state_until(w, "p", now - 9, 0); /* its clock was set back */
+    assert_int_equal(time_of(w, "p"), now - 9);
+    state_until(w, "p", INT64_MAX, 100);
+    assert_int_equal(time_of(w, "p"), now - 100);
+    pass(w, DAY);
+    assert_int_equal(time_of(w, "p"), now - 100);
+    w->now.trusted -= 2 * DAY; /* the clock of this daemon was ahead */
+    assert_int_equal(time_of(w, "p"), now - 100 - 2 * DAY);
+    assert_int_equal(until_silence(find(w, "p"), w->now), DAY);
+    assert_int_equal(w->made, 1);
+}
+
+static void a_restart_keeps_them(void **state)
+{
+    struct world *w = *state;
+    usec_t now = w->now.trusted;
+    state_until(w, "p", now - SECOND, 0);
+    state_until(w, "ahead", now + DAY, SECOND);
+    state_until(w, "unknown", 0, 0);
+    restart(w);
+    pass(w, 60 * SECOND);
+    w->now.boot = 5 * SECOND; /* the machine was started again */
+    assert_int_equal(untils_count(w->untils), 3);
+    assert_int_equal(time_of(w, "p"), now - SECOND);
+    assert_int_equal(time_of(w, "ahead"), now - SECOND);
+    assert_int_equal(time_of(w, "unknown"), 0);
+    assert_true(find(w, "p")->is_restored);
+    assert_int_equal(until_silence(find(w, "p"), w->now), 60 * SECOND);
+    state_until(w, "p", 0, 0);
+    assert_true(find(w, "p")->is_restored && until_silence(find(w, "p"), w->now) == 0);
+    state_until(w, "p", now, 0);
+    assert_false(find(w, "p")->is_restored);
+    assert_int_equal(time_of(w, "p"), now);
+}
+
+static void the_first_known_time_is_stored(void **state)
+{
+    struct world *w = *state;
+    state_until(w, "p", 0, 0);
+    untils_poll(w->untils);
+    while (!find(w, "p")->time) {
+        usleep(1000);
+        untils_poll(w->untils);
+        state_until(w, "p", 7 * SECOND, 0);
+    }
+    for (int i = 0; i < 50; i++) { /* a put that is under way may be that of the first statement */
+        usleep(1000);
+        untils_poll(w->untils);
+        state_until(w, "p", 7 * SECOND, 0);
+    }
+    restart(w);
+    assert_int_equal(time_of(w, "p"), 7 * SECOND);
+}
+
+static void a_removed_producer_stays_removed(void **state)
+{
+    struct world *w = *state;
+    state_until(w, "p", SECOND, 0);
+    state_until(w, "q", SECOND, 0);
+    untils_remove(w->untils, w->stream, BYTES_LITERAL("p")); /* while it is being stored */
+    untils_remove(w->untils, w->stream, BYTES_LITERAL("none"));
+    assert_null(find(w, "p"));
+    restart(w);
+    assert_null(find(w, "p"));
+    assert_int_equal(time_of(w, "q"), SECOND);
+    untils_remove(w->untils, w->stream, BYTES_LITERAL("q")); /* when nothing is being stored */
+    state_until(w, "q", 2 * SECOND, 0);
+    restart(w);
+    assert_int_equal(untils_count(w->untils), 1);
+    assert_int_equal(time_of(w, "q"), 2 * SECOND);
+}
+
+static void state_many(struct world *w, int first, int n)
+{
+    for (int i = first; i < first + n; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        state_until(w, name, SECOND, 0);
+    }
+}
+
+static void a_silent_one_yields_its_place_in_the_file(void **state)
+{
+    struct world *w = *state;
+    state_many(w, 0, UNTILS_STORED_MAX);
+    state_until(w, "more", SECOND, 0);
+    assert_int_equal(untils_count(w->untils), UNTILS_STORED_MAX + 1);
+    restart(w);
+    assert_null(find(w, "more"));
+    assert_int_equal(untils_count(w->untils), UNTILS_STORED_MAX);
+    pass(w, 2 * DAY);
+    state_many(w, 1, UNTILS_STORED_MAX - 1);
+    restart(w);
+    state_until(w, "more", SECOND, 0);
+    restart(w);
+    assert_non_null(find(w, "more"));
+    assert_null(find(w, "p0"));
+}
+
+static void a_failed_disk_leaves_them_in_memory(void **state)
+{
+    struct world *w = *state;
+    faulty = io_system;
+    faulty.fdatasync = failing_fdatasync;
+    io = &faulty;
+    state_until(w, "p", SECOND, 0);
+    for (int i = 0; i < 20; i++) {
+        usleep(1000);
+        untils_poll(w->untils);
+        pass(w, 60 * SECOND);
+        state_until(w, "p", 2 * SECOND, 0);
+    }
+    assert_int_equal(time_of(w, "p"), 2 * SECOND);
+    untils_remove(w->untils, w->stream, BYTES_LITERAL("p"));
+    assert_int_equal(w->removed, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_latest_counts_and_none_is_in_the_future, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_restart_keeps_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_first_known_time_is_stored, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_removed_producer_stays_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_silent_one_yields_its_place_in_the_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_failed_disk_leaves_them_in_memory, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

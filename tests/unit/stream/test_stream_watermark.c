@@ -1,0 +1,63 @@
+/* The time up to which a stream is complete, out of pubsub's answer. */
+#include "support/cm.h"
+
+#include "stream/stream_watermark.h"
+
+#define HEAD "{\"stream\":\"s\",\"id\":\"0123456789abcdef0123456789abcdef\",\"end\":\"42\",\"producers\":["
+
+static struct stream_watermark read_all(const char *producers)
+{
+    struct stream_watermark w;
+    struct buf text = {0};
+    buf_printf(&text, HEAD "%s]}", producers);
+    assert_true(stream_watermark_read(buf_bytes(&text), 100 * USEC_PER_SEC, &w));
+    assert_string_equal(w.id, "0123456789abcdef0123456789abcdef");
+    assert_int_equal(w.end, 42);
+    buf_free(&text);
+    return w;
+}
+
+#define PRODUCER(NAME, UNTIL, SILENT)                                                                        \
+    "{\"producer\":\"" NAME "\",\"until\":" UNTIL ",\"until_restored\":false,\"silent_seconds\":" SILENT "}"
+
+static void the_least_counts(void **state)
+{
+    (void)state;
+    struct stream_watermark w = read_all("");
+    assert_true(w.until == STREAM_WATERMARK_NONE && !w.producer[0]);
+    w = read_all(PRODUCER("a", "20.5", "1.5") "," PRODUCER("b", "20.25", "0") "," PRODUCER("c", "21", "0.0"));
+    assert_true(w.until == 20250000 && !w.is_restored);
+    assert_string_equal(w.producer, "b");
+    w = read_all(PRODUCER("a", "20.5", "1.5") "," PRODUCER("old", "1", "100.5"));
+    assert_string_equal(w.producer, "a");
+    w = read_all(PRODUCER("a", "20.5", "1.5") "," PRODUCER("b", "null", "0"));
+    assert_int_equal(w.until, 0);
+    assert_string_equal(w.producer, "b");
+    w = read_all("{\"producer\":\"a\",\"until\":3,\"until_restored\":true,\"silent_seconds\":1}");
+    assert_true(w.is_restored && w.until == 3 * USEC_PER_SEC);
+}
+
+/* Part of an answer must not pass for all of it: then a producer that holds completeness back could be missing. */
+static void other_answers_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "{}", "[]", "{\"id\":\"x\",\"producers\":[]}",
+        "{\"id\":\"x\",\"end\":\"1\"}", "{\"id\":\"\",\"end\":\"1\",\"producers\":[]}",
+        "{\"id\":\"0123456789abcdef0123456789abcdef0\",\"end\":\"1\",\"producers\":[]}", HEAD "1]}",
+        HEAD "{}]}", HEAD PRODUCER("a", "-1", "0") "]}", HEAD PRODUCER("a", "1e300", "0") "]}",
+        HEAD PRODUCER("a", "1", "null") "]}", HEAD PRODUCER("a", "\"1\"", "0") "]}",
+        HEAD PRODUCER("a b", "1", "0") "]}", HEAD PRODUCER("", "1", "0") "]}",
+        HEAD "{\"producer\":\"a\",\"silent_seconds\":1}]}", HEAD PRODUCER("a", "1", "0") "}"};
+    struct stream_watermark w;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(stream_watermark_read(bytes_str(bad[i]), USEC_PER_SEC, &w));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_least_counts),
+        cmocka_unit_test(other_answers_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
