@@ -312,6 +312,21 @@ class Hosts(WatermarkTest):
         loud.put()
         self.wait_complete()
 
+    def test_a_removed_producer_holds_nothing(self):
+        self.start_pubsub()
+        self.start_aggregator()
+        loud, gone = Host(self, "loud"), Host(self, "gone")
+        self.wait_complete()
+        name, stopped = gone.id, time.time()
+        gone.queue.stop()
+        gone.relay.kill9()
+        self.assertLess(self.hold_a_moment()[0], stopped + 1)
+        self.assertEqual(request(self.pubsub_url, "DELETE", "/producers?" + query(stream=STREAM, producer=name)).status, 200)
+        self.assertNotIn(name, self.producers())
+        loud.put()
+        self.wait_complete()
+        self.assertEqual(self.look()[1], 1)
+
     def test_several_queues_while_all_is_killed(self):
         random = seeded()
         self.start_pubsub()
