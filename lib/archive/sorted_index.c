@@ -268,14 +268,18 @@ static struct place find_block(const struct sorted_index *i, const struct sorted
             __builtin_prefetch(i->text.ptr + at * INDEX_FANOUT * SORTED_INDEX_BLOCK);
         place.shared = node[INDEX_KEYS] < INDEX_SHARED_MAX ? node[INDEX_KEYS] : INDEX_SHARED_MAX;
         place.key = key_at(head + place.shared);
-        size_t n = count_less(node, place.key);
+        size_t low = count_less(node, place.key), high = low;
         at *= INDEX_FANOUT;
-        for (; n < INDEX_KEYS && node[n] == place.key; n++) {
-            size_t block = (at + n + 1) << (4 * k);
-            if (block >= i->blocks || !is_before(i->text, sample_line(i, block), target))
-                break;
+        while (high < INDEX_KEYS && node[high] == place.key)
+            high++;
+        while (low < high) { /* among samples with these bytes, the rest of the lines decides */
+            size_t middle = (low + high) / 2, block = (at + middle + 1) << (4 * k);
+            if (block < i->blocks && is_before(i->text, sample_line(i, block), target))
+                low = middle + 1;
+            else
+                high = middle;
         }
-        at += n;
+        at += low;
     }
     place.block = at < i->blocks ? at : i->blocks - 1;
     return place;

@@ -18,7 +18,7 @@ static void search(const struct sorted_text *t, struct bytes key)
 {
     struct sorted_span line;
     if (sorted_find(t, key, &line))
-        assert(bytes_equal(sorted_line_key(t, line), key));
+        check_span(t, line);
     check_span(t, sorted_prefix(t, key));
     check_span(t, sorted_range(t, key, key));
     check_span(t, sorted_range(t, BYTES_NONE, key));
@@ -38,6 +38,8 @@ static void check_ordered(const struct sorted_text *t, struct bytes key)
         with_prefix += bytes_starts_with(its, key) ? end - at : 0;
         with_key += bytes_equal(its, key) ? end - at : 0;
     }
+    struct sorted_span one;
+    assert(!sorted_find(t, key, &one) || bytes_equal(sorted_line_key(t, one), key));
     struct sorted_span prefix = sorted_prefix(t, key), range = sorted_range(t, key, key);
     assert(prefix.end - prefix.begin == with_prefix);
     assert(range.end - range.begin == with_key);

@@ -5,10 +5,13 @@
 #include "base/xxh3.h"
 #include "support/cm.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+static size_t page;
 
 struct text {
     struct buf bytes;
@@ -260,9 +263,9 @@ static void a_wrong_index_is_refused(void **state)
 static void a_forged_index_reads_nothing_outside_the_text(void **state)
 {
     unsigned seed = 11;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct buf space = {0};
     (void)state;
+    page = (size_t)sysconf(_SC_PAGESIZE);
     for (size_t s = 2; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
         struct text t = make_text(&seed, &shapes[s]);
         size_t room = (t.bytes.len + page - 1) / page * page;
@@ -296,10 +299,53 @@ static void a_forged_index_reads_nothing_outside_the_text(void **state)
     buf_free(&space);
 }
 
+static size_t touched;
+
+static void on_touch(int signal_number, siginfo_t *info, void *context)
+{
+    (void)signal_number, (void)context;
+    touched++;
+    char *at = (char *)((uintptr_t)info->si_addr & ~(page - 1)); /* NOLINT(performance-no-int-to-ptr) */
+    mprotect(at, page, PROT_READ);
+}
+
+/* The first page, the last one, the result's, perhaps the one behind; more where keys of the index are equal to the target's. */
+static void a_search_reads_few_pages(void **state)
+{
+    struct sigaction action = {.sa_sigaction = on_touch, .sa_flags = SA_SIGINFO}, before;
+    unsigned seed = 13;
+    struct text t = make_text(&seed, &shapes[5]);
+    struct buf space = {0};
+    (void)state;
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t room = (t.bytes.len + page - 1) / page * page, sum = 0;
+    char *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED && room > 100 * page);
+    memcpy(p, t.bytes.ptr, t.bytes.len);
+    struct sorted_index *index = sorted_index_build(bytes_of(p, t.bytes.len));
+    sigaction(SIGSEGV, &action, &before);
+    for (int i = 0; i < 1000; i++) {
+        struct sorted_target target;
+        random_target(&seed, &t, &space, &target);
+        mprotect(p, room, PROT_NONE);
+        touched = 0;
+        sorted_index_seek(index, &target);
+        assert_in_range(touched, 0, 16);
+        sum += touched;
+    }
+    sigaction(SIGSEGV, &before, NULL);
+    assert_in_range(sum, 0, 8500);
+    munmap(p, room);
+    sorted_index_free(&index);
+    text_free(&t);
+    buf_free(&space);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(searches_agree_with_a_walk),
+        cmocka_unit_test(a_search_reads_few_pages),
         cmocka_unit_test(pieces_of_any_size_make_the_same_file),
         cmocka_unit_test(a_wrong_index_is_refused),
         cmocka_unit_test(a_forged_index_reads_nothing_outside_the_text),
