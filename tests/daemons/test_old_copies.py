@@ -238,6 +238,60 @@ class OldCopies(CopiesTest):
         self.committed(3)
 
 
+KEYS = "[input]\ntime = t\n[total u]\nkey = n\n"
+
+
+class LiveCopies(CopiesTest):
+    """The files of an open slice, copied one after another while the aggregator commits and merges: each copy is refused, or
+    it answers exactly once it has caught up."""
+
+    def aggregator(self, directory):
+        return self.daemon("aggregator", "--config=" + self.write("a.conf", KEYS), "--data-dir=" + self.path(directory),
+                           "--streams=s", "--pubsub-url=" + self.url, "--flush-interval=20ms", "--max-answer=64M",
+                           "--cursor=" + directory).wait_listening()
+
+    def test_a_live_copy_of_an_open_slice(self):
+        self.pubsub()
+        original = self.aggregator("a").wait_ready()
+        slices, blocks = self.path("a/slices"), 0
+
+        def fill(n):
+            nonlocal blocks
+            self.assertEqual(self.pub(b"".join(map(block, range(blocks, blocks + n)))).status, 200)
+            blocks += n
+            end = str(blocks * len(block(0)))
+            wait_until(lambda: original.stats()["streams"]["s"]["offset"] == end, lambda: original.log)
+
+        fill(3)
+        for round_ in range(6):
+            copy = "copy-%d" % round_
+            os.makedirs(self.path(copy, "slices"))
+            files = ["0000000001.db", "0000000001.db-wal"]
+            for name in files if round_ % 2 else files[::-1]:
+                if os.path.exists(os.path.join(slices, name)):
+                    shutil.copy(os.path.join(slices, name), self.path(copy, "slices", name))
+                fill(20)
+                if round_ > 1:  # the log begins anew
+                    original.stop()
+                    original = self.aggregator("a").wait_ready()
+                    fill(2)
+            restored = self.aggregator(copy)
+            wait_until(lambda: restored.process.poll() is not None or restored.get("/health").status == 200, lambda: restored.log)
+            if restored.process.poll() is not None:
+                self.assertEqual(restored.process.wait(), 78, restored.log)
+                continue
+            end = str(blocks * len(block(0)))
+            wait_until(lambda: restored.stats()["streams"]["s"]["offset"] == end, lambda: restored.log)
+            reply = restored.get("/fwmatch?key=u%7C")
+            expected = b"".join(b"u|%08d,c3gi:1\n" % n for n in range(blocks * LINES))
+            if reply.status == 200:
+                self.assertEqual(reply.body, expected)
+            else:
+                self.assertEqual(reply.status, 503, reply)
+                wait_until(lambda: restored.get("/health").status == 503, lambda: restored.log)
+            restored.stop()
+
+
 class OldQueues(RelayTest):
     """A queue's directory beside a pubsub that has newer messages of the queue, or has not."""
 
