@@ -272,14 +272,16 @@ class Refusals(BackupTest):
         self.backup(self.path("b"), self.running)
 
     def test_a_full_disk(self):
+        """At every step: fewer or more files find room."""
         disk = SmallDisk(self, "1m")
-        disk.take_the_rest()
-        disk.leave(64 << 10)
-        self.assertIn("free space", self.backup(disk.path("b"), self.running, status=75))
         self.backup(self.path("b"), self.running)
-        self.assertIn("free space", self.restore(self.path("b"), disk.path("new"), status=75))
-        self.assertEqual(os.listdir(disk.directory), ["other"])
-        self.assertEqual(glob.glob(self.path("data", "*", ".backup")), [])
+        for room in (0, 4 << 10, 64 << 10, 300 << 10):
+            disk.take_the_rest()
+            disk.leave(room)
+            self.assertIn("free space", self.backup(disk.path("b"), self.running, status=75))
+            self.assertIn("free space", self.restore(self.path("b"), disk.path("new"), status=75))
+            self.assertEqual(os.listdir(disk.directory), ["other"])
+            self.assertEqual(glob.glob(self.path("data", "*", ".backup")), [])
         disk.give_back()
         self.backup(disk.path("b"), self.running)
 

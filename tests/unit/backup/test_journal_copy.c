@@ -1,0 +1,205 @@
+/* journal_copy: a copy ends where it must, has what was trimmed meanwhile, and can be opened. */
+#include "support/cm.h"
+#include "support/shell.h"
+
+#include "backup/journal_copy.h"
+#include "journal/journal_openings.h"
+#include "simplequeue/queue/queue_log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static char root[64], source[100], stage[100], error[BACKUP_ERROR_TEXT];
+static struct journal_set *set;
+static struct journal *journal;
+static struct journal_copy copy;
+
+static void open_journal(const char *dir)
+{
+    const struct journal_config config = {.dir = dir, .segment_bytes = 4096};
+    set = journal_set_new(&(struct journal_set_config){.sync_ms = JOURNAL_SYNC_NEVER});
+    assert_int_equal(journal_open(set, &config, &journal, error, sizeof error), JOURNAL_OK);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/millrace-copy-XXXXXX");
+    assert_non_null(mkdtemp(root));
+    snprintf(source, sizeof source, "%s/source", root);
+    snprintf(stage, sizeof stage, "%s/stage/deep", root);
+    open_journal(source);
+    journal_copy_init(&copy, "q", source, stage);
+    copy.is_queue = true;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    journal_copy_free(&copy);
+    journal_close(&journal);
+    journal_set_free(&set);
+    shell("rm -rf %s", root);
+    return 0;
+}
+
+static void on_commit(const struct journal_commit *c, void *arg)
+{
+    (void)arg;
+    assert_int_equal(c->result, JOURNAL_OK);
+}
+
+/* Appends the record, under a mark of the producer unless that is NULL, and empties the buffer. */
+static void append(struct buf *record, const char *producer, uint64_t mark)
+{
+    struct bytes piece = buf_bytes(record);
+    struct journal_append a = {.pieces = &piece, .n_pieces = 1};
+    if (producer) {
+        a.producer = bytes_str(producer);
+        a.mark = journal_mark(journal, a.producer, NULL);
+        a.next = mark;
+    }
+    assert_int_equal(journal_append(journal, &a, 1, on_commit, NULL, NULL), JOURNAL_OK);
+    journal_set_flush(set);
+    buf_free(record);
+}
+
+static void put(uint64_t id, size_t size)
+{
+    char text[8192];
+    struct bytes message = bytes_of(text, size);
+    struct buf record = {0};
+    memset(text, 'm', sizeof text);
+    queue_log_put(&record, id, &message, 1);
+    buf_append_bytes(&record, message);
+    append(&record, NULL, 0);
+}
+
+static void remove_id(uint64_t id, uint64_t next_id)
+{
+    struct id_ranges ids = {0};
+    struct buf record = {0};
+    id_ranges_add(&ids, id);
+    queue_log_remove(&record, next_id, &ids);
+    id_ranges_free(&ids);
+    append(&record, NULL, 0);
+}
+
+static bool removes_from_2(const struct frame *f, void *arg)
+{
+    (void)arg;
+    return journal_copy_removes(f, 2);
+}
+
+static bool list_record(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+{
+    struct queue_record r;
+    const char *why;
+    (void)offset, (void)time;
+    assert_true(queue_log_decode(payload, &r, &why));
+    buf_append_char(arg, r.type == RECORD_PUT ? 'P' : 'R');
+    return true;
+}
+
+/* Opens the copy as a daemon would, and compares the types of its records. */
+static void assert_records(const char *expected)
+{
+    struct buf types = {0};
+    journal_close(&journal);
+    journal_set_free(&set);
+    open_journal(stage);
+    assert_int_equal(journal_cut_bytes(journal), 0);
+    assert_int_equal(journal_scan(journal, journal_earliest(journal), list_record, &types), JOURNAL_OK);
+    assert_true(bytes_equal_str(buf_bytes(&types), expected));
+    buf_free(&types);
+}
+
+static void test_it_ends_before_the_first_unpublished_removal(void **state)
+{
+    (void)state;
+    put(1, 10);
+    remove_id(1, 2);
+    put(2, 10);
+    put(3, 10);
+    remove_id(3, 4); /* before the pin: an operator emptied the queue */
+    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    put(4, 10);
+    remove_id(1, 5);
+    remove_id(2, 5);
+    put(5, 10);
+    assert_int_equal(journal_copy_extend(&copy, removes_from_2, NULL, error), BACKUP_OK);
+    assert_int_equal(copy.next_id, 5);
+    assert_int_equal(journal_copy_cut(&copy, error), BACKUP_OK);
+    assert_records("PRPPRPR");
+}
+
+static void test_what_is_trimmed_meanwhile_is_in_the_copy(void **state)
+{
+    struct openings *o = openings_open(source, 1);
+    openings_free(&o);
+    (void)state;
+    for (uint64_t id = 1; id <= 20; id++)
+        put(id, 2000);
+    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    journal_trim(journal, journal_committed_end(journal));
+    put(21, 2000);
+    journal_copy_follow(&copy);
+    for (uint64_t id = 22; id <= 24; id++)
+        put(id, 2000);
+    o = openings_open(source, 24);
+    openings_free(&o);
+    o = openings_open(source, 26); /* of a restart that the copy does not have */
+    openings_free(&o);
+    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_OK);
+    journal_trim(journal, journal_committed_end(journal));
+    assert_int_equal(journal_copy_cut(&copy, error), BACKUP_OK);
+    assert_int_equal(copy.next_id, 25);
+    assert_int_equal(copy.earliest, 0);
+    assert_records("PPPPPPPPPPPPPPPPPPPPPPPP");
+    o = openings_open(stage, copy.next_id);
+    assert_int_equal(openings_count(o), 3);
+    assert_int_equal(openings_at(o, 1)->first, 24);
+    openings_free(&o);
+}
+
+static void test_a_gap_is_found(void **state)
+{
+    (void)state;
+    put(1, 2000);
+    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    for (uint64_t id = 2; id <= 20; id++)
+        put(id, 2000);
+    journal_trim(journal, journal_committed_end(journal));
+    put(21, 10);
+    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_CHANGED);
+}
+
+static void test_marks_at_the_end(void **state)
+{
+    static const char id[] = "0123456789abcdef0123456789abcdef";
+    struct buf record = {0};
+    (void)state;
+    buf_append_str(&record, "a line\n");
+    append(&record, id, 7);
+    buf_append_str(&record, "a line\n");
+    append(&record, "a client", 9);
+    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    buf_append_str(&record, "a line\n");
+    append(&record, id, 8);
+    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_OK);
+    assert_int_equal(journal_copy_mark(&copy, id), 8);
+    assert_int_equal(copy.n_marks, 1);
+    assert_int_equal(copy.end.offset, 21);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_it_ends_before_the_first_unpublished_removal, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_trimmed_meanwhile_is_in_the_copy, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_gap_is_found, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_marks_at_the_end, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
