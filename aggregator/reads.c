@@ -147,7 +147,7 @@ static void copy_batches(struct reads *r, const struct reads_layers *l)
         if (!all)
             r->copies[i] = batch_pick(l->batches[i], wanted, components, n);
         else if (i + 1 == l->n_batches)
-            r->copies[i] = batch_copy(l->batches[i]);
+            r->copies[i] = batch_copy(l->batches[i], wanted, n_counters);
         r->layers.batches[i] = r->copies[i].table ? &r->copies[i] : l->batches[i];
     }
     free(components);

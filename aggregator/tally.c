@@ -6,6 +6,7 @@
 
 #define TABLE_SHARE 8 /* fraction of the memory: the table of a batch */
 #define TEXTS_SHARE 4 /* fraction of the memory: the interner */
+#define PICKED_FIRST 16
 #define SORT_BYTES 32 /* memory to sort one count for the flush */
 
 struct tally {
@@ -203,15 +204,19 @@ static void add_picked(void *arg, uint32_t id)
 {
     struct picked *p = arg;
     if (p->n == p->room) {
-        p->room = p->room ? 2 * p->room : 16;
+        p->room *= 2;
         p->ids = mem_realloc(p->ids, p->room * sizeof(*p->ids));
     }
     p->ids[p->n++] = id;
 }
 
-struct batch batch_copy(const struct batch *b)
+struct batch batch_copy(const struct batch *b, const bool *wanted, size_t n_counters)
 {
-    struct batch out = {.table = count_table_copy(b->table), .texts = b->texts};
+    size_t n = 0;
+    while (n < n_counters && wanted[n])
+        n++;
+    struct batch out = {.texts = b->texts};
+    out.table = n == n_counters ? count_table_copy(b->table) : count_table_pick(b->table, wanted, NULL, 0, 0);
     for (size_t i = 0; i < b->n_lookups; i++)
         add_lookup(&out, b->lookups[i]);
     return out;
@@ -219,7 +224,7 @@ struct batch batch_copy(const struct batch *b)
 
 struct batch batch_pick(const struct batch *b, const bool *wanted, const struct bytes *components, size_t n)
 {
-    struct picked keys = {0};
+    struct picked keys = {.ids = mem_alloc(PICKED_FIRST * sizeof(*keys.ids)), .room = PICKED_FIRST};
     struct batch out = {.texts = b->texts};
     for (size_t i = 0; i < n; i++)
         interner_find_stored(b->texts, components[i], add_picked, &keys);

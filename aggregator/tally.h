@@ -61,10 +61,10 @@ size_t tally_bytes(const struct tally *t);
  * limited counters begin without keys. */
 struct batch tally_take(struct tally *t, bool ends_slice);
 
-/* Copies for a read, which stay valid while the original counts further lines. They use the texts of the original. Only
+/* Copies the counts of the wanted counters for a read. The copies stay valid while the original counts further lines. They use the texts of the original. Only
  * the thread that adds may make them; afterwards another thread may read them. */
-struct batch batch_copy(const struct batch *b);
-/* Copies only the counts of the wanted counters whose key is one of these components (stored forms). */
+struct batch batch_copy(const struct batch *b, const bool *wanted, size_t n_counters);
+/* Copies only the counts whose key is one of these components (stored forms). */
 struct batch batch_pick(const struct batch *b, const bool *wanted, const struct bytes *components, size_t n);
 
 /* Appends at most BATCH_SOURCES sources to `out`, for the batch's counts and lookups in the range. */

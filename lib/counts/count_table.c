@@ -134,7 +134,7 @@ static void pick_from(const struct part *p, const bool *wanted, const uint8_t *m
 {
     for (size_t i = 0; i < p->n_slots; i++) {
         const struct count_slot *slot = &p->slots[i];
-        if (slot->tag != 0 && marks[slot->key] && wanted[(slot->tag >> COUNT_TAG_HOUR_BITS) - 1])
+        if (slot->tag != 0 && (!marks || marks[slot->key]) && wanted[(slot->tag >> COUNT_TAG_HOUR_BITS) - 1])
             count_table_add(out, slot, count_table_hash(out, slot));
     }
 }
@@ -143,7 +143,7 @@ struct count_table *count_table_pick(
     const struct count_table *t, const bool *wanted, const uint32_t *keys, size_t n, uint32_t n_ids)
 {
     struct count_table *out = count_table_new(0);
-    uint8_t *marks = mem_zalloc((size_t)n_ids + 1);
+    uint8_t *marks = keys ? mem_zalloc((size_t)n_ids + 1) : NULL;
     bool has_keys[1 << KEY_BITS] = {0};
     memcpy(out->seed, t->seed, sizeof(out->seed));
     for (size_t i = 0; i < n; i++) {
@@ -151,7 +151,7 @@ struct count_table *count_table_pick(
         has_keys[part_of(keys[i], 0) / GROUP_PARTS] = true;
     }
     for (size_t i = 0; i < PARTS; i++)
-        if (has_keys[i / GROUP_PARTS])
+        if (!keys || has_keys[i / GROUP_PARTS])
             pick_from(&t->parts[i], wanted, marks, out);
     free(marks);
     return out;

@@ -54,7 +54,7 @@ bool count_range_has(const struct count_range *r, struct bytes key);
 void count_range_note_counters(const struct count_range *r, const struct counters *c, bool *wanted);
 
 /* Copies of counts, in a table whose ids have the same texts. Copies all counts, or those of the wanted counters whose
- * key is one of these ids; these ids are below n_ids. */
+ * key is one of these ids, which are below n_ids. Without `keys`, every key is. */
 struct count_table *count_table_copy(const struct count_table *t);
 struct count_table *count_table_pick(
     const struct count_table *t, const bool *wanted, const uint32_t *keys, size_t n, uint32_t n_ids);
