@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import threading
 
 import harness
 from forward_case import Server
@@ -205,48 +204,6 @@ class OldCopies(CopiesTest):
         self.aggregator("--accept-loss")
         left = 20 * LINES - earliest // (len(block(0)) // LINES)
         wait_until(lambda: self.total() == LINES + left, lambda: "%d: %d" % (LINES + left, self.total()))
-
-    def test_a_live_copy_is_exact_or_refused(self):
-        """Plain copies of the aggregator's files while it counts, seals and merges. (`millrace backup` makes right ones.)"""
-        random = harness.seeded()
-        self.pubsub()
-        self.aggregator()
-        over = threading.Event()
-        filled = []
-
-        def fill():
-            while not over.is_set():
-                self.fill(len(filled))
-                filled.append(1)
-                if len(filled) % 8 == 0:
-                    self.counting.post("/seal?slice=%d" % self.counting.stats()["slice"])
-        filler = threading.Thread(target=fill, daemon=True)
-        filler.start()
-        for i in range(6):
-            n = len(filled)
-            wait_until(lambda: len(filled) > n + random.randrange(6), "some lines")
-            try:
-                shutil.copytree(self.path("a"), self.path("copy%d" % i))
-            except shutil.Error:  # a file was deleted meanwhile
-                shutil.rmtree(self.path("copy%d" % i))
-        over.set()
-        filler.join()
-        self.counting.stop()
-        for path in sorted(glob.glob(self.path("copy*"))):
-            shutil.rmtree(self.path("a"))
-            os.rename(path, self.path("a"))
-            self.aggregator()
-            wait_until(lambda: not self.counting.alive() or self.counting.get("/health").status == 200 or
-                       "damaged" in self.counting.get("/health").text, lambda: self.counting.log)
-            if not self.counting.alive() or "damaged" in self.counting.get("/health").text:
-                self.assertIn("slices", self.counting.log)
-                continue
-            reply = self.counting.get("/get?key=all%7Call")
-            if reply.status == 503:
-                self.assertIn("0000", reply.text, "the damaged slice is named")
-            else:
-                self.counted(len(filled))
-            self.counting.stop()
 
     def test_a_stranger_cannot_move_or_delete_the_cursor(self):
         self.pubsub("--retain-bytes=64K")
