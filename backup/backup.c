@@ -20,7 +20,6 @@
 #define ATTEMPT_PAUSE (200 * USEC_PER_MSEC)
 #define PINS ".backup"
 #define QUEUE_ID_FILE "queue-id"
-#define CURSORS_FILE "cursors"
 #define CURSORS_READS 100
 
 const char *const backup_place_names[BACKUP_PLACES] = {"simplequeue", "pubsub", "aggregator", "archive"};
@@ -96,14 +95,14 @@ static enum backup_result pin_journals(
 }
 
 /* pubsub may write to the file meanwhile, so it is read until two reads agree. */
-static enum backup_result copy_cursors(struct backup *b)
+static enum backup_result copy_slots(struct backup *b, const char *name)
 {
     if (!b->stages[BACKUP_PUBSUB])
         return BACKUP_OK;
     struct tree_file first, second;
     struct tree_copy all = {.max_bytes = UINT64_MAX};
-    char *from = tree_path(b->spec->places[BACKUP_PUBSUB], CURSORS_FILE);
-    char *to = tree_path(b->stages[BACKUP_PUBSUB], CURSORS_FILE);
+    char *from = tree_path(b->spec->places[BACKUP_PUBSUB], name);
+    char *to = tree_path(b->stages[BACKUP_PUBSUB], name);
     enum backup_result r = tree_make_parent(to, b->error);
     for (int i = 0; r == BACKUP_OK && i < CURSORS_READS; i++) {
         io->unlink(to);
@@ -115,7 +114,7 @@ static enum backup_result copy_cursors(struct backup *b)
     }
     free(from);
     free(to);
-    return r == BACKUP_CHANGED ? BACKUP_OK : r; /* no file: there are no cursors */
+    return r == BACKUP_CHANGED ? BACKUP_OK : r; /* no file: it has no entries */
 }
 
 /* A filter publishes from stream to stream, with offsets of its source as marks. So a stream must reach at least as far
@@ -224,7 +223,8 @@ static enum backup_result copy_in_order(struct backup *b)
     enum backup_result r;
     progress(b, "copy");
     if ((r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
-        (r = copy_cursors(b)) == BACKUP_OK && (r = counts_copy(&b->counts, b->error)) == BACKUP_OK &&
+        (r = copy_slots(b, "cursors")) == BACKUP_OK && (r = copy_slots(b, "untils")) == BACKUP_OK &&
+        (r = counts_copy(&b->counts, b->error)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_SIMPLEQUEUE, "queues", &b->queues)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = extend_streams(b)) == BACKUP_OK && (r = extend_queues(b)) == BACKUP_OK) {

@@ -1,5 +1,6 @@
 #include "pubsub/stream/untils.h"
 
+#include "base/log.h"
 #include "base/text_hash.h"
 
 #include <stdio.h>
@@ -94,26 +95,28 @@ static void load(struct untils *us, size_t slot)
     uint64_t end = journal_committed_end(stream_journal(s));
     e->slot = slot;
     us->slots[slot] = e;
-    e->until.time = r->until > 0 ? r->until : 0;
-    e->until.offset = r->offset < end ? r->offset : end;
+    e->until.time = r->until > 0 && r->offset <= end ? r->until : 0;
+    e->until.offset = e->until.time ? r->offset : 0;
     e->until.stated = (struct clock_moment){0, r->seen};
     e->until.is_restored = true;
 }
 
 bool untils_open(const struct untils_config *config, struct untils **out, char *error, size_t error_size)
 {
-    struct cursor_file *file;
+    struct cursor_file *file = NULL;
     struct buf path = {0};
     buf_printf(&path, "%s/untils%c", config->dir, '\0');
     enum cursor_file_result r = cursor_file_open(
         path.ptr, UNTILS_STORED_MAX, config->notify, config->notify_arg, &file, error, error_size);
     buf_free(&path);
-    if (r != CURSOR_FILE_OK)
+    if (r != CURSOR_FILE_OK && r != CURSOR_FILE_IO)
         return false;
+    if (r == CURSOR_FILE_IO)
+        log_warn("cannot store up to which time producers are complete", LOG_S("error", error));
     struct untils *us = mem_zalloc(sizeof *us);
     us->config = *config;
     us->file = file;
-    us->n_slots = cursor_file_slots(file);
+    us->n_slots = file ? cursor_file_slots(file) : 0;
     us->slots = mem_zalloc(us->n_slots * sizeof(struct entry *));
     for (size_t i = 0; i < us->n_slots; i++)
         load(us, i);
@@ -141,7 +144,8 @@ void untils_close(struct untils **p)
 
 void untils_poll(struct untils *us)
 {
-    cursor_file_poll(us->file);
+    if (us->file)
+        cursor_file_poll(us->file);
 }
 
 static void store(struct entry *e)

@@ -9,7 +9,8 @@
  *    whose clock is ahead, or that states a future time, is not complete too early.
  * 4. A statement without a time (0) makes the producer known. It does not change an earlier time.
  * 5. After a restart, producers and their times are known from the file `untils`. Such a time may be some seconds older than
- *    the last statement; `is_restored` is true until the next statement. The file has
+ *    the last statement; `is_restored` is true until the next statement. A time is dropped if the stream
+ *    ends before its offset, as a copy from a backup may. The file has
  *    UNTILS_STORED_MAX slots. Any further producers are known again only when they state a time.
  *
  * The file is a cursor_file. For the loop's thread only, except untils_open. The streams must be freed after the untils. */
@@ -45,7 +46,8 @@ struct untils_config {
     void (*removed)(void *arg, const struct until *u);
     void *arg;
 };
-/* Blocks. Returns false with the error text if this fails. */
+/* Blocks. Returns false with the error text if the file is damaged. If the file cannot be read or created, as on a full disk, logs
+ * a warning, and stores nothing until the next start. */
 bool untils_open(const struct untils_config *config, struct untils **out, char *error, size_t error_size);
 void untils_close(struct untils **us);
 void untils_poll(struct untils *us);

@@ -69,6 +69,12 @@ static void close_world(struct world *w)
     streams_free(&w->streams);
 }
 
+static void on_published(struct stream_publish *p, const struct journal_commit *commit)
+{
+    (void)p;
+    assert_int_equal(commit->result, JOURNAL_OK);
+}
+
 static int set_up(void **state)
 {
     struct world *w = mem_zalloc(sizeof *w);
@@ -202,6 +208,36 @@ static void a_removed_producer_stays_removed(void **state)
     assert_int_equal(time_of(w, "q"), 2 * SECOND);
 }
 
+static void publish(struct world *w)
+{
+    struct lines l;
+    struct stream_publish p = {.done = on_published};
+    assert_int_equal(lines_from_body(BYTES_LITERAL("line\n"), 100, &l), LINES_OK);
+    assert_int_equal(stream_publish(w->stream, &l, &(struct stream_marks){0}, 1, &p, NULL), JOURNAL_OK);
+    lines_free(&l);
+    journal_set_flush(streams_set(w->streams));
+}
+
+static void a_time_beyond_the_end_of_a_copy_is_dropped(void **state)
+{
+    struct world *w = *state;
+    char command[300];
+    publish(w);
+    state_until(w, "p", SECOND, 0);
+    close_world(w);
+    snprintf(command, sizeof command, "cp -r %s/streams %s/old", w->dir, w->dir);
+    assert_int_equal(system(command), 0);
+    open_world(w);
+    publish(w);
+    state_until(w, "q", SECOND, 0);
+    close_world(w);
+    snprintf(command, sizeof command, "rm -r %s/streams && mv %s/old %s/streams", w->dir, w->dir, w->dir);
+    assert_int_equal(system(command), 0);
+    open_world(w);
+    assert_int_equal(time_of(w, "p"), SECOND);
+    assert_int_equal(time_of(w, "q"), 0);
+}
+
 static void state_many(struct world *w, int first, int n)
 {
     for (int i = first; i < first + n; i++) {
@@ -229,6 +265,30 @@ static void a_silent_one_yields_its_place_in_the_file(void **state)
     assert_null(find(w, "p0"));
 }
 
+static int full_open(const char *path, int flags, mode_t mode)
+{
+    errno = ENOSPC;
+    return strstr(path, "untils.new") ? -1 : io_system.open(path, flags, mode);
+}
+
+static void a_full_disk_does_not_prevent_the_start(void **state)
+{
+    struct world *w = *state;
+    char path[100];
+    close_world(w);
+    snprintf(path, sizeof path, "%s/untils", w->dir);
+    assert_int_equal(unlink(path), 0);
+    faulty = io_system;
+    faulty.open = full_open;
+    io = &faulty;
+    open_world(w);
+    state_until(w, "p", SECOND, 0);
+    untils_poll(w->untils);
+    assert_int_equal(time_of(w, "p"), SECOND);
+    untils_remove(w->untils, w->stream, BYTES_LITERAL("p"));
+    assert_null(find(w, "p"));
+}
+
 static void a_failed_disk_leaves_them_in_memory(void **state)
 {
     struct world *w = *state;
@@ -254,7 +314,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_restart_keeps_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_first_known_time_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_removed_producer_stays_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_time_beyond_the_end_of_a_copy_is_dropped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_one_yields_its_place_in_the_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_full_disk_does_not_prevent_the_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_disk_leaves_them_in_memory, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
