@@ -91,7 +91,8 @@ void stream_view_print(struct bytes text)
             printf("\\x%02x", (unsigned char)text.ptr[++i]);
         begin = i + 1;
     }
-    fwrite(text.ptr + begin, 1, text.len - begin, stdout);
+    if (text.len > begin)
+        fwrite(text.ptr + begin, 1, text.len - begin, stdout);
 }
 
 static bool is_shown(const struct stream_view *v)
