@@ -203,6 +203,8 @@ enum backup_result counts_copy_verify(struct counts_copy *c, char error[BACKUP_E
         free(path);
     }
     free(stage);
+    if (r == SLICE_FOREIGN) /* the aggregator was creating the newest slice */
+        return backup_fail(error, BACKUP_CHANGED, "%s", why);
     return r == SLICE_OK ? BACKUP_OK : slice_failed(r, why, error);
 }
 

@@ -285,6 +285,15 @@ class Refusals(BackupTest):
         disk.give_back()
         self.backup(disk.path("b"), self.running)
 
+    def test_a_slice_that_is_being_created(self):
+        self.running.interrupt()
+        fresh = self.write("data/aggregator/slices/0000000002.db", "")
+        program = subprocess.Popen([harness.program("millrace"), "backup", "--config", self.running.config_path, self.path("b")],
+                                   stdout=subprocess.DEVNULL)
+        wait_until(lambda: os.path.exists(self.path("b.tmp", "aggregator", "slices", "0000000002.db")), "the first attempt")
+        os.unlink(fresh)
+        self.assertEqual(program.wait(harness.PATIENCE), 0)
+
     def test_one_backup_at_a_time(self):
         held = os.open(self.path("data", "pubsub"), os.O_RDONLY)
         fcntl.flock(held, fcntl.LOCK_EX)
