@@ -79,17 +79,21 @@ enum compact_result held_records_append(
     return r == COMPACT_OK ? write_out(h, piece, error) : r;
 }
 
-void held_records_read(const struct held_records *h, size_t i, struct bytes key, struct record_reader *out)
+void held_records_read(const struct held_records *h, size_t i, struct record_reader *out)
 {
     const struct held_record *e = &h->records[i];
     if (e->in_file)
-        record_reader_of_range(out, h->fd, h->directory, e->at, e->len, key);
+        record_reader_of_range(out, h->fd, h->directory, e->at, e->len);
     else
-        record_reader_of_memory(out, held_records_text(h, i), key);
+        record_reader_of_memory(out, held_records_text(h, i, i + 1));
 }
 
-struct bytes held_records_text(const struct held_records *h, size_t i)
+struct bytes held_records_text(const struct held_records *h, size_t from, size_t to)
 {
-    const struct held_record *e = &h->records[i];
-    return e->in_file ? BYTES_NONE : bytes_of(h->text.ptr + e->at, (size_t)e->len);
+    /* Records in memory are adjacent, because a record leaves no bytes in memory if it goes to the file. */
+    for (size_t i = from; i < to; i++)
+        if (h->records[i].in_file)
+            return BYTES_NONE;
+    const struct held_record *first = &h->records[from], *last = &h->records[to - 1];
+    return bytes_of(h->text.ptr + first->at, (size_t)(last->at + last->len - first->at));
 }

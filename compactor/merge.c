@@ -91,36 +91,39 @@ static enum compact_result hold(struct merge *m, struct count_merge *of, const s
     return r;
 }
 
-/* Writes the sum, under `key`, of the old record at hand, of the added records [from, to) and of `single`. */
-static enum compact_result write_sum(
-    struct merge *m, struct bytes key, bool with_old, size_t from, size_t to, size_t single)
+/* Writes the record that `m->sum` has reached. */
+static enum compact_result write_record(struct merge *m, enum count_next next)
 {
-    size_t n = 0, n_readers = 0;
     enum compact_result r = COMPACT_OK;
-    enum count_next next = COUNT_FOUND;
-    if (to - from + 2 > m->room) {
-        m->room = 2 * (to - from + 2);
-        m->readers = mem_realloc(m->readers, m->room * sizeof(*m->readers));
-        m->sources = mem_realloc(m->sources, m->room * sizeof(struct count_source *));
-    }
-    for (size_t i = from; i < to; i++)
-        held_records_read(&m->held, i, key, &m->readers[n_readers++]);
-    if (single != NONE)
-        held_records_read(&m->held, single, key, &m->readers[n_readers++]);
-    for (; n < n_readers; n++)
-        m->sources[n] = &m->readers[n].base;
-    if (with_old)
-        m->sources[n++] = &m->shard->old->base;
-    count_merge_reset(m->sum, m->sources, n);
-    next = count_merge_next_record(m->sum);
     while (r == COMPACT_OK && next == COUNT_FOUND) {
         buf_clear(&m->piece);
         next = count_merge_print_piece(m->sum, &m->piece, PIECE_BYTES);
         if (next != COUNT_FAILED)
             r = emit(m, buf_bytes(&m->piece));
     }
-    if (next == COUNT_FAILED)
-        r = record_source_failed(m->sum, m->error);
+    return next == COUNT_FAILED ? record_source_failed(m->sum, m->error) : r;
+}
+
+/* Writes the sum, under `key`, of the old record at hand, of the added records [from, to) and of `single`. */
+static enum compact_result write_sum(
+    struct merge *m, struct bytes key, bool with_old, size_t from, size_t to, size_t single)
+{
+    size_t n = 0, n_readers = 0;
+    if (to - from + 2 > m->room) {
+        m->room = 2 * (to - from + 2);
+        m->readers = mem_realloc(m->readers, m->room * sizeof(*m->readers));
+        m->sources = mem_realloc(m->sources, m->room * sizeof(struct count_source *));
+    }
+    for (size_t i = from; i < to; i++)
+        held_records_read(&m->held, i, &m->readers[n_readers++]);
+    if (single != NONE)
+        held_records_read(&m->held, single, &m->readers[n_readers++]);
+    for (; n < n_readers; n++)
+        m->sources[n] = &m->readers[n].base;
+    if (with_old)
+        m->sources[n++] = &m->shard->old->base;
+    count_merge_reset(m->sum, m->sources, n);
+    enum compact_result r = write_record(m, count_merge_join(m->sum, key));
     for (size_t i = 0; i < n_readers; i++)
         record_reader_end(&m->readers[i]);
     return r;
@@ -128,10 +131,16 @@ static enum compact_result write_sum(
 
 static enum compact_result write_held(struct merge *m, size_t i)
 {
-    struct bytes text = held_records_text(&m->held, i);
+    struct bytes text = held_records_text(&m->held, i, i + 1);
+    struct record_reader reader;
+    struct count_source *source = &reader.base;
     if (text.ptr)
         return emit(m, text);
-    return write_sum(m, BYTES_NONE, false, i, i + 1, NONE);
+    held_records_read(&m->held, i, &reader);
+    count_merge_reset(m->sum, &source, 1);
+    enum compact_result r = write_record(m, count_merge_next_record(m->sum));
+    record_reader_end(&reader);
+    return r;
 }
 
 /* Writes the old record that was read before its turn. */
@@ -180,6 +189,16 @@ static int64_t day_of(const struct merge *m, size_t i)
 {
     int64_t start = m->held.records[i].start;
     return start - start % SECONDS_PER_DAY;
+}
+
+/* The text of the hours [from, to) if no old record comes between them. */
+static struct bytes adjacent_hours(struct merge *m, enum record_reader_place place, size_t from, size_t to)
+{
+    const struct held_record *first = &m->held.records[from], *last = &m->held.records[to - 1];
+    if (first->unit != PERIOD_HOUR ||
+        (place != READER_ENDED && record_reader_reaches(m->shard->old, key_of(m, PERIOD_HOUR, last->start))))
+        return BYTES_NONE;
+    return held_records_text(&m->held, from, to);
 }
 
 /* `m->single` may be an hour of this day, or a record of a later day. */
@@ -233,7 +252,11 @@ static enum compact_result write_day(struct merge *m, size_t from, size_t to)
         if (has_single && (is_folded || m->held.records[m->single].unit == PERIOD_DAY))
             m->single = NONE;
     }
-    return r == COMPACT_OK && !is_folded ? write_hours(m, from, to) : r;
+    if (r != COMPACT_OK || is_folded)
+        return r;
+    struct bytes hours_text =
+        place == READER_AT_KEY || m->single != NONE ? BYTES_NONE : adjacent_hours(m, place, from, to);
+    return hours_text.ptr ? emit(m, hours_text) : write_hours(m, from, to);
 }
 
 /* Writes the month of the group. If the old records have no month, they are of one day; its sum is then in m->single. */
@@ -277,7 +300,7 @@ static struct bytes first_name(struct bytes values)
 static enum compact_result append_hours(struct merge *m, bool *done)
 {
     struct record_reader *old = m->shard->old;
-    struct bytes line = record_reader_line(old), added = held_records_text(&m->held, 0);
+    struct bytes line = record_reader_line(old), added = held_records_text(&m->held, 0, 1);
     *done = false;
     if (!line.ptr || !added.ptr)
         return line.ptr || !old->base.error[0] ? COMPACT_OK : reader_failed(m, old);
@@ -333,11 +356,11 @@ static enum compact_result write_lookup(struct merge *m)
     size_t n = 1;
     if (r != COMPACT_OK)
         return r;
-    held_records_read(&m->held, 0, key, &added);
+    held_records_read(&m->held, 0, &added);
     struct count_source *sources[] = {&added.base, place == READER_AT_KEY ? &m->shard->old->base : NULL};
     struct buf old = {0};
     if (place == READER_AT_KEY) {
-        struct bytes same = held_records_text(&m->held, 0);
+        struct bytes same = held_records_text(&m->held, 0, 1);
         line = record_reader_line(m->shard->old);
         if (line.ptr && bytes_equal(line, bytes_of(same.ptr, same.len - (same.len > 0)))) {
             record_reader_skip(m->shard->old, line);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,14 +29,6 @@ static enum count_next failed(struct record_reader *r, const char *what)
     snprintf(r->base.error, sizeof(r->base.error), "%.300s: %s",
         r->base.container ? r->base.container : "memory", what);
     return COUNT_FAILED;
-}
-
-static uint64_t count_lines(const char *p, size_t n)
-{
-    uint64_t lines = 0;
-    for (size_t i = 0; i < n; i++)
-        lines += p[i] == '\n';
-    return lines;
 }
 
 /* Compares file and manifest at the end. */
@@ -87,7 +80,7 @@ static enum count_next fill(struct record_reader *r)
         r->end = r->next; /* truncated: check_whole reports it */
     if (r->file) {
         XXH3_64bits_update(r->file->hash, r->window + left, (size_t)n);
-        r->file->records += count_lines(r->window + left, (size_t)n);
+        r->file->records += bytes_count_lines(bytes_of(r->window + left, (size_t)n));
         r->file->bytes += (uint64_t)n;
     }
     r->next += (uint64_t)n;
@@ -157,8 +150,8 @@ static enum count_next next_record(struct count_source *base)
         return failed(r, "a line without a separator");
     r->in_record = r->has_text = true;
     r->line_end = end ? (size_t)(end - r->window) : NOT_HELD;
-    base->key = r->key.len > 0 ? r->key : bytes_of(line, (size_t)(separator + 1 - line));
-    base->line = end && r->key.len == 0 ? bytes_of(line, held) : BYTES_NONE;
+    base->key = bytes_of(line, (size_t)(separator + 1 - line));
+    base->line = end ? bytes_of(line, held) : BYTES_NONE;
     r->at = (size_t)(separator + 1 - r->window);
     return COUNT_FOUND;
 }
@@ -334,6 +327,11 @@ bool record_reader_is_in(const struct record_reader *r, struct bytes prefix)
     return r->len - r->at >= prefix.len && memcmp(r->window + r->at, prefix.ptr, prefix.len) == 0;
 }
 
+bool record_reader_reaches(const struct record_reader *r, struct bytes key)
+{
+    return compare_line(r->window + r->at, r->window + r->len, key) <= 0;
+}
+
 void record_reader_end(struct record_reader *r)
 {
     if (r->fd >= 0)
@@ -355,32 +353,34 @@ static void close_reader(struct count_source *base)
 
 static const struct count_source_kind kind = {next_record, next_value, close_reader};
 
-void record_reader_of_memory(struct record_reader *r, struct bytes lines, struct bytes key)
+/* Sets all members, but only the start of the error's buffer. */
+static void init(struct record_reader *r, int fd, const char *name)
+{
+    memset(r, 0, offsetof(struct record_reader, base.error) + 1);
+    memset(&r->base.is_unreadable, 0, sizeof(*r) - offsetof(struct record_reader, base.is_unreadable));
+    r->base.kind = &kind;
+    r->base.container = name;
+    r->fd = fd;
+    r->line_end = NOT_HELD;
+}
+
+void record_reader_of_memory(struct record_reader *r, struct bytes lines)
 {
     union {
         const char *borrowed;
         char *window;
     } text = {lines.ptr};
-    *r = (struct record_reader){.base.kind = &kind,
-        .fd = -1,
-        .window = text.window,
-        .room = lines.len,
-        .len = lines.len,
-        .whole = lines.len,
-        .line_end = NOT_HELD,
-        .key = key};
+    init(r, -1, NULL);
+    r->window = text.window;
+    r->room = r->len = r->whole = lines.len;
 }
 
-void record_reader_of_range(
-    struct record_reader *r, int fd, const char *name, uint64_t from, uint64_t len, struct bytes key)
+void record_reader_of_range(struct record_reader *r, int fd, const char *name, uint64_t from, uint64_t len)
 {
-    *r = (struct record_reader){.base = {.kind = &kind, .container = name},
-        .fd = fd,
-        .room = RECORD_READER_BYTES_MIN,
-        .next = from,
-        .end = from + len,
-        .line_end = NOT_HELD,
-        .key = key};
+    init(r, fd, name);
+    r->room = RECORD_READER_BYTES_MIN;
+    r->next = from;
+    r->end = from + len;
 }
 
 struct record_reader *record_reader_new(
@@ -391,7 +391,7 @@ struct record_reader *record_reader_new(
     posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     *f = (struct record_file){.name = mem_strdup(name), .expected = *expected, .hash = XXH3_createState()};
     XXH3_64bits_reset(f->hash);
-    record_reader_of_range(r, fd, f->name, 0, UINT64_MAX, BYTES_NONE);
+    record_reader_of_range(r, fd, f->name, 0, UINT64_MAX);
     r->room = buffer_bytes;
     r->file = f;
     return r;

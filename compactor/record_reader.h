@@ -28,16 +28,14 @@ struct record_reader {
         whole;       /* bytes [at, len) are unread; `whole` is the end of the last complete line */
     size_t line_end; /* of the current record, or SIZE_MAX if the buffer does not hold it */
     bool in_record, has_text;
-    struct bytes key; /* shown instead of the record's own key, if not empty */
     struct buf text;
     struct record_file *file; /* a whole file, which is verified; NULL: a part */
 };
 
-/* Lines in memory, borrowed. With a key, the reader shows it as the key of each record. */
-void record_reader_of_memory(struct record_reader *r, struct bytes lines, struct bytes key);
+/* Lines in memory, borrowed. */
+void record_reader_of_memory(struct record_reader *r, struct bytes lines);
 /* The lines of a part of a file. `name` stands for the file in errors. Borrows fd and name. */
-void record_reader_of_range(
-    struct record_reader *r, int fd, const char *name, uint64_t from, uint64_t len, struct bytes key);
+void record_reader_of_range(struct record_reader *r, int fd, const char *name, uint64_t from, uint64_t len);
 void record_reader_end(struct record_reader *r);
 
 /* A whole file. Takes over fd; copies `name` and `expected`. Closed by count_source_close. */
@@ -57,7 +55,10 @@ enum record_reader_place record_reader_copy_before(
 struct bytes record_reader_line(struct record_reader *r);
 /* Leaves out the line that record_reader_line returned. */
 void record_reader_skip(struct record_reader *r, struct bytes line);
-/* True if the next record's key starts with the prefix. Call after READER_AFTER_KEY. */
+/* Both: call after READER_AFTER_KEY. */
+/* True if the next record's key starts with the prefix. */
 bool record_reader_is_in(const struct record_reader *r, struct bytes prefix);
+/* False only if the next record is after this key, which is at most a period longer than the key copied before. */
+bool record_reader_reaches(const struct record_reader *r, struct bytes key);
 
 #endif

@@ -76,8 +76,7 @@ enum compact_result shard_writer_open(const char *directory, enum manifest_kind 
 static enum compact_result pass(struct shard_writer *w, struct bytes data, char error[COMPACT_ERROR_TEXT])
 {
     XXH3_64bits_update(w->hash, data.ptr, data.len);
-    for (size_t i = 0; i < data.len; i++)
-        w->file.records += data.ptr[i] == '\n';
+    w->file.records += bytes_count_lines(data);
     w->file.bytes += data.len;
     sorted_index_writer_feed(w->indexer, data, &w->index.data);
     enum compact_result r = write_out(&w->text, data, error);

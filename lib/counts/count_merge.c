@@ -28,7 +28,9 @@ struct count_merge {
     size_t n_current;
     bool has_values; /* `values` is filled */
     bool has_name;   /* `name` holds the name of the previous value */
+    uint64_t prefix; /* of `name` */
     bool has_begun;  /* the key is printed */
+    bool is_joined;  /* the sources' keys differ from `key` */
     size_t room;     /* sources for which the arrays are large enough */
     struct buf key, name, text;
     uint64_t collisions;
@@ -42,16 +44,29 @@ bool count_key_is_lookup(struct bytes key)
     return bytes_starts_with(key, BYTES_LITERAL("lookup|"));
 }
 
+/* If the prefixes are equal, texts within them differ at most in their length. */
+static int compare_texts(uint64_t prefix_a, struct bytes a, uint64_t prefix_b, struct bytes b)
+{
+    if (prefix_a != prefix_b)
+        return prefix_a < prefix_b ? -1 : 1;
+    if (a.len <= sizeof(prefix_a) && b.len <= sizeof(prefix_b))
+        return (a.len > b.len) - (a.len < b.len);
+    return bytes_compare(a, b);
+}
+
 static bool is_less(const struct head *a, const struct head *b)
 {
-    return a->prefix != b->prefix ? a->prefix < b->prefix : bytes_compare(a->text, b->text) < 0;
+    return compare_texts(a->prefix, a->text, b->prefix, b->text) < 0;
 }
 
 static struct head head_of(struct count_source *s, struct bytes text)
 {
     uint64_t first = 0;
-    if (text.len > 0)
-        memcpy(&first, text.ptr, text.len < sizeof(first) ? text.len : sizeof(first));
+    if (text.len >= sizeof(first))
+        memcpy(&first, text.ptr, sizeof(first));
+    else
+        for (size_t i = 0; i < text.len; i++)
+            first |= (uint64_t)(unsigned char)text.ptr[i] << (8 * i);
     return (struct head){__builtin_bswap64(first), text, s};
 }
 
@@ -144,7 +159,7 @@ enum count_next count_merge_next_record(struct count_merge *m)
         heap_push(&m->records, head_of(s, s->key));
     }
     m->n_current = 0;
-    m->has_values = m->has_name = m->has_begun = false;
+    m->has_values = m->has_name = m->has_begun = m->is_joined = false;
     if (m->records.n == 0)
         return COUNT_END;
     m->current[m->n_current++] = heap_pop(&m->records);
@@ -156,6 +171,21 @@ enum count_next count_merge_next_record(struct count_merge *m)
     return COUNT_FOUND;
 }
 
+enum count_next count_merge_join(struct count_merge *m, struct bytes key)
+{
+    for (size_t i = 0; i < m->n_current; i++) {
+        struct count_source *s = m->current[i].source;
+        enum count_next r = s->kind->next_record(s);
+        if (r != COUNT_FOUND)
+            return r == COUNT_FAILED ? source_failed(m, s) : r;
+    }
+    m->has_values = m->has_name = m->has_begun = false;
+    m->is_joined = true;
+    buf_clear(&m->key);
+    buf_append_bytes(&m->key, key);
+    return COUNT_FOUND;
+}
+
 struct bytes count_merge_key(const struct count_merge *m)
 {
     return buf_bytes(&m->key);
@@ -163,7 +193,7 @@ struct bytes count_merge_key(const struct count_merge *m)
 
 struct bytes count_merge_line(const struct count_merge *m)
 {
-    return m->n_current == 1 ? m->current[0].source->line : BYTES_NONE;
+    return m->n_current == 1 && !m->is_joined ? m->current[0].source->line : BYTES_NONE;
 }
 
 /* Returns the smallest text that a source has for the lookup. */
@@ -198,11 +228,13 @@ static enum count_next take_text(struct count_merge *m, struct count_value *out)
 static enum count_next fetch_value(struct count_merge *m, struct count_source *s)
 {
     enum count_next r = s->kind->next_value(s);
-    if (r == COUNT_FOUND && m->has_name && bytes_compare(s->name, buf_bytes(&m->name)) <= 0)
+    if (r != COUNT_FOUND)
+        return r == COUNT_FAILED ? source_failed(m, s) : r;
+    struct head head = head_of(s, s->name);
+    if (m->has_name && compare_texts(head.prefix, head.text, m->prefix, buf_bytes(&m->name)) <= 0)
         return record_failed(m, s, "names out of order", buf_bytes(&m->key));
-    if (r == COUNT_FOUND)
-        heap_push(&m->values, head_of(s, s->name));
-    return r == COUNT_FAILED ? source_failed(m, s) : r;
+    heap_push(&m->values, head);
+    return r;
 }
 
 /* A record that only one source has needs no heap. */
@@ -212,10 +244,12 @@ static enum count_next take_only(struct count_merge *m, struct count_value *out)
     enum count_next r = s->kind->next_value(s);
     if (r != COUNT_FOUND)
         return r == COUNT_FAILED ? source_failed(m, s) : r;
-    if (m->has_name && bytes_compare(s->name, buf_bytes(&m->name)) <= 0)
+    struct head head = head_of(s, s->name);
+    if (m->has_name && compare_texts(head.prefix, head.text, m->prefix, buf_bytes(&m->name)) <= 0)
         return record_failed(m, s, "names out of order", buf_bytes(&m->key));
     buf_clear(&m->name);
     buf_append_bytes(&m->name, s->name);
+    m->prefix = head.prefix;
     m->has_name = true;
     *out = (struct count_value){.name = buf_bytes(&m->name), .count = s->count};
     return COUNT_FOUND;
@@ -239,6 +273,7 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
     struct head first = heap_pop(&m->values);
     buf_clear(&m->name);
     buf_append_bytes(&m->name, first.text);
+    m->prefix = first.prefix;
     m->has_name = true;
     *out = (struct count_value){.name = buf_bytes(&m->name)};
     for (;;) {
@@ -247,7 +282,8 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
             return record_failed(m, s, "the sum exceeds 2^64 - 1", buf_bytes(&m->key));
         if (fetch_value(m, s) == COUNT_FAILED)
             return COUNT_FAILED;
-        if (m->values.n == 0 || !bytes_equal(m->values.heads[0].text, out->name))
+        if (m->values.n == 0 ||
+            compare_texts(m->values.heads[0].prefix, m->values.heads[0].text, m->prefix, out->name) != 0)
             return COUNT_FOUND;
         first = heap_pop(&m->values);
     }

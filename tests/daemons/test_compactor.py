@@ -131,12 +131,12 @@ class Compactor(harness.MillraceTest):
         def slow_seal(n):
             if not slow:
                 slow.append(n)
-                time.sleep(2.5)
+                time.sleep(7)
             return seal(n)
         self.aggregator.seal = slow_seal
         self.aggregator.answers["/ping"] = 200, "OK"
         self.aggregator.counts = {b"u|a,c413": 1}
-        done = self.compact("--reply-timeout=1")
+        done = self.compact("--reply-timeout=3")
         self.assertIn("still waiting for a reply", done)
         self.assertEqual(self.aggregator.sealed(), [], "what was merged is cleared")
 

@@ -65,8 +65,11 @@ void make_slice(const char *path, uint64_t number, const char *counters, const s
     remove(path);
     need(slice_open(&config, &slice, error) == SLICE_OK, error);
     cursors[0].offset = number * 1000;
-    for (const struct slice_row *row = rows; row->key; row++)
-        batch.tally.events += row->text ? 0 : (uint64_t)row->n;
+    for (const struct slice_row *row = rows; row->key; row++) {
+        bool is_subtotal =
+            memchr(row->key, '.', strcspn(row->key, "|")) != NULL; /* counts events of totals again */
+        batch.tally.events += row->text || is_subtotal ? 0 : (uint64_t)row->n;
+    }
     need(slice_commit(slice, &batch, &written, error) == SLICE_OK, error);
     slice_close(&slice);
 }

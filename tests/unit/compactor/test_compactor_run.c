@@ -321,14 +321,19 @@ static void make_slices(void)
 {
     char key[6][32];
     for (uint64_t n = 1; n <= SLICES; n++) {
-        struct slice_row rows[8] = {{NULL, 0, NULL}};
+        /* Subtotals of one day, then of another hour of it, then of another day: each run makes other rollups. */
+        static const char *const hours[][2] = {{"c.u|k.c411,US", "c.u|k.c411,ZA"},
+            {"c.u|k.c411,US", "c.u|k.c412,US"}, {"c.u|k.c421,US", "c.u|k.c511,US"}};
+        struct slice_row rows[10] = {{NULL, 0, NULL}};
+        for (int i = 0; i < 2 && n < SLICES; i++)
+            rows[i] = (struct slice_row){hours[n - 1][i], (int64_t)n + i, NULL};
         for (int i = 0; i < 6 && n < SLICES; i++) {
             snprintf(key[i], sizeof key[i], i % 2 ? "u|k%d,c41%llu" : "u|k%d,c413", i + (int)n,
                 (unsigned long long)n);
-            rows[i + 1] = (struct slice_row){key[i], (int64_t)n * 10 + i, NULL};
+            rows[i + 3] = (struct slice_row){key[i], (int64_t)n * 10 + i, NULL};
         }
         if (n < SLICES)
-            rows[0] = (struct slice_row){"lookup|h0aMB8AuNw4=,", 0, "http://www.facebook.com/"};
+            rows[2] = (struct slice_row){"lookup|h0aMB8AuNw4=,", 0, "http://www.facebook.com/"};
         make_slice(in_work("stash", n), n, COUNTERS, rows);
     }
 }
@@ -379,6 +384,9 @@ static void check_now(const char *when)
             char file[PATH_TEXT + MANIFEST_NAME_TEXT];
             snprintf(file, sizeof file, "%s/%s", path, m.files[k].name);
             if (stat(file, &st) != 0 || (uint64_t)st.st_size != m.files[k].bytes)
+                fail_msg("%s: %s is not what its manifest says", when, file);
+            snprintf(file, sizeof file, "%s/%s", path, m.texts[k].name);
+            if (stat(file, &st) != 0 || (uint64_t)st.st_size != m.texts[k].bytes)
                 fail_msg("%s: %s is not what its manifest says", when, file);
         }
         manifest_free(&m);
