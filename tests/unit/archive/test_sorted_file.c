@@ -1,10 +1,11 @@
 /* Files that shrink, are written to, or are not what is said of them. */
-#include "archive/sorted_file.h"
+#include "archive/generation.h"
 
 #include "base/log.h"
 #include "support/cm.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -270,6 +271,47 @@ static void a_valid_index_is_used(void **state)
     buf_free(&others);
 }
 
+#define THREADS 4
+
+static void *find_all(void *arg)
+{
+    struct generation *shared = arg;
+    size_t found = 0;
+    for (unsigned i = 0; i < 20000; i++) {
+        struct generation *g = generation_ref(shared);
+        char key[16];
+        struct bytes line;
+        uint32_t shard;
+        snprintf(key, sizeof(key), "key%08u", i * 7919 % 20000);
+        found += generation_find(g, bytes_str(key), &line, &shard);
+        generation_unref(&g);
+    }
+    generation_unref(&shared);
+    return found == 20000 ? arg : NULL;
+}
+
+static void threads_search_one_generation(void **state)
+{
+    struct buf lines = {0};
+    struct generation_source source = {.db_file = path, .separator = ','};
+    struct generation *g = NULL;
+    char error[GENERATION_ERROR_TEXT];
+    pthread_t threads[THREADS];
+    (void)state;
+    make_lines(&lines);
+    write_file(buf_bytes(&lines));
+    assert_int_equal(generation_open(&source, NULL, NULL, &g, error), SORTED_FILE_OK);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, find_all, generation_ref(g)), 0);
+    generation_unref(&g); /* the last thread closes the generation */
+    for (int i = 0; i < THREADS; i++) {
+        void *result;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_non_null(result);
+    }
+    buf_free(&lines);
+}
+
 static void an_empty_file_is_a_file(void **state)
 {
     struct sorted_span line;
@@ -292,6 +334,7 @@ int main(void)
         cmocka_unit_test(what_is_refused_is_named),
         cmocka_unit_test(an_index_is_used_or_built_anew),
         cmocka_unit_test(a_valid_index_is_used),
+        cmocka_unit_test(threads_search_one_generation),
         cmocka_unit_test(an_empty_file_is_a_file),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
