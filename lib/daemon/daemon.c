@@ -620,6 +620,30 @@ static void log_listening(int fd, const char *message)
         log_info(message, LOG_S("address", name.address), LOG_I("port", name.port));
 }
 
+static size_t count_workers(const struct daemon *d)
+{
+    return d->spec->worker ? (size_t)options_int(d->options, "threads") - 1 : 0;
+}
+
+static int start_workers(
+    struct daemon *d, struct http_server_config config, int fd, struct config_error *error)
+{
+    size_t n = count_workers(d);
+    if (n == 0)
+        return 0;
+    config.first = d->http;
+    d->workers = workers_new(&(struct workers_config){.http = config,
+        .fd = fd,
+        .n = n,
+        .state_lock = &d->state_lock,
+        .begin = d->spec->worker,
+        .end = d->spec->worker_end,
+        .ctx = d->ctx});
+    if (!d->workers)
+        snprintf(error->text, sizeof error->text, "cannot start %zu threads", n);
+    return d->workers ? 0 : EX_TEMPFAIL;
+}
+
 static int start_http(struct daemon *d, int fd, struct config_error *error)
 {
     const struct options *o = d->options;
@@ -665,24 +689,12 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
             "ulimit -Hn)",
             LOG_I("max_connections", config.max_connections), LOG_I("room_for", room),
             LOG_U("limit_wanted", http_descriptors_with_connections((size_t)config.max_connections)));
-    size_t n_workers = d->spec->worker ? (size_t)options_int(o, "threads") - 1 : 0;
-    config.is_shared = n_workers > 0;
+    config.is_shared = count_workers(d) > 0;
     d->http = http_server_new(&config);
-    if (n_workers > 0) {
-        config.first = d->http;
-        d->workers = workers_new(&(struct workers_config){.http = config,
-            .fd = fd,
-            .n = n_workers,
-            .state_lock = &d->state_lock,
-            .begin = d->spec->worker,
-            .end = d->spec->worker_end,
-            .ctx = d->ctx});
-    }
+    int status = start_workers(d, config, fd, error);
     buf_free(&allowed_hosts);
-    if (n_workers > 0 && !d->workers) {
-        snprintf(error->text, sizeof error->text, "cannot start %zu threads", n_workers);
-        return EX_TEMPFAIL;
-    }
+    if (status != 0)
+        return status;
     if (http_server_listen_fd(d->http, fd, false) != 0) {
         snprintf(error->text, sizeof error->text, "cannot serve HTTP on the socket");
         return EXIT_FAILURE;
