@@ -66,6 +66,11 @@ static bool get_text(const struct json_doc *d, const char *at, const char *membe
     return true;
 }
 
+static bool get_name(const struct json_doc *d, const char *at, const char *member, char *out, size_t size)
+{
+    return get_text(d, at, member, out, size) && bytes_is_name(bytes_str(out));
+}
+
 static bool get_number(const struct json_doc *d, const char *at, const char *member, uint64_t *out)
 {
     char pointer[96];
@@ -96,10 +101,10 @@ static bool parse_file(const struct json_doc *d, const char *at, struct tree_lis
 
 static bool parse_journal(const struct json_doc *d, const char *at, struct backup_journal *j)
 {
-    j->is_queue = get_text(d, at, "queue", j->name, sizeof j->name);
+    j->is_queue = get_name(d, at, "queue", j->name, sizeof j->name);
     return (j->is_queue ? get_number(d, at, "next_id", &j->next_id)
-                        : get_text(d, at, "stream", j->name, sizeof j->name)) &&
-           get_text(d, at, "id", j->id, sizeof j->id) && get_number(d, at, "first", &j->first) &&
+                        : get_name(d, at, "stream", j->name, sizeof j->name)) &&
+           get_name(d, at, "id", j->id, sizeof j->id) && get_number(d, at, "first", &j->first) &&
            get_number(d, at, "end", &j->end);
 }
 
@@ -112,7 +117,7 @@ static bool parse_lists(const struct json_doc *d, struct backup_manifest *m)
     for (; m->n_cursors < cursors; m->n_cursors++) {
         struct backup_cursor *c = &m->cursors[m->n_cursors];
         snprintf(at, sizeof at, "/cursors/%zu", m->n_cursors);
-        if (!get_text(d, at, "stream", c->stream, sizeof c->stream) ||
+        if (!get_name(d, at, "stream", c->stream, sizeof c->stream) ||
             !get_number(d, at, "offset", &c->offset))
             return false;
     }

@@ -99,6 +99,7 @@ static void paths_stay_in_the_backup(void **state)
     assert_int_equal(parse_with("archive/current", "a/..b/c"), BACKUP_OK);
     assert_int_equal(parse_with("\"format\":1", "\"format\":2"), BACKUP_FAILED);
     assert_int_equal(parse_with("\"began\"", "\"later\""), BACKUP_DAMAGED);
+    assert_int_equal(parse_with("\"queue\":\"default\"", "\"queue\":\"a\\nb\""), BACKUP_DAMAGED);
     assert_int_equal(parse_with("\"made\"", "\"new\":{},\"made\""), BACKUP_OK);
 }
 
