@@ -1,11 +1,13 @@
 #include "pubsub/stream/framing.h"
 
+#include "journal/opening_list.h"
+
 #include <inttypes.h>
 #include <string.h>
 
 #define RETRY_MS 1000
 #define BOUNDARY "--xXPubSubXx\r\n"
-#define EVENT_SLICE ((size_t)256) /* bytes formatted at once; two bytes may become an event of sixty bytes */
+#define EVENT_SLICE ((size_t)256) /* bytes formatted at once; two bytes may become an event of ninety bytes */
 
 void framing_free(struct framing *f)
 {
@@ -18,6 +20,12 @@ static void add_id(const struct framing *f, struct buf *out)
     buf_append_u64(out, f->offset);
     buf_append_char(out, ':');
     buf_append(out, f->id, JOURNAL_ID_TEXT - 1);
+    char lineage[LINEAGE_TEXT] = "";
+    if (f->openings && f->offset > 0)
+        openings_lineage(f->openings, f->offset - 1, lineage);
+    if (lineage[0])
+        buf_append_char(out, '.');
+    buf_append_str(out, lineage);
     buf_append(out, "\n\n", 2);
 }
 

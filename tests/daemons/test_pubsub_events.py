@@ -45,7 +45,8 @@ class Events(PubsubTest):
         reply = self.events("/sub?stream=s&from=earliest&follow=0")
         self.assertEqual(reply.header("Content-Type"), "text/event-stream")
         self.assertEqual(reply.header("Access-Control-Allow-Origin"), "*")
-        self.assertEqual(parse(reply.body), [("message", b"one", "4:" + identity), ("message", b"two", "8:" + identity)])
+        past = "%s.%s" % (identity, reply.header("X-Millrace-Openings").split(":")[1][:10])
+        self.assertEqual(parse(reply.body), [("message", b"one", "4:" + past), ("message", b"two", "8:" + past)])
         for accept in ("text/html, Text/Event-Stream;q=0.9", "text/event-stream"):
             self.assertIn(b"data: one", self.events("/sub?stream=s&from=0&follow=0", {"Accept": accept}).body)
         self.assertEqual(request(self.url, "GET", "/sub?stream=s&from=0&follow=0", headers={"Accept": "*/*"}).body, b"one\ntwo\n")
@@ -76,7 +77,8 @@ class Events(PubsubTest):
         c = harness.connect(self.url)
         c.request("GET", "/sub?stream=s", headers=EVENTS)
         r = c.getresponse()
-        start = b"retry: 1000\nid: 4:%s\n\n" % identity.encode()
+        opening = r.getheader("X-Millrace-Openings").split(":")[1][:10]
+        start = b"retry: 1000\nid: 4:%s.%s\n\n" % (identity.encode(), opening.encode())
         self.assertEqual(r.read(len(start)), start)
         self.assertEqual(r.read(9), b":\n\n" * 3)
         self.pub(b"new\n")
@@ -84,6 +86,24 @@ class Events(PubsubTest):
         while b"data: new\nid: 8:" not in got:
             got += r.read1(1000)
         c.close()
+
+    def test_a_restored_copy_refuses_the_id_of_a_lost_line(self):
+        p = self.pubsub()
+        self.pub(b"one\n")
+        p.stop()
+        shutil.copytree(self.path("p"), self.path("old"))
+        p = self.pubsub()
+        self.pub(b"two\n")
+        kept, lost = [i for _, _, i in parse(self.events("/sub?stream=s&from=0&follow=0").body)]
+        p.stop()
+        shutil.rmtree(self.path("p"))
+        os.rename(self.path("old"), self.path("p"))
+        self.pubsub()
+        self.pub(b"own\n")
+        reply = self.assertProblem(self.events("/sub?stream=s", {"Last-Event-ID": lost}), 409, "other-history")
+        self.assertEqual(reply["differs_from"], "4")
+        got = parse(self.events("/sub?stream=s&follow=0", {"Last-Event-ID": kept}).body)
+        self.assertEqual([d for _, d, _ in got], [b"own"])
 
     def test_a_gap_instead_of_a_refusal(self):
         self.pubsub("--segment-bytes=64K", "--retain-bytes=64K", "--heartbeat=100ms")
@@ -148,7 +168,8 @@ class ComeBack(PubsubTest):
         os.rename(self.path("kept"), segment)
         self.pubsub()
         reply = request(self.url, "GET", "/sub?stream=s&from=earliest&follow=0", headers=dict(EVENTS, **{"Last-Event-ID": "4:" + identity}))
-        self.assertEqual(parse(reply.body), [("message", b"two", "8:" + identity)])
+        past = "%s.%s" % (identity, reply.header("X-Millrace-Openings").split(":")[1][:10])
+        self.assertEqual(parse(reply.body), [("message", b"two", "8:" + past)])
 
     def raw(self, text):
         s = socket.socket(socket.AF_UNIX)

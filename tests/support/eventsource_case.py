@@ -152,7 +152,7 @@ class EventSourceTest(PubsubTest):
             self.wait_data(expected := expected + [1 << 20, "after cut %d" % cut], "the lines after a cut", log)
         self.assertEqual(self.wire.cuts, 2)
         last = [r["id"] for r in self.reports() if "data" in r][-1]
-        self.assertEqual(last, "%d:%s" % (len(self.sub(0).body), self.identity))
+        self.assertEqual(last.split(".")[0], "%d:%s" % (len(self.sub(0).body), self.identity))
         # More where it came back while recovery went on, which opens and ends a stream without events.
         wait_until(lambda: self.opened() >= 5, "each opening to be reported")
 
