@@ -81,7 +81,7 @@ static enum compact_result open_all_old(struct worker *w)
     const struct manifest *old = w->job->g->old;
     enum compact_result r = COMPACT_OK;
     for (uint32_t k = 0; k < old->shards && r == COMPACT_OK; k++) {
-        struct record_reader *reader;
+        struct record_reader *reader = NULL;
         r = open_old(w, &old->files[k], &reader);
         if (r == COMPACT_OK)
             add_source(w, record_filter_source(&w->part, &reader->base));
