@@ -31,10 +31,9 @@ struct ask {
     unsigned magic;
     struct asks *asks;
     struct http_request *req;
-    struct question *question; /* in progress */
-    TAILQ_ENTRY(ask) link;     /* in `making` or in `waiting` */
-    uint64_t number;           /* in the order of the requests */
-    bool is_large, is_waiting;
+    struct question *question;   /* in progress */
+    TAILQ_ENTRY(ask) link;       /* in `making` or in `waiting` */
+    uint64_t number;             /* in the order of the requests */
     struct buf target;           /* of the question for the counts */
     void (*step)(struct ask *a); /* the next step of the query; NULL: the query is not in `making` */
     enum http_hold hold;         /* the result of the latest hold() */
@@ -44,11 +43,11 @@ struct ask {
     struct series series_before;
     struct breakdown breakdown;
     struct query_error
-        *unknown; /* the error to send if the sources have no records; NULL: the counter is configured */
-    bool has_records;
+        *unknown;     /* the error to send if the sources have no records; NULL: the counter is configured */
     size_t texts_max; /* of one request with a list of hashes */
-    bool is_sparse;   /* most lookups between two hashes of the rows belong to no row, so ask with lists */
-    size_t others;    /* lookups of no row, in the range asked for */
+    bool has_records, is_large, is_waiting;
+    bool is_sparse; /* most lookups between two hashes of the rows belong to no row, so ask with lists */
+    size_t others;  /* lookups of no row, in the range asked for */
     size_t looked_up,
         batch; /* number of rows whose texts were requested, in all and before the latest request */
     struct completeness complete;
