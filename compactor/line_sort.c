@@ -2,6 +2,7 @@
 
 #define STEP 8          /* bytes that a reference caches */
 #define SMALL 24        /* references that insertion sorts fastest */
+#define PREFETCH 16     /* references ahead whose text is fetched from memory */
 #define NINTHER_MIN 256 /* references from which on nine samples choose the pivot */
 
 /* References whose lines share `depth` bytes. */
@@ -94,8 +95,12 @@ static void partition(const char *block, struct range r, struct range parts[3])
     parts[0] = (struct range){r.refs, less, r.depth};
     parts[1] = (struct range){r.refs + less, is_at_end(pivot) ? 0 : more - less, r.depth + STEP};
     parts[2] = (struct range){r.refs + more, r.n - more, r.depth};
-    for (size_t i = 0; i < parts[1].n; i++)
-        parts[1].refs[i].cache = load(block, &parts[1].refs[i], parts[1].depth);
+    const struct range *equal = &parts[1];
+    for (size_t i = 0; i < equal->n; i++) {
+        if (i + PREFETCH < equal->n)
+            __builtin_prefetch(block + equal->refs[i + PREFETCH].at + equal->depth);
+        equal->refs[i].cache = load(block, &equal->refs[i], equal->depth);
+    }
 }
 
 /* Recurses into the two smaller parts and continues with the largest, so the recursion is at most log2(n) deep. */
