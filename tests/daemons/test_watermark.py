@@ -90,8 +90,8 @@ class WatermarkTest(MillraceTest):
         reply = request(self.pubsub_url, "GET", "/producers?stream=" + stream)
         return {p["producer"]: p for p in reply.json()["producers"]} if reply.status == 200 else {}
 
-    def hold_a_moment(self, seconds=1.2):
-        """Looks for some seconds and returns the last result."""
+    def hold_a_moment(self, seconds=3):
+        """Looks for longer than a time takes from a queue to the aggregator, and returns the last result."""
         end = time.time() + seconds
         while time.time() < end:
             last = self.look()
@@ -143,7 +143,7 @@ class Backlog(WatermarkTest):
         self.start_aggregator()
         host = Host(self, "h")
         self.wait_complete()
-        host.put("/put?delay=1500")
+        host.put("/put?delay=4000")
         host.put()
         wait_until(lambda: self.look()[1] == 1, "the second event")
         wait_until(lambda: self.look()[1] == 2, "the first event")
@@ -158,7 +158,7 @@ class Backlog(WatermarkTest):
         host.put()
         host.put()
         reply = host.queue.get("/reserve?items=1&lease=60000")
-        self.assertEqual(host.queue.post("/nack?lease=%s&id=1&delay=1500" % reply.header("X-Millrace-Lease")).status, 200)
+        self.assertEqual(host.queue.post("/nack?lease=%s&id=1&delay=4000" % reply.header("X-Millrace-Lease")).status, 200)
         host.start_relay()
         wait_until(lambda: self.look()[1] == 2, "both events")
         self.wait_complete()
@@ -363,7 +363,7 @@ class Jumps(WatermarkTest):
         self.start_aggregator()
         host, other = Host(self, "h", clocks), Host(self, "other")
         self.wait_complete()
-        for jump in (400 * DAY, -DAY):
+        for jump in (400 * DAY, -DAY)[:harness.rounds(1)]:
             self.jump(clocks, host.queue, wall=jump)
             host.put()
             host.relay.kill9()
@@ -402,7 +402,7 @@ class Jumps(WatermarkTest):
         self.start_pubsub(env=clocks.env)
         self.start_aggregator()
         host = Host(self, "h")
-        for jump in (400 * DAY, -DAY, 0):
+        for jump in (400 * DAY, 0, -DAY, 0)[:2 * harness.rounds(1)]:
             self.jump(clocks, self.pubsub, wall=jump)
             host.put()
             host.relay.kill9()
