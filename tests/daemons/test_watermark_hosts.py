@@ -1,0 +1,190 @@
+"""Counts are never called complete too early: hosts fall silent, clocks jump, streams are republished, and all is killed."""
+# full: MILLRACE_ROUNDS=40
+import re
+import time
+
+import harness
+from clocks import Clocks
+from harness import query, request, seeded, wait_until
+from watermark_test import DAY, STREAM, Host, WatermarkTest
+
+
+class Republished(WatermarkTest):
+    """The counted stream is one that a program makes of another."""
+
+    def check(self, *program):
+        def start():
+            return self.start(*program, "--pubsub-url=" + self.pubsub_url, "--stream=" + STREAM, "--to-stream=out")
+        self.start_pubsub()
+        host = Host(self, "h")
+        d = start()
+        host.put()
+        wait_until(lambda: self.producers("out"), "the copy")
+        self.start_aggregator(stream="out")
+        self.wait_complete()
+        for what, again in ((host.relay, host.start_relay), (d, start)):
+            what.kill9()
+            killed = time.time()
+            host.put()
+            self.assertLess(self.hold_a_moment()[0], killed + 1)
+            again()
+            self.wait_complete()
+        self.assertEqual(self.look()[1], 3)
+
+    def test_filtered(self):
+        self.check("pubsub_filtered")
+
+    def test_forwarded(self):
+        self.check("ps_to_http", "--to-url=" + self.pubsub_url)
+
+
+class Hosts(WatermarkTest):
+    def test_a_silent_host_is_named_and_holds(self):
+        clocks = Clocks(self)
+        self.start_pubsub(env=clocks.env)
+        self.start_aggregator()
+        loud, silent = Host(self, "loud"), Host(self, "silent")
+        loud.put()
+        silent.put()
+        self.wait_complete()
+        name = silent.id
+        silent.queue.kill9()
+        stopped = time.time()
+        loud.put()
+        self.assertLess(self.hold_a_moment()[0], stopped + 1)
+        self.pubsub.kill9()  # pubsub knows the host from its file
+        self.start_pubsub(env=clocks.env)
+        self.aggregator.kill9()
+        self.start_aggregator()
+        loud.put()
+        wait_until(lambda: self.look()[1] == 4, "all events")
+        self.assertLess(self.hold_a_moment()[0], stopped + 1)
+        self.assertTrue(self.producers()[name]["until_restored"])
+        wait_until(lambda: (self.look(), self.held_by == STREAM + "/" + name)[1], "the silent host to be named")
+        self.assertEqual(self.aggregator.stats()["held_by"], self.held_by)
+        self.assertIn("a producer holds completeness back producer=" + self.held_by, self.aggregator.log)
+        age = r'(?m)^millrace_pubsub_producer_until_age_seconds\{stream="clicks",producer="%s"\} (\S+)$'
+        found = {h.name: float(re.search(age % p, self.pubsub.get("/metrics").text).group(1))
+                 for h, p in ((loud, loud.id), (silent, name))}
+        self.assertLess(found["loud"], found["silent"])
+        silent.start_queue()
+        self.wait_complete()
+        wait_until(lambda: (self.look(), self.held_by == "")[1], "no holder")
+
+    def test_a_host_that_is_gone_for_good(self):
+        clocks = Clocks(self)
+        self.start_pubsub(env=clocks.env)
+        self.start_aggregator("--producer-timeout=100s")
+        loud, silent = Host(self, "loud"), Host(self, "silent")
+        self.wait_complete()
+        silent.queue.stop()
+        silent.relay.kill9()
+        stopped = time.time()
+        self.assertLess(self.hold_a_moment()[0], stopped + 1)
+        clocks.set(boot=101, wall=101)
+        self.wait_complete(stopped + 2)
+        loud.put()
+        self.wait_complete()
+
+    def test_a_removed_producer_holds_nothing(self):
+        self.start_pubsub()
+        self.start_aggregator()
+        loud, gone = Host(self, "loud"), Host(self, "gone")
+        self.wait_complete()
+        name, stopped = gone.id, time.time()
+        gone.queue.stop()
+        gone.relay.kill9()
+        self.assertLess(self.hold_a_moment()[0], stopped + 1)
+        self.assertEqual(request(self.pubsub_url, "DELETE", "/producers?" + query(stream=STREAM, producer=name)).status, 200)
+        self.assertNotIn(name, self.producers())
+        loud.put()
+        self.wait_complete()
+        self.assertEqual(self.look()[1], 1)
+
+    def test_several_queues_while_all_is_killed(self):
+        random = seeded()
+        self.start_pubsub()
+        self.start_aggregator()
+        hosts = [Host(self, "h%d" % i) for i in range(3)]
+        for _ in range(harness.rounds(2)):
+            for _ in range(30):
+                random.choice(hosts).put(random.choice(["/put"] * 9 + ["/put?delay=%d" % random.randrange(300)]))
+                self.look()
+            host = random.choice(hosts)
+            for victim in random.sample(("queue", "relay", "pubsub", "aggregator"), random.randrange(1, 4)):
+                if victim in ("queue", "relay"):
+                    getattr(host, victim).kill9()
+                    getattr(host, "start_" + victim)()
+                else:
+                    getattr(self, victim).kill9()
+                    getattr(self, "start_" + victim)()
+                self.look()
+        self.wait_complete()
+        self.assertEqual(self.look()[1], len(self.accepted))
+
+
+class Jumps(WatermarkTest):
+    def jump(self, clocks, d, **how):
+        """Sets the clocks, and waits until the daemon has seen it."""
+        jumps = lambda: int(re.search(r"clock_jumps_total (\d+)", d.get("/metrics").text).group(1))
+        before = jumps()
+        clocks.set(**how)
+        wait_until(lambda: jumps() > before, "the jump")
+
+    def test_the_clock_of_a_host(self):
+        clocks = Clocks(self)
+        self.start_pubsub()
+        self.start_aggregator()
+        host, other = Host(self, "h", clocks), Host(self, "other")
+        self.wait_complete()
+        for jump in (400 * DAY, -DAY)[:harness.rounds(1)]:
+            self.jump(clocks, host.queue, wall=jump)
+            host.put()
+            host.relay.kill9()
+            host.put()
+            self.hold_a_moment()
+            host.start_relay()
+            self.hold_a_moment()
+            self.jump(clocks, host.queue, wall=0)
+        self.wait_complete()
+
+    def test_a_host_that_starts_ahead(self):
+        """Its until is far ahead, also after pubsub was away for a while."""
+        clocks = Clocks(self)
+        clocks.set(wall=DAY)
+        self.start_pubsub()
+        self.start_aggregator()
+        host = Host(self, "h", clocks)
+        host.put()
+        self.wait_complete()
+        host.relay.kill9()
+        stopped = time.time()
+        self.assertLess(self.hold_a_moment()[0], stopped + 1)
+        host.put()
+        self.pubsub.kill9()
+        host.start_relay()
+        self.hold_a_moment()
+        host.put()
+        self.start_pubsub()
+        self.wait_complete()
+        self.jump(clocks, host.queue, wall=0)
+        host.put()
+        self.wait_complete()
+
+    def test_the_clock_of_pubsub(self):
+        clocks = Clocks(self)
+        self.start_pubsub(env=clocks.env)
+        self.start_aggregator()
+        host = Host(self, "h")
+        for jump in (400 * DAY, 0, -DAY, 0)[:2 * harness.rounds(1)]:
+            self.jump(clocks, self.pubsub, wall=jump)
+            host.put()
+            host.relay.kill9()
+            host.put()
+            self.hold_a_moment()
+            host.start_relay()
+        self.wait_complete()
+
+
+if __name__ == "__main__":
+    harness.main()
