@@ -152,7 +152,7 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
             "published. To look "
             "at the mark, run: millrace producers --stream=%s --producer=%s. To publish the messages from id "
             "%" PRIu64 " on, which were not acknowledged, run: millrace producers --stream=%s --set=%s "
-                       "--next-id=%" PRIu64 "%c",
+            "--next-id=%" PRIu64 "%c",
             copy.queue_id, stream, copy.mark_id, copy.next_id, stream, copy.queue_id, copy.own_from, stream,
             copy.queue_id, copy.own_from, '\0');
         return;

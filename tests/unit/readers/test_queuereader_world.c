@@ -346,8 +346,8 @@ static void tell(struct world *w, const struct request *r)
     if (r->faulty)
         plan_faulted(r->plan, r->lane, w->now * STEP, -1);
     else if (r->action == PLAN_RELEASE)
-        plan_released(
-            r->plan, &(struct plan_queue){BYTES_LITERAL("q"), r->next_id, r->epoch, buf_bytes(&r->openings), 0});
+        plan_released(r->plan,
+            &(struct plan_queue){BYTES_LITERAL("q"), r->next_id, r->epoch, buf_bytes(&r->openings), 0});
     else if (r->action == PLAN_RESERVE)
         tell_reserved(w, r);
     else if (r->action == PLAN_ACK)
