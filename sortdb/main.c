@@ -61,8 +61,10 @@ static void on_opened(void *arg)
         stats_add(app->failed_reloads, 1);
         log_error(has_served ? "reload failed; the old files keep serving" : "cannot serve",
             LOG_S("error", o.error));
-        if (!has_served)
+        if (!has_served) {
+            daemon_set_not_ready(app->daemon, "%s", o.error);
             daemon_fail(app->daemon, o.result == SORTED_FILE_FAILED ? EX_TEMPFAIL : EX_CONFIG);
+        }
     }
     app_publish(app, &o);
     update_health(app);

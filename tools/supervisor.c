@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #define CHILD_MAGIC 0x5c41d001
-#define FIRST_PASSED_FD 3 /* SD_LISTEN_FDS_START */
-#define STATUS_TEXT_MAX 256
+#define FIRST_PASSED_FD 3     /* SD_LISTEN_FDS_START */
+#define STATUS_TEXT_MAX 4096  /* a reason with paths, offsets and the command to run */
 #define OUTPUT_LINE_MAX 65536 /* bytes; a longer line is forwarded in pieces */
 
 struct child {
@@ -283,7 +283,7 @@ static void apply_message(struct supervisor *s, pid_t from, const char *text)
 
 static void on_notify(evutil_socket_t fd, short what, void *arg)
 {
-    char text[1024];
+    char text[2 * STATUS_TEXT_MAX];
     union {
         struct cmsghdr align;
         char space[CMSG_SPACE(sizeof(struct ucred))];

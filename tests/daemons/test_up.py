@@ -155,6 +155,7 @@ class Up(harness.MillraceTest):
         status, relay = self.status_of("queue_to_pubsub")
         self.assertEqual((status, relay["state"]), (75, "failed"))
         self.assertIn("old copy", relay["detail"])
+        self.assertIn("millrace producers --stream=clicks --set=" + identity, relay["detail"])  # the command that goes on
         self.assertEqual(pipeline.run_file()["daemons"]["queue_to_pubsub"]["restarts"], 0)
         self.wait_total(pipeline, "other", 1)  # the others go on
         pipeline.interrupt()
@@ -204,6 +205,7 @@ class Up(harness.MillraceTest):
         self.assert_ingestion_goes_on(pipeline, "sortdb")
         status, sortdb = self.status_of("sortdb")
         self.assertEqual((status, sortdb["state"]), (75, "failed"), sortdb)
+        self.assertIn(os.path.basename(shard) + ": has checksum", sortdb["detail"])
         pipeline.interrupt()
 
     def test_a_stream_that_is_gone_does_not_stop_ingestion(self):
