@@ -20,7 +20,7 @@ def event(i):
 class DamagedSlice(harness.MillraceTest):
     def up(self, rate):
         config = self.write("p.conf", harness.pipeline_config(
-            self.path("data"), COUNTERS, aggregator={"scrub_rate": rate, "flush_interval": "50ms"}))
+            self.path("data"), COUNTERS, aggregator={"scrub_rate": rate, "flush_interval": "1h"}))
         return harness.Pipeline(self, config, self.path("data")).wait_ready()
 
     def settled(self, pipeline):
