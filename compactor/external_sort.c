@@ -73,9 +73,14 @@ static void block_init(struct block *b, size_t size)
     block_clear(b);
 }
 
+static size_t bytes_for(size_t len)
+{
+    return len + 1 + LINE_SORT_PADDING + sizeof(struct line_ref);
+}
+
 static bool block_has_room(const struct block *b, size_t len)
 {
-    return b->size - b->used - b->n * sizeof *b->refs >= len + 1 + LINE_SORT_PADDING + sizeof *b->refs;
+    return b->size - b->used - b->n * sizeof *b->refs >= bytes_for(len);
 }
 
 static void block_add(struct block *b, struct bytes line)
@@ -266,9 +271,14 @@ enum compact_result external_sort_add(
             return r;
         b = &s->blocks[s->filling];
     }
-    if (!block_has_room(b, line.len))
-        return compact_fail(error, COMPACT_REFUSED,
-            "the line has %zu bytes, more than a half of the memory allowed; set memory higher", line.len);
+    if (!block_has_room(b, line.len)) {
+        size_t size = bytes_for(line.len) + sizeof(struct line_ref);
+        if (size > BLOCK_MAX)
+            return compact_fail(
+                error, COMPACT_REFUSED, "the line has %zu bytes, too many to be sorted", line.len);
+        free(b->text);
+        block_init(b, size - size % sizeof(struct line_ref));
+    }
     block_add(b, line);
     return COMPACT_OK;
 }

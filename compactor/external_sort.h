@@ -5,7 +5,8 @@
  *
  * 1. A source yields each key once. Records of one key in one block are added up before they are written, so the runs
  *    of repeated keys are smaller than the input.
- * 2. Blocks and buffers stay within the bound. A group of records with one key, and a line, need memory besides.
+ * 2. Blocks and buffers stay within the bound. A group of records with one key, and a line longer than a block, need memory
+ *    besides: such a line makes a block larger.
  * 3. A run has no name: the file is removed from its directory as soon as it is open, so a killed process leaves no space in use.
  * 4. A run's records, bytes and checksum are verified as it is read.
  *
@@ -25,7 +26,7 @@ struct external_sort;
 struct external_sort *external_sort_new(const char *directory, size_t memory);
 void external_sort_free(struct external_sort **s);
 
-/* Adds a line, given without LF. COMPACT_REFUSED: the line is longer than a block. */
+/* Adds a line, given without LF. COMPACT_REFUSED: it has 2 GiB or more. */
 enum compact_result external_sort_add(
     struct external_sort *s, struct bytes line, char error[COMPACT_ERROR_TEXT]);
 /* Ends the input. The sort must outlive its sources, which the caller does not close. Call once. */
