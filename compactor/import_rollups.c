@@ -1,5 +1,6 @@
 #include "compactor/import_rollups.h"
 
+#include "base/xxh3.h"
 #include "compactor/text_record.h"
 #include "counts/records.h"
 #include <assert.h>
@@ -18,6 +19,8 @@ struct rollups {
     struct buf held,
         shown; /* a rollup whose next record is not yet known; a kept rollup that the source shows */
     bool holds;
+    struct buf day;  /* the key of a day that was left out, without the separator; empty: none */
+    uint64_t unseen; /* fingerprint of the day's counts, less those of the hours that followed */
 };
 
 static enum count_next follow_failure(struct rollups *s)
@@ -54,6 +57,33 @@ static struct bytes key_of(struct bytes line, struct record_key *key)
     return r.key;
 }
 
+/* A fingerprint of the counts. Fingerprints add up as the counts do. */
+static uint64_t fingerprint(struct bytes line)
+{
+    struct record r = {.value = BYTES_NONE};
+    struct bytes name;
+    uint64_t sum = 0, count;
+    bool bad;
+    record_split(line, RECORD_SEPARATOR, &r);
+    while (record_next_count(&r.value, &name, &count, &bad))
+        sum += XXH3_64bits(name.ptr, name.len) * count;
+    return sum;
+}
+
+/* After the hours of a day that was left out. A day with other counts has counts whose hours were dropped. */
+static enum count_next end_day(struct rollups *s)
+{
+    struct bytes day = buf_bytes(&s->day);
+    if (s->unseen != 0) {
+        snprintf(s->record.base.error, sizeof s->record.base.error,
+            "%.*s: the day is not the sum of its hours; import the texts of several archives one by one",
+            (int)(day.len < KEY_SHOWN ? day.len : KEY_SHOWN), day.ptr);
+        return COUNT_FAILED;
+    }
+    buf_clear(&s->day);
+    return COUNT_FOUND;
+}
+
 /* Ends the wait of the held rollup: its next record is s->line, or there is none. COUNT_END: it is derived. */
 static enum count_next release(struct rollups *s, bool has_next)
 {
@@ -61,8 +91,13 @@ static enum count_next release(struct rollups *s, bool has_next)
     struct bytes held = key_of(buf_bytes(&s->held), &key);
     s->holds = false;
     /* The keys of a period's parts begin with the key of the period, which ends in the period's text. */
-    if (has_next && s->line.len > held.len && memcmp(s->line.ptr, held.ptr, held.len) == 0)
+    if (has_next && s->line.len > held.len && memcmp(s->line.ptr, held.ptr, held.len) == 0) {
+        if (key.unit == PERIOD_DAY) {
+            buf_append_bytes(&s->day, held);
+            s->unseen = fingerprint(buf_bytes(&s->held));
+        }
         return COUNT_END;
+    }
     if (key.unit == PERIOD_DAY && key.start < s->hours_from) {
         struct buf t = s->shown;
         s->shown = s->held;
@@ -89,11 +124,16 @@ static enum count_next next_record(struct count_source *base)
             if (released != COUNT_END)
                 return released;
         }
+        bool is_in_day = s->day.len > 0 && r == COUNT_FOUND && bytes_starts_with(s->line, buf_bytes(&s->day));
+        if (s->day.len > 0 && !is_in_day && end_day(s) == COUNT_FAILED)
+            return COUNT_FAILED;
         if (r == COUNT_END)
             return r;
         struct record_key key;
         s->has_line = false;
         key_of(s->line, &key);
+        if (is_in_day)
+            s->unseen -= fingerprint(s->line);
         if (!key.is_subtotal || key.unit == PERIOD_HOUR)
             return text_record_set(&s->record, s->line);
         buf_clear(&s->held);
@@ -110,6 +150,7 @@ static void close_source(struct count_source *base)
     buf_free(&s->printed);
     buf_free(&s->held);
     buf_free(&s->shown);
+    buf_free(&s->day);
     free(s);
 }
 

@@ -134,11 +134,24 @@ class Imports(Changes):
         self.assertEqual(self.export(), text_of(self.counts.lines()))
 
     def test_rollups_in_the_text_are_derived(self):
-        lines = self.counts.lines() + [b"c.u|user1.c3,US:999", b"c.u|user1.c31,US:999"]
+        self.counts = Counts()
         self.counts.add(b"user1", b"US", hour(3, 1, 5))
-        path = self.write("rollups", text_of(self.counts.lines() + lines[-2:]))
-        self.compactor("--import", path)
+        self.counts.add(b"user1", b"JP", hour(3, 1, 6))
+        rollups = [b"c.u|user1.c3,US:999", b"c.u|user1.c31,JP:1 US:1"]
+        self.compactor("--import", self.write("rollups", text_of(self.counts.lines() + rollups)))
         self.assertEqual(self.export(), text_of(self.counts.lines()))
+
+    def test_a_day_that_is_not_the_sum_of_its_hours(self):
+        """It has counts without hours, which another archive has dropped."""
+        self.imported()
+        before = self.generations(), self.files()
+        hours = self.write("hours", b"c.u|a.c410,US:5\nc.u|a.c411,US:5\n")
+        for day in (b"US:9", b"US:11", b"JP:10", b"JP:1 US:9"):
+            path = self.write("day", b"c.u|a.c41,%s\n" % day)
+            for args in ((), ("--drop-hours-before=2030-01-01",)):
+                done = self.compactor("--import", path, hours, *args, expect=1)
+                self.assertIn("not the sum of its hours", done.stderr.decode())
+        self.assertEqual((self.generations(), self.files()), before)
 
     def test_a_full_disk(self):
         disk = SmallDisk(self, "24m")
