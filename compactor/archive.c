@@ -184,6 +184,11 @@ enum compact_result archive_describe(
     archive_path(archive, m->generation, true, directory);
     snprintf(path, sizeof path, "%s/manifest.json", directory);
     manifest_print(m, &text);
+    if (text.len > MANIFEST_BYTES_MAX) {
+        buf_free(&text);
+        return compact_fail(
+            error, COMPACT_REFUSED, "%.300s would be too long to be read; import fewer, larger files", path);
+    }
     int fd = io->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     bool written = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fsync(fd) == 0;
     enum compact_result r = written ? COMPACT_OK : compact_fail_errno(error, path);

@@ -38,6 +38,17 @@ static const char *shown_name(const char *path)
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
+/* The manifest is JSON, which would need more than a byte for a byte that is not UTF-8. */
+static void set_name(struct manifest_import *entry, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(entry->name, sizeof entry->name, "%s", slash ? slash + 1 : path);
+    if (bytes_is_utf8(bytes_str(entry->name)))
+        return;
+    for (char *c = entry->name; *c; c++)
+        *c = *c & 0x80 ? '?' : *c;
+}
+
 static enum compact_result refuse_line(
     const struct import_file *f, const char *why, char error[COMPACT_ERROR_TEXT])
 {
@@ -125,9 +136,8 @@ static enum compact_result read_file(
     const struct import_spec *spec, struct import *i, const char *path, char error[COMPACT_ERROR_TEXT])
 {
     char why[LINE_SOURCE_ERROR_MAX];
-    const char *slash = strrchr(path, '/');
     struct import_file f = {.spec = spec, .import = i, .name = shown_name(path), .hash = XXH3_createState()};
-    snprintf(f.entry.name, sizeof f.entry.name, "%s", slash ? slash + 1 : path);
+    set_name(&f.entry, path);
     XXH3_64bits_reset(f.hash);
     f.lines = line_source_open(path, why);
     enum compact_result r = f.lines ? COMPACT_OK : compact_fail(error, COMPACT_REFUSED, "%s", why);

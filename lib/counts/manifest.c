@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define MANIFEST_MAX (16u << 20)
 #define HASH_DIGITS 16
 #define READ_TRIES 8 /* attempts, if generations are removed while they are read */
 #define POINTER_TEXT 192
@@ -205,7 +204,7 @@ static int read_whole(const char *path, struct buf *text)
         buf_reserve(text, 64 << 10);
         n = read(fd, text->ptr + text->len, 64 << 10);
         text->len += n > 0 ? (size_t)n : 0;
-    } while (n > 0 && text->len <= MANIFEST_MAX);
+    } while (n > 0 && text->len <= MANIFEST_BYTES_MAX);
     int saved = n < 0 ? errno : EFBIG;
     close(fd);
     errno = saved;

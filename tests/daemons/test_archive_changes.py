@@ -109,6 +109,16 @@ class Imports(Changes):
             self.assertIn(text, done.stderr.decode())
         self.assertEqual((self.generations(), self.files()), before)
 
+    def test_a_name_that_is_not_utf_8(self):
+        """The manifest can hold it and can be read again."""
+        name = os.fsencode(self.path()) + b"/" + 100 * b"\xe9" + b".csv"
+        with open(name, "wb") as f:
+            f.write(text_of(self.counts.lines()))
+        self.compactor("--import", name)
+        self.compactor()
+        self.assertEqual(self.manifest()["imports"][0]["name"], 100 * "?" + ".csv")
+        self.compactor("--import", name, expect=78)
+
     def test_unreadable_files(self):
         self.imported()
         before = self.generations(), self.files()

@@ -695,6 +695,23 @@ static void a_damaged_archive_is_never_merged_into_a_new_one(void **state)
     assert_int_equal(generation, 1);
 }
 
+/* Else no later run could read the archive. */
+static void a_manifest_that_is_too_long_to_read_is_refused(void **state)
+{
+    (void)state;
+    struct run_outcome out;
+    assert_int_equal(compact_once(0, &out), COMPACT_OK);
+    struct manifest m = {.generation = 9, .shards = 1, .n_imports = MANIFEST_BYTES_MAX / 256};
+    m.files = mem_zalloc(sizeof(*m.files));
+    m.imports = mem_zalloc(m.n_imports * sizeof(*m.imports));
+    for (size_t i = 0; i < m.n_imports; i++)
+        memset(m.imports[i].name, 'x', sizeof(m.imports[i].name) - 1);
+    assert_int_equal(archive_begin(in_work("archive", 0), 9, error), COMPACT_OK);
+    assert_int_equal(archive_describe(in_work("archive", 0), &m, error), COMPACT_REFUSED);
+    archive_discard(in_work("archive", 0), 9);
+    manifest_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -710,6 +727,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_cannot_be_sealed_does_not_hold_up_what_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(going_back_loses_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_archive_is_never_merged_into_a_new_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_manifest_that_is_too_long_to_read_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped_everywhere_from_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             stopped_everywhere_with_slices_waiting_and_other_shards, set_up, tear_down),
