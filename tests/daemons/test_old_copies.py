@@ -276,7 +276,13 @@ class LiveCopies(CopiesTest):
                     original = self.aggregator("a").wait_ready()
                     fill(2)
             restored = self.aggregator(copy)
-            wait_until(lambda: restored.process.poll() is not None or restored.get("/health").status == 200, lambda: restored.log)
+
+            def is_decided(restored=restored):
+                try:
+                    return restored.process.poll() is not None or restored.get("/health").status == 200
+                except OSError:  # it refused the copy and ended
+                    return False
+            wait_until(is_decided, lambda: restored.log)
             if restored.process.poll() is not None:
                 self.assertEqual(restored.process.wait(), 78, restored.log)
                 continue
