@@ -28,6 +28,9 @@ enum slice_result slice_copy(
     sqlite3 *source = NULL, *copy = NULL;
     /* In WAL mode a reader writes to the shared-memory index, so READONLY does not work. */
     enum slice_result r = slice_sql_open(from, SQLITE_OPEN_READWRITE, &source, error);
+    /* Closing the last connection would write the log into the slice and delete the log. The slice belongs to the aggregator. */
+    if (r == SLICE_OK)
+        sqlite3_db_config(source, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (r == SLICE_OK)
         r = slice_sql_run(source, "PRAGMA query_only = 1; BEGIN; SELECT count(*) FROM sqlite_master", error);
     if (r == SLICE_OK)

@@ -285,6 +285,20 @@ class Refusals(BackupTest):
         disk.give_back()
         self.backup(disk.path("b"), self.running)
 
+    def test_the_log_of_a_killed_aggregator_stays(self):
+        """The backup has the slice's only connection; closing it must not write the log into the slice."""
+        slices = self.path("data", "aggregator", "slices")
+        shutil.copytree(slices, self.path("killed"))
+        self.running.interrupt()
+        shutil.rmtree(slices)
+        shutil.copytree(self.path("killed"), slices)
+        before = {name: harness.read_file(os.path.join(slices, name)) for name in os.listdir(slices) if not name.endswith("-shm")}
+        self.assertTrue(any(name.endswith("-wal") and text for name, text in before.items()), before.keys())
+        self.backup(self.path("b"), self.running)
+        after = {name: harness.read_file(os.path.join(slices, name)) for name in os.listdir(slices) if not name.endswith("-shm")}
+        self.assertEqual({n: len(t) for n, t in before.items()}, {n: len(t) for n, t in after.items()})
+        self.assertEqual(before, after)
+
     def test_a_slice_that_is_being_created(self):
         self.running.interrupt()
         fresh = self.write("data/aggregator/slices/0000000002.db", "")
