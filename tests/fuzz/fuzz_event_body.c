@@ -13,14 +13,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct event_body *open_with(const char *setting)
 {
+    static struct config *configs[2]; /* never freed, like the counters */
+    static size_t n;
     char text[256];
-    struct config *config;
     struct config_error error;
     struct counters *counters;
     snprintf(text, sizeof text, CONFIG, setting);
-    int r = config_parse("fuzz.conf", bytes_str(text), &config, &error);
+    int r = config_parse("fuzz.conf", bytes_str(text), &configs[n], &error);
     assert(r == 0);
-    r = counters_read(config, &counters, &error);
+    r = counters_read(configs[n++], &counters, &error);
     assert(r == 0);
     return event_body_new(counters);
 }
