@@ -37,18 +37,23 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
         member(out, "held_by", bytes_str(complete->held_by));
 }
 
-void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out)
+static void render_series_head(const struct series *s, const struct completeness *complete, struct buf *out)
 {
     const struct query *q = s->query;
-    if (q->format == QUERY_CSV) {
-        buf_append_str(out, "t,date,n,complete\n");
-        return;
-    }
     render_head(q, out);
     if (q->sub)
         member(out, "sub", q->sub_key);
     member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
     render_span(q, s->from, s->to, s->total, s->over, complete, out);
+}
+
+void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out)
+{
+    if (s->query->format == QUERY_CSV) {
+        buf_append_str(out, "t,date,n,complete\n");
+        return;
+    }
+    render_series_head(s, complete, out);
     buf_append_str(out, "\"rows\":[");
 }
 
@@ -83,16 +88,11 @@ static void render_change(uint64_t n, uint64_t before, bool csv, struct buf *out
 void render_compare_begin(
     const struct series *s, const struct series *before, const struct completeness *complete, struct buf *out)
 {
-    const struct query *q = s->query;
-    if (q->format == QUERY_CSV) {
+    if (s->query->format == QUERY_CSV) {
         buf_append_str(out, "t,date,n,complete,before_t,before_date,before_n,change\n");
         return;
     }
-    render_head(q, out);
-    if (q->sub)
-        member(out, "sub", q->sub_key);
-    member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
-    render_span(q, s->from, s->to, s->total, s->over, complete, out);
+    render_series_head(s, complete, out);
     buf_printf(out, "\"before\":{\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRIu64 "},\"change\":",
         before->from, before->to, before->total);
     render_change(s->total, before->total, false, out);
