@@ -9,7 +9,7 @@ EVENTS ?=
 CONFIG ?=
 ONCE   ?=
 
-.PHONY: all build setup run test test-full bench install clean format check-format tidy
+.PHONY: all build page setup run test test-full bench install clean format check-format tidy
 
 all: build
 
@@ -19,6 +19,10 @@ setup:
 build: setup
 	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
+	@scripts/page --if-any $(BUILD)
+
+page:
+	@scripts/page $(BUILD)
 
 run: build
 	@BUILD=$(BUILD) EVENTS="$(EVENTS)" CONFIG="$(CONFIG)" ONCE="$(ONCE)" scripts/run

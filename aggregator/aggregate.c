@@ -48,6 +48,7 @@ struct aggregate {
     bool is_held;                /* aggregate_hold */
     enum phase phase;
     struct chain_next next; /* job.begin points into this */
+    int64_t open_started;
     usec_t last_swap, started_job, retry_at, background_at;
     bool has_flushed; /* since the start */
     usec_t turned_at; /* wall clock */
@@ -60,6 +61,7 @@ struct aggregate {
     bool latched;
     char failure[SLICE_ERROR_TEXT + 64];
     struct aggregate_numbers numbers;
+    int64_t *newest; /* of each stream: the latest event time counted since the start */
 };
 
 static enum slice_result fail_errno(const char *what, const char *path, char *error)
@@ -149,6 +151,7 @@ enum slice_result aggregate_open(
 {
     struct aggregate *a = mem_zalloc(sizeof(*a));
     a->config = *config;
+    a->newest = mem_zalloc((config->n_streams + 1) * sizeof(*a->newest));
     enum slice_result r = make_directory(config->dir, "slices", &a->slices_dir, error);
     if (r == SLICE_OK)
         r = make_directory(config->dir, "rejects", &a->rejects_dir, error);
@@ -160,7 +163,7 @@ enum slice_result aggregate_open(
     if (r == SLICE_OK)
         r = tally_load_keys(a->tally, a->reader, error);
     if (r == SLICE_OK) {
-        int64_t started = storage_state(a->storage)->started;
+        int64_t started = a->open_started = storage_state(a->storage)->started;
         a->latest = started < HOUR_END ? started * USEC_PER_SEC : 0;
         aggregate_set_wall(a, wall, wall);
     } else {
@@ -184,6 +187,7 @@ void aggregate_close(struct aggregate **ap)
     free(a->slices_dir);
     free(a->rejects_dir);
     free(a->slice_path);
+    free(a->newest);
     free(a->cursors);
     free(a->job_cursors);
     free(a->committed);
@@ -236,6 +240,8 @@ static void reject(struct aggregate *a, size_t stream, struct bytes line, uint64
         .line = line};
     rejects_format(&tally_batch(a->tally)->rejects, &entry);
     count(a, COUNTERS_REJECTED);
+    if (a->config.on_reject)
+        a->config.on_reject(&entry, a->config.reject_arg);
 }
 
 static void move_cursor(struct aggregate *a, size_t stream, uint64_t to)
@@ -316,16 +322,25 @@ void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted)
     tally_set_now(a->tally, a->wall / USEC_PER_SEC);
 }
 
+static void note_time(struct aggregate *a, size_t stream, int64_t time)
+{
+    bool is_stream = stream < a->config.n_streams, is_past = time <= a->latest / USEC_PER_SEC;
+    if (is_past && time > a->numbers.newest_event)
+        a->numbers.newest_event = time;
+    if (is_past && is_stream && time > a->newest[stream])
+        a->newest[stream] = time;
+    if (is_stream && a->config.lateness)
+        stats_observe(a->config.lateness, a->wall - time * USEC_PER_SEC);
+}
+
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line)
 {
     const char *reason;
     int64_t time;
     assert(stream < a->n_cursors);
     enum counters_verdict verdict = tally_line(a->tally, line, &reason, &time);
-    if (verdict == COUNTERS_EVENT && time > a->numbers.newest_event && time <= a->latest / USEC_PER_SEC)
-        a->numbers.newest_event = time;
-    if (verdict == COUNTERS_EVENT && a->config.lateness && stream < a->config.n_streams)
-        stats_observe(a->config.lateness, a->wall - time * USEC_PER_SEC);
+    if (verdict == COUNTERS_EVENT)
+        note_time(a, stream, time);
     if (verdict == COUNTERS_REJECTED)
         reject(a, stream, line, line.len, reason);
     else
@@ -616,10 +631,14 @@ const struct sealed *aggregate_sealed(const struct aggregate *a)
     return &a->sealed;
 }
 
+uint64_t aggregate_cleared_slice(const struct aggregate *a)
+{
+    return (a->sealed.n > 0 ? a->sealed.slices[0].state.number : a->number) - 1;
+}
+
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out)
 {
-    uint64_t oldest = a->sealed.n > 0 ? a->sealed.slices[0].state.number : a->number;
-    if (after + 1 < oldest)
+    if (after < aggregate_cleared_slice(a))
         return AGGREGATE_AFTER_CLEARED;
     if (after >= a->number)
         return AGGREGATE_AFTER_AHEAD;
@@ -641,9 +660,19 @@ void aggregate_hold(struct aggregate *a, bool hold)
     a->is_held = hold;
 }
 
+int64_t aggregate_open_started(const struct aggregate *a)
+{
+    return a->open_started;
+}
+
 uint64_t aggregate_open_slice(const struct aggregate *a)
 {
     return a->number;
+}
+
+int64_t aggregate_newest_event(const struct aggregate *a, size_t stream)
+{
+    return a->newest[stream];
 }
 
 void aggregate_numbers(const struct aggregate *a, struct aggregate_numbers *out)
@@ -658,4 +687,9 @@ uint64_t aggregate_over_max_keys(const struct aggregate *a, size_t counter)
 {
     const struct key_limit *limit = tally_limit(a->tally, counter);
     return limit ? key_limit_exceeded(limit) : 0;
+}
+
+const char *aggregate_absent_field(const struct aggregate *a, size_t i)
+{
+    return counters_reader_absent(tally_reader(a->tally), i);
 }

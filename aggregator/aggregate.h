@@ -55,6 +55,9 @@ struct aggregate_config {
         *lateness; /* of the events of streams: from their time until they are counted; NULL: not measured */
     void (*notify)(void *arg);
     void *notify_arg;
+    void (*on_reject)(
+        const struct rejects_entry *entry, void *arg); /* each rejected line; NULL: not reported */
+    void *reject_arg;
 };
 
 /* Opens and recovers the slices; blocks. `wall` is the wall clock, which is trusted. */
@@ -149,10 +152,14 @@ enum aggregate_after {
 };
 /* The layers that hold all counts after slice `after`. Valid until the next call of any function here. */
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out);
+/* The last cleared slice; 0: none. */
+uint64_t aggregate_cleared_slice(const struct aggregate *a);
 /* While held, the aggregate changes neither the slices' readers nor the batch that is being written: the storage thread's
  * result waits. A read that has begun may then run in another thread, while counting continues. */
 void aggregate_hold(struct aggregate *a, bool hold);
 uint64_t aggregate_open_slice(const struct aggregate *a);
+/* When the slice that was open at aggregate_open was begun: wall clock, seconds. */
+int64_t aggregate_open_started(const struct aggregate *a);
 
 struct aggregate_numbers {
     struct slice_tally slice,
@@ -165,7 +172,11 @@ struct aggregate_numbers {
     size_t memory;
 };
 void aggregate_numbers(const struct aggregate *a, struct aggregate_numbers *out);
+/* The latest event time of a stream, as aggregate_numbers.newest_event. */
+int64_t aggregate_newest_event(const struct aggregate *a, size_t stream);
 /* How many events the counter (totals first, then subtotals) counted as `(other)` since the start, because of its max_keys. */
 uint64_t aggregate_over_max_keys(const struct aggregate *a, size_t counter);
+/* counters_reader_absent of the counted events. */
+const char *aggregate_absent_field(const struct aggregate *a, size_t i);
 
 #endif

@@ -5,17 +5,21 @@
 #include "aggregator/aggregate.h"
 #include "daemon/daemon.h"
 #include "aggregator/follower.h"
+#include "aggregator/line_watch.h"
 #include "aggregator/http_reads.h"
+#include "counts/counted_since.h"
 #include "aggregator/watermark_poll.h"
 #include "aggregator/aggregator_settings.h"
 
 struct app {
     struct daemon *daemon;
     struct counters *counters;
+    struct counted_since since; /* of the counters; a replaced archive changes it */
     struct stream_names streams;
     struct aggregate *aggregate; /* NULL until recovery is complete, as are the members below */
     struct watermark_poll *watermark;
     struct follower *followers[WATERMARK_STREAMS_MAX];
+    struct line_watch *watch;
     bool answers;                                      /* every stream has caught up at least once */
     struct slice_waiter *seal_waiters, *clear_waiters; /* requests that wait for a seal or a clear */
     struct put_back_waiter *put_back_waiter; /* the put-back request whose step is not committed yet */

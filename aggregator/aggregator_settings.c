@@ -93,6 +93,11 @@ const struct option_row settings_rows[] = {
         .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .help = "count the lines of each FILE (plain, gzip or zstd) and exit, instead of following streams"},
+    {.name = "recount",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "count all streams of this archive again, up to where it ends, and exit; each FILE of "
+                "ps_to_file stands for its part of a stream (millrace recount)"},
     READ_PROTOCOL_SETTING("4M"), /* one turn of the loop composes an answer */
     {0},
 };
@@ -150,7 +155,8 @@ int settings_check(struct options *o, struct config_error *error)
     struct counters *counters = NULL;
     struct stream_names streams = {0};
     char **files;
-    if ((options_operands(o, &files) > 0) != options_bool(o, "input"))
+    bool recounts = options_text(o, "recount") != NULL;
+    if (recounts ? options_bool(o, "input") : (options_operands(o, &files) > 0) != options_bool(o, "input"))
         return config_fail(
             error, NULL, 0, "--input needs files, and files need --input: aggregator --input FILE...");
     if (!options_string(o, "data_dir"))

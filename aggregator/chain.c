@@ -139,9 +139,9 @@ static enum slice_result check_meeting(const struct manifest *m, uint64_t slice,
         if (!c || s->id[0] == '\0' || (strcmp(s->id, c->id) == 0 && s->end == c->offset))
             continue;
         snprintf(error, SLICE_ERROR_TEXT,
-            "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but in the archive at %" PRIu64
-            " of %s: they do not belong together",
-            slice, verb, s->name, c->offset, c->id, s->end, s->id);
+            "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %.*s, but in the archive at %" PRIu64
+            " of %.*s: they do not belong together",
+            slice, verb, s->name, c->offset, SLICE_ID_SHOWN, c->id, s->end, SLICE_ID_SHOWN, s->id);
         return SLICE_FOREIGN;
     }
     return SLICE_OK;

@@ -82,7 +82,7 @@ struct follower *follower_new(const struct follower_config *config)
     struct stream_cursor from = {.offset = c->offset};
     _Static_assert(
         SLICE_ID_TEXT == STREAM_ID_TEXT + STREAM_OPENING_TEXT, "a stream's id, a point, a lineage");
-    (void)sscanf(c->id, "%32[0-9a-f].%30[0-9a-f]", from.id, from.opening);
+    (void)sscanf(c->id, "%32[0-9a-f].%2560[0-9a-f]", from.id, from.opening);
     f->config = *config;
     f->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(config->daemon),
         .pubsub = config->client,

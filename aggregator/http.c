@@ -2,8 +2,10 @@
  * back, and the list of slices. */
 #include "aggregator/aggregator_app.h"
 #include "base/log.h"
+#include "base/xxh3.h"
 #include "daemon/read_protocol.h"
 #include "aggregator/put_back.h"
+#include "aggregator/since.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,24 +22,37 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
     buf_printf(out,
         json ? ",\"slice\":%" PRIu64 ",\"events\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64
                ",\"events_total\":%" PRIu64 ",\"skipped_total\":%" PRIu64 ",\"rejected_total\":%" PRIu64
-               ",\"complete_until\":%" PRId64 ",\"held_by\":\"%s\",\"streams\":{"
+               ",\"newest_event\":%" PRId64 ",\"complete_until\":%" PRId64 ",\"held_by\":\"%s\",\"streams\":{"
              : "slice: %" PRIu64 "\nevents: %" PRIu64 "\nskipped: %" PRIu64 "\nrejected: %" PRIu64
                "\nevents_total: %" PRIu64 "\nskipped_total: %" PRIu64 "\nrejected_total: %" PRIu64
-               "\ncomplete_until: %" PRId64 "\nheld_by: %s\n",
+               "\nnewest_event: %" PRId64 "\ncomplete_until: %" PRId64 "\nheld_by: %s\n",
         aggregate_open_slice(app->aggregate), n.slice.events, n.slice.skipped, n.slice.rejected,
-        n.total.events, n.total.skipped, n.total.rejected, watermark_poll_complete_until(app->watermark),
-        watermark_poll_held_by(app->watermark));
+        n.total.events, n.total.skipped, n.total.rejected, n.newest_event,
+        watermark_poll_complete_until(app->watermark), watermark_poll_held_by(app->watermark));
     for (size_t i = 0; i < app->streams.n; i++) {
         const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
         uint64_t end = c->offset + watermark_poll_lag(app->watermark, i);
         if (json)
-            buf_printf(out, "%s\"%s\":{\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\"end\":\"%" PRIu64 "\"}",
-                i ? "," : "", c->stream, c->id, c->offset, end);
+            buf_printf(out,
+                "%s\"%s\":{\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
+                "\",\"newest_event\":%" PRId64 ",\"complete_until\":%" PRId64 ",\"held_by\":\"%s\"}",
+                i ? "," : "", c->stream, c->id, c->offset, end, aggregate_newest_event(app->aggregate, i),
+                watermark_poll_stream_until(app->watermark, i),
+                watermark_poll_stream_held_by(app->watermark, i));
         else
             buf_printf(out, "stream %s: offset %" PRIu64 " end %" PRIu64 "\n", c->stream, c->offset, end);
     }
-    if (json)
-        buf_append_char(out, '}');
+    if (!json)
+        return;
+    buf_append_str(out, "},\"last_minute\":");
+    line_watch_print_json(app->watch, out);
+    buf_append_str(out, ",\"absent_fields\":[");
+    const char *field;
+    for (size_t i = 0; (field = aggregate_absent_field(app->aggregate, i)); i++) {
+        buf_append_str(out, i ? "," : "");
+        buf_append_json(out, bytes_str(field));
+    }
+    buf_append_char(out, ']');
 }
 
 /* Sealing, clearing and putting back: requests wait for the storage thread. */
@@ -188,6 +203,8 @@ void app_answer_waiters(struct app *app)
         struct http_request *req = take_waiter(app->clear_waiters);
         if (r == AGGREGATE_CLEAR_OK) {
             log_info("cleared", LOG_U("through", through));
+            since_read(app->aggregate, options_string(daemon_options(app->daemon), "archive"), app->counters,
+                &app->since);
             http_replyf(req, 200, JSON, "{\"cleared\":%" PRIu64 "}\n", through);
         } else if (r == AGGREGATE_CLEAR_OPEN) {
             http_problem(req, 409, "slice-open", "seal it first", "slice %" PRIu64 " is not sealed", through);
@@ -265,8 +282,17 @@ static void put_back(struct http_request *req, void *ctx)
         return;
     }
     aggregate_set_wall(app->aggregate, clock_wall(), daemon_trusted_time(app->daemon));
-    if (put_back_step(app->aggregate, &p, error) != 0) {
+    const char *archive = options_string(daemon_options(app->daemon), "archive");
+    enum put_back_result begun = put_back_begin(&p, archive, error);
+    bool failed =
+        begun == PUT_BACK_FAILED || (begun == PUT_BACK_OK && put_back_step(app->aggregate, &p, error) != 0);
+    put_back_end(&p);
+    if (failed) {
         http_problem(req, 503, "storage-failed", NULL, "%s", error);
+        return;
+    }
+    if (begun == PUT_BACK_BUSY) {
+        http_problem(req, 503, "busy", NULL, "a compaction is in progress");
         return;
     }
     app->put_back_waiter = mem_zalloc(sizeof(*app->put_back_waiter));
@@ -282,7 +308,10 @@ static void slices(struct http_request *req, void *ctx)
     if (!http_reads_check_open(app, req))
         return;
     const struct sealed *sealed = aggregate_sealed(app->aggregate);
-    buf_printf(&out, "{\"open\":%" PRIu64 ",\"slices\":[", aggregate_open_slice(app->aggregate));
+    /* The hash as text, because JSON numbers of 64 bits are not exact everywhere. */
+    buf_printf(&out, "{\"open\":%" PRIu64 ",\"counters\":\"%" PRIu64 "\",\"slices\":[",
+        aggregate_open_slice(app->aggregate),
+        (uint64_t)XXH3_64bits(app->counters->text, strlen(app->counters->text)));
     for (size_t i = 0; i < sealed->n; i++) {
         const struct sealed_slice *s = &sealed->slices[i];
         buf_printf(&out, "%s{\"slice\":%" PRIu64 ",\"state\":\"sealed\",\"file\":", i > 0 ? "," : "",
@@ -298,7 +327,8 @@ static void slices(struct http_request *req, void *ctx)
 }
 
 const struct http_route app_routes[] = {
-    READ_PROTOCOL_ROUTES(http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range),
+    READ_PROTOCOL_ROUTES(
+        http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range, http_reads_keys),
     {.path = "/seal",
         .methods = HTTP_POST_,
         .handler = seal,

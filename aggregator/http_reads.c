@@ -9,6 +9,10 @@
 #include <stdlib.h>
 
 #define WORK_MAX 50000 /* counts that the loop looks at for one request: a few milliseconds */
+#define WORK_TINY 4096 /* for a read of so many counts the loop always has time: a part of a millisecond */
+#define TINY_KEYS 8
+#define TURN (50 * USEC_PER_MSEC)
+#define TURN_READS (20 * USEC_PER_MSEC) /* of each turn */
 
 /* How to answer with the records that were found. */
 enum reply_kind { REPLY_VALUE, REPLY_ALL, REPLY_RECORDS, REPLY_PAGE };
@@ -40,6 +44,19 @@ bool http_reads_check_caught_up(const struct app *app, struct http_request *req)
     return app->answers;
 }
 
+/* The counter of the request was added later than others. */
+static void add_since(struct http_request *req, const struct app *app)
+{
+    struct bytes key = BYTES_NONE;
+    if (app->since.n == 0 ||
+        (!http_param(req, "start", &key) && !http_param(req, "key", &key) && !http_param(req, "k", &key)))
+        return;
+    const char *bar = memchr(key.ptr, '|', key.len);
+    int64_t since = counted_since_of(&app->since, bytes_of(key.ptr, bar ? (size_t)(bar - key.ptr) : 0));
+    if (since > 0)
+        http_add_header(req, "X-Millrace-Counted-Since", "%" PRId64, since);
+}
+
 static bool find_layers(struct http_request *req, struct app *app, struct reads_layers *layers)
 {
     uint64_t after;
@@ -52,8 +69,10 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
             req, "X-Millrace-Complete-Until", "%" PRId64, watermark_poll_complete_until(app->watermark));
         if (watermark_poll_held_by(app->watermark)[0])
             http_add_header_text(req, "X-Millrace-Held-By", watermark_poll_held_by(app->watermark));
+        add_since(req, app);
         return true;
     case AGGREGATE_AFTER_CLEARED:
+        http_add_header_u64(req, "X-Millrace-Cleared", aggregate_cleared_slice(app->aggregate));
         http_problem(req, 410, "slice-cleared",
             "read the archive's last slice from its manifest, then start over",
             "a slice after %" PRIu64 " is cleared", after);
@@ -80,9 +99,10 @@ static void reply(
     if (result != 0) {
         slice_scrub_report(app, a->error);
         http_problem(req, 503, "storage-failed", NULL, "%s", a->error);
-    } else if (kind == REPLY_ALL && a->more) {
+    } else if ((kind == REPLY_ALL || kind == REPLY_VALUE) && a->more) {
         /* The keys are in the order of the request, so X-Millrace-Next could not name where to continue. */
-        http_problem(req, 413, "answer-too-large", "ask for fewer keys, or use /range",
+        http_problem(req, 413, "answer-too-large",
+            "ask for fewer keys, or use /range, which answers in parts",
             "the answer exceeds max_answer (%zu bytes)", app->max_answer);
     } else if (a->records == 0 && (kind == REPLY_VALUE || kind == REPLY_RECORDS)) {
         read_protocol_reply_missing(req);
@@ -146,30 +166,67 @@ static void append_read(struct large_read *r)
     reads->end = &r->next;
 }
 
-static void answer(
-    struct app *app, struct http_request *req, const struct reads_query *q, enum reply_kind kind)
+static void answer_later(
+    struct app *app, struct http_request *req, struct reads *r, enum reply_kind kind, bool has_begun)
 {
-    struct reads_layers layers;
-    struct reads_answer a = {0};
-    if (!find_layers(req, app, &layers))
-        return;
-    struct reads *r = reads_new(q);
-    reads_begin(r, &layers);
-    if (reads_work(r) <= WORK_MAX) {
-        int result = reads_run(r, &a);
-        reads_free(&r);
-        reply(app, req, kind, result, &a);
-        return;
-    }
     struct large_read *large = mem_zalloc(sizeof(*large));
     *large = (struct large_read){.app = app, .req = req, .kind = kind, .reads = r};
     http_on_gone(req, on_gone, large);
-    if (!app->reads.running && !app->reads.queue) {
+    if (has_begun && !app->reads.running && !app->reads.queue) {
         start(large);
         return;
     }
     reads_end(r);
     append_read(large);
+}
+
+/* Whether small reads have used their part of the loop's turn. */
+static bool is_turn_over(struct http_reads *reads, usec_t now)
+{
+    if (now - reads->turn >= TURN) {
+        reads->turn = now;
+        reads->spent = 0;
+    }
+    return reads->spent >= TURN_READS;
+}
+
+/* Begins the read. If it needs too many counts of the batch in memory, flushes the batch. Returns false if the storage thread is busy. */
+static bool begin_read(
+    struct app *app, struct http_request *req, struct reads *r, struct reads_layers *layers)
+{
+    bool latched, is_failed = aggregate_failure(app->aggregate, &latched) != NULL;
+    uint64_t after;
+    if (reads_begin(r, layers, is_failed))
+        return true;
+    aggregate_flush(app->aggregate, clock_monotonic());
+    http_param_u64(req, "after", 0, 0, INT64_MAX, &after);
+    return aggregate_layers(app->aggregate, after, layers) == AGGREGATE_AFTER_OK &&
+           reads_begin(r, layers, false);
+}
+
+static void answer(
+    struct app *app, struct http_request *req, const struct reads_query *q, enum reply_kind kind)
+{
+    struct reads_layers layers;
+    struct reads_answer a = {0};
+    usec_t began = clock_monotonic();
+    bool is_over = is_turn_over(&app->reads, began), has_few_keys = q->n_keys > 0 && q->n_keys <= TINY_KEYS;
+    if (!find_layers(req, app, &layers))
+        return;
+    struct reads *r = reads_new(q);
+    if (is_over && !has_few_keys && app->reads.running) {
+        answer_later(app, req, r, kind, false);
+        return;
+    }
+    bool has_begun = begin_read(app, req, r, &layers);
+    if (has_begun && reads_work(r) <= (is_over ? WORK_TINY : WORK_MAX)) {
+        int result = reads_run(r, &a);
+        reads_free(&r);
+        reply(app, req, kind, result, &a);
+    } else {
+        answer_later(app, req, r, kind, has_begun);
+    }
+    app->reads.spent += clock_monotonic() - began;
 }
 
 void http_reads_finish(struct app *app)
@@ -191,14 +248,18 @@ void http_reads_next(struct app *app)
     struct reads_layers layers;
     while (app->reads.queue && !app->reads.running) {
         struct large_read *r = app->reads.queue;
-        unlink_read(r);
         http_on_gone(r->req, NULL, NULL);
         if (!find_layers(r->req, app, &layers)) {
+            unlink_read(r);
             free_read(r);
             continue;
         }
         http_on_gone(r->req, on_gone, r);
-        reads_begin(r->reads, &layers);
+        if (!begin_read(app, r->req, r->reads, &layers)) {
+            reads_end(r->reads);
+            return; /* the storage thread notifies when it is done */
+        }
+        unlink_read(r);
         start(r);
     }
 }
@@ -222,7 +283,10 @@ void http_reads_get(struct http_request *req, void *ctx)
 {
     struct bytes key;
     if (read_protocol_get(req, &key))
-        answer(ctx, req, &(struct reads_query){.keys = &key, .n_keys = 1}, REPLY_VALUE);
+        answer(ctx, req,
+            &(struct reads_query){
+                .keys = &key, .n_keys = 1, .bounds.max_bytes = ((struct app *)ctx)->max_answer},
+            REPLY_VALUE);
 }
 
 void http_reads_mget(struct http_request *req, void *ctx)
@@ -241,7 +305,8 @@ void http_reads_mget(struct http_request *req, void *ctx)
 static struct reads_bounds bounds_of(const struct app *app, const struct read_span *span)
 {
     return (struct reads_bounds){.max_records = span->limit,
-        .max_bytes = app->max_answer,
+        .max_bytes =
+            span->max_bytes > 0 && span->max_bytes < app->max_answer ? span->max_bytes : app->max_answer,
         .n_names = span->n_subs,
         .names = span->subs};
 }
@@ -250,10 +315,13 @@ void http_reads_fwmatch(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
     struct read_span span;
-    if (!read_protocol_fwmatch(req, &span))
+    if (!read_protocol_fwmatch(req, RECORD_SEPARATOR, true, &span))
         return;
     answer(app, req,
-        &(struct reads_query){.prefix = span.prefix, .start = span.start, .bounds = bounds_of(app, &span)},
+        &(struct reads_query){.prefix = span.prefix,
+            .start = span.start,
+            .start_name = span.start_name,
+            .bounds = bounds_of(app, &span)},
         span.start.len > 0 ? REPLY_PAGE : REPLY_RECORDS);
 }
 
@@ -261,9 +329,22 @@ void http_reads_range(struct http_request *req, void *ctx)
 {
     struct app *app = ctx;
     struct read_span span;
-    if (!read_protocol_range(req, RECORD_SEPARATOR, &span))
+    if (!read_protocol_range(req, RECORD_SEPARATOR, true, &span))
         return;
     answer(app, req,
-        &(struct reads_query){.start = span.start, .end = span.end, .bounds = bounds_of(app, &span)},
-        REPLY_RECORDS);
+        &(struct reads_query){.start = span.start,
+            .start_name = span.start_name,
+            .end = span.end,
+            .bounds = bounds_of(app, &span)},
+        span.start_name.len > 0 ? REPLY_PAGE : REPLY_RECORDS);
+}
+
+void http_reads_keys(struct http_request *req, void *ctx)
+{
+    struct read_keys k;
+    if (!read_protocol_keys(req, &k))
+        return;
+    const struct key_search_query search = {
+        .prefix = k.prefix, .start = k.start, .ns = k.ns, .n_ns = k.n_ns, .limit = k.limit};
+    answer(ctx, req, &(struct reads_query){.search = &search}, REPLY_PAGE);
 }

@@ -1,7 +1,8 @@
 /* http_reads: the read protocol over the aggregate (docs/guide/protocol.md).
  *
  * The loop answers a small read at once. A thread answers large reads, one after another, so that no other request waits
- * for them and counting continues. Meanwhile the aggregate is held (aggregate_hold): the counts that the read shows stay
+ * for them and counting continues. If many clients ask at once, small reads take the loop at most a part of each turn, and
+ * the thread answers the others. Meanwhile the aggregate is held (aggregate_hold): the counts that the read shows stay
  * as they are. Between two large reads the aggregate takes the results of the storage thread.
  *
  * 1. An answer shows one moment, and its X-Millrace headers describe that moment.
@@ -20,6 +21,7 @@ struct large_read;
 struct http_reads {
     struct work_thread *thread;
     struct large_read *running, *queue, **end; /* in the order of the requests */
+    usec_t turn, spent; /* when the loop's current turn began, and how long small reads have taken in it */
 };
 
 /* The thread calls `notify` after each read. Returns 0, or -1 with errno. */
@@ -36,6 +38,6 @@ void http_reads_next(struct app *app);
 bool http_reads_check_open(const struct app *app, struct http_request *req);
 bool http_reads_check_caught_up(const struct app *app, struct http_request *req);
 
-http_handler http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range;
+http_handler http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range, http_reads_keys;
 
 #endif

@@ -2,6 +2,8 @@
 #include "aggregator/aggregator_app.h"
 #include "aggregator/cursor_keeper.h"
 #include "aggregator/file_input.h"
+#include "aggregator/recount.h"
+#include "aggregator/since.h"
 #include "aggregator/slice_scrub.h"
 #include "http/client/http_client.h"
 #include "base/log.h"
@@ -16,6 +18,8 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
+#define COMPLETE_AGE_MAX 120.0 /* seconds; from this age on /health names the producer that is behind */
+
 #define TICKS_A_FLUSH 4
 #define TICK_MAX (250 * USEC_PER_MSEC)
 #define TICK_MIN (5 * USEC_PER_MSEC)
@@ -27,6 +31,7 @@ struct wiring {
     struct cursor_keeper *keeper;
     struct slice_scrub *scrub; /* NULL: none */
     char cursor_key[RANDOM_ID_SIZE];
+    usec_t log_lines_at; /* not before this time are rejected lines logged again */
     struct event *tick, *keep;
     bool drained;
     /* Recovery runs in a thread of its own; meanwhile the daemon answers that it is not ready. */
@@ -171,6 +176,51 @@ static bool describe_streams(const struct app *app, char *out, size_t size)
     return false;
 }
 
+static void on_reject(const struct rejects_entry *entry, void *arg)
+{
+    line_watch_reject(((struct wiring *)arg)->app.watch, entry);
+}
+
+/* Appends the configured fields that no event has. Ends with a NUL that the length does not include. */
+static void append_absent_fields(const struct aggregate *a, struct buf *out)
+{
+    const char *field;
+    for (size_t i = 0; (field = aggregate_absent_field(a, i)); i++)
+        buf_printf(out, "%s%s", i ? ", " : "", field);
+}
+
+/* /health shows rejected lines as soon as they are half of the lines, and the producer that holds completeness back. The log has
+ * rejected lines once a minute. */
+static void report_lines(struct wiring *w)
+{
+    struct app *app = &w->app;
+    usec_t now = clock_monotonic();
+    struct slice_tally sum = line_watch_sum(app->watch);
+    struct buf rejects = {0}, absent = {0}, notice = {0};
+    line_watch_describe(app->watch, &rejects);
+    append_absent_fields(app->aggregate, &absent);
+    if (rejects.len > 0 && sum.rejected >= sum.events)
+        buf_printf(&notice, "%s", rejects.ptr);
+    if (absent.len > 0)
+        buf_printf(&notice, "%sno event of %d has the configured field %s", notice.len ? "; " : "",
+            COUNTERS_SAMPLE, absent.ptr);
+    const char *held_by = watermark_poll_held_by(app->watermark);
+    if (held_by[0] && complete_age(app) >= COMPLETE_AGE_MAX)
+        buf_printf(&notice, "%sproducer %s holds completeness back", notice.len ? "; " : "", held_by);
+    daemon_set_notice(app->daemon, notice.ptr);
+    if (now >= w->log_lines_at && (rejects.len > 0 || absent.len > 0)) {
+        if (rejects.len > 0)
+            log_warn("lines are rejected", LOG_S("summary", rejects.ptr));
+        if (absent.len > 0)
+            log_warn("no event has a configured field", LOG_S("field", absent.ptr),
+                LOG_I("events", COUNTERS_SAMPLE));
+        w->log_lines_at = now + LINE_WATCH_SECONDS * USEC_PER_SEC;
+    }
+    buf_free(&rejects);
+    buf_free(&absent);
+    buf_free(&notice);
+}
+
 /* The aggregator is not ready if its storage fails, a stream is refused, or a stream has not caught up since the start. */
 static void health_update(struct app *app)
 {
@@ -227,6 +277,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     struct wiring *w = arg;
     (void)fd, (void)what;
     aggregate_tick(w->app.aggregate, clock_monotonic());
+    line_watch_tick(w->app.watch, clock_monotonic(), &w->shown.counted);
     after_change(w);
 }
 
@@ -236,6 +287,7 @@ static void on_keep(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     cursor_keeper_tick(w->keeper);
     slice_scrub_tick(w->scrub);
+    report_lines(w);
 }
 
 /* Moves the cursor as soon as a stream begins, so that retention waits for it. */
@@ -277,6 +329,7 @@ static void begin_counting(struct wiring *w)
     usec_t tick = w->config.flush_interval / TICKS_A_FLUSH;
     app->began = daemon_trusted_time(app->daemon);
     register_metrics(w);
+    since_read(app->aggregate, w->config.archive, app->counters, &app->since);
     app->watermark = watermark_poll_new(&(struct watermark_poll_config){.daemon = app->daemon,
         .client = w->client,
         .aggregate = app->aggregate,
@@ -319,8 +372,8 @@ static void on_notify(void *arg)
         http_reads_finish(&w->app);
         aggregate_poll(w->app.aggregate, clock_monotonic());
         app_answer_waiters(&w->app);
+        http_reads_next(&w->app); /* before a merge begins, because it may need a flush */
         aggregate_tick(w->app.aggregate, clock_monotonic());
-        http_reads_next(&w->app);
         after_change(w);
     }
 }
@@ -345,10 +398,12 @@ static void stop(void *ctx)
     http_reads_stop(&app->reads);
     slice_scrub_free(&w->scrub);
     aggregate_close(&app->aggregate);
+    line_watch_free(&app->watch);
     loop_notify_free(&w->notify);
     free(w->over_max_keys);
     if (app->counters)
         counters_free(&app->counters);
+    counted_since_free(&app->since);
     stream_names_free(&app->streams);
     free(w);
 }
@@ -377,7 +432,9 @@ static int open_parts(struct wiring *w, struct options *o, struct config_error *
         .max_inputs = 1, /* the rejects */
         .rejects_limits = settings_rejects_limits(o),
         .notify = loop_notify_wake,
-        .notify_arg = w->notify};
+        .notify_arg = w->notify,
+        .on_reject = on_reject,
+        .reject_arg = w};
     if (daemon_lock_directory(w->config.dir, error) != 0 ||
         cursor_key_read(w->config.dir, w->cursor_key, error) != 0)
         return daemon_start_status(errno);
@@ -394,6 +451,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct wiring *w = mem_zalloc(sizeof(*w));
     w->app.daemon = d;
+    w->app.watch = line_watch_new(clock_monotonic());
     w->app.max_answer = (size_t)options_int(daemon_options(d), "max_answer");
     w->notify = loop_notify_new(daemon_base(d), on_notify, w);
     int status = open_parts(w, daemon_options(d), error);
@@ -414,6 +472,11 @@ static void drain(void *ctx)
     check_drained(w);
 }
 
+static bool count_and_exit(struct options *o, int *status)
+{
+    return file_input_run(o, status) || recount_run(o, status);
+}
+
 int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
@@ -424,7 +487,7 @@ int main(int argc, char **argv)
         .default_port = PORT_AGGREGATOR,
         .routes = app_routes,
         .check = settings_check,
-        .instead = file_input_run,
+        .instead = count_and_exit,
         .start = start,
         .drain = drain,
         .stop = stop,

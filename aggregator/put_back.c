@@ -1,9 +1,12 @@
 #include "aggregator/put_back.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 /* Returns the index of the cursor of the rejects. If rejects were never put back, returns the index after the last
  * cursor. */
@@ -15,12 +18,57 @@ static size_t find_input(const struct aggregate *a)
     return i;
 }
 
+enum put_back_result put_back_begin(struct put_back *p, const char *archive, char error[SLICE_ERROR_TEXT])
+{
+    struct buf path = {0};
+    char why[MANIFEST_ERROR_TEXT] = "";
+    p->lock = -1;
+    if (!archive)
+        return PUT_BACK_OK;
+    buf_printf(&path, "%s/lock", archive);
+    p->lock = open(path.ptr, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool has_lock = p->lock >= 0 || errno == ENOENT; /* without the file there was no compaction yet */
+    bool is_held = p->lock < 0 || flock(p->lock, LOCK_SH | LOCK_NB) == 0;
+    buf_free(&path);
+    if (!has_lock || (!is_held && errno != EWOULDBLOCK)) {
+        snprintf(error, SLICE_ERROR_TEXT, "cannot lock %.300s: %s", archive, strerror(errno));
+        return PUT_BACK_FAILED;
+    }
+    if (!is_held)
+        return PUT_BACK_BUSY;
+    enum manifest_result r = manifest_read_current(archive, &p->archive, why);
+    if (r == MANIFEST_OK || r == MANIFEST_ABSENT)
+        return PUT_BACK_OK;
+    snprintf(error, SLICE_ERROR_TEXT, "cannot read the archive: %.400s", why);
+    return PUT_BACK_FAILED;
+}
+
+void put_back_end(struct put_back *p)
+{
+    if (p->lock >= 0)
+        close(p->lock);
+    p->lock = -1;
+    manifest_free(&p->archive);
+}
+
+/* True if the recount has judged the line. The entry of a file's line names no content, so its time decides. */
+static bool is_recounted(const struct manifest_recount *r, const struct rejects_entry *e)
+{
+    if (e->is_file)
+        return e->time <= r->made;
+    for (size_t i = 0; i < r->n_streams; i++)
+        if (bytes_equal_str(e->name, r->streams[i].name))
+            return e->offset < r->streams[i].end;
+    return false;
+}
+
 static void take(struct aggregate *a, struct put_back *p, struct bytes text, struct buf *bytes)
 {
     struct rejects_entry e;
     struct json_doc *doc;
     bool is_good = rejects_parse(text, &e, &doc, bytes);
-    if (!is_good || e.line.len < e.length || !rejects_match(&p->filter, &e)) {
+    if (!is_good || e.line.len < e.length || !rejects_match(&p->filter, &e) ||
+        (p->archive.recounted.made > 0 && is_recounted(&p->archive.recounted, &e))) {
         aggregate_keep_rejected(a, text);
         p->kept++;
     } else {

@@ -10,6 +10,9 @@
  * 2. A put back ends where the rejects ended when it began, so it does not reach entries that it has moved.
  * 3. If the rejects cannot be read, the front stays before the first entry that was not read.
  * 4. Files before the committed front are deleted.
+ * 5. If a recount has replaced the archive (manifest.h), it has judged all lines below its ends again. Their entries move to the
+ *    end, and are never counted. A put back and a compaction exclude each other by the lock of the archive, and the
+ *    compactor refuses a recount whose lines were put back before (compactor/replace.h). So each line is counted once.
  *
  * Lines that are put back increase `events` and `skipped`. `rejected` does not change, because it counted these lines
  * when they were first rejected.
@@ -18,6 +21,7 @@
 #define MILLRACE_PUT_BACK_H
 
 #include "aggregator/aggregate.h"
+#include "counts/manifest.h"
 #include "counts/rejects.h"
 
 #define PUT_BACK_STEP_BYTES (512 << 10) /* of entries; bounds the time of a step */
@@ -27,7 +31,15 @@ struct put_back {
     struct rejects_place until; /* the end; the first step sets it. slice 0: not set yet */
     struct rejects_place at;    /* the front after the step */
     uint64_t counted, skipped, rejected, kept;
+    struct manifest archive; /* between put_back_begin and put_back_end; zeroed without an archive */
+    int lock;
 };
+
+enum put_back_result { PUT_BACK_OK, PUT_BACK_BUSY, PUT_BACK_FAILED };
+/* Locks the archive and reads its manifest; `archive` NULL: there is none. PUT_BACK_BUSY: a compaction has the lock. Call
+ * put_back_end in any case. */
+enum put_back_result put_back_begin(struct put_back *p, const char *archive, char error[SLICE_ERROR_TEXT]);
+void put_back_end(struct put_back *p);
 
 /* Takes the next entries. Returns 0, or -1 with the error: the rejects cannot be read. Call it only while
  * aggregate_rejects_end returns true. */

@@ -4,6 +4,10 @@
 #include <stdlib.h>
 
 #define BLOCK_COUNTS 500 /* in a block of a run, about */
+#define SEARCH_COUNTS                                                                                        \
+    1500                 /* reading as many takes as long as a search for a name in a long record of a run */
+#define PICKED_MAX 50000 /* counts that reads_begin copies one by one, */
+#define COPIED_MAX ((size_t)64 << 20) /* and bytes that it copies as a whole */
 
 struct reads {
     struct reads_layers layers; /* with arrays of its own */
@@ -12,10 +16,23 @@ struct reads {
     struct count_range *ranges;
     size_t n_ranges;
     struct reads_bounds bounds;
-    struct bytes *names;     /* of the bounds */
-    struct buf texts;        /* of the names */
+    struct bytes *names; /* of the bounds */
+    struct buf texts;    /* of the names and of start_name */
+    struct bytes start_name;
     struct buf keys;         /* the ranges' texts */
     struct bytes prefix_end; /* of a range with a prefix: after nearly all keys with this prefix */
+    /* A search reads the range of lookups, and then that of each total. */
+    bool is_search;
+    struct key_search_query search;
+    struct bytes *ns; /* of the search */
+};
+
+/* What is made of the records of a range. */
+struct sink {
+    const struct reads *reads;
+    struct key_search *search; /* NULL: they are printed */
+    size_t range;
+    struct reads_answer *answer;
 };
 
 void reads_answer_free(struct reads_answer *a)
@@ -24,37 +41,111 @@ void reads_answer_free(struct reads_answer *a)
     buf_free(&a->next);
 }
 
-/* Appends the counts of the names in the bounds as a record, unless the merge's record has none of them. */
-static enum count_next print_names(
-    struct count_merge *m, const struct reads_bounds *bounds, struct reads_answer *a)
+static void append_value(
+    struct reads_answer *a, const struct count_merge *m, bool is_first, const struct count_value *v)
 {
-    struct count_value value;
-    enum count_next r;
-    bool is_first = true;
-    while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND) {
-        bool is_wanted = false;
-        for (size_t i = 0; i < bounds->n_names; i++)
-            is_wanted = is_wanted || bytes_equal(value.name, bounds->names[i]);
-        if (!is_wanted)
-            continue;
-        if (is_first)
-            buf_append_bytes(&a->lines, count_merge_key(m));
-        else
-            buf_append_char(&a->lines, ' ');
-        buf_append_bytes(&a->lines, value.name);
-        buf_append_char(&a->lines, ':');
-        buf_append_u64(&a->lines, value.count);
-        is_first = false;
-    }
-    if (!is_first)
+    if (is_first)
+        buf_append_bytes(&a->lines, count_merge_key(m));
+    else
+        buf_append_char(&a->lines, ' ');
+    buf_append_bytes(&a->lines, v->name);
+    buf_append_char(&a->lines, ':');
+    buf_append_u64(&a->lines, v->count);
+}
+
+static void end_record(struct reads_answer *a, bool is_empty)
+{
+    if (!is_empty)
         buf_append_char(&a->lines, '\n');
-    a->records += !is_first;
+    a->records += !is_empty;
+}
+
+/* Moves to the first value at or after `name`. */
+static enum count_next skip_to(struct count_merge *m, struct bytes name, struct count_value *value)
+{
+    enum count_next r = count_merge_skip_values(m, name);
+    while (r == COUNT_FOUND && (r = count_merge_next_value(m, value)) == COUNT_FOUND)
+        if (bytes_compare(value->name, name) >= 0)
+            break;
     return r;
 }
 
-static int answer_range(const struct reads_layers *l, const struct count_range *range,
-    const struct reads_bounds *bounds, struct reads_answer *a)
+/* Appends the counts of the names in the bounds, which are sorted, as a record, unless the merge's record has none of them. */
+static enum count_next print_names(
+    struct count_merge *m, const struct reads_bounds *bounds, struct reads_answer *a)
 {
+    struct count_value value = {.name = BYTES_NONE};
+    enum count_next r = COUNT_FOUND;
+    bool is_empty = true;
+    for (size_t i = 0; i < bounds->n_names && r == COUNT_FOUND; i++) {
+        struct bytes name = bounds->names[i];
+        if (i == 0 || bytes_compare(value.name, name) < 0)
+            r = skip_to(m, name, &value);
+        if (r != COUNT_FOUND || !bytes_equal(value.name, name))
+            continue;
+        append_value(a, m, is_empty, &value);
+        is_empty = false;
+    }
+    end_record(a, is_empty);
+    return r;
+}
+
+/* Appends the counts from `start` on as a record. COUNT_FOUND: the answer is full before the record's end. */
+static enum count_next print_counts(
+    struct count_merge *m, struct bytes start, const struct reads_bounds *bounds, struct reads_answer *a)
+{
+    struct count_value value;
+    bool is_empty = true;
+    size_t begin = a->lines.len;
+    enum count_next r = start.len > 0 ? skip_to(m, start, &value) : count_merge_next_value(m, &value);
+    for (; r == COUNT_FOUND; r = count_merge_next_value(m, &value)) {
+        if (bounds->max_bytes && a->lines.len >= bounds->max_bytes &&
+            a->lines.len - begin > RECORD_WHOLE_MAX) {
+            buf_append_bytes(&a->next, count_merge_key(m));
+            buf_append_bytes(&a->next, value.name);
+            a->more = true;
+            break;
+        }
+        append_value(a, m, is_empty, &value);
+        is_empty = false;
+    }
+    end_record(a, is_empty);
+    return r;
+}
+
+/* COUNT_END: the answer is full. */
+static enum count_next take_record(struct count_merge *m, const struct sink *sink)
+{
+    const struct reads *reads = sink->reads;
+    const struct reads_bounds *bounds = &reads->bounds;
+    struct reads_answer *a = sink->answer;
+    struct bytes key = count_merge_key(m);
+    enum count_next r;
+    if (sink->search)
+        return sink->range == 0 ? key_search_take_lookup(sink->search, m)
+                                : key_search_take_total(sink->search, sink->range - 1, m);
+    a->more = a->records > 0 && ((bounds->max_records && a->records >= bounds->max_records) ||
+                                    (bounds->max_bytes && a->lines.len >= bounds->max_bytes));
+    if (a->more) {
+        buf_append(&a->next, key.ptr, key.len - 1);
+        return COUNT_END;
+    }
+    if (count_key_is_lookup(key)) {
+        r = count_merge_print(m, &a->lines);
+        a->records++;
+    } else if (bounds->n_names > 0) {
+        r = print_names(m, bounds, a);
+    } else {
+        bool is_start = reads->start_name.len > 0 && bytes_equal(key, reads->ranges[0].from);
+        r = print_counts(m, is_start ? reads->start_name : BYTES_NONE, bounds, a);
+    }
+    return r == COUNT_FAILED ? r : a->more ? COUNT_END : COUNT_FOUND;
+}
+
+static int answer_range(
+    const struct reads_layers *l, const struct count_range *range, const struct sink *sink)
+{
+    struct reads_answer *a = sink->answer;
     size_t n = BATCH_SOURCES * l->n_batches;
     for (size_t i = 0; i < l->n_readers; i++) {
         const char *failure = slice_reader_failure(l->readers[i]);
@@ -72,26 +163,15 @@ static int answer_range(const struct reads_layers *l, const struct count_range *
     for (size_t i = 0; i < l->n_batches; i++)
         n += batch_sources(l->batches[i], l->counters, range, &sources[n]);
     struct count_merge *m = count_merge_new(sources, n);
-    enum count_next r;
+    enum count_next r = COUNT_END;
     while ((r = count_merge_next_record(m)) == COUNT_FOUND) {
         struct bytes key = count_merge_key(m);
         if (bytes_compare(key, range->from) < 0)
             continue;
         if (!count_range_has(range, key))
             break;
-        a->more = a->records > 0 && ((bounds->max_records && a->records >= bounds->max_records) ||
-                                        (bounds->max_bytes && a->lines.len >= bounds->max_bytes));
-        if (a->more) {
-            buf_append(&a->next, key.ptr, key.len - 1);
+        if ((r = take_record(m, sink)) != COUNT_FOUND)
             break;
-        }
-        if (bounds->n_names > 0)
-            r = print_names(m, bounds, a);
-        else
-            r = count_merge_print(m, &a->lines);
-        if (r == COUNT_FAILED)
-            break;
-        a->records += bounds->n_names == 0;
     }
     if (r == COUNT_FAILED)
         snprintf(a->error, sizeof(a->error), "%s", count_merge_error(m));
@@ -130,28 +210,52 @@ static bool is_single(const struct count_range *range)
     return range->from.len > 0 && bytes_equal(range->from, range->last);
 }
 
-/* Copies what the read needs of the batches: counts with the components of its ranges, or everything. */
-static void copy_batches(struct reads *r, const struct reads_layers *l)
+/* Copies the counts with the components of the read's ranges. A batch that does not change is read itself if it has many of them.
+ * Returns false if the batch that changes has too many. */
+static bool pick(struct reads *r, size_t i, struct batch_choice *choice, bool any_size)
 {
-    size_t n_counters = l->counters->n_totals + l->counters->n_subtotals, n = 0;
-    bool *wanted = mem_zalloc(n_counters + 1), all = false;
+    const struct batch *b = r->layers.batches[i];
+    bool changes = i + 1 == r->layers.n_batches;
+    choice->most = changes && any_size ? 0 : PICKED_MAX;
+    r->copies[i] = batch_pick(b, choice);
+    if (r->copies[i].table)
+        r->layers.batches[i] = &r->copies[i];
+    else
+        batch_free(&r->copies[i]);
+    return r->copies[i].table || !changes;
+}
+
+/* Copies what the read needs of the batches: counts with the components of its ranges, or everything. */
+static bool copy_batches(struct reads *r, bool any_size)
+{
+    const struct counters *counters = r->layers.counters;
+    size_t n_counters = counters->n_totals + counters->n_subtotals, n = 0, last = r->layers.n_batches - 1;
+    bool *wanted = mem_zalloc(n_counters + 1), all = false, fits = true;
     struct bytes *components = mem_alloc((r->n_ranges + 1) * sizeof(*components));
     for (size_t i = 0; i < r->n_ranges; i++) {
-        count_range_note_counters(&r->ranges[i], l->counters, wanted);
+        count_range_note_counters(&r->ranges[i], counters, wanted);
         if (find_common_component(&r->ranges[i], &components[n]))
             n++;
         else if (!is_single(&r->ranges[i])) /* a single key without a component matches no count */
             all = true;
     }
-    for (size_t i = 0; i < l->n_batches; i++) {
-        if (!all)
-            r->copies[i] = batch_pick(l->batches[i], wanted, components, n);
-        else if (i + 1 == l->n_batches)
-            r->copies[i] = batch_copy(l->batches[i], wanted, n_counters);
-        r->layers.batches[i] = r->copies[i].table ? &r->copies[i] : l->batches[i];
+    struct batch_choice choice = {.wanted = wanted,
+        .components = components,
+        .n_components = n,
+        .names = r->bounds.names,
+        .n_names = r->bounds.n_names};
+    for (size_t i = 0; i <= last && !all && fits; i++)
+        fits = pick(r, i, &choice, any_size);
+    if (all) {
+        fits = any_size || count_table_bytes(r->layers.batches[last]->table) <= COPIED_MAX;
+        if (fits) {
+            r->copies[last] = batch_copy(r->layers.batches[last]);
+            r->layers.batches[last] = &r->copies[last];
+        }
     }
     free(components);
     free(wanted);
+    return fits;
 }
 
 /* Appends the bound with its separator. */
@@ -191,14 +295,44 @@ static void set_range(struct reads *r, const struct reads_query *q)
         range->from = range->prefix;
 }
 
-static void copy_names(struct reads *r, const struct reads_bounds *bounds)
+static void set_search(struct reads *r, const struct key_search_query *q)
 {
-    r->names = mem_zalloc((bounds->n_names + 1) * sizeof(*r->names));
-    for (size_t i = 0; i < bounds->n_names; i++)
-        buf_append_bytes(&r->texts, bounds->names[i]);
+    size_t at = 0;
+    r->is_search = true;
+    r->search = *q;
+    r->n_ranges = q->n_ns + 1;
+    r->ranges = mem_zalloc(r->n_ranges * sizeof(*r->ranges));
+    r->ns = mem_zalloc((q->n_ns + 1) * sizeof(*r->ns));
+    buf_append_str(&r->keys, "lookup|");
+    for (size_t i = 0; i < q->n_ns; i++) {
+        buf_append_bytes(&r->keys, q->ns[i]);
+        buf_append_char(&r->keys, '|');
+    }
+    buf_append_bytes(&r->keys, q->prefix);
+    buf_append_bytes(&r->keys, q->start);
+    for (size_t i = 0; i < r->n_ranges; i++) {
+        size_t len = i == 0 ? strlen("lookup|") : q->ns[i - 1].len + 1;
+        r->ranges[i].from = r->ranges[i].prefix = bytes_of(r->keys.ptr + at, len);
+        if (i > 0)
+            r->ns[i - 1] = bytes_of(r->keys.ptr + at, len - 1);
+        at += len;
+    }
+    r->search.ns = r->ns;
+    r->search.prefix = bytes_of(r->keys.ptr + at, q->prefix.len);
+    r->search.start = bytes_of(r->keys.ptr + at + q->prefix.len, q->start.len);
+}
+
+static void copy_names(struct reads *r, const struct reads_query *q)
+{
+    size_t n = q->bounds.n_names;
+    for (size_t i = 0; i < n; i++)
+        buf_append_bytes(&r->texts, q->bounds.names[i]);
+    buf_append_bytes(&r->texts, q->start_name);
     const char *at = r->texts.ptr;
-    for (size_t i = 0; i < bounds->n_names; at += bounds->names[i++].len)
-        r->names[i] = bytes_of(at, bounds->names[i].len);
+    r->names = mem_zalloc((n + 1) * sizeof(*r->names));
+    for (size_t i = 0; i < n; at += q->bounds.names[i++].len)
+        r->names[i] = bytes_of(at, q->bounds.names[i].len);
+    r->start_name = bytes_of(at, q->start_name.len);
     r->bounds.names = r->names;
 }
 
@@ -206,8 +340,10 @@ struct reads *reads_new(const struct reads_query *q)
 {
     struct reads *r = mem_zalloc(sizeof(*r));
     r->bounds = q->bounds;
-    copy_names(r, &q->bounds);
-    if (q->keys)
+    copy_names(r, q);
+    if (q->search)
+        set_search(r, q->search);
+    else if (q->keys)
         set_keys(r, q->keys, q->n_keys);
     else
         set_range(r, q);
@@ -222,7 +358,7 @@ void reads_end(struct reads *r)
     r->readers = NULL;
 }
 
-void reads_begin(struct reads *r, const struct reads_layers *l)
+bool reads_begin(struct reads *r, const struct reads_layers *l, bool any_size)
 {
     reads_end(r);
     r->layers = *l;
@@ -230,7 +366,7 @@ void reads_begin(struct reads *r, const struct reads_layers *l)
     if (l->n_readers > 0)
         memcpy(r->readers, l->readers, l->n_readers * sizeof(struct slice_reader *));
     r->layers.readers = r->readers;
-    copy_batches(r, l);
+    return copy_batches(r, any_size);
 }
 
 static struct bytes upper_bound(const struct reads *r, size_t i)
@@ -240,21 +376,31 @@ static struct bytes upper_bound(const struct reads *r, size_t i)
 
 size_t reads_work(const struct reads *r)
 {
-    size_t work = 0;
+    size_t work = 0, names = r->bounds.n_names;
     for (size_t i = 0; i < r->layers.n_batches; i++)
         work += r->n_ranges * count_table_counts(r->layers.batches[i]->table);
     for (size_t i = 0; i < r->layers.n_readers; i++)
-        for (size_t k = 0; k < r->n_ranges; k++)
-            work += BLOCK_COUNTS *
-                    slice_reader_blocks(r->layers.readers[i], r->ranges[k].from, upper_bound(r, k));
+        for (size_t k = 0; k < r->n_ranges; k++) {
+            struct slice_reader *reader = r->layers.readers[i];
+            struct bytes from = r->ranges[k].from, last = upper_bound(r, k);
+            size_t all = BLOCK_COUNTS * slice_reader_blocks(reader, from, last, false);
+            size_t searches = names * SEARCH_COUNTS * slice_reader_blocks(reader, from, last, true);
+            work += names > 0 && searches < all ? searches : all;
+        }
     return work;
 }
 
 int reads_run(const struct reads *r, struct reads_answer *answer)
 {
+    struct sink sink = {.reads = r, .answer = answer};
     int result = 0;
-    for (size_t i = 0; i < r->n_ranges && result == 0 && !answer->more; i++)
-        result = answer_range(&r->layers, &r->ranges[i], &r->bounds, answer);
+    if (r->is_search)
+        sink.search = key_search_new(&r->search);
+    for (; sink.range < r->n_ranges && result == 0 && !answer->more; sink.range++)
+        result = answer_range(&r->layers, &r->ranges[sink.range], &sink);
+    if (r->is_search && result == 0)
+        answer->records = key_search_print(sink.search, &answer->lines, &answer->more, &answer->next);
+    key_search_free(&sink.search);
     return result;
 }
 
@@ -266,6 +412,7 @@ void reads_free(struct reads **rp)
     reads_end(r);
     free(r->ranges);
     free(r->names);
+    free(r->ns);
     buf_free(&r->texts);
     buf_free(&r->keys);
     free(r);

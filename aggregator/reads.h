@@ -4,17 +4,19 @@
  *
  * reads_begin copies the counts that it needs from the batch that is still counting. From then on the read shows one
  * moment. So reads_run may run in another thread while counting continues, if the readers and the other batch do not
- * change (aggregate_hold).
+ * change (aggregate_hold). A copy takes a few milliseconds at most: a read that needs more counts waits until the batch is flushed.
  *
- * 1. An answer consists of whole records. The records of keys are in the order of the request, all others in the order
- *    of keys. If the bounds end an answer early, `next` is the key of the first record left out.
- * 2. Despite the bounds, an answer contains at least one record if any matches.
+ * 1. The records of keys are in the order of the request, all others in the order of keys; the lines of a
+ *    search have an order of their own. If the bounds end an answer early, `next` is
+ *    the place to continue at: the key of a record, or inside a record `KEY,NAME` with the name of the next count.
+ * 2. Despite the bounds, an answer contains at least one record if any matches, or RECORD_WHOLE_MAX bytes of it. A lookup is never cut.
  * 3. If a layer cannot be read, the request fails instead of returning a partial answer.
  * Keys, and the bounds of a range, are ordered with their separator appended.
  */
 #ifndef MILLRACE_READS_H
 #define MILLRACE_READS_H
 
+#include "aggregator/key_search.h"
 #include "aggregator/tally.h"
 #include "counts/slice_reader.h"
 
@@ -30,8 +32,9 @@ struct reads_layers {
 
 struct reads_bounds {
     uint64_t max_records; /* 0: unlimited */
-    size_t max_bytes;     /* the last record begins before this; 0: unlimited */
-    size_t n_names;       /* only these names, and only records with one of them; 0: all names */
+    size_t
+        max_bytes;  /* the last record begins before this, and if it is long, its last count; 0: unlimited */
+    size_t n_names; /* only these names, which are sorted, and only records with one of them; 0: all names */
     const struct bytes *names;
 };
 
@@ -39,17 +42,19 @@ struct reads_answer {
     struct buf lines;
     uint64_t records;
     bool more;
-    struct buf next; /* if more records match: the key of the next */
+    struct buf next; /* if more matches: where to continue */
     char error[SLICE_ERROR_TEXT];
 };
 void reads_answer_free(struct reads_answer *a);
 
 /* The records of `keys`, in this order; without keys, the keys that begin with `prefix` and are between start and end,
- * inclusive. An empty start or end is no bound. */
+ * inclusive. An empty start or end is no bound. Of the record `start`, only the counts from `start_name` on. With
+ * `search`, the keys that the search finds; all else but max_records is ignored. */
 struct reads_query {
+    const struct key_search_query *search; /* NULL: records */
     const struct bytes *keys;
     size_t n_keys;
-    struct bytes prefix, start, end;
+    struct bytes prefix, start, start_name, end;
     struct reads_bounds bounds;
 };
 
@@ -57,8 +62,9 @@ struct reads;
 
 /* Copies the query. */
 struct reads *reads_new(const struct reads_query *q);
-/* Begins the read. The layers' readers and batches must outlive the read. */
-void reads_begin(struct reads *r, const struct reads_layers *l);
+/* Begins the read. The layers' readers and batches must outlive the read. Returns false if the batch that still counts has too many
+ * counts to copy: flush it, and begin again. With `any_size`, copies any number. */
+bool reads_begin(struct reads *r, const struct reads_layers *l, bool any_size);
 /* Drops the copies of counts, so that the read can begin anew. */
 void reads_end(struct reads *r);
 /* An estimate of the counts that the read will look at. */

@@ -116,6 +116,11 @@ void tally_set_now(struct tally *t, int64_t now)
     counters_reader_set_now(t->reader, now);
 }
 
+struct counters_reader *tally_reader(const struct tally *t)
+{
+    return t->reader;
+}
+
 enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time)
 {
     struct counters_event event;
@@ -210,31 +215,41 @@ static void add_picked(void *arg, uint32_t id)
     p->ids[p->n++] = id;
 }
 
-struct batch batch_copy(const struct batch *b, const bool *wanted, size_t n_counters)
+struct batch batch_copy(const struct batch *b)
 {
-    size_t n = 0;
-    while (n < n_counters && wanted[n])
-        n++;
-    struct batch out = {.texts = b->texts};
-    out.table = n == n_counters ? count_table_copy(b->table) : count_table_pick(b->table, wanted, NULL, 0, 0);
+    struct batch out = {.texts = b->texts, .table = count_table_copy(b->table)};
     for (size_t i = 0; i < b->n_lookups; i++)
         add_lookup(&out, b->lookups[i]);
     return out;
 }
 
-struct batch batch_pick(const struct batch *b, const bool *wanted, const struct bytes *components, size_t n)
+static struct picked pick_ids(const struct batch *b, const struct bytes *stored, size_t n)
 {
-    struct picked keys = {.ids = mem_alloc(PICKED_FIRST * sizeof(*keys.ids)), .room = PICKED_FIRST};
-    struct batch out = {.texts = b->texts};
+    struct picked p = {.ids = mem_alloc(PICKED_FIRST * sizeof(*p.ids)), .room = PICKED_FIRST};
     for (size_t i = 0; i < n; i++)
-        interner_find_stored(b->texts, components[i], add_picked, &keys);
-    out.table = count_table_pick(b->table, wanted, keys.ids, keys.n, interner_count(b->texts));
+        interner_find_stored(b->texts, stored[i], add_picked, &p);
+    return p;
+}
+
+struct batch batch_pick(const struct batch *b, const struct batch_choice *c)
+{
+    struct picked keys = pick_ids(b, c->components, c->n_components),
+                  subs = pick_ids(b, c->names, c->n_names);
+    struct batch out = {.texts = b->texts};
+    out.table = count_table_pick(b->table, &(struct count_choice){.wanted = c->wanted,
+                                               .keys = keys.ids,
+                                               .n_keys = keys.n,
+                                               .subs = c->n_names > 0 ? subs.ids : NULL,
+                                               .n_subs = subs.n,
+                                               .n_ids = interner_count(b->texts),
+                                               .most = c->most});
     for (size_t i = 0; i < keys.n; i++) {
         const struct interned *t = interner_get(b->texts, keys.ids[i]);
         if (interned_is_hash(t) && t->lookup_mark >= b->lookup_mark)
             add_lookup(&out, keys.ids[i]);
     }
     free(keys.ids);
+    free(subs.ids);
     return out;
 }
 

@@ -47,6 +47,8 @@ enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, c
 /* The limit of a counter (totals first, then subtotals), or NULL. */
 const struct key_limit *tally_limit(const struct tally *t, size_t counter);
 
+/* For samples of the events' fields. */
+struct counters_reader *tally_reader(const struct tally *t);
 /* Sets the time (Unix seconds) that the times of events may not exceed by more than max_ahead. */
 void tally_set_now(struct tally *t, int64_t now);
 /* With COUNTERS_REJECTED, *reason is set and valid until the next line. With COUNTERS_EVENT, *time is the event's time (Unix
@@ -61,11 +63,17 @@ size_t tally_bytes(const struct tally *t);
  * limited counters begin without keys. */
 struct batch tally_take(struct tally *t, bool ends_slice);
 
-/* Copies the counts of the wanted counters for a read. The copies stay valid while the original counts further lines. They use the texts of the original. Only
+/* Copies all counts for a read. The copies stay valid while the original counts further lines. They use the texts of the original. Only
  * the thread that adds may make them; afterwards another thread may read them. */
-struct batch batch_copy(const struct batch *b, const bool *wanted, size_t n_counters);
-/* Copies only the counts whose key is one of these components (stored forms). */
-struct batch batch_pick(const struct batch *b, const bool *wanted, const struct bytes *components, size_t n);
+struct batch batch_copy(const struct batch *b);
+/* Copies only the counts of the wanted counters whose key is one of the components (stored forms), and whose sub key is one of the names. No names: any sub
+ * key. Without a table: there are more than `most` such counts. */
+struct batch_choice {
+    const bool *wanted;
+    const struct bytes *components, *names;
+    size_t n_components, n_names, most;
+};
+struct batch batch_pick(const struct batch *b, const struct batch_choice *choice);
 
 /* Appends at most BATCH_SOURCES sources to `out`, for the batch's counts and lookups in the range. */
 #define BATCH_SOURCES 2

@@ -15,9 +15,15 @@
 #define ASK_SECONDS 1
 #define HELD_TEXT (2 * NAME_LEN_MAX + 2)
 
+struct stream_poll {
+    struct watermark *watermark;
+    char held_by[NAME_LEN_MAX + 1]; /* as of the last answer */
+};
+
 struct watermark_poll {
     struct watermark_poll_config config;
-    struct watermark *watermark;
+    struct watermark *watermark; /* of all streams together */
+    struct stream_poll streams[WATERMARK_STREAMS_MAX];
     struct event *timer;
     bool asking;
     size_t at; /* the stream of the request */
@@ -39,13 +45,33 @@ static struct watermark_time reached(struct watermark_poll *p)
     return watermark_complete_until(p->watermark, offsets);
 }
 
-int64_t watermark_poll_complete_until(struct watermark_poll *p)
+static struct watermark_time stream_reached(struct watermark_poll *p, size_t stream)
 {
-    struct watermark_time w = reached(p);
+    uint64_t offset = aggregate_cursor(p->config.aggregate, stream)->offset;
+    return watermark_complete_until(p->streams[stream].watermark, &offset);
+}
+
+static int64_t seconds_of(const struct watermark_poll *p, struct watermark_time w)
+{
     if (w.at.boot == 0)
         return 0;
     usec_t time = clock_moment_time(w.at, daemon_moment(p->config.daemon));
     return (time < w.until ? time : w.until) / USEC_PER_SEC;
+}
+
+int64_t watermark_poll_complete_until(struct watermark_poll *p)
+{
+    return seconds_of(p, reached(p));
+}
+
+int64_t watermark_poll_stream_until(struct watermark_poll *p, size_t stream)
+{
+    return seconds_of(p, stream_reached(p, stream));
+}
+
+const char *watermark_poll_stream_held_by(const struct watermark_poll *p, size_t stream)
+{
+    return p->streams[stream].held_by;
 }
 
 const char *watermark_poll_held_by(const struct watermark_poll *p)
@@ -60,9 +86,14 @@ uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream)
     return end > offset ? end - offset : 0;
 }
 
+static bool holds_back(struct watermark_time time)
+{
+    return time.until < time.at.trusted - WATERMARK_HELD;
+}
+
 static void set_held_by(struct watermark_poll *p)
 {
-    bool held = p->least[0] && p->time.until < p->time.at.trusted - WATERMARK_HELD;
+    bool held = p->least[0] && holds_back(p->time);
     const char *by = held ? p->least : "";
     if (strcmp(by, p->held_by) == 0)
         return;
@@ -74,15 +105,31 @@ static void set_held_by(struct watermark_poll *p)
     snprintf(p->held_by, sizeof p->held_by, "%s", by);
 }
 
+/* A time that may be too early does not lower the watermark, which is `last`. */
+static usec_t until_after(struct watermark_time last, usec_t until, bool is_restored)
+{
+    return is_restored && last.at.boot != 0 && until < last.until ? last.until : until;
+}
+
 static void observe(struct watermark_poll *p)
 {
-    struct watermark_time last = reached(p);
-    if (p->is_restored && last.at.boot != 0 && p->time.until < last.until)
-        p->time.until = last.until;
+    p->time.until = until_after(reached(p), p->time.until, p->is_restored);
     set_held_by(p);
     if (p->time.until > 0)
         watermark_observe(p->watermark, p->time, p->ends);
     reached(p);
+}
+
+static void observe_stream(struct watermark_poll *p, size_t stream, const struct stream_watermark *w)
+{
+    struct stream_poll *s = &p->streams[stream];
+    struct watermark_time time = {
+        p->time.at, until_after(stream_reached(p, stream), w->until, w->is_restored)};
+    bool held = w->producer[0] && holds_back(time);
+    snprintf(s->held_by, sizeof s->held_by, "%s", held ? w->producer : "");
+    if (time.until > 0)
+        watermark_observe(s->watermark, time, &w->end);
+    stream_reached(p, stream);
 }
 
 /* Returns false if the answer is not usable, or the stream is not the one that is counted. */
@@ -94,6 +141,7 @@ static bool read_stream(struct watermark_poll *p, const struct http_reply_view *
         (id[0] && strncmp(id, w.id, strlen(w.id)) != 0))
         return false;
     p->ends[p->at] = w.end;
+    observe_stream(p, p->at, &w);
     if (w.until < p->time.until) {
         p->time.until = w.until;
         p->is_restored = w.is_restored;
@@ -103,12 +151,15 @@ static bool read_stream(struct watermark_poll *p, const struct http_reply_view *
 }
 
 /* True if nothing is published yet. */
-static bool is_unknown_stream(const struct watermark_poll *p, const struct http_reply_view *reply)
+static bool is_unknown_stream(struct watermark_poll *p, const struct http_reply_view *reply)
 {
     struct json_doc *doc = reply->status == 404 ? json_doc_parse(reply->body) : NULL;
     bool is = bytes_equal_str(json_doc_text(doc, "/code"), "unknown-stream");
     json_doc_free(&doc);
-    return is && !aggregate_cursor(p->config.aggregate, p->at)->id[0];
+    is = is && !aggregate_cursor(p->config.aggregate, p->at)->id[0];
+    if (is)
+        observe_stream(p, p->at, &(struct stream_watermark){.until = STREAM_WATERMARK_NONE});
+    return is;
 }
 
 static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -155,6 +206,8 @@ struct watermark_poll *watermark_poll_new(const struct watermark_poll_config *co
     struct watermark_poll *p = mem_zalloc(sizeof(*p));
     p->config = *config;
     p->watermark = watermark_new(config->n_streams);
+    for (size_t i = 0; i < config->n_streams; i++)
+        p->streams[i].watermark = watermark_new(1);
     p->timer = event_new(daemon_base(config->daemon), -1, EV_PERSIST, on_timer, p);
     evtimer_add(p->timer, &(struct timeval){.tv_sec = ASK_SECONDS});
     on_timer(-1, 0, p);
@@ -169,5 +222,7 @@ void watermark_poll_free(struct watermark_poll **pp)
         return;
     event_free(p->timer);
     watermark_free(&p->watermark);
+    for (size_t i = 0; i < p->config.n_streams; i++)
+        watermark_free(&p->streams[i].watermark);
     free(p);
 }

@@ -41,6 +41,9 @@ int64_t watermark_poll_complete_until(struct watermark_poll *p);
 /* The producer whose time holds the watermark back by WATERMARK_HELD or more, as STREAM/PRODUCER; "": none. */
 #define WATERMARK_HELD (10 * USEC_PER_SEC)
 const char *watermark_poll_held_by(const struct watermark_poll *p);
+/* The same for one stream. The producer's name is without the stream's. */
+int64_t watermark_poll_stream_until(struct watermark_poll *p, size_t stream);
+const char *watermark_poll_stream_held_by(const struct watermark_poll *p, size_t stream);
 /* The number of bytes not yet counted, as of the latest answer. */
 uint64_t watermark_poll_lag(const struct watermark_poll *p, size_t stream);
 

@@ -1,5 +1,6 @@
 #include "api/ask.h"
 
+#include "api/etag.h"
 #include "api/render.h"
 
 #include <assert.h>
@@ -9,17 +10,24 @@
 
 #define ASK_MAGIC 0x61736b21u
 #define TURN_USEC                                                                                            \
-    (4 * USEC_PER_MSEC) /* time for the steps of all queries before the loop polls the sockets again */
+    (1 * USEC_PER_MSEC) /* time for the steps of all queries before the loop polls the sockets again */
 #define STEP_BYTES ((size_t)8 << 10) /* of an answer's text, made in one step */
-#define LOOKUPS_MAX 1000             /* hashes in one request; as many rows are worth a range */
-#define OTHERS_A_ROW 8               /* lookups of no row that a range may have for each row */
-#define HINT "ask for a shorter period or fewer rows, or raise --max-buffered"
+#define WHOLE_MAX ((size_t)1 << 20)  /* of the text of a complete answer, which is sent whole, with an ETag */
+#define LOOKUPS_MAX 1000             /* hashes in one request */
+#define HINT                                                                                                 \
+    "ask for a shorter period or fewer rows, for the series of one sub key (sub=), or raise --max-buffered"
+
+#define SINCE_UNKNOWN (-1)
 
 TAILQ_HEAD(ask_list, ask);
 
 struct asks {
     struct sources *sources;
+    const struct counters *counters;
+    int64_t *
+        since; /* of each counter, as counters_at: counted_since of the last whole answer; SINCE_UNKNOWN: none */
     uint64_t max_rows;
+    int64_t max_age;         /* seconds; of complete answers in caches */
     struct ask_list making;  /* queries whose next step can run now; they take turns in this order */
     struct ask_list waiting; /* breakdowns that wait for memory, in the order of their requests */
     size_t n_large;          /* breakdowns that collect sums */
@@ -41,18 +49,20 @@ struct ask {
     struct series series;
     struct query query_before; /* of a comparison: the same question for the span before */
     struct series series_before;
+    struct series_set set;  /* of several series */
+    bool is_set;            /* the question is for the counts of the set */
+    struct query query_top; /* of the largest sub keys, which are asked for before the set's counts */
     struct breakdown breakdown;
     struct query_error
         *unknown;     /* the error to send if the sources have no records; NULL: the counter is configured */
     size_t texts_max; /* of one request with a list of hashes */
     bool has_records, is_large, is_waiting;
-    bool is_sparse; /* most lookups between two hashes of the rows belong to no row, so ask with lists */
-    size_t others;  /* lookups of no row, in the range asked for */
     size_t looked_up,
         batch; /* number of rows whose texts were requested, in all and before the latest request */
     struct completeness complete;
+    bool is_complete;            /* all rows are complete; known once the text was begun */
     bool is_begun, is_streaming; /* the text of the answer was begun; the reply was begun as a stream */
-    size_t rendered;             /* rows of a breakdown */
+    size_t rendered;             /* rows of a breakdown, or series of a set */
     struct buf out;
 };
 
@@ -73,6 +83,12 @@ static void next_step(struct ask *a, void (*step)(struct ask *))
 }
 
 static void begin(struct ask *a);
+
+/* True while the query asks for a breakdown, be it only to find the largest sub keys. */
+static bool is_breakdown(const struct ask *a)
+{
+    return a->query.kind == QUERY_BREAKDOWN || (a->query.top > 0 && !a->is_set);
+}
 
 static void set_large(struct ask *a, bool is_large)
 {
@@ -118,6 +134,7 @@ static void ask_free(struct ask *a)
     a->magic = 0;
     series_reset(&a->series);
     series_reset(&a->series_before);
+    series_set_free(&a->set);
     breakdown_reset(&a->breakdown);
     buf_free(&a->out);
     free(a->unknown);
@@ -134,15 +151,6 @@ static void ask_gone(struct http_request *req, void *arg)
         source_cancel(a->question);
     else
         ask_free(a);
-}
-
-/* This query goes before the other queries, because a finished breakdown frees the most memory. */
-static void next_step_first(struct ask *a, void (*step)(struct ask *))
-{
-    assert(!a->step);
-    TAILQ_INSERT_HEAD(&a->asks->making, a, link);
-    a->step = step;
-    schedule(a->asks);
 }
 
 static void on_turn(evutil_socket_t fd, short what, void *arg)
@@ -165,7 +173,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 static bool hold(struct ask *a, size_t piece)
 {
     size_t bytes = sizeof *a + piece + series_bytes(&a->series) + series_bytes(&a->series_before) +
-                   a->breakdown.bytes + a->out.cap;
+                   series_set_bytes(&a->set) + a->breakdown.bytes + a->out.cap;
     a->hold = http_hold(a->req, bytes);
     return a->hold == HTTP_HOLD_OK;
 }
@@ -175,7 +183,10 @@ static void ask_restart(void *arg)
     struct ask *a = arg;
     series_reset(&a->series);
     series_reset(&a->series_before);
-    breakdown_reset(&a->breakdown);
+    if (a->is_set)
+        series_set_reset(&a->set);
+    else
+        breakdown_reset(&a->breakdown);
 }
 
 /* Frees the memory of a breakdown for other breakdowns, and begins it anew once one of them has its rows. Returns false
@@ -185,7 +196,7 @@ static bool make_way(struct ask *a)
     if (a->hold != HTTP_HOLD_OVERLOADED || !a->is_large || a->asks->n_large < 2)
         return false;
     ask_restart(a);
-    a->has_records = a->is_sparse = false;
+    a->has_records = false;
     a->texts_max = LOOKUPS_MAX;
     http_set_held_bytes(a->req, sizeof *a);
     set_large(a, false);
@@ -201,9 +212,20 @@ static void refuse(struct ask *a)
     ask_free(a);
 }
 
-static void unavailable(struct ask *a, const char *why)
+static void unavailable(struct ask *a, const struct completeness *complete, const char *why)
 {
-    http_problem(a->req, 503, "upstream-unavailable", "try again; answers are never partial", "%s", why);
+    struct buf members = {0};
+    buf_append_str(&members, "\"hint\":");
+    buf_append_json(&members,
+        bytes_str(a->query.allows_partial ? "try again"
+                                          : "try again, or ask with partial=allow for what can be reached"));
+    if (complete->n_missing > 0) {
+        buf_append_str(&members, ",\"missing\":");
+        render_missing(complete, &members);
+    }
+    buf_append_char(&members, '\0');
+    http_problem_with(a->req, 503, "upstream-unavailable", members.ptr, "%s", why);
+    buf_free(&members);
     ask_free(a);
 }
 
@@ -215,9 +237,46 @@ static void on_drain(struct http_request *req, void *arg)
     next_step(arg, render);
 }
 
+static void add_completeness(struct ask *a)
+{
+    http_add_header(a->req, "X-Millrace-Complete-Until", "%lld", (long long)a->complete.until);
+    if (a->complete.held_by[0])
+        http_add_header(a->req, "X-Millrace-Held-By", "%s", a->complete.held_by);
+    for (size_t i = 0; i < a->complete.n_missing; i++)
+        http_add_header(a->req, "X-Millrace-Missing", "%s since %lld", a->complete.missing[i].name,
+            (long long)a->complete.missing[i].since);
+}
+
+/* The series whose rows every series of the answer has. */
+static struct series *first_series(struct ask *a)
+{
+    return a->is_set ? &a->set.members[0].series : &a->series;
+}
+
+static int64_t unit_end(const struct series *s)
+{
+    const struct calendar *c = &s->query->calendar;
+    return units_next(c, units_start(c, s->to - 1));
+}
+
+/* A complete answer says no more about completeness than that it is complete. Therefore its text is the same at each repetition. */
+static void judge_completeness(struct ask *a)
+{
+    int64_t end = a->query.kind == QUERY_BREAKDOWN ? a->query.to : unit_end(first_series(a));
+    if (a->query.kind == QUERY_COMPARE && unit_end(&a->series_before) > end)
+        end = unit_end(&a->series_before);
+    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0;
+    if (a->is_complete)
+        a->complete = (struct completeness){.until = end, .counted_since = a->complete.counted_since};
+}
+
 static void render_begin(struct ask *a)
 {
-    if (a->query.kind == QUERY_SERIES)
+    add_completeness(a);
+    judge_completeness(a);
+    if (a->is_set)
+        render_set_begin(&a->set, &a->complete, &a->out);
+    else if (a->query.kind == QUERY_SERIES)
         render_series_begin(&a->series, &a->complete, &a->out);
     else if (a->query.kind == QUERY_COMPARE)
         render_compare_begin(&a->series, &a->series_before, &a->complete, &a->out);
@@ -231,33 +290,33 @@ static bool render_rows(struct ask *a)
 {
     if (!a->is_begun)
         render_begin(a);
+    if (a->is_set)
+        return render_set_rows(&a->set, &a->complete, &a->rendered, STEP_BYTES, &a->out);
     if (a->query.kind == QUERY_SERIES)
         return render_series_rows(&a->series, &a->complete, STEP_BYTES, &a->out);
     if (a->query.kind == QUERY_COMPARE)
         return render_compare_rows(&a->series, &a->series_before, &a->complete, STEP_BYTES, &a->out);
-    return render_breakdown_rows(&a->breakdown, &a->rendered, STEP_BYTES, &a->out);
+    return render_breakdown_rows(&a->breakdown, &a->complete, &a->rendered, STEP_BYTES, &a->out);
 }
 
-static void add_completeness(struct ask *a)
+/* True if the text so far must be sent as a stream. A complete answer is collected for its ETag while there is memory. */
+static bool wants_stream(struct ask *a)
 {
-    http_add_header(a->req, "X-Millrace-Complete-Until", "%lld", (long long)a->complete.until);
-    if (a->complete.held_by[0])
-        http_add_header(a->req, "X-Millrace-Held-By", "%s", a->complete.held_by);
+    return a->out.len >= ASK_PIECE && !(a->is_complete && a->out.len < WHOLE_MAX && hold(a, 0));
 }
 
 static void render(struct ask *a)
 {
     const char *type = a->query.format == QUERY_CSV ? "text/csv; charset=utf-8" : "application/json";
     bool more = render_rows(a);
-    if (!a->is_streaming && (!more || a->out.len >= ASK_PIECE))
-        add_completeness(a);
     if (!a->is_streaming && !more) {
-        http_reply(a->req, 200, type, buf_bytes(&a->out));
+        etag_reply(a->req, type, buf_bytes(&a->out), a->is_complete ? a->asks->max_age : 0);
         ask_free(a);
         return;
     }
-    if (!a->is_streaming && a->out.len >= ASK_PIECE) {
+    if (!a->is_streaming && wants_stream(a)) {
         a->is_streaming = true;
+        http_add_header_text(a->req, "Cache-Control", "private, no-cache");
         http_stream_start(a->req, 200, type);
         http_on_drain(a->req, ASK_PIECE / 2, on_drain, a);
     }
@@ -273,25 +332,10 @@ static void render(struct ask *a)
     }
 }
 
-static void gather(struct ask *a);
-
 static bool lookup_record(void *arg, const struct record *r)
 {
     struct ask *a = arg;
-    enum breakdown_lookup found = breakdown_add_lookup(&a->breakdown, r);
-    a->others += found == BREAKDOWN_LOOKUP_OTHER;
-    return found != BREAKDOWN_LOOKUP_BAD;
-}
-
-/* True if the range that was asked for has many lookups of no row. */
-static bool has_many_others(const struct ask *a)
-{
-    return a->others > OTHERS_A_ROW * (a->looked_up - a->batch);
-}
-
-static bool lookup_piece(void *arg, size_t held)
-{
-    return hold(arg, held) && !has_many_others(arg);
+    return breakdown_add_lookup(&a->breakdown, r);
 }
 
 static bool on_piece(void *arg, size_t held)
@@ -301,27 +345,6 @@ static bool on_piece(void *arg, size_t held)
 
 static void lookup_done(
     void *arg, enum source_result result, const struct completeness *complete, const char *why);
-
-/* Appends a range from the first to the last hash of the rows left, which are sorted. Returns false if they are too few for one. */
-static bool append_range(struct ask *a, struct buf *target)
-{
-    const struct breakdown *b = &a->breakdown;
-    size_t first = b->n_rows, last = 0, n = 0;
-    for (size_t i = a->looked_up; i < b->n_rows; i++)
-        if (breakdown_wants_text(b, i)) {
-            first = i < first ? i : first;
-            last = i;
-            n++;
-        }
-    if (a->is_sparse || n < LOOKUPS_MAX)
-        return false;
-    buf_append_str(target, "/range?start=lookup%7C");
-    url_encode(bytes_of(b->rows[first].sum.stored, COMPONENT_HASH), target);
-    buf_append_str(target, "&end=lookup%7C");
-    url_encode(bytes_of(b->rows[last].sum.stored, COMPONENT_HASH), target);
-    a->looked_up = b->n_rows;
-    return true;
-}
 
 /* Appends a list of the next hashes. Returns false if there are none. */
 static bool append_list(struct ask *a, struct buf *target)
@@ -338,25 +361,28 @@ static bool append_list(struct ask *a, struct buf *target)
     return n > 0;
 }
 
+static void begin_set(struct ask *a);
+
 /* Requests the next batch of texts of hashed subtotals. */
 static void look_up(struct ask *a)
 {
-    struct breakdown *b = &a->breakdown;
     struct buf target = {0};
     a->batch = a->looked_up;
-    a->others = 0;
-    bool is_range = append_range(a, &target), more = is_range || append_list(a, &target);
+    bool more = append_list(a, &target);
     buf_append_char(&target, '\0');
     if (more) {
         const struct source_question q = {.target = target.ptr,
             .arg = a,
+            .allows_partial = a->query.allows_partial,
             .on_record = lookup_record,
-            .on_piece = lookup_piece,
+            .on_piece = on_piece,
             .on_done = lookup_done};
         a->question = source_ask(a->asks->sources, &q);
     } else {
-        breakdown_keep_largest(b);
-        next_step_first(a, gather);
+        breakdown_order(&a->breakdown);
+        hold(a, 0);
+        end_large(a);
+        next_step(a, a->query.top > 0 ? begin_set : render);
     }
     buf_free(&target);
 }
@@ -366,17 +392,11 @@ static void lookup_done(
 {
     struct ask *a = arg;
     bool missing = false;
-    (void)complete; /* the query has the value that came with the counts */
     a->question = NULL;
     for (size_t i = a->batch; i < a->looked_up; i++)
         missing = missing || breakdown_wants_text(&a->breakdown, i);
     if (!a->req) {
         ask_free(a);
-    } else if (result == SOURCE_STOPPED && has_many_others(a)) {
-        a->is_sparse = true;
-        breakdown_forget_texts(&a->breakdown, a->batch, a->looked_up);
-        a->looked_up = a->batch;
-        look_up(a);
     } else if (result == SOURCE_STOPPED) {
         refuse(a);
     } else if (result == SOURCE_TOO_LARGE && a->texts_max > 1) {
@@ -385,23 +405,11 @@ static void lookup_done(
         a->looked_up = a->batch;
         look_up(a);
     } else if (result != SOURCE_OK) {
-        unavailable(a, why);
+        unavailable(a, complete, why);
     } else if (missing) {
-        unavailable(a, "a hashed key has no lookup record");
+        unavailable(a, complete, "a hashed key has no lookup record");
     } else {
         look_up(a);
-    }
-}
-
-static void gather(struct ask *a)
-{
-    if (breakdown_gather(&a->breakdown)) {
-        a->looked_up = a->breakdown.kept;
-        look_up(a);
-    } else {
-        hold(a, 0);
-        end_large(a);
-        next_step(a, render);
     }
 }
 
@@ -409,7 +417,7 @@ static void select_rows(struct ask *a)
 {
     bool done = breakdown_select(&a->breakdown);
     if (hold(a, 0))
-        next_step_first(a, done ? gather : select_rows);
+        next_step(a, done ? look_up : select_rows);
     else
         refuse(a);
 }
@@ -418,9 +426,63 @@ static bool ask_record(void *arg, const struct record *r)
 {
     struct ask *a = arg;
     a->has_records = true;
-    if (a->query.kind == QUERY_BREAKDOWN)
+    if (is_breakdown(a))
         return breakdown_add(&a->breakdown, r);
+    if (a->is_set)
+        return series_set_add(&a->set, r);
     return series_add(&a->series, r) && (a->query.kind == QUERY_SERIES || series_add(&a->series_before, r));
+}
+
+/* Refuses a query whose counts are known but do not make an answer. Returns false if they do. */
+static bool refuse_counts(struct ask *a)
+{
+    const struct series *first = first_series(a), *before = &a->series_before;
+    uint64_t max_rows = a->asks->max_rows;
+    bool fits = a->is_set ? series_set_trim(&a->set, max_rows) : series_trim(&a->series, max_rows);
+    if (a->unknown && !a->has_records)
+        http_problem(
+            a->req, a->unknown->status, a->unknown->code, a->unknown->hint, "%s", a->unknown->detail);
+    else if (first->needs_dropped_hours || before->needs_dropped_hours || a->breakdown.needs_dropped_hours)
+        http_problem(a->req, 422, "hours-dropped",
+            "ask for whole UTC days, and for a series for days or longer units with timezone=UTC",
+            "the archive has only days of a part of this time; its hours were dropped");
+    else if (first->is_too_large || before->is_too_large || a->breakdown.is_too_large || a->set.is_too_large)
+        http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",
+            "the counts add up to more than 2^64 - 1");
+    else if (!fits)
+        http_problem(a->req, 400, "bad-parameter", "ask for a longer unit, or for a period",
+            "more than %llu rows", (unsigned long long)max_rows);
+    else
+        return false;
+    return true;
+}
+
+/* Only the aggregator knows since when a counter counts. Without the aggregator, rows may be complete only if an earlier answer told. */
+static void note_since(struct ask *a)
+{
+    const struct query *q = &a->query;
+    const struct counters *c = a->asks->counters;
+    struct completeness *complete = &a->complete;
+    int64_t *since = NULL;
+    if (!q->is_former && q->sub)
+        since = &a->asks->since[c->n_totals + (size_t)(q->sub - c->subtotals)];
+    else if (!q->is_former)
+        since = &a->asks->since[q->total - c->totals];
+    if (complete->n_missing == 0 && since)
+        *since = complete->counted_since;
+    else if (complete->n_missing > 0 && complete->until > 0 && (!since || *since == SINCE_UNKNOWN))
+        complete->until = 0;
+    else if (complete->n_missing > 0 && complete->until > 0)
+        complete->counted_since = *since;
+}
+
+/* A set lacks a source if either of its two questions did. */
+static void note_completeness(struct ask *a, const struct completeness *complete)
+{
+    if (!a->is_set || a->complete.n_missing == 0 || complete->n_missing > 0)
+        a->complete = *complete;
+    else
+        a->complete.until = 0;
 }
 
 static void counts_done(
@@ -428,33 +490,22 @@ static void counts_done(
 {
     struct ask *a = arg;
     a->question = NULL;
-    a->complete = *complete;
+    note_completeness(a, complete);
+    if (result == SOURCE_OK)
+        note_since(a);
     if (!a->req)
         ask_free(a);
     else if (result == SOURCE_STOPPED)
         refuse(a);
-    else if (result != SOURCE_OK)
-        unavailable(a, why);
-    else if (a->unknown && !a->has_records) {
-        http_problem(
-            a->req, a->unknown->status, a->unknown->code, a->unknown->hint, "%s", a->unknown->detail);
+    else if (result == SOURCE_TOO_LARGE && a->is_set) {
+        http_problem(a->req, 413, "answer-too-large", "ask for fewer keys", "%s", why);
         ask_free(a);
-    } else if (a->series.needs_dropped_hours || a->series_before.needs_dropped_hours ||
-               a->breakdown.needs_dropped_hours) {
-        http_problem(a->req, 422, "hours-dropped",
-            "ask for whole UTC days, and for a series for days or longer units with timezone=UTC",
-            "the archive has only days of a part of this time; its hours were dropped");
+    } else if (result != SOURCE_OK)
+        unavailable(a, complete, why);
+    else if (refuse_counts(a))
         ask_free(a);
-    } else if (a->series.is_too_large || a->series_before.is_too_large || a->breakdown.is_too_large) {
-        http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",
-            "the counts add up to more than 2^64 - 1");
-        ask_free(a);
-    } else if (!series_trim(&a->series, a->asks->max_rows)) {
-        http_problem(a->req, 400, "bad-parameter", "ask for a longer unit, or for a period",
-            "more than %llu rows", (unsigned long long)a->asks->max_rows);
-        ask_free(a);
-    } else
-        next_step(a, a->query.kind == QUERY_BREAKDOWN ? select_rows : render);
+    else
+        next_step(a, is_breakdown(a) ? select_rows : render);
 }
 
 static void append_key(struct buf *target, const char *ns, const char *stored, int64_t hour)
@@ -480,30 +531,53 @@ static int64_t countable_hour(int64_t t)
     return hour < HOUR_FIRST ? HOUR_FIRST : hour > last ? last : hour;
 }
 
-/* The sub key of a series, and with max_keys the sub key that stands for others. */
-static void append_sub(struct buf *target, const struct query *q)
+static void append_sub(struct buf *target, const char *stored)
 {
     buf_append_str(target, "&sub=");
-    url_encode(bytes_str(q->stored_sub), target);
-    if (q->sub->max_keys > 0 && strcmp(q->stored_sub, COMPONENT_OTHER) != 0) {
-        buf_append_str(target, "&sub=");
-        url_encode(BYTES_LITERAL(COMPONENT_OTHER), target);
+    url_encode(bytes_str(stored), target);
+}
+
+/* The sub keys of a series, and with max_keys the sub key that stands for others. */
+static void append_subs(struct buf *target, const struct query *q, const struct series_set *set)
+{
+    bool has_other = q->sub->max_keys == 0;
+    for (size_t i = 0; i < set->n; i++) {
+        append_sub(target, set->members[i].stored);
+        has_other = has_other || strcmp(set->members[i].stored, COMPONENT_OTHER) == 0;
+    }
+    if (set->n == 0) {
+        append_sub(target, q->stored_sub);
+        has_other = has_other || strcmp(q->stored_sub, COMPONENT_OTHER) == 0;
+    }
+    if (!has_other)
+        append_sub(target, COMPONENT_OTHER);
+}
+
+/* The keys of totals, and with max_keys the key that stands for others. */
+static void append_totals(struct buf *target, const struct query *q, const struct series_set *set)
+{
+    bool has_other = q->total->max_keys == 0;
+    buf_append_str(target, "/mget?");
+    for (size_t i = 0; i == 0 || i < set->n; i++) {
+        const char *stored = set->n > 0 ? set->members[i].stored : q->stored;
+        buf_append_str(target, i ? "&k=" : "k=");
+        append_key(target, q->total->ns, stored, -1);
+        has_other = has_other || strcmp(stored, COMPONENT_OTHER) == 0;
+    }
+    if (!has_other) {
+        buf_append_str(target, "&k=");
+        append_key(target, q->total->ns, COMPONENT_OTHER, -1);
     }
 }
 
 /* A total is one record. A subtotal has one record for each hour, and an archive also for days and months, adjacent in key order. If no
  * hour starts in the span,
  * the query still asks the sources for one hour, to learn complete_until. The answer omits that hour. */
-static void append_question(struct buf *target, const struct query *q)
+static void append_question(struct buf *target, const struct query *q, const struct series_set *set)
 {
     static const char *const periods[] = {"hour", "day", "month"}; /* as enum period_unit */
     if (!q->sub) {
-        buf_append_str(target, "/mget?k=");
-        append_key(target, q->total->ns, q->stored, -1);
-        if (q->total->max_keys > 0 && strcmp(q->stored, COMPONENT_OTHER) != 0) {
-            buf_append_str(target, "&k=");
-            append_key(target, q->total->ns, COMPONENT_OTHER, -1);
-        }
+        append_totals(target, q, set);
     } else {
         bool compares = q->kind == QUERY_COMPARE;
         int64_t from = compares && q->before_from < q->from ? q->before_from : q->from;
@@ -514,8 +588,8 @@ static void append_question(struct buf *target, const struct query *q)
         buf_append_str(target, "&end=");
         append_key(target, q->sub->ns, q->stored, last < first ? first : last);
         buf_printf(target, "&rollups=%s", periods[query_largest_period(q)]);
-        if (q->kind != QUERY_BREAKDOWN)
-            append_sub(target, q);
+        if (q->kind != QUERY_BREAKDOWN && q->top == 0)
+            append_subs(target, q, set);
     }
     buf_append_char(target, '\0');
 }
@@ -524,6 +598,7 @@ static void begin(struct ask *a)
 {
     const struct source_question question = {.target = a->target.ptr,
         .arg = a,
+        .allows_partial = a->query.allows_partial,
         .on_restart = ask_restart,
         .on_record = ask_record,
         .on_piece = on_piece,
@@ -532,6 +607,34 @@ static void begin(struct ask *a)
         a->question = source_ask(a->asks->sources, &question);
     else
         refuse(a);
+}
+
+/* Names the series of the keys, or of the sub keys, that the query lists. */
+static void name_values(struct ask *a)
+{
+    const struct query *q = &a->query;
+    char stored[COMPONENT_HASH + 1];
+    a->is_set = true;
+    series_set_init(&a->set, q, q->n_values);
+    for (size_t i = 0; i < q->n_values; i++) {
+        query_store(q, query_value(q, i), stored);
+        series_set_name(&a->set, query_value(q, i), bytes_str(stored));
+    }
+}
+
+/* The breakdown has found the largest sub keys. Asks for their series. */
+static void begin_set(struct ask *a)
+{
+    const struct breakdown *b = &a->breakdown;
+    a->is_set = true;
+    series_set_init(&a->set, &a->query, b->n_rows + 1);
+    for (size_t i = 0; i < b->n_rows; i++)
+        series_set_name(
+            &a->set, breakdown_text(&b->rows[i]), bytes_of(b->rows[i].sum.stored, b->rows[i].sum.len));
+    series_set_name_others(&a->set);
+    buf_clear(&a->target);
+    append_question(&a->target, &a->query, &a->set);
+    begin(a);
 }
 
 void ask_start(
@@ -551,22 +654,35 @@ void ask_start(
     a->query_before.to = q->before_to;
     series_init(&a->series, q);
     series_init(&a->series_before, &a->query_before);
-    breakdown_init(&a->breakdown, q);
-    append_question(&a->target, q);
+    query_copy(&a->query_top, q);
+    a->query_top.kind = QUERY_BREAKDOWN;
+    a->query_top.limit = q->top;
+    const struct query *first = q->top > 0 ? &a->query_top : q;
+    breakdown_init(&a->breakdown, first);
+    if (q->n_values > 0)
+        name_values(a);
+    append_question(&a->target, first, &a->set);
     http_on_gone(req, ask_gone, a);
-    if (q->kind == QUERY_BREAKDOWN && !TAILQ_EMPTY(&asks->waiting)) {
+    if (is_breakdown(a) && !TAILQ_EMPTY(&asks->waiting)) {
         wait_for_memory(a);
         return;
     }
-    set_large(a, q->kind == QUERY_BREAKDOWN);
+    set_large(a, is_breakdown(a));
     begin(a);
 }
 
-struct asks *asks_new(struct event_base *base, struct sources *sources, uint64_t max_rows)
+struct asks *asks_new(struct event_base *base, struct sources *sources, const struct counters *counters,
+    uint64_t max_rows, int64_t max_age)
 {
     struct asks *asks = mem_zalloc(sizeof *asks);
+    size_t n = counters->n_totals + counters->n_subtotals;
     asks->sources = sources;
+    asks->counters = counters;
+    asks->since = mem_alloc((n + 1) * sizeof *asks->since);
+    for (size_t i = 0; i < n; i++)
+        asks->since[i] = SINCE_UNKNOWN;
     asks->max_rows = max_rows;
+    asks->max_age = max_age;
     TAILQ_INIT(&asks->making);
     TAILQ_INIT(&asks->waiting);
     asks->turn = evtimer_new(base, on_turn, asks);
@@ -579,6 +695,7 @@ void asks_free(struct asks **ap)
     if (!asks)
         return;
     event_free(asks->turn);
+    free(asks->since);
     free(asks);
     *ap = NULL;
 }

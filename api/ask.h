@@ -1,13 +1,14 @@
 /* ask: a client's query in progress. It asks the sources, adds up their records and makes the answer.
  *
- * 1. All queries together keep the loop busy for a few milliseconds at a time. Then the loop handles other events.
+ * 1. All queries together keep the loop busy for about a millisecond at a time, and take turns. Then the loop handles other events.
  * 2. All memory of a query counts towards max_buffered: sums, rows, and text that the client has not received. If the
  *    limit is exceeded, a breakdown frees its memory, waits until another breakdown has its rows, and begins anew. The
  *    breakdown that was asked for first waits the least. If there is no other breakdown, the query is answered with
  *    503. If the query alone needs more than half of the limit, it is answered with 413.
- * 3. An answer of more than ASK_PIECE bytes is streamed. The next piece is made when the client has received the
- *    previous pieces.
- * 4. An answer is never partial: all counts are known before the reply begins. */
+ * 3. An answer of more than ASK_PIECE bytes is streamed, unless all its rows are complete and its text is short enough to be collected
+ *    for an ETag. The next piece is made when the client has received the previous pieces.
+ * 4. All counts are known before the reply begins. An answer lacks a source only if the query allows a partial answer, and then
+ *    names the source. */
 #ifndef MILLRACE_ASK_H
 #define MILLRACE_ASK_H
 
@@ -19,7 +20,9 @@
 
 struct asks;
 
-struct asks *asks_new(struct event_base *base, struct sources *sources, uint64_t max_rows);
+/* `max_age`: seconds for which caches may repeat an answer whose rows are all complete. */
+struct asks *asks_new(struct event_base *base, struct sources *sources, const struct counters *counters,
+    uint64_t max_rows, int64_t max_age);
 /* Call it after sources_free, when all requests have ended. */
 void asks_free(struct asks **a);
 /* Answers the request. The query's texts are borrowed until the request ends. `unknown`: of a counter that is not configured, the

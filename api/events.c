@@ -118,15 +118,6 @@ void events_post(struct http_request *req, void *ctx)
     struct bytes value;
     size_t n = 0;
     char error[EVENT_ERROR_TEXT];
-    http_add_header(req, "Access-Control-Allow-Origin", "*");
-    if (http_method(req) ==
-        HTTP_OPTIONS_) { /* any page may post events; counts are not readable across origins */
-        http_add_header(req, "Access-Control-Allow-Methods", "POST, OPTIONS");
-        http_add_header(req, "Access-Control-Allow-Headers", "Content-Type, Content-Encoding, Authorization");
-        http_add_header(req, "Access-Control-Max-Age", "86400");
-        http_reply(req, 204, NULL, BYTES_NONE);
-        return;
-    }
     bool has_marks = append_marks(req, &marks);
     if (has_marks && !http_require_same_origin(req))
         goto out;

@@ -1,8 +1,34 @@
 #include "api/http.h"
 
+#include "api/etag.h"
 #include "api/events.h"
+#include "api/freshness.h"
+#include "api/lookup.h"
+#include "api/openapi.h"
+#include "api/reload.h"
 #include "api/render.h"
 #include <stdlib.h>
+
+static bool may_see(struct http_request *req, const struct query *q, struct bytes key)
+{
+    if (http_may_see(req, bytes_str(q->total->ns), key))
+        return true;
+    http_problem(req, 403, "forbidden", "see keys= in the token's line in --tokens-file",
+        "the token may not see %s|%.*s", q->total->ns, (int)key.len, key.ptr);
+    return false;
+}
+
+/* Answers the query unless the token may not see one of its keys. */
+static void start(
+    struct http_request *req, struct api *api, const struct query *q, const struct query_error *unknown)
+{
+    bool has_keys = q->n_values > 0 && !q->sub;
+    for (size_t i = 0; has_keys && i < q->n_values; i++)
+        if (!may_see(req, q, query_value(q, i)))
+            return;
+    if (has_keys || may_see(req, q, q->key))
+        ask_start(api->asks, req, q, unknown);
+}
 
 static void handle_query(struct http_request *req, struct api *api, enum query_kind kind)
 {
@@ -12,12 +38,12 @@ static void handle_query(struct http_request *req, struct api *api, enum query_k
     struct query_error error, unused;
     int result = query_parse(&context, kind, http_query(req), &query, &error);
     if (result == 0) {
-        ask_start(api->asks, req, &query, NULL);
+        start(req, api, &query, NULL);
         return;
     }
     context.accepts_former = strcmp(error.code, "unknown-counter") == 0;
     if (context.accepts_former && query_parse(&context, kind, http_query(req), &query, &unused) == 0)
-        ask_start(api->asks, req, &query, &error);
+        start(req, api, &query, &error);
     else
         http_problem(req, error.status, error.code, *error.hint ? error.hint : NULL, "%s", error.detail);
 }
@@ -42,50 +68,130 @@ static void handle_top(struct http_request *req, void *ctx)
     handle_query(req, ctx, QUERY_TOP);
 }
 
+static void handle_lookup(struct http_request *req, void *ctx)
+{
+    const struct api *api = ctx;
+    lookup_start(api->sources, api->counters, req);
+}
+
 static void handle_counters(struct http_request *req, void *ctx)
 {
     struct buf out = {0};
     render_counters(((struct api *)ctx)->counters, &out);
-    http_reply(req, 200, "application/json", buf_bytes(&out));
+    etag_reply(req, "application/json", buf_bytes(&out), 0);
     buf_free(&out);
 }
 
+static void handle_freshness(struct http_request *req, void *ctx)
+{
+    freshness_ask(((struct api *)ctx)->sources, req);
+}
+
+static void handle_openapi(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    etag_reply(req, "application/json", openapi_document(), 0);
+}
+
+static void handle_page(struct http_request *req, void *ctx)
+{
+    page_reply(((struct api *)ctx)->page, req);
+}
+
+static void handle_live(struct http_request *req, void *ctx)
+{
+    live_reply(((struct api *)ctx)->live, req);
+}
+
+static void handle_pipeline(struct http_request *req, void *ctx)
+{
+    pipeline_reply(((struct api *)ctx)->pipeline, req);
+}
+
 const struct http_route api_routes[] = {
+    {.path = "/",
+        .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_OPEN,
+        .handler = handle_page,
+        .help = "the web page, or this list"},
+    {.path = "/app.js", .methods = HTTP_GET_, .flags = HTTP_ROUTE_OPEN, .handler = handle_page},
+    {.path = "/app.css", .methods = HTTP_GET_, .flags = HTTP_ROUTE_OPEN, .handler = handle_page},
+    {.path = "/icon.svg", .methods = HTTP_GET_, .flags = HTTP_ROUTE_OPEN, .handler = handle_page},
+    {.path = "/v1/live",
+        .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_NO_HEAD,
+        .handler = handle_live,
+        .params = "stream from",
+        .help = "stream=NAME: the lines of a stream as Server-Sent Events"},
+    {.path = "/v1/pipeline",
+        .methods = HTTP_GET_,
+        .handler = handle_pipeline,
+        .params = "",
+        .help = "health and statistics of all daemons, and the last hour"},
     {.path = "/v1/series",
         .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_CHECKS_KEYS,
         .handler = handle_series,
         .help = "LABEL=KEY, or ns= and key=: counts by hour, day, week or month"},
     {.path = "/v1/breakdown",
         .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_CHECKS_KEYS,
         .handler = handle_breakdown,
         .help = "LABEL=KEY&by=LABEL: the subtotals of a key, largest first"},
     {.path = "/v1/compare",
         .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_CHECKS_KEYS,
         .handler = handle_compare,
         .help = "a series beside that of the period before, or of against=year"},
     {.path = "/v1/top",
         .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_CHECKS_KEYS,
         .handler = handle_top,
         .help = "counter=LABEL: the largest keys of a counter"},
+    {.path = "/v1/lookup",
+        .methods = HTTP_GET_,
+        .handler = handle_lookup,
+        .params = "prefix counter ns limit continuation format",
+        .help = "prefix=&counter=LABEL: the keys that begin with a text"},
     {.path = "/v1/counters",
         .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_CHECKS_KEYS,
         .handler = handle_counters,
+        .params = "",
         .help = "the configured counters"},
+    {.path = "/v1/freshness",
+        .methods = HTTP_GET_,
+        .handler = handle_freshness,
+        .params = "",
+        .help = "age of the newest event and of complete counts, for each stream; the archive's age"},
+    {.path = "/v1/openapi.json",
+        .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_CHECKS_KEYS,
+        .handler = handle_openapi,
+        .params = "",
+        .help = "these endpoints as an OpenAPI 3.1 document"},
     {.path = "/v1/events",
-        .methods = HTTP_POST_ | HTTP_OPTIONS_,
-        .flags = HTTP_ROUTE_DECODES_BODY | HTTP_ROUTE_PUBLIC,
+        .methods = HTTP_POST_,
+        .flags = HTTP_ROUTE_DECODES_BODY | HTTP_ROUTE_PUBLIC | HTTP_ROUTE_WRITES,
         .handler = events_post,
+        .params = "queue producer mark next",
         .help = "put events (lines or an array) onto the local queue"},
     {.path = "/v1/pixel.gif",
         .methods = HTTP_GET_,
-        .flags = HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_PUBLIC,
+        .flags = HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_PUBLIC | HTTP_ROUTE_WRITES,
         .handler = events_pixel,
         .help = "put an event with these parameters onto the local queue; replies with an image"},
     {.path = "/v1/incr",
         .methods = HTTP_GET_ | HTTP_POST_,
-        .flags = HTTP_ROUTE_NO_HEAD,
+        .flags = HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_WRITES,
         .handler = events_incr,
-        .params = "ns key sub n queue",
+        .params = "ns key sub n queue producer mark next",
         .help = "ns=&key=: put n= events (default 1) that count under this key onto the local queue"},
+    {.path = "/reload",
+        .methods = HTTP_GET_ | HTTP_POST_,
+        .flags = HTTP_ROUTE_OPEN,
+        .handler = reload_archive,
+        .params = "format",
+        .help = "open the archive's current generation, if the api reads the archive itself"},
     {.path = NULL},
 };

@@ -7,14 +7,24 @@
 #include "http/server/http_server.h"
 #include "api/ask.h"
 #include "api/event_body.h"
+#include "api/live.h"
+#include "api/page.h"
+#include "api/pipeline.h"
+#include "api/local_archive.h"
 
 /* The context of the handlers; main.c owns it. */
 struct api {
+    struct daemon *daemon;
     struct counters *counters;
+    struct local_archive *archive; /* NULL: not mapped by this process */
     struct sources *sources;
     struct asks *asks;
     struct http_client *queue;
     struct event_body *event_body;
+    struct http_client *pubsub; /* of `live` */
+    struct live *live;
+    struct pipeline *pipeline;
+    struct page *page;
     size_t unowned; /* bytes of events for which the client has disconnected and the queue has not answered */
     uint64_t max_rows;
 };

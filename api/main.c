@@ -1,5 +1,6 @@
 /* api: wires counters, sources and queue to HTTP. */
 #include "daemon/daemon.h"
+#include "daemon/service.h"
 #include "api/http.h"
 #include "config/peers.h"
 
@@ -8,6 +9,7 @@
 #include <sysexits.h>
 
 #define MAX_ROWS "100000"
+#define POLL_TIMEOUT (2 * USEC_PER_SEC)
 #define MAX_BUFFERED (INT64_C(512) << 20)
 
 static const struct option_row options[] = {
@@ -20,10 +22,25 @@ static const struct option_row options[] = {
         .help = "address of sortdb (default: [sortdb] of the file; without that section only the aggregator "
                 "is asked)"},
     {.name = "sortdb_token_file", .type = OPTION_STRING, .help = "file with sortdb's token"},
+    {.name = "archive",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 4096,
+        .help = "directory of the archive, which the api then reads itself; unset: the api asks sortdb"},
     {.name = "queue_url",
         .type = OPTION_STRING,
         .help = "address of simplequeue (default: [simplequeue] of the file)"},
     {.name = "queue_token_file", .type = OPTION_STRING, .help = "file with simplequeue's token"},
+    {.name = "pubsub_url",
+        .type = OPTION_STRING,
+        .help = "address of pubsub, for the web page (default: [pubsub] of the file)"},
+    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "file with pubsub's token"},
+    {.name = "queue_to_pubsub_url",
+        .type = OPTION_STRING,
+        .help = "address of queue_to_pubsub, for the web page (default: [queue_to_pubsub] of the file)"},
+    {.name = "page_dir",
+        .type = OPTION_STRING,
+        .help = "directory with the web page's files (default: share/millrace/page of the installation)"},
     {.name = "upstream_timeout",
         .type = OPTION_DURATION,
         .fallback = "20s",
@@ -37,7 +54,16 @@ static const struct option_row options[] = {
         .min = 1,
         .max = 10000000,
         .help = "rows in a series"},
+    {.name = "max_age",
+        .type = OPTION_DURATION,
+        .fallback = "60s",
+        .min = 0,
+        .max = INT64_C(86400000),
+        .unit = "s",
+        .help =
+            "time for which caches may repeat an answer about a complete time; 0: they ask again each time"},
     DAEMON_PUBLIC_PORT_SETTINGS,
+    SERVICE_SETTINGS,
     {.name = NULL},
 };
 
@@ -48,7 +74,7 @@ static int read_counters(struct options *o, struct counters **out, struct config
     return config_fail(error, NULL, 0, "--config=FILE is missing; it defines the counters");
 }
 
-static bool has_archive(struct options *o)
+static bool has_sortdb(struct options *o)
 {
     return options_text(o, "sortdb_url") || config_section(options_config(o), "sortdb", "");
 }
@@ -61,10 +87,14 @@ static int api_check(struct options *o, struct config_error *error)
     counters_free(&c);
     if (r == 0 && options_int(o, "max_buffered") < MAX_BUFFERED)
         r = options_set_default(o, "max_buffered", MAX_BUFFERED, error);
-    if (r == 0 && has_archive(o))
+    if (r == 0 && has_sortdb(o))
         r = peer_check(o, "sortdb", error);
     if (r == 0)
         r = peer_check(o, "aggregator", error);
+    if (r == 0)
+        r = peer_check(o, "pubsub", error);
+    if (r == 0)
+        r = peer_check(o, "queue_to_pubsub", error);
     return r == 0 ? peer_check(o, "simplequeue", error) : r;
 }
 
@@ -72,8 +102,13 @@ static void api_stop(void *ctx)
 {
     struct api *api = ctx;
     sources_free(&api->sources);
+    local_archive_free(&api->archive);
     asks_free(&api->asks);
     http_client_free(&api->queue);
+    http_client_free(&api->pubsub);
+    live_free(&api->live);
+    pipeline_free(&api->pipeline);
+    page_free(&api->page);
     event_body_free(&api->event_body);
     counters_free(&api->counters);
     free(api);
@@ -95,16 +130,53 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     struct sources_config sources = {.base = daemon_base(d), .timeout = timeout};
     char *sortdb = NULL, *aggregator = NULL;
     int status = 0;
-    if (has_archive(o))
+    if (options_text(o, "archive")) {
+        api->archive = local_archive_new(options_text(o, "archive"), daemon_base(d), daemon_stats(d));
+        sources.local = api->archive;
+        sources.names[sources.n++] = "archive";
+    } else if (has_sortdb(o))
         status = add_source(&sources, o, "sortdb", "sortdb_token_file", &sortdb, error);
     if (status == 0)
         status = add_source(&sources, o, "aggregator", "aggregator_token_file", &aggregator, error);
     if (status == 0)
         api->sources = sources_new(&sources);
     if (status == 0)
-        api->asks = asks_new(daemon_base(d), api->sources, api->max_rows);
+        api->asks = asks_new(
+            daemon_base(d), api->sources, api->counters, api->max_rows, options_int(o, "max_age") / 1000);
     free(sortdb);
     free(aggregator);
+    return status;
+}
+
+/* What only the web page needs. */
+static int open_page(struct daemon *d, struct api *api, struct config_error *error)
+{
+    static const char *const token_files[PEERS][2] = {{"simplequeue", "queue_token_file"},
+        {"queue_to_pubsub", NULL}, {"pubsub", "pubsub_token_file"}, {"aggregator", "aggregator_token_file"},
+        {"sortdb", "sortdb_token_file"}};
+    struct options *o = daemon_options(d);
+    struct http_client *members[PEERS] = {NULL};
+    api->page = page_open(options_text(o, "page_dir"), error);
+    if (!api->page)
+        return EX_CONFIG;
+    api->pubsub = daemon_client_new(d, options_text(o, "pubsub_token_file"),
+        &(struct http_client_config){.url = peer_url(o, "pubsub"), .max_connections = LIVE_CLIENTS_MAX},
+        error);
+    if (!api->pubsub)
+        return EX_CONFIG;
+    api->live = live_new(api->pubsub);
+    int status = 0;
+    for (size_t i = 0; i < PEERS && token_files[i][0] && status == 0; i++) {
+        size_t k = (size_t)(peer_named(token_files[i][0]) - peers);
+        if (strcmp(peers[k].name, "sortdb") == 0 && !has_sortdb(o))
+            continue;
+        members[k] = daemon_client_new(d, token_files[i][1] ? options_text(o, token_files[i][1]) : NULL,
+            &(struct http_client_config){
+                .url = peer_url(o, peers[k].name), .max_connections = 2, .timeout = POLL_TIMEOUT},
+            error);
+        status = members[k] ? 0 : EX_CONFIG;
+    }
+    api->pipeline = pipeline_new(daemon_base(d), members);
     return status;
 }
 
@@ -113,6 +185,7 @@ static int api_start(struct daemon *d, void **ctx, struct config_error *error)
     struct api *api = mem_zalloc(sizeof *api);
     struct options *o = daemon_options(d);
     usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;
+    api->daemon = d;
     api->max_rows = (uint64_t)options_int(o, "max_rows");
     int status = read_counters(o, &api->counters, error) ? EX_CONFIG : 0;
     if (status == 0)
@@ -126,6 +199,8 @@ static int api_start(struct daemon *d, void **ctx, struct config_error *error)
             error);
         status = api->queue ? 0 : EX_CONFIG;
     }
+    if (status == 0)
+        status = open_page(d, api, error);
     if (status) {
         api_stop(api);
         return status;
@@ -135,15 +210,24 @@ static int api_start(struct daemon *d, void **ctx, struct config_error *error)
     return 0;
 }
 
+static void api_drain(void *ctx)
+{
+    struct api *api = ctx;
+    live_drain(api->live);
+    daemon_drained(api->daemon);
+}
+
 static const struct daemon_spec spec = {
     .name = "api",
     .summary = "answers queries: series and breakdowns of the counts",
     .options = options,
     .default_port = PORT_API,
     .has_public_port = true,
+    .is_service = true,
     .routes = api_routes,
     .check = api_check,
     .start = api_start,
+    .drain = api_drain,
     .stop = api_stop,
 };
 

@@ -14,8 +14,8 @@ struct parse {
 };
 
 static const char *const reserved[] = {"ns", "key", "by", "sub", "unit", "units", "unit_reference_ts", "from",
-    "to", "period", "timezone", "hour_offset", "week_start", "round", "limit", "format", "against",
-    "counter"};
+    "to", "period", "timezone", "hour_offset", "week_start", "round", "limit", "format", "against", "counter",
+    "partial", "top"};
 
 static bool is_reserved(struct bytes name)
 {
@@ -70,7 +70,27 @@ static void hint_totals(struct parse *p)
     hint(p, &text);
 }
 
-/* Refuses an unknown parameter: a misspelling, or the label of a counter that is not configured. */
+static void hint_parameters(struct parse *p)
+{
+    struct buf text = {0};
+    buf_append_str(&text, "parameters:");
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        buf_printf(&text, " %s", reserved[i]);
+    hint(p, &text);
+}
+
+static bool names_a_counter(const struct parse *p)
+{
+    for (size_t i = 0; i < p->params->n; i++) {
+        struct bytes name = p->params->params[i].name;
+        if (bytes_equal_str(name, "ns") || bytes_equal_str(name, "counter") ||
+            (!is_reserved(name) && counters_find_total_label(p->context->counters, name)))
+            return true;
+    }
+    return false;
+}
+
+/* Refuses an unknown parameter. If the request names no counter, the parameter may be meant as a label that is not configured. */
 static int unknown_name(struct parse *p, struct bytes name)
 {
     const struct counters *c = p->context->counters;
@@ -78,16 +98,20 @@ static int unknown_name(struct parse *p, struct bytes name)
     struct suggest s = suggest_for(written);
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         suggest_try(&s, reserved[i]);
-    const char *parameter = s.nearest;
+    bool is_parameter = s.nearest || names_a_counter(p);
     for (size_t i = 0; i < c->n_totals; i++)
         suggest_try(&s, c->totals[i].label);
-    hint_totals(p);
-    if (s.nearest == NULL)
-        refuse(p, 404, "unknown-counter", "no parameter or counter \"%s\"", written);
-    else if (s.nearest == parameter)
-        refuse(p, 400, "bad-parameter", "unknown parameter \"%s\": did you mean %s?", written, s.nearest);
+    char meant[128] = "";
+    if (s.nearest)
+        snprintf(meant, sizeof meant, ": did you mean %s?", s.nearest);
+    if (is_parameter)
+        hint_parameters(p);
     else
-        refuse(p, 404, "unknown-counter", "no counter \"%s\": did you mean %s?", written, s.nearest);
+        hint_totals(p);
+    if (is_parameter)
+        refuse(p, 400, "bad-parameter", "unknown parameter \"%s\"%s", written, meant);
+    else
+        refuse(p, 404, "unknown-counter", "no parameter or counter \"%s\"%s", written, meant);
     free(written);
     return -1;
 }
@@ -188,6 +212,8 @@ static int parse_label(struct parse *p)
         const struct counter *found = counters_find_total_label(p->context->counters, param.name);
         if (!found)
             return unknown_name(p, param.name);
+        if (p->q->total == found && bytes_equal(param.name, p->q->repeated))
+            continue;
         if (p->q->total)
             return BAD(p, "two counters are named; ask for one");
         if (get(p, "key", &key))
@@ -244,7 +270,7 @@ static int parse_top(struct parse *p)
     const char *constant = NULL;
     for (size_t i = 0; i < c->n_subtotals && !q->sub; i++) {
         const struct counter *sub = &c->subtotals[i], *total = &c->totals[sub->total];
-        if (total->kind == COUNTER_CONSTANT && sub->kind == of->kind && strcmp(sub->field, of->field) == 0) {
+        if (total->kind == COUNTER_CONSTANT && counter_has_key_of(sub, of)) {
             q->total = total;
             q->sub = sub;
         }
@@ -286,21 +312,6 @@ static int parse_counter(struct parse *p)
     return 0;
 }
 
-static int parse_sub_key(struct parse *p)
-{
-    struct query *q = p->q;
-    bool has_sub = get(p, "sub", &q->sub_key);
-    if (q->kind == QUERY_BREAKDOWN && has_sub)
-        return BAD(p, "sub belongs to series");
-    if (q->kind == QUERY_BREAKDOWN && !q->sub)
-        return refuse(p, 400, "missing-parameter", "a breakdown needs by=LABEL, or the ns of a subtotal");
-    if (q->kind != QUERY_BREAKDOWN && q->sub && !has_sub)
-        return refuse(p, 400, "missing-parameter", "the series of %s needs sub=", q->sub->ns);
-    if (q->kind != QUERY_BREAKDOWN && !q->sub && has_sub)
-        return BAD(p, "sub needs by=LABEL, or the ns of a subtotal");
-    return 0;
-}
-
 static int parse_number(
     struct parse *p, const char *name, int64_t least, int64_t most, bool *there, int64_t *out)
 {
@@ -312,6 +323,60 @@ static int parse_number(
     if (!bytes_to_i64(text, &n) || n < least || n > most)
         return BAD(p, "%s must be a number from %lld to %lld", name, (long long)least, (long long)most);
     *out = n;
+    return 0;
+}
+
+/* Refuses an empty value, and one that is given twice. */
+static int check_values(struct parse *p)
+{
+    const struct url_param *params = p->params->params;
+    struct bytes name = p->q->repeated;
+    for (size_t i = 0; i < p->params->n; i++) {
+        struct bytes value = params[i].value;
+        if (!bytes_equal(params[i].name, name))
+            continue;
+        if (value.len == 0)
+            return BAD(p, "%.*s is empty", (int)name.len, name.ptr);
+        for (size_t j = 0; j < i; j++)
+            if (bytes_equal(params[j].name, name) && bytes_equal(params[j].value, value))
+                return BAD(
+                    p, "%.*s=%.*s is given twice", (int)name.len, name.ptr, (int)shown(value).len, value.ptr);
+    }
+    return 0;
+}
+
+/* Checks the parameters of several series. */
+static int parse_several(struct parse *p)
+{
+    struct query *q = p->q;
+    bool is_sub = bytes_equal_str(q->repeated, "sub"), has_top;
+    int64_t top = 0;
+    if (parse_number(p, "top", 1, QUERY_SERIES_MAX, &has_top, &top))
+        return -1;
+    q->top = (uint64_t)top;
+    if (has_top && (q->kind != QUERY_SERIES || !q->sub || get(p, "sub", &q->sub_key)))
+        return BAD(p, "top belongs to a series with by=LABEL, and without sub");
+    if (q->n_values > QUERY_SERIES_MAX)
+        return BAD(p, "at most %d values of %.*s", QUERY_SERIES_MAX, (int)q->repeated.len, q->repeated.ptr);
+    if (q->n_values > 0 && q->sub && !is_sub)
+        return BAD(p, "several keys belong to a series of totals; with by=LABEL repeat sub for one key");
+    return q->n_values > 0 ? check_values(p) : 0;
+}
+
+static int parse_sub_key(struct parse *p)
+{
+    struct query *q = p->q;
+    bool has_sub = get(p, "sub", &q->sub_key);
+    if (q->top > 0)
+        return 0;
+    if (q->kind == QUERY_BREAKDOWN && has_sub)
+        return BAD(p, "sub belongs to series");
+    if (q->kind == QUERY_BREAKDOWN && !q->sub)
+        return refuse(p, 400, "missing-parameter", "a breakdown needs by=LABEL, or the ns of a subtotal");
+    if (q->kind != QUERY_BREAKDOWN && q->sub && !has_sub)
+        return refuse(p, 400, "missing-parameter", "the series of %s needs sub=", q->sub->ns);
+    if (q->kind != QUERY_BREAKDOWN && !q->sub && has_sub)
+        return BAD(p, "sub needs by=LABEL, or the ns of a subtotal");
     return 0;
 }
 
@@ -462,7 +527,9 @@ static int check_rows(struct parse *p, int64_t from, int64_t to)
 {
     static const int64_t shortest[] = {
         HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * DAY_SECONDS, 6 * DAY_SECONDS, 27 * DAY_SECONDS};
-    if ((to - from) / shortest[p->q->calendar.unit] <= (int64_t)p->context->max_rows)
+    const struct query *q = p->q;
+    int64_t series = q->top > 0 ? (int64_t)q->top + 1 : q->n_values > 0 ? (int64_t)q->n_values : 1;
+    if ((to - from) / shortest[q->calendar.unit] <= (int64_t)p->context->max_rows / series)
         return 0;
     return BAD(p, "more than %llu rows; ask for a shorter span or a longer unit",
         (unsigned long long)p->context->max_rows);
@@ -504,37 +571,70 @@ static int parse_shape(struct parse *p)
     if (there && p->q->kind != QUERY_BREAKDOWN)
         return BAD(p, "limit belongs to breakdowns");
     p->q->limit = (uint64_t)limit;
+    p->q->allows_partial = get(p, "partial", &text);
+    if (p->q->allows_partial && !bytes_equal_str(text, "allow"))
+        return BAD(p, "partial must be allow");
     if (!get(p, "format", &text) || bytes_equal_str(text, "json"))
         return 0;
     p->q->format = QUERY_CSV;
     return bytes_equal_str(text, "csv") ? 0 : BAD(p, "format must be json or csv");
 }
 
-/* The stored form contains no NUL, so `out` is a string. */
-static void store(const struct counters *c, struct bytes text, char out[COMPONENT_HASH + 1])
+void query_store(const struct query *q, struct bytes text, char out[COMPONENT_HASH + 1])
 {
     struct buf space = {0};
     char hash[COMPONENT_HASH + 1];
-    struct bytes stored = component_store(component_bound(text, c->max_text, &space), hash);
+    struct bytes stored = component_store(component_bound(text, q->max_text, &space), hash);
     snprintf(out, COMPONENT_HASH + 1, "%.*s", (int)stored.len, stored.len ? stored.ptr : "");
     buf_free(&space);
+}
+
+struct bytes query_value(const struct query *q, size_t i)
+{
+    for (size_t at = 0; at < q->params->n; at++)
+        if (bytes_equal(q->params->params[at].name, q->repeated) && i-- == 0)
+            return q->params->params[at].value;
+    return BYTES_NONE;
+}
+
+static bool may_repeat(const struct parse *p, struct bytes name)
+{
+    return p->q->kind == QUERY_SERIES &&
+           (bytes_equal_str(name, "key") || bytes_equal_str(name, "sub") ||
+               (!is_reserved(name) && counters_find_total_label(p->context->counters, name)));
+}
+
+/* Refuses parameters that are given more than once, except the keys or the sub keys of several series. */
+static int parse_repeated(struct parse *p)
+{
+    const struct url_param *params = p->params->params;
+    struct query *q = p->q;
+    for (size_t i = 0; i < p->params->n; i++) {
+        struct bytes name = params[i].name;
+        size_t before = 0;
+        while (before < i && !bytes_equal(params[before].name, name))
+            before++;
+        if (before == i)
+            continue;
+        bool is_same = bytes_equal(q->repeated, name);
+        if (!may_repeat(p, name) || (q->n_values > 0 && !is_same))
+            return BAD(p, "repeated parameter: %.*s", (int)shown(name).len, name.ptr);
+        q->repeated = name;
+        q->n_values += 1 + !is_same;
+    }
+    return 0;
 }
 
 int query_parse(const struct query_context *context, enum query_kind kind, const struct url_query *params,
     struct query *out, struct query_error *error)
 {
     struct parse p = {.context = context, .params = params, .q = out, .error = error};
-    *out = (struct query){.kind = kind};
+    *out = (struct query){.kind = kind, .params = params, .max_text = context->counters->max_text};
     *error = (struct query_error){0};
-    for (size_t i = 0; i < params->n; i++)
-        for (size_t j = 0; j < i; j++) {
-            struct bytes name = params->params[i].name;
-            if (bytes_equal(name, params->params[j].name))
-                return BAD(&p, "repeated parameter: %.*s", (int)shown(name).len, name.ptr);
-        }
-    bool failed = (kind == QUERY_TOP ? parse_top(&p) : parse_counter(&p)) || parse_sub_key(&p) ||
-                  parse_calendar(&p) || parse_span(&p) || parse_shape(&p);
-    store(context->counters, out->key, out->stored);
-    store(context->counters, out->sub_key, out->stored_sub);
+    bool failed = parse_repeated(&p) || (kind == QUERY_TOP ? parse_top(&p) : parse_counter(&p)) ||
+                  parse_several(&p) || parse_sub_key(&p) || parse_calendar(&p) || parse_span(&p) ||
+                  parse_shape(&p);
+    query_store(out, out->key, out->stored);
+    query_store(out, out->sub_key, out->stored_sub);
     return failed ? -1 : 0;
 }

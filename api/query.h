@@ -5,11 +5,14 @@
  * `units=N&unit_reference_ts=T` (the N units up to the unit that contains T), or `period=` (period.h; `all`: all time). The default span
  * is the last 30 units.
  *
+ * A series may be several: of several keys (key= or the label repeated), of several sub keys of one key (sub= repeated), or of the largest
+ * sub keys and all others (by= with top=).
+ *
  * 1. An unknown, repeated or contradictory parameter is refused, because a misspelling must not change the question silently.
  * 2. These names are parameters, never labels; use ns= for a counter with such a label:
  *       ns key by sub unit units unit_reference_ts from to period timezone hour_offset week_start round limit format
- *       against counter
- * 3. 0 <= from < to <= HOUR_END, and a series has at most max_rows rows. With `all` the series checks its rows (series_trim).
+ *       against counter partial top
+ * 3. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. With `all` the series checks its rows (series_trim).
  * 4. If the local time of the zone is no whole number of hours from UTC somewhere in the span, counts by UTC hour cannot answer exactly.
  *    Such a query is refused, unless it has `round=hour`.
  */
@@ -24,6 +27,7 @@
 #define QUERY_UNITS_DEFAULT 30
 #define QUERY_LIMIT_DEFAULT 10
 #define QUERY_LIMIT_MAX 10000
+#define QUERY_SERIES_MAX 100 /* keys or sub keys of one query */
 
 /* A comparison is a series of a span beside that of an earlier one. A query for the top keys of a counter is parsed into a breakdown: that of
  * a counter with a constant key by the same field. */
@@ -40,11 +44,17 @@ struct query {
     struct calendar calendar;
     int64_t from, to;
     int64_t before_from, before_to; /* of a comparison: the span to compare with */
+    const struct url_query *params; /* for query_value */
+    struct bytes repeated;          /* of several series: the parameter that repeats; BYTES_NONE: none */
+    size_t n_values;                /* how often it is given */
+    uint64_t top;                   /* series of the largest sub keys, and of all others; 0: none */
+    size_t max_text;                /* for query_store */
     uint64_t limit;
     enum query_format format;
-    bool is_all;     /* period=all: from and to are the first and the last time that can be counted */
-    bool is_rounded; /* round=hour, in a zone that needs it */
-    int64_t now;     /* Unix seconds */
+    bool is_all;         /* period=all: from and to are the first and the last time that can be counted */
+    bool is_rounded;     /* round=hour, in a zone that needs it */
+    bool allows_partial; /* partial=allow: answer without a source that fails */
+    int64_t now;         /* Unix seconds */
     /* A counter that is not configured: `total` and `sub` point here where the namespace is not empty. */
     bool is_former;
     struct {
@@ -55,6 +65,15 @@ struct query {
 
 /* Copies a query. */
 void query_copy(struct query *to, const struct query *from);
+/* True if the answer has several series. */
+static inline bool query_is_several(const struct query *q)
+{
+    return q->n_values > 0 || q->top > 0;
+}
+/* The i-th value of the parameter that repeats. */
+struct bytes query_value(const struct query *q, size_t i);
+/* Writes the stored form of a key or a sub key. The stored form contains no NUL, so `out` is a string. */
+void query_store(const struct query *q, struct bytes text, char out[COMPONENT_HASH + 1]);
 /* How the hours of a record's period lie in the query's span. */
 enum query_overlap { QUERY_OUTSIDE, QUERY_PARTLY, QUERY_WITHIN };
 enum query_overlap query_overlap(const struct query *q, const struct record_key *period);

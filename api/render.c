@@ -9,11 +9,25 @@ static void member(struct buf *out, const char *name, struct bytes text)
     buf_append_char(out, ',');
 }
 
+void render_missing(const struct completeness *complete, struct buf *out)
+{
+    for (size_t i = 0; i < complete->n_missing; i++) {
+        const struct source_missing *m = &complete->missing[i];
+        buf_append_str(out, i ? ",{" : "[{");
+        member(out, "source", bytes_str(m->name));
+        member(out, "url", bytes_str(m->url));
+        member(out, "error", bytes_str(m->why));
+        buf_printf(out, "\"since\":%" PRId64 "}", m->since);
+    }
+    buf_append_str(out, complete->n_missing ? "]" : "[]");
+}
+
 static void render_head(const struct query *q, struct buf *out)
 {
     buf_append_char(out, '{');
     member(out, "ns", bytes_str(q->sub ? q->sub->ns : q->total->ns));
-    member(out, "key", q->key);
+    if (q->n_values == 0 || q->sub)
+        member(out, "key", q->key);
     member(out, "label", bytes_str(q->total->label));
     if (q->sub)
         member(out, "by", bytes_str(q->sub->label));
@@ -33,8 +47,15 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
     if (q->is_rounded)
         member(out, "round", BYTES_LITERAL("hour"));
     buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete->until);
+    if (from < complete->counted_since)
+        buf_printf(out, "\"counted_since\":%" PRId64 ",", complete->counted_since);
     if (complete->held_by[0])
         member(out, "held_by", bytes_str(complete->held_by));
+    if (complete->n_missing > 0) {
+        buf_append_str(out, "\"partial\":true,\"missing\":");
+        render_missing(complete, out);
+        buf_append_char(out, ',');
+    }
 }
 
 static void render_series_head(const struct series *s, const struct completeness *complete, struct buf *out)
@@ -57,22 +78,110 @@ void render_series_begin(const struct series *s, const struct completeness *comp
     buf_append_str(out, "\"rows\":[");
 }
 
-bool render_series_rows(struct series *s, const struct completeness *complete, size_t most, struct buf *out)
+static bool is_counted(const struct series_row *row, const struct completeness *complete)
 {
-    const struct calendar *calendar = &s->query->calendar;
+    return row->start >= complete->counted_since;
+}
+
+static bool is_row_complete(const struct series_row *row, const struct completeness *complete)
+{
+    return is_counted(row, complete) && row->end <= complete->until;
+}
+
+/* The number is not known if the counter was added after the row's start. */
+static void render_n(
+    const struct series_row *row, const struct completeness *complete, bool csv, struct buf *out)
+{
+    if (is_counted(row, complete))
+        buf_append_u64(out, row->n);
+    else if (!csv)
+        buf_append_str(out, "null");
+}
+
+/* CSV begins each row with `name`. Returns true if there are more rows. */
+static bool render_rows(
+    struct series *s, struct bytes name, const struct completeness *complete, size_t most, struct buf *out)
+{
     bool csv = s->query->format == QUERY_CSV;
     struct series_row row;
     for (size_t begin = out->len; series_next(s, &row);) {
-        buf_printf(out, csv ? "%s%" PRId64 "," : "%s{\"t\":%" PRId64 ",\"date\":\"",
-            csv || s->n_rows == 1 ? "" : ",", row.start);
-        units_print_date(calendar, row.start, out);
-        buf_printf(out, csv ? ",%" PRIu64 ",%s\n" : "\",\"n\":%" PRIu64 ",\"complete\":%s}", row.n,
-            row.end <= complete->until ? "true" : "false");
+        if (csv)
+            buf_append_bytes(out, name);
+        else
+            buf_append_str(out, s->n_rows == 1 ? "" : ",");
+        bool is_complete = is_row_complete(&row, complete);
+        if (!csv)
+            buf_append_str(out, "{\"t\":");
+        if (row.start < 0)
+            buf_append_char(out, '-');
+        buf_append_u64(out, row.start < 0 ? -(uint64_t)row.start : (uint64_t)row.start);
+        buf_append_str(out, csv ? "," : ",\"date\":\"");
+        units_print_date(&s->query->calendar, row.start, out);
+        buf_append_str(out, csv ? "," : "\",\"n\":");
+        render_n(&row, complete, csv, out);
+        buf_append_str(out, csv ? "," : ",\"complete\":");
+        buf_append_str(out, is_complete ? "true" : "false");
+        buf_append_str(out, csv ? "\n" : "}");
         if (out->len - begin >= most)
             return true;
     }
-    if (!csv)
+    return false;
+}
+
+bool render_series_rows(struct series *s, const struct completeness *complete, size_t most, struct buf *out)
+{
+    if (render_rows(s, BYTES_LITERAL(""), complete, most, out))
+        return true;
+    if (s->query->format != QUERY_CSV)
         buf_append_str(out, "]}\n");
+    return false;
+}
+
+void render_set_begin(const struct series_set *set, const struct completeness *complete, struct buf *out)
+{
+    const struct query *q = set->query;
+    const struct series *first = &set->members[0].series;
+    if (q->format == QUERY_CSV) {
+        buf_append_str(out, q->sub ? "sub,t,date,n,complete\n" : "key,t,date,n,complete\n");
+        return;
+    }
+    render_head(q, out);
+    member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+    render_span(q, first->from, first->to, set->total, first->over, complete, out);
+    buf_append_str(out, "\"series\":[");
+}
+
+static void render_member_begin(const struct series_member *m, bool is_first, struct buf *out)
+{
+    buf_append_str(out, is_first ? "{" : ",{");
+    if (m->text.ptr)
+        member(out, m->query.sub ? "sub" : "key", m->text);
+    else
+        buf_append_str(out, "\"sub\":null,\"other\":true,");
+    buf_printf(out, "\"total\":%" PRIu64 ",\"rows\":[", m->series.total);
+}
+
+bool render_set_rows(
+    struct series_set *set, const struct completeness *complete, size_t *at, size_t most, struct buf *out)
+{
+    bool csv = set->query->format == QUERY_CSV;
+    for (size_t begin = out->len; *at < set->n; ++*at) {
+        struct series_member *m = &set->members[*at];
+        struct buf name = {0};
+        if (out->len - begin >= most)
+            return true;
+        if (!csv && m->series.n_rows == 0)
+            render_member_begin(m, *at == 0, out);
+        if (csv)
+            buf_append_csv(&name, m->text);
+        buf_append_char(&name, ',');
+        bool more = render_rows(&m->series, buf_bytes(&name), complete, most, out);
+        buf_free(&name);
+        if (more)
+            return true;
+        buf_append_str(out, csv ? "" : "]}");
+    }
+    buf_append_str(out, csv ? "" : "]}\n");
     return false;
 }
 
@@ -95,7 +204,8 @@ void render_compare_begin(
     render_series_head(s, complete, out);
     buf_printf(out, "\"before\":{\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRIu64 "},\"change\":",
         before->from, before->to, before->total);
-    render_change(s->total, before->total, false, out);
+    bool is_whole = before->from >= complete->counted_since && s->from >= complete->counted_since;
+    render_change(s->total, is_whole ? before->total : 0, false, out);
     buf_append_str(out, ",\"rows\":[");
 }
 
@@ -107,20 +217,25 @@ bool render_compare_rows(struct series *s, struct series *before, const struct c
     struct series_row row, old;
     for (size_t begin = out->len; series_next(s, &row);) {
         bool has_old = series_next(before, &old);
+        bool is_complete = is_row_complete(&row, complete) && (!has_old || is_row_complete(&old, complete));
         buf_printf(out, csv ? "%s%" PRId64 "," : "%s{\"t\":%" PRId64 ",\"date\":\"",
             csv || s->n_rows == 1 ? "" : ",", row.start);
         units_print_date(calendar, row.start, out);
-        buf_printf(out, csv ? ",%" PRIu64 ",%s," : "\",\"n\":%" PRIu64 ",\"complete\":%s,\"before\":", row.n,
-            row.end <= complete->until ? "true" : "false");
+        buf_append_str(out, csv ? "," : "\",\"n\":");
+        render_n(&row, complete, csv, out);
+        buf_printf(out, csv ? ",%s," : ",\"complete\":%s,\"before\":", is_complete ? "true" : "false");
         if (has_old) {
             buf_printf(out, csv ? "%" PRId64 "," : "{\"t\":%" PRId64 ",\"date\":\"", old.start);
             units_print_date(calendar, old.start, out);
-            buf_printf(out, csv ? ",%" PRIu64 : "\",\"n\":%" PRIu64 "}", old.n);
+            buf_append_str(out, csv ? "," : "\",\"n\":");
+            render_n(&old, complete, csv, out);
+            buf_append_str(out, csv ? "" : "}");
         } else {
             buf_append_str(out, csv ? ",," : "null");
         }
         buf_append_str(out, csv ? "," : ",\"change\":");
-        render_change(row.n, has_old ? old.n : 0, csv, out);
+        render_change(
+            row.n, has_old && is_counted(&old, complete) && is_counted(&row, complete) ? old.n : 0, csv, out);
         buf_append_str(out, csv ? "\n" : "}");
         if (out->len - begin >= most)
             return true;
@@ -133,7 +248,7 @@ bool render_compare_rows(struct series *s, struct series *before, const struct c
 void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out)
 {
     if (b->query->format == QUERY_CSV) {
-        buf_append_str(out, "key,n,share\n");
+        buf_append_str(out, "key,n,share,complete\n");
         return;
     }
     render_head(b->query, out);
@@ -141,8 +256,11 @@ void render_breakdown_begin(const struct breakdown *b, const struct completeness
     buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
 }
 
-bool render_breakdown_rows(const struct breakdown *b, size_t *at, size_t most, struct buf *out)
+bool render_breakdown_rows(
+    const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out)
 {
+    const struct query *q = b->query;
+    const char *whole = q->from >= complete->counted_since && q->to <= complete->until ? "true" : "false";
     bool csv = b->query->format == QUERY_CSV;
     for (size_t begin = out->len; *at < b->n_rows; ++*at) {
         const struct breakdown_row *row = &b->rows[*at];
@@ -151,11 +269,11 @@ bool render_breakdown_rows(const struct breakdown *b, size_t *at, size_t most, s
             return true;
         if (csv) {
             buf_append_csv(out, breakdown_text(row));
-            buf_printf(out, ",%" PRIu64 ",%.6f\n", row->sum.n, share);
+            buf_printf(out, ",%" PRIu64 ",%.6f,%s\n", row->sum.n, share, whole);
         } else {
             buf_append_str(out, *at ? ",{" : "{");
             member(out, "key", breakdown_text(row));
-            buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f}", row->sum.n, share);
+            buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f,\"complete\":%s}", row->sum.n, share, whole);
         }
     }
     if (!csv)

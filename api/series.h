@@ -26,6 +26,16 @@ struct series_count {
     int64_t unit; /* units_order */
     uint64_t n;
 };
+/* All hours from `from` to before `to` are in this unit. */
+struct series_span {
+    int64_t from, to, unit;
+};
+/* The day of the latest hour that was read, as text: an hour's text is that of its day and one more character. */
+struct series_day {
+    char text[HOUR_TEXT_MAX];
+    size_t len;
+    int64_t start;
+};
 struct series_run {
     struct series_count *counts;
     size_t n, cap;
@@ -35,6 +45,8 @@ struct series {
     const struct query *query;
     struct series_run runs[SERIES_RUNS_MAX];
     size_t n_runs;
+    struct series_span latest; /* of the latest count */
+    struct series_day day;
     uint64_t total;
     bool is_too_large; /* the total exceeds 2^64 - 1 */
     bool
@@ -54,6 +66,11 @@ size_t series_bytes(const struct series *s);
 /* Adds counts of the total's record, or of the record of an hour, a day or a month of the subtotal. False: the record is malformed, out of order or of
  * another counter. */
 bool series_add(struct series *s, const struct record *r);
+/* For a caller that reads records of subtotals itself. False: the period lies outside the span, or in no single row, so its counts are not
+ * added. */
+bool series_takes(struct series *s, const struct record_key *period);
+/* Adds the events of the period that starts at `start`. False: the periods of a source are out of order. */
+bool series_add_count(struct series *s, int64_t start, uint64_t n);
 /* Call it after the last series_add. For a query of all time, limits the rows to those from the first unit with counts to the last unit
  * with counts, or to the current unit if that is later. False: these are more than max_rows. */
 bool series_trim(struct series *s, uint64_t max_rows);

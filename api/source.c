@@ -1,10 +1,16 @@
 #include "api/source.h"
 
+#include "api/local_archive.h"
+#include "api/slice_watermarks.h"
+#include "archive/archive_read.h"
+#include "base/url.h"
 #include "http/client/http_client.h"
 #include <assert.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/queue.h>
+#include <time.h>
 
 #define RANGE "/range?start="
 #define QUESTION_MAGIC 0x71756573u
@@ -12,6 +18,8 @@
 #define READ_SIZE                                                                                            \
     ((size_t)64 << 10) /* in one turn, the loop handles at most this many bytes of each connection */
 #define REPLY_MAX ((size_t)64 << 10) /* of a reply that refuses the request */
+#define LOCAL_TURN                                                                                           \
+    (2 * USEC_PER_MSEC) /* time for reads of the mapped archive before the loop handles other events */
 
 struct sources {
     struct event_base *base;
@@ -19,6 +27,11 @@ struct sources {
     struct http_client *clients[SOURCES_MAX];
     const char *names[SOURCES_MAX];
     char *urls[SOURCES_MAX];
+    int64_t failing_since[SOURCES_MAX][SOURCE_USES]; /* Unix seconds; 0: the last request was answered */
+    struct slice_watermarks watermarks;
+    struct local_archive *local;    /* the first source; NULL: none */
+    TAILQ_HEAD(, question) reading; /* questions to the mapped archive, which take turns */
+    struct event *turn;
     usec_t timeout;
     struct question *open; /* a list */
 };
@@ -32,15 +45,22 @@ struct question {
     char generation[32]; /* that the previous page came from */
     struct question *next, **link;
     struct http_call *call;
+    struct archive_read *read; /* of the mapped archive; NULL: not begun */
+    struct archive_wait *wait; /* for its current generation */
+    bool is_reading;           /* in sources.reading */
+    TAILQ_ENTRY(question) link_reading;
     struct event *deadline;
     size_t at; /* index of the source in progress */
     int restarts;
     uint64_t through;
     bool has_through, bad;
+    bool is_missing[SOURCES_MAX];
     struct completeness complete;
     struct buf partial; /* the start of an incomplete record */
     char error[512];
 };
+
+static void on_turn(evutil_socket_t fd, short what, void *arg);
 
 struct sources *sources_new(const struct sources_config *config)
 {
@@ -48,6 +68,13 @@ struct sources *sources_new(const struct sources_config *config)
     struct sources *s = mem_zalloc(sizeof *s);
     s->base = config->base;
     s->timeout = config->timeout;
+    s->local = config->local;
+    s->turn = event_new(config->base, -1, 0, on_turn, s);
+    TAILQ_INIT(&s->reading);
+    if (s->local) {
+        s->names[0] = config->names[0];
+        s->urls[s->n++] = mem_strdup(local_archive_dir(s->local));
+    }
     for (; s->n < config->n; s->n++) {
         const struct http_client_config client = {.base = config->base,
             .url = config->urls[s->n],
@@ -76,6 +103,7 @@ void sources_free(struct sources **sp)
         return;
     while (s->open)
         source_cancel(s->open);
+    event_free(s->turn);
     for (size_t i = 0; i < SOURCES_MAX; i++) {
         http_client_free(&s->clients[i]);
         free(s->urls[i]);
@@ -84,9 +112,52 @@ void sources_free(struct sources **sp)
     *sp = NULL;
 }
 
+size_t sources_count(const struct sources *s)
+{
+    return s->n;
+}
+
+struct local_archive *sources_local(const struct sources *s)
+{
+    return s->local;
+}
+
+struct http_call *sources_get(struct sources *s, size_t source, const char *target,
+    void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
+    void *arg)
+{
+    const struct http_call_spec call = {
+        .method = "GET", .target = target, .may_resend = true, .arg = arg, .on_done = on_done};
+    return http_client_request(s->clients[source], &call);
+}
+
+struct source_missing sources_fail(struct sources *s, size_t source, enum source_use use, const char *why)
+{
+    int64_t *since = s->failing_since[source], first = 0;
+    if (since[use] == 0)
+        since[use] = clock_wall() / USEC_PER_SEC;
+    for (size_t i = 0; i < SOURCE_USES; i++)
+        if (since[i] > 0 && (first == 0 || since[i] < first))
+            first = since[i];
+    struct source_missing m = {.name = s->names[source], .url = s->urls[source], .since = first};
+    snprintf(m.why, sizeof m.why, "%s", why);
+    return m;
+}
+
+void sources_succeed(struct sources *s, size_t source, enum source_use use)
+{
+    s->failing_since[source][use] = 0;
+}
+
 static void finish(struct question *q, enum source_result result)
 {
-    assert(q->magic == QUESTION_MAGIC && !q->call);
+    assert(q->magic == QUESTION_MAGIC && !q->call && !q->is_reading && !q->wait);
+    if (q->complete.n_missing > 0) {
+        /* Only the archive's slices are known; without the archive nothing is complete. */
+        bool has_archive = q->sources->n > 1 && !q->is_missing[0];
+        q->complete.until = has_archive ? slice_watermarks_until(&q->sources->watermarks, q->through) : 0;
+        q->complete.held_by[0] = '\0';
+    }
     *q->link = q->next;
     if (q->next)
         q->next->link = q->link;
@@ -141,11 +212,21 @@ static bool take_piece(struct question *q, struct bytes piece)
     return true;
 }
 
+static void end_reading(struct question *q)
+{
+    if (q->is_reading)
+        TAILQ_REMOVE(&q->sources->reading, q, link_reading);
+    q->is_reading = false;
+    archive_read_free(&q->read);
+}
+
 static void cancel_call(struct question *q)
 {
     if (q->call)
         http_call_cancel(q->call);
     q->call = NULL;
+    end_reading(q);
+    archive_wait_cancel(&q->wait);
 }
 
 static void on_body(struct http_call *call, struct bytes piece, void *arg)
@@ -163,31 +244,66 @@ static void on_body(struct http_call *call, struct bytes piece, void *arg)
 
 static void ask(struct question *q);
 
-static void restart(struct question *q)
+/* Asks the sources anew, from the first that is not missing. */
+static void begin(struct question *q)
 {
-    const struct sources *s = q->sources;
-    if (++q->restarts > SOURCE_RESTARTS_MAX) {
-        /* Normally the generations have stopped changing by the next attempt. If not, a setting is wrong, or the
-         * archive was restored from a backup. */
-        if (s->n > 1)
-            snprintf(q->error, sizeof q->error,
-                "the replies of %s keep changing, or do not include slices that %s has cleared; check that "
-                "it "
-                "serves the current generation",
-                s->urls[0], s->urls[s->n - 1]);
-        else
-            snprintf(q->error, sizeof q->error,
-                "%s has cleared slices, and no sortdb is configured; set sortdb_url", s->urls[0]);
-        finish(q, SOURCE_UNAVAILABLE);
-        return;
-    }
     q->at = 0;
+    while (q->is_missing[q->at])
+        q->at++;
     free(q->page);
     q->page = NULL;
     q->has_through = false;
-    q->complete = (struct completeness){.until = INT64_MAX};
+    q->complete.until = INT64_MAX;
+    q->complete.counted_since = 0;
+    q->complete.held_by[0] = '\0';
     if (q->spec.on_restart)
         q->spec.on_restart(q->spec.arg);
+    ask(q);
+}
+
+static void on_refreshed(void *arg)
+{
+    struct question *q = arg;
+    q->wait = NULL;
+    begin(q);
+}
+
+static void restart(struct question *q)
+{
+    const struct sources *s = q->sources;
+    if (++q->restarts <= SOURCE_RESTARTS_MAX) {
+        if (s->local && !q->is_missing[0])
+            q->wait = local_archive_refresh(s->local, on_refreshed, q);
+        else
+            begin(q);
+        return;
+    }
+    /* Normally the generations have stopped changing by the next attempt. If not, a setting is wrong, or the
+     * archive was restored from a backup. */
+    if (s->n > 1)
+        snprintf(q->error, sizeof q->error,
+            "the replies of %s keep changing, or do not include slices that %s has cleared; check that it "
+            "serves the current generation",
+            s->urls[0], s->urls[s->n - 1]);
+    else
+        snprintf(q->error, sizeof q->error,
+            "%s has cleared slices, and no sortdb is configured; set sortdb_url", s->urls[0]);
+    finish(q, SOURCE_UNAVAILABLE);
+}
+
+/* The aggregator has cleared a slice that the question needs. Without the archive, asks for the slices that are left. */
+static void handle_cleared(struct question *q, const struct http_reply_view *reply)
+{
+    uint64_t cleared;
+    bool has_number = bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Cleared")), &cleared);
+    bool lacks_archive = q->complete.n_missing > 0 && q->at > 0;
+    if (!lacks_archive || !has_number || (q->has_through && cleared <= q->through) ||
+        ++q->restarts > SOURCE_RESTARTS_MAX) {
+        restart(q);
+        return;
+    }
+    q->through = cleared;
+    q->has_through = true;
     ask(q);
 }
 
@@ -204,25 +320,109 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
         snprintf(q->complete.held_by, sizeof q->complete.held_by, "%s",
             http_reply_header(reply, "X-Millrace-Held-By"));
     }
+    int64_t since;
+    if (bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Counted-Since")), &since) &&
+        since > q->complete.counted_since)
+        q->complete.counted_since = since;
     if (*through && !bytes_to_u64(bytes_str(through), &q->through))
         return false;
     q->has_through = q->has_through || *through;
+    uint64_t slice;
+    if (*complete && bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Slice")), &slice))
+        slice_watermarks_note(&q->sources->watermarks, slice, until);
     return true;
+}
+
+static void set_deadline(struct question *q)
+{
+    usec_t timeout = q->sources->timeout;
+    struct timeval tv = {.tv_sec = timeout / USEC_PER_SEC, .tv_usec = timeout % USEC_PER_SEC};
+    evtimer_add(q->deadline, &tv);
 }
 
 static void fail(struct question *q, const char *what, int status)
 {
-    const char *name = q->sources->names[q->at], *url = q->sources->urls[q->at];
-    if (status)
-        snprintf(q->error, sizeof q->error, "%s at %s answered with status %d", name, url, status);
-    else
-        snprintf(q->error, sizeof q->error, "%s at %s: %s", name, url, what);
-    finish(q, status == 413 ? SOURCE_TOO_LARGE : SOURCE_UNAVAILABLE);
+    struct sources *s = q->sources;
+    struct source_missing *missing = &q->complete.missing[q->complete.n_missing];
+    if (status == 413) {
+        snprintf(q->error, sizeof q->error, "the answer of %s at %s is too large", s->names[q->at],
+            s->urls[q->at]);
+        finish(q, SOURCE_TOO_LARGE);
+        return;
+    }
+    char text[64];
+    snprintf(text, sizeof text, "answered with status %d", status);
+    *missing = sources_fail(s, q->at, SOURCE_READS, status ? text : what);
+    char since[32];
+    const time_t t = missing->since;
+    strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
+    snprintf(q->error, sizeof q->error, "%s at %s: %s, since %s", missing->name, missing->url, missing->why,
+        since);
+    q->is_missing[q->at] = true;
+    q->complete.n_missing++;
+    if (!q->spec.allows_partial || q->complete.n_missing == s->n) {
+        finish(q, SOURCE_UNAVAILABLE);
+        return;
+    }
+    set_deadline(q);
+    begin(q);
 }
 
 static bool is_range(const struct question *q)
 {
     return strncmp(q->target, RANGE, strlen(RANGE)) == 0;
+}
+
+/* A sortdb that ignores rollups= answers with the days and hours within a rollup too. */
+static bool lacks_rollups(const struct question *q, const struct http_reply_view *reply)
+{
+    return reply->status == 200 && strstr(q->target, "&rollups=") &&
+           *http_reply_header(reply, "X-Millrace-Through") &&
+           !*http_reply_header(reply, "X-Millrace-Rollups");
+}
+
+static bool pass_next(struct question *q, const char *next)
+{
+    struct buf text = {0};
+    bool ok = url_decode(bytes_str(next), &text) == 0;
+    if (ok)
+        q->spec.on_source(q->spec.arg, buf_bytes(&text));
+    buf_free(&text);
+    return ok;
+}
+
+/* The source has answered. */
+static void advance(struct question *q)
+{
+    sources_succeed(q->sources, q->at, SOURCE_READS);
+    while (!q->page && ++q->at < q->sources->n && q->is_missing[q->at])
+        continue;
+    if (q->page || q->at < q->sources->n)
+        ask(q);
+    else
+        finish(q, SOURCE_OK);
+}
+
+static void take_reply(struct question *q, const struct http_reply_view *reply)
+{
+    bool ok = !q->bad && !q->partial.len && read_headers(q, reply);
+    const char *next = http_reply_header(reply, "X-Millrace-Next");
+    if (q->spec.on_source) {
+        ok = ok && pass_next(q, next);
+        next = "";
+    }
+    /* Only /range is answered in pages. */
+    ok = ok && (!*next || (is_range(q) && strlen(next) < SOURCE_RECORD_MAX));
+    free(q->page);
+    q->page = ok && *next ? mem_strdup(next) : NULL;
+    if (!ok || lacks_rollups(q, reply)) {
+        fail(q,
+            ok ? "it does not know rollups; update it to the version of the api"
+               : "the reply does not follow the read protocol",
+            0);
+        return;
+    }
+    advance(q);
 }
 
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -242,30 +442,100 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     if (result != HTTP_CLIENT_OK)
         fail(q, http_client_strerror(result), 0);
     else if (reply->status == 410)
-        restart(q);
+        handle_cleared(q, reply);
     else if (reply->status != 200 && !(reply->status == 404 && is_range(q))) /* 404: an empty range */
         fail(q, "", reply->status);
     else if (mixed)
         restart(q);
-    else {
-        bool ok = !q->bad && !q->partial.len && read_headers(q, reply);
-        const char *next = http_reply_header(reply, "X-Millrace-Next");
-        /* Only /range is answered in pages. */
-        ok = ok && (!*next || (is_range(q) && strlen(next) < SOURCE_RECORD_MAX));
-        free(q->page);
-        q->page = ok && *next ? mem_strdup(next) : NULL;
-        if (!ok)
-            fail(q, "the reply does not follow the read protocol", 0);
-        else if (q->page || ++q->at < q->sources->n)
-            ask(q);
-        else
-            finish(q, SOURCE_OK);
+    else
+        take_reply(q, reply);
+}
+
+/* The mapped archive has no more lines. */
+static void end_local(struct question *q)
+{
+    char error[GENERATION_ERROR_TEXT];
+    bool is_whole = archive_read_is_whole(q->read, error), ok = !q->bad && !q->partial.len;
+    if (is_whole && ok) {
+        q->through = archive_read_info(q->read).through;
+        q->has_through = true;
+        if (q->spec.on_source)
+            q->spec.on_source(q->spec.arg, archive_read_continuation(q->read));
     }
+    end_reading(q);
+    if (is_whole && ok)
+        advance(q);
+    else
+        fail(q, is_whole ? "its records are malformed" : error, 0);
+}
+
+static void begin_local(struct question *q)
+{
+    struct generation *g = local_archive_generation(q->sources->local);
+    const char *error = local_archive_error(q->sources->local);
+    q->read = g ? archive_read_new(g, q->target) : NULL;
+    if (q->read)
+        return;
+    end_reading(q);
+    fail(q, g ? "it cannot answer the request" : *error ? error : "it is being opened", 0);
+}
+
+/* Reads a piece of the mapped archive. */
+static void read_local(struct question *q)
+{
+    struct bytes piece;
+    if (!q->read) {
+        begin_local(q);
+        return;
+    }
+    if (q->bad || !archive_read_next(q->read, &piece)) {
+        end_local(q);
+        return;
+    }
+    q->bad = !take_piece(q, piece);
+    if (q->spec.on_piece(q->spec.arg, q->partial.cap))
+        return;
+    end_reading(q);
+    finish(q, SOURCE_STOPPED);
+}
+
+static void schedule(struct sources *s)
+{
+    static const struct timeval soon = {0, 0};
+    if (!TAILQ_EMPTY(&s->reading) && !evtimer_pending(s->turn, NULL))
+        evtimer_add(s->turn, &soon);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct sources *s = arg;
+    struct question *q;
+    usec_t end = clock_monotonic() + LOCAL_TURN;
+    while ((q = TAILQ_FIRST(&s->reading)) && clock_monotonic() < end) {
+        TAILQ_REMOVE(&s->reading, q, link_reading);
+        TAILQ_INSERT_TAIL(&s->reading, q, link_reading);
+        read_local(q);
+    }
+    schedule(s);
+}
+
+static void ask_local(struct question *q)
+{
+    q->is_reading = true;
+    TAILQ_INSERT_TAIL(&q->sources->reading, q, link_reading);
+    schedule(q->sources);
 }
 
 static void ask(struct question *q)
 {
     struct buf target = {0};
+    buf_clear(&q->partial);
+    q->bad = false;
+    if (q->at == 0 && q->sources->local) {
+        ask_local(q);
+        return;
+    }
     if (q->page) /* the next page: the same range with another start */
         buf_printf(&target, RANGE "%s%s", q->page, q->target + strcspn(q->target, "&"));
     else
@@ -273,8 +543,6 @@ static void ask(struct question *q)
     if (q->has_through && q->at > 0)
         buf_printf(&target, "&after=%llu", (unsigned long long)q->through);
     buf_append_char(&target, '\0');
-    buf_clear(&q->partial);
-    q->bad = false;
     const struct http_call_spec call = {.method = "GET",
         .target = target.ptr,
         .may_resend = true,
@@ -303,9 +571,8 @@ struct question *source_ask(struct sources *s, const struct source_question *spe
     if (q->next)
         q->next->link = &q->next;
     s->open = q;
-    struct timeval tv = {.tv_sec = s->timeout / USEC_PER_SEC, .tv_usec = s->timeout % USEC_PER_SEC};
     q->deadline = evtimer_new(s->base, on_deadline, q);
-    evtimer_add(q->deadline, &tv);
+    set_deadline(q);
     ask(q);
     return q;
 }

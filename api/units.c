@@ -31,30 +31,57 @@ static bool is_zone_name(struct bytes name)
     return !bytes_starts_with(name, BYTES_LITERAL("right/")); /* the zones in right/ count leap seconds */
 }
 
-static bool is_zone_file(const char *path)
+/* The tables of all zones that were asked for. */
+static struct loaded {
+    char name[ZONE_NAME_MAX + 1];
+    struct zone_table table;
+    struct loaded *next;
+} * loaded;
+
+static bool load(const char *path, struct zone_table *out)
 {
     struct stat st;
-    char magic[4] = "";
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
-        return false;
-    FILE *f = fopen(path, "re");
+    FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= (off_t)ZONE_FILE_MAX
+                  ? fopen(path, "re")
+                  : NULL;
     if (!f)
         return false;
-    bool ok = fread(magic, 1, sizeof magic, f) == sizeof magic && memcmp(magic, "TZif", 4) == 0;
+    char *text = mem_alloc(ZONE_FILE_MAX);
+    size_t n = fread(text, 1, ZONE_FILE_MAX, f);
     fclose(f);
+    bool ok = zone_file_parse(bytes_of(text, n), out);
+    free(text);
     return ok;
+}
+
+/* Returns NULL if there is no such zone. */
+static const struct zone_table *find_table(struct bytes name)
+{
+    char path[sizeof ZONE_DIRECTORY + 1 + ZONE_NAME_MAX];
+    struct zone_table table;
+    for (const struct loaded *l = loaded; l; l = l->next)
+        if (bytes_equal_str(name, l->name))
+            return &l->table;
+    snprintf(path, sizeof path, ZONE_DIRECTORY "/%.*s", (int)name.len, name.ptr);
+    if (!load(path, &table))
+        return NULL;
+    struct loaded *l = mem_zalloc(sizeof *l);
+    memcpy(l->name, name.ptr, name.len);
+    l->table = table;
+    l->next = loaded;
+    loaded = l;
+    return &l->table;
 }
 
 bool zone_find(struct bytes name, struct zone *out)
 {
-    char path[sizeof ZONE_DIRECTORY + 1 + ZONE_NAME_MAX];
     if (!is_zone_name(name))
         return false;
-    snprintf(path, sizeof path, ZONE_DIRECTORY "/%.*s", (int)name.len, name.ptr);
     bool is_utc = bytes_equal_str(name, "UTC");
-    if (!is_utc && !is_zone_file(path))
+    const struct zone_table *table = is_utc ? NULL : find_table(name);
+    if (!is_utc && !table)
         return false;
-    *out = (struct zone){.fixed = is_utc};
+    *out = (struct zone){.fixed = is_utc, .table = table};
     memcpy(out->name, name.ptr, name.len);
     return true;
 }
@@ -68,19 +95,7 @@ void zone_fixed(int hours, struct zone *out)
 
 int64_t zone_offset(const struct zone *z, int64_t utc)
 {
-    static char current[ZONE_NAME_MAX + 1]; /* the zone in TZ */
-    char value[sizeof ZONE_DIRECTORY + 2 + ZONE_NAME_MAX];
-    struct tm local;
-    time_t t = utc;
-    if (z->fixed)
-        return z->offset;
-    if (strcmp(current, z->name) != 0) {
-        snprintf(value, sizeof value, ":" ZONE_DIRECTORY "/%s", z->name);
-        setenv("TZ", value, 1);
-        tzset();
-        snprintf(current, sizeof current, "%s", z->name);
-    }
-    return localtime_r(&t, &local) ? local.tm_gmtoff : 0;
+    return z->fixed ? z->offset : zone_table_offset(z->table, utc);
 }
 
 /* The UTC time at which local clocks show `wall` (local time as seconds, as if it were UTC). If clocks show `wall`
@@ -157,11 +172,13 @@ static int64_t wall_of(const struct calendar *c, int64_t t)
 {
     int64_t wall = t + zone_offset(&c->zone, t);
     int64_t day = wall - modulo(wall, DAY_SECONDS);
+    if (c->unit == UNIT_DAY)
+        return day;
     int64_t weekday = modulo(day / DAY_SECONDS + EPOCH_WEEKDAY, 7);
     int first = c->unit == UNIT_MWEEK ? MONDAY : c->week_start;
     if (c->unit == UNIT_MONTH)
         return wall_month(day, 0);
-    return c->unit == UNIT_DAY ? day : day - modulo(weekday - first, 7) * DAY_SECONDS;
+    return day - modulo(weekday - first, 7) * DAY_SECONDS;
 }
 
 int64_t units_order(const struct calendar *c, int64_t t)
@@ -194,13 +211,26 @@ int64_t units_back(const struct calendar *c, int64_t start, int64_t n)
     return zone_instant(&c->zone, wall_step(c, wall_of(c, start), -n));
 }
 
+/* Appends a number of that many digits, with leading zeros. */
+static void print_number(struct buf *out, int n, size_t digits)
+{
+    buf_reserve(out, digits);
+    for (size_t i = digits; i-- > 0; n /= 10)
+        out->ptr[out->len + i] = (char)('0' + n % 10);
+    out->len += digits;
+}
+
 void units_print_date(const struct calendar *c, int64_t start, struct buf *out)
 {
     int64_t offset = zone_offset(&c->zone, start);
     time_t local = start + offset;
     struct tm tm;
     gmtime_r(&local, &tm);
-    buf_printf(out, "%04d-%02d-%02d", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday);
+    print_number(out, tm.tm_year + 1900, 4);
+    buf_append_char(out, '-');
+    print_number(out, tm.tm_mon + 1, 2);
+    buf_append_char(out, '-');
+    print_number(out, tm.tm_mday, 2);
     if (c->unit != UNIT_HOUR)
         return;
     int minutes = (int)(llabs(offset) / 60);

@@ -3,8 +3,8 @@
  * A unit is named by its start in Unix seconds. The counters keep UTC hours. An hour belongs to the unit that contains
  * the first second of the hour, in local time.
  *
- * A zone is an IANA zone or a fixed offset. The C library reads the zone that the environment variable TZ names from
- * /usr/share/zoneinfo. The module sets TZ when a request needs another zone than the previous request.
+ * A zone is an IANA zone or a fixed offset. The file of an IANA zone below /usr/share/zoneinfo is read when the zone is first asked for, and
+ * its table is kept (zone_file.h). A restart reads changed files.
  *
  * 1. A day starts at the first second for which clocks show its date. If the clocks skip midnight, the day starts at
  *    the jump.
@@ -13,13 +13,12 @@
  *    again, so hours of the old day follow the start of the new day.
  * 4. The name of a zone is used as a path below the directory. So it must consist of parts of [A-Za-z0-9_+-] joined by
  *    '/', which cannot lead outside the directory.
- * 5. A name without a zone file is refused, because the C library would silently use UTC.
- * 6. One thread only, because TZ belongs to the process.
+ * 5. One thread only.
  */
 #ifndef MILLRACE_UNITS_H
 #define MILLRACE_UNITS_H
 
-#include "base/bytes.h"
+#include "api/zone_file.h"
 
 #define ZONE_NAME_MAX 64
 #define ZONE_OFFSET_FIRST (-12) /* hours */
@@ -27,8 +26,9 @@
 
 struct zone {
     bool fixed;
-    int64_t offset;               /* seconds east of UTC, when fixed */
-    char name[ZONE_NAME_MAX + 1]; /* "America/New_York", or "-05:00" */
+    int64_t offset;                 /* seconds east of UTC, when fixed */
+    const struct zone_table *table; /* otherwise; kept until the process ends */
+    char name[ZONE_NAME_MAX + 1];   /* "America/New_York", or "-05:00" */
 };
 
 /* Finds an IANA zone. False: no such zone; *out is unchanged. */

@@ -20,7 +20,7 @@
 #define ATTEMPT_PAUSE (200 * USEC_PER_MSEC)
 #define PINS ".backup"
 #define QUEUE_ID_FILE "queue-id"
-#define CURSORS_READS 100
+#define SLOTS_READS 100
 
 const char *const backup_place_names[BACKUP_PLACES] = {"simplequeue", "pubsub", "aggregator", "archive"};
 
@@ -94,27 +94,30 @@ static enum backup_result pin_journals(
     return r;
 }
 
-/* pubsub may write to the file meanwhile, so it is read until two reads agree. */
+/* pubsub may write to the file meanwhile, so it is read until two reads agree. A copy of which no two agree is not kept. */
 static enum backup_result copy_slots(struct backup *b, const char *name)
 {
-    if (!b->stages[BACKUP_PUBSUB])
-        return BACKUP_OK;
     struct tree_file first, second;
     struct tree_copy all = {.max_bytes = UINT64_MAX};
+    if (!b->stages[BACKUP_PUBSUB])
+        return BACKUP_OK;
     char *from = tree_path(b->spec->places[BACKUP_PUBSUB], name);
     char *to = tree_path(b->stages[BACKUP_PUBSUB], name);
     enum backup_result r = tree_make_parent(to, b->error);
-    for (int i = 0; r == BACKUP_OK && i < CURSORS_READS; i++) {
+    bool is_there = access(from, F_OK) == 0, is_same = false; /* no file: it has no entries */
+    for (int i = 0; r == BACKUP_OK && is_there && !is_same && i < SLOTS_READS; i++) {
         io->unlink(to);
         r = tree_copy(from, to, &all, &first, b->error);
         if (r == BACKUP_OK)
             r = tree_copy(from, NULL, &all, &second, b->error);
-        if (r == BACKUP_OK && first.xxh3 == second.xxh3)
-            break;
+        is_same = r == BACKUP_OK && first.bytes == second.bytes && first.xxh3 == second.xxh3;
     }
+    if (r == BACKUP_OK && is_there && !is_same)
+        r = backup_fail(
+            b->error, BACKUP_CHANGED, "%.600s changed during each of %d reads", from, SLOTS_READS);
     free(from);
     free(to);
-    return r == BACKUP_CHANGED ? BACKUP_OK : r; /* no file: it has no entries */
+    return r;
 }
 
 /* A filter publishes from stream to stream, with offsets of its source as marks. So a stream must reach at least as far

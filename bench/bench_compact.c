@@ -85,7 +85,7 @@ static enum count_next next_value(struct count_source *base)
 
 static struct users users_of(unsigned n, unsigned first_day, unsigned days, unsigned hours)
 {
-    static const struct count_source_kind kind = {next_record, next_value, NULL};
+    static const struct count_source_kind kind = {next_record, next_value, NULL, NULL};
     return (struct users){.base.kind = &kind, .n = n, .first_day = first_day, .days = days, .hours = hours};
 }
 
@@ -161,7 +161,7 @@ static enum compact_result reload(void *arg, uint64_t generation, uint64_t conte
     return COMPACT_OK;
 }
 
-static const struct run_control control = {NULL, look, NULL, reload, NULL};
+static const struct run_control control = {NULL, look, NULL, reload, NULL, NULL};
 
 static void compact(unsigned threads, struct count_source **sources, size_t n)
 {

@@ -143,7 +143,7 @@ static void read_one(const struct reads_layers *layers, const struct reads_query
 {
     struct reads_answer answer = {0};
     struct reads *r = reads_new(query);
-    reads_begin(r, layers);
+    reads_begin(r, layers, true);
     need(reads_run(r, &answer) == 0, answer.error);
     reads_free(&r);
     reads_answer_free(&answer);

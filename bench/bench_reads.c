@@ -1,6 +1,7 @@
 /* bench_reads: requests a second of a server of the read protocol, over keys like `c.u|user00012345.c3h5`.
  *
  *     bench_reads PORT get|fwmatch|range KEYS REQUESTS [bare]
+ *     bench_reads PORT target TARGET REQUESTS [bare]
  *
  * get asks for one key, fwmatch for 10 keys and range for 1,000, each time others. With `bare`, what is measured is a bare loop, which
  * answers with the bytes of the server's first reply. */
@@ -14,6 +15,7 @@
 #define RANGE 1000
 
 static const char *kind;
+static const char *target; /* NULL: as `kind` says */
 static unsigned keys;
 static uint64_t state = 88172645463325252; /* of xorshift */
 
@@ -28,9 +30,11 @@ static unsigned random_key(void)
 static void make(unsigned connection, struct bytes reply, struct buf *request)
 {
     (void)connection, (void)reply;
-    unsigned key = random_key();
+    unsigned key = target ? 0 : random_key();
     buf_clear(request);
-    if (strcmp(kind, "get") == 0)
+    if (target)
+        buf_printf(request, "GET %s HTTP/1.1\r\nHost: bench\r\n\r\n", target);
+    else if (strcmp(kind, "get") == 0)
         buf_printf(request, "GET /get?key=c.u%%7Cuser%08u.c3h5 HTTP/1.1\r\nHost: bench\r\n\r\n", key);
     else if (strcmp(kind, "fwmatch") == 0)
         buf_printf(request, "GET /fwmatch?key=c.u%%7Cuser%07u HTTP/1.1\r\nHost: bench\r\n\r\n", key / 10);
@@ -49,6 +53,7 @@ int main(int argc, char **argv)
         return 64;
     }
     kind = argv[2];
+    target = strcmp(kind, "target") == 0 ? argv[3] : NULL;
     keys = (unsigned)strtoul(argv[3], NULL, 10);
     make(0, BYTES_NONE, &request);
     if (!server_ask(&s, buf_bytes(&request), &reply)) {

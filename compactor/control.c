@@ -3,6 +3,8 @@
 #include "base/log.h"
 #include "http/client/http_client.h"
 #include "counts/json_fields.h"
+#include "counts/slice.h"
+#include <dirent.h>
 #include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@ struct control {
     struct event_base *base;
     struct peer aggregator, sortdbs[SORTDBS_MAX];
     size_t n_sortdbs;
+    char *slices; /* of a stopped aggregator; NULL: it runs, or there is none */
     struct run_control calls;
 };
 
@@ -86,6 +89,38 @@ static enum compact_result ask_number(const struct peer *peer, const char *metho
     return r;
 }
 
+/* Without the aggregator, its newest slice tells where the sealed ones end. */
+static enum compact_result look_at_files(
+    const char *directory, uint64_t *open, char error[COMPACT_ERROR_TEXT])
+{
+    uint64_t number, newest = 0;
+    struct slice_state state = {0};
+    char name[SLICE_NAME_TEXT], why[SLICE_ERROR_TEXT] = "";
+    struct buf path = {0};
+    DIR *d = opendir(directory);
+    if (!d)
+        return compact_fail_errno(error, directory);
+    for (struct dirent *e; (e = readdir(d));)
+        if (slice_file_number(e->d_name, &number) && number > newest)
+            newest = number;
+    closedir(d);
+    *open = newest;
+    if (newest == 0)
+        return COMPACT_OK;
+    slice_file_name(newest, name);
+    buf_printf(&path, "%s/%s", directory, name);
+    enum slice_result looked = slice_look(path.ptr, newest, &state, why);
+    if (looked == SLICE_OK && state.sealed)
+        *open = newest + 1;
+    slice_state_free(&state);
+    buf_free(&path);
+    return looked == SLICE_OK
+               ? COMPACT_OK
+               : compact_fail(error,
+                     looked == SLICE_FULL || looked == SLICE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED,
+                     "%.400s", why);
+}
+
 /* The aggregator may count events after it has reported an empty slice. They stay in the open slice until the next
  * run. */
 static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT])
@@ -96,6 +131,8 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char 
     uint64_t sum = 0;
     *open = 0;
     *is_empty = true;
+    if (c->slices)
+        return look_at_files(c->slices, open, error);
     if (!c->aggregator.client)
         return COMPACT_OK;
     enum compact_result r = ask_number(&c->aggregator, "GET", "/slices", "/open", open, error);
@@ -161,6 +198,12 @@ static enum compact_result clear(void *arg, uint64_t through, char error[COMPACT
     return ask_number(&c->aggregator, "POST", target, "/cleared", &cleared, error);
 }
 
+static enum compact_result counters(void *arg, uint64_t *hash, char error[COMPACT_ERROR_TEXT])
+{
+    const struct control *c = arg;
+    return ask_number(&c->aggregator, "GET", "/slices", "/counters", hash, error);
+}
+
 static bool connect_peer(struct control *c, const struct control_config *config, struct peer *peer,
     struct bytes url, char error[COMPACT_ERROR_TEXT])
 {
@@ -199,8 +242,11 @@ struct control *control_new(const struct control_config *config, char error[COMP
 {
     struct control *c = mem_zalloc(sizeof(*c));
     c->base = event_base_new();
-    c->calls = (struct run_control){.arg = c, .look = look, .seal = seal, .reload = reload, .clear = clear};
-    bool has_aggregator = strcmp(config->aggregator_url, "none") != 0;
+    c->calls = (struct run_control){
+        .arg = c, .look = look, .seal = seal, .reload = reload, .clear = clear, .counters = counters};
+    bool is_stopped = strcmp(config->aggregator_url, "stopped") == 0;
+    bool has_aggregator = !is_stopped && strcmp(config->aggregator_url, "none") != 0;
+    c->slices = is_stopped ? mem_strdup(config->slices) : NULL;
     if ((has_aggregator &&
             !connect_peer(c, config, &c->aggregator, bytes_str(config->aggregator_url), error)) ||
         !connect_sortdbs(c, config, error))
@@ -224,6 +270,7 @@ void control_free(struct control **cp)
     for (size_t i = 0; i < c->n_sortdbs; i++)
         free_peer(&c->sortdbs[i]);
     event_base_free(c->base);
+    free(c->slices);
     free(c);
     *cp = NULL;
 }

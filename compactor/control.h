@@ -10,10 +10,13 @@
 struct control;
 
 struct control_config {
-    const char *aggregator_url; /* "none": the run merges no slices */
-    const char *sortdb_urls;    /* separated by spaces or commas; "none": no sortdb serves the archive */
-    const char *auth_token;     /* NULL: none */
-    usec_t reply_timeout; /* after this time without a reply, a daemon that answers /ping is asked again */
+    /* "none": the run merges no slices. "stopped": the run merges the slices that an aggregator has sealed before it stopped;
+     * the caller holds the lock of its directory. */
+    const char *aggregator_url;
+    const char *slices;      /* only for "stopped" */
+    const char *sortdb_urls; /* separated by spaces or commas; "none": no sortdb serves the archive */
+    const char *auth_token;  /* NULL: none */
+    usec_t reply_timeout;    /* after this time without a reply, a daemon that answers /ping is asked again */
 };
 
 /* NULL with the error if an address is invalid. Copies everything. */

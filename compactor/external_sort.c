@@ -15,8 +15,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#define HUGE_PAGE ((size_t)2 << 20)
 #define WRITE_BYTES ((size_t)1 << 20)
 #define READ_BYTES_MIN ((size_t)16 << 10)
 #define READ_BYTES_MAX ((size_t)1 << 20)
@@ -69,7 +71,10 @@ static void block_clear(struct block *b)
 static void block_init(struct block *b, size_t size)
 {
     b->size = size;
-    b->text = mem_alloc(size);
+    b->text = aligned_alloc(HUGE_PAGE, (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    if (!b->text)
+        abort();
+    madvise(b->text, size, MADV_HUGEPAGE); /* the sort reads lines anywhere in the block */
     block_clear(b);
 }
 
@@ -306,7 +311,8 @@ static void block_close(struct count_source *base)
 
 static struct count_source *block_source(struct block *b)
 {
-    static const struct count_source_kind kind = {block_next_record, text_record_next_value, block_close};
+    static const struct count_source_kind kind = {
+        block_next_record, text_record_next_value, block_close, NULL};
     struct block_source *s = mem_zalloc(sizeof *s);
     line_sort(b->text, b->refs, b->n);
     s->record.base.kind = &kind;

@@ -13,6 +13,7 @@
 
 /* A reader and two writers of records, the same of texts, and room for the slices' blocks. */
 #define BUFFERS_OF_SHARD 8
+#define PAGE_BYTES 4096
 
 struct job;
 
@@ -260,6 +261,7 @@ static size_t buffer_of(const struct generation_merge *g, bool is_anew, uint32_t
 {
     size_t n = (size_t)g->made->shards * BUFFERS_OF_SHARD + (is_anew ? (size_t)g->old->shards * workers : 0);
     size_t bytes = g->memory / 4 / n;
+    bytes -= bytes % PAGE_BYTES;
     return bytes < RECORD_READER_BYTES_MIN ? RECORD_READER_BYTES_MIN
            : bytes > SHARD_WRITER_BYTES    ? SHARD_WRITER_BYTES
                                            : bytes;
@@ -276,7 +278,7 @@ enum compact_result generation_merge(
         !old->texts || old->shards != g->made->shards || g->filter || g->made->hours_from > old->hours_from;
     job.buffer_bytes = buffer_of(g, job.is_anew, job.n_workers);
     archive_path(g->archive, g->made->generation, true, job.directory);
-    archive_path(g->archive, old->generation, false, job.old_directory);
+    archive_path(g->old_archive, old->generation, false, job.old_directory);
     job.workers = mem_zalloc(job.n_workers * sizeof(*job.workers));
     for (uint32_t i = 0; i < job.n_workers; i++) {
         struct worker *w = &job.workers[i];

@@ -17,6 +17,7 @@
 struct generation_merge {
     const char *archive, *slices;
     const struct manifest *old;
+    const char *old_archive;             /* the archive with the generation `old` */
     struct manifest *made;               /* describes the unfinished generation; gets `files` and `texts` */
     uint64_t first, last;                /* slices; none if first > last */
     struct count_source *const *sources; /* more records, read by one thread; borrowed */

@@ -7,7 +7,7 @@
 
 void held_records_init(struct held_records *h, const char *directory, size_t memory)
 {
-    *h = (struct held_records){.directory = directory, .memory = memory, .fd = -1};
+    *h = (struct held_records){.directory = directory, .name = directory, .memory = memory, .fd = -1};
 }
 
 void held_records_free(struct held_records *h)
@@ -83,9 +83,9 @@ void held_records_read(const struct held_records *h, size_t i, struct record_rea
 {
     const struct held_record *e = &h->records[i];
     if (e->in_file)
-        record_reader_of_range(out, h->fd, h->directory, e->at, e->len);
+        record_reader_of_range(out, h->fd, h->name, e->at, e->len);
     else
-        record_reader_of_memory(out, held_records_text(h, i, i + 1));
+        record_reader_of_memory(out, h->name, held_records_text(h, i, i + 1));
 }
 
 struct bytes held_records_text(const struct held_records *h, size_t from, size_t to)

@@ -17,10 +17,13 @@ struct held_record {
     bool in_file;
     enum period_unit unit;
     int64_t start; /* of the period */
+    char period[HOUR_TEXT_MAX];
+    size_t period_len;
 };
 
 struct held_records {
     const char *directory;
+    const char *name; /* for errors: the file that the records are from; borrowed */
     size_t memory;
     struct buf text;
     int fd; /* -1: no file yet */

@@ -62,10 +62,11 @@ static enum compact_result add_line(struct import_file *f, struct bytes line, ch
     struct record_key key;
     char why[COMPACT_ERROR_TEXT];
     f->entry.records++;
+    XXH3_64bits_update(f->hash, line.ptr, line.len);
     if (line.len > 0 && line.ptr[line.len - 1] == '\n')
         line.len--;
-    XXH3_64bits_update(f->hash, line.ptr, line.len);
-    XXH3_64bits_update(f->hash, "\n", 1);
+    else
+        XXH3_64bits_update(f->hash, "\n", 1);
     f->entry.bytes += line.len + 1;
     const char *wrong = record_check(line, &key, &i->lookup);
     if (wrong)

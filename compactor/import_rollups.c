@@ -156,7 +156,7 @@ static void close_source(struct count_source *base)
 
 struct count_source *import_rollups_source(struct count_source **sources, size_t n, int64_t hours_from)
 {
-    static const struct count_source_kind kind = {next_record, text_record_next_value, close_source};
+    static const struct count_source_kind kind = {next_record, text_record_next_value, close_source, NULL};
     struct rollups *s = mem_zalloc(sizeof *s);
     s->record.base.kind = &kind;
     s->record.base.container = "the imported text";

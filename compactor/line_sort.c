@@ -1,9 +1,10 @@
 #include "compactor/line_sort.h"
 
-#define STEP 8          /* bytes that a reference caches */
-#define SMALL 24        /* references that insertion sorts fastest */
-#define PREFETCH 16     /* references ahead whose text is fetched from memory */
-#define NINTHER_MIN 256 /* references from which on nine samples choose the pivot */
+#define STEP 8 /* bytes that a reference caches */
+#define CACHE_BITS 64
+#define BYTES 256   /* values of a byte */
+#define SMALL 32    /* references that insertion sorts fastest */
+#define PREFETCH 16 /* references ahead whose text is fetched from memory */
 
 /* References whose lines share `depth` bytes. */
 struct range {
@@ -55,67 +56,80 @@ static void insertion_sort(const char *block, struct range r)
     }
 }
 
-static uint64_t median(uint64_t a, uint64_t b, uint64_t c)
+/* Caches the bytes from the range's depth on. */
+static void fetch(const char *block, struct range r)
 {
-    if (a < b)
-        return b < c ? b : a < c ? c : a;
-    return a < c ? a : b < c ? c : b;
-}
-
-static uint64_t choose_pivot(const struct line_ref *refs, size_t n)
-{
-    size_t step = n / 9;
-    if (n < NINTHER_MIN)
-        return median(refs[0].cache, refs[n / 2].cache, refs[n - 1].cache);
-    return median(median(refs[0].cache, refs[step].cache, refs[2 * step].cache),
-        median(refs[3 * step].cache, refs[4 * step].cache, refs[5 * step].cache),
-        median(refs[6 * step].cache, refs[7 * step].cache, refs[n - 1].cache));
-}
-
-static void swap(struct line_ref *a, struct line_ref *b)
-{
-    struct line_ref t = *a;
-    *a = *b;
-    *b = t;
-}
-
-/* Partitions the range by its pivot. The lines that equal the pivot share eight more bytes; they are done if they end there. */
-static void partition(const char *block, struct range r, struct range parts[3])
-{
-    uint64_t pivot = choose_pivot(r.refs, r.n);
-    size_t less = 0, at = 0, more = r.n;
-    while (at < more) {
-        if (r.refs[at].cache < pivot)
-            swap(&r.refs[less++], &r.refs[at++]);
-        else if (r.refs[at].cache > pivot)
-            swap(&r.refs[at], &r.refs[--more]);
-        else
-            at++;
-    }
-    parts[0] = (struct range){r.refs, less, r.depth};
-    parts[1] = (struct range){r.refs + less, is_at_end(pivot) ? 0 : more - less, r.depth + STEP};
-    parts[2] = (struct range){r.refs + more, r.n - more, r.depth};
-    const struct range *equal = &parts[1];
-    for (size_t i = 0; i < equal->n; i++) {
-        if (i + PREFETCH < equal->n)
-            __builtin_prefetch(block + equal->refs[i + PREFETCH].at + equal->depth);
-        equal->refs[i].cache = load(block, &equal->refs[i], equal->depth);
+    for (size_t i = 0; i < r.n; i++) {
+        if (i + PREFETCH < r.n)
+            __builtin_prefetch(block + r.refs[i + PREFETCH].at + r.depth);
+        r.refs[i].cache = load(block, &r.refs[i], r.depth);
     }
 }
 
-/* Recurses into the two smaller parts and continues with the largest, so the recursion is at most log2(n) deep. */
+/* The place in the caches of the first byte that not all lines share; CACHE_BITS: they share all bytes. */
+static unsigned first_difference(const struct line_ref *refs, size_t n)
+{
+    uint64_t differ = 0;
+    for (size_t i = 1; i < n; i++)
+        differ |= refs[i].cache ^ refs[0].cache;
+    return differ == 0 ? CACHE_BITS : CACHE_BITS - 8 - (unsigned)__builtin_clzll(differ) / 8 * 8;
+}
+
+static unsigned byte_at(const struct line_ref *r, unsigned place)
+{
+    return r->cache >> place & 0xff;
+}
+
+/* Orders the references by one byte, in place. */
+static void distribute(struct line_ref *refs, size_t n, unsigned place, size_t ends[BYTES])
+{
+    size_t next[BYTES], sum = 0;
+    memset(ends, 0, BYTES * sizeof *ends);
+    for (size_t i = 0; i < n; i++)
+        ends[byte_at(&refs[i], place)]++;
+    for (unsigned b = 0; b < BYTES; b++) {
+        next[b] = sum;
+        sum += ends[b];
+        ends[b] = sum;
+    }
+    for (unsigned b = 0; b < BYTES; b++)
+        while (next[b] < ends[b]) {
+            struct line_ref moving = refs[next[b]];
+            for (unsigned to; (to = byte_at(&moving, place)) != b;) {
+                struct line_ref displaced = refs[next[to]];
+                refs[next[to]++] = moving;
+                moving = displaced;
+            }
+            refs[next[b]++] = moving;
+        }
+}
+
+/* Recurses into all parts but the largest and continues with that one, so the recursion is at most log2(n) deep. */
 static void sort_range(const char *block, struct range r)
 {
+    size_t ends[BYTES];
     while (r.n > SMALL) {
-        struct range parts[3];
-        size_t largest = 0;
-        partition(block, r, parts);
-        for (size_t i = 1; i < 3; i++)
-            largest = parts[i].n > parts[largest].n ? i : largest;
-        for (size_t i = 0; i < 3; i++)
-            if (i != largest)
-                sort_range(block, parts[i]);
-        r = parts[largest];
+        unsigned place = first_difference(r.refs, r.n);
+        if (place == CACHE_BITS) {
+            if (is_at_end(r.refs->cache))
+                return;
+            r.depth += STEP;
+            fetch(block, r);
+            continue;
+        }
+        distribute(r.refs, r.n, place, ends);
+        struct range largest = {r.refs, 0, r.depth};
+        size_t from = 0;
+        for (unsigned b = 0; b < BYTES; from = ends[b++]) {
+            struct range part = {r.refs + from, ends[b] - from, r.depth}, smaller = part;
+            if (part.n > largest.n) {
+                smaller = largest;
+                largest = part;
+            }
+            if (smaller.n > 1)
+                sort_range(block, smaller);
+        }
+        r = largest;
     }
     insertion_sort(block, r);
 }

@@ -17,9 +17,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 
 #define NONE "none" /* no aggregator, or no sortdb */
+#define STOPPED "stopped"
 
 static const struct option_row rows[] = {
     {.name = "archive", .type = OPTION_STRING, .min = 1, .max = 4000, .help = "directory of the archive"},
@@ -30,7 +32,8 @@ static const struct option_row rows[] = {
         .help = "directory of the slices: the aggregator's data_dir followed by /slices"},
     {.name = "aggregator_url",
         .type = OPTION_STRING,
-        .help = "address of the aggregator (default: [aggregator] of the file); none: merge no slices"},
+        .help = "address of the aggregator (default: [aggregator] of the file); none: merge no slices; "
+                "stopped: merge the slices that it sealed before it stopped"},
     {.name = "sortdb_url",
         .type = OPTION_STRING,
         .help = "addresses of all sortdbs that serve the archive, separated by commas; none: there is no "
@@ -100,6 +103,10 @@ static const struct option_row rows[] = {
         .flags = OPTION_COMMAND_LINE,
         .help = "remove the records of this key (NAMESPACE|KEY, or KEY in all namespaces) and its sub keys "
                 "from all generations"},
+    {.name = "replace",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "replace the archive by the recounted archive in this directory (millrace recount)"},
     {.name = "init",
         .type = OPTION_BOOL,
         .fallback = "false",
@@ -162,12 +169,15 @@ static int session_open(struct session *s, struct options *o, bool merges_slices
 {
     char error[COMPACT_ERROR_TEXT] = "", *token;
     struct config_error wrong;
-    *s = (struct session){.has_aggregator = merges_slices && strcmp(peer_url(o, "aggregator"), NONE) != 0};
+    const char *aggregator = peer_url(o, "aggregator");
+    *s = (struct session){
+        .has_aggregator = merges_slices && strcmp(aggregator, NONE) != 0 && strcmp(aggregator, STOPPED) != 0};
     if (daemon_read_token(options_string(o, "auth_token_file"), &token, &wrong) != 0)
         return fail(wrong.text, EX_CONFIG);
     s->control = control_new(
         &(struct control_config){
-            .aggregator_url = s->has_aggregator ? peer_url(o, "aggregator") : NONE,
+            .aggregator_url = merges_slices ? aggregator : NONE,
+            .slices = options_string(o, "slices"),
             .sortdb_urls = peer_url(o, "sortdb"),
             .auth_token = token,
             .reply_timeout = options_int(o, "reply_timeout") * USEC_PER_MSEC,
@@ -215,9 +225,26 @@ static int run_merge(struct options *o)
     int status = session_open(&s, o, true);
     if (status != EX_OK)
         return status;
+    s.spec.replace = options_text(o, "replace");
     enum compact_result r = session_run(&s, error);
     control_free(&s.control);
     return r == COMPACT_OK ? EX_OK : report_failure(r, error);
+}
+
+static int run_replace(struct options *o)
+{
+    struct config_error error;
+    struct stat own, other;
+    const char *archive = options_string(o, "archive"), *by = options_string(o, "replace");
+    if (strcmp(peer_url(o, "aggregator"), NONE) == 0 || strcmp(peer_url(o, "aggregator"), STOPPED) == 0)
+        return fail("--replace needs the running aggregator of the pipeline", EX_CONFIG);
+    if (stat(by, &other) != 0 || !S_ISDIR(other.st_mode))
+        return fail("--replace: there is no such directory", EX_CONFIG);
+    if (stat(archive, &own) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino)
+        return fail("--replace names the archive itself", EX_CONFIG);
+    if (daemon_lock_directory(by, &error) != 0)
+        return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
+    return run_merge(o);
 }
 
 static enum compact_result prepare_archive(const struct options *o, char error[COMPACT_ERROR_TEXT])
@@ -336,6 +363,8 @@ static int run_verify(struct options *o)
         log_warn(
             "some subtotals do not add up to their totals: a counter added later, or an import without it",
             LOG_U("periods", report.unequal), LOG_S("first", report.example));
+    if (report.no_index)
+        log_warn("some files have no index; sortdb builds it in memory", LOG_U("files", report.no_index));
     return EX_OK;
 }
 
@@ -362,6 +391,7 @@ static const struct act {
     {"drop_before", run_change, .is_text = true, .changes = true},
     {"drop_hours_before", run_change, .is_text = true, .changes = true},
     {"forget", run_change, .is_text = true, .changes = true},
+    {"replace", run_replace, .is_text = true, .changes = true},
 };
 static const struct act merge_act = {"", run_merge, .changes = true};
 
@@ -396,6 +426,17 @@ static const struct act *find_act(const struct options *o, char error[COMPACT_ER
     return NULL;
 }
 
+/* Locks the data directory of a stopped aggregator: the parent of its slices. */
+static int lock_stopped(const struct options *o, struct config_error *error)
+{
+    struct buf parent = {0};
+    buf_printf(&parent, "%s/..", options_string(o, "slices"));
+    int failed = daemon_lock_directory(parent.ptr, error), saved = errno;
+    buf_free(&parent);
+    errno = saved;
+    return failed;
+}
+
 /* One act, under the lock of the archive if it writes. */
 static int run_locked(void *arg)
 {
@@ -404,6 +445,8 @@ static int run_locked(void *arg)
     char ignored[COMPACT_ERROR_TEXT];
     const struct act *act = find_act(o, ignored);
     if (!act->reads_only && daemon_lock_directory(options_string(o, "archive"), &error) != 0)
+        return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
+    if (act->changes && strcmp(peer_url(o, "aggregator"), STOPPED) == 0 && lock_stopped(o, &error) != 0)
         return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
     daemon_raise_file_limit();
     return act->run(o);

@@ -82,6 +82,8 @@ static enum compact_result hold(struct merge *m, struct count_merge *of, const s
     enum count_next next = COUNT_FOUND;
     e->unit = key->unit;
     e->start = key->start;
+    e->period_len = key->period.len;
+    memcpy(e->period, key->period.ptr, key->period.len);
     while (r == COMPACT_OK && next == COUNT_FOUND) {
         buf_clear(&m->piece);
         next = count_merge_print_piece(of, &m->piece, PIECE_BYTES);
@@ -168,14 +170,12 @@ static enum compact_result hold_old(struct merge *m)
     return hold(m, m->sum, &key);
 }
 
-/* The group's key for a period. */
-static struct bytes key_of(struct merge *m, enum period_unit unit, int64_t start)
+/* The group's key for the period around a held record. */
+static struct bytes key_of(struct merge *m, enum period_unit unit, const struct held_record *e)
 {
-    char hour[HOUR_TEXT_MAX + 1];
-    size_t n = hour_encode(start, hour);
     buf_clear(&m->key);
     buf_append(&m->key, m->group.ptr, m->base);
-    buf_append_bytes(&m->key, period_enclosing(bytes_of(hour, n), PERIOD_HOUR, unit));
+    buf_append_bytes(&m->key, period_enclosing(bytes_of(e->period, e->period_len), e->unit, unit));
     buf_append_char(&m->key, RECORD_SEPARATOR);
     return buf_bytes(&m->key);
 }
@@ -196,7 +196,7 @@ static struct bytes adjacent_hours(struct merge *m, enum record_reader_place pla
 {
     const struct held_record *first = &m->held.records[from], *last = &m->held.records[to - 1];
     if (first->unit != PERIOD_HOUR ||
-        (place != READER_ENDED && record_reader_reaches(m->shard->old, key_of(m, PERIOD_HOUR, last->start))))
+        (place != READER_ENDED && record_reader_reaches(m->shard->old, key_of(m, PERIOD_HOUR, last))))
         return BYTES_NONE;
     return held_records_text(&m->held, from, to);
 }
@@ -212,7 +212,7 @@ static enum compact_result write_hours(struct merge *m, size_t from, size_t to)
         if (m->held.records[i].unit != PERIOD_HOUR)
             continue;
         if (has_single && single == start) {
-            r = write_sum(m, key_of(m, PERIOD_HOUR, start), false, i, i + 1, m->single);
+            r = write_sum(m, key_of(m, PERIOD_HOUR, &m->held.records[i]), false, i, i + 1, m->single);
             m->single = NONE;
             has_single = false;
             continue;
@@ -221,7 +221,7 @@ static enum compact_result write_hours(struct merge *m, size_t from, size_t to)
             r = write_single(m);
             has_single = false;
         }
-        struct bytes key = key_of(m, PERIOD_HOUR, start);
+        struct bytes key = key_of(m, PERIOD_HOUR, &m->held.records[i]);
         if (r == COMPACT_OK)
             r = copy_before(m, key, &place);
         if (r == COMPACT_OK)
@@ -235,7 +235,7 @@ static enum compact_result write_day(struct merge *m, size_t from, size_t to)
 {
     int64_t day = day_of(m, from);
     enum record_reader_place place;
-    struct bytes key = key_of(m, PERIOD_DAY, day);
+    struct bytes key = key_of(m, PERIOD_DAY, &m->held.records[from]);
     enum compact_result r = copy_before(m, key, &place);
     if (r == COMPACT_OK && m->single == NONE && is_old_within(m, place, key))
         r = hold_old(m); /* a day without a record has this hour only */
@@ -264,7 +264,7 @@ static enum compact_result write_month(struct merge *m)
 {
     enum record_reader_place place;
     size_t last = m->n - 1;
-    struct bytes key = key_of(m, PERIOD_MONTH, m->held.records[0].start);
+    struct bytes key = key_of(m, PERIOD_MONTH, m->held.records);
     enum compact_result r = copy_before(m, key, &place);
     if (r == COMPACT_OK && is_old_within(m, place, key)) {
         r = hold_old(m);
@@ -407,6 +407,7 @@ static enum compact_result begin_group(struct merge *m, struct bytes key, const 
     m->is_lookup = parts->is_lookup;
     m->shard_number = record_shard(parts, m->spec->n_shards);
     m->shard = &m->spec->shards[m->shard_number];
+    m->held.name = m->shard->old ? m->shard->old->base.container : m->spec->directory;
     if (parts->is_subtotal) {
         m->base = (size_t)(parts->period.ptr - key.ptr);
         buf_append(&m->group, key.ptr, m->base);

@@ -112,7 +112,7 @@ bool record_filter_has_namespace(struct bytes ns, struct bytes wanted)
 
 struct count_source *record_filter_source(const struct record_filter *f, struct count_source *inner)
 {
-    static const struct count_source_kind kind = {next_record, next_value, close_source};
+    static const struct count_source_kind kind = {next_record, next_value, close_source, NULL};
     struct filtered *s = mem_zalloc(sizeof(*s));
     s->base.kind = &kind;
     s->base.container = inner->container;

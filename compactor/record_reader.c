@@ -26,8 +26,7 @@ struct record_file {
 
 static enum count_next failed(struct record_reader *r, const char *what)
 {
-    snprintf(r->base.error, sizeof(r->base.error), "%.300s: %s",
-        r->base.container ? r->base.container : "memory", what);
+    snprintf(r->base.error, sizeof(r->base.error), "%.300s: %s", r->base.container, what);
     return COUNT_FAILED;
 }
 
@@ -37,7 +36,7 @@ static enum count_next check_whole(struct record_reader *r)
     const struct record_file *f = r->file;
     if (r->at != r->len)
         return failed(r, "the last line has no end");
-    if (!f)
+    if (!f || r->is_checked)
         return COUNT_END;
     if (f->bytes != f->expected.bytes || f->records != f->expected.records) {
         snprintf(r->base.error, sizeof(r->base.error),
@@ -45,9 +44,8 @@ static enum count_next check_whole(struct record_reader *r)
             f->name, f->records, f->bytes, f->expected.records, f->expected.bytes);
         return COUNT_FAILED;
     }
-    return XXH3_64bits_digest(f->hash) == f->expected.xxh3
-               ? COUNT_END
-               : failed(r, "its checksum does not match the manifest");
+    r->is_checked = XXH3_64bits_digest(f->hash) == f->expected.xxh3;
+    return r->is_checked ? COUNT_END : failed(r, "its checksum does not match the manifest");
 }
 
 /* Moves the unread bytes to the front and reads behind them. COUNT_FOUND: more bytes; COUNT_END: the file ended or the buffer
@@ -270,6 +268,8 @@ static enum record_reader_place take_failed(struct record_reader *r)
 enum record_reader_place record_reader_copy_before(
     struct record_reader *r, struct bytes key, record_reader_take *take, void *arg)
 {
+    if (r->is_checked)
+        return READER_ENDED;
     if (finish_record(r) == COUNT_FAILED)
         return READER_FAILED;
     for (;;) {
@@ -351,7 +351,7 @@ static void close_reader(struct count_source *base)
     free(r);
 }
 
-static const struct count_source_kind kind = {next_record, next_value, close_reader};
+static const struct count_source_kind kind = {next_record, next_value, close_reader, NULL};
 
 /* Sets all members, but only the start of the error's buffer. */
 static void init(struct record_reader *r, int fd, const char *name)
@@ -364,13 +364,13 @@ static void init(struct record_reader *r, int fd, const char *name)
     r->line_end = NOT_HELD;
 }
 
-void record_reader_of_memory(struct record_reader *r, struct bytes lines)
+void record_reader_of_memory(struct record_reader *r, const char *name, struct bytes lines)
 {
     union {
         const char *borrowed;
         char *window;
     } text = {lines.ptr};
-    init(r, -1, NULL);
+    init(r, -1, name);
     r->window = text.window;
     r->room = r->len = r->whole = lines.len;
 }

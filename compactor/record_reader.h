@@ -27,13 +27,13 @@ struct record_reader {
     size_t room, at, len,
         whole;       /* bytes [at, len) are unread; `whole` is the end of the last complete line */
     size_t line_end; /* of the current record, or SIZE_MAX if the buffer does not hold it */
-    bool in_record, has_text;
+    bool in_record, has_text, is_checked;
     struct buf text;
     struct record_file *file; /* a whole file, which is verified; NULL: a part */
 };
 
 /* Lines in memory, borrowed. */
-void record_reader_of_memory(struct record_reader *r, struct bytes lines);
+void record_reader_of_memory(struct record_reader *r, const char *name, struct bytes lines);
 /* The lines of a part of a file. `name` stands for the file in errors. Borrows fd and name. */
 void record_reader_of_range(struct record_reader *r, int fd, const char *name, uint64_t from, uint64_t len);
 void record_reader_end(struct record_reader *r);

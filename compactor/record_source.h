@@ -28,6 +28,7 @@ enum compact_result record_source_open_slice(
 /* The metadata of a sealed slice. */
 struct slice_facts {
     uint64_t number;
+    int64_t started; /* wall clock, seconds */
     char *counters;
     struct manifest_stream *streams; /* where the slice ends in each stream */
     size_t n_streams;

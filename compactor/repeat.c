@@ -65,7 +65,11 @@ static void tell(struct repeat *r, int64_t due)
         return;
     r->told = due;
     log_info("next run", LOG_S("at", text));
-    sd_notifyf(0, "STATUS=next run at %s", text);
+    sd_notifyf(0, "STATUS=%snext run at %s",
+        r->failures ? "the last run failed; "
+        : r->last   ? "the last run succeeded; "
+                    : "",
+        text);
 }
 
 /* Returns the run's wait status, or -1 if there is no process. *stop is set if a signal ended the wait. */

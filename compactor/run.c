@@ -5,6 +5,7 @@
 #include "counts/counters.h"
 #include "compactor/generation_merge.h"
 #include "compactor/record_source.h"
+#include "compactor/replace.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,10 @@ struct run {
     const struct run_spec *spec;
     struct run_outcome *out;
     char *error;
-    struct manifest old, made; /* current at the start; the new one */
-    uint64_t open;             /* the slice that was open */
+    struct manifest old, made;   /* current at the start; the new one */
+    struct manifest by;          /* of the recounted archive; zeroed: none, or it is current already */
+    const struct manifest *base; /* whose records are merged: old or by */
+    uint64_t open;               /* the slice that was open */
     bool open_is_empty;
     uint64_t last;               /* the last sealed slice */
     enum compact_result sealing; /* COMPACT_TRY_AGAIN: the open slice could not be sealed */
@@ -40,7 +43,18 @@ static enum compact_result step_recover(struct run *run)
                                       : COMPACT_DAMAGED;
     run->out->generation = run->old.generation;
     run->out->through = run->old.through;
-    return COMPACT_OK;
+    run->base = &run->old;
+    if (!spec->replace)
+        return COMPACT_OK;
+    bool is_done;
+    r = replace_read(spec->replace, &run->old, &run->by, &is_done, run->error);
+    run->base = is_done ? &run->old : &run->by;
+    return r;
+}
+
+static bool replaces(const struct run *run)
+{
+    return run->base == &run->by;
 }
 
 static enum compact_result step_look(struct run *run)
@@ -51,6 +65,14 @@ static enum compact_result step_look(struct run *run)
         return r;
     if (run->open == 0)
         run->open = run->old.through + 1;
+    if (run->open > run->old.through && replaces(run)) {
+        uint64_t counters = 0;
+        r = c->counters(c->arg, &counters, run->error);
+        if (r == COMPACT_OK)
+            r = replace_check_open(&run->by, counters, run->error);
+        if (r != COMPACT_OK)
+            return r;
+    }
     if (run->open <= run->old.through)
         return compact_fail(run->error, COMPACT_REFUSED,
             "the archive includes slices through %" PRIu64 ", but the aggregator's open slice is %" PRIu64
@@ -71,7 +93,8 @@ static enum compact_result step_seal(struct run *run)
     run->sealing = c->seal(c->arg, run->open, run->seal_error);
     if (run->sealing == COMPACT_OK)
         run->last = run->open;
-    if (run->sealing == COMPACT_OK || run->sealing == COMPACT_TRY_AGAIN)
+    /* Rejected lines may have been put back into the open slice, so a replacement must see all of it. */
+    if (run->sealing == COMPACT_OK || (run->sealing == COMPACT_TRY_AGAIN && !replaces(run)))
         return COMPACT_OK;
     return compact_fail(run->error, run->sealing, "%s", run->seal_error);
 }
@@ -91,6 +114,8 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         return r;
     if (f.number != n)
         r = compact_fail(run->error, COMPACT_DAMAGED, "%.300s: contains slice %" PRIu64, path, f.number);
+    if (r == COMPACT_OK && replaces(run))
+        r = replace_check_slice(&run->old, &run->by, path, &f, run->error);
     /* If the key of a namespace changed, its old and new counts must not add up under one name. */
     struct bytes line = counters_conflict(m->counters, f.counters);
     if (line.len == 0)
@@ -108,8 +133,8 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         if (!begin || begin->end != end->end || strcmp(begin->id, end->id) != 0)
             r = compact_fail(run->error, COMPACT_REFUSED,
                 "%.200s does not start where the archive ends in stream %s (offset %" PRIu64
-                " of %s): they do not belong together",
-                path, end->name, end->end, end->id);
+                " of %.*s): they do not belong together",
+                path, end->name, end->end, MANIFEST_ID_SHOWN, end->id);
     }
     if (r == COMPACT_OK) {
         /* The manifest gets the counters and cursors of the newest slice. `retired` keeps the counters that this slice
@@ -118,6 +143,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         counters_append_missing(m->retired, f.counters, &retired);
         counters_append_missing(m->counters, f.counters, &retired);
         replace_text(&m->retired, bytes_dup(buf_bytes(&retired)));
+        counted_since_follow(&m->since, m->counters, f.counters, f.started);
         replace_text(&m->counters, f.counters);
         f.counters = NULL;
         free(m->streams);
@@ -144,9 +170,28 @@ static void plan_imports(struct run *run)
     }
 }
 
+static void plan_recount(struct run *run)
+{
+    const struct manifest_recount *old = &run->old.recounted;
+    struct manifest_recount *r = &run->made.recounted;
+    if (replaces(run)) {
+        replace_describe(&run->old, &run->by, &run->made);
+        return;
+    }
+    *r = *old;
+    r->streams = mem_alloc((old->n_streams + 1) * sizeof(*r->streams));
+    if (old->n_streams > 0)
+        memcpy(r->streams, old->streams, old->n_streams * sizeof(*r->streams));
+}
+
+static int64_t latest(int64_t x, int64_t y)
+{
+    return x > y ? x : y;
+}
+
 static enum compact_result step_plan(struct run *run)
 {
-    const struct manifest *old = &run->old;
+    const struct manifest *old = &run->old, *base = run->base;
     struct manifest *m = &run->made;
     enum compact_result r = COMPACT_OK;
     struct buf path = {0};
@@ -154,20 +199,23 @@ static enum compact_result step_plan(struct run *run)
         .through = run->last,
         .made = run->spec->now,
         .shards = run->spec->shards ? run->spec->shards : old->shards,
-        .counters = mem_strdup(old->counters),
-        .retired = mem_strdup(old->retired),
+        .counters = mem_strdup(base->counters),
+        .retired = mem_strdup(base->retired),
         .n_streams = old->n_streams,
         .streams = mem_alloc((old->n_streams + 1) * sizeof(*m->streams))};
     m->files = mem_zalloc(m->shards * sizeof(*m->files));
     m->texts = mem_zalloc(m->shards * sizeof(*m->texts));
     memcpy(m->streams, old->streams, old->n_streams * sizeof(*m->streams));
-    m->hours_from = run->spec->hours_from > old->hours_from ? run->spec->hours_from : old->hours_from;
+    m->hours_from = latest(run->spec->hours_from, latest(old->hours_from, base->hours_from));
     snprintf(m->change, sizeof(m->change), "%s", run->spec->change ? run->spec->change : "");
+    plan_recount(run);
+    counted_since_copy(&base->since, &m->since);
     plan_imports(run);
     run->has_work = run->last > run->old.through || run->made.shards != run->old.shards || !old->texts ||
-                    run->spec->filter || run->spec->n_sources > 0 || m->hours_from > old->hours_from;
-    for (uint32_t k = 0; k < run->old.shards; k++)
-        run->total += run->old.files[k].bytes;
+                    run->spec->filter || run->spec->n_sources > 0 || m->hours_from > old->hours_from ||
+                    replaces(run);
+    for (uint32_t k = 0; k < base->shards; k++)
+        run->total += base->files[k].bytes;
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
         buf_clear(&path);
         slice_path(run->spec->slices, n, &path);
@@ -195,7 +243,7 @@ static void on_merged(const struct merge_report *so_far, void *arg)
 /* The estimate is the size of all that the merge reads. A run that removes counts may write far less, so it is not refused. */
 static enum compact_result step_space(struct run *run)
 {
-    if (run->spec->filter || run->made.hours_from > run->old.hours_from)
+    if (run->spec->filter || run->made.hours_from > run->base->hours_from)
         return COMPACT_OK;
     return disk_space_check(run->spec->archive, run->total, run->error);
 }
@@ -207,7 +255,8 @@ static enum compact_result step_merge(struct run *run)
     struct merge_report report = {0};
     struct generation_merge merge = {.archive = spec->archive,
         .slices = spec->slices,
-        .old = &run->old,
+        .old = run->base,
+        .old_archive = replaces(run) ? spec->replace : spec->archive,
         .made = made,
         .first = run->old.through + 1,
         .last = run->last,
@@ -304,6 +353,7 @@ enum compact_result run_compact(
     if (r != COMPACT_OK && run.made.shards > 0)
         archive_discard(spec->archive, run.made.generation);
     manifest_free(&run.old);
+    manifest_free(&run.by);
     manifest_free(&run.made);
     return r;
 }

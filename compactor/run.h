@@ -12,7 +12,8 @@
  * 6. A failed run removes its unfinished generation, to free the space.
  * 7. Without new slices and without a change, a run makes no generation. The run still calls reload and clear, because
  *    an interrupted run may have missed them. Changes are another number of shards, an archive of format 1, sources,
- *    a filter and a later hours_from.
+ *    a filter, a later hours_from and a replacement.
+ * 8. A replacement merges another archive's records in the place of the current generation's (replace.h).
  */
 #ifndef MILLRACE_RUN_H
 #define MILLRACE_RUN_H
@@ -33,6 +34,8 @@ struct run_control {
     enum compact_result (*reload)(
         void *arg, uint64_t generation, uint64_t content, bool *served, char error[COMPACT_ERROR_TEXT]);
     enum compact_result (*clear)(void *arg, uint64_t through, char error[COMPACT_ERROR_TEXT]);
+    /* The XXH3 (64 bits) of the open slice's counters, as canonical text. Only for a replacement. */
+    enum compact_result (*counters)(void *arg, uint64_t *hash, char error[COMPACT_ERROR_TEXT]);
 };
 
 struct run_progress {
@@ -59,8 +62,9 @@ struct run_spec {
     size_t n_imports;
     /* The counts to keep, in the archive and in the slices; NULL: all. */
     const struct record_filter *filter;
-    int64_t hours_from; /* drops the subtotals of earlier hours and keeps their days; 0: as before */
-    const char *change; /* for the manifest; NULL: the run merges slices only */
+    int64_t hours_from;  /* drops the subtotals of earlier hours and keeps their days; 0: as before */
+    const char *replace; /* a recounted archive, locked by the caller; NULL: none */
+    const char *change;  /* for the manifest; NULL: the run merges slices only */
     const struct run_control *control;
     void (*on_progress)(const struct run_progress *p, void *arg); /* may be NULL */
     void *arg;

@@ -72,14 +72,16 @@ enum compact_result shard_writer_open(const char *directory, enum manifest_kind 
     return r;
 }
 
-/* Hashes, indexes and writes bytes that were appended. */
-static enum compact_result pass(struct shard_writer *w, struct bytes data, char error[COMPACT_ERROR_TEXT])
+/* Hashes, indexes and writes the buffered bytes. */
+static enum compact_result pass(struct shard_writer *w, char error[COMPACT_ERROR_TEXT])
 {
+    struct bytes data = buf_bytes(&w->text.data);
     XXH3_64bits_update(w->hash, data.ptr, data.len);
     w->file.records += bytes_count_lines(data);
     w->file.bytes += data.len;
     sorted_index_writer_feed(w->indexer, data, &w->index.data);
     enum compact_result r = write_out(&w->text, data, error);
+    buf_clear(&w->text.data);
     if (r != COMPACT_OK || w->index.data.len < w->buffer_bytes)
         return r;
     r = write_out(&w->index, buf_bytes(&w->index.data), error);
@@ -120,21 +122,20 @@ enum compact_result shard_writer_append(
     if (!is_in_order(w, piece))
         return compact_fail(error, COMPACT_DAMAGED, "%.300s: out of order after \"%.*s\"", w->text.path,
             (int)w->last.len, w->last.ptr);
-    if (data->len + piece.len > w->buffer_bytes) {
-        r = pass(w, buf_bytes(data), error);
-        buf_clear(data);
+    while (piece.len > 0 && r == COMPACT_OK) {
+        size_t room = w->buffer_bytes - data->len, n = piece.len < room ? piece.len : room;
+        buf_append(data, piece.ptr, n);
+        piece = bytes_of(piece.ptr + n, piece.len - n);
+        if (n == room)
+            r = pass(w, error);
     }
-    if (r == COMPACT_OK && piece.len > w->buffer_bytes)
-        return pass(w, piece, error);
-    buf_append_bytes(data, piece);
     return r;
 }
 
 enum compact_result shard_writer_finish(
     struct shard_writer *w, struct manifest_file *file, char error[COMPACT_ERROR_TEXT])
 {
-    enum compact_result r = pass(w, buf_bytes(&w->text.data), error);
-    buf_clear(&w->text.data);
+    enum compact_result r = pass(w, error);
     w->file.xxh3 = XXH3_64bits_digest(w->hash);
     sorted_index_writer_finish(w->indexer, w->file.xxh3, &w->index.data);
     if (r == COMPACT_OK)

@@ -1,6 +1,7 @@
 /* shard_writer: writes one file of an unfinished generation, and its index.
  *
  * 1. Bytes are buffered, written, hashed and indexed in the order in which they are appended. The file is not read again.
+ *    All writes but the last have the size of the buffer, so that they begin and end at pages.
  * 2. shard_writer_finish syncs both files, so write the manifest after it.
  * 3. Records are counted by their LF. Each record must be after the previous one; a piece whose first line is not after the
  *    previous piece's last line is refused. Inside a piece the caller answers for the order.

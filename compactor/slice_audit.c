@@ -105,7 +105,7 @@ static void close_source(struct count_source *base)
 
 struct count_source *slice_audit_source(struct slice_audit *a, struct count_source *run)
 {
-    static const struct count_source_kind kind = {next_record, next_value, close_source};
+    static const struct count_source_kind kind = {next_record, next_value, close_source, NULL};
     struct audited *s = mem_zalloc(sizeof(*s));
     s->base.kind = &kind;
     s->base.container = run->container;

@@ -75,6 +75,7 @@ enum compact_result slice_facts_read(
         return r;
     const struct slice_state *state = slice_reader_state(reader);
     out->number = state->number;
+    out->started = state->started;
     out->counters = mem_strdup(state->counters);
     out->streams = streams_of(state->cursors, state->n_cursors, &out->n_streams);
     out->begins = streams_of(state->begins, state->n_begins, &out->n_begins);

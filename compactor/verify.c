@@ -7,6 +7,7 @@
 #include "compactor/record_source.h"
 #include "compactor/verify_rollups.h"
 #include "counts/record_check.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 #define KEY_SHOWN 120
 #define PROGRESS_EVERY 65536 /* records */
+#define INDEX_STEP ((size_t)1 << 20)
 
 struct verify {
     const struct verify_spec *spec;
@@ -75,6 +77,56 @@ static void progress(struct verify *v, size_t bytes)
         v->spec->on_progress(v->done + bytes, v->total, v->spec->arg);
 }
 
+/* The bytes of the index that belongs to the file. */
+static void make_index(const struct sorted_file *f, uint64_t xxh3, struct buf *out)
+{
+    struct sorted_index_writer *writer = sorted_index_writer_new();
+    struct bytes text = f->text.text;
+    for (size_t at = 0, n; at < text.len; at += n) {
+        n = text.len - at < INDEX_STEP ? text.len - at : INDEX_STEP;
+        sorted_index_writer_feed(writer, bytes_of(text.ptr + at, n), out);
+    }
+    sorted_index_writer_finish(writer, xxh3, out);
+    sorted_index_writer_free(&writer);
+}
+
+static enum compact_result check_index(
+    struct verify *v, const struct sorted_file *f, const struct manifest_file *expected)
+{
+    struct buf path = {0}, made = {0};
+    char name[MANIFEST_NAME_TEXT], error[MAPPING_ERROR_TEXT];
+    struct mapping *index = NULL;
+    enum compact_result r = COMPACT_OK;
+    manifest_index_name(expected->name, name);
+    buf_printf(&path, "%s/%s", v->directory, name);
+    if (mapping_open(path.ptr, false, &index, error) != 0) {
+        if (errno == ENOENT)
+            v->report->no_index++;
+        else
+            r = compact_fail(v->error, COMPACT_FAILED, "%.300s: %s", path.ptr, error);
+    } else {
+        make_index(f, expected->xxh3, &made);
+        if (!bytes_equal(mapping_bytes(index), buf_bytes(&made)) || !mapping_is_whole(index))
+            r = compact_fail(v->error, COMPACT_DAMAGED,
+                "%.300s: the index is damaged or of another file; delete it, and sortdb builds it in memory",
+                path.ptr);
+    }
+    mapping_close(&index);
+    buf_free(&path);
+    buf_free(&made);
+    return r;
+}
+
+/* The file must have stayed as it was opened. */
+static enum compact_result check_unchanged(const struct verify *v, const struct sorted_file *f)
+{
+    if (!mapping_is_whole(f->mapping))
+        return damaged(v, f->path, BYTES_NONE, "the file was truncated meanwhile");
+    if (!mapping_is_untouched(f->mapping))
+        return damaged(v, f->path, BYTES_NONE, "the file was written to meanwhile");
+    return COMPACT_OK;
+}
+
 /* Checks every record of a shard. *texts becomes a sum over the lookups that does not depend on their order. */
 static enum compact_result check_records(struct verify *v, uint32_t shard, const struct sorted_file *f,
     struct verify_rollups *rollups, uint64_t *texts)
@@ -117,8 +169,12 @@ static enum compact_result check_texts(struct verify *v, uint32_t shard, uint64_
         text_key_unescape(r.key, &lookup);
         sum += XXH3_64bits(lookup.ptr, lookup.len);
     }
-    if (sum != expected || !mapping_is_whole(f->mapping))
+    if (sum != expected)
         result = damaged(v, f->path, BYTES_NONE, "the texts are not the texts of the shard's lookups");
+    if (result == COMPACT_OK)
+        result = check_index(v, f, &v->manifest.texts[shard]);
+    enum compact_result unchanged = check_unchanged(v, f);
+    result = unchanged == COMPACT_OK ? result : unchanged;
     buf_free(&lookup);
     sorted_file_close(&f);
     return result;
@@ -135,8 +191,10 @@ static enum compact_result check_shard(struct verify *v, uint32_t shard)
     struct verify_rollups *rollups = verify_rollups_new(&f->text, m->texts != NULL, m->hours_from, v->report);
     r = check_records(v, shard, f, rollups, &texts);
     v->has_more = v->has_more || verify_rollups_has_more(rollups);
-    if (!mapping_is_whole(f->mapping))
-        r = damaged(v, f->path, BYTES_NONE, "the file was truncated meanwhile");
+    if (r == COMPACT_OK && m->texts)
+        r = check_index(v, f, &m->files[shard]);
+    enum compact_result unchanged = check_unchanged(v, f);
+    r = unchanged == COMPACT_OK ? r : unchanged;
     verify_rollups_free(&rollups);
     sorted_file_close(&f);
     v->done += m->files[shard].bytes;

@@ -5,9 +5,10 @@
  * 2. Each day is the sum of its hours, and each month of its days. The texts are the lookups.
  * 3. No hour of a subtotal has more counts than its total. An hour may have fewer: the counter may have been added later, or an import may
  *    lack it. Such hours are reported. After an import, more counts are reported too and are no error.
- * 4. The generation equals the one before plus its slices, if both are there and no change (change.h) made the generation.
+ * 4. Each index is that of its file. A missing one is reported and is no error, since an index is derived.
+ * 5. The generation equals the one before plus its slices, if both are there and no change (change.h) made the generation.
  *
- * Memory: the sums of one day and one month of a key. Files are mapped.
+ * Memory: the sums of one day and one month of a key, and one index. Files are mapped.
  */
 #ifndef MILLRACE_VERIFY_H
 #define MILLRACE_VERIFY_H
@@ -17,9 +18,10 @@
 
 struct verify_report {
     uint64_t generation, records, bytes;
-    uint64_t unequal; /* hours and days of subtotals whose counts differ from their total's */
-    char example[96]; /* the key of the first */
-    bool compared;    /* with the generation before */
+    uint64_t unequal;  /* hours and days of subtotals whose counts differ from their total's */
+    char example[96];  /* the key of the first */
+    uint32_t no_index; /* files without an index */
+    bool compared;     /* with the generation before */
 };
 
 struct verify_spec {

@@ -172,7 +172,7 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
 {
     (void)qr;
     struct relay *r = arg;
-    char target[400];
+    char target[400 + MARK_LABEL_MAX];
     snprintf(target, sizeof(target), "/pub?stream=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64 "%s%s",
         r->stream, run->queue_id, run->mark, run->next, run->opening[0] ? "&opening=" : "", run->opening);
     append_until(run, target, sizeof(target));

@@ -560,8 +560,8 @@ const char *queuereader_end_text(enum queuereader_end end)
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr)
 {
     struct plan_old_copy copy = plan_old_copy(qr->plan);
-    return (struct queuereader_old_copy){
-        plan_queue_id(qr->plan), copy.opening, copy.mark_id, copy.own_from, copy.next_id, copy.is_ahead};
+    return (struct queuereader_old_copy){plan_queue_id(qr->plan), copy.opening, copy.mark_id, copy.own_from,
+        copy.next_id, copy.is_exact, copy.is_ahead};
 }
 
 struct queuereader_old_destination queuereader_old_destination(const struct queuereader *qr)

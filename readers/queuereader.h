@@ -156,10 +156,12 @@ void queuereader_again(struct queuereader *qr);
 const char *queuereader_trouble(const struct queuereader *qr);
 
 /* After QUEUEREADER_OLD_COPY: the queue's id, the id below which the destination has messages of another history, and the id
- * from which on no message of the copy was delivered (0: unknown). */
+ * from which on no message of the copy was delivered. If that id is unknown, is_exact is false, and own_from is the first
+ * message that the copy may still have. */
 struct queuereader_old_copy {
     const char *queue_id, *opening;
     uint64_t mark_id, own_from, next_id;
+    bool is_exact;
     bool is_ahead; /* another program has raised the mark above the queue's next id */
 };
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr);

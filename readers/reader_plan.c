@@ -60,9 +60,9 @@ struct plan {
     char queue_id[NAME_LEN_MAX + 1];
     uint64_t next_id; /* the queue's next id at the last release */
     uint64_t epoch, mark;
-    uint64_t acked_below;       /* of the last release, or of plan_destination_behind */
-    char opening[LINEAGE_TEXT]; /* as the destination stored it with the mark */
-    struct openings *openings;  /* of the queue at the last release; NULL: unknown */
+    uint64_t acked_below;         /* of the last release, or of plan_destination_behind */
+    char opening[MARK_LABEL_MAX]; /* as the destination stored it with the mark */
+    struct openings *openings;    /* of the queue at the last release; NULL: unknown */
     /* The oldest is kept until it is stated, so that the watermark rises even if there is always a backlog. */
     struct claim oldest, newest;
     usec_t stated_at;
@@ -191,7 +191,8 @@ static struct plan_step mark_step(const struct plan *p, uint64_t id, uint64_t fe
 {
     struct plan_step step = {.action = PLAN_DELIVER, .mark = p->mark, .next = PLAN_MARK(id, fence)};
     if (p->openings)
-        openings_lineage(p->openings, id - 1, step.opening);
+        openings_lineage(p->openings, id - 1, step.opening, sizeof step.opening);
+    lineage_cut_to_tag(step.opening, strlen(p->queue_id));
     return step;
 }
 
@@ -428,10 +429,12 @@ static bool is_of_this_history(const struct plan *p, uint64_t *own_from)
 
 struct plan_old_copy plan_old_copy(const struct plan *p)
 {
-    struct plan_old_copy copy = {p->mark >> PLAN_FENCE_BITS, p->opening, 0, p->next_id, false};
+    struct plan_old_copy copy = {
+        .mark_id = p->mark >> PLAN_FENCE_BITS, .opening = p->opening, .next_id = p->next_id};
     copy.is_ahead = p->opening[0] == '\0' && copy.mark_id > p->next_id;
     (void)is_of_this_history(p, &copy.own_from);
-    if (copy.is_ahead)
+    copy.is_exact = copy.own_from > 0 && !copy.is_ahead;
+    if (!copy.is_exact)
         copy.own_from = p->acked_below ? p->acked_below : 1;
     return copy;
 }

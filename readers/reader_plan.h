@@ -101,7 +101,7 @@ struct plan_step {
     enum plan_action action;
     size_t first, count; /* of plan_batch */
     uint64_t mark, next;
-    char opening[LINEAGE_TEXT]; /* to store with `next` */
+    char opening[MARK_LABEL_MAX]; /* to store with `next` */
     uint64_t lease;
     uint64_t from, to; /* ids */
     bool wait;
@@ -183,9 +183,11 @@ void plan_unacknowledged(const struct plan *p, struct buf *ids);
 struct plan_old_copy {
     uint64_t mark_id;    /* the destination has messages below this id, from another history */
     const char *opening; /* the lineage of that mark; "": unknown */
-    uint64_t own_from;   /* from this id on, no message of the copy was delivered; 0: unknown */
-    uint64_t next_id;    /* of the queue */
-    bool is_ahead;       /* the histories agree, but the mark is above next_id: a reader did not set it */
+    uint64_t own_from;   /* from this id on, no message of the copy was delivered */
+    bool
+        is_exact; /* else that id is unknown, and own_from is the first message that the copy may still have */
+    uint64_t next_id; /* of the queue */
+    bool is_ahead;    /* the histories agree, but the mark is above next_id: a reader did not set it */
 };
 struct plan_old_copy plan_old_copy(const struct plan *p);
 /* After PLAN_OLD_DESTINATION: messages below this id were acknowledged. */

@@ -163,20 +163,19 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
         stream, copy.mark_id - 1, copy.queue_id);
     if (copy.opening[0])
         buf_printf(out, " (opening %.*s)", LINEAGE_DIGITS, copy.opening);
-    if (copy.own_from)
+    if (copy.is_exact)
         buf_printf(out,
             ". Messages of this copy from id %" PRIu64 " on are not published. To publish them, run: ",
             copy.own_from);
     else
-        buf_append_str(out,
-            ". Messages of this copy are not published from the next_id on that simplequeue logged when it "
-            "first opened the copy. To publish them, run with this id: ");
-    buf_printf(out, "millrace producers --stream=%s --set=%s --next-id=", stream, copy.queue_id);
-    if (copy.own_from)
-        buf_append_u64(out, copy.own_from);
-    else
-        buf_append_str(out, "ID");
-    buf_append_char(out, '\0');
+        buf_printf(out,
+            ". The mark names no opening that the copy has, so it is unknown which messages of the copy are "
+            "in "
+            "the stream. To publish all that it still has, from id %" PRIu64
+            " on, of which those below id %" PRIu64 " may be in the stream twice, run: ",
+            copy.own_from, copy.mark_id);
+    buf_printf(out, "millrace producers --stream=%s --set=%s --next-id=%" PRIu64 "%c", stream, copy.queue_id,
+        copy.own_from, '\0');
 }
 
 /* The messages that are missing, and the command that continues without them. */

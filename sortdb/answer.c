@@ -14,8 +14,10 @@
 
 /* The place that an answer has reached. */
 struct place {
+    enum { AT_BEFORE, AT_FIRST, AT_LINES, AT_LAST, AT_END } part;
     size_t at;         /* in lines.found */
     struct bytes rest; /* of the run in progress */
+    bool is_key;       /* the run is `before` */
 };
 
 struct answer {
@@ -27,24 +29,40 @@ struct answer {
     struct evbuffer *piece;
 };
 
-static bool next_run(struct answer_lines *l, size_t *at, struct bytes *run)
+static bool next_line(struct answer_lines *l, struct place *p, struct bytes *run)
 {
     if (!l->found)
         return generation_cursor_next(&l->cursor, PIECE, run);
-    if (*at == l->n_found)
+    if (p->at == l->n_found)
         return false;
-    *run = l->found[(*at)++];
+    *run = l->found[p->at++];
     return true;
 }
 
-/* The next at most PIECE bytes, of a line of any length. *needs_lf: the piece ends the last line of a file, which may end without LF. */
+/* Sets p->rest to the next run of bytes. Returns false at the end. */
+static bool next_run(struct answer_lines *l, struct place *p)
+{
+    p->is_key = p->part == AT_BEFORE;
+    if (p->part == AT_LINES && next_line(l, p, &p->rest))
+        return true;
+    if (p->part == AT_LINES)
+        p->part = AT_LAST;
+    if (p->part == AT_END)
+        return false;
+    p->rest = p->part == AT_BEFORE ? l->before : p->part == AT_FIRST ? l->first : l->last;
+    p->part++;
+    return p->rest.len > 0 || next_run(l, p);
+}
+
+/* The next at most PIECE bytes, of a line of any length. *needs_lf: the piece ends a line that has no LF: the last one of a file, or a part
+ * of one. */
 static bool next_piece(struct answer_lines *l, struct place *p, struct bytes *piece, bool *needs_lf)
 {
-    if (p->rest.len == 0 && !next_run(l, &p->at, &p->rest))
+    if (p->rest.len == 0 && !next_run(l, p))
         return false;
     *piece = bytes_of(p->rest.ptr, p->rest.len < PIECE ? p->rest.len : PIECE);
     p->rest = bytes_of(p->rest.ptr + piece->len, p->rest.len - piece->len);
-    *needs_lf = p->rest.len == 0 && (piece->len == 0 || piece->ptr[piece->len - 1] != '\n');
+    *needs_lf = p->rest.len == 0 && !p->is_key && (piece->len == 0 || piece->ptr[piece->len - 1] != '\n');
     return true;
 }
 
@@ -82,7 +100,7 @@ static void on_all_taken(struct http_request *req, void *arg)
 {
     struct answer *a = arg;
     char error[GENERATION_ERROR_TEXT];
-    if (!generation_is_whole(a->generation, error)) {
+    if (!generation_is_whole(a->generation, a->lines.shard, error)) {
         break_off(a);
         return;
     }
@@ -107,7 +125,7 @@ static void on_room(struct http_request *req, void *arg)
             if (needs_lf)
                 evbuffer_add(a->piece, "\n", 1);
         }
-        if (!generation_is_whole(a->generation, error)) {
+        if (!generation_is_whole(a->generation, a->lines.shard, error)) {
             break_off(a);
             return;
         }
@@ -128,7 +146,8 @@ void answer_send(
     struct bytes run;
     struct place place = {0};
     bool needs_lf;
-    uint64_t bytes = lines->found ? 0 : generation_cursor_bytes(&lines->cursor);
+    uint64_t bytes = lines->before.len + lines->first.len + lines->last.len +
+                     (lines->found ? 0 : generation_cursor_bytes(&lines->cursor));
     for (size_t i = 0; lines->found && i < lines->n_found; i++)
         bytes += lines->found[i].len;
     if (bytes > COPIED_MAX) {
@@ -154,7 +173,7 @@ void answer_send(
         if (needs_lf)
             buf_append_char(scratch, '\n');
     }
-    if (generation_is_whole(g, error))
+    if (generation_is_whole(g, lines->shard, error))
         http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(scratch));
     else
         http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);

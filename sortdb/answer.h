@@ -15,11 +15,15 @@
 
 struct http_request;
 
-/* The lines of an answer: a cursor, or single lines. */
+/* The lines of an answer: the rest of a line that the answer begins inside, then a cursor or single lines, then the beginning of a line. All
+ * point into the files. A line without LF gets one. */
 struct answer_lines {
+    struct bytes before, first; /* key and separator of the first line, and its rest; empty: there is none */
     struct generation_cursor cursor; /* used only if `found` is NULL; answer_send frees it */
     struct bytes *found;             /* copied */
     size_t n_found;
+    uint32_t shard;    /* of all lines; GENERATION_NO_SHARD: of any shard */
+    struct bytes last; /* empty: the answer ends with a whole line */
 };
 
 /* Answers the request, at once or while the client reads. Uses `scratch` only during the call. */

@@ -1,7 +1,9 @@
 /* http: the read protocol (docs/guide/protocol.md) over the current generation, and /reload. */
 #include "sortdb/answer.h"
 #include "sortdb/sortdb_app.h"
+#include "archive/key_walk.h"
 #include "archive/period_walk.h"
+#include "archive/sub_filter.h"
 #include "counts/records.h"
 #include "daemon/read_protocol.h"
 
@@ -42,17 +44,17 @@ static struct generation *begin_answer(struct server *s, struct http_request *re
 static void add_headers(struct http_request *req, const struct generation *g, uint32_t shard)
 {
     struct generation_info info = generation_info(g);
-    http_add_header(req, "X-Millrace-Generation", "%" PRIu64, info.number);
-    http_add_header(req, "X-Millrace-Through", "%" PRIu64, info.through);
+    http_add_header_u64(req, "X-Millrace-Generation", info.number);
+    http_add_header_u64(req, "X-Millrace-Through", info.through);
     if (shard != GENERATION_NO_SHARD)
-        http_add_header(req, "X-Millrace-Shard", "%" PRIu32, shard);
+        http_add_header_u64(req, "X-Millrace-Shard", shard);
 }
 
 /* A truncated file may lack the key, so check for truncation before answering 404. */
-static void reply_missing(struct http_request *req, const struct generation *g)
+static void reply_missing(struct http_request *req, const struct generation *g, uint32_t shard)
 {
     char error[GENERATION_ERROR_TEXT];
-    if (generation_is_whole(g, error))
+    if (generation_is_whole(g, shard, error))
         read_protocol_reply_missing(req);
     else
         http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
@@ -77,18 +79,18 @@ static void get(struct http_request *req, void *ctx)
     bool found = find(s->app, g, key, &line, &shard);
     add_headers(req, g, shard);
     if (!found) {
-        reply_missing(req, g);
+        reply_missing(req, g, shard);
         return;
     }
     struct bytes value = read_protocol_value(line, generation_separator(g));
-    answer_send(req, g, &(struct answer_lines){.found = &value, .n_found = 1}, &s->scratch);
+    answer_send(req, g, &(struct answer_lines){.found = &value, .n_found = 1, .shard = shard}, &s->scratch);
 }
 
 static void mget(struct http_request *req, void *ctx)
 {
     struct server *s = ctx;
     struct bytes key, lines[URL_PARAMS_MAX];
-    struct answer_lines answer = {.found = lines};
+    struct answer_lines answer = {.found = lines, .shard = GENERATION_NO_SHARD};
     struct generation *g = begin_answer(s, req);
     if (!g || !read_protocol_mget(req))
         return;
@@ -101,20 +103,74 @@ static void mget(struct http_request *req, void *ctx)
     answer_send(req, g, &answer, &s->scratch);
 }
 
-/* Frees the cursor. */
-static void send_cursor(struct server *s, struct http_request *req, struct generation *g,
-    struct answer_lines *lines, uint64_t limit, bool may_be_empty)
+static uint64_t most_bytes(const struct server *s, const struct read_span *span)
 {
-    struct bytes next;
-    add_headers(req, g, generation_cursor_shard(&lines->cursor));
-    if (generation_cursor_bytes(&lines->cursor) == 0 && !may_be_empty) {
+    uint64_t most = s->app->max_answer;
+    return span->max_bytes > 0 && span->max_bytes < most ? span->max_bytes : most;
+}
+
+static void add_next(struct http_request *req, const struct generation *g, const struct generation_cut *cut)
+{
+    struct buf next = {0};
+    buf_append_bytes(&next, cut->next);
+    if (cut->name.len > 0)
+        buf_append_char(&next, generation_separator(g));
+    buf_append_bytes(&next, cut->name);
+    read_protocol_add_next(req, buf_bytes(&next));
+    buf_free(&next);
+}
+
+/* Sets `first` of the answer to the rest of the line, from the place that the request names. Returns true if the answer ends inside it. */
+static bool begin_inside(const struct generation *g, struct bytes line, const struct read_span *span,
+    uint64_t most, struct answer_lines *lines, struct generation_cut *cut)
+{
+    char separator = generation_separator(g);
+    size_t from = sorted_line_seek(line, separator, span->start_name);
+    if (sorted_line_name(line, from).len == 0)
+        return false;
+    lines->before = bytes_of(line.ptr, span->start.len + 1);
+    bool is_cut = generation_cut_line(g, line, from, most, cut);
+    lines->first = is_cut ? cut->part : bytes_of(line.ptr + from, line.len - from);
+    cut->part = BYTES_NONE;
+    cut->records = 1;
+    cut->bytes = lines->first.len;
+    return is_cut;
+}
+
+/* Frees the cursor. With a place inside a record, the cursor begins after this record. */
+static void send_cursor(struct server *s, struct http_request *req, struct generation *g,
+    struct answer_lines *lines, const struct read_span *span, bool may_be_empty)
+{
+    struct generation_cut cut = {0};
+    struct bytes line;
+    bool more = span->start_name.len > 0 && generation_find(g, span->start, &line, &lines->shard) &&
+                begin_inside(g, line, span, most_bytes(s, span), lines, &cut);
+    lines->shard = generation_cursor_shard(&lines->cursor);
+    add_headers(req, g, lines->shard);
+    if (more)
         generation_cursor_free(&lines->cursor);
-        reply_missing(req, g);
+    else if (generation_cursor_cut(&lines->cursor, span->limit, most_bytes(s, span), &cut))
+        more = true;
+    lines->last = cut.part;
+    if (more)
+        add_next(req, g, &cut);
+    else if (lines->first.len == 0 && generation_cursor_bytes(&lines->cursor) == 0 && !may_be_empty) {
+        generation_cursor_free(&lines->cursor);
+        reply_missing(req, g, lines->shard);
         return;
     }
-    if (generation_cursor_cut(&lines->cursor, limit, s->app->max_answer, &next))
-        read_protocol_add_next(req, next);
     answer_send(req, g, lines, &s->scratch);
+}
+
+/* The start of a cursor: after the record, if the request names a place inside it. Keys with a separator are after the key before it. */
+static struct bytes cursor_start(struct server *s, const struct generation *g, const struct read_span *span)
+{
+    if (span->start_name.len == 0)
+        return span->start;
+    buf_clear(&s->scratch);
+    buf_append_bytes(&s->scratch, span->start);
+    buf_append_char(&s->scratch, generation_separator(g));
+    return buf_bytes(&s->scratch);
 }
 
 static void fwmatch(struct http_request *req, void *ctx)
@@ -123,48 +179,59 @@ static void fwmatch(struct http_request *req, void *ctx)
     struct read_span span;
     struct answer_lines lines = {0};
     struct generation *g = begin_answer(s, req);
-    if (!g || !read_protocol_fwmatch(req, &span))
+    if (!g || !read_protocol_fwmatch(req, generation_separator(g), generation_is_archive(g), &span))
         return;
-    generation_prefix(g, span.prefix, span.start, &lines.cursor);
+    generation_prefix(g, span.prefix, cursor_start(s, g, &span), &lines.cursor);
     bool found = generation_cursor_bytes(&lines.cursor) > 0;
     stats_add(found ? s->app->fwmatch_hits : s->app->fwmatch_misses, 1);
-    send_cursor(s, req, g, &lines, span.limit, span.start.len > 0);
-}
-
-static void append_subs(struct bytes line, char separator, const struct read_span *span, struct buf *out)
-{
-    struct record record;
-    line.len -= line.len > 0 && line.ptr[line.len - 1] == '\n';
-    if (!record_split(line, separator, &record))
-        return;
-    char before = separator;
-    for (size_t i = 0; i < span->n_subs; i++) {
-        size_t place = sorted_line_seek(line, separator, span->subs[i]);
-        if (!bytes_equal(sorted_line_name(line, place), span->subs[i]))
-            continue;
-        const char *end = memchr(line.ptr + place, ' ', line.len - place);
-        if (before == separator)
-            buf_append_bytes(out, record.key);
-        buf_append_char(out, before);
-        buf_append(out, line.ptr + place, (end ? (size_t)(end - line.ptr) : line.len) - place);
-        before = ' ';
-    }
-    if (before != separator)
-        buf_append_char(out, '\n');
+    send_cursor(s, req, g, &lines, &span, span.start.len > 0);
 }
 
 /* Answers with the few sub keys of these lines, or with 404 if there are none and no lines follow on another page. */
 static void send_subs(struct server *s, struct http_request *req, const struct generation *g,
-    const struct bytes *lines, size_t n, const struct read_span *span, bool is_last)
+    const struct answer_lines *lines, const struct read_span *span, bool is_last)
 {
     char error[GENERATION_ERROR_TEXT];
     buf_clear(&s->scratch);
-    for (size_t i = 0; i < n; i++)
-        append_subs(lines[i], generation_separator(g), span, &s->scratch);
-    if ((s->scratch.len == 0 && is_last) || !generation_is_whole(g, error))
-        reply_missing(req, g);
+    for (size_t i = 0; i < lines->n_found; i++)
+        sub_filter_append(lines->found[i], generation_separator(g), span->subs, span->n_subs, &s->scratch);
+    if ((s->scratch.len == 0 && is_last) || !generation_is_whole(g, lines->shard, error))
+        reply_missing(req, g, lines->shard);
     else
         http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(&s->scratch));
+}
+
+/* Collects the lines of the walk up to the limits. Returns true if more follow. */
+static bool walk_lines(const struct server *s, const struct generation *g, const struct read_span *span,
+    struct period_walk *walk, struct answer_lines *answer, struct generation_cut *cut)
+{
+    uint64_t most = span->limit > 0 && span->limit < WALK_RECORDS_MAX ? span->limit : WALK_RECORDS_MAX,
+             max_bytes = most_bytes(s, span);
+    struct bytes line;
+    struct record record;
+    bool needs_all = span->n_subs > 0; /* only a few counts of each line are answered */
+    while (period_walk_next(walk, &line)) {
+        if (cut->records == most || (cut->records > 0 && cut->bytes >= max_bytes)) {
+            record_split(line, generation_separator(g), &record);
+            cut->next = record.key;
+            return true;
+        }
+        bool is_start = span->start_name.len > 0 && !needs_all && cut->records == 0 &&
+                        record_split(line, generation_separator(g), &record) &&
+                        bytes_equal(record.key, span->start);
+        if (is_start && begin_inside(g, line, span, max_bytes, answer, cut))
+            return true;
+        if (is_start)
+            continue;
+        if (!needs_all && generation_cut_line(g, line, 0, max_bytes - cut->bytes, cut)) {
+            answer->last = cut->part;
+            return true;
+        }
+        answer->found[answer->n_found++] = line;
+        cut->records++;
+        cut->bytes += needs_all ? 0 : line.len;
+    }
+    return false;
 }
 
 /* Answers a range of one key's subtotals with rollups in place of the records within them. */
@@ -172,38 +239,27 @@ static void range_with_rollups(
     struct server *s, struct http_request *req, struct generation *g, const struct read_span *span)
 {
     struct period_walk walk;
-    struct bytes line;
-    uint64_t most = span->limit > 0 && span->limit < WALK_RECORDS_MAX ? span->limit : WALK_RECORDS_MAX,
-             bytes = 0;
+    struct generation_cut cut = {0};
     if (!period_walk_init(&walk, span->start, span->end, span->largest)) {
         http_problem(req, 400, "bad-parameter", NULL,
             "with rollups, start and end must be keys of one subtotal, and end must have an hour");
         return;
     }
-    struct bytes *lines = mem_alloc(WALK_RECORDS_MAX * sizeof(*lines));
-    struct answer_lines answer = {.found = lines};
-    uint32_t shard = generation_shard(g, span->start);
-    add_headers(req, g, shard);
-    period_walk_begin(&walk, generation_text(g, shard));
-    bool more = false;
-    while (!more && period_walk_next(&walk, &line)) {
-        more = answer.n_found == most || (answer.n_found > 0 && bytes >= s->app->max_answer);
-        struct record record;
-        if (more) {
-            record_split(line, generation_separator(g), &record);
-            read_protocol_add_next(req, record.key);
-            break;
-        }
-        lines[answer.n_found++] = line;
-        bytes += span->n_subs > 0 ? 0 : line.len;
-    }
+    struct answer_lines answer = {.found = mem_alloc(WALK_RECORDS_MAX * sizeof(struct bytes)),
+        .shard = generation_shard(g, span->start)};
+    add_headers(req, g, answer.shard);
+    http_add_header(req, "X-Millrace-Rollups", "1");
+    period_walk_begin(&walk, generation_text(g, answer.shard));
+    bool more = walk_lines(s, g, span, &walk, &answer, &cut);
+    if (more)
+        add_next(req, g, &cut);
     if (span->n_subs > 0)
-        send_subs(s, req, g, lines, answer.n_found, span, !more);
-    else if (answer.n_found == 0)
-        reply_missing(req, g);
+        send_subs(s, req, g, &answer, span, !more);
+    else if (answer.first.len + answer.last.len == 0 && answer.n_found == 0)
+        reply_missing(req, g, answer.shard);
     else
         answer_send(req, g, &answer, &s->scratch);
-    free(lines);
+    free(answer.found);
 }
 
 static void range(struct http_request *req, void *ctx)
@@ -212,14 +268,39 @@ static void range(struct http_request *req, void *ctx)
     struct read_span span;
     struct answer_lines lines = {0};
     struct generation *g = begin_answer(s, req);
-    if (!g || !read_protocol_range(req, generation_separator(g), &span))
+    if (!g || !read_protocol_range(req, generation_separator(g), generation_is_archive(g), &span))
         return;
     if (span.has_rollups) {
         range_with_rollups(s, req, g, &span);
         return;
     }
-    generation_range(g, span.start, span.end, &lines.cursor);
-    send_cursor(s, req, g, &lines, span.limit, false);
+    generation_range(g, cursor_start(s, g, &span), span.end, &lines.cursor);
+    send_cursor(s, req, g, &lines, &span, span.start_name.len > 0);
+}
+
+static void keys(struct http_request *req, void *ctx)
+{
+    struct server *s = ctx;
+    struct read_keys k;
+    struct key_walk_answer a = {0};
+    char error[GENERATION_ERROR_TEXT];
+    struct generation *g = begin_answer(s, req);
+    if (!g || !read_protocol_keys(req, &k))
+        return;
+    add_headers(req, g, GENERATION_NO_SHARD);
+    const struct key_walk_query q = {
+        .prefix = k.prefix, .start = k.start, .ns = k.ns, .n_ns = k.n_ns, .limit = k.limit};
+    if (!key_walk_run(g, &q, &a)) {
+        http_problem(req, 422, "no-texts", "run the compactor: it adds them to an archive of format 1",
+            "the files have no keys by text");
+    } else if (!generation_is_whole(g, GENERATION_NO_SHARD, error)) {
+        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
+    } else {
+        if (a.more)
+            read_protocol_add_next(req, buf_bytes(&a.next));
+        http_reply_buf(req, 200, READ_PROTOCOL_TYPE, &a.lines);
+    }
+    key_walk_answer_free(&a);
 }
 
 /* bitly's answer, or JSON. */
@@ -390,7 +471,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
 }
 
 const struct http_route app_routes[] = {
-    READ_PROTOCOL_ROUTES(get, mget, fwmatch, range),
+    READ_PROTOCOL_ROUTES(get, mget, fwmatch, range, keys),
     {.path = "/reload",
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = reload,

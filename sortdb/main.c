@@ -26,7 +26,8 @@ static void update_health(struct app *app)
         return;
     if (app->reload_error[0])
         snprintf(text, sizeof(text), "reload failed: %.900s", app->reload_error);
-    else if (!generation_is_whole(app->generation, error) || !generation_is_untouched(app->generation, error))
+    else if (!generation_is_whole(app->generation, GENERATION_NO_SHARD, error) ||
+             !generation_is_untouched(app->generation, error))
         snprintf(text, sizeof(text), "%s", error);
     if (daemon_is_ready(app->daemon) == (text[0] == '\0') && strcmp(text, app->health) == 0)
         return;

@@ -13,7 +13,7 @@
 
 #include "daemon/daemon.h"
 #include "daemon/loop_notify.h"
-#include "sortdb/reloader.h"
+#include "archive/reloader.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

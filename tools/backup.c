@@ -71,6 +71,18 @@ static void find_places(const struct options *o, const char *places[BACKUP_PLACE
     }
 }
 
+/* Names the programs of the configuration whose files a backup does not have. */
+static void show_left_out(const struct config *c)
+{
+    static const char *const kinds[] = {"ps_to_file", "ps_to_http"};
+    for (size_t i = 0; c && i < c->n_sections; i++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            if (strcmp(c->sections[i].kind, kinds[k]) == 0)
+                printf("not in the backup: files and state of [%s%s%s]; copy them before the backup, with "
+                       "the program stopped\n",
+                    kinds[k], *c->sections[i].name ? " " : "", c->sections[i].name);
+}
+
 static int backup_with(const struct options *o)
 {
     char error[BACKUP_ERROR_TEXT], *to = operand_of(o);
@@ -93,6 +105,8 @@ static int backup_with(const struct options *o)
         printf("%s: %s\n", to, verifies ? "intact" : "complete");
         backup_manifest_show(&m);
         backup_manifest_free(&m);
+        if (!verifies)
+            show_left_out(options_config(o));
     } else {
         status = fail("backup", r, error);
     }

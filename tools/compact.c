@@ -50,6 +50,10 @@ static const struct option_row rows[] = {
         .flags = OPTION_COMMAND_LINE,
         .fallback = "false",
         .help = "check every record of the archive"},
+    {.name = "replace",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "replace the archive by the recounted archive in this directory (millrace recount)"},
     {.name = "drop_before",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,
@@ -85,6 +89,20 @@ static void add_options(char **argv, const struct options *o)
     }
 }
 
+/* Appends the address of a daemon, and to that of sortdb the address of an api that reads the archive too. */
+static void add_url(
+    char **argv, const char *key, const struct pipeline *p, const char *daemon, const struct config *config)
+{
+    const struct pipeline_daemon *sortdb = &p->daemons[peer_named("sortdb") - peers],
+                                 *api = &p->daemons[peer_named("api") - peers];
+    bool api_reads = strcmp(daemon, "sortdb") == 0 && api->state && !api->is_off && !p->has_ended &&
+                     tool_api_reads_archive(config, !sortdb->is_off);
+    if (api_reads)
+        tool_add_arg(argv, "--%s=%s,%s", key, pipeline_url(p, daemon), api->url);
+    else
+        tool_add_arg(argv, "--%s=%s", key, pipeline_url(p, daemon));
+}
+
 static int exec_compactor(const struct options *o)
 {
     static const char *const daemons[] = {"aggregator", "sortdb"};
@@ -103,7 +121,7 @@ static int exec_compactor(const struct options *o)
         char key[64];
         snprintf(key, sizeof key, "%s_url", daemons[i]);
         if (!config_setting(config, "compactor", key))
-            tool_add_arg(own, "--%s=%s", key, pipeline_url(&p, daemons[i]));
+            add_url(own, key, &p, daemons[i], config);
     }
     add_options(own, o);
     pipeline_close(&p);

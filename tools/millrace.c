@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 static int tool_help(int argc, char **argv);
+static int tool_gen(int argc, char **argv);
 
 static int tool_version(int argc, char **argv)
 {
@@ -28,24 +29,48 @@ static const struct tool {
     {"file_to_queue", tool_put, "the same as put"},
     {"query", tool_query, "ask the API for a series, a breakdown or the list of counters"},
     {"status", tool_status, "show every daemon of a pipeline; --wait until all events are counted"},
+    {"doctor", tool_doctor, "check disk, limits, files and that no event is lost or counted twice"},
     {"tail", tool_tail, "print the lines of a stream as they arrive"},
     {"top", tool_top, "show the most frequent values of a field over the last minute of a stream"},
     {"compact", tool_compact, "move the counts into the archive"},
+    {"recount", tool_recount, "make an archive under changed counters"},
     {"journal", tool_journal, "check, dump or repair the journal of a queue or stream"},
     {"rejects", tool_rejects, "show the lines that could not be counted, or count them again"},
     {"slice", tool_slice, "print a slice of the aggregator, or convert one of a former format"},
     {"producers", tool_producers, "show the marks of producers, and set one"},
     {"backup", tool_backup, "copy a pipeline while it runs, or verify a backup"},
     {"restore", tool_restore, "make a data directory from a backup"},
-    {"help", tool_help, "show this list, or the options of a subcommand: help NAME"},
+    {"gen", tool_gen, "generate clicks; the same as clickgen"},
+    {"help", tool_help, "show this list, the options of a subcommand or a guide: help NAME|TOPIC"},
     {"version", tool_version, "show the version"},
 };
 #define TOOLS (sizeof tools / sizeof *tools)
 
 static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_http", "queue_exec",
     "pubsub", "aggregator", "sortdb", "compactor", "api", "ps_to_file", "ps_to_http", "pubsub_filtered",
-    "clickgen"};
+    "clickgen", "bench"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
+
+/* The guides, as `millrace help TOPIC`. No topic has the name of a subcommand or a program. */
+static const struct topic {
+    const char *name, *file, *help;
+} topics[] = {
+    {"start", "README.md", "the first event and the first answer"},
+    {"counting", "docs/guide/counting.md", "events, counters and keys"},
+    {"queries", "docs/guide/api.md", "series, breakdowns and the other questions"},
+    {"queues", "docs/guide/simplequeue.md", "put, reserve, acknowledge"},
+    {"streams", "docs/guide/streams.md", "streams and cursors"},
+    {"readers", "docs/guide/readers.md", "move messages from a queue to a stream, a server or a command"},
+    {"logs", "docs/guide/logs.md", "post files and growing logs"},
+    {"tools", "docs/guide/stream-tools.md", "copy, forward and filter streams"},
+    {"archive", "docs/guide/archive.md", "files and generations of the archive"},
+    {"compaction", "docs/guide/compactor.md", "run and repeat compactions"},
+    {"commands", "docs/guide/millrace.md", "the subcommands of millrace"},
+    {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
+    {"security", "docs/guide/security.md", "permissions, tokens, web pages"},
+    {"protocol", "docs/guide/protocol.md", "every endpoint"},
+};
+#define TOPICS (sizeof topics / sizeof *topics)
 
 static void usage(FILE *out)
 {
@@ -55,11 +80,14 @@ static void usage(FILE *out)
     fputs("\nDaemons and other programs:", out);
     for (size_t i = 0; i < PROGRAMS; i++)
         fprintf(out, "%s%s", i % 6 == 0 ? "\n  " : ", ", programs[i]);
+    fputs("\n\nTopics of `millrace help TOPIC`:\n", out);
+    for (size_t i = 0; i < TOPICS; i++)
+        fprintf(out, "  %-13s %s\n", topics[i].name, topics[i].help);
     fputs("\n`millrace NAME --help` lists the options of NAME.\n", out);
 }
 
 /* Runs a built-in subcommand, or replaces this process by a program in libexec. */
-static int dispatch(int argc, char **argv)
+static int dispatch_or_help(int argc, char **argv, bool is_help)
 {
     struct buf path = {0};
     int error = ENOENT;
@@ -83,9 +111,11 @@ static int dispatch(int argc, char **argv)
         suggest_try(&s, tools[i].name);
     for (size_t i = 0; i < PROGRAMS; i++)
         suggest_try(&s, programs[i]);
-    fprintf(stderr, "millrace: no subcommand or program \"%s\"", argv[0]);
+    for (size_t i = 0; is_help && i < TOPICS; i++)
+        suggest_try(&s, topics[i].name);
+    fprintf(stderr, "millrace: no subcommand or program%s \"%s\"", is_help ? " or topic" : "", argv[0]);
     if (s.nearest) {
-        fprintf(stderr, "; did you mean \"millrace %s\"?\n", s.nearest);
+        fprintf(stderr, "; did you mean \"millrace %s%s\"?\n", is_help ? "help " : "", s.nearest);
     } else {
         fputc('\n', stderr);
         usage(stderr);
@@ -93,15 +123,50 @@ static int dispatch(int argc, char **argv)
     return EX_USAGE;
 }
 
+static int dispatch(int argc, char **argv)
+{
+    return dispatch_or_help(argc, argv, false);
+}
+
+static int tool_gen(int argc, char **argv)
+{
+    static char clickgen[] = "clickgen";
+    argv[0] = clickgen;
+    return dispatch(argc, argv);
+}
+
+/* Prints a document of share/doc. Returns an exit status. */
+static int print_document(const char *file)
+{
+    struct buf path = {0};
+    char *libexec = tool_libexec_dir(), piece[8192];
+    size_t n;
+    buf_printf(&path, "%s/../../share/doc/millrace/%s", libexec, file);
+    FILE *f = fopen(path.ptr, "re");
+    if (!f)
+        fprintf(stderr, "millrace help: cannot read %s: %s\n", path.ptr, strerror(errno));
+    while (f && (n = fread(piece, 1, sizeof piece, f)) > 0)
+        fwrite(piece, 1, n, stdout);
+    int status = f ? EX_OK : EX_NOINPUT;
+    if (f)
+        fclose(f);
+    free(libexec);
+    buf_free(&path);
+    return status;
+}
+
 static int tool_help(int argc, char **argv)
 {
+    for (size_t i = 0; argc > 1 && i < TOPICS; i++)
+        if (strcmp(topics[i].name, argv[1]) == 0)
+            return print_document(topics[i].file);
     if (argc < 2 || strcmp(argv[1], "help") == 0) {
         usage(stdout);
         return EX_OK;
     }
     char option[] = "--help";
     char *args[] = {argv[1], option, NULL};
-    return dispatch(2, args);
+    return dispatch_or_help(2, args, true);
 }
 
 int main(int argc, char **argv)

@@ -9,7 +9,9 @@
 #include "config/options.h"
 #include "base/rate_limit.h"
 #include "base/progress.h"
+#include "tools/access_log.h"
 #include "tools/put_batch.h"
+#include "tools/put_counted.h"
 #include "tools/put_rejects.h"
 #include "tools/tool.h"
 #include "base/url.h"
@@ -38,6 +40,12 @@ static const struct option_row rows[] = {
     {.name = "producer",
         .type = OPTION_STRING,
         .help = "name that makes the put repeatable: the same input continues where it was interrupted"},
+    {.name = "format",
+        .type = OPTION_CHOICE,
+        .fallback = "lines",
+        .choices = "lines|combined",
+        .help = "lines: a line is an event; combined: the lines are a web server's access log (common or "
+                "combined)"},
     {.name = "follow",
         .type = OPTION_BOOL,
         .fallback = "false",
@@ -52,6 +60,18 @@ static const struct option_row rows[] = {
         .help =
             "file for lines that the queue refuses (over its max_message); lines over 64 MiB are skipped and "
             "not kept (default: the first line of either kind ends the put)"},
+    {.name = "rejects_max_bytes",
+        .type = OPTION_SIZE,
+        .fallback = "256M",
+        .max = INT64_C(1) << 40,
+        .unit = "bytes",
+        .help = "delete the oldest lines of rejects once FILE and FILE.1 exceed this size; 0: unlimited"},
+    {.name = "rejects_max_age",
+        .type = OPTION_DURATION,
+        .fallback = "30d",
+        .max = INT64_C(3660) * 24 * 3600 * 1000,
+        .unit = "s",
+        .help = "delete lines of rejects after this time; 0: keep them"},
     {.name = "rate",
         .type = OPTION_INT,
         .fallback = "0",
@@ -102,8 +122,10 @@ struct put {
     int idle_status; /* exit status of the flush that on_idle made */
     struct progress progress;
     struct put_rejects rejects;
-    bool skipping;   /* skipping the rest of a line that is too long; the line was reported */
-    bool unfinished; /* the last line has no LF */
+    bool is_access_log;
+    struct buf event; /* of a line of an access log */
+    bool skipping;    /* skipping the rest of a line that is too long; the line was reported */
+    bool unfinished;  /* the last line has no LF */
 };
 
 static volatile sig_atomic_t stopped;
@@ -192,13 +214,30 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
         refusal->start - p->files[i].base, clock_monotonic());
 }
 
+/* Adds the event of a line of an access log. */
+static int add_access(struct put *p, struct bytes line, uint64_t start, uint64_t end)
+{
+    while (line.len > 0 && (line.ptr[line.len - 1] == '\n' || line.ptr[line.len - 1] == '\r'))
+        line.len--;
+    const char *wrong = line.len > 0 ? access_log_read(line, &p->event) : NULL;
+    if (!wrong)
+        return add(p, line.len > 0 ? buf_bytes(&p->event) : line, end);
+    struct put_batch_refusal refusal = {.line = line, .why = bytes_str(wrong), .start = start};
+    int status = p->rejects.file.path == NULL ? flush(p) : 0;
+    if (status == 0)
+        status = refused(&refusal, p);
+    if (status == 0)
+        put_batch_add(p->batch, BYTES_NONE, end);
+    return status == 0 ? flush_if_late(p) : status;
+}
+
 /* Skips a line that is too long. `end` is 0 until the end of the line is found. Without --rejects, stores the lines
  * before the long line and ends the put. */
 static int skip_long_line(struct put *p, uint64_t start, uint64_t end)
 {
     const struct file_count *f = &p->files[p->n_files - 1];
     bool is_new = end > 0 || !p->skipping;
-    int status = p->rejects.path == NULL ? flush(p) : 0;
+    int status = p->rejects.file.path == NULL ? flush(p) : 0;
     p->skipping = end == 0;
     if (status == 0 && is_new)
         status =
@@ -250,7 +289,7 @@ static int put_lines(struct put *p)
         switch (r) {
         case LINE_SOURCE_LINE:
             p->unfinished = line.ptr[line.len - 1] != '\n';
-            status = add(p, line, offset(p));
+            status = p->is_access_log ? add_access(p, line, start, offset(p)) : add(p, line, offset(p));
             break;
         case LINE_SOURCE_SKIPPING:
             status = skip_long_line(p, start, 0);
@@ -501,7 +540,9 @@ static int put_with(const struct options *o)
     static char dash[] = "-";
     char *standard_input[] = {dash}, **files, *token;
     size_t n = options_operands(o, &files);
-    struct put p = {.o = o, .batch_lines = (size_t)options_int(o, "batch")};
+    struct put p = {.o = o,
+        .batch_lines = (size_t)options_int(o, "batch"),
+        .is_access_log = strcmp(options_string(o, "format"), "combined") == 0};
     struct sigaction stop = {.sa_handler = on_signal};
     struct config_error error;
     int status = check(o);
@@ -509,7 +550,9 @@ static int put_with(const struct options *o)
         return status;
     if (daemon_read_token(options_string(o, "queue_token_file"), &token, &error) != 0)
         return print_error(error.text, EX_CONFIG);
-    if (put_rejects_open(&p.rejects, options_string(o, "rejects")) != 0) {
+    struct reject_file rejects = {options_string(o, "rejects"), (uint64_t)options_int(o, "rejects_max_bytes"),
+        options_int(o, "rejects_max_age") * USEC_PER_MSEC};
+    if (put_rejects_open(&p.rejects, &rejects) != 0) {
         free(token);
         return EX_CANTCREAT;
     }
@@ -529,6 +572,11 @@ static int put_with(const struct options *o)
         .timeout = lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,
         .stopped = &stopped});
     status = put_batch_ask_mark(p.batch, &p.resume);
+    struct put_counted counted = {.url = NULL};
+    const char *counted_queue = config_setting(options_config(o), "queue_to_pubsub", "queue");
+    bool is_counted = strcmp(options_string(o, "queue"), counted_queue ? counted_queue : "default") == 0;
+    if (!follows && is_counted && options_string(o, "queue_url") == NULL)
+        put_counted_begin(&counted, options_config(o), options_string(o, "data_dir"));
     p.began = clock_monotonic();
     progress_begin(&p.progress, "events", options_bool(o, "quiet"), p.began);
     if (status == 0)
@@ -539,7 +587,9 @@ static int put_with(const struct options *o)
     else
         print_posted(&p);
     put_rejects_report(&p.rejects, clock_monotonic(), true);
+    put_counted_report(&counted, put_batch_numbers(p.batch).posted);
     put_batch_free(&p.batch);
+    buf_free(&p.event);
     free(p.files);
     pipeline_close(&p.pipeline);
     free(token);

@@ -2,7 +2,6 @@
 
 #include "base/line_source.h"
 #include "base/progress.h"
-#include "base/reject_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,29 +17,45 @@ static int fail(const char *path)
     return -1;
 }
 
-int put_rejects_open(struct put_rejects *r, const char *path)
+int put_rejects_open(struct put_rejects *r, const struct reject_file *file)
 {
-    *r = (struct put_rejects){.path = path};
-    return path == NULL || reject_file_make(path) == 0 ? 0 : fail(path);
+    *r = (struct put_rejects){.file = *file};
+    return file->path == NULL || reject_file_make(file) == 0 ? 0 : fail(file->path);
+}
+
+static int keep(struct put_rejects *r, struct bytes line)
+{
+    bool expired;
+    if (reject_file_add(&r->file, line, &expired) != 0) {
+        fail(r->file.path);
+        return -1;
+    }
+    if (expired && !r->has_expired) {
+        progress_leave();
+        fprintf(stderr,
+            "millrace put: %s has reached rejects_max_bytes or rejects_max_age: its oldest lines are "
+            "deleted\n",
+            r->file.path);
+        r->has_expired = true;
+    }
+    return 0;
 }
 
 int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
     uint64_t offset, usec_t now)
 {
-    if (r->path != NULL && reject_file_add(r->path, refusal->line) != 0) {
-        fail(r->path);
+    if (r->file.path != NULL && keep(r, refusal->line) != 0)
         return EX_IOERR;
-    }
     if (r->n++ == 0) {
         progress_leave();
         fprintf(stderr,
-            "millrace put: the queue refuses the line at byte %" PRIu64 " of %s (%zu bytes): %.*s\n", offset,
+            "millrace put: the line at byte %" PRIu64 " of %s (%zu bytes) cannot be posted: %.*s\n", offset,
             file, refusal->line.len, (int)refusal->why.len, refusal->why.ptr != NULL ? refusal->why.ptr : "");
-        if (r->path == NULL) {
+        if (r->file.path == NULL) {
             fprintf(stderr, "millrace put: use --rejects=FILE to keep such lines and continue\n");
             return EX_DATAERR;
         }
-        fprintf(stderr, "millrace put: kept in %s; further lines are reported once a minute\n", r->path);
+        fprintf(stderr, "millrace put: kept in %s; further lines are reported once a minute\n", r->file.path);
         r->reported = 1;
         r->reported_at = now;
     }
@@ -57,12 +72,12 @@ int put_rejects_skip(struct put_rejects *r, const char *file, uint64_t offset, u
         fprintf(stderr, "%" PRIu64 " bytes, over %zu)\n", length, LINE_SOURCE_LINE_MAX);
     else
         fprintf(stderr, "no line feed in %zu bytes)\n", LINE_SOURCE_LINE_MAX);
-    if (r->path == NULL) {
+    if (r->file.path == NULL) {
         fprintf(stderr, "millrace put: use --rejects=FILE to skip such lines and continue\n");
         return EX_DATAERR;
     }
     fprintf(stderr, "millrace put: %s; it is not kept in %s\n",
-        length > 0 ? "skipped it" : "skipping it to its end", r->path);
+        length > 0 ? "skipped it" : "skipping it to its end", r->file.path);
     r->skipped += length > 0;
     return 0;
 }
@@ -74,10 +89,11 @@ void put_rejects_report(struct put_rejects *r, usec_t now, bool last)
         fprintf(stderr, "millrace put: %" PRIu64 " lines that were too long to be read were skipped\n",
             r->skipped);
     }
-    if (r->path == NULL || r->n == r->reported || (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
+    if (r->file.path == NULL || r->n == r->reported ||
+        (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
         return;
     progress_leave();
-    fprintf(stderr, "millrace put: %" PRIu64 " lines that the queue refused are in %s\n", r->n, r->path);
+    fprintf(stderr, "millrace put: %" PRIu64 " lines that the queue refused are in %s\n", r->n, r->file.path);
     r->reported = r->n;
     r->reported_at = now;
 }

@@ -9,19 +9,21 @@
 #ifndef MILLRACE_PUT_REJECTS_H
 #define MILLRACE_PUT_REJECTS_H
 
+#include "base/reject_file.h"
 #include "tools/put_batch.h"
 
 #define PUT_REJECTS_REPORT_EVERY (60 * USEC_PER_SEC)
 
 struct put_rejects {
-    const char *path; /* NULL: no file */
+    struct reject_file file; /* path NULL: no file */
     uint64_t n, reported;
     uint64_t skipped; /* lines over LINE_SOURCE_LINE_MAX */
     usec_t reported_at;
+    bool has_expired; /* earlier lines were deleted, and that was reported */
 };
 
-/* Creates the file if needed. Borrows the path, which may be NULL. 0, or -1 after printing the error. */
-int put_rejects_open(struct put_rejects *r, const char *path);
+/* Creates the file if needed. Its path may be NULL. 0, or -1 after printing the error. */
+int put_rejects_open(struct put_rejects *r, const struct reject_file *file);
 /* Keeps and reports a refused line, which starts at `offset` of the unpacked file. 0, or an exit status after printing the error. */
 int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
     uint64_t offset, usec_t now);

@@ -1,10 +1,11 @@
 /* millrace query: asks the API and prints the answer. Unknown options become parameters of the request, so a counter's label is an
  * option: `millrace query series --user bitly --unit day`. */
 #include "base/bytes.h"
+#include "base/suggest.h"
 #include "counts/json_fields.h"
+#include "tools/query_print.h"
 #include "tools/tool.h"
 #include "base/url.h"
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +13,18 @@
 
 static const char usage[] =
     "asks the API for counts and prints a table, JSON or CSV\n\n"
-    "usage: millrace query series --LABEL KEY [--unit day] [--period 7d | --from T --to T] [--timezone "
-    "ZONE]\n"
+    "usage: millrace query series --LABEL KEY [--LABEL KEY...] [--unit day] [--period 7d | --from T --to T]\n"
+    "                             [--timezone ZONE]\n"
+    "       millrace query series --LABEL KEY --by LABEL --top N | --sub KEY [--sub KEY...] [...]\n"
     "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [...]\n"
     "       millrace query compare --LABEL KEY [--period this-month] [--against year] [...]\n"
     "       millrace query top --counter LABEL [--limit N] [...]\n"
-    "       millrace query counters\n\n"
-    "Any other --NAME VALUE is a parameter of the API (docs/guide/api.md). Options:\n"
+    "       millrace query lookup --prefix TEXT [--counter LABEL] [--limit N] [--continuation TOKEN]\n"
+    "       millrace query counters\n"
+    "       millrace query freshness\n\n"
+    "Any other --NAME VALUE is a parameter of the API (docs/guide/api.md), such as --partial allow: answer "
+    "without\n"
+    "a daemon that is down, and name it. Options:\n"
     "  --config FILE     configuration of the pipeline (also $MILLRACE_CONFIG)\n"
     "  --data-dir DIR    directory of the pipeline (default: [millrace] data_dir)\n"
     "  --api-url URL     address of the API\n"
@@ -73,23 +79,12 @@ static int take_option(struct ask *a, int argc, char **argv)
     return equals ? 1 : 2;
 }
 
-static void print_series(const struct json_doc *d);
-static void print_compare(const struct json_doc *d);
-static void print_breakdown(const struct json_doc *d);
-static void print_counters(const struct json_doc *d);
-
-static const struct question {
-    const char *name;
-    void (*print)(const struct json_doc *d); /* as a table */
-} questions[] = {{"series", print_series}, {"compare", print_compare}, {"breakdown", print_breakdown},
-    {"top", print_breakdown}, {"counters", print_counters}};
-
-static const struct question *find_question(const char *name)
+static bool is_question(const char *name)
 {
-    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
-        if (strcmp(questions[i].name, name) == 0)
-            return &questions[i];
-    return NULL;
+    size_t i = 0;
+    while (query_questions[i] && strcmp(query_questions[i], name) != 0)
+        i++;
+    return query_questions[i] != NULL;
 }
 
 static bool is_any_of(const char *word, const char *one, const char *two, const char *three)
@@ -99,7 +94,7 @@ static bool is_any_of(const char *word, const char *one, const char *two, const 
 
 static bool parse_args(struct ask *a, int argc, char **argv)
 {
-    if (argc < 2 || !find_question(argv[1]))
+    if (argc < 2 || !is_question(argv[1]))
         return false;
     a->what = argv[1];
     a->config = getenv("MILLRACE_CONFIG");
@@ -111,106 +106,6 @@ static bool parse_args(struct ask *a, int argc, char **argv)
             return false;
     }
     return is_any_of(a->format, "table", "json", "csv");
-}
-
-static int64_t number_at(const struct json_doc *d, const char *fmt, size_t i, const char *member)
-{
-    char pointer[96];
-    snprintf(pointer, sizeof pointer, "%s/%zu/%s", fmt, i, member);
-    return json_doc_at(d, pointer).v.i64;
-}
-
-static void print_series(const struct json_doc *d)
-{
-    for (size_t i = 0; i < json_doc_length(d, "/rows"); i++) {
-        struct bytes date = json_doc_text(d, "/rows/%zu/date", i);
-        char pointer[64];
-        snprintf(pointer, sizeof pointer, "/rows/%zu/complete", i);
-        printf("%-26.*s %12" PRId64 "%s\n", (int)date.len, date.ptr, number_at(d, "/rows", i, "n"),
-            json_doc_at(d, pointer).v.boolean ? "" : "  so far");
-    }
-    printf("%-26s %12" PRId64 "\n", "total", json_doc_at(d, "/total").v.i64);
-}
-
-static void print_change(struct json_value change)
-{
-    if (change.type == JSON_F64 || change.type == JSON_I64)
-        printf(" %+9.2f %%", change.type == JSON_F64 ? change.v.f64 : (double)change.v.i64);
-    putchar('\n');
-}
-
-static void print_compare(const struct json_doc *d)
-{
-    for (size_t i = 0; i < json_doc_length(d, "/rows"); i++) {
-        struct bytes date = json_doc_text(d, "/rows/%zu/date", i);
-        printf("%-26.*s %12" PRId64 " %12" PRId64, (int)date.len, date.ptr, number_at(d, "/rows", i, "n"),
-            number_at(d, "/rows", i, "before/n"));
-        char pointer[64];
-        snprintf(pointer, sizeof pointer, "/rows/%zu/change", i);
-        print_change(json_doc_at(d, pointer));
-    }
-    printf("%-26s %12" PRId64 " %12" PRId64, "total", json_doc_at(d, "/total").v.i64,
-        json_doc_at(d, "/before/total").v.i64);
-    print_change(json_doc_at(d, "/change"));
-}
-
-static void print_breakdown(const struct json_doc *d)
-{
-    int64_t total = json_doc_at(d, "/total").v.i64;
-    double whole = total ? (double)total : 1;
-    for (size_t i = 0; i < json_doc_length(d, "/rows"); i++) {
-        struct bytes key = json_doc_text(d, "/rows/%zu/key", i);
-        int64_t n = number_at(d, "/rows", i, "n");
-        printf("%12" PRId64 " %6.2f %%  %.*s\n", n, 100 * (double)n / whole, (int)key.len, key.ptr);
-    }
-    int64_t other = json_doc_at(d, "/other").v.i64;
-    if (other)
-        printf("%12" PRId64 " %6.2f %%  (other)\n", other, 100 * (double)other / whole);
-    printf("%12" PRId64 "           total\n", total);
-}
-
-static void print_counters(const struct json_doc *d)
-{
-    for (size_t i = 0; i < json_doc_length(d, "/totals"); i++) {
-        struct bytes label = json_doc_text(d, "/totals/%zu/label", i),
-                     ns = json_doc_text(d, "/totals/%zu/ns", i);
-        char subs[64];
-        printf("%.*s (%.*s)", (int)label.len, label.ptr, (int)ns.len, ns.ptr);
-        snprintf(subs, sizeof subs, "/totals/%zu/subtotals", i);
-        for (size_t j = 0; j < json_doc_length(d, subs); j++) {
-            struct bytes by = json_doc_text(d, "%s/%zu/label", subs, j);
-            printf("%s%.*s", j ? ", " : " by ", (int)by.len, by.ptr);
-        }
-        putchar('\n');
-    }
-}
-
-static void append_row(struct buf *out, struct bytes ns, struct bytes counter, struct bytes by)
-{
-    buf_append_csv(out, ns);
-    buf_append_char(out, ',');
-    buf_append_csv(out, counter);
-    buf_append_char(out, ',');
-    buf_append_csv(out, by);
-    buf_append_char(out, '\n');
-}
-
-/* Prints a row for each total and for each of its subtotals. */
-static void print_counters_csv(const struct json_doc *d)
-{
-    struct buf out = {0};
-    buf_append_str(&out, "ns,counter,by\n");
-    for (size_t i = 0; i < json_doc_length(d, "/totals"); i++) {
-        struct bytes label = json_doc_text(d, "/totals/%zu/label", i);
-        char subs[64];
-        append_row(&out, json_doc_text(d, "/totals/%zu/ns", i), label, BYTES_NONE);
-        snprintf(subs, sizeof subs, "/totals/%zu/subtotals", i);
-        for (size_t j = 0; j < json_doc_length(d, subs); j++)
-            append_row(&out, json_doc_text(d, "%s/%zu/ns", subs, j), label,
-                json_doc_text(d, "%s/%zu/label", subs, j));
-    }
-    fwrite(out.ptr, 1, out.len, stdout);
-    buf_free(&out);
 }
 
 static int print_answer(const struct ask *a, const struct buf *body)
@@ -226,9 +121,9 @@ static int print_answer(const struct ask *a, const struct buf *body)
         return EX_TEMPFAIL;
     }
     if (table)
-        find_question(a->what)->print(d);
+        query_print(a->what, d);
     else
-        print_counters_csv(d);
+        query_print_counters_csv(d);
     json_doc_free(&d);
     return EX_OK;
 }
@@ -285,6 +180,19 @@ static int ask_api(struct ask *a)
     return exit_status;
 }
 
+static int usage_error(int argc, char **argv)
+{
+    struct suggest s = suggest_for(argc > 1 ? argv[1] : "");
+    for (size_t i = 0; query_questions[i]; i++)
+        suggest_try(&s, query_questions[i]);
+    if (argc > 1 && s.nearest && strcmp(s.nearest, argv[1]) != 0)
+        fprintf(stderr, "millrace query: no question \"%s\"; did you mean \"millrace query %s\"?\n", argv[1],
+            s.nearest);
+    else
+        fputs(usage, stderr);
+    return EX_USAGE;
+}
+
 int tool_query(int argc, char **argv)
 {
     struct ask a = {0};
@@ -301,8 +209,7 @@ int tool_query(int argc, char **argv)
     if (parse_args(&a, argc, argv)) {
         status = ask_api(&a);
     } else {
-        fputs(usage, stderr);
-        status = EX_USAGE;
+        status = usage_error(argc, argv);
     }
     buf_free(&a.target);
     return status;

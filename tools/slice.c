@@ -38,26 +38,30 @@ static int fail(enum slice_result r, const char *error)
     }
 }
 
+int tool_open_slice(const char *path, struct slice_reader **out, char *error)
+{
+    struct buf log = {0};
+    struct stat st;
+    buf_printf(&log, "%s-wal", path);
+    bool is_open = stat(log.ptr, &st) == 0 && st.st_size > 0;
+    enum slice_result opened = SLICE_FOREIGN;
+    buf_free(&log);
+    if (stat(path, &st) != 0)
+        snprintf(error, SLICE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
+    else /* Only a sealed slice can be opened as immutable: any other may still have a -wal file. */
+        opened = is_open ? SLICE_UNSEALED : slice_reader_open_sealed(path, out, error);
+    return (int)(opened == SLICE_UNSEALED ? slice_reader_open(path, out, error) : opened);
+}
+
 static int print(const char *path)
 {
     char error[SLICE_ERROR_TEXT];
     struct slice_reader *reader;
     struct buf text = {0};
     enum count_next r;
-    struct stat st;
-    buf_printf(&text, "%s-wal", path);
-    bool is_open = stat(text.ptr, &st) == 0 && st.st_size > 0;
-    enum slice_result opened = SLICE_FOREIGN;
-    if (stat(path, &st) != 0)
-        snprintf(error, sizeof error, "%.400s: %s", path, strerror(errno));
-    else /* Only a sealed slice can be opened as immutable: any other may still have a -wal file. */
-        opened = is_open ? SLICE_UNSEALED : slice_reader_open_sealed(path, &reader, error);
-    if (opened == SLICE_UNSEALED)
-        opened = slice_reader_open(path, &reader, error);
-    if (opened != SLICE_OK) {
-        buf_free(&text);
+    enum slice_result opened = (enum slice_result)tool_open_slice(path, &reader, error);
+    if (opened != SLICE_OK)
         return fail(opened, error);
-    }
     size_t n = slice_reader_runs(reader);
     struct count_source **sources = mem_zalloc((n + 1) * sizeof(*sources));
     for (size_t i = 0; i < n; i++)
@@ -166,7 +170,7 @@ static void row_close(struct count_source *base)
 
 static struct count_source *row_source(sqlite3 *db, const char *path, const char *sql)
 {
-    static const struct count_source_kind kind = {row_next_record, row_next_value, row_close};
+    static const struct count_source_kind kind = {row_next_record, row_next_value, row_close, NULL};
     struct row_source *s = mem_zalloc(sizeof(*s));
     s->base.kind = &kind;
     s->base.container = path;

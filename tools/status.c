@@ -1,22 +1,23 @@
-/* millrace status: shows every daemon of a pipeline, and whether every posted event is counted.
- *
- * Requests follow the flow of events. millrace status first asks the queues, because an acknowledged event leaves a
- * queue only once a stream has committed the event. It then asks for the ends of the streams, and last for the
- * aggregator's offsets. If the queues are empty and each offset has reached its stream's end, every event posted before
- * the first request is counted. */
-#include "base/clock.h"
-#include "counts/json_fields.h"
-#include "config/options.h"
-#include "config/peers.h"
-#include "tools/tool.h"
+/* millrace status: shows the daemons of a pipeline, what is wrong and what to do, or waits until every posted event is counted. */
+#include "tools/pipeline_status.h"
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sysexits.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
 
-#define REPLY_TIMEOUT (2 * USEC_PER_SEC)
 #define POLL_INTERVAL (50 * USEC_PER_MSEC)
+#define CLEAR "\033[H\033[2J"
+#define SCREEN_COLUMNS 80
+#define SCREEN_LINES 24
+#define OTHER_LINES 17 /* of the screen, besides the problems */
+#define RED "\033[31m"
+#define YELLOW "\033[33m"
+#define GREEN "\033[32m"
+#define NO_COLOR "\033[0m"
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
@@ -31,240 +32,353 @@ static const struct option_row rows[] = {
         .max = 86400000,
         .unit = "s",
         .help = "longest wait"},
+    {.name = "sample",
+        .type = OPTION_DURATION,
+        .fallback = "1s",
+        .max = 60000,
+        .unit = "s",
+        .help = "time over which rates are measured; 0: no rates"},
+    {.name = "watch",
+        .type = OPTION_DURATION,
+        .alone = "2s",
+        .min = 100,
+        .max = 3600000,
+        .unit = "s",
+        .help = "show the screen again in this interval until Ctrl-C"},
     {.name = "json", .type = OPTION_BOOL, .fallback = "false", .help = "print JSON"},
+    TOOL_COLOR_SETTING("colour of the states"),
     {.name = NULL},
 };
 
-struct report {
-    const char *state; /* "ready", "not ready", "failed", "stopped", "unreachable" */
-    struct buf detail; /* depth, lag, or the reason */
-    bool ready;
+static const char *const levels[] = {"fine", "needs attention", "down"};
+static const char *const colors[] = {GREEN, YELLOW, RED};
+
+struct screen {
+    bool is_terminal, has_color;
+    size_t columns, lines;
 };
 
-struct status {
-    const struct options *o;
-    struct pipeline pipeline;
-    struct report reports[PEERS];
-    struct json_doc *streams; /* pubsub's streams; their ends are compared with the aggregator's offsets */
-    uint64_t depth, lag;
-    bool known; /* every daemon has answered, so depth and lag are complete */
-};
-
-static struct json_doc *fetch_json(const char *url, const char *target)
+static struct screen screen_of(const struct options *o)
 {
-    struct buf body = {0};
-    const char *why;
-    bool ok = tool_get(url, target, REPLY_TIMEOUT, &body, &why) == 200;
-    struct json_doc *doc = ok ? json_doc_parse(buf_bytes(&body)) : NULL;
-    buf_free(&body);
-    return doc;
+    struct screen s = {.is_terminal = isatty(STDOUT_FILENO),
+        .has_color = tool_has_color(o, STDOUT_FILENO),
+        .columns = SCREEN_COLUMNS,
+        .lines = SCREEN_LINES};
+    struct winsize w;
+    if (s.is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 && w.ws_row > 0) {
+        s.columns = w.ws_col;
+        s.lines = w.ws_row;
+    }
+    return s;
 }
 
-/* The queue that queue_to_pubsub reads. */
-static const char *relayed_queue(const struct status *s)
+/* Prints a text after `head`. On a terminal wraps the text into at most `room` lines; otherwise prints one line. Returns the number
+ * of lines. */
+static size_t print_wrapped(const struct screen *s, const char *head, const char *text, size_t room)
 {
-    const char *queue = config_setting(options_config(s->o), "queue_to_pubsub", "queue");
-    return queue ? queue : "default";
-}
-
-/* Only the relayed queue counts for `depth`, because the events of other queues do not reach the counted streams. */
-static bool query_queue(struct status *s, const char *url, struct buf *detail)
-{
-    /* counters that need attention */
-    static const char *const members[] = {"paused", "buried", "overflow", "rejected"};
-    struct json_doc *d = fetch_json(url, "/stats?format=json");
-    char pointer[128];
-    bool ok = d != NULL;
-    uint64_t others = 0;
-    struct buf warnings = {0};
-    s->depth = 0;
-    for (size_t i = 0; ok && i < json_doc_length(d, "/queues"); i++) {
-        struct bytes name = json_doc_name(d, "/queues", i);
-        uint64_t depth = 0;
-        snprintf(pointer, sizeof pointer, "/queues/%.*s/depth", (int)name.len, name.ptr);
-        ok = json_doc_u64(d, pointer, &depth);
-        *(bytes_equal_str(name, relayed_queue(s)) ? &s->depth : &others) += depth;
-        for (size_t w = 0; w < sizeof members / sizeof *members; w++) {
-            uint64_t n;
-            snprintf(pointer, sizeof pointer, "/queues/%.*s/%s", (int)name.len, name.ptr, members[w]);
-            if (!json_doc_u64(d, pointer, &n) || n == 0)
+    size_t width = s->columns > 20 ? s->columns - 4 : SCREEN_COLUMNS - 4, n = 0;
+    struct bytes rest = bytes_str(text);
+    if (!s->is_terminal) {
+        printf("%s%s\n", head, text);
+        return 1;
+    }
+    while (rest.len > 0 && n < room) {
+        size_t len = rest.len;
+        if (len > width) {
+            for (len = width; len > width / 2 && rest.ptr[len] != ' '; len--)
                 continue;
-            buf_printf(&warnings, ", %.*s: ", (int)name.len, name.ptr);
-            if (w == 0)
-                buf_append_str(&warnings, "paused");
-            else
-                buf_printf(&warnings, "%" PRIu64 " %s", n, w == 2 ? "overflowed" : members[w]);
         }
+        bool is_cut = n + 1 == room && len < rest.len;
+        printf("%s%.*s%s\n", n == 0 ? head : "    ", (int)(is_cut ? len - 3 : len), rest.ptr,
+            is_cut ? "..." : "");
+        rest.ptr += len;
+        rest.len -= len;
+        for (; rest.len > 0 && rest.ptr[0] == ' '; rest.len--)
+            rest.ptr++;
+        n++;
     }
-    buf_printf(detail, "depth %" PRIu64, s->depth);
-    if (others > 0)
-        buf_printf(detail, ", %" PRIu64 " in other queues", others);
-    buf_append_bytes(detail, buf_bytes(&warnings));
-    buf_free(&warnings);
-    json_doc_free(&d);
-    return ok;
+    return n;
 }
 
-static bool query_streams(struct status *s, const char *url, struct buf *detail)
+static void print_problems(const struct pipeline_status *s, const struct screen *screen)
 {
-    s->streams = fetch_json(url, "/streams");
-    if (!s->streams)
-        return false;
-    buf_printf(detail, "streams %zu", json_doc_length(s->streams, "/streams"));
-    return true;
-}
-
-/* A stream that the aggregator does not read has no lag. */
-static bool query_counts(struct status *s, const char *url, struct buf *detail)
-{
-    struct json_doc *d = s->streams ? fetch_json(url, "/stats?format=json") : NULL;
-    char pointer[192];
-    bool ok = d != NULL;
-    s->lag = 0;
-    for (size_t i = 0; ok && i < json_doc_length(s->streams, "/streams"); i++) {
-        uint64_t end, offset;
-        struct bytes name = json_doc_text(s->streams, "/streams/%zu/name", i);
-        snprintf(pointer, sizeof pointer, "/streams/%zu/end", i);
-        ok = name.ptr && json_doc_u64(s->streams, pointer, &end);
-        snprintf(pointer, sizeof pointer, "/streams/%.*s/offset", (int)name.len, name.ptr ? name.ptr : "");
-        if (ok && json_doc_u64(d, pointer, &offset) && offset < end)
-            s->lag += end - offset;
-    }
-    buf_printf(detail, "lag %" PRIu64 " bytes", s->lag);
-    json_doc_free(&d);
-    return ok;
-}
-
-static const struct {
-    const char *name;
-    bool (*query)(struct status *s, const char *url, struct buf *detail);
-} queries[] = {{"simplequeue", query_queue}, {"pubsub", query_streams}, {"aggregator", query_counts}};
-
-/* Asks every daemon, in the order in which events flow. Does not ask a stopped pipeline, because other processes may
- * use its ports by now, nor a failed daemon, because it has no process. */
-static void take(struct status *s)
-{
-    pipeline_close(&s->pipeline);
-    pipeline_open(&s->pipeline, options_config(s->o), options_string(s->o, "data_dir"));
-    s->known = true;
-    for (size_t i = 0; i < PEERS; i++) {
-        const struct pipeline_daemon *d = &s->pipeline.daemons[i];
-        struct report *r = &s->reports[i];
-        bool failed = !s->pipeline.has_ended && d->state && strcmp(d->state, "failed") == 0;
-        r->ready = false;
-        buf_clear(&r->detail);
-        if (s->pipeline.has_ended || failed) {
-            s->known = false;
-            r->state = failed ? "failed" : "stopped";
-            if (failed && d->status_text)
-                buf_append_str(&r->detail, d->status_text);
-            continue;
+    size_t room = screen->lines > OTHER_LINES + 3 ? screen->lines - OTHER_LINES : 3, used = 0, i = 0;
+    for (enum status_level level = STATUS_DOWN; level > STATUS_FINE; level--)
+        for (size_t at = 0; at < s->n_problems; at++) {
+            const struct status_problem *p = &s->problems[at];
+            if (p->level != level || (screen->is_terminal && used + 2 + (i + 1 < s->n_problems) > room))
+                continue;
+            size_t left = room - used, most = left > 3 ? 3 : left - 1;
+            used += print_wrapped(screen, level == STATUS_DOWN ? "!!  " : "!   ", p->text, most);
+            used += p->remedy[0] ? print_wrapped(screen, " -> ", p->remedy, room - used > 2 ? 2 : 1) : 0;
+            i++;
         }
-        struct buf body = {0};
-        const char *why;
-        int status = tool_get(d->url, "/health", REPLY_TIMEOUT, &body, &why);
-        struct json_doc *doc = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
-        r->ready = status == 200;
-        r->state = r->ready ? "ready" : status ? "not ready" : "unreachable";
-        buf_append_bytes(&r->detail, json_doc_text(doc, "/detail"));
-        json_doc_free(&doc);
-        /* Each line after "ready" is a warning. */
-        for (size_t at = sizeof "ready"; r->ready && at < body.len; at++)
-            if (body.ptr[at] == '\n')
-                buf_append_str(&r->detail, "; ");
-            else
-                buf_append_char(&r->detail, body.ptr[at]);
-        buf_free(&body);
-        for (size_t q = 0; q < sizeof queries / sizeof *queries; q++)
-            if (strcmp(queries[q].name, peers[i].name) == 0 &&
-                (!r->ready || !queries[q].query(s, d->url, &r->detail)))
-                s->known = false;
-    }
-    json_doc_free(&s->streams);
+    if (i < s->n_problems)
+        printf("    and %zu more: millrace status --json\n", s->n_problems - i);
 }
 
-static bool all_ready(const struct status *s)
+static const char *cell(char out[24], double n, int decimals, const char *unit)
 {
-    bool ready = true;
-    for (size_t i = 0; i < PEERS; i++)
-        ready = ready && s->reports[i].ready;
-    return ready;
+    if (n < 0)
+        return "-";
+    snprintf(out, 24, "%.*f%s", decimals, n, unit);
+    return out;
 }
 
-static bool is_settled(const struct status *s)
+static void print_daemons(const struct pipeline_status *s, const struct screen *screen)
 {
-    return all_ready(s) && s->known && s->depth == 0 && s->lag == 0;
-}
-
-static const char *shown_url(const struct status *s, size_t i)
-{
-    bool was_asked = strcmp(s->reports[i].state, "failed") != 0 && !s->pipeline.has_ended;
-    return was_asked ? s->pipeline.daemons[i].url : NULL;
-}
-
-static void print_table(const struct status *s)
-{
-    for (size_t i = 0; i < PEERS; i++) {
-        const struct report *r = &s->reports[i];
-        const char *url = shown_url(s, i);
-        printf("%-16s %-12s %-28s %.*s\n", peers[i].name, r->state, url ? url : "-", (int)r->detail.len,
-            r->detail.ptr ? r->detail.ptr : "");
+    char rate[24], waiting[24], lag[24];
+    printf("%-15s %-11s %8s %8s %7s %8s  %s\n", "daemon", "state", "events/s", "waiting", "lag", "restarts",
+        "address");
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+        const struct daemon_status *d = &s->daemons[i];
+        const struct pipeline_daemon *p = &s->pipeline.daemons[i];
+        bool was_asked = d->events >= 0 || d->ready || strcmp(d->state, "unreachable") == 0;
+        const char *url = was_asked && !p->is_off && p->url ? p->url : "";
+        printf("%-15s %s%-11s%s %8s %8s %7s %8u  %.*s\n", pipeline_daemon_name(i),
+            screen->has_color ? colors[d->level] : "", d->state, screen->has_color ? NO_COLOR : "",
+            cell(rate, d->rate, 1, ""), cell(waiting, (double)d->waiting, 0, ""), cell(lag, d->lag, 1, " s"),
+            p->restarts, screen->is_terminal ? 16 : 300, strncmp(url, "http://", 7) == 0 ? url + 7 : url);
     }
 }
 
-static void print_json(const struct status *s)
+static void format_time(char out[32], int64_t t)
+{
+    struct tm tm;
+    time_t time = (time_t)t;
+    if (t <= 0 || !gmtime_r(&time, &tm) || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        snprintf(out, 32, "unknown");
+}
+
+static void format_age(char out[32], int64_t seconds)
+{
+    static const struct {
+        int64_t from, unit;
+        const char *name;
+    } units[] = {
+        {172800, 86400, "days"}, {7200, 3600, "hours"}, {120, 60, "minutes"}, {INT64_MIN, 1, "seconds"}};
+    size_t i = 0;
+    while (seconds < units[i].from)
+        i++;
+    snprintf(out, 32, "%" PRId64 " %s", seconds / units[i].unit, units[i].name);
+}
+
+static void print_rejects(const struct pipeline_status *s)
+{
+    const struct json_doc *d = s->daemons[peer_named("aggregator") - peers].stats;
+    uint64_t counted = 0, rejected = 0, lines = 0;
+    if (!d || !json_doc_u64(d, "/last_minute/counted", &counted) ||
+        !json_doc_u64(d, "/last_minute/rejected", &rejected))
+        return;
+    printf("last minute     %" PRIu64 " counted, %" PRIu64 " rejected", counted, rejected);
+    for (size_t i = 0; i < json_doc_length(d, "/last_minute/reasons") && i < 2; i++) {
+        struct bytes reason = json_doc_text(d, "/last_minute/reasons/%zu/reason", i);
+        char pointer[48];
+        snprintf(pointer, sizeof pointer, "/last_minute/reasons/%zu/lines", i);
+        json_doc_u64(d, pointer, &lines);
+        printf(
+            "%s%" PRIu64 " %.*s", i ? ", " : ": ", lines, reason.len > 40 ? 40 : (int)reason.len, reason.ptr);
+    }
+    putchar('\n');
+}
+
+static void print_facts(const struct pipeline_status *s)
+{
+    char text[32], age[32];
+    int64_t now = clock_wall() / USEC_PER_SEC;
+    format_time(text, s->complete_until);
+    format_age(age, now - s->complete_until);
+    struct bytes held_by = json_doc_text(s->daemons[peer_named("aggregator") - peers].stats, "/held_by");
+    printf("complete until  %s%s%s%s%s%.*s\n", text, s->complete_until > 0 ? " (" : "",
+        s->complete_until > 0 ? age : "", s->complete_until > 0 ? " ago)" : "",
+        held_by.len ? ", held back by " : "", (int)held_by.len, held_by.len ? held_by.ptr : "");
+    format_time(text, s->archive_made);
+    format_age(age, now - s->archive_made);
+    if (s->archive_generation >= 0)
+        printf("archive         generation %" PRId64 " of %s (%s ago)\n", s->archive_generation, text, age);
+    const char *next = s->pipeline.daemons[PEERS].status_text;
+    if (next && !s->pipeline.has_ended)
+        printf("compaction      %s\n", next);
+    if (s->disk_size > 0) {
+        printf("disk            %.1f GB of %.1f GB free", (double)s->disk_free / 1e9,
+            (double)s->disk_size / 1e9);
+        if (s->days_until_full >= 0)
+            printf(", full in %.0f days", s->days_until_full);
+        putchar('\n');
+    }
+    print_rejects(s);
+}
+
+static void print_screen(const struct pipeline_status *s, const struct screen *screen)
+{
+    char now[32];
+    format_time(now, clock_wall() / USEC_PER_SEC);
+    printf("%smillrace: %s%s%*s\n", screen->has_color ? colors[s->level] : "", levels[s->level],
+        screen->has_color ? NO_COLOR : "",
+        (int)(SCREEN_COLUMNS - sizeof "millrace: " + 1 - strlen(levels[s->level])), now);
+    print_problems(s, screen);
+    putchar('\n');
+    print_daemons(s, screen);
+    putchar('\n');
+    print_facts(s);
+}
+
+static void append_number(struct buf *out, const char *name, double n, int decimals)
+{
+    buf_printf(out, ",\"%s\":", name);
+    if (n < 0)
+        buf_append_str(out, "null");
+    else
+        buf_printf(out, "%.*f", decimals, n);
+}
+
+static void append_text(struct buf *out, const char *before, const char *text)
+{
+    buf_append_str(out, before);
+    if (text)
+        buf_append_json(out, bytes_str(text));
+    else
+        buf_append_str(out, "null");
+}
+
+static void append_daemon(struct buf *out, const struct pipeline_status *s, size_t i)
+{
+    const struct daemon_status *d = &s->daemons[i];
+    const struct pipeline_daemon *p = &s->pipeline.daemons[i];
+    bool was_asked = d->events >= 0 || d->ready || strcmp(d->state, "unreachable") == 0;
+    buf_printf(out, "%s\"%s\":{\"state\":\"%s\"", i ? "," : "", pipeline_daemon_name(i), d->state);
+    append_text(out, ",\"url\":", was_asked && !p->is_off && p->url && p->url[0] ? p->url : NULL);
+    buf_append_str(out, ",\"detail\":");
+    buf_append_json(out, buf_bytes(&d->detail));
+    append_number(out, "events_per_second", d->rate, 1);
+    append_number(out, "waiting", (double)d->waiting, 0);
+    append_number(out, "lag_seconds", d->lag, 3);
+    buf_printf(out, ",\"restarts\":%u", p->restarts);
+    append_text(out, ",\"last_error\":", p->last_error);
+    buf_append_char(out, '}');
+}
+
+static void print_json(const struct pipeline_status *s)
 {
     struct buf out = {0};
-    buf_printf(&out, "{\"ready\":%s,\"settled\":%s,\"daemons\":{", all_ready(s) ? "true" : "false",
-        is_settled(s) ? "true" : "false");
-    for (size_t i = 0; i < PEERS; i++) {
-        const struct report *r = &s->reports[i];
-        const char *url = shown_url(s, i);
-        buf_printf(&out, "%s\"%s\":{\"state\":\"%s\",\"url\":", i ? "," : "", peers[i].name, r->state);
-        if (url)
-            buf_append_json(&out, bytes_str(url));
-        else
-            buf_append_str(&out, "null");
-        buf_append_str(&out, ",\"detail\":");
-        buf_append_json(&out, buf_bytes(&r->detail));
+    buf_printf(&out, "{\"level\":\"%s\",\"ready\":%s,\"settled\":%s,\"problems\":[", levels[s->level],
+        s->all_ready ? "true" : "false", pipeline_is_settled(s) ? "true" : "false");
+    for (size_t i = 0; i < s->n_problems; i++) {
+        buf_printf(&out, "%s{\"level\":\"%s\"", i ? "," : "", levels[s->problems[i].level]);
+        append_text(&out, ",\"problem\":", s->problems[i].text);
+        append_text(&out, ",\"remedy\":", s->problems[i].remedy);
         buf_append_char(&out, '}');
     }
-    buf_append_str(&out, "}}\n");
+    buf_append_str(&out, "],\"daemons\":{");
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        append_daemon(&out, s, i);
+    buf_append_char(&out, '}');
+    append_number(&out, "complete_until", s->complete_until ? (double)s->complete_until : -1, 0);
+    struct bytes held_by = json_doc_text(s->daemons[peer_named("aggregator") - peers].stats, "/held_by");
+    buf_append_str(&out, ",\"held_by\":");
+    buf_append_json(&out, held_by);
+    append_number(&out, "archive_generation", (double)s->archive_generation, 0);
+    append_number(&out, "archive_made", s->archive_made ? (double)s->archive_made : -1, 0);
+    append_number(&out, "disk_free_bytes", (double)s->disk_free, 0);
+    append_number(&out, "disk_size_bytes", (double)s->disk_size, 0);
+    append_number(&out, "days_until_full", s->days_until_full, 1);
+    buf_append_str(&out, "}\n");
     fwrite(out.ptr, 1, out.len, stdout);
     buf_free(&out);
 }
 
-static int status_with(const struct options *o)
+static void take(struct pipeline_status *s, const struct options *o)
+{
+    pipeline_status_take(s, options_config(o), options_string(o, "data_dir"));
+}
+
+/* Looks again until everything is settled or the timeout has passed. Returns the exit status. */
+static int wait_settled(const struct options *o, struct pipeline_status *s)
 {
     static const char waiting[] = "millrace status: still waiting for";
-    struct status s = {.o = o};
-    bool waits = options_bool(o, "wait");
-    usec_t end = clock_monotonic() + (waits ? options_int(o, "timeout") * USEC_PER_MSEC : 0);
-    signal(SIGPIPE, SIG_IGN);
-    take(&s);
-    while (!is_settled(&s) && clock_monotonic() < end) {
+    usec_t end = clock_monotonic() + options_int(o, "timeout") * USEC_PER_MSEC;
+    take(s, o);
+    while (!pipeline_is_settled(s) && clock_monotonic() < end) {
         clock_sleep(POLL_INTERVAL);
-        take(&s);
+        pipeline_status_close(s);
+        take(s, o);
     }
-    bool missing = waits && !is_settled(&s);
-    for (size_t i = 0; i < PEERS && missing; i++)
-        if (!s.reports[i].ready)
-            fprintf(stderr, "%s %s: %s\n", waiting, peers[i].name, s.reports[i].state);
-    if (missing && s.depth > 0)
-        fprintf(stderr, "%s %" PRIu64 " messages on queue %s\n", waiting, s.depth, relayed_queue(&s));
-    if (missing && s.lag > 0)
-        fprintf(stderr, "%s %" PRIu64 " uncounted bytes of streams\n", waiting, s.lag);
-    (options_bool(o, "json") ? print_json : print_table)(&s);
-    int status = (waits ? !missing : all_ready(&s)) ? EX_OK : EX_TEMPFAIL;
+    if (pipeline_is_settled(s))
+        return STATUS_FINE;
     for (size_t i = 0; i < PEERS; i++)
-        buf_free(&s.reports[i].detail);
-    pipeline_close(&s.pipeline);
+        if (!s->daemons[i].ready)
+            fprintf(stderr, "%s %s: %s\n", waiting, peers[i].name, s->daemons[i].state);
+    if (s->depth > 0)
+        fprintf(stderr, "%s %" PRIu64 " messages on queue %s\n", waiting, s->depth,
+            pipeline_counted_queue(s->config));
+    if (s->lag > 0)
+        fprintf(stderr, "%s %" PRIu64 " uncounted bytes of streams\n", waiting, s->lag);
+    return s->level == STATUS_FINE ? STATUS_ATTENTION : (int)s->level;
+}
+
+/* Takes two looks, for the rates. A stopped pipeline has none. */
+static void measure(const struct options *o, struct pipeline_status *s)
+{
+    struct pipeline_status before;
+    usec_t sample = options_int(o, "sample") * USEC_PER_MSEC;
+    take(s, o);
+    if (sample == 0 || s->pipeline.has_ended)
+        return;
+    before = *s;
+    clock_sleep(sample);
+    take(s, o);
+    pipeline_status_rates(s, &before);
+    pipeline_status_close(&before);
+}
+
+static int watch(const struct options *o, const struct screen *screen)
+{
+    struct pipeline_status s, before;
+    take(&before, o);
+    for (;;) {
+        clock_sleep(options_int(o, "watch") * USEC_PER_MSEC);
+        take(&s, o);
+        pipeline_status_rates(&s, &before);
+        if (screen->is_terminal)
+            fputs(CLEAR, stdout);
+        (options_bool(o, "json") ? (void)print_json(&s) : print_screen(&s, screen));
+        pipeline_status_close(&before);
+        before = s;
+        if (fflush(stdout) != 0)
+            break; /* nobody reads further screens */
+    }
+    int status = before.level;
+    pipeline_status_close(&before);
     return status;
+}
+
+static int status_with(const struct options *o)
+{
+    struct screen screen = screen_of(o);
+    struct pipeline_status s;
+    signal(SIGPIPE, SIG_IGN);
+    if (options_is_set(o, "watch"))
+        return watch(o, &screen);
+    int status = STATUS_FINE;
+    if (options_bool(o, "wait"))
+        status = wait_settled(o, &s);
+    else
+        measure(o, &s);
+    if (options_bool(o, "json"))
+        print_json(&s);
+    else
+        print_screen(&s, &screen);
+    status = options_bool(o, "wait") ? status : (int)s.level;
+    pipeline_status_close(&s);
+    return tool_flush("status", status);
 }
 
 int tool_status(int argc, char **argv)
 {
-    static const struct options_spec spec = {
-        .program = "status", .summary = "shows the daemons of a pipeline", .rows = {rows, NULL}};
+    static const struct options_spec spec = {.program = "status",
+        .summary = "shows the daemons of a pipeline, what is wrong and what to do",
+        .more = "The exit status is 0 if all is fine, 1 if something needs attention, and 2 if a daemon is "
+                "down.\n",
+        .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, status_with);
 }

@@ -31,6 +31,7 @@ struct child {
     bool was_ready; /* the current process or an earlier one was ready */
     usec_t ready_since, delay;
     char status_text[STATUS_TEXT_MAX];
+    char last_end[32];
     unsigned restarts;
     struct event *timer;        /* restarts the program while RESTARTING, kills it while STOPPING */
     struct bufferevent *output; /* the running process's standard output and error */
@@ -231,6 +232,7 @@ static void handle_end(struct child *c, const char *how, int code)
     bool refused = exited && (code == EX_USAGE || code == EX_CONFIG) && !c->was_ready;
     bool has_begun = c->program->optional && c->status_text[0] != '\0';
     const char *name = c->program->name;
+    snprintf(c->last_end, sizeof c->last_end, "%s%s %d", how, exited ? " status" : "", code);
     if (c->owner->stopping) {
         event_del(c->timer);
         set_state(c, SUPERVISOR_STOPPED);
@@ -385,5 +387,5 @@ void supervisor_free(struct supervisor **sp)
 struct supervisor_report supervisor_report(const struct supervisor *s, size_t program)
 {
     const struct child *c = &s->children[program];
-    return (struct supervisor_report){c->state, c->pid, c->restarts, c->status_text};
+    return (struct supervisor_report){c->state, c->pid, c->restarts, c->last_end, c->status_text};
 }

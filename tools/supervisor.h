@@ -82,6 +82,7 @@ struct supervisor_report {
     enum supervisor_state state;
     pid_t pid; /* 0: not running */
     unsigned restarts;
+    const char *last_end;    /* how the previous process ended: "signal 9"; "" if none; borrowed */
     const char *status_text; /* the last STATUS= message of the latest process; "" if none; borrowed */
 };
 struct supervisor_report supervisor_report(const struct supervisor *s, size_t program);

@@ -111,6 +111,17 @@ void tool_add_arg(char **argv, const char *fmt, ...)
     argv[n] = text.ptr;
 }
 
+char *tool_archive_dir(const struct config *config, const char *data_dir)
+{
+    const char *archive = config_setting(config, "sortdb", "archive");
+    struct buf path = {0};
+    if (!archive)
+        archive = config_setting(config, "compactor", "archive");
+    buf_printf(&path, "%s%s", archive ? archive : data_dir, archive ? "" : "/archive");
+    buf_append_char(&path, '\0');
+    return path.ptr;
+}
+
 void tool_add_compactor_paths(char **argv, const struct config *config, const char *data_dir)
 {
     const char *archive = config_setting(config, "sortdb", "archive");
@@ -131,6 +142,31 @@ static char *text_at(const struct json_doc *run, const char *daemon, const char 
     return text.ptr ? bytes_dup(text) : NULL;
 }
 
+const char *pipeline_daemon_name(size_t i)
+{
+    return i < PEERS ? peers[i].name : "compactor";
+}
+
+static int64_t number_at(const struct json_doc *run, const char *daemon, const char *member)
+{
+    char pointer[96];
+    uint64_t n = 0;
+    snprintf(pointer, sizeof pointer, "%s%s/%s", daemon[0] ? "/daemons/" : "", daemon, member);
+    return json_doc_u64(run, pointer, &n) ? (int64_t)n : 0;
+}
+
+static void read_daemon(const struct json_doc *run, const char *name, struct pipeline_daemon *d)
+{
+    *d = (struct pipeline_daemon){.url = text_at(run, name, "url"),
+        .state = text_at(run, name, "state"),
+        .status_text = text_at(run, name, "said"),
+        .pid = number_at(run, name, "pid"),
+        .restarts = (unsigned)number_at(run, name, "restarts"),
+        .last_error = text_at(run, name, "error"),
+        .error_at = number_at(run, name, "error_at")};
+    d->is_off = !d->state;
+}
+
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir)
 {
     const char *configured = config_setting(config, "millrace", "data_dir");
@@ -147,12 +183,11 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     }
     buf_free(&path);
     buf_free(&text);
-    for (size_t i = 0; i < PEERS; i++) {
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
         struct pipeline_daemon *d = &p->daemons[i];
         if (run)
-            *d = (struct pipeline_daemon){text_at(run, peers[i].name, "url"),
-                text_at(run, peers[i].name, "state"), text_at(run, peers[i].name, "said")};
-        if (!d->url) {
+            read_daemon(run, pipeline_daemon_name(i), d);
+        if (!d->url && i < PEERS) {
             struct buf url = {0};
             peer_configured_url(&peers[i], config, &url);
             d->url = bytes_dup(buf_bytes(&url));
@@ -164,17 +199,33 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     struct json_value pid = json_doc_at(run, "/pid"), ended = json_doc_at(run, "/ended");
     bool is_dead = pid.type == JSON_I64 && pid.v.i64 > 0 && kill((pid_t)pid.v.i64, 0) != 0 && errno != EPERM;
     p->has_ended = is_dead || (ended.type == JSON_BOOL && ended.v.boolean);
+    struct bytes reason = json_doc_text(run, "/end_reason"), file = json_doc_text(run, "/config");
+    p->config_path = file.len > 0 ? bytes_dup(file) : NULL;
+    p->end_reason = p->has_ended && reason.len > 0 ? bytes_dup(reason) : NULL;
+    p->disk_at = number_at(run, "", "disk/at");
+    p->disk_free = number_at(run, "", "disk/free");
     json_doc_free(&run);
 }
 
 void pipeline_close(struct pipeline *p)
 {
-    for (size_t i = 0; i < PEERS; i++) {
+    free(p->end_reason);
+    free(p->config_path);
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+        free(p->daemons[i].last_error);
         free(p->daemons[i].url);
         free(p->daemons[i].state);
         free(p->daemons[i].status_text);
     }
     *p = (struct pipeline){.has_ended = false};
+}
+
+bool tool_api_reads_archive(const struct config *config, bool runs_sortdb)
+{
+    if (config_setting(config, "api", "archive"))
+        return true;
+    return runs_sortdb && !config_setting(config, "api", "sortdb_url") &&
+           !config_setting(config, "sortdb", "db_file");
 }
 
 const char *pipeline_url(const struct pipeline *p, const char *daemon)

@@ -10,6 +10,7 @@
 int tool_up(int argc, char **argv);
 int tool_put(int argc, char **argv);
 int tool_compact(int argc, char **argv);
+int tool_recount(int argc, char **argv);
 int tool_query(int argc, char **argv);
 int tool_status(int argc, char **argv);
 int tool_journal(int argc, char **argv);
@@ -18,6 +19,7 @@ int tool_rejects(int argc, char **argv);
 int tool_producers(int argc, char **argv);
 int tool_tail(int argc, char **argv);
 int tool_top(int argc, char **argv);
+int tool_doctor(int argc, char **argv);
 int tool_backup(int argc, char **argv);
 int tool_restore(int argc, char **argv);
 
@@ -52,6 +54,10 @@ int tool_request(const char *url, const char *token, const char *method, const c
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
 int tool_flush(const char *program, int status);
 
+struct slice_reader;
+/* Opens a sealed or open slice. Returns an enum slice_result, with the reason in `error` (SLICE_ERROR_TEXT bytes). */
+int tool_open_slice(const char *path, struct slice_reader **out, char *error);
+
 /* The directory of the daemons: ../libexec/millrace, relative to the directory of the running program. The caller frees
  * it. */
 char *tool_libexec_dir(void);
@@ -59,21 +65,40 @@ char *tool_libexec_dir(void);
 #define TOOL_ARGS_MAX 32
 void tool_add_arg(char **argv, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The directory of a pipeline's archive. The caller frees it. */
+char *tool_archive_dir(const struct config *config, const char *data_dir);
 /* Appends the directories that the compactor of a pipeline needs and that [compactor] does not set. */
 void tool_add_compactor_paths(char **argv, const struct config *config, const char *data_dir);
+
+/* True if the api of `millrace up` reads the archive itself instead of asking sortdb: by its setting, or by default if sortdb serves the
+ * archive. Then the compactor waits for the api too. */
+bool tool_api_reads_archive(const struct config *config, bool runs_sortdb);
 
 /* The addresses and states of a pipeline's daemons. A running `millrace up` keeps them in DATA_DIR/run.json. Without that file,
  * addresses come from the configuration and its defaults, and states are unknown. */
 struct pipeline_daemon {
-    char *url;         /* "http://127.0.0.1:8088" or "unix:PATH" */
+    char *url;         /* "http://127.0.0.1:8088" or "unix:PATH"; NULL: it does not listen */
     char *state;       /* "ready", "starting", ...; NULL: unknown */
     char *status_text; /* "ready", or why it is not; NULL: unknown */
+    bool is_off;       /* the pipeline runs without it */
+    int64_t pid;       /* 0: not running */
+    unsigned restarts;
+    char *last_error; /* the last logged error, or how the process ended; NULL: none */
+    int64_t error_at; /* Unix seconds */
 };
+
+#define PIPELINE_DAEMONS (PEERS + 1) /* those of peers[], then the compactor */
+const char *pipeline_daemon_name(size_t i);
 
 struct pipeline {
     const char *data_dir;
-    bool has_ended;                        /* `millrace up` has ended or died */
-    struct pipeline_daemon daemons[PEERS]; /* in the order of peers[] */
+    bool has_ended;    /* `millrace up` has ended or died */
+    char *config_path; /* the file of `millrace up`; NULL: unknown */
+    char *end_reason;  /* why, if it ended with an error; NULL: unknown */
+    int64_t
+        disk_at; /* when the disk had disk_free bytes free: at the start, or up to a day ago; 0: unknown */
+    int64_t disk_free;
+    struct pipeline_daemon daemons[PIPELINE_DAEMONS];
 };
 
 /* config NULL: defaults. data_dir NULL: [millrace] data_dir, or millrace-data if that is not set. */

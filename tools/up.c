@@ -7,6 +7,7 @@
  *    that it talks to. Its section of the configuration overrides these defaults. */
 #include "daemon/daemon.h"
 #include "daemon/listen.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "config/options.h"
 #include "config/peers.h"
@@ -16,10 +17,12 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
@@ -28,7 +31,7 @@
 #define RUN_FILE "run.json"
 #define N_COLOURS 6
 #define SEPARATORS " ,\t"
-#define PEERS_MAX 3
+#define PEERS_MAX 5
 #define COMPACT_EVERY "1d" /* unless [compactor] sets it */
 #define FD_MIN                                                                                               \
     10 /* our descriptors are at or above this number; lower ones are for descriptors passed to programs */
@@ -85,10 +88,24 @@ static const struct daemon_row daemon_rows[] = {
     {"sortdb", .uses_archive = true, .optional = true},
     {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .peers = {"pubsub"}},
     {"queue_to_pubsub", .peers = {"simplequeue", "pubsub"}},
-    {"api", .peers = {"sortdb", "aggregator", "simplequeue"}},
+    {"api", .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub"}},
     {"compactor", .compacts = true, .peers = {"sortdb", "aggregator"}},
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)
+
+/* A daemon's last error: the last line that it logged as an error before it ended, or how it ended. */
+struct last_error {
+    char *text;         /* NULL: none */
+    int64_t at;         /* Unix seconds */
+    bool is_of_process; /* logged by the current process */
+};
+
+struct disk_sample {
+    int64_t at; /* Unix seconds */
+    uint64_t free;
+};
+#define DISK_EVERY 600 /* seconds */
+#define DISK_SAMPLES (86400 / DISK_EVERY)
 
 struct up {
     const struct options *options;
@@ -100,10 +117,16 @@ struct up {
     size_t n;
     struct supervisor_program daemons[N_DAEMONS];
     char *urls[N_DAEMONS]; /* where each listens; NULL: nowhere */
+    struct last_error errors[N_DAEMONS];
+    struct disk_sample disk[DISK_SAMPLES]; /* a ring of the last day */
+    size_t n_disk;                         /* samples taken */
     struct event_base *base;
     struct event *rewrite; /* retries a failed write of run.json */
+    struct event *measure; /* takes a disk sample */
     struct supervisor *supervisor;
     bool colours, is_up, ended, run_file_is_old;
+    bool is_stopping; /* on request, or because of `refused` */
+    size_t refused;   /* the daemon whose end stops the pipeline; n: none */
     int status;
 };
 
@@ -138,6 +161,34 @@ static int open_socket(struct up *up, const char *name, struct config_error *err
     return 0;
 }
 
+/* The api reads the archive that sortdb serves. */
+static void add_api_archive(const struct up *up, char **argv)
+{
+    const char *dir = config_setting(up->config, "sortdb", "archive");
+    if (config_setting(up->config, "api", "archive") == NULL)
+        tool_add_arg(argv, "--archive=%s", dir != NULL ? dir : up->archive);
+}
+
+/* Appends the addresses of the daemons to which this one sends requests. */
+static void add_peers(const struct up *up, const struct daemon_row *row, char **argv)
+{
+    bool api_reads = tool_api_reads_archive(up->config, find_daemon(up, "sortdb") < up->n);
+    size_t api = find_daemon(up, "api");
+    for (const char *const *peer = row->peers; *peer != NULL; peer++) {
+        const char *setting = peer_named(*peer)->setting;
+        size_t i = find_daemon(up, *peer);
+        bool is_sortdb = strcmp(*peer, "sortdb") == 0;
+        if (is_sortdb && api_reads && strcmp(row->name, "api") == 0)
+            add_api_archive(up, argv);
+        if (i == up->n || up->urls[i] == NULL || config_setting(up->config, row->name, setting) != NULL)
+            continue;
+        if (is_sortdb && api_reads && row->compacts && api < up->n && up->urls[api] != NULL)
+            tool_add_arg(argv, "--%s=%s,%s", setting, up->urls[i], up->urls[api]);
+        else
+            tool_add_arg(argv, "--%s=%s", setting, up->urls[i]);
+    }
+}
+
 /* Makes the daemon's command line, and opens its socket. */
 static int add_daemon(struct up *up, const struct daemon_row *row, struct config_error *error)
 {
@@ -160,12 +211,7 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct config
         tool_add_arg(d->argv, "--check-config");
     else if (!row->compacts && open_socket(up, row->name, error) != 0)
         return -1;
-    for (const char *const *peer = row->peers; *peer != NULL; peer++) {
-        const char *setting = peer_named(*peer)->setting;
-        size_t i = find_daemon(up, *peer);
-        if (i < up->n && up->urls[i] != NULL && config_setting(up->config, row->name, setting) == NULL)
-            tool_add_arg(d->argv, "--%s=%s", setting, up->urls[i]);
-    }
+    add_peers(up, row, d->argv);
     return 0;
 }
 
@@ -215,10 +261,34 @@ static void close_socket(struct supervisor_program *d)
     d->listen_fd = -1;
 }
 
+static void set_error(struct last_error *e, struct bytes text, bool is_of_process)
+{
+    free(e->text);
+    *e = (struct last_error){bytes_dup(text), clock_wall() / USEC_PER_SEC, is_of_process};
+}
+
+/* The text of a line `TIME error DAEMON TEXT`, or a whole line of JSON with this level. BYTES_NONE: another line. */
+static struct bytes logged_error(struct bytes line)
+{
+    static const char level[] = " error ", json[] = "\"level\":\"error\"";
+    const char *space = line.len ? memchr(line.ptr, ' ', line.len) : NULL;
+    size_t rest = space ? (size_t)(line.ptr + line.len - space) : 0;
+    if (line.len && line.ptr[0] == '{')
+        return memmem(line.ptr, line.len, json, sizeof json - 1) ? line : BYTES_NONE;
+    if (rest < sizeof level || memcmp(space, level, sizeof level - 1) != 0)
+        return BYTES_NONE;
+    const char *name = space + sizeof level - 1;
+    const char *text = memchr(name, ' ', (size_t)(line.ptr + line.len - name));
+    return text ? bytes_of(text + 1, (size_t)(line.ptr + line.len - text - 1)) : BYTES_NONE;
+}
+
 static void on_line(size_t program, struct bytes line, void *arg)
 {
     static const int colours[N_COLOURS] = {36, 32, 33, 35, 34, 31};
-    const struct up *up = arg;
+    struct up *up = arg;
+    struct bytes error = logged_error(line);
+    if (error.len > 0)
+        set_error(&up->errors[program], error, true);
     struct buf out = {0};
     const char *name = up->daemons[program].name;
     if (up->colours)
@@ -229,6 +299,18 @@ static void on_line(size_t program, struct bytes line, void *arg)
     buf_append_char(&out, '\n');
     (void)!write(STDERR_FILENO, out.ptr, out.len);
     buf_free(&out);
+}
+
+/* The daemon that stopped the pipeline, and its last error. */
+static void append_end_reason(const struct up *up, struct buf *out)
+{
+    const char *error = up->errors[up->refused].text;
+    struct buf reason = {0};
+    buf_printf(&reason, "%s ended with %s%s%s", up->daemons[up->refused].name,
+        supervisor_report(up->supervisor, up->refused).last_end, error ? ": " : "", error ? error : "");
+    buf_append_str(out, ",\"end_reason\":");
+    buf_append_json(out, buf_bytes(&reason));
+    buf_free(&reason);
 }
 
 /* run.json tells the other tools where each daemon listens. A rename replaces it, so that readers see either the whole
@@ -248,9 +330,21 @@ static void write_run_file(struct up *up)
         buf_append_json(&text, bytes_str(up->urls[i]));
         buf_append_str(&text, ",\"said\":");
         buf_append_json(&text, bytes_str(r.status_text));
+        if (up->errors[i].text) {
+            buf_printf(&text, ",\"error_at\":%" PRId64 ",\"error\":", up->errors[i].at);
+            buf_append_json(&text, bytes_str(up->errors[i].text));
+        }
         buf_append_char(&text, '}');
     }
-    buf_append_str(&text, "\n}}\n");
+    buf_append_str(&text, "\n}");
+    if (up->ended && up->refused < up->n)
+        append_end_reason(up, &text);
+    if (up->n_disk > 0) {
+        const struct disk_sample *first =
+            &up->disk[up->n_disk < DISK_SAMPLES ? 0 : up->n_disk % DISK_SAMPLES];
+        buf_printf(&text, ",\"disk\":{\"at\":%" PRId64 ",\"free\":%" PRIu64 "}", first->at, first->free);
+    }
+    buf_append_str(&text, "}\n");
     FILE *f = fopen(fresh.ptr, "we");
     bool ok = f != NULL && fwrite(text.ptr, 1, text.len, f) == text.len;
     ok = f != NULL && fclose(f) == 0 && ok && rename(fresh.ptr, path.ptr) == 0;
@@ -272,10 +366,40 @@ static void on_rewrite(evutil_socket_t fd, short what, void *arg)
     write_run_file(arg);
 }
 
+/* Samples tell `millrace status` how fast the disk fills. */
+static void on_measure(evutil_socket_t fd, short what, void *arg)
+{
+    struct up *up = arg;
+    struct statvfs fs;
+    (void)fd;
+    (void)what;
+    if (statvfs(up->data_dir, &fs) != 0)
+        return;
+    up->disk[up->n_disk++ % DISK_SAMPLES] =
+        (struct disk_sample){clock_wall() / USEC_PER_SEC, (uint64_t)fs.f_bavail * fs.f_frsize};
+    write_run_file(up);
+}
+
+/* A process that ended without an error in its log leaves how it ended. */
+static void note_end(struct up *up, size_t program, const struct supervisor_report *r)
+{
+    struct last_error *e = &up->errors[program];
+    if ((r->state == SUPERVISOR_RESTARTING || r->state == SUPERVISOR_FAILED) && !e->is_of_process)
+        set_error(e, bytes_str(r->last_end), false);
+    if (r->state == SUPERVISOR_STARTING)
+        e->is_of_process = false;
+    if (r->state == SUPERVISOR_STOPPED && !up->is_stopping) {
+        up->refused = program;
+        up->is_stopping = true;
+    }
+}
+
 static void on_change(size_t program, void *arg)
 {
     struct up *up = arg;
-    enum supervisor_state state = supervisor_report(up->supervisor, program).state;
+    struct supervisor_report report = supervisor_report(up->supervisor, program);
+    enum supervisor_state state = report.state;
+    note_end(up, program, &report);
     log_debug(
         "state", LOG_S("daemon", up->daemons[program].name), LOG_S("state", supervisor_state_name(state)));
     if (state == SUPERVISOR_FAILED)
@@ -321,6 +445,7 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
         return;
     log_info("stopping", LOG_S("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
     sd_notify(0, "STOPPING=1");
+    up->is_stopping = true;
     supervisor_stop(up->supervisor, EX_OK);
 }
 
@@ -349,6 +474,7 @@ static int run_pipeline(struct up *up)
         events[i] = evsignal_new(up->base, signals[i], on_signal, up);
         event_add(events[i], NULL);
     }
+    up->refused = up->n;
     supervisor_start(up->supervisor);
     event_base_dispatch(up->base);
     for (int i = 0; i < 3; i++)
@@ -443,8 +569,12 @@ static int run_up(const struct options *o)
     } else if ((status = init_archive(&up)) == EX_OK) {
         up.base = event_base_new();
         up.rewrite = evtimer_new(up.base, on_rewrite, &up);
+        up.measure = event_new(up.base, -1, EV_PERSIST, on_measure, &up);
+        event_add(up.measure, &(struct timeval){.tv_sec = DISK_EVERY});
+        event_active(up.measure, EV_TIMEOUT, 1);
         status = run_pipeline(&up);
         event_free(up.rewrite);
+        event_free(up.measure);
         event_base_free(up.base);
     }
     for (size_t i = 0; i < up.n; i++) {
@@ -452,6 +582,7 @@ static int run_up(const struct options *o)
         if (up.urls[i] != NULL && strncmp(up.urls[i], "unix:", 5) == 0)
             unlink(up.urls[i] + 5);
         free(up.urls[i]);
+        free(up.errors[i].text);
         for (char **arg = up.daemons[i].argv; *arg != NULL; arg++)
             free(*arg);
         free(up.daemons[i].argv);

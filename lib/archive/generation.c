@@ -14,8 +14,12 @@ struct generation {
     unsigned magic;
     atomic_uint references;
     char separator;
+    bool is_archive;
     struct generation_info info;
     struct sorted_file **files; /* one for each shard; NULL: not open */
+    struct sorted_file **texts; /* the same; NULL: the generation has no files of texts */
+    uint32_t
+        scrubbed; /* the file that the scrub reads: a shard, or the number of shards and a file of texts */
 };
 
 static struct generation *generation_new(uint32_t shards, char separator)
@@ -31,26 +35,25 @@ static struct generation *generation_new(uint32_t shards, char separator)
 
 static void generation_free(struct generation *g)
 {
-    for (uint32_t i = 0; i < g->info.shards; i++)
+    for (uint32_t i = 0; i < g->info.shards; i++) {
         sorted_file_close(&g->files[i]);
+        if (g->texts)
+            sorted_file_close(&g->texts[i]);
+    }
     free(g->files);
+    free(g->texts);
     g->magic = 0;
     free(g);
 }
 
-static enum sorted_file_result open_shard(
-    struct generation *g, uint32_t shard, const struct sorted_file_config *config, char *error)
+static void add_to_info(struct generation *g, const struct sorted_file *f)
 {
-    enum sorted_file_result r = sorted_file_open(config, &g->files[shard], error);
-    if (r != SORTED_FILE_OK)
-        return r;
-    g->info.records += g->files[shard]->records;
-    struct bytes text = g->files[shard]->text.text;
+    struct bytes text = f->text.text;
+    int64_t modified = mapping_modified(f->mapping);
+    g->info.records += f->records;
     g->info.bytes += text.len;
-    int64_t modified = mapping_modified(g->files[shard]->mapping);
     g->info.modified = modified > g->info.modified ? modified : g->info.modified;
     g->info.is_cut |= text.len > 0 && text.ptr[text.len - 1] != '\n';
-    return r;
 }
 
 static enum sorted_file_result open_db_file(const struct generation_source *source,
@@ -61,7 +64,9 @@ static enum sorted_file_result open_db_file(const struct generation_source *sour
         .separator = source->separator,
         .lock_memory = source->lock_memory,
         .cancel = cancel};
-    enum sorted_file_result r = open_shard(g, 0, &config, error);
+    enum sorted_file_result r = sorted_file_open(&config, &g->files[0], error);
+    if (r == SORTED_FILE_OK)
+        add_to_info(g, g->files[0]);
     /* Without a manifest, only a comparison with the served file can show that the new file is incomplete. */
     const char *loss = NULL;
     if (r == SORTED_FILE_OK && served && served->records > 0 && g->info.records == 0)
@@ -80,32 +85,46 @@ static enum sorted_file_result open_db_file(const struct generation_source *sour
     return r;
 }
 
+/* Opens a file of the manifest and its index. */
+static enum sorted_file_result open_listed(const struct manifest *m, const struct manifest_file *expected,
+    const struct generation_source *source, const atomic_bool *cancel, struct sorted_file **out, char *error)
+{
+    char directory[MANIFEST_NAME_TEXT], index[MANIFEST_NAME_TEXT];
+    struct buf path = {0}, index_path = {0};
+    manifest_directory_name(m->generation, directory);
+    manifest_index_name(expected->name, index);
+    buf_printf(&path, "%s/%s/%s", source->archive, directory, expected->name);
+    buf_printf(&index_path, "%s/%s/%s", source->archive, directory, index);
+    enum sorted_file_result r = sorted_file_open(&(struct sorted_file_config){.path = path.ptr,
+                                                     .index_path = index_path.ptr,
+                                                     .separator = RECORD_SEPARATOR,
+                                                     .lock_memory = source->lock_memory,
+                                                     .unique_keys = true,
+                                                     .expected = expected,
+                                                     .cancel = cancel},
+        out, error);
+    buf_free(&path);
+    buf_free(&index_path);
+    return r;
+}
+
 static enum sorted_file_result open_manifest(const struct manifest *m, const struct generation_source *source,
     const atomic_bool *cancel, struct generation **out, char *error)
 {
     struct generation *g = generation_new(m->shards, RECORD_SEPARATOR);
     enum sorted_file_result r = SORTED_FILE_OK;
-    char directory[MANIFEST_NAME_TEXT];
-    manifest_directory_name(m->generation, directory);
+    g->is_archive = true;
     g->info.number = m->generation;
     g->info.through = m->through;
     g->info.content = manifest_content(m);
+    if (m->texts)
+        g->texts = mem_zalloc(m->shards * sizeof(struct sorted_file *));
     for (uint32_t i = 0; i < m->shards && r == SORTED_FILE_OK; i++) {
-        struct buf path = {0}, index_path = {0};
-        char name[MANIFEST_NAME_TEXT];
-        buf_printf(&path, "%s/%s/%s", source->archive, directory, m->files[i].name);
-        manifest_index_name(m->files[i].name, name);
-        buf_printf(&index_path, "%s/%s/%s", source->archive, directory, name);
-        struct sorted_file_config config = {.path = path.ptr,
-            .index_path = index_path.ptr,
-            .separator = RECORD_SEPARATOR,
-            .lock_memory = source->lock_memory,
-            .unique_keys = true,
-            .expected = &m->files[i],
-            .cancel = cancel};
-        r = open_shard(g, i, &config, error);
-        buf_free(&path);
-        buf_free(&index_path);
+        r = open_listed(m, &m->files[i], source, cancel, &g->files[i], error);
+        if (r == SORTED_FILE_OK)
+            add_to_info(g, g->files[i]);
+        if (r == SORTED_FILE_OK && m->texts)
+            r = open_listed(m, &m->texts[i], source, cancel, &g->texts[i], error);
     }
     if (r == SORTED_FILE_OK)
         *out = g;
@@ -172,7 +191,7 @@ bool generation_is_current(const struct generation *g, const struct generation_s
         return false;
     bool is_same = m.generation == g->info.number && manifest_content(&m) == g->info.content;
     manifest_free(&m);
-    return is_same && generation_is_whole(g, error) && generation_is_untouched(g, error);
+    return is_same && generation_is_whole(g, GENERATION_NO_SHARD, error) && generation_is_untouched(g, error);
 }
 
 struct generation_info generation_info(const struct generation *g)
@@ -185,26 +204,60 @@ char generation_separator(const struct generation *g)
     return g->separator;
 }
 
-bool generation_is_whole(const struct generation *g, char error[GENERATION_ERROR_TEXT])
+bool generation_is_archive(const struct generation *g)
 {
+    return g->is_archive;
+}
+
+static bool is_file_sound(const struct sorted_file *f, char error[GENERATION_ERROR_TEXT])
+{
+    if (!atomic_load_explicit(&f->is_damaged, memory_order_relaxed))
+        return true;
+    snprintf(error, GENERATION_ERROR_TEXT, "%.400s is damaged: its bytes have changed since it was opened",
+        f->path);
+    return false;
+}
+
+static bool is_file_whole(const struct sorted_file *f, char error[GENERATION_ERROR_TEXT])
+{
+    if (mapping_is_whole(f->mapping))
+        return is_file_sound(f, error);
+    snprintf(error, GENERATION_ERROR_TEXT, "%.400s was truncated while it was served", f->path);
+    return false;
+}
+
+bool generation_is_whole(const struct generation *g, uint32_t shard, char error[GENERATION_ERROR_TEXT])
+{
+    if (shard != GENERATION_NO_SHARD)
+        return is_file_whole(g->files[shard], error);
     for (uint32_t i = 0; i < g->info.shards; i++)
-        if (!mapping_is_whole(g->files[i]->mapping)) {
-            snprintf(
-                error, GENERATION_ERROR_TEXT, "%.400s was truncated while it was served", g->files[i]->path);
+        if (!is_file_whole(g->files[i], error) || (g->texts && !is_file_whole(g->texts[i], error)))
             return false;
-        }
     return true;
+}
+
+static bool is_file_untouched(const struct sorted_file *f, char error[GENERATION_ERROR_TEXT])
+{
+    if (mapping_is_untouched(f->mapping))
+        return is_file_sound(f, error);
+    snprintf(error, GENERATION_ERROR_TEXT, "%.400s was written to while it was served", f->path);
+    return false;
 }
 
 bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT])
 {
     for (uint32_t i = 0; i < g->info.shards; i++)
-        if (!mapping_is_untouched(g->files[i]->mapping)) {
-            snprintf(
-                error, GENERATION_ERROR_TEXT, "%.400s was written to while it was served", g->files[i]->path);
+        if (!is_file_untouched(g->files[i], error) || (g->texts && !is_file_untouched(g->texts[i], error)))
             return false;
-        }
     return true;
+}
+
+void generation_scrub(struct generation *g, size_t bytes)
+{
+    uint32_t shards = g->info.shards;
+    struct sorted_file *f = g->scrubbed < shards ? g->files[g->scrubbed] : g->texts[g->scrubbed - shards];
+    if (sorted_file_scrub(f, bytes))
+        g->scrubbed = (g->scrubbed + 1) % (g->texts ? 2 * shards : shards);
 }
 
 const struct sorted_text *generation_text(const struct generation *g, uint32_t shard)
@@ -270,7 +323,7 @@ void generation_cursor_free(struct generation_cursor *c)
 
 static const struct sorted_text *text_of(const struct generation_cursor *c, const struct generation_part *p)
 {
-    return &c->g->files[p->shard]->text;
+    return &c->files[p->shard]->text;
 }
 
 static bool is_empty(const struct generation_part *p)
@@ -354,6 +407,7 @@ static void begin_cursor(const struct generation *g, uint32_t shard, struct gene
 {
     bool is_one = shard != GENERATION_NO_SHARD;
     c->g = g;
+    c->files = g->files;
     c->n = is_one ? 1 : g->info.shards;
     c->live = 0;
     c->parts = mem_zalloc(c->n * sizeof(*c->parts));
@@ -361,10 +415,8 @@ static void begin_cursor(const struct generation *g, uint32_t shard, struct gene
         c->parts[i].shard = is_one ? shard : (uint32_t)i;
 }
 
-void generation_prefix(
-    const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out)
+static void find_prefix(struct generation_cursor *out, struct bytes prefix, struct bytes start)
 {
-    begin_cursor(g, shard_of_prefix(g, prefix), out);
     for (size_t i = 0; i < out->n; i++) {
         const struct sorted_text *t = text_of(out, &out->parts[i]);
         struct sorted_span span = sorted_prefix(t, prefix);
@@ -374,6 +426,24 @@ void generation_prefix(
         out->parts[i].left = span;
     }
     order_parts(out);
+}
+
+void generation_prefix(
+    const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out)
+{
+    begin_cursor(g, shard_of_prefix(g, prefix), out);
+    find_prefix(out, prefix, start);
+}
+
+bool generation_texts(
+    const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out)
+{
+    if (!g->texts)
+        return false;
+    begin_cursor(g, g->info.shards == 1 ? 0 : GENERATION_NO_SHARD, out);
+    out->files = g->texts;
+    find_prefix(out, prefix, start);
+    return true;
 }
 
 void generation_range(
@@ -401,30 +471,57 @@ uint32_t generation_cursor_shard(const struct generation_cursor *c)
     return c->n == 1 ? c->parts[0].shard : GENERATION_NO_SHARD;
 }
 
-bool generation_cursor_cut(
-    struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct bytes *next)
+bool generation_cut_line(const struct generation *g, struct bytes line, size_t from, uint64_t max_bytes,
+    struct generation_cut *cut)
 {
-    if (max_records == 0 && generation_cursor_bytes(c) <= max_bytes)
+    struct record r;
+    uint64_t most = max_bytes > RECORD_WHOLE_MAX ? max_bytes : RECORD_WHOLE_MAX;
+    if (!g->is_archive || line.len - from <= most || !record_split(line, g->separator, &r) ||
+        bytes_starts_with(r.key, BYTES_LITERAL("lookup|")))
+        return false;
+    size_t place = sorted_line_cut(line, g->separator, from + most);
+    struct bytes name = sorted_line_name(line, place);
+    if (name.len == 0 || place <= from)
+        return false;
+    cut->next = r.key;
+    cut->part = bytes_of(line.ptr + from, place - 1 - from);
+    cut->name = name;
+    return true;
+}
+
+/* Walks to the end of the answer. Returns true if records or counts follow. */
+static bool walk_to_cut(
+    struct generation_cursor *walk, uint64_t max_records, uint64_t max_bytes, struct generation_cut *cut)
+{
+    uint64_t records = cut->records, bytes = cut->bytes;
+    struct bytes key = BYTES_NONE;
+    for (; walk->live > 0; records++) {
+        const struct generation_part *p = &walk->parts[0];
+        bool is_full = records > 0 && ((max_records && records >= max_records) || bytes >= max_bytes);
+        if (is_full && !bytes_equal(head_key(walk, p), key)) {
+            cut->next = head_key(walk, p);
+            return true;
+        }
+        if (generation_cut_line(
+                walk->g, head_line(walk, p), 0, max_bytes > bytes ? max_bytes - bytes : 0, cut))
+            return true;
+        key = head_key(walk, p);
+        bytes += p->head_end - p->left.begin;
+        advance_first(walk, p->head_end);
+    }
+    return false;
+}
+
+bool generation_cursor_cut(
+    struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct generation_cut *cut)
+{
+    if (max_records == 0 && cut->bytes + generation_cursor_bytes(c) <= max_bytes)
         return false;
     struct generation_cursor walk = *c;
     walk.parts = mem_alloc(c->n * sizeof(*c->parts));
     memcpy(walk.parts, c->parts, c->n * sizeof(*c->parts));
-    uint64_t records = 0, bytes = 0;
-    struct bytes key = BYTES_NONE;
-    bool more = false;
-    while (walk.live > 0) {
-        const struct generation_part *p = &walk.parts[0];
-        bool is_full = records > 0 && ((max_records && records >= max_records) || bytes >= max_bytes);
-        more = is_full && !bytes_equal(head_key(&walk, p), key);
-        if (more)
-            break;
-        key = head_key(&walk, p);
-        bytes += p->head_end - p->left.begin;
-        records++;
-        advance_first(&walk, p->head_end);
-    }
+    bool more = walk_to_cut(&walk, max_records, max_bytes, cut);
     if (more) {
-        *next = head_key(&walk, &walk.parts[0]);
         /* In each shard, the cursor ends where the walk has stopped. */
         size_t *ends = mem_alloc(c->g->info.shards * sizeof(*ends));
         for (size_t i = 0; i < walk.n; i++)

@@ -4,8 +4,10 @@
  * 2. A generation is reference counted, and the count is atomic: any thread that holds a reference may take another or drop its own.
  *    generation_open returns the first reference. An answer holds a reference until its last byte was sent.
  * 3. Records come in the order of whole lines (records.h), across all shards.
- * 4. Bytes read from a generation are valid only if generation_is_whole returns true afterwards.
- * 5. Several threads may search one generation at once. A cursor belongs to one thread.
+ * 4. Bytes read from a generation are valid only if generation_is_whole of their shard returns true afterwards.
+ * 5. A scrub reads an archive's files again, slowly. Once it has found one damaged, generation_is_whole and generation_is_untouched
+ *    are false for the file.
+ * 6. Several threads may search one generation at once. A cursor belongs to one thread.
  */
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
@@ -51,11 +53,17 @@ bool generation_is_current(const struct generation *g, const struct generation_s
 
 struct generation_info generation_info(const struct generation *g);
 char generation_separator(const struct generation *g);
+/* True for an archive, whose records are lists of counts and lookups. */
+bool generation_is_archive(const struct generation *g);
 
-/* False once a file of the generation was truncated; the error names the file. */
-bool generation_is_whole(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
+/* False once the records of the shard were truncated, or with GENERATION_NO_SHARD any file of the generation; the error
+ * names the file. */
+bool generation_is_whole(const struct generation *g, uint32_t shard, char error[GENERATION_ERROR_TEXT]);
 /* False if a file was modified after generation_open; the error names the file. Makes one system call for each file. */
 bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
+
+/* Reads about `bytes` more of the files again. For one thread, which keeps a reference meanwhile. */
+void generation_scrub(struct generation *g, size_t bytes);
 
 /* The lines of one shard. */
 const struct sorted_text *generation_text(const struct generation *g, uint32_t shard);
@@ -74,13 +82,18 @@ struct generation_part {
 };
 struct generation_cursor {
     const struct generation *g;
-    size_t n, live; /* number of all parts; number of parts with lines to read */
+    struct sorted_file *const *files; /* of the records, or of the texts */
+    size_t n, live;                   /* number of all parts; number of parts with lines to read */
     struct generation_part *parts;
 };
 void generation_cursor_free(struct generation_cursor *c);
 
 /* Sets *out to the records whose keys have this prefix, from the key `start` on. An empty `start` begins at the first record. */
 void generation_prefix(
+    const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
+/* The same over the files of texts (docs/formats/records.md): the keys are texts, the values hashes. False: the
+ * generation has none, because it is one file or an archive of format 1. */
+bool generation_texts(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
 /* Sets *out to the records with start <= key <= end. */
 void generation_range(
@@ -90,11 +103,23 @@ void generation_range(
 uint64_t generation_cursor_bytes(const struct generation_cursor *c);
 /* The only shard searched, or GENERATION_NO_SHARD for several. */
 uint32_t generation_cursor_shard(const struct generation_cursor *c);
-/* Limits the cursor to `max_records` records (0: no limit), all of which start within the first `max_bytes` bytes. The
- * cursor keeps at least one record, and all lines of its last key. Returns true if records are left out; *next is then
- * the key of the first omitted record. */
+/* How an answer continues after a cut. */
+struct generation_cut {
+    uint64_t records, bytes; /* in the answer before; set by the caller */
+    struct bytes next;       /* the key of the first record left out, or of `part` */
+    struct bytes
+        part; /* the beginning of a long record that is cut inside, without LF; empty: no record is */
+    struct bytes name; /* of that record's first count left out */
+};
+/* Limits the answer to `max_records` records (0: no limit), all of which start within the first `max_bytes` bytes. The answer has at least
+ * one record, and all lines of its last key. In an archive, a record of more than RECORD_WHOLE_MAX bytes ends within max_bytes: `part`
+ * then follows the lines of the cursor. Returns true if records or counts are left out. */
 bool generation_cursor_cut(
-    struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct bytes *next);
+    struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct generation_cut *cut);
+/* Cuts the part of a record's line that begins at `from` (0, or a place: sorted_text.h) to `max_bytes` bytes in the same way. Returns false
+ * if it fits. */
+bool generation_cut_line(const struct generation *g, struct bytes line, size_t from, uint64_t max_bytes,
+    struct generation_cut *cut);
 /* Sets *run to the next lines that are adjacent in one file, about `enough` bytes or a single longer line. False at the
  * end. */
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run);

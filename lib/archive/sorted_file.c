@@ -118,6 +118,8 @@ static enum sorted_file_result check(
             r = refuse(f, error, "was written to while it was read");
     }
     f->records = pass.check.records;
+    f->xxh3 = XXH3_64bits_digest(pass.hash);
+    f->is_listed = expected != NULL;
     sorted_index_writer_free(&pass.writer);
     buf_free(&pass.index);
     XXH3_freeState(pass.hash);
@@ -159,7 +161,28 @@ void sorted_file_close(struct sorted_file **fp)
     if (!f)
         return;
     sorted_index_free(&f->index);
+    XXH3_freeState(f->scrub);
     mapping_close(&f->mapping);
     free(f->path);
     free(f);
+}
+
+bool sorted_file_scrub(struct sorted_file *f, size_t bytes)
+{
+    struct bytes text = f->text.text;
+    size_t left = text.len - f->scrubbed, n = left < bytes ? left : bytes;
+    if (!f->is_listed)
+        return true;
+    if (!f->scrub)
+        f->scrub = XXH3_createState();
+    if (f->scrubbed == 0)
+        XXH3_64bits_reset(f->scrub);
+    XXH3_64bits_update(f->scrub, text.ptr + f->scrubbed, n);
+    f->scrubbed += n;
+    if (f->scrubbed < text.len)
+        return false;
+    if (mapping_is_whole(f->mapping) && XXH3_64bits_digest(f->scrub) != f->xxh3)
+        atomic_store(&f->is_damaged, true);
+    f->scrubbed = 0;
+    return true;
 }

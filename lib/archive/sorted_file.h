@@ -8,7 +8,7 @@
  *
  * 1. A line is valid only if mapping_is_whole returns true after the caller has read or copied it. A truncated file then causes an
  *    error, not a crash or a wrong answer (mapping.h).
- * 2. mapping_is_untouched detects writes in place.
+ * 2. mapping_is_untouched detects writes in place. sorted_file_scrub detects other changes, such as those of a failing disk.
  */
 #ifndef MILLRACE_SORTED_FILE_H
 #define MILLRACE_SORTED_FILE_H
@@ -27,6 +27,11 @@ struct sorted_file {
     struct sorted_index *index; /* text.index */
     char *path;
     uint64_t records;
+    uint64_t xxh3;          /* of the bytes that opening has read */
+    bool is_listed;         /* opened with a manifest */
+    atomic_bool is_damaged; /* the bytes differ from those that opening has read */
+    size_t scrubbed;        /* bytes that the current scrub has read */
+    struct XXH3_state_s *scrub;
 };
 
 enum sorted_file_result {
@@ -51,5 +56,8 @@ struct sorted_file_config {
 enum sorted_file_result sorted_file_open(
     const struct sorted_file_config *config, struct sorted_file **out, char error[SORTED_FILE_ERROR_TEXT]);
 void sorted_file_close(struct sorted_file **f);
+/* Reads the next `bytes` of a file with a manifest again, and at its end compares the checksum with that of the opening. Returns true at
+ * the end; the next call begins again. One thread at a time. */
+bool sorted_file_scrub(struct sorted_file *f, size_t bytes);
 
 #endif

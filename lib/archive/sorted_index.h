@@ -11,7 +11,7 @@
  * 2. An index is derived. Readers build a new one if the file is absent, damaged or refused.
  * 3. The search reads only bytes of the text, whatever the index contains. A forged index leads to wrong answers, not to a crash.
  * 4. The order is that of whole lines, so an index does not depend on the separator. Several lines may share a key.
- * 5. A file has at most 5 % of the bytes of the text, plus SORTED_INDEX_FOOTER.
+ * 5. A file has at most 5 % of the bytes of the text, plus SORTED_INDEX_FOOTER and a node (128 bytes) for each level of the tree.
  *
  * An index never changes after it was opened; several threads may search it.
  */

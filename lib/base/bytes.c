@@ -88,8 +88,12 @@ bool bytes_to_i64(struct bytes text, int64_t *out)
 
 bool bytes_is_name(struct bytes text)
 {
-    if (text.len == 0 || text.len > NAME_LEN_MAX || bytes_equal_str(text, ".") || bytes_equal_str(text, ".."))
-        return false;
+    return text.len > 0 && text.len <= NAME_LEN_MAX && !bytes_equal_str(text, ".") &&
+           !bytes_equal_str(text, "..") && bytes_are_of_name(text);
+}
+
+bool bytes_are_of_name(struct bytes text)
+{
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.ptr[i], letter = c | 0x20;
         if (!(letter >= 'a' && letter <= 'z') && !(c >= '0' && c <= '9') && c != '_' && c != '.' && c != '-')

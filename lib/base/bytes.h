@@ -65,6 +65,10 @@ bool bytes_to_i64(struct bytes text, int64_t *out);
  * name. */
 #define NAME_LEN_MAX 64
 bool bytes_is_name(struct bytes text);
+/* True if each byte is one of [A-Za-z0-9_.-]. */
+bool bytes_are_of_name(struct bytes text);
+/* Bytes of a producer's name, a NUL and the tag of its mark. */
+#define MARK_LABEL_MAX 255
 
 /* Removes the next word from *list and stores it in *word. *list may be NULL. Returns false if the list has no more
  * words. */

@@ -6,7 +6,7 @@
 
 const struct peer peers[PEERS] = {
     {"simplequeue", PORT_SIMPLEQUEUE, "queue_url"},
-    {"queue_to_pubsub", PORT_QUEUE_TO_PUBSUB, NULL},
+    {"queue_to_pubsub", PORT_QUEUE_TO_PUBSUB, "queue_to_pubsub_url"},
     {"pubsub", PORT_PUBSUB, "pubsub_url"},
     {"aggregator", PORT_AGGREGATOR, "aggregator_url"},
     {"sortdb", PORT_SORTDB, "sortdb_url"},

@@ -18,7 +18,7 @@
 struct peer {
     const char *name;
     int port;
-    const char *setting; /* "pubsub_url"; NULL: no program connects to this daemon */
+    const char *setting; /* "pubsub_url" */
 };
 
 #define PEERS 6

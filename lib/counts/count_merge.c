@@ -255,19 +255,48 @@ static enum count_next take_only(struct count_merge *m, struct count_value *out)
     return COUNT_FOUND;
 }
 
+static enum count_next skip_values(struct count_merge *m, struct count_source *s, struct bytes name)
+{
+    if (!s->kind->skip_values || s->kind->skip_values(s, name) != COUNT_FAILED)
+        return COUNT_FOUND;
+    return source_failed(m, s);
+}
+
+/* Puts the next value of each source into the heap, after it has skipped what it can before `name`. */
+static enum count_next fill_heap(struct count_merge *m, struct bytes name)
+{
+    m->values.n = 0;
+    m->has_values = true;
+    for (size_t i = 0; i < m->n_current; i++) {
+        struct count_source *s = m->current[i].source;
+        if ((name.len > 0 && skip_values(m, s, name) == COUNT_FAILED) || fetch_value(m, s) == COUNT_FAILED)
+            return COUNT_FAILED;
+    }
+    return COUNT_FOUND;
+}
+
+enum count_next count_merge_skip_values(struct count_merge *m, struct bytes name)
+{
+    if (m->n_current == 1)
+        return skip_values(m, m->current[0].source, name);
+    if (!m->has_values)
+        return fill_heap(m, name);
+    while (m->values.n > 0 && bytes_compare(m->values.heads[0].text, name) < 0) {
+        struct count_source *s = heap_pop(&m->values).source;
+        if (skip_values(m, s, name) == COUNT_FAILED || fetch_value(m, s) == COUNT_FAILED)
+            return COUNT_FAILED;
+    }
+    return COUNT_FOUND;
+}
+
 enum count_next count_merge_next_value(struct count_merge *m, struct count_value *out)
 {
     if (count_key_is_lookup(buf_bytes(&m->key)))
         return take_text(m, out);
     if (m->n_current == 1)
         return take_only(m, out);
-    if (!m->has_values) {
-        m->values.n = 0;
-        m->has_values = true;
-        for (size_t i = 0; i < m->n_current; i++)
-            if (fetch_value(m, m->current[i].source) == COUNT_FAILED)
-                return COUNT_FAILED;
-    }
+    if (!m->has_values && fill_heap(m, BYTES_NONE) == COUNT_FAILED)
+        return COUNT_FAILED;
     if (m->values.n == 0)
         return COUNT_END;
     struct head first = heap_pop(&m->values);

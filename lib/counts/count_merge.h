@@ -30,6 +30,9 @@ struct count_source_kind {
     /* Moves to the next value of the record. Sets `name` and `count`; for a lookup, sets `text`. */
     enum count_next (*next_value)(struct count_source *s);
     void (*close)(struct count_source *s); /* frees the source */
+    /* Skips the values of the record before `name`, without reading all of them. COUNT_FOUND: next_value yields the first value at or after
+     * `name`, if there is one. NULL: the source cannot skip. */
+    enum count_next (*skip_values)(struct count_source *s, struct bytes name);
 };
 
 struct count_source {
@@ -77,6 +80,9 @@ struct count_value {
 };
 /* The next value of the record. */
 enum count_next count_merge_next_value(struct count_merge *m, struct count_value *out);
+
+/* Skips values of the record before `name`, without reading all of them; some may remain. Not for lookups. COUNT_FOUND or COUNT_FAILED. */
+enum count_next count_merge_skip_values(struct count_merge *m, struct bytes name);
 
 /* Fails the merge at the current record, as if a source had failed. Returns COUNT_FAILED. */
 enum count_next count_merge_fail(struct count_merge *m, const char *what);

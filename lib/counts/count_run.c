@@ -281,12 +281,32 @@ static uint32_t first_block(const struct count_run_index *index, struct bytes fr
     return next > 0 ? next - 1 : 0;
 }
 
+/* The first block whose first key is above `key`. */
+static uint32_t find_after(const struct count_run_index *index, struct bytes key)
+{
+    uint32_t low = 0, high = index->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (bytes_compare(index->blocks[middle].first, key) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 size_t count_run_index_blocks(const struct count_run_index *i, struct bytes from, struct bytes last)
 {
-    uint32_t first = first_block(i, from), end = last.len > 0 ? find_block(i, last) : i->n;
-    while (end < i->n && bytes_equal(i->blocks[end].first, last))
-        end++; /* the record continues */
+    uint32_t first = first_block(i, from), end = last.len > 0 ? find_after(i, last) : i->n;
     return end > first ? end - first : 0;
+}
+
+size_t count_run_index_records(const struct count_run_index *i, struct bytes from, struct bytes last)
+{
+    size_t first = first_block(i, from), blocks = count_run_index_blocks(i, from, last), n = 0;
+    for (size_t k = first; k < first + blocks; k++)
+        n += k == first || !bytes_equal(i->blocks[k].first, i->blocks[k - 1].first);
+    return n;
 }
 
 uint64_t count_run_index_checksum(const struct count_run_index *i)
@@ -315,6 +335,18 @@ static enum count_next damaged(struct run_source *s, const char *what)
     return COUNT_FAILED;
 }
 
+/* Fetches and verifies a block into the empty `data`. */
+static enum count_next read_block(struct run_source *s, uint32_t block, struct buf *data)
+{
+    const struct block *b = &s->index->blocks[block];
+    s->at_block = block;
+    if (s->read(s->arg, s->index->run, block, data, &s->base.is_unreadable, s->base.error) != 0)
+        return COUNT_FAILED;
+    if (data->len != b->bytes || checksum(s->index->run, block, buf_bytes(data)) != b->checksum)
+        return damaged(s, "its checksum does not match");
+    return COUNT_FOUND;
+}
+
 /* Reads the next piece of a record. Sets *same if the piece continues the current record. */
 static enum count_next next_piece(struct run_source *s, bool *same)
 {
@@ -324,16 +356,11 @@ static enum count_next next_piece(struct run_source *s, bool *same)
     if (is_first) {
         if (s->next == s->index->n)
             return COUNT_END;
-        const struct block *b = &s->index->blocks[s->next];
-        s->at_block = s->next++;
         buf_clear(&s->data);
-        if (s->read(s->arg, s->index->run, s->at_block, &s->data, &s->base.is_unreadable, s->base.error) != 0)
+        if (read_block(s, s->next++, &s->data) == COUNT_FAILED)
             return COUNT_FAILED;
-        struct bytes data = buf_bytes(&s->data);
-        if (data.len != b->bytes || checksum(s->index->run, s->at_block, data) != b->checksum)
-            return damaged(s, "its checksum does not match");
-        const unsigned char *at = (const unsigned char *)data.ptr;
-        s->records = (struct reader){at, at + data.len};
+        const unsigned char *at = (const unsigned char *)s->data.ptr;
+        s->records = (struct reader){at, at + s->data.len};
     }
     if (!read_varint(&s->records, &shared) || !read_varint(&s->records, &rest) ||
         !read_span(&s->records, rest, &key) || !read_varint(&s->records, &len) ||
@@ -349,11 +376,25 @@ static enum count_next next_piece(struct run_source *s, bool *same)
     return COUNT_FOUND;
 }
 
+/* Continues at a later block. */
+static void go_to(struct run_source *s, uint32_t block)
+{
+    s->next = block;
+    s->records.at = s->records.end;
+    s->values.at = s->values.end;
+}
+
 static enum count_next run_next_record(struct count_source *base)
 {
     struct run_source *s = (struct run_source *)base;
     bool same = false;
     if (!s->ahead) {
+        uint32_t after = s->key.len > 0 && s->next < s->index->n &&
+                                 bytes_equal(s->index->blocks[s->next].first, buf_bytes(&s->key))
+                             ? find_after(s->index, buf_bytes(&s->key))
+                             : 0;
+        if (after > s->next) /* the record ends in its last block */
+            go_to(s, after - 1);
         do {
             enum count_next r = next_piece(s, &same);
             if (r != COUNT_FOUND)
@@ -394,6 +435,73 @@ static enum count_next run_next_value(struct count_source *base)
     return ok ? COUNT_FOUND : damaged(s, "a malformed count");
 }
 
+/* Skips values in the current piece. True: it has a value at or after `name`. */
+static bool skip_in_piece(struct run_source *s, struct bytes name)
+{
+    struct reader r = s->values;
+    struct bytes found;
+    uint64_t count;
+    while (r.at < r.end) {
+        s->values = r;
+        unsigned char len = *r.at++;
+        if (!read_span(&r, len, &found) || !read_varint(&r, &count))
+            return true; /* next_value reports the damage */
+        if (bytes_compare(found, name) >= 0)
+            return true;
+    }
+    s->values = r;
+    return false;
+}
+
+/* Compares the first name of a block that continues the record with `name`. */
+static enum count_next compare_first(struct run_source *s, uint32_t block, struct bytes name, int *order)
+{
+    struct buf data = {0};
+    struct bytes key, first;
+    uint64_t shared, len;
+    enum count_next r = read_block(s, block, &data);
+    const unsigned char *at = (const unsigned char *)data.ptr;
+    struct reader in = {at, at + data.len};
+    if (r == COUNT_FOUND &&
+        !(read_varint(&in, &shared) && read_varint(&in, &len) && read_span(&in, len, &key) &&
+            read_varint(&in, &len) && in.at < in.end && read_span(&in, (uint64_t)*in.at + 1, &first)))
+        r = damaged(s, "a malformed record");
+    if (r == COUNT_FOUND)
+        *order = bytes_compare(bytes_of(first.ptr + 1, first.len - 1), name);
+    buf_free(&data);
+    return r;
+}
+
+/* Of the blocks that continue the record, finds the last one that does not begin after `name`. */
+static enum count_next run_skip_values(struct count_source *base, struct bytes name)
+{
+    struct run_source *s = (struct run_source *)base;
+    bool same = true;
+    int order = 0;
+    if (s->is_lookup || s->ahead || skip_in_piece(s, name))
+        return COUNT_FOUND;
+    if (s->records.at < s->records.end) /* the record ends in this block */
+        return COUNT_FOUND;
+    uint32_t first = s->next, low = first, high = find_after(s->index, buf_bytes(&s->key));
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (compare_first(s, middle, name, &order) == COUNT_FAILED)
+            return COUNT_FAILED;
+        if (order <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low <= first)
+        return COUNT_FOUND;
+    go_to(s, low - 1);
+    enum count_next r = next_piece(s, &same);
+    if (r != COUNT_FOUND || !same)
+        return r == COUNT_FAILED ? r : damaged(s, "a record does not continue");
+    skip_in_piece(s, name);
+    return COUNT_FOUND;
+}
+
 static void run_close(struct count_source *base)
 {
     struct run_source *s = (struct run_source *)base;
@@ -406,7 +514,8 @@ static void run_close(struct count_source *base)
 struct count_source *count_run_source(const struct count_run_index *index, struct bytes from,
     const char *name, count_block_read *read, void *arg)
 {
-    static const struct count_source_kind kind = {run_next_record, run_next_value, run_close};
+    static const struct count_source_kind kind = {
+        run_next_record, run_next_value, run_close, run_skip_values};
     struct run_source *s = mem_zalloc(sizeof(*s));
     *s = (struct run_source){.base = {.kind = &kind, .container = name},
         .index = index,

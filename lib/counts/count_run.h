@@ -40,6 +40,8 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data);
 void count_run_index_free(struct count_run_index **i);
 /* The number of blocks that may hold keys from `from` to `last`. If `last` is empty, there is no upper bound. */
 size_t count_run_index_blocks(const struct count_run_index *i, struct bytes from, struct bytes last);
+/* The number of these blocks that begin with another key than the block before. */
+size_t count_run_index_records(const struct count_run_index *i, struct bytes from, struct bytes last);
 uint64_t count_run_index_checksum(const struct count_run_index *i);
 
 /* Fetches a block into the empty `out`. Returns 0, or -1 with the reason in `error`. Sets *is_unreadable if the read

@@ -130,30 +130,48 @@ struct count_table *count_table_copy(const struct count_table *t)
     return copy;
 }
 
-static void pick_from(const struct part *p, const bool *wanted, const uint8_t *marks, struct count_table *out)
+enum { WANTED_KEY = 1, WANTED_SUB = 2 };
+
+static bool is_wanted(const struct count_choice *c, const uint8_t *marks, const struct count_slot *slot)
+{
+    return slot->tag != 0 && (marks[slot->key] & WANTED_KEY) &&
+           c->wanted[(slot->tag >> COUNT_TAG_HOUR_BITS) - 1] &&
+           (!c->subs || slot->sub == COUNT_NO_SUB || (marks[slot->sub] & WANTED_SUB));
+}
+
+/* Returns false if there are more counts than the choice may have. */
+static bool pick_from(
+    const struct part *p, const struct count_choice *c, const uint8_t *marks, struct count_table *out)
 {
     for (size_t i = 0; i < p->n_slots; i++) {
         const struct count_slot *slot = &p->slots[i];
-        if (slot->tag != 0 && (!marks || marks[slot->key]) && wanted[(slot->tag >> COUNT_TAG_HOUR_BITS) - 1])
-            count_table_add(out, slot, count_table_hash(out, slot));
+        if (!is_wanted(c, marks, slot))
+            continue;
+        if (c->most > 0 && out->n == c->most)
+            return false;
+        count_table_add(out, slot, count_table_hash(out, slot));
     }
+    return true;
 }
 
-struct count_table *count_table_pick(
-    const struct count_table *t, const bool *wanted, const uint32_t *keys, size_t n, uint32_t n_ids)
+struct count_table *count_table_pick(const struct count_table *t, const struct count_choice *c)
 {
     struct count_table *out = count_table_new(0);
-    uint8_t *marks = keys ? mem_zalloc((size_t)n_ids + 1) : NULL;
-    bool has_keys[1 << KEY_BITS] = {0};
+    uint8_t *marks = mem_zalloc((size_t)c->n_ids + 1);
+    bool has_keys[1 << KEY_BITS] = {0}, fits = true;
     memcpy(out->seed, t->seed, sizeof(out->seed));
-    for (size_t i = 0; i < n; i++) {
-        marks[keys[i]] = 1;
-        has_keys[part_of(keys[i], 0) / GROUP_PARTS] = true;
+    for (size_t i = 0; i < c->n_keys; i++) {
+        marks[c->keys[i]] |= WANTED_KEY;
+        has_keys[part_of(c->keys[i], 0) / GROUP_PARTS] = true;
     }
-    for (size_t i = 0; i < PARTS; i++)
-        if (!keys || has_keys[i / GROUP_PARTS])
-            pick_from(&t->parts[i], wanted, marks, out);
+    for (size_t i = 0; i < c->n_subs; i++)
+        marks[c->subs[i]] |= WANTED_SUB;
+    for (size_t i = 0; i < PARTS && fits; i++)
+        if (has_keys[i / GROUP_PARTS])
+            fits = pick_from(&t->parts[i], c, marks, out);
     free(marks);
+    if (!fits)
+        count_table_free(&out);
     return out;
 }
 
@@ -506,7 +524,7 @@ static void take_counts(struct table_source *s, const struct part *p, size_t n_t
 struct count_source *count_table_source(const struct count_table *t, const struct interner *texts,
     const struct counters *counters, const struct count_range *range)
 {
-    static const struct count_source_kind kind = {table_next_record, table_next_value, table_close};
+    static const struct count_source_kind kind = {table_next_record, table_next_value, table_close, NULL};
     struct table_source *s = mem_zalloc(sizeof(*s));
     size_t n;
     uint32_t n_texts = interner_count(texts);
@@ -588,7 +606,7 @@ static void lookup_close(struct count_source *base)
 struct count_source *count_lookup_source(
     const struct interner *texts, const uint32_t *ids, size_t n, const struct count_range *range)
 {
-    static const struct count_source_kind kind = {lookup_next_record, lookup_next_value, lookup_close};
+    static const struct count_source_kind kind = {lookup_next_record, lookup_next_value, lookup_close, NULL};
     struct lookup_source *s = mem_zalloc(sizeof(*s));
     char key[sizeof("lookup|") + COMPONENT_HASH];
     s->base.kind = &kind;

@@ -53,11 +53,18 @@ bool count_range_has(const struct count_range *r, struct bytes key);
 /* Sets wanted[i] for each counter (totals first, then subtotals) whose records may be in the range. */
 void count_range_note_counters(const struct count_range *r, const struct counters *c, bool *wanted);
 
-/* Copies of counts, in a table whose ids have the same texts. Copies all counts, or those of the wanted counters whose
- * key is one of these ids, which are below n_ids. Without `keys`, every key is. */
+/* Copies of counts, in a table whose ids have the same texts: all counts, or those of the wanted counters whose key is one of the ids
+ * `keys`, and whose sub key is one of `subs`. Ids are below n_ids. Without `subs`, every sub key is wanted; a total has none. */
+struct count_choice {
+    const bool *wanted;
+    const uint32_t *keys, *subs;
+    size_t n_keys, n_subs;
+    uint32_t n_ids;
+    size_t most; /* counts to copy; 0: no limit */
+};
 struct count_table *count_table_copy(const struct count_table *t);
-struct count_table *count_table_pick(
-    const struct count_table *t, const bool *wanted, const uint32_t *keys, size_t n, uint32_t n_ids);
+/* Returns NULL if there are more than `most` counts. */
+struct count_table *count_table_pick(const struct count_table *t, const struct count_choice *choice);
 
 /* Counters and interner must outlive the source. */
 struct count_source *count_table_source(const struct count_table *t, const struct interner *texts,

@@ -1,6 +1,7 @@
 #include "counts/counters.h"
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
+#include "counts/key_function.h"
 #include "base/rfc3339.h"
 #include "config/options.h"
 #include "counts/records.h"
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define NONE_TEXT "None"
 #define SECONDS_PER_HOUR 3600
 #define TIME_MAX 9.2e18 /* in every unit this is after the last hour, and it fits 64 bits */
 #define REASON_MAX 200
@@ -122,22 +122,23 @@ static int read_bounds(struct reading *r)
     return 0;
 }
 
-/* Parses `field`, `host(field)` or `"constant"`. */
+/* Parses `field`, `function(field)` or `"constant"`. */
 static bool parse_key(struct bytes text, struct counter *c)
 {
-    struct bytes inner = text;
+    struct bytes inner = text, argument = BYTES_NONE;
     c->kind = COUNTER_FIELD;
     if (text.len >= 2 && text.ptr[0] == '"' && text.ptr[text.len - 1] == '"') {
         c->kind = COUNTER_CONSTANT;
         inner = bytes_of(text.ptr + 1, text.len - 2);
-    } else if (bytes_starts_with(text, BYTES_LITERAL("host(")) && text.ptr[text.len - 1] == ')') {
-        c->kind = COUNTER_HOST;
-        inner = bytes_of(text.ptr + 5, text.len - 6);
+    } else if ((c->function = key_function_parse(text, &inner, &argument))) {
+        c->kind = COUNTER_FUNCTION;
     }
     bool is_valid = c->kind == COUNTER_CONSTANT ? inner.len > 0 && !memchr(inner.ptr, '"', inner.len)
                                                 : json_path_is_valid(inner);
     if (is_valid)
         c->field = bytes_dup(inner);
+    if (is_valid && argument.len > 0)
+        c->argument = bytes_dup(argument);
     return is_valid;
 }
 
@@ -152,10 +153,10 @@ static int read_settings(
                *max = config_value(s, "max_keys");
     if (!key)
         return config_fail(r->error, r->config, s->line,
-            "[%s %s] needs key = FIELD, host(FIELD) or \"CONSTANT\"", s->kind, s->name);
+            "[%s %s] needs key = FIELD, " KEY_FUNCTIONS " or \"CONSTANT\"", s->kind, s->name);
     if (!parse_key(bytes_str(key), c))
         return config_fail(r->error, r->config, line_of(s, "key"),
-            "key must be FIELD, host(FIELD) or \"CONSTANT\", not '%s'; a FIELD is user, user.id, "
+            "key must be FIELD, " KEY_FUNCTIONS " or \"CONSTANT\", not '%s'; a FIELD is user, user.id, "
             "items[0].sku or "
             "[\"a.b\"]",
             key);
@@ -308,6 +309,7 @@ static void drop_counters(const struct counter *list, size_t n)
         drop(list[i].label);
         drop(list[i].key_text);
         drop(list[i].field);
+        drop(list[i].argument);
     }
     drop(list);
 }
@@ -323,6 +325,12 @@ void counters_free(struct counters **c)
     drop((*c)->text);
     free(*c);
     *c = NULL;
+}
+
+bool counter_has_key_of(const struct counter *a, const struct counter *b)
+{
+    return a->kind == b->kind && a->function == b->function && strcmp(a->field, b->field) == 0 &&
+           strcmp(a->argument ? a->argument : "", b->argument ? b->argument : "") == 0;
 }
 
 const struct counter *counters_find(const struct counters *c, struct bytes ns)
@@ -351,9 +359,9 @@ const struct counter *counters_find_sub_label(
 /* A distinct key setting. Unlimited counters with the same key share it, so an event's text is computed once. */
 struct source {
     bool is_limited;
-    enum counter_key_kind kind;
-    const char *field;
-    size_t value; /* index of the key's field in `values`; unused for a constant */
+    bool is_seen, is_absent;       /* in the current sample; from the last complete one */
+    const struct counter *counter; /* the first with this key */
+    size_t value;                  /* index of the key's field in `values`; unused for a constant */
     struct bytes text;
     char digits[DIGITS_MAX];
     struct buf space, bound;
@@ -367,7 +375,8 @@ struct counters_reader {
     size_t n_sources;
     size_t *source_of; /* for each total, then each subtotal */
     struct bytes *texts;
-    int64_t latest; /* the latest time that an event may have */
+    int64_t latest;     /* the latest time that an event may have */
+    unsigned to_sample; /* events that the sample still lacks */
     char reason[REASON_MAX];
 };
 
@@ -380,6 +389,7 @@ struct counters_reader *counters_reader_new(const struct counters *c)
     const char **names = mem_zalloc((n + VALUE_FIRST_FIELD) * sizeof *names);
     r->counters = c;
     r->latest = HOUR_END;
+    r->to_sample = COUNTERS_SAMPLE;
     r->sources = mem_zalloc(n * sizeof *r->sources);
     r->source_of = mem_zalloc(n * sizeof *r->source_of);
     r->texts = mem_zalloc(n * sizeof *r->texts);
@@ -389,17 +399,15 @@ struct counters_reader *counters_reader_new(const struct counters *c)
     for (size_t i = 0; i < n; i++) {
         const struct counter *counter = counters_at(c, i);
         size_t at = 0;
-        while (at < r->n_sources &&
-               (counter->max_keys > 0 || r->sources[at].is_limited || r->sources[at].kind != counter->kind ||
-                   strcmp(r->sources[at].field, counter->field) != 0))
+        while (at < r->n_sources && (counter->max_keys > 0 || r->sources[at].is_limited ||
+                                        !counter_has_key_of(r->sources[at].counter, counter)))
             at++;
         r->source_of[i] = at;
         if (at < r->n_sources)
             continue;
         struct source *s = &r->sources[r->n_sources++];
         s->is_limited = counter->max_keys > 0;
-        s->kind = counter->kind;
-        s->field = counter->field;
+        s->counter = counter;
         s->text = component_bound(bytes_str(counter->field), c->max_text, &s->bound);
         if (counter->kind != COUNTER_CONSTANT) {
             s->value = n_names;
@@ -438,52 +446,6 @@ void counters_reader_set_now(struct counters_reader *r, int64_t now)
     r->latest = HOUR_END;
     if (r->counters->max_ahead > 0 && now < HOUR_END - r->counters->max_ahead)
         r->latest = now + r->counters->max_ahead;
-}
-
-/* The start of the authority in scheme://authority..., or NULL. */
-static const char *authority_of(struct bytes text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i], lower = (char)(c | 0x20);
-        bool letter = lower >= 'a' && lower <= 'z';
-        if (letter || (i > 0 && ((c >= '0' && c <= '9') || c == '+' || c == '.' || c == '-')))
-            continue;
-        bool found =
-            i > 0 && c == ':' && text.len - i >= 3 && text.ptr[i + 1] == '/' && text.ptr[i + 2] == '/';
-        return found ? text.ptr + i + 3 : NULL;
-    }
-    return NULL;
-}
-
-struct bytes counters_host(struct bytes text, struct buf *space)
-{
-    if (text.len == 0)
-        return BYTES_LITERAL(NONE_TEXT);
-    const char *start = authority_of(text), *end = text.ptr + text.len;
-    if (!start)
-        return text;
-    buf_clear(space);
-    const char *stop = start;
-    while (stop < end && *stop != '/' && *stop != '?' && *stop != '#')
-        stop++;
-    const char *at = stop > start ? memrchr(start, '@', (size_t)(stop - start)) : NULL;
-    if (at)
-        start = at + 1;
-    /* Remove the port from host:port or [address]:port. */
-    struct bytes host = bytes_of(start, (size_t)(stop - start));
-    bool bracket = host.len && host.ptr[0] == '[';
-    const char *last = host.len ? memchr(host.ptr, bracket ? ']' : ':', host.len) : NULL;
-    if (last)
-        host.len = (size_t)(last - host.ptr) + bracket;
-    /* Complete an unclosed bracket: "[::1" and "[::1]" are one host. */
-    bool open = bracket && host.ptr[host.len - 1] != ']';
-    buf_append_bytes(space, host);
-    if (open)
-        buf_append_char(space, ']');
-    for (size_t i = 0; i < space->len; i++)
-        if (space->ptr[i] >= 'A' && space->ptr[i] <= 'Z')
-            space->ptr[i] = (char)(space->ptr[i] | 0x20);
-    return space->len ? buf_bytes(space) : BYTES_LITERAL(NONE_TEXT);
 }
 
 static enum counters_verdict reject(
@@ -525,7 +487,7 @@ static const char *make_text(struct source *s, const struct json_value *v, size_
     switch (v->type) {
     case JSON_MISSING:
     case JSON_NULL:
-        s->text = BYTES_LITERAL(NONE_TEXT);
+        s->text = BYTES_NONE;
         break;
     case JSON_BOOL:
         s->text = v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
@@ -539,7 +501,7 @@ static const char *make_text(struct source *s, const struct json_value *v, size_
             s->digits, (size_t)snprintf(s->digits, sizeof s->digits, "%llu", (unsigned long long)v->v.u64));
         break;
     case JSON_STRING:
-        s->text = v->v.string.len ? v->v.string : BYTES_LITERAL(NONE_TEXT);
+        s->text = v->v.string;
         break;
     case JSON_F64:
         return "is a number but not an integer";
@@ -548,10 +510,36 @@ static const char *make_text(struct source *s, const struct json_value *v, size_
     case JSON_OBJECT:
         return "is an object";
     }
-    if (s->kind == COUNTER_HOST)
-        s->text = counters_host(s->text, &s->space);
+    if (s->text.len == 0)
+        s->text = BYTES_LITERAL(KEY_NONE);
+    else if (s->counter->function)
+        s->text = key_function_apply(s->counter->function, s->text, s->counter->argument, &s->space);
     if (s->text.len > max_text)
         s->text = component_bound(s->text, max_text, &s->bound);
+    return NULL;
+}
+
+static void add_to_sample(struct counters_reader *r)
+{
+    bool ends = --r->to_sample == 0;
+    for (size_t i = 0; i < r->n_sources; i++) {
+        struct source *s = &r->sources[i];
+        s->is_seen =
+            s->is_seen || s->counter->kind == COUNTER_CONSTANT || r->values[s->value].type != JSON_MISSING;
+        if (!ends)
+            continue;
+        s->is_absent = !s->is_seen;
+        s->is_seen = false;
+        if (s->is_absent)
+            r->to_sample = COUNTERS_SAMPLE;
+    }
+}
+
+const char *counters_reader_absent(const struct counters_reader *r, size_t i)
+{
+    for (size_t at = 0; at < r->n_sources; at++)
+        if (r->sources[at].is_absent && i-- == 0)
+            return r->sources[at].counter->field;
     return NULL;
 }
 
@@ -571,10 +559,12 @@ enum counters_verdict counters_extract(
     out->hour = out->time - out->time % SECONDS_PER_HOUR;
     for (size_t i = 0; i < r->n_sources; i++) {
         struct source *s = &r->sources[i];
-        why = s->kind == COUNTER_CONSTANT ? NULL : make_text(s, &r->values[s->value], c->max_text);
+        why = s->counter->kind == COUNTER_CONSTANT ? NULL : make_text(s, &r->values[s->value], c->max_text);
         if (why)
-            return reject(r, out, why, s->field);
+            return reject(r, out, why, s->counter->field);
     }
+    if (r->to_sample > 0)
+        add_to_sample(r);
     for (size_t i = 0; i < r->n_sources; i++)
         r->texts[i] = r->sources[i].text;
     out->texts = r->texts;

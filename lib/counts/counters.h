@@ -5,7 +5,7 @@
  *     time = t                             key = l                key = c
  *     skip_if = _heartbeat_                label = user           label = country
  *
- * A key is a field, host(field), or a "constant". Paths (json_path.h) name fields. docs/guide/counting.md has the rules
+ * A key is a field, a function of a field (key_function.h), or a "constant". Paths (json_path.h) name fields. docs/guide/counting.md has the rules
  * for values: a missing, null or empty value counts as `None`, and an integer as its digits. If the value is an array,
  * an object or a number that is not an integer, the event is rejected.
  *
@@ -23,15 +23,18 @@
 
 #define COUNTERS_MAX 2046 /* totals and subtotals together */
 
-enum counter_key_kind { COUNTER_FIELD, COUNTER_HOST, COUNTER_CONSTANT };
+enum counter_key_kind { COUNTER_FIELD, COUNTER_FUNCTION, COUNTER_CONSTANT };
+struct key_function;
 
 struct counter {
     const char *ns;       /* "u", or "c.u" */
     const char *label;    /* "user", "country" */
     const char *key_text; /* as configured: `l`, `host(u)`, `"all"` */
     enum counter_key_kind kind;
-    const char *field; /* or the constant's text */
-    size_t total;      /* of a subtotal: the index of its total in `totals` */
+    const char *field;                   /* or the constant's text */
+    const struct key_function *function; /* of a COUNTER_FUNCTION */
+    const char *argument;                /* of the function; NULL: none */
+    size_t total;                        /* of a subtotal: the index of its total in `totals` */
     uint64_t
         max_keys; /* different keys in a slice; 0: unlimited. A limited counter shares no text with another. */
 };
@@ -68,6 +71,8 @@ static inline const struct counter *counters_at(const struct counters *c, size_t
 {
     return i < c->n_totals ? &c->totals[i] : &c->subtotals[i - c->n_totals];
 }
+/* True if the counters have the same key, however it is written. */
+bool counter_has_key_of(const struct counter *a, const struct counter *b);
 /* Finds a counter by namespace ("u" or "c.u"), or returns NULL. */
 const struct counter *counters_find(const struct counters *c, struct bytes ns);
 /* Find a total by label, or a subtotal of `total` by label. */
@@ -98,8 +103,9 @@ void counters_reader_set_now(struct counters_reader *r, int64_t now);
 enum counters_verdict counters_extract(
     struct counters_reader *r, struct bytes line, struct counters_event *out);
 
-/* The ASCII-lowercased host of `scheme://authority/...`, without user and port. A text without a scheme is returned
- * unchanged; an empty result becomes "None". `space` holds the lowercased copy. */
-struct bytes counters_host(struct bytes text, struct buf *space);
+/* The i-th field of a counter that none of the first COUNTERS_SAMPLE counted events had; NULL: no more. While there is such a field,
+ * each further COUNTERS_SAMPLE events decide again. */
+#define COUNTERS_SAMPLE 1000
+const char *counters_reader_absent(const struct counters_reader *r, size_t i);
 
 #endif

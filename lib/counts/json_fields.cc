@@ -379,3 +379,22 @@ struct bytes json_doc_name(const struct json_doc *d, const char *pointer, size_t
             return {member.key.data(), member.key.size()};
     return {};
 }
+
+bool json_doc_each(const struct json_doc *d, const char *pointer,
+    bool (*item)(const struct json_doc *item, size_t i, void *arg), void *arg)
+{
+    dom::element e;
+    dom::array items;
+    size_t i = 0;
+    json_doc one;
+    if (d->root.at_pointer(pointer).get(e) != SUCCESS)
+        return true;
+    if (e.get(items) != SUCCESS)
+        return false;
+    for (dom::element element : items) {
+        one.root = element;
+        if (!item(&one, i++, arg))
+            return false;
+    }
+    return true;
+}

@@ -39,7 +39,7 @@ bool manifest_directory_number(const char *name, uint64_t *generation)
 
 static enum manifest_result bad(char error[MANIFEST_ERROR_TEXT], const char *what)
 {
-    snprintf(error, MANIFEST_ERROR_TEXT, "manifest: %s", what);
+    snprintf(error, MANIFEST_ERROR_TEXT, "%s", what);
     return MANIFEST_BAD;
 }
 
@@ -60,58 +60,57 @@ static bool text_at(const struct json_doc *d, const char *pointer, char *out, si
     return true;
 }
 
-/* Reads the records, bytes and checksum of the object at `base`. */
-static bool parse_sums(
-    const struct json_doc *d, const char *base, uint64_t *records, uint64_t *bytes, uint64_t *xxh3)
+/* Reads the records, bytes and checksum of a file or an import. */
+static bool parse_sums(const struct json_doc *d, uint64_t *records, uint64_t *bytes, uint64_t *xxh3)
 {
-    char pointer[POINTER_TEXT], hash[HASH_DIGITS + 1];
-    snprintf(pointer, sizeof(pointer), "%s/records", base);
-    if (!json_doc_u64(d, pointer, records))
-        return false;
-    snprintf(pointer, sizeof(pointer), "%s/bytes", base);
-    if (!json_doc_u64(d, pointer, bytes))
-        return false;
-    snprintf(pointer, sizeof(pointer), "%s/xxh3", base);
-    if (!text_at(d, pointer, hash, sizeof(hash)) || strspn(hash, "0123456789abcdef") != HASH_DIGITS)
+    char hash[HASH_DIGITS + 1];
+    if (!json_doc_u64(d, "/records", records) || !json_doc_u64(d, "/bytes", bytes) ||
+        !text_at(d, "/xxh3", hash, sizeof(hash)) || strspn(hash, "0123456789abcdef") != HASH_DIGITS)
         return false;
     *xxh3 = strtoull(hash, NULL, 16);
     return true;
+}
+
+struct files {
+    enum manifest_kind kind;
+    uint32_t shards;
+    struct manifest_file *list;
+};
+
+static bool parse_file(const struct json_doc *d, size_t i, void *arg)
+{
+    const struct files *files = arg;
+    struct manifest_file *f = &files->list[i];
+    char name[MANIFEST_NAME_TEXT];
+    manifest_file_name(files->kind, (uint32_t)i, files->shards, name);
+    return text_at(d, "/name", f->name, sizeof(f->name)) && strcmp(f->name, name) == 0 &&
+           parse_sums(d, &f->records, &f->bytes, &f->xxh3);
 }
 
 static bool parse_files(
     const struct json_doc *d, enum manifest_kind kind, uint32_t shards, struct manifest_file **out)
 {
     const char *member = kind == MANIFEST_TEXTS ? "/texts" : "/files";
+    struct files files = {kind, shards, NULL};
     if (json_doc_length(d, member) != shards)
         return false;
-    *out = mem_zalloc(shards * sizeof(**out));
-    for (uint32_t k = 0; k < shards; k++) {
-        struct manifest_file *f = &(*out)[k];
-        char base[POINTER_TEXT], pointer[POINTER_TEXT], name[MANIFEST_NAME_TEXT];
-        manifest_file_name(kind, k, shards, name);
-        snprintf(base, sizeof(base), "%s/%" PRIu32, member, k);
-        snprintf(pointer, sizeof(pointer), "%s/%" PRIu32 "/name", member, k);
-        if (!text_at(d, pointer, f->name, sizeof(f->name)) || strcmp(f->name, name) != 0 ||
-            !parse_sums(d, base, &f->records, &f->bytes, &f->xxh3))
-            return false;
-    }
-    return true;
+    *out = files.list = mem_zalloc(shards * sizeof(**out));
+    return json_doc_each(d, member, parse_file, &files);
+}
+
+static bool parse_import(const struct json_doc *d, size_t i, void *arg)
+{
+    const struct manifest *m = arg;
+    struct manifest_import *import = &m->imports[i];
+    return text_at(d, "/name", import->name, sizeof(import->name)) &&
+           parse_sums(d, &import->records, &import->bytes, &import->xxh3);
 }
 
 static bool parse_imports(const struct json_doc *d, struct manifest *m)
 {
     m->n_imports = json_doc_length(d, "/imports");
     m->imports = mem_zalloc((m->n_imports + 1) * sizeof(*m->imports));
-    for (size_t i = 0; i < m->n_imports; i++) {
-        struct manifest_import *import = &m->imports[i];
-        char base[POINTER_TEXT], pointer[POINTER_TEXT];
-        snprintf(base, sizeof(base), "/imports/%zu", i);
-        snprintf(pointer, sizeof(pointer), "/imports/%zu/name", i);
-        if (!text_at(d, pointer, import->name, sizeof(import->name)) ||
-            !parse_sums(d, base, &import->records, &import->bytes, &import->xxh3))
-            return false;
-    }
-    return true;
+    return json_doc_each(d, "/imports", parse_import, m);
 }
 
 static bool parse_stream(const struct json_doc *d, size_t i, struct manifest_stream *s)
@@ -127,6 +126,51 @@ static bool parse_stream(const struct json_doc *d, size_t i, struct manifest_str
         return false;
     snprintf(pointer, sizeof(pointer), "/streams/%s/end", s->name);
     return json_doc_u64(d, pointer, &s->end);
+}
+
+static bool parse_recount(const struct json_doc *d, struct manifest_recount *r)
+{
+    char pointer[POINTER_TEXT], hash[HASH_DIGITS + 1];
+    uint64_t made = 0;
+    if (json_doc_at(d, "/recounted").type == JSON_MISSING)
+        return true;
+    if (!json_doc_u64(d, "/recounted/made", &made) || made == 0 || made > INT64_MAX ||
+        !text_at(d, "/recounted/content", hash, sizeof(hash)) ||
+        strspn(hash, "0123456789abcdef") != HASH_DIGITS)
+        return false;
+    r->made = (int64_t)made;
+    r->content = strtoull(hash, NULL, 16);
+    r->n_streams = json_doc_length(d, "/recounted/streams");
+    r->streams = mem_zalloc((r->n_streams + 1) * sizeof(*r->streams));
+    for (size_t i = 0; i < r->n_streams; i++) {
+        struct bytes name = json_doc_name(d, "/recounted/streams", i);
+        if (!bytes_is_name(name))
+            return false;
+        memcpy(r->streams[i].name, name.ptr, name.len);
+        snprintf(pointer, sizeof(pointer), "/recounted/streams/%s", r->streams[i].name);
+        if (!json_doc_u64(d, pointer, &r->streams[i].end))
+            return false;
+    }
+    return true;
+}
+
+static bool parse_since(const struct json_doc *d, struct counted_since *s)
+{
+    size_t n = json_doc_length(d, "/since");
+    s->list = mem_zalloc((n + 1) * sizeof(*s->list));
+    for (; s->n < n; s->n++) {
+        struct bytes ns = json_doc_name(d, "/since", s->n);
+        char pointer[POINTER_TEXT];
+        uint64_t since;
+        if (!bytes_is_name(ns) || ns.len >= COUNTED_SINCE_NS_TEXT)
+            return false;
+        snprintf(pointer, sizeof(pointer), "/since/%.*s", (int)ns.len, ns.ptr);
+        if (!json_doc_u64(d, pointer, &since) || since == 0 || since > INT64_MAX)
+            return false;
+        memcpy(s->list[s->n].ns, ns.ptr, ns.len);
+        s->list[s->n].since = (int64_t)since;
+    }
+    return true;
 }
 
 /* Returns NULL, or the error. */
@@ -166,6 +210,10 @@ static const char *parse_members(const struct json_doc *d, uint64_t format, stru
         return "a shard without texts, or texts without name, counts or checksum";
     if (!parse_imports(d, m))
         return "an import without its name, counts or checksum";
+    if (!parse_recount(d, &m->recounted))
+        return "a recount without its content, its time or the end of a stream";
+    if (!parse_since(d, &m->since))
+        return "since is not a time for each counter";
     return NULL;
 }
 
@@ -180,8 +228,8 @@ enum manifest_result manifest_parse(struct bytes text, struct manifest *out, cha
     if (!json_doc_u64(d, "/format", &format) || format == 0) {
         r = bad(error, "its format is missing");
     } else if (format > MANIFEST_FORMAT) {
-        snprintf(error, MANIFEST_ERROR_TEXT, "manifest: format %" PRIu64 "; this version knows %d", format,
-            MANIFEST_FORMAT);
+        snprintf(
+            error, MANIFEST_ERROR_TEXT, "format %" PRIu64 "; this version knows %d", format, MANIFEST_FORMAT);
         r = MANIFEST_NEWER;
     } else {
         const char *wrong = parse_members(d, format, out);
@@ -228,14 +276,18 @@ enum manifest_result manifest_read(
     const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
 {
     struct buf path = {0}, text = {0};
+    char why[MANIFEST_ERROR_TEXT];
     memset(out, 0, sizeof(*out));
     buf_printf(&path, "%s/manifest.json", directory);
-    enum manifest_result r = read_whole(path.ptr, &text) != 0 ? system_failed(error, path.ptr)
-                                                              : manifest_parse(buf_bytes(&text), out, error);
+    bool is_read = read_whole(path.ptr, &text) == 0;
+    enum manifest_result r =
+        is_read ? manifest_parse(buf_bytes(&text), out, why) : system_failed(error, path.ptr);
     if (r == MANIFEST_OK && !is_directory_of(directory, out->generation)) {
         manifest_free(out);
-        r = bad(error, "its generation does not match the directory's name");
+        r = bad(why, "its generation does not match the directory's name");
     }
+    if (is_read && r != MANIFEST_OK)
+        snprintf(error, MANIFEST_ERROR_TEXT, "%.300s: %.200s", path.ptr, why);
     buf_free(&path);
     buf_free(&text);
     return r;
@@ -249,6 +301,8 @@ void manifest_free(struct manifest *m)
     free(m->texts);
     free(m->imports);
     free(m->streams);
+    free(m->recounted.streams);
+    counted_since_free(&m->since);
     memset(m, 0, sizeof(*m));
 }
 
@@ -273,6 +327,17 @@ static void print_files(const struct manifest_file *files, uint32_t n, struct bu
         print_sums(out, files[k].records, files[k].bytes, files[k].xxh3);
     }
     buf_append_str(out, "],\n");
+}
+
+static void print_recount(const struct manifest_recount *r, struct buf *out)
+{
+    if (r->made == 0)
+        return;
+    buf_printf(out, "\"recounted\":{\"content\":\"%0*" PRIx64 "\",\"made\":%" PRId64 ",\"streams\":{",
+        HASH_DIGITS, r->content, r->made);
+    for (size_t i = 0; i < r->n_streams; i++)
+        buf_printf(out, "%s\"%s\":\"%" PRIu64 "\"", i ? "," : "", r->streams[i].name, r->streams[i].end);
+    buf_append_str(out, "}},\n");
 }
 
 void manifest_print(const struct manifest *m, struct buf *out)
@@ -301,6 +366,10 @@ void manifest_print(const struct manifest *m, struct buf *out)
         buf_append_json(out, bytes_str(m->change));
         buf_append_str(out, ",\n");
     }
+    print_recount(&m->recounted, out);
+    for (size_t i = 0; i < m->since.n; i++)
+        buf_printf(out, "%s\"%s\":%" PRId64 "%s", i ? "," : "\"since\":{", m->since.list[i].ns,
+            m->since.list[i].since, i + 1 < m->since.n ? "" : "},\n");
     buf_append_str(out, "\"files\":[");
     print_files(m->files, m->shards, out);
     if (m->texts) {

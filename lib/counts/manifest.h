@@ -13,6 +13,7 @@
 #define MILLRACE_MANIFEST_H
 
 #include "base/bytes.h"
+#include "counts/counted_since.h"
 
 #define MANIFEST_FORMAT 2
 #define MANIFEST_SHARDS_MAX 4096
@@ -21,6 +22,8 @@
 #define MANIFEST_DIRECTORY_DIGITS 12          /* in the name of a generation's directory */
 #define MANIFEST_NAME_TEXT 48                 /* buffer for a directory's or a file's name */
 #define MANIFEST_CHANGE_TEXT 16               /* buffer for the name of a change */
+#define MANIFEST_ID_TEXT 2594                 /* buffer for a stream's id, as in a slice (slice_state.h) */
+#define MANIFEST_ID_SHOWN 43                  /* of these, as many as a message shows */
 #define MANIFEST_IMPORT_NAME 256              /* buffer for the name of an imported file */
 
 enum manifest_kind { MANIFEST_RECORDS, MANIFEST_TEXTS };
@@ -34,7 +37,7 @@ struct manifest_file {
 /* The position in a stream at which slice `through` ended. */
 struct manifest_stream {
     char name[NAME_LEN_MAX + 1];
-    char id[NAME_LEN_MAX + 1];
+    char id[MANIFEST_ID_TEXT];
     uint64_t end;
 };
 
@@ -42,6 +45,15 @@ struct manifest_stream {
 struct manifest_import {
     char name[MANIFEST_IMPORT_NAME]; /* the file's name, without directories; not unique */
     uint64_t records, bytes, xxh3;
+};
+
+/* The latest recount whose counts replaced those of the archive. It has judged all lines below `end` of each stream
+ * again, including the lines that were rejected before. */
+struct manifest_recount {
+    uint64_t content;                /* manifest_content of the recounted archive */
+    int64_t made;                    /* of the recounted archive; 0: there was no recount */
+    struct manifest_stream *streams; /* without ids */
+    size_t n_streams;
 };
 
 struct manifest {
@@ -61,6 +73,8 @@ struct manifest {
     size_t n_streams;
     struct manifest_import *imports;
     size_t n_imports;
+    struct manifest_recount recounted;
+    struct counted_since since; /* of the counters in `counters` */
 };
 
 enum manifest_result {

@@ -16,11 +16,17 @@ static int year_first_day(int year)
     return 365 * year + (year + 3) / 4 - (year > CENTURY_YEAR);
 }
 
+/* The days of a year before a month, which may be the month after the last. */
+static int days_before(int year, int month)
+{
+    static const short days[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
+    bool is_leap = year % 4 == 0 && year != CENTURY_YEAR;
+    return days[month - 1] + (month > 2 && is_leap);
+}
+
 static int month_days(int year, int month)
 {
-    static const signed char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool is_leap = year % 4 == 0 && year != CENTURY_YEAR;
-    return days[month - 1] + (month == 2 && is_leap);
+    return days_before(year, month + 1) - days_before(year, month);
 }
 
 size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
@@ -28,11 +34,13 @@ size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
     if (seconds < HOUR_FIRST || seconds >= HOUR_END)
         return 0;
     int64_t since = seconds - HOUR_FIRST;
-    int day = (int)(since / SECONDS_PER_DAY), year = day / 366, month = 1;
+    int day = (int)(since / SECONDS_PER_DAY), year = day / 366;
     while (year_first_day(year + 1) <= day)
         year++;
-    for (day -= year_first_day(year); day >= month_days(year, month); month++)
-        day -= month_days(year, month);
+    day -= year_first_day(year);
+    int month = day / 31 + 1; /* this one or the next */
+    month += day >= days_before(year, month + 1);
+    day -= days_before(year, month);
     size_t n = 0;
     if (year >= BASE)
         out[n++] = LONG_YEAR_LEADS[year / BASE - 1];
@@ -44,11 +52,12 @@ size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
     return n;
 }
 
+/* The processor cannot predict whether a digit is a letter, so both cases are computed. */
 static int digit_of(char c)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'v' ? c - 'a' + 10 : -1;
+    int digit = c - '0', letter = c - 'a' + 10;
+    int value = letter >= 10 && letter < BASE ? letter : -1;
+    return digit >= 0 && digit < 10 ? digit : value;
 }
 
 bool period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds)
@@ -63,9 +72,7 @@ bool period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds)
     if (first < 0 || month < 1 || month > 12 || day < 1 || day > month_days(year, month) || hour < 0 ||
         hour > 23)
         return false;
-    int64_t days = year_first_day(year) + day - 1;
-    for (int m = 1; m < month; m++)
-        days += month_days(year, m);
+    int64_t days = year_first_day(year) + days_before(year, month) + day - 1;
     *unit = n == 4 ? PERIOD_HOUR : n == 3 ? PERIOD_DAY : PERIOD_MONTH;
     *seconds = HOUR_FIRST + days * SECONDS_PER_DAY + hour * SECONDS_PER_HOUR;
     return true;
@@ -96,12 +103,12 @@ static bool is_control(unsigned char c)
 
 static bool has_reserved(struct bytes text)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.ptr[i];
-        if (is_control(c) || c == ' ' || c == ':' || c == ',' || c == '.' || c == '|')
-            return true;
-    }
-    return false;
+    static const bool reserved[256] = {
+        [0 ... ' '] = true, [':'] = true, [','] = true, ['.'] = true, ['|'] = true, [0x7f] = true};
+    bool found = false;
+    for (size_t i = 0; i < text.len; i++)
+        found |= reserved[(unsigned char)text.ptr[i]];
+    return found;
 }
 
 bool component_is_plain(struct bytes text)
@@ -243,6 +250,37 @@ void text_key_unescape(struct bytes key, struct buf *out)
     }
 }
 
+void text_key_encode(struct bytes text, struct buf *out)
+{
+    struct buf escaped = {0};
+    lookup_escape(text, &escaped);
+    text_key_escape(buf_bytes(&escaped), out);
+    buf_free(&escaped);
+}
+
+void text_key_decode(struct bytes key, struct buf *out)
+{
+    struct buf escaped = {0};
+    text_key_unescape(key, &escaped);
+    lookup_unescape(buf_bytes(&escaped), out);
+    buf_free(&escaped);
+}
+
+/* An escape sorts as a backslash followed by an x. Plain keys with a backslash at its place have two of them and sort before it, keys with
+ * a larger byte after it. So the search must be after all keys with the backslash: these have fewer bytes than a hash. */
+void text_order_seek_plain(struct bytes text, struct buf *out)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (is_control((unsigned char)text.ptr[i]) || text.ptr[i] == ',') {
+            buf_append_char(out, '\\');
+            for (int k = 0; k < COMPONENT_HASH; k++)
+                buf_append_char(out, '\xff');
+            return;
+        }
+        buf_append_char(out, text.ptr[i]);
+    }
+}
+
 /* Checks a namespace, or one of the two parts of a subtotal's namespace. */
 static bool is_namespace_text(struct bytes text)
 {
@@ -288,17 +326,20 @@ bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, 
     *bad = false;
     if (rest->len == 0)
         return false;
-    const char *space = memchr(rest->ptr, ' ', rest->len);
-    struct bytes pair = bytes_of(rest->ptr, space ? (size_t)(space - rest->ptr) : rest->len);
-    const char *colon = pair.len ? memchr(pair.ptr, ':', pair.len) : NULL;
-    size_t after = pair.len + (space != NULL);
-    *bad = !colon || (space && after == rest->len);
+    const char *p = rest->ptr, *end = p + rest->len, *colon = p;
+    while (colon < end && *colon != ':' && *colon != ' ')
+        colon++;
+    const char *space = colon;
+    while (space < end && *space != ' ')
+        space++;
+    *bad = colon == end || *colon != ':' || space + 1 == end ||
+           !bytes_to_u64(bytes_of(colon + 1, (size_t)(space - colon - 1)), count);
     if (*bad)
         return false;
-    *name = bytes_of(pair.ptr, (size_t)(colon - pair.ptr));
-    *bad = !bytes_to_u64(bytes_of(colon + 1, pair.len - name->len - 1), count);
-    *rest = bytes_of(rest->ptr + after, rest->len - after);
-    return !*bad;
+    *name = bytes_of(p, (size_t)(colon - p));
+    space += space < end;
+    *rest = bytes_of(space, (size_t)(end - space));
+    return true;
 }
 
 bool component_is_stored(struct bytes component)
@@ -353,10 +394,12 @@ void record_shard_text(const struct record_key *k, struct buf *out)
 
 uint32_t record_shard(const struct record_key *k, uint32_t shards)
 {
+    if (shards <= 1)
+        return 0;
     struct bytes ns = shard_namespace(k);
     uLong crc = crc32_z(0, (const Bytef *)ns.ptr, ns.len);
     crc = crc32_z(crc, (const Bytef *)"|", 1);
     if (k->key.len)
         crc = crc32_z(crc, (const Bytef *)k->key.ptr, k->key.len);
-    return shards <= 1 ? 0 : (uint32_t)(crc % shards);
+    return (uint32_t)(crc % shards);
 }

@@ -15,9 +15,10 @@
 
 #define RECORD_SEPARATOR ','
 #define SECONDS_PER_DAY 86400
-#define HOUR_TEXT_MAX 5           /* characters of an hour, without NUL */
-#define COMPONENT_HASH 12         /* characters of a hashed component */
-#define COMPONENT_OTHER "(other)" /* a counter's keys over max_keys */
+#define HOUR_TEXT_MAX 5                 /* characters of an hour, without NUL */
+#define COMPONENT_HASH 12               /* characters of a hashed component */
+#define COMPONENT_OTHER "(other)"       /* a counter's keys over max_keys */
+#define RECORD_WHOLE_MAX ((size_t)4096) /* bytes; an answer may end inside a longer record */
 #define NAMESPACE_MAX 16
 #define HOUR_FIRST INT64_C(946684800) /* 2000-01-01T00 */
 #define HOUR_END INT64_C(5995814400)  /* 2160-01-01T00: the end of the last hour */
@@ -65,6 +66,13 @@ int lookup_unescape(struct bytes text, struct buf *out);
 void text_key_escape(struct bytes escaped, struct buf *out);
 /* Converts the key back to the lookup's escaped text. */
 void text_key_unescape(struct bytes key, struct buf *out);
+/* The key of a text that is not escaped, and back. */
+void text_key_encode(struct bytes text, struct buf *out);
+void text_key_decode(struct bytes key, struct buf *out);
+
+/* In the order of texts, plain keys (component_is_plain) have the place of their text keys. Appends the key to which a search among the
+ * plain keys of a total must seek so that it finds all keys at or after `text`. */
+void text_order_seek_plain(struct bytes text, struct buf *out);
 
 bool namespace_is_valid(struct bytes text); /* [a-z0-9_]{1,16}, not "lookup" */
 

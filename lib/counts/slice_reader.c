@@ -163,10 +163,12 @@ struct count_source *slice_reader_source(struct slice_reader *r, size_t i, struc
     return count_run_source(r->indexes[i], from, r->path, read_block, r);
 }
 
-size_t slice_reader_blocks(const struct slice_reader *r, struct bytes from, struct bytes last)
+size_t slice_reader_blocks(
+    const struct slice_reader *r, struct bytes from, struct bytes last, bool first_only)
 {
     size_t blocks = 0;
     for (size_t i = 0; i < r->state.n_runs; i++)
-        blocks += count_run_index_blocks(r->indexes[i], from, last);
+        blocks += first_only ? count_run_index_records(r->indexes[i], from, last)
+                             : count_run_index_blocks(r->indexes[i], from, last);
     return blocks;
 }

@@ -208,7 +208,8 @@ static void take_meta(struct slice_state *state, uint64_t *checksum, sqlite3_stm
 
 static void take_cursor(struct slice_cursor **list, size_t *n, sqlite3_stmt *row)
 {
-    *list = mem_realloc(*list, (*n + 1) * sizeof(**list));
+    if ((*n & (*n - 1)) == 0) /* at each power of two */
+        *list = mem_realloc(*list, (*n ? 2 * *n : 1) * sizeof(**list));
     struct slice_cursor *c = &(*list)[(*n)++];
     *c = (struct slice_cursor){.offset = column_number(row, 2)};
     take_text(row, 0, c->stream, sizeof(c->stream));

@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "daemon/listen.h"
+#include "daemon/service.h"
 #include "daemon/workers.h"
 #include "daemon/loop_notify.h"
 #include "http/client/http_pool.h"
@@ -21,6 +22,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
@@ -140,8 +142,10 @@ static const struct option_row common_rows[] = {
 
 /* While a body arrives, its buffer may grow to twice the length of the body. If max_buffered were smaller than that,
  * a single large request would get 503 every time. */
-static int check_common(struct options *o, struct config_error *error)
+static int check_common(const struct daemon_spec *spec, struct options *o, struct config_error *error)
 {
+    if (spec->is_service && service_check(o, error) != 0)
+        return -1;
     if (!http_origin_hosts_valid(options_string(o, "allowed_hosts")))
         return options_refuse(o, "allowed_hosts", error,
             "it must list host names or addresses without scheme and port, separated by commas");
@@ -317,6 +321,15 @@ int daemon_lock_directory(const char *dir, struct config_error *error)
     return 0;
 }
 
+/* Of the disk with the locked directory: its size, or without an argument the bytes left. */
+static double disk_bytes(void *is_size)
+{
+    struct statvfs fs;
+    if (fstatvfs(own_lock, &fs) != 0)
+        return 0;
+    return (double)fs.f_frsize * (double)(is_size ? fs.f_blocks : fs.f_bavail);
+}
+
 bool daemon_holds_directory(const char *dir)
 {
     struct stat ours, there;
@@ -340,6 +353,7 @@ struct daemon {
     struct stats *stats;
     struct event_base *base;
     struct http_server *http;
+    struct service *service; /* NULL: spec->is_service is false */
     struct workers *workers; /* NULL: the loop alone serves */
     struct event *signals[3], *drain_check, *drain_limit, *clock_tick;
     struct clock_watch clocks;
@@ -350,8 +364,11 @@ struct daemon {
     pthread_mutex_t state_lock; /* of what /health of a worker reads: ready, draining and the texts below */
     char *not_ready;            /* the reason */
     char *degraded;             /* the reason, or NULL */
+    char *refusing;             /* likewise; it ends by itself */
+    char *notice;               /* the replaceable warning, or NULL */
     struct buf warnings;        /* lines, ended by NUL */
     size_t n_warnings;
+    struct buf shown_warnings; /* notice and warnings, for /health */
     int status;
     pthread_mutex_t posts_lock;
     struct post *first_post, **last_post;
@@ -448,9 +465,33 @@ void daemon_set_degraded(struct daemon *d, const char *why)
     pthread_mutex_unlock(&d->state_lock);
 }
 
+void daemon_set_refusing(struct daemon *d, const char *what, const char *why)
+{
+    char since[32];
+    struct buf text = {0};
+    time_t now = (time_t)(clock_wall() / USEC_PER_SEC);
+    struct tm tm;
+    if (why && gmtime_r(&now, &tm) && strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", &tm) > 0)
+        buf_printf(&text, "refusing %s since %s: %s", what, since, why);
+    pthread_mutex_lock(&d->state_lock);
+    free(d->refusing);
+    d->refusing = why ? bytes_dup(buf_bytes(&text)) : NULL;
+    pthread_mutex_unlock(&d->state_lock);
+    buf_free(&text);
+}
+
 static const char *why_degraded(void *arg)
 {
-    return ((const struct daemon *)arg)->degraded;
+    const struct daemon *d = arg;
+    return d->degraded ? d->degraded : d->refusing;
+}
+
+void daemon_set_notice(struct daemon *d, const char *text)
+{
+    pthread_mutex_lock(&d->state_lock);
+    free(d->notice);
+    d->notice = text ? mem_strdup(text) : NULL;
+    pthread_mutex_unlock(&d->state_lock);
 }
 
 void daemon_add_warning(struct daemon *d, const char *fmt, ...)
@@ -476,7 +517,13 @@ void daemon_add_warning(struct daemon *d, const char *fmt, ...)
 
 static const char *warnings_of(void *arg)
 {
-    return ((const struct daemon *)arg)->warnings.ptr;
+    struct daemon *d = arg;
+    if (!d->notice)
+        return d->warnings.ptr;
+    buf_clear(&d->shown_warnings);
+    buf_printf(&d->shown_warnings, "warning: %s\n%s", d->notice, d->warnings.ptr ? d->warnings.ptr : "");
+    buf_append_char(&d->shown_warnings, '\0');
+    return d->shown_warnings.ptr;
 }
 
 static const char *why_not_ready(void *arg)
@@ -600,6 +647,8 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
     struct daemon *d = arg;
     (void)what;
     if (sig == SIGHUP) {
+        if (d->service != NULL)
+            service_hangup(d->service, d->http);
         if (d->spec->hangup != NULL)
             d->spec->hangup(d->ctx);
     } else if (d->draining) {
@@ -689,6 +738,15 @@ static int start_http(struct daemon *d, int fd, struct config_error *error)
             "ulimit -Hn)",
             LOG_I("max_connections", config.max_connections), LOG_I("room_for", room),
             LOG_U("limit_wanted", http_descriptors_with_connections((size_t)config.max_connections)));
+    if (d->spec->is_service) {
+        int bad = service_new(o, d->base, d->stats, &d->service, error);
+        if (bad != 0) {
+            buf_free(&allowed_hosts);
+            close(fd);
+            return bad;
+        }
+        service_configure(d->service, &config);
+    }
     config.is_shared = count_workers(d) > 0;
     d->http = http_server_new(&config);
     int status = start_workers(d, config, fd, error);
@@ -791,6 +849,12 @@ static int start(struct daemon *d, struct config_error *error)
         d->notify = loop_notify_new(d->base, run_posts, d);
         status = d->spec->start(d, &d->ctx, error);
     }
+    if (status == 0 && own_lock >= 0) {
+        stats_gauge(d->stats, "disk_free_bytes", NULL, "Space left on the disk of the data directory",
+            disk_bytes, NULL);
+        stats_gauge(d->stats, "disk_size_bytes", NULL, "Size of the disk of the data directory", disk_bytes,
+            &own_lock);
+    }
     if (status == 0 && fd >= 0)
         status = start_http(d, fd, error);
     else if (fd >= 0)
@@ -817,6 +881,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
         event_base_dispatch(d.base);
     workers_free(&d.workers);
     http_server_free(&d.http);
+    service_free(&d.service);
     if (d.notify != NULL)
         run_posts(&d);
     if (d.ctx != NULL && spec->stop != NULL)
@@ -841,7 +906,10 @@ static int run(const struct daemon_spec *spec, struct options *o)
     pthread_mutex_destroy(&d.state_lock);
     free(d.not_ready);
     free(d.degraded);
+    free(d.refusing);
+    free(d.notice);
     buf_free(&d.warnings);
+    buf_free(&d.shown_warnings);
     free(d.auth_token);
     if (status == 0)
         status = d.status;
@@ -867,7 +935,7 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
         level++;
     log_init(spec->name, level,
         strcmp(options_string(o, "log_format"), "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT);
-    if (check_common(o, &error) != 0 || (spec->check != NULL && spec->check(o, &error) != 0))
+    if (check_common(spec, o, &error) != 0 || (spec->check != NULL && spec->check(o, &error) != 0))
         return refuse(error.text, EX_CONFIG);
     if (options_check_only(o)) {
         options_show_settings(o);

@@ -16,7 +16,7 @@
  * 3. If a second SIGTERM arrives or drain_timeout has passed since the first, the drain is aborted and the exit
  *    status is 75. Acknowledged data is safe even without a drain. spec->abort_drain has DAEMON_ABORT_TIME_MAX to
  *    report the work that it aborts.
- * 4. SIGHUP calls spec->hangup. The daemon ignores SIGPIPE and SIGXFSZ. Signal handlers run in the loop (evsignal).
+ * 4. SIGHUP reloads the service's files and calls spec->hangup. The daemon ignores SIGPIPE and SIGXFSZ. Signal handlers run in the loop (evsignal).
  * 5. If the start fails, the daemon logs one error line that states the cause and a remedy. */
 #ifndef MILLRACE_DAEMON_H
 #define MILLRACE_DAEMON_H
@@ -56,6 +56,7 @@ struct daemon_spec {
     const char *sections;             /* as in options_spec */
     int default_port; /* of --port; 0: any free port; -1: no HTTP server unless --port is set */
     bool has_public_port;
+    bool is_service; /* its table of options has SERVICE_SETTINGS (service.h); not with a setting `threads` */
     const struct http_route *routes; /* the handlers' ctx is the one from `start`; may be NULL */
     /* Makes further checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error. */
     int (*check)(struct options *o, struct config_error *error);
@@ -103,6 +104,11 @@ void daemon_notify_parent(void);
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* For damaged files: from now on /health returns 503 with the reason, while all other endpoints work as before. */
 void daemon_set_degraded(struct daemon *d, const char *why);
+/* For a condition that ends by itself, such as a full disk: /health returns 503 with "refusing WHAT since TIME: WHY" until the
+ * condition ends (why NULL). All endpoints work as before. */
+void daemon_set_refusing(struct daemon *d, const char *what, const char *why);
+/* Sets the one warning that a later call replaces; NULL: none. /health shows it before the others. */
+void daemon_set_notice(struct daemon *d, const char *text);
 /* Adds "warning: TEXT" to all later 200 replies of /health. If there are more than DAEMON_WARNINGS_MAX warnings,
  * /health refers to the log for the others. */
 #define DAEMON_WARNINGS_MAX 16

@@ -12,9 +12,20 @@ static bool required(struct http_request *req, const char *name, struct bytes *v
     return false;
 }
 
-static bool read_limit(struct http_request *req, uint64_t *limit)
+static bool read_limits(struct http_request *req, struct read_span *out)
 {
-    return http_param_u64(req, "limit", 0, 1, INT64_MAX, limit);
+    return http_param_u64(req, "limit", 0, 1, INT64_MAX, &out->limit) &&
+           http_param_u64(req, "max_bytes", 0, 1, INT64_MAX, &out->max_bytes);
+}
+
+/* Splits a place inside a record. A key contains no separator. */
+static void split_place(char separator, struct read_span *s)
+{
+    struct record place;
+    if (!record_split(s->start, separator, &place) || place.value.len == 0)
+        return;
+    s->start = place.key;
+    s->start_name = place.value;
 }
 
 bool read_protocol_get(struct http_request *req, struct bytes *key)
@@ -53,13 +64,27 @@ bool read_protocol_mget(struct http_request *req)
     return false;
 }
 
-bool read_protocol_fwmatch(struct http_request *req, struct read_span *out)
+bool read_protocol_fwmatch(struct http_request *req, char separator, bool has_places, struct read_span *out)
 {
     *out = (struct read_span){.start = BYTES_NONE, .end = BYTES_NONE};
     if (!http_take_form(req))
         return false;
     http_param(req, "start", &out->start);
-    return required(req, "key", &out->prefix) && read_limit(req, &out->limit);
+    if (has_places)
+        split_place(separator, out);
+    return required(req, "key", &out->prefix) && read_limits(req, out);
+}
+
+/* Adds a sub key to those that are sorted. */
+static void add_sub(struct read_span *s, struct bytes sub)
+{
+    size_t i = s->n_subs;
+    for (; i > 0 && bytes_compare(s->subs[i - 1], sub) >= 0; i--)
+        if (bytes_equal(s->subs[i - 1], sub))
+            return;
+    memmove(&s->subs[i + 1], &s->subs[i], (s->n_subs - i) * sizeof(s->subs[i]));
+    s->subs[i] = sub;
+    s->n_subs++;
 }
 
 static bool read_rollups(struct http_request *req, struct read_span *out)
@@ -69,6 +94,7 @@ static bool read_rollups(struct http_request *req, struct read_span *out)
     struct bytes text;
     out->has_rollups = http_param(req, "rollups", &text);
     bool known = !out->has_rollups;
+    size_t given = 0;
     for (int i = 0; i < 3 && !known; i++) {
         known = bytes_equal_str(text, units[i]);
         out->largest = (enum period_unit)i;
@@ -76,9 +102,9 @@ static bool read_rollups(struct http_request *req, struct read_span *out)
     for (size_t i = 0; i < q->n && known; i++) {
         if (!bytes_equal_str(q->params[i].name, "sub"))
             continue;
-        known = out->has_rollups && out->n_subs < READ_SUBS_MAX;
+        known = out->has_rollups && given++ < READ_SUBS_MAX;
         if (known)
-            out->subs[out->n_subs++] = q->params[i].value;
+            add_sub(out, q->params[i].value);
     }
     if (!known)
         http_problem(req, 400, "bad-parameter", NULL,
@@ -86,17 +112,49 @@ static bool read_rollups(struct http_request *req, struct read_span *out)
     return known;
 }
 
-bool read_protocol_range(struct http_request *req, char separator, struct read_span *out)
+bool read_protocol_range(struct http_request *req, char separator, bool has_places, struct read_span *out)
 {
     *out = (struct read_span){.prefix = BYTES_NONE};
     if (!http_take_form(req) || !required(req, "start", &out->start) || !required(req, "end", &out->end) ||
-        !read_limit(req, &out->limit) || !read_rollups(req, out))
+        !read_limits(req, out) || !read_rollups(req, out))
         return false;
+    if (has_places)
+        split_place(separator, out);
     if (record_key_compare(out->start, out->end, separator) <= 0)
         return true;
     http_problem(req, 400, "bad-parameter", "keys are compared with the field separator appended",
         "start is after end");
     return false;
+}
+
+static bool add_total(struct read_keys *k, struct bytes ns)
+{
+    for (size_t i = 0; i < k->n_ns; i++)
+        if (bytes_equal(k->ns[i], ns))
+            return false;
+    if (k->n_ns == READ_TOTALS_MAX || !namespace_is_valid(ns))
+        return false;
+    k->ns[k->n_ns++] = ns;
+    return true;
+}
+
+bool read_protocol_keys(struct http_request *req, struct read_keys *out)
+{
+    bool valid = true;
+    out->start = BYTES_NONE;
+    out->n_ns = 0;
+    if (!http_take_form(req) || !required(req, "prefix", &out->prefix) ||
+        !http_param_u64(req, "limit", READ_KEYS_MAX, 1, READ_KEYS_MAX, &out->limit))
+        return false;
+    http_param(req, "start", &out->start);
+    const struct url_query *q = http_query(req);
+    for (size_t i = 0; i < q->n && valid; i++)
+        if (bytes_equal_str(q->params[i].name, "ns"))
+            valid = add_total(out, q->params[i].value);
+    if (!valid || out->n_ns == 0)
+        http_problem(req, 400, "bad-parameter", NULL,
+            "give ns= for each total: different namespaces, at most %d", READ_TOTALS_MAX);
+    return valid && out->n_ns > 0;
 }
 
 void read_protocol_add_next(struct http_request *req, struct bytes key)

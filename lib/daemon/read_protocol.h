@@ -1,6 +1,7 @@
 /* read_protocol: parses the requests of the read protocol (docs/guide/protocol.md) for all daemons that serve it.
  *
- *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=    /range?start=&end=&limit=&rollups=&sub=
+ *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=&max_bytes=    /range?start=&end=&limit=&max_bytes=&rollups=&sub=
+ *     /keys?prefix=&ns=&ns=&start=&limit=
  *
  * The caller looks up the records. The keys that these functions return are valid until the request ends. */
 #ifndef MILLRACE_READ_PROTOCOL_H
@@ -15,18 +16,19 @@
 /* clang-format off */
 #define READ_PROTOCOL_SETTING(size)                                                                            \
     {.name = "max_answer", .type = OPTION_SIZE, .fallback = (size), .min = 1, .max = 1 << 30, .unit = "bytes", \
-        .help = "size limit of an answer; a longer answer is truncated and names the key to continue at"}
+        .help = "size limit of an answer; a longer answer is truncated and names the place to continue at"}
 /* clang-format on */
 
-/* Four rows for the daemon's table of routes. */
+/* Five rows for the daemon's table of routes. */
 /* clang-format off */
 #define READ_PROTOCOL_ROUTE(path_, handler_, help_)                                                          \
     {.path = (path_), .methods = HTTP_GET_ | HTTP_POST_, .handler = (handler_), .help = (help_)}
-#define READ_PROTOCOL_ROUTES(get_, mget_, fwmatch_, range_)                                                  \
+#define READ_PROTOCOL_ROUTES(get_, mget_, fwmatch_, range_, keys_)                                           \
     READ_PROTOCOL_ROUTE("/get", get_, "?key= the value of one record"),                                      \
     READ_PROTOCOL_ROUTE("/mget", mget_, "?k=&k= several records"),                                           \
-    READ_PROTOCOL_ROUTE("/fwmatch", fwmatch_, "?key=&limit= records whose key starts with key"),             \
-    READ_PROTOCOL_ROUTE("/range", range_, "?start=&end=&limit=&rollups=&sub= records between two keys")
+    READ_PROTOCOL_ROUTE("/fwmatch", fwmatch_, "?key=&limit=&max_bytes= records whose key starts with key"),             \
+    READ_PROTOCOL_ROUTE("/range", range_, "?start=&end=&limit=&max_bytes=&rollups=&sub= records between two keys"),    \
+    READ_PROTOCOL_ROUTE("/keys", keys_, "?prefix=&ns=&start=&limit= keys of totals, by text")
 /* clang-format on */
 
 /* Each function parses its kind of request, whose parameters may also be an HTML form in the body. If the request is invalid, the
@@ -40,23 +42,38 @@ struct bytes read_protocol_value(struct bytes line, char separator);
 bool read_protocol_mget(struct http_request *req);
 bool read_protocol_next_key(const struct http_request *req, size_t *at, struct bytes *key);
 
-#define READ_SUBS_MAX 4
+#define READ_SUBS_MAX 101 /* as many as the API's series, and `(other)` */
 
 struct read_span {
     struct bytes prefix;     /* of fwmatch */
     struct bytes start, end; /* of range; fwmatch: only an optional `start`, the key to continue at */
-    uint64_t limit;          /* records; 0: unlimited */
+    /* `start` may be a place inside a record, KEY SEPARATOR NAME: the name of the count to continue at. Empty: `start` is none. */
+    struct bytes start_name;
+    uint64_t limit;     /* records; 0: unlimited */
+    uint64_t max_bytes; /* of the answer, about; 0: only max_answer limits it */
     /* Of range: */
     bool has_rollups; /* rollups= was given */
     enum period_unit largest;
-    size_t n_subs; /* sub=: only these sub keys */
+    size_t n_subs; /* sub=: only these sub keys, sorted, each once */
     struct bytes subs[READ_SUBS_MAX];
 };
-bool read_protocol_fwmatch(struct http_request *req, struct read_span *out);
+/* `has_places`: records are lists of counts, so `start` may be a place inside a record. */
+bool read_protocol_fwmatch(struct http_request *req, char separator, bool has_places, struct read_span *out);
 /* Refuses a request whose `start` is after `end`. Keys are compared with `separator` appended. */
-bool read_protocol_range(struct http_request *req, char separator, struct read_span *out);
+bool read_protocol_range(struct http_request *req, char separator, bool has_places, struct read_span *out);
 
-/* Adds the header of a truncated answer: `key` is where the client should continue. */
+#define READ_TOTALS_MAX 256
+#define READ_KEYS_MAX 1000
+
+struct read_keys {
+    struct bytes prefix, start; /* texts, not escaped */
+    uint64_t limit;             /* 1..READ_KEYS_MAX */
+    size_t n_ns;
+    struct bytes ns[READ_TOTALS_MAX]; /* different */
+};
+bool read_protocol_keys(struct http_request *req, struct read_keys *out);
+
+/* Adds the header of a truncated answer: `key`, or a place inside a record, is where the client should continue. */
 void read_protocol_add_next(struct http_request *req, struct bytes key);
 /* Replies 404: empty, or a problem if the request accepts one. */
 void read_protocol_reply_missing(struct http_request *req);

@@ -149,7 +149,7 @@ struct journal_append {
     /* Bytes of disk space to reserve after this append. Later appends with reserve 0 can use these bytes when the
      * disk is full. If the disk has no room for the reserve, the append is refused. */
     size_t reserve;
-    /* Stored with the mark until the producer's next append. Names and tags are at most NAME_LEN_MAX - 1 bytes together. */
+    /* Stored with the mark until the producer's next append. Names and tags are at most MARK_LABEL_MAX - 1 bytes together. */
     struct bytes tag;
     /* Sets the mark to `next`, whatever it is; 0 removes the producer. JOURNAL_MARK_BUSY while appends of the producer are under way, and for its other
      * appends meanwhile. */

@@ -90,7 +90,7 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
 {
     struct journal_set *set = j->set;
     bool named = a->producer.len > 0;
-    char label[NAME_LEN_MAX];
+    char label[MARK_LABEL_MAX];
     size_t label_size = a->producer.len + (a->tag.len ? 1 + a->tag.len : 0);
     assert(j->magic == JOURNAL_MAGIC && label_size <= sizeof label);
     assert(!named || a->sets_mark || a->mark < a->next);

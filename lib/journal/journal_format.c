@@ -68,6 +68,7 @@ enum header_status segment_header_decode(struct bytes file, struct segment_heade
         return HEADER_NEWER;
     if (get_le64(file.ptr + H_CHECKSUM) != XXH3_64bits(file.ptr, H_CHECKSUM))
         return HEADER_DAMAGED;
+    out->is_older = get_le32(file.ptr + H_VERSION) < JOURNAL_FORMAT_VERSION;
     memcpy(out->id, file.ptr + H_ID, sizeof out->id);
     out->sequence = get_le64(file.ptr + H_SEQUENCE);
     out->base = get_le64(file.ptr + H_BASE);
@@ -148,7 +149,7 @@ enum frame_status frame_measure(struct bytes at, size_t *size)
         return FRAME_SHORT;
     uint8_t kind = (uint8_t)at.ptr[F_KIND], name = (uint8_t)at.ptr[F_NAME_LENGTH];
     uint32_t length = get_le32(at.ptr + F_LENGTH);
-    if (kind < FRAME_DATA || kind > FRAME_CLOSE || name > NAME_LEN_MAX || length > JOURNAL_FRAME_MAX)
+    if (kind < FRAME_DATA || kind > FRAME_CLOSE || length > JOURNAL_FRAME_MAX)
         return FRAME_BAD;
     if (at.ptr[F_RESERVED] || at.ptr[F_RESERVED + 1])
         return FRAME_BAD;
@@ -200,7 +201,7 @@ bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *b
     if (table->len == 0)
         return false;
     size_t length = (uint8_t)table->ptr[0];
-    if (length == 0 || length > NAME_LEN_MAX || table->len < 1 + length + 8 || table->ptr[1] == '\0') {
+    if (length == 0 || table->len < 1 + length + 8 || table->ptr[1] == '\0') {
         *bad = true;
         return false;
     }

@@ -32,10 +32,10 @@ struct journal_seek;
  * `committed`. A frame and a table contain the *label* of a producer: the name or, with a tag, the name, NUL and the
  * tag. Only the name is the key. */
 struct mark {
-    char label[NAME_LEN_MAX]; /* as last committed */
-    uint8_t length, name;     /* bytes of label and name; 0: an empty slot */
-    bool known;               /* a frame of this producer is committed */
-    bool being_set;           /* an append with sets_mark is under way: others are refused */
+    char label[MARK_LABEL_MAX]; /* as last committed */
+    uint8_t length, name;       /* bytes of label and name; 0: an empty slot */
+    bool known;                 /* a frame of this producer is committed */
+    bool being_set;             /* an append with sets_mark is under way: others are refused */
     uint64_t accepted, committed;
 };
 struct marks {
@@ -167,6 +167,7 @@ struct writer {
     uint64_t usual;    /* mean bytes of a commit; 0: none yet */
     bool recycled;     /* the file contains old bytes, so each write ends with zeros */
     bool prepared;     /* the segment began in a spare file */
+    bool is_older;     /* the segment has an earlier format version: it ends before the next append */
 
     uint64_t reserved; /* blocks beyond the file's end are allocated up to this position */
     uint64_t

@@ -317,6 +317,7 @@ static enum journal_result enter_last(struct opening *o)
     w->position = w->durable_position = o->position;
     w->size = w->filled = j->cut_bytes > 0 ? o->position : (uint64_t)st.st_size;
     w->recycled = h->recycled;
+    w->is_older = h->is_older;
     w->prepared = w->size >= j->segment_bytes;
     w->end = w->durable = o->end;
     w->last_time = o->last_time;

@@ -11,10 +11,10 @@
     ((size_t)128 << 10) /* if commits have more bytes than this on average, zeros cost more than they save */
 #define USUAL_OF 8      /* weight of the running mean: about this many commits */
 
-#define RESERVE_STEP ((size_t)4096)                 /* the smallest reserve worth a system call */
-#define RESERVE_AHEAD ((size_t)4 << 20)             /* limit of the blocks reserved beyond the request */
-#define NEXT_HEAD_MIN ((uint64_t)16 << 10)          /* bytes for the head of a segment without marks */
-#define NEXT_MARK_MAX ((uint64_t)NAME_LEN_MAX + 32) /* bytes for a mark in the head of a segment */
+#define RESERVE_STEP ((size_t)4096)                   /* the smallest reserve worth a system call */
+#define RESERVE_AHEAD ((size_t)4 << 20)               /* limit of the blocks reserved beyond the request */
+#define NEXT_HEAD_MIN ((uint64_t)16 << 10)            /* bytes for the head of a segment without marks */
+#define NEXT_MARK_MAX ((uint64_t)MARK_LABEL_MAX + 32) /* bytes for a mark in the head of a segment */
 #define TAIL_SHARE 64 /* 1/64 of a segment's size may stay unused after its end */
 
 size_t journal_write_chunk = (size_t)256 << 10;
@@ -165,6 +165,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
     w->announced = true;
     w->prepared = spare.size >= j->segment_bytes;
     w->recycled = h.recycled;
+    w->is_older = false;
     if (w->durable == h.previous_end)
         w->durable = base;
     hand_on(w, w->wanted);
@@ -245,7 +246,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
         return true;
     if (b->reserve == 0 && j->writer.position < j->writer.found)
         return false;
-    if (j->writer.position >= j->segment_bytes)
+    if (j->writer.is_older || j->writer.position >= j->segment_bytes)
         return true;
     /* If the segment did not begin in a prepared file, it ends early when a prepared file is ready. */
     return !j->writer.prepared && j->writer.position >= j->segment_bytes / 8 && prealloc_is_ready(j);

@@ -54,12 +54,19 @@ const char *openings_id_of(const struct openings *o, uint64_t number)
     return i > 0 ? o->list[i - 1].id : "";
 }
 
-void openings_lineage(const struct openings *o, uint64_t number, char out[LINEAGE_TEXT])
+void openings_lineage(const struct openings *o, uint64_t number, char *out, size_t size)
 {
     size_t len = 0;
-    for (size_t i = end_of(o, number); i > 0 && len < LINEAGE_TEXT - 1; i--, len += LINEAGE_DIGITS)
+    for (size_t i = end_of(o, number); i > 0 && len + LINEAGE_DIGITS < size; i--, len += LINEAGE_DIGITS)
         memcpy(out + len, o->list[i - 1].id, LINEAGE_DIGITS);
     out[len] = '\0';
+}
+
+void lineage_cut_to_tag(char *lineage, size_t producer)
+{
+    size_t room = producer + 1 < MARK_LABEL_MAX ? MARK_LABEL_MAX - producer - 1 : 0;
+    if (strlen(lineage) > room)
+        lineage[room - room % LINEAGE_DIGITS] = '\0';
 }
 
 bool openings_agree(const struct openings *o, uint64_t number, struct bytes lineage, uint64_t *differs_from)

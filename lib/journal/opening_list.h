@@ -5,9 +5,13 @@
  * a store gets a random id (journal_openings.h), and a cursor or a mark contains the id of the opening that assigned
  * the number before it. If the original and the restored store have assigned the same number, the ids differ.
  *
- * The *lineage* of a number consists of its opening and the two openings before it, the newest first. Each is cut to
+ * The *lineage* of a number consists of its opening and all openings before it, the newest first. Each is cut to
  * the first LINEAGE_DIGITS digits of its id. If two histories differ at a number, they parted after the newest opening
  * that both have. A lineage has no gap, so the opening that follows in one history is not in the other.
+ *
+ * A cursor in a file has the whole lineage. The tag of a mark has its newest openings, as far as they fit beside the
+ * producer's name (MARK_LABEL_MAX). If two histories parted before the oldest opening of a lineage, the comparison
+ * finds no common opening: it states that they differ, but not from where on.
  *
  * A complete list never changes, so any thread may read it.
  */
@@ -19,8 +23,9 @@
 #define OPENINGS_MAX 256
 #define OPENING_ID_TEXT 17 /* 16 lower-case hexadecimal digits and NUL */
 #define LINEAGE_DIGITS 10
-#define LINEAGE_OPENINGS 3
-#define LINEAGE_TEXT (LINEAGE_OPENINGS * LINEAGE_DIGITS + 1)
+#define LINEAGE_TEXT (OPENINGS_MAX * LINEAGE_DIGITS + 1) /* buffer for a whole lineage */
+/* Buffer for the newest openings of a lineage. They tell two histories apart where the place of parting is not needed. */
+#define LINEAGE_SHORT_TEXT (3 * LINEAGE_DIGITS + 1)
 
 struct opening {
     uint64_t first; /* the first number that this opening assigned */
@@ -46,8 +51,10 @@ const struct opening *openings_at(const struct openings *o, size_t i);
 /* Returns the opening with this id, or NULL. */
 const struct opening *openings_find(const struct openings *o, struct bytes id);
 
-/* "" if unknown. */
-void openings_lineage(const struct openings *o, uint64_t number, char out[LINEAGE_TEXT]);
+/* "" if unknown. Appends no opening that does not fit into `size` bytes with the NUL. */
+void openings_lineage(const struct openings *o, uint64_t number, char *out, size_t size);
+/* Cuts a lineage to the openings that fit into a tag beside the name of a producer. */
+void lineage_cut_to_tag(char *lineage, size_t producer);
 /* Compares the lineage of `number` in another history with this one. True: both assigned the number in the same opening,
  * so they agree up to the number; true also if either opening is unknown.
  * False: *differs_from is the first number that this history assigned after the histories parted, or 0 if this history

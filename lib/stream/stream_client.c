@@ -19,6 +19,7 @@
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
 _Static_assert(STREAM_OPENING_TEXT == LINEAGE_TEXT, "a lineage");
+_Static_assert(STREAM_OPENING_SHORT == LINEAGE_SHORT_TEXT, "the newest openings of a lineage");
 
 struct stream_client {
     struct stream_client_config config;
@@ -85,21 +86,20 @@ static void refuse(struct stream_client *c, const char *text)
     ask_after(c, RETRY_REFUSED);
 }
 
-/* If more openings have written the response than its header lists, the first of them are unknown. */
-void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char out[STREAM_OPENING_TEXT])
+void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char *out, size_t size)
 {
     out[0] = '\0';
     if (c->openings && offset > 0)
-        openings_lineage(c->openings, offset - 1, out);
+        openings_lineage(c->openings, offset - 1, out, size);
     if (!out[0] && offset == c->cursor.offset)
-        memcpy(out, c->cursor.opening, STREAM_OPENING_TEXT);
+        snprintf(out, size, "%s", c->cursor.opening);
 }
 
 /* Moves the cursor to `offset`, which is within the bytes of this response. */
 static void move_cursor(struct stream_client *c, uint64_t offset)
 {
     char opening[STREAM_OPENING_TEXT];
-    stream_client_opening_at(c, offset, opening);
+    stream_client_opening_at(c, offset, opening, sizeof opening);
     c->cursor.offset = offset;
     memcpy(c->cursor.opening, opening, sizeof opening);
 }
@@ -252,11 +252,16 @@ static void on_misfit(struct stream_client *c, struct bytes body)
         skip_lost(c, "continuing in a restored copy of the stream", c->cursor.offset, differs);
     } else {
         bool is_exact = !memmem(body.ptr, body.len, bound.ptr, bound.len);
+        char effect[120] = "continues there and skips no line";
         snprintf(text, sizeof text,
             "the stream is a restored copy: from offset %" PRIu64
             " on%s it differs from the lines read, which end at %" PRIu64,
             differs, is_exact ? "" : ", or from before,", c->cursor.offset);
-        refuse_loss(c, text, differs, "continues there");
+        if (!is_exact)
+            snprintf(effect, sizeof effect,
+                "continues there and skips up to %" PRIu64 " bytes before, whose new lines are lost",
+                member_number(body, "/unknown", differs));
+        refuse_loss(c, text, differs, effect);
     }
 }
 

@@ -42,7 +42,7 @@
  *    tries again every five seconds. If the client has no cursor and the stream does not exist yet, the client waits
  *    for the stream and reads it from its beginning, even with "latest".
  * 5. Each time pubsub opens a stream, the opening gets a random id. The cursor contains the lineage of the byte before
- *    it: the opening that wrote the byte, and the two openings before that. If an operator restores
+ *    it: the opening that wrote the byte, and all openings before that. If an operator restores
  *    an older copy of the stream, pubsub thus recognizes that the cursor does not fit, even after the copy has grown
  *    past the cursor, and where the two histories parted. So store the lineage with the offset. With
  *    STREAM_LOSS_ACCEPTED, the client goes back to the offset from which the copy differs, and on_gap gets
@@ -59,8 +59,9 @@ struct http_client;
 struct http_reply_view;
 struct stream_client;
 
-#define STREAM_ID_TEXT 33      /* 32 hexadecimal digits and a NUL */
-#define STREAM_OPENING_TEXT 31 /* a lineage: up to three times 10 hexadecimal digits, and a NUL */
+#define STREAM_ID_TEXT 33        /* 32 hexadecimal digits and a NUL */
+#define STREAM_OPENING_SHORT 31  /* its three newest openings, which tell two histories apart */
+#define STREAM_OPENING_TEXT 2561 /* a lineage: up to 256 times 10 hexadecimal digits, and a NUL */
 
 /* A stream place tells two streams apart even if one is a copy of the other and has the same id. Each pubsub process
  * generates a random id, and replies contain this id and the stream's name (X-Millrace-Stream-Place: LIFE/STREAM). If
@@ -128,8 +129,8 @@ void stream_client_resume(struct stream_client *c);
 
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
 /* The lineage of the byte before `offset`; "" if it is unknown. The offset is that of the cursor or of a line's end in
- * the latest response. */
-void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char out[STREAM_OPENING_TEXT]);
+ * the latest response. If `size` is less than STREAM_OPENING_TEXT, `out` gets as many of the newest openings as fit. */
+void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char *out, size_t size);
 /* The place from the latest response. Before the first response, .text is "". */
 const struct stream_place *stream_client_place(const struct stream_client *c);
 /* True once the cursor has reached the end that the stream had at the first response. Without a cursor, also true if

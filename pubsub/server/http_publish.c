@@ -42,10 +42,13 @@ static const struct {
 };
 
 /* Records whether publishes are refused because space is short. Logs each change. */
-static void set_refusing(struct stream *s, bool refusing, const char *why)
+static void set_refusing(struct pubsub_server *server, struct stream *s, bool refusing, const char *why)
 {
     if (!stream_set_refusing(s, refusing))
         return;
+    server->n_refusing += refusing ? 1 : (size_t)-1;
+    if (refusing || server->n_refusing == 0)
+        daemon_set_refusing(server->daemon, "publishes", refusing ? why : NULL);
     if (refusing)
         log_error("publishes are refused", LOG_S("stream", stream_name(s)), LOG_S("error", why));
     else
@@ -86,7 +89,7 @@ static void refuse(
                 "the disk is full, and cursor %s of stream %s keeps retention from deleting %" PRIu64
                 " bytes",
                 most.cursor, stream_name(most.stream), most.bytes);
-        set_refusing(s, true, why);
+        set_refusing(server, s, true, why);
         if (req)
             http_problem(req, 503, "storage-full",
                 most.cursor ? "free disk space, or move or delete the cursor; then try again"
@@ -148,7 +151,7 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
     bool is_stored = commit->result == JOURNAL_OK;
     if (is_stored) {
         if (p->lines)
-            set_refusing(s, false, NULL);
+            set_refusing(server, s, false, NULL);
         stats_add(server->lines, p->lines);
         stats_add(server->bytes, commit->end - commit->start);
         stats_add(server->duplicates, commit->duplicate);
@@ -248,15 +251,16 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
         !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks->mark) ||
         !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next))
         return false;
-    bool opening_fits = !has_opening || (bytes_is_name(marks->opening) &&
-                                            marks->producer.len + 1 + marks->opening.len <= NAME_LEN_MAX);
+    bool opening_fits = !has_opening || (bytes_are_of_name(marks->opening) &&
+                                            marks->producer.len + 1 + marks->opening.len <= MARK_LABEL_MAX);
     if (marks->mark < marks->next && opening_fits)
         return true;
     if (opening_fits)
         http_problem(req, 400, "bad-parameter", NULL, "next must be greater than mark");
     else
         http_problem(req, 400, "bad-parameter", NULL,
-            "opening must be a name, and producer and opening together at most %d bytes", NAME_LEN_MAX - 1);
+            "opening must consist of [A-Za-z0-9_.-], and producer and opening together of at most %d bytes",
+            MARK_LABEL_MAX - 1);
     return false;
 }
 
@@ -299,7 +303,7 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
     else
         snprintf(why, sizeof(why), "stream %s is at its disk_limit", stream_name(s));
     stats_add(server->refused, 1);
-    set_refusing(s, true, why);
+    set_refusing(server, s, true, why);
     http_problem(req, 503, "storage-full",
         h.cursor ? "move or delete the cursor, or raise disk_limit"
                  : "set retain_bytes or retain_age, or raise disk_limit",

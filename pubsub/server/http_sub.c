@@ -169,7 +169,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     struct buf text = {0};
     http_add_header(h->req, "X-Millrace-Stream-Id", "%s", h->framing.id);
     server_add_place(h->server, h->req, h->stream);
-    server_add_openings(h->req, h->stream, offset);
+    server_add_openings(h->req, h->stream);
     http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, offset);
     http_add_header(h->req, "X-Millrace-End", "%" PRIu64, end);
     http_add_header(h->req, "Cache-Control", "no-store");

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define OPENINGS_SENT_MAX 64
-
 bool server_is_up(const struct pubsub_server *server)
 {
     return server->recovered && !server->draining;
@@ -135,7 +133,7 @@ bool server_check_stream_id(
 {
     const char *id = journal_id(stream_journal(s)),
                *dot = asked.len ? memchr(asked.ptr, '.', asked.len) : NULL;
-    char members[64];
+    char members[120];
     if (!asked.len)
         return true;
     if (!bytes_equal_str(bytes_of(asked.ptr, dot ? (size_t)(dot - asked.ptr) : asked.len), id)) {
@@ -154,8 +152,11 @@ bool server_check_stream_id(
     bool is_exact = differs > 0;
     if (!is_exact)
         differs = openings_at(o, openings_count(o) - 1)->first;
-    snprintf(members, sizeof(members), "\"differs_from\":\"%" PRIu64 "\",\"is_exact\":%s", differs,
-        is_exact ? "true" : "false");
+    snprintf(members, sizeof(members),
+        "\"differs_from\":\"%" PRIu64 "\",\"is_exact\":%s,\"unknown\":\"%" PRIu64 "\"", differs,
+        is_exact ? "true" : "false",
+        is_exact ? 0
+                 : journal_bytes_between(stream_journal(s), journal_earliest(stream_journal(s)), differs));
     http_problem_with(req, 409, "other-history", members,
         "the stream is a restored copy: from offset %" PRIu64
         " on%s, its lines differ from those that the cursor's reader got",
@@ -163,15 +164,10 @@ bool server_check_stream_id(
     return false;
 }
 
-void server_add_openings(struct http_request *req, const struct stream *s, uint64_t offset)
+void server_add_openings(struct http_request *req, const struct stream *s)
 {
-    const struct openings *o = stream_openings(s);
     struct buf text = {0};
-    size_t n = openings_count(o), i = n - 1;
-    while (i > 0 && n - i < OPENINGS_SENT_MAX && openings_at(o, i)->first >= offset)
-        i--;
-    i = i > LINEAGE_OPENINGS - 1 ? i - (LINEAGE_OPENINGS - 1) : 0;
-    openings_append_text(o, i, &text);
+    openings_append_text(stream_openings(s), 0, &text);
     buf_append_char(&text, '\0');
     http_add_header_text(req, "X-Millrace-Openings", text.ptr);
     buf_free(&text);

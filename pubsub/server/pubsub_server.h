@@ -33,6 +33,7 @@ struct pubsub_server {
     struct http_subscriber *subscribers; /* a list */
     size_t n_subscribers;
     struct event *drain_limit; /* aborts the remaining responses */
+    size_t n_refusing;         /* streams that refuse publishes for lack of space */
     struct stats_counter *lines, *bytes, *duplicates, *refused, *sent_bytes, *sent_lines, *sent_streams;
     struct stats_counter *passed, *cursors_gone;
     struct {
@@ -92,9 +93,8 @@ void server_add_place(const struct pubsub_server *server, struct http_request *r
  * the error and returns false. */
 bool server_check_stream_id(
     struct http_request *req, struct stream *s, struct bytes id, const struct stream_from *from);
-/* Adds X-Millrace-Openings, "FIRST:ID, ...". The list begins with the oldest opening in the lineage of the byte before
- * `offset`, and contains all later openings. */
-void server_add_openings(struct http_request *req, const struct stream *s, uint64_t offset);
+/* Adds X-Millrace-Openings, "FIRST:ID, ...": all openings, so that a reader can store the whole lineage of its cursor. */
+void server_add_openings(struct http_request *req, const struct stream *s);
 /* Reads from=, or `fallback` if the parameter is missing. If the value is invalid, replies with the error and returns
  * false. */
 bool server_read_from(struct http_request *req, const char *fallback, struct stream_from *from);

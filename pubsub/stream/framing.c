@@ -20,9 +20,9 @@ static void add_id(const struct framing *f, struct buf *out)
     buf_append_u64(out, f->offset);
     buf_append_char(out, ':');
     buf_append(out, f->id, JOURNAL_ID_TEXT - 1);
-    char lineage[LINEAGE_TEXT] = "";
+    char lineage[LINEAGE_SHORT_TEXT] = "";
     if (f->openings && f->offset > 0)
-        openings_lineage(f->openings, f->offset - 1, lineage);
+        openings_lineage(f->openings, f->offset - 1, lineage, sizeof lineage);
     if (lineage[0])
         buf_append_char(out, '.');
     buf_append_str(out, lineage);

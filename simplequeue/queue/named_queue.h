@@ -87,7 +87,7 @@ struct queue_put {
     const struct bytes *messages; /* copied before named_queue_put returns; if none, only the mark changes */
     size_t n;
     struct bytes producer; /* empty: none */
-    struct bytes opening;  /* stored with `next`; with the producer at most NAME_LEN_MAX - 1 bytes */
+    struct bytes opening;  /* stored with `next`; with the producer at most MARK_LABEL_MAX - 1 bytes */
     uint64_t mark, next;
     bool sets_mark; /* set the mark to `next` without a comparison; the put has no messages */
     usec_t delay;   /* 0: ready at once; otherwise moved to the end of the queue after this time */

@@ -37,6 +37,7 @@ OF_STATE(leases, leases)
 OF_STATE(expired, expired)
 OF_STATE(paused, paused_until != 0)
 OF_QUEUE(disk_full, named_queue_disk_is_full(of))
+OF_QUEUE(full, served_queue_is_full(of))
 OF_QUEUE(cut_bytes, named_queue_journal(of) ? journal_cut_bytes(named_queue_journal(of)) : 0)
 
 OF_SERVER(limit_depth, queues_limits(of->queues)->max_depth)
@@ -74,6 +75,7 @@ static const struct field {
     {"paused", read_paused, "queue_paused", "1 while the queue is paused"},
     {"rejected", read_rejected, NULL, NULL},
     {"disk_full", read_disk_full, "queue_disk_full", "1 if the disk had no space for the last put"},
+    {"full", read_full, "queue_full", "1 if the queue had no room for the last put"},
     {NULL, read_cut_bytes, "queue_cut_bytes", "bytes that the last start cut off the end of the journal"},
     {NULL, read_all_puts, "messages_put_total", "messages stored by puts"},
     {NULL, read_all_gets, "messages_got_total", "messages taken or leased"},

@@ -122,6 +122,12 @@ static void note_health(struct queue_loop *loop, const struct named_queue *q)
         daemon_set_not_ready(loop->daemon, "storage failed: %s", error);
         daemon_post(loop->daemon, stop_waits, loop);
     }
+    if (full != served->is_disk_full) {
+        served->is_disk_full = full;
+        loop->n_disk_full += full ? 1 : (size_t)-1;
+        if (full ? loop->n_disk_full == 1 : loop->n_disk_full == 0)
+            daemon_set_refusing(loop->daemon, "puts", full ? "the disk is full" : NULL);
+    }
     if (full && !served->disk_full_logged && queue_loop_now().monotonic >= served->log_disk_full_at) {
         served->disk_full_logged = true;
         served->log_disk_full_at = queue_loop_now().monotonic + LOG_AGAIN;

@@ -24,6 +24,7 @@ struct queue_loop {
     size_t working;      /* number of requests and evictions in progress */
     bool drained;        /* the end of all work was reported to the daemon */
     bool storage_failed; /* nothing more is written */
+    size_t n_disk_full;  /* queues whose last put found no space */
 };
 
 struct queue_now queue_loop_now(void);

@@ -3,6 +3,7 @@
 #ifndef SIMPLEQUEUE_SERVED_QUEUE_H
 #define SIMPLEQUEUE_SERVED_QUEUE_H
 
+#include "base/log.h"
 #include "base/stats.h"
 #include "simplequeue/server/queue_loop.h"
 
@@ -17,9 +18,13 @@ struct served_queue {
     char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* header of its replies */
     size_t id_line_len;
     struct stats_counter *overflowed, *rejected;
+    bool is_disk_full; /* counted in queue_loop.n_disk_full */
     bool disk_full_logged, overflow_failure_logged;
-    usec_t log_disk_full_at, log_overflow_at; /* not before this time is the failure logged again */
-    uint64_t puts_before, gets_before;        /* counted before /stats?reset=1 */
+    bool was_full;           /* a put was refused because the queue was full ... */
+    uint64_t puts_when_full; /* ... after this number of puts */
+    usec_t log_disk_full_at, log_overflow_at,
+        log_full_at;                   /* not before this time is the failure logged again */
+    uint64_t puts_before, gets_before; /* counted before /stats?reset=1 */
 };
 
 static inline struct served_queue *served_of(const struct named_queue *q)
@@ -33,11 +38,29 @@ static inline bool served_queue_puts_wait(const struct named_queue *q)
     return served_of(q)->puts.first && !served_of(q)->room_granted;
 }
 
-/* If the queue had no room, counts the refused put as `rejected`. */
+/* True if the queue had no room for the last put. */
+static inline bool served_queue_is_full(const struct named_queue *q)
+{
+    const struct served_queue *served = served_of(q);
+    return served->was_full && served->puts_when_full == queue_state(named_queue_core(q))->puts;
+}
+
+#define SERVED_QUEUE_LOG_FULL_EVERY (60 * USEC_PER_SEC)
+
+/* If the queue had no room, counts the refused put as `rejected`, and logs it once a minute at most. */
 static inline void served_queue_count_refused(const struct named_queue *q, enum queue_result why)
 {
-    if (queue_is_full(why) || why == QUEUE_OVERFLOW_FAILED)
-        stats_add(served_of(q)->rejected, 1);
+    struct served_queue *served = served_of(q);
+    if (!queue_is_full(why) && why != QUEUE_OVERFLOW_FAILED)
+        return;
+    stats_add(served->rejected, 1);
+    served->was_full = true;
+    served->puts_when_full = queue_state(named_queue_core(q))->puts;
+    if (queue_loop_now().monotonic < served->log_full_at)
+        return;
+    served->log_full_at = queue_loop_now().monotonic + SERVED_QUEUE_LOG_FULL_EVERY;
+    log_warn("puts are refused", LOG_S("queue", named_queue_name(q)), LOG_S("error", queue_strerror(why)),
+        LOG_U("depth", queue_depth(named_queue_core(q))));
 }
 
 #endif

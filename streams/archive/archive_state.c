@@ -87,11 +87,11 @@ static bool is_opening(const char *text)
 }
 
 /* An opening may be missing. */
-static bool opening_at(const struct json_doc *doc, const char *pointer, char out[STREAM_OPENING_TEXT])
+static bool opening_at(const struct json_doc *doc, const char *pointer, char *out, size_t size)
 {
     out[0] = '\0';
     return json_doc_at(doc, pointer).type == JSON_MISSING ||
-           (text_at(doc, pointer, out, STREAM_OPENING_TEXT) && is_opening(out));
+           (text_at(doc, pointer, out, size) && is_opening(out));
 }
 
 static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, struct archive_file_state *f)
@@ -109,7 +109,7 @@ static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, str
                       staged = file_member(doc, i, format == 1 ? "period" : "staged");
     char opening[40];
     snprintf(opening, sizeof opening, "/files/%zu/opening", i);
-    if (!opening_at(doc, opening, f->opening))
+    if (!opening_at(doc, opening, f->opening, sizeof f->opening))
         return false;
     if (finishing.type != JSON_BOOL || !is_path(&name) || !is_path(&staged))
         return false;
@@ -180,7 +180,7 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
         !text_at(doc, "/id", out->cursor.id, sizeof out->cursor.id) ||
         !json_doc_u64(doc, "/offset", &out->cursor.offset))
         return fail(error, "stream, id or offset is missing");
-    if (!opening_at(doc, "/opening", out->cursor.opening))
+    if (!opening_at(doc, "/opening", out->cursor.opening, sizeof out->cursor.opening))
         return fail(error, "invalid opening");
     size_t n = json_doc_length(doc, "/files");
     out->files = mem_zalloc((n + 1) * sizeof *out->files);

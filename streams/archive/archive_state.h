@@ -30,9 +30,9 @@ struct archive_file_state {
     char *staged;    /* the path until the file is published */
     uint64_t length; /* in bytes */
     uint64_t lines;
-    uint64_t first, end;               /* stream offsets of the first line's start and the last line's end */
-    char opening[STREAM_OPENING_TEXT]; /* the lineage of the byte before `end`; "": unknown */
-    bool finishing;                    /* complete: to be compressed and published */
+    uint64_t first, end;                /* stream offsets of the first line's start and the last line's end */
+    char opening[STREAM_OPENING_SHORT]; /* the newest openings of the byte before `end`; "": unknown */
+    bool finishing;                     /* complete: to be compressed and published */
 };
 
 struct archive_state {

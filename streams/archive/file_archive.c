@@ -251,10 +251,10 @@ void file_archive_learn_opening(struct file_archive *a, const struct stream_curs
     file_archive_make_state(a);
 }
 
-static void set_opening(const struct file_archive *a, uint64_t offset, char opening[STREAM_OPENING_TEXT])
+static void set_opening(const struct file_archive *a, uint64_t offset, char *opening, size_t size)
 {
     if (a->config.opening_at != NULL)
-        a->config.opening_at(offset, opening, a->config.arg);
+        a->config.opening_at(offset, opening, size, a->config.arg);
 }
 
 /* Returns the disk space for further lines: the free space less the reserve and the lines that are not written yet. */
@@ -362,12 +362,12 @@ void file_archive_take(struct file_archive *a, const struct archive_run *runs, s
         a->numbers.bytes += run->lines.len;
         a->numbers.pending += run->lines.len;
     }
-    set_opening(a, a->cursor.offset, a->cursor.opening);
+    set_opening(a, a->cursor.offset, a->cursor.opening, sizeof a->cursor.opening);
     /* Large pieces are written directly from the caller's memory; others are copied. */
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
         if (p->taken.n > 0)
-            set_opening(a, p->state.end, p->state.opening);
+            set_opening(a, p->state.end, p->state.opening, sizeof p->state.opening);
         bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
         if (p->taken.n > 0 && worth && !cannot_write(a))
             write_part(a, p);

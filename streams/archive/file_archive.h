@@ -46,7 +46,7 @@ struct file_archive_config {
     size_t max_open;
     size_t max_pending; /* bytes in memory before file_archive_is_full */
     /* stream_client_opening_at. file_archive_take calls it for the ends of the lines taken. NULL: unknown. */
-    void (*opening_at)(uint64_t offset, char out[STREAM_OPENING_TEXT], void *arg);
+    void (*opening_at)(uint64_t offset, char *out, size_t size, void *arg);
     void (*wake)(void *arg); /* also from a thread: call file_archive_tick soon */
     void *arg;
 };

@@ -331,10 +331,10 @@ static void wake(void *arg)
     loop_notify_wake(w->notify);
 }
 
-static void opening_at(uint64_t offset, char out[STREAM_OPENING_TEXT], void *arg)
+static void opening_at(uint64_t offset, char *out, size_t size, void *arg)
 {
     struct writer *w = arg;
-    stream_client_opening_at(w->stream, offset, out);
+    stream_client_opening_at(w->stream, offset, out, size);
 }
 
 static void on_ticker(evutil_socket_t fd, short what, void *arg)

@@ -26,13 +26,13 @@ struct republisher {
     struct republisher_config config;
     struct stream_client *source;
     struct event *mark_timer;
-    struct line_queue *unfiltered;     /* NULL: no filter */
-    struct buf passed;                 /* lines of the next run */
-    uint64_t first;                    /* where to begin if the destination has no mark */
-    uint64_t mark;                     /* the destination's mark */
-    uint64_t sending;                  /* the destination's mark once the run under way is stored */
-    char opening[STREAM_OPENING_TEXT]; /* stored with `sending` */
-    bool asked;                        /* the mark is known */
+    struct line_queue *unfiltered; /* NULL: no filter */
+    struct buf passed;             /* lines of the next run */
+    uint64_t first;                /* where to begin if the destination has no mark */
+    uint64_t mark;                 /* the destination's mark */
+    uint64_t sending;              /* the destination's mark once the run under way is stored */
+    char opening[MARK_LABEL_MAX];  /* stored with `sending` */
+    bool asked;                    /* the mark is known */
     bool into_itself;
     /* the request to the destination */
     enum { IDLE, ASKING, SENDING } doing;
@@ -79,13 +79,11 @@ static void drop_collected(struct republisher *r)
         line_queue_clear(r->unfiltered);
 }
 
-/* The lineage of a mark, as far as the destination stores it: the producer and its tag share the bytes of a name. */
+/* The lineage of a mark, as far as the destination stores it. */
 static void set_opening(struct republisher *r)
 {
-    size_t producer = strlen(r->producer) + 1, room = producer < NAME_LEN_MAX ? NAME_LEN_MAX - producer : 0;
-    stream_client_opening_at(r->source, r->sending, r->opening);
-    if (strlen(r->opening) > room)
-        r->opening[room - room % LINEAGE_DIGITS] = '\0';
+    stream_client_opening_at(r->source, r->sending, r->opening, sizeof r->opening);
+    lineage_cut_to_tag(r->opening, strlen(r->producer));
 }
 
 /* Sends the lines that passed, or moves only the mark. */
@@ -241,7 +239,7 @@ static void asked(enum http_client_result result, const struct http_reply_view *
         struct json_value k = json_doc_at(doc, "/known");
         struct bytes opening = json_doc_text(doc, "/opening");
         known = k.type == JSON_BOOL && k.v.boolean && json_doc_u64(doc, "/mark", &mark);
-        if (known && mark > 0 && opening.len < sizeof from.opening && bytes_is_name(opening))
+        if (known && mark > 0 && opening.len < sizeof from.opening && bytes_are_of_name(opening))
             snprintf(from.opening, sizeof from.opening, "%.*s", (int)opening.len, opening.ptr);
         json_doc_free(&doc);
     } else if (reply->status != 404 || !has_code(reply, "unknown-stream")) {
@@ -300,7 +298,7 @@ static void request(struct republisher *r)
 {
     usec_t wait = http_pool_wait(r->config.destination);
     bool asks = r->doing == ASKING;
-    char target[500];
+    char target[500 + MARK_LABEL_MAX];
     if (wait > 0)
         retry_after(r, wait);
     if (wait > 0 || r->doing == IDLE)

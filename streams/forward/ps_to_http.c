@@ -103,6 +103,18 @@ static const struct option_row option_rows[] = {
     {.name = "rejects",
         .type = OPTION_STRING,
         .help = "with skip_refused: file to which the lines left out are appended"},
+    {.name = "rejects_max_bytes",
+        .type = OPTION_SIZE,
+        .fallback = "256M",
+        .max = INT64_C(1) << 40,
+        .unit = "bytes",
+        .help = "delete the oldest lines of rejects once FILE and FILE.1 exceed this size; 0: unlimited"},
+    {.name = "rejects_max_age",
+        .type = OPTION_DURATION,
+        .fallback = "30d",
+        .max = INT64_C(3660) * 24 * 3600 * 1000,
+        .unit = "s",
+        .help = "delete lines of rejects after this time; 0: keep them"},
     {.name = "commit_every",
         .type = OPTION_DURATION,
         .fallback = "1s",
@@ -148,8 +160,8 @@ struct program {
     struct stream_client *stream;
     struct archive_state state; /* only the member `cursor` is used */
     const char *state_path;
-    int state_lock;      /* -1: none */
-    const char *rejects; /* NULL: refused lines are only logged */
+    int state_lock;             /* -1: none */
+    struct reject_file rejects; /* path NULL: refused lines are only logged */
     struct event *committer;
     bool state_found; /* a state was found at the start or stored since */
     bool state_failed;
@@ -185,7 +197,8 @@ static int refuse_settings(
 static int check_destination(struct options *o, struct config_error *error)
 {
     static const char *const of_our_own[] = {"to_url", "to_token_file", "producer", NULL};
-    static const char *const of_refusals[] = {"rejects", "poison_limit", NULL};
+    static const char *const of_refusals[] = {
+        "rejects", "rejects_max_bytes", "rejects_max_age", "poison_limit", NULL};
     const char *rejects = options_text(o, "rejects");
     char why[300];
     struct http_pool_config config = {.urls = options_text(o, "destination"), .max_connections = 1};
@@ -220,7 +233,7 @@ static int check(struct options *o, struct config_error *error)
 {
     static const char *const of_strangers[] = {"state", "destination_token_file", "method", "content_type",
         "batch", "batch_bytes", "gather", "parallel", "skip_refused", "poison_limit", "rejects",
-        "commit_every", "accept_loss", NULL};
+        "rejects_max_bytes", "rejects_max_age", "commit_every", "accept_loss", NULL};
     struct url_address address;
     int ways = (options_text(o, "destination") != NULL) + (options_text(o, "to_stream") != NULL) +
                (options_text(o, "to_queue") != NULL);
@@ -387,6 +400,22 @@ static void wait_refused(struct batch *b, const char *trouble)
     set_trouble(b->program, trouble);
 }
 
+/* False after an error. */
+static bool keep_refused(const struct program *p, struct bytes line)
+{
+    bool expired;
+    if (p->rejects.path == NULL)
+        return true;
+    if (reject_file_add(&p->rejects, line, &expired) != 0) {
+        log_warn(
+            "cannot store a refused line", LOG_S("path", p->rejects.path), LOG_S("error", strerror(errno)));
+        return false;
+    }
+    if (expired)
+        log_warn("deleted the oldest refused lines", LOG_S("path", p->rejects.path));
+    return true;
+}
+
 static void refused(struct batch *b, const struct http_reply_view *reply)
 {
     struct program *p = b->program;
@@ -424,8 +453,7 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
         wait_refused(b, text);
         return;
     }
-    if (p->rejects != NULL && reject_file_add(p->rejects, bytes_of(b->lines.ptr, b->lines.len - 1)) != 0) {
-        log_warn("cannot store a refused line", LOG_S("path", p->rejects), LOG_S("error", strerror(errno)));
+    if (!keep_refused(p, bytes_of(b->lines.ptr, b->lines.len - 1))) {
         wait_refused(b, "cannot store a refused line");
         return;
     }
@@ -526,11 +554,12 @@ static void on_lines(struct bytes lines, void *arg)
     while (lines.len > 0) {
         struct batch *b = p->last;
         size_t n = (size_t)((char *)memchr(lines.ptr, '\n', lines.len) + 1 - lines.ptr);
-        char opening[STREAM_OPENING_TEXT];
-        stream_client_opening_at(p->stream, at + n, opening);
-        if (b == NULL || b->state != GATHERING || is_full_batch(p, b) || strcmp(b->opening, opening) != 0) {
+        char newest[STREAM_OPENING_SHORT];
+        stream_client_opening_at(p->stream, at + n, newest, sizeof newest);
+        if (b == NULL || b->state != GATHERING || is_full_batch(p, b) ||
+            strncmp(b->opening, newest, sizeof newest - 1) != 0) {
             b = batch_new(p, p->last, at);
-            memcpy(b->opening, opening, sizeof opening);
+            stream_client_opening_at(p->stream, at + n, b->opening, sizeof b->opening);
         }
         buf_append(&b->lines, lines.ptr, n);
         b->n_lines++;
@@ -595,7 +624,8 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
         error);
     if (p->pool == NULL)
         return EX_CONFIG;
-    p->rejects = options_text(o, "rejects");
+    p->rejects = (struct reject_file){options_text(o, "rejects"),
+        (uint64_t)options_int(o, "rejects_max_bytes"), options_int(o, "rejects_max_age") * USEC_PER_MSEC};
     p->get = strcmp(options_string(o, "method"), "GET") == 0;
     p->batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch");
     p->batch_bytes = (size_t)options_int(o, "batch_bytes");

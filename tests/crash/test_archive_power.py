@@ -2,6 +2,7 @@
 once, and a file that has its name is whole. A build that logs its file operations does the work, killed once in the middle.
 Then what a cut may leave is rebuilt: at random places, started again as it is; and behind every single operation, for every
 order in which names may have reached the disk, recovered by archive_recover in a blink."""
+# seconds: 35
 # full: MILLRACE_ROUNDS=100
 import glob
 import gzip

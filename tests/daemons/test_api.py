@@ -27,7 +27,7 @@ class Source(http.server.ThreadingHTTPServer):
 
     def __init__(self, test):
         self.records, self.asked, self.posted, self.act = {}, [], [], None
-        self.complete_until = 4000000000
+        self.complete_until, self.slice, self.since = 4000000000, 0, None
         super().__init__(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
         test.addCleanup(self.server_close)
@@ -60,11 +60,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         s = self.server
         parts = urllib.parse.urlsplit(self.path)
-        s.asked.append(self.path)
+        is_poll = parts.path in ("/health", "/stats")  # of /v1/pipeline, or of /v1/freshness
+        if not is_poll:
+            s.asked.append(self.path)
         if s.act and s.act(self):
             return
+        if is_poll:
+            self.answer(200, b"{}")
+            return
         self.answer(200, s.lines(parts.path, urllib.parse.parse_qs(parts.query)),
-                    {"X-Millrace-Slice": 0, "X-Millrace-Complete-Until": s.complete_until})
+                    {"X-Millrace-Slice": s.slice, "X-Millrace-Complete-Until": s.complete_until,
+                     **({"X-Millrace-Counted-Since": s.since} if s.since else {})})
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -116,7 +122,7 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual([r["complete"] for r in answer["rows"]], [True, False])
         self.assertEqual(answer["complete_until"], MARCH + 3600)
 
-    def test_breakdown_orders_ties_by_full_text(self):
+    def test_breakdown_shows_ties_in_the_order_of_their_texts(self):
         texts = {"pAAAAAAAAAA=": "zzz://long text", "qAAAAAAAAAA=": "a, comma"}
         for stored, text in texts.items():
             self.source.records["lookup|" + stored] = text
@@ -125,7 +131,7 @@ class ApiTest(harness.MillraceTest):
         self.source.records["r.u|bitly." + hour_text(MARCH + 7200)] = "outside:99"
         span = {"from_": MARCH, "to": MARCH + 7200}
         answer = self.ask("breakdown", user="bitly", by="referrer", limit=3, **span).json()
-        self.assertEqual([(r["key"], r["n"]) for r in answer["rows"]], [("m", 9), ("a, comma", 2), ("b", 2)])
+        self.assertEqual([(r["key"], r["n"]) for r in answer["rows"]], [("m", 9), ("b", 2), ("zzz://long text", 2)])
         self.assertEqual((answer["total"], answer["distinct"], answer["other"]), (15, 4, 2))
         self.assertAlmostEqual(answer["rows"][0]["share"], 0.6)
         text = self.ask("breakdown", user="bitly", by="referrer", format="csv", **span).text
@@ -134,14 +140,17 @@ class ApiTest(harness.MillraceTest):
         rows = self.ask("series", user="bitly", by="referrer", sub="a, comma", unit="hour", **span)
         self.assertEqual([r["n"] for r in rows.json()["rows"]], [0, 0])  # the text's own hash is another
 
-    def test_many_tied_hashed_keys_are_looked_up_in_batches(self):
+    def test_of_many_ties_only_the_rows_are_looked_up(self):
         names = ["%011d=" % i for i in range(2500)]
         for i, name in enumerate(names):
             self.source.records["lookup|" + name] = "text %05d" % (2499 - i)
         self.source.records["r.u|k." + hour_text(MARCH)] = " ".join(n + ":1" for n in names)
-        answer = self.ask("breakdown", user="k", by="referrer", limit=2, from_=MARCH, to=MARCH + 1).json()
-        self.assertEqual([r["key"] for r in answer["rows"]], ["text 00000", "text 00001"])
-        self.assertEqual(answer["other"], 2498)
+        for limit, requests in ((2, 2), (2000, 3)):
+            del self.source.asked[:]
+            answer = self.ask("breakdown", user="k", by="referrer", limit=limit, from_=MARCH, to=MARCH + 1).json()
+            self.assertEqual([r["key"] for r in answer["rows"]], ["text %05d" % (2500 - limit + i) for i in range(limit)])
+            self.assertEqual(answer["other"], 2500 - limit)
+            self.assertEqual(len(self.source.asked), requests)
 
     def test_a_key_never_counted_is_zero_and_keys_are_asked_for_as_stored(self):
         answer = self.ask("series", user="http://www.facebook.com/", units=2).json()
@@ -260,6 +269,9 @@ class ApiTest(harness.MillraceTest):
         text = self.ask("compare", user="a", period="2012-03-25", unit="hour", format="csv").text.splitlines()
         self.assertEqual(text[0], "t,date,n,complete,before_t,before_date,before_n,change")
         self.assertTrue(text[1].endswith(",5,true,%d,2012-03-24T00:00:00+00:00,2,150.00" % (day - 86400)), text[1])
+        self.source.complete_until = day + 7200
+        got = self.ask("compare", user="a", from_=day - 7200, to=day, unit="hour", against="%d..%d" % (day + 3600, day + 10800)).json()
+        self.assertEqual([r["complete"] for r in got["rows"]], [True, False])
         for wrong in ({"period": "all"}, {"against": "soon"}, {"against": "5..3"}, {"counter": "user"}):
             self.assertEqual(self.ask("compare", 400, user="a", **wrong).json()["code"], "bad-parameter", wrong)
         self.assertEqual(self.ask("series", 400, user="a", against="year").json()["code"], "bad-parameter")

@@ -26,7 +26,7 @@ while not select.select([sys.stdin], [], [], 0.005)[0]:
     began, before = time.monotonic(), busy()
     c.request("GET", "/ping")
     c.getresponse().read()
-    print(time.monotonic() - began, busy() - before)
+    print(time.monotonic() - began, busy() - before, flush=True)
 """
 
 
@@ -34,10 +34,11 @@ class Pinger:
     def __init__(self, api):
         self.process = subprocess.Popen([sys.executable, "-c", PINGER, str(urllib.parse.urlsplit(api.url).port), str(api.pid)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.first = self.process.stdout.readline()  # it has begun
 
     def stop(self):
         """The 99th percentile and the maximum of both times."""
-        lines = self.process.communicate()[0].splitlines()
+        lines = [self.first] + self.process.communicate()[0].splitlines()
         columns = [sorted(column) for column in zip(*(map(float, line.split()) for line in lines))]
         return [(column[len(column) * 99 // 100], column[-1]) for column in columns]
 

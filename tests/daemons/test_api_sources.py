@@ -14,7 +14,7 @@ class Archive(Source):
     """A sortdb: its answers name generation and slice instead of a time."""
 
     def __init__(self, test):
-        self.generation, self.through, self.page = 5, 3, 1000
+        self.generation, self.through, self.page, self.knows_rollups = 5, 3, 1000, True
         super().__init__(test)
         self.act = self.reply
 
@@ -22,6 +22,8 @@ class Archive(Source):
         parts = urllib.parse.urlsplit(h.path)
         lines = self.lines(parts.path, urllib.parse.parse_qs(parts.query)).splitlines(keepends=True)
         headers = {"X-Millrace-Generation": self.generation, "X-Millrace-Through": self.through}
+        if self.knows_rollups:
+            headers["X-Millrace-Rollups"] = "1"
         if len(lines) > self.page:
             headers["X-Millrace-Next"] = urllib.parse.quote(lines[self.page].partition(b",")[0], safe="")
         h.answer(200, b"".join(lines[:self.page]), headers)
@@ -43,6 +45,16 @@ class ApiSources(harness.MillraceTest):
 
     def total(self):
         return self.ask("series", user="k", **SPAN)["total"]
+
+    def test_a_sortdb_that_would_count_rollups_twice_is_refused(self):
+        self.archive.knows_rollups = False
+        for t in (MARCH, MARCH + 3600):
+            self.archive.records["c.u|k." + hour_text(t)] = "JP:1"
+        self.archive.records["c.u|k." + hour_text(MARCH)[:3]] = "JP:2"
+        problem = self.ask("breakdown", 503, user="k", by="country", **SPAN)
+        self.assertIn("it does not know rollups; update it", problem["detail"])
+        self.archive.records["u|k"] = hour_text(MARCH) + ":3"
+        self.assertEqual(self.total(), 3)  # totals have no rollups
 
     def test_both_are_added_and_the_aggregator_says_until_when(self):
         self.archive.records["u|k"] = hour_text(MARCH) + ":3"

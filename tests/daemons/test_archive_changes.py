@@ -3,7 +3,10 @@
 import gzip
 import json
 import os
+import re
 import subprocess
+import time
+import unittest
 
 import harness
 from aggregator_model import Aggregator
@@ -74,6 +77,34 @@ class Imports(Changes):
         self.compactor("--import", path, "--memory=1M")
         self.assertEqual(self.export(), text_of(counts.lines()))
         self.assertEqual(sorted(os.listdir(self.archive)), ["000000000000", "000000000001", "current", "lock"])
+
+    def peak(self, *args):
+        """The resident memory of a compactor, in bytes."""
+        process = subprocess.Popen([harness.program("compactor"), "--archive=" + self.archive, "--aggregator-url=none",
+                                    "--sortdb-url=none", *args], stderr=subprocess.PIPE)
+        most = 0
+        while process.poll() is None:
+            with open("/proc/%d/status" % process.pid) as f:
+                found = re.search(r"VmHWM:\s+(\d+) kB", f.read())
+            most = max(most, int(found[1]) << 10 if found else 0)
+            time.sleep(0.005)
+        self.assertEqual(process.returncode, 0, process.stderr.read())
+        process.stderr.close()
+        return most
+
+    @unittest.skipIf(harness.SANITIZED, "measures memory")
+    def test_memory_is_bounded(self):
+        """Of an import, of the merge after it, of another number of shards and of --verify, each of more than the bound."""
+        bound, keys = 20 << 20, list(range(500000))
+        self.random.shuffle(keys)
+        path = self.path("big")
+        with open(path, "wb") as f:
+            for i in keys:
+                f.write(b"u|user%06d,c413:%d\nc.u|user%06d.c413,JP:%d\n" % (i // 2, i % 7 + 1, i // 2, i % 7 + 1))
+        self.assertGreater(os.path.getsize(path), bound)
+        for args in (("--import", path), ("--import", self.write("more", b"u|zz,c413:1\n")), ("--shards=2",)):
+            self.assertLess(self.peak("--memory=4M", *args), bound, args)
+        self.assertLess(self.peak("--verify"), bound)
 
     def test_counts_add_to_the_archive(self):
         more = Counts().random(self.random, 500)
@@ -362,6 +393,29 @@ class Verified(Changes):
             f.seek(100)
             f.write(b"7" if byte != b"7" else b"8")
         self.verify(expect=1)
+
+
+    def test_indexes(self):
+        self.imported("--shards=2")
+        current = os.path.join(self.archive, "current")
+        names = ["shard-0-of-2.idx", "texts-1-of-2.idx"]
+        for name, other in zip(names, ("shard-1-of-2.idx", "texts-0-of-2.idx")):
+            path = os.path.join(current, name)
+            right, foreign = harness.read_file(path), harness.read_file(os.path.join(current, other))
+            for wrong in (foreign, right[:-1], right[:len(right) // 2], b"", right + b"x",
+                          right[:40] + bytes([right[40] ^ 1]) + right[41:]):
+                with open(path, "wb") as f:
+                    f.write(wrong)
+                self.assertRegex(self.verify(expect=1), name + ": the index is damaged or of another file; delete it")
+            os.unlink(path)
+            self.assertRegex(self.verify(), "verified[^$]*have no index[^$]* files=1")
+            with open(path, "wb") as f:
+                f.write(right)
+        self.compactor("--import", self.write("more", b"u|zz,c413:1\n"))
+        stale = [os.path.join(self.archive, generation, names[0]) for generation in self.generations()[-2:]]
+        with open(stale[1], "wb") as f:
+            f.write(harness.read_file(stale[0]) if harness.read_file(stale[0]) != harness.read_file(stale[1]) else b"stale")
+        self.assertRegex(self.verify(expect=1), names[0] + ": the index is damaged or of another file")
 
 
 class Commands(Changes):

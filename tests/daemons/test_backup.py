@@ -203,6 +203,56 @@ class RunningPipeline(BackupTest):
         self.assertEqual(glob.glob(os.path.join(pipeline.data_dir, "*", ".backup")), [])
 
 
+class PsToFile(BackupTest):
+    """Its files are copied before the backup, while it is stopped, as operations.md says."""
+
+    def writer(self, pipeline):
+        return self.start("ps_to_file", "--config", pipeline.config_path, "--pubsub-url", pipeline.daemon_url("pubsub"))
+
+    def lines(self):
+        files = glob.glob(self.path("files", "*.ndjson"))
+        files += glob.glob(self.path("files", ".ps_to_file*.staging", "*"))
+        return sorted(line for f in files for line in harness.read_file(f).splitlines(True))
+
+    def wait_lines(self, n):
+        wait_until(lambda: len(self.lines()) >= n, "%d lines in the files" % n)
+
+    def test_files_copied_before_the_backup(self):
+        section = {"stream": "clicks", "filename_format": self.path("files", "%Y.ndjson")}
+        pipeline = self.pipeline(self.path("data"), ps_to_file=section)
+        producer = Producer(pipeline, 0)
+        writer = self.writer(pipeline)
+        for _ in range(5):
+            producer.post()
+        self.wait_lines(producer.sent)
+        writer.stop()
+        shutil.copytree(self.path("files"), self.path("copied"))
+        for _ in range(3):
+            producer.post()
+        self.assertIn("not in the backup: files and state of [ps_to_file]", self.backup(self.path("b"), pipeline))
+        writer = self.writer(pipeline)
+        for _ in range(4):
+            producer.post()
+        self.wait_lines(producer.sent)
+        writer.stop()
+        self.settled(pipeline)
+        pipeline.interrupt()
+
+        shutil.rmtree(self.path("files"))
+        os.rename(self.path("copied"), self.path("files"))
+        self.restore(self.path("b"), self.path("new"))
+        pipeline = self.pipeline(self.path("new"), ps_to_file=section)
+        producer = Producer(pipeline, 0, int(pipeline.ask("simplequeue", "GET", "/producer?producer=p0").json()["mark"]))
+        self.assertGreaterEqual(producer.sent, 8 * BATCH)
+        writer = self.writer(pipeline)
+        for _ in range(4):
+            producer.post()
+        self.wait_lines(producer.sent)
+        writer.stop()
+        self.assertEqual(self.lines(), sorted(event(0, i) for i in range(producer.sent)))
+        pipeline.interrupt()
+
+
 class Refusals(BackupTest):
     def setUp(self):
         super().setUp()

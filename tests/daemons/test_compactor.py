@@ -99,6 +99,20 @@ class Compactor(harness.MillraceTest):
                          ["000000000003", "000000000004", "000000000005", "current", "lock"])
         self.assertEqual(self.lines(), [b"u|a,c413:5"])
 
+    @unittest.skipIf(harness.SANITIZED, "measures time")
+    def test_a_run_with_nothing_new_takes_50_ms(self):
+        """The fastest of some, because other programs run here; and a time that does not grow with the archive."""
+        self.start_sortdb(2)
+        text = b"".join(b"u|key%06d,c413:%d c414:1\n" % (i, i + 1) for i in range(300000))
+        self.compact("--import", self.write("records", text))
+        took = []
+        def is_fast():
+            begin = time.monotonic()
+            self.assertIn("nothing new", self.compact())
+            took.append(time.monotonic() - begin)
+            return took[-1] < 0.05
+        harness.wait_until(is_fast, lambda: "a run of at most 50 ms: %s" % sorted(took)[:3])
+
     def test_sortdb_away_or_of_another_archive(self):
         self.start_sortdb()
         self.aggregator.counts[b"u|a,c413"] = 1

@@ -1,4 +1,5 @@
 """The compactor as a daemon, alone and under `millrace up`: due runs, missed runs, failed runs, and how it stops."""
+import configparser
 import json
 import os
 import re
@@ -110,6 +111,20 @@ class UnderUp(harness.MillraceTest):
         pipeline = self.pipeline(None, every="0s")
         self.assertNotIn("compactor", pipeline.run_file()["daemons"])
         pipeline.interrupt()
+
+    def test_the_systemd_timer(self):
+        """At the default time, and at the next boot if the machine was off then."""
+        def unit(name):
+            parsed = configparser.ConfigParser(interpolation=None, strict=False)
+            parsed.optionxform = str
+            parsed.read(os.path.join(harness.ROOT, "etc", "systemd", name))
+            return parsed
+        timer, service = unit("millrace-compact.timer"), unit("millrace-compact.service")
+        self.assertEqual((timer["Timer"]["OnCalendar"], timer["Timer"]["Persistent"]), ("*-*-* 04:00:00 UTC", "true"))
+        said = self.run_program("compactor", "--help").stdout.decode()
+        self.assertRegex(said, r"--at=[^\n]*\(default 04:00\)")
+        command = service["Service"]["ExecStart"].split()
+        self.assertEqual([os.path.basename(command[0]), command[1]], ["millrace", "compact"])
 
 
 if __name__ == "__main__":

@@ -25,12 +25,17 @@ class Completion(harness.MillraceTest):
         self.assertEqual(self.complete("sta"), ["status"])
         self.assertEqual(sorted(self.complete("queue")), ["queue_exec", "queue_to_http", "queue_to_pubsub"])
         self.assertEqual(self.complete("help", "sort"), ["sortdb"])
+        self.assertEqual(self.complete("help", "secur"), ["security"])
+        self.assertEqual(self.complete("secur"), [])
         self.assertTrue({"up", "put", "api", "clickgen"} <= set(self.complete("")))
         self.assertEqual(self.complete("query", "co"), ["compare", "counters"])
+        self.assertEqual(self.complete("query", "f"), ["freshness"])
 
     def test_options(self):
         self.assertEqual(self.complete("status", "--ti"), ["--timeout="])
         self.assertEqual(self.complete("status", "--js"), ["--json"])
+        for option in ("--top", "--sub", "--partial", "--period"):
+            self.assertIn(option, self.complete("query", "series", option[:-1]))
         self.assertIn("--public-port=", self.complete("api", "--pub"))
         self.assertEqual(self.complete("status", "file"), [])
         self.assertEqual(self.complete("nothing", "--a"), [])

@@ -8,8 +8,8 @@ import harness
 from harness import ROOT, MillraceTest, Pipeline, pipeline_config, program, read_file
 
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
-TOOLS = ("up", "put", "query", "status", "compact", "journal", "producers", "rejects", "slice", "tail", "top", "backup",
-         "restore")
+TOOLS = ("up", "put", "query", "status", "doctor", "compact", "recount", "journal", "producers", "rejects", "slice", "tail", "top",
+         "backup", "restore")
 ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api", "backup", "tools")
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.
 SECTIONS = {"aggregator": ("The read protocol", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}

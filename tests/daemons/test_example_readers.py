@@ -168,17 +168,23 @@ class Examples(MillraceTest):
         self.assertEqual(self.queue.get("/reserve?reader=hello&items=10&lease=600000").status, 200)
         self.assertEqual(self.run_until_empty(self.python_example(self.queue.url))[0], self.expected)
 
-    def test_python_gets_a_batch_again_after_an_exception(self):
-        prelude = """def fail_once(text, failed=[]):
-    if text == b"message 3" and not failed:
-        failed.append(text)
+    def test_python_acknowledges_what_succeeded(self):
+        """A failing message is tried five times and then buried; the others of its batch are done once."""
+        prelude = """def fail(text):
+    if text == b"message 3":
         raise ValueError(text)
 """
         self.python_example(self.queue.url, prelude)
-        script = harness.read_file(self.path("reader.py")).decode().replace("print(text.", "fail_once(text) or print(text.")
-        self.write("reader.py", script)
-        out = self.run_until_empty([sys.executable, "reader.py"])[0]
-        self.assertEqual(out, "message 0\nmessage 1\nmessage 2\n" + self.expected)
+        script = harness.read_file(self.path("reader.py")).decode().replace("print(text.", "fail(text) or print(text.")
+        self.assertIn("delay=60000", script)
+        self.write("reader.py", script.replace("delay=60000", "delay=50"))
+        with self.running([sys.executable, "reader.py"]):
+            wait_until(lambda: self.queue.stats()["queues"]["default"]["buried"] == 1, "the message to be buried")
+            wait_until(lambda: self.queue.stats()["queues"]["default"]["depth"] == 0, "the others to be done")
+        out = harness.read_file(self.path("out")).decode()
+        self.assertEqual(sorted(out.splitlines()), sorted(line for line in self.expected.splitlines() if line != "message 3"))
+        dead = self.queue.get("/dead").json()["buried"]
+        self.assertEqual([(d["message"], d["tries"], d["reason"]) for d in dead], [("message 3", 5, "failed")])
 
     def test_python_outlives_a_reply_that_is_cut_off(self):
         with CutOff(self.queue.url) as proxy:

@@ -38,19 +38,29 @@ class Refused(QueueTest):
             self.assertEqual(done.returncode, 0, done)
             self.assertEqual(self.stored()[before:], short)
             self.assertEqual(self.kept(), long)
-            self.assertIn(b"refuses the line at byte 0 of %s (1001 bytes)" % name.encode(), done.stderr)
+            self.assertIn(b"the line at byte 0 of %s (1001 bytes) cannot be posted" % name.encode(), done.stderr)
             self.assertIn(b"6 lines that the queue refused are in", done.stderr)
             os.unlink(self.path("rejects"))
         self.assertEqual(self.mark(), len(text))
         self.assertEqual(self.put_aside("--producer=p", name).returncode, 0)
         self.assertEqual(self.kept(), [], "all was put")
 
+    def test_the_oldest_go_beyond_a_size(self):
+        text, long, short = self.text(30, set(range(20)))
+        done = self.put_aside("--rejects-max-bytes=8K", self.write("a", text))
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.stored(), short)
+        kept = harness.read_file(self.path("rejects.1")).splitlines() + self.kept()
+        self.assertEqual(kept, long[-len(kept):])
+        self.assertTrue(4 < len(kept) <= 8, len(kept))
+        self.assertIn(b"rejects has reached rejects_max_bytes or rejects_max_age: its oldest lines are deleted\n", done.stderr)
+
     def test_without_a_file_for_them_the_first_ends_it_and_is_named(self):
         text, long, short = self.text(100, {50, 60})
         first, second = self.write("a", numbered(3)), self.write("b", text)
         done = self.put("--producer=p", first, second)
         self.assertEqual(done.returncode, 65, done)
-        self.assertIn(b"refuses the line at byte %d of %s (1002 bytes)" % (text.index(b"50x"), second.encode()), done.stderr)
+        self.assertIn(b"the line at byte %d of %s (1002 bytes) cannot be posted" % (text.index(b"50x"), second.encode()), done.stderr)
         self.assertIn(b"--rejects=FILE", done.stderr)
         self.assertIn(b"all 3 lines of %s, the first 50 lines of %s" % (first.encode(), second.encode()), done.stderr)
         self.assertEqual(self.stored(), numbered(3).splitlines() + short[:50])
@@ -75,7 +85,7 @@ class Refused(QueueTest):
         self.assertEqual((self.stored(), self.kept()), (short + short, long + long))
         done = self.put("--follow", "--producer=p", self.write("access.log", text + b"y" * 1001 + b"\n"))
         self.assertEqual(done.returncode, 65, done)
-        self.assertIn(b"refuses the line at byte %d of %s (1001 bytes)" % (len(text), log.encode()), done.stderr)
+        self.assertIn(b"the line at byte %d of %s (1001 bytes) cannot be posted" % (len(text), log.encode()), done.stderr)
 
     def test_killed_at_random_none_is_missing_and_the_others_are_there_once(self):
         random = harness.seeded()

@@ -1,4 +1,5 @@
 """The invariants of lib/http/server/http_server.h, seen from raw sockets, on tests/support/http_probe.c."""
+# seconds: 25
 import json
 import os
 import re

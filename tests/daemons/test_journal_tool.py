@@ -206,7 +206,7 @@ class JournalToolTest(MillraceTest):
         directory, segments, _ = self.filled()
         with open(segments[0], "r+b") as f:
             f.seek(8)
-            f.write(b"\x02")
+            f.write(b"\x03")
         before = [harness.read_file(s) for s in segments]
         for act in "check", "dump", "repair":
             status, text = self.tool(act, directory)

@@ -18,7 +18,7 @@ class MakeRun(harness.MillraceTest):
         return dict(os.environ, BUILD=harness.BUILD, RUN_DIR=self.dir, FREE_PORTS="1", **settings)
 
     def run_once(self, **settings):
-        return subprocess.run([SCRIPT], env=self.environment(**settings), stdin=subprocess.DEVNULL,
+        return subprocess.run([SCRIPT], env=self.environment(ONCE="1", **settings), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=harness.LONG)
 
     def nothing_left(self):
@@ -73,6 +73,24 @@ class MakeRun(harness.MillraceTest):
         done = self.run_once(EVENTS=self.write("e", ""), CONFIG=self.write("bad.conf", "[input]\ntime t\n"))
         self.assertEqual(done.returncode, 78, done)
         self.assertIn("bad.conf:2", done.stderr)
+        self.nothing_left()
+
+    def test_stays_up_in_a_pipe_until_sigterm(self):
+        """As with nohup or tee; and the command that it names works."""
+        events = self.write("e.ndjson", '{"t":1332637200,"l":"bitly"}\n')
+        run = subprocess.Popen([SCRIPT], env=self.environment(EVENTS=events), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                               text=True)
+        seen = []
+        for line in run.stdout:
+            seen.append(line)
+            if line.startswith("Running until Ctrl-C"):
+                break
+        command = next(line for line in seen if line.startswith("Command: ")).split()[1:]
+        self.assertTrue(os.path.isabs(command[0]), command)
+        self.assertEqual(subprocess.run([*command, "--wait"], stdout=subprocess.DEVNULL, timeout=harness.LONG).returncode, 0)
+        run.terminate()
+        run.wait(harness.PATIENCE)
+        run.stdout.close()
         self.nothing_left()
 
     def test_stays_up_on_a_terminal_until_ctrl_c(self):

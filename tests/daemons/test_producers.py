@@ -66,20 +66,21 @@ class ProducersTest(RelayTest):
                 self.assertEqual(left, {"p%d" % i for i in range(n) if i != 7} | {"new"})
                 d.stop()
 
-    def test_with_a_token_a_stranger_makes_no_producer(self):
+    def test_with_a_token_a_stranger_makes_no_producer_queue_or_stream(self):
         token = self.write("token", "secret\n")
         os.chmod(token, 0o600)
-        for daemon, post, list_ in (("simplequeue", "/put?", "/producers?queue=default"),
-                                    ("pubsub", "/pub?stream=clicks&", "/producers?stream=clicks")):
+        for daemon, post, list_, other in (("simplequeue", "/put?", "/producers?queue=default", "/put?queue=theirs"),
+                                           ("pubsub", "/pub?stream=clicks&", "/producers?stream=clicks", "/pub?stream=theirs")):
             with self.subTest(daemon):
                 d = self.start(daemon, "--data-dir=" + self.path(daemon), "--auth-token-file=" + token)
                 ours = {"Authorization": "Bearer secret"}
                 self.assertEqual(d.post(post + "producer=ours&mark=0&next=1", b"x", headers=ours).status, 200)
-                for method, target in (("POST", post + "producer=theirs&mark=0&next=1"), ("GET", list_),
+                for method, target in (("POST", post + "producer=theirs&mark=0&next=1"), ("GET", list_), ("POST", other),
                                        ("POST", list_ + "&producer=ours&mark=9"), ("DELETE", list_ + "&producer=ours")):
                     self.assertEqual(request(d.url, method, target, b"x").status, 401, target)
                 listed = request(d.url, "GET", list_, headers=ours).json()["producers"]
                 self.assertEqual([(p["producer"], p["mark"]) for p in listed], [("ours", "1")])
+                self.assertNotIn("theirs", request(d.url, "GET", "/stats?format=json", headers=ours).text)
                 d.stop()
 
     def test_a_queues_mark_that_a_stranger_moved(self):
@@ -145,19 +146,19 @@ class ProducersTest(RelayTest):
         reply = request(pubsub.url, "GET", "/producer?stream=s&producer=p", headers=with_token).json()
         self.assertEqual(reply["mark"], "3")
 
-    def test_an_opening_is_a_short_name(self):
+    def test_an_opening_has_the_letters_of_a_name(self):
         self.start_pubsub()
 
         def pub(**more):
             return request(self.pubsub_url, "POST", "/pub?" + query(stream="clicks", **more), b"x\n")
         longest = "n" * 33
-        self.assertEqual(pub(producer=longest, mark=0, next=1, opening="0" * 30).status, 200)
-        for bad in (dict(producer=longest, opening="0" * 31), dict(producer="p", opening="a b"),
+        self.assertEqual(pub(producer=longest, mark=0, next=1, opening="0" * 221).status, 200)
+        for bad in (dict(producer=longest, opening="0" * 222), dict(producer="p", opening="a b"),
                     dict(producer="p", opening="a\0b")):
             reply = pub(mark=1, next=2, **bad)
             self.assertEqual((reply.status, reply.json()["code"]), (400, "bad-parameter"))
         self.assertEqual(pub(opening="a").status, 400)
-        self.assertEqual(self.listed(), [{"producer": longest, "mark": "1", "opening": "0" * 30}])
+        self.assertEqual(self.listed(), [{"producer": longest, "mark": "1", "opening": "0" * 221}])
 
 
 if __name__ == "__main__":

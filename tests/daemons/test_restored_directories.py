@@ -163,6 +163,43 @@ class RestoredDirectories(RelayTest):
         self.assertEqual(self.counted(), expected)
         self.stop()
 
+    def test_an_original_that_was_started_often_since_the_copy(self):
+        """Lines of each of the copy's starts are counted after --accept-loss, however often the original was started."""
+        for starts in 1, 3, 10:
+            with self.subTest(starts=starts):
+                self.begin()
+                self.go_on_aggregator()
+                self.phase("first", FIRST)
+                self.stop()
+                for d in "q", "p":
+                    shutil.copytree(self.path(d), self.path("old", d))
+                for _ in range(starts):
+                    self.begin()
+                    self.phase_without_aggregator("kept", 5)
+                self.begin()
+                self.go_on_aggregator()
+                self.count_all()
+                self.stop()
+                for d in "q", "p":
+                    shutil.rmtree(self.path(d))
+                    os.rename(self.path("old", d), self.path(d))
+                for _ in range(2):
+                    self.begin()
+                    self.phase_without_aggregator("new", 50)
+                self.begin()
+                self.assertEqual(self.go_on_aggregator(), ["stream"])
+                self.count_all()
+                self.assertEqual(self.counted(), {"first": FIRST, "kept": 5 * starts, "new": 100})
+                self.stop()
+                for d in "q", "p", "a":
+                    shutil.rmtree(self.path(d))
+
+    def phase_without_aggregator(self, name, n):
+        self.put(name, n)
+        self.publish_all()
+        self.queue.stop()
+        self.streams.stop()
+
 
 if __name__ == "__main__":
     harness.main()

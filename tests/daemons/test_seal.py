@@ -108,7 +108,7 @@ class Seal(harness.MillraceTest):
         self.assertEqual(self.total(after=1), 1)
         self.assertEqual(os.listdir(self.path("data", "slices")).count("0000000001.db"), 0)
         self.assertIn(b"\"offset\"", harness.read_file(self.path("data", "rejects", "0000000001.ndjson")))
-        self.assertEqual(self.aggregator.get("/slices").json(), {"open": 2, "slices": []})
+        self.assertEqual(self.aggregator.get("/slices").json()["slices"], [])
         self.assertEqual(self.aggregator.stats()["events_total"], 3)
 
     def test_sealing_an_empty_slice_does_nothing(self):

@@ -26,6 +26,8 @@ class DiskFullTest(OnSmallDisk):
         self.disk.take_the_rest()
         self.assertEqual(q.log.count(" error simplequeue the disk is full: puts are refused queue=default"), 1)
         self.assertEqual(self.metric(q, "queue_disk_full"), 1)
+        self.assertRegex(self.expect(q.get("/health"), 503, "not-well").json()["detail"],
+                         r"^refusing puts since \d{4}-\S+Z: the disk is full$")
         self.drain(q, n)
         self.disk.give_back()
         wait_until(lambda: q.post("/put", b"again").status == 200, "puts to be taken again")

@@ -34,7 +34,8 @@ class IndexTest(harness.MillraceTest):
 
     def test_other_indexes_are_refused(self):
         self.assertEqual(len(self.indexes), 2)
-        for index in self.indexes:
+        for name in (n for n in os.listdir(self.current) if n.endswith(".idx")):
+            index = os.path.join(self.current, name)
             text = index[:-len(".idx")] + ".csv"
             self.assertLessEqual(os.path.getsize(index), os.path.getsize(text) // 20 + 256)
         daemon = self.start("sortdb", "--archive", self.archive)

@@ -6,7 +6,8 @@ import signal
 import socket
 import threading
 
-from harness import PATIENCE, UNREACHABLE, connect, main, query, rounds, wait_until
+from harness import PATIENCE, UNREACHABLE, connect, flip, main, query, read_file, rounds, wait_until
+from record_text import stored
 from sortdb_case import sorted_file, shard_of, write_generation, point_at, SortdbTest
 
 
@@ -96,6 +97,54 @@ class TestReload(SortdbTest):
             reply.close()
             slow.close()
         self.assertGreater(broken, 0)
+
+    def test_a_truncated_shard_fails_only_what_reads_it(self):
+        records = [(b"u|k%05d" % i, b"c413:1") for i in range(3000)]
+        os.mkdir(self.path("archive"))
+        write_generation(self.path("archive"), 1, 1, records, 2)
+        point_at(self.path("archive"), 1)
+        daemon = self.start("sortdb", "--archive", self.path("archive"))
+        os.truncate(os.path.join(self.path("archive"), "%012d" % 1, "shard-1-of-2.csv"), 4096)
+        for key, _ in records[::50]:
+            self.assertEqual(daemon.get("/get?" + query(key=key)).status, 503 if shard_of(key, 2) else 200)
+        self.assertEqual(daemon.get("/fwmatch?key=u%7C").status, 503)
+        r = daemon.get("/keys?prefix=k&ns=u")  # this generation has format 1
+        self.assertEqual((r.status, r.json()["code"]), (422, "no-texts"))
+        self.wait_unhealthy(daemon, "shard-1-of-2.csv was truncated")
+
+    def test_a_bit_that_changes_on_the_disk(self):
+        """No time of the file shows it: the scrub does. Reads of the other shard go on, and a restored file is served after a reload."""
+        records = [(b"u|k%05d" % i, b"c413:1") for i in range(3000)]
+        os.mkdir(self.path("archive"))
+        write_generation(self.path("archive"), 1, 1, records, 2)
+        point_at(self.path("archive"), 1)
+        daemon = self.start("sortdb", "--archive", self.path("archive"))
+        path = os.path.join(self.path("archive"), "%012d" % 1, "shard-1-of-2.csv")
+        times, whole = os.stat(path), read_file(path)
+        flip(path, 5000)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        self.wait_unhealthy(daemon, "shard-1-of-2.csv is damaged")
+        for key, _ in records[::50]:
+            self.assertEqual(daemon.get("/get?" + query(key=key)).status, 503 if shard_of(key, 2) else 200)
+        with open(path, "r+b") as f:
+            f.write(whole)
+        self.assertEqual(daemon.post("/reload").status, 200)
+        self.assertEqual(daemon.get("/health").status, 200)
+        self.assertEqual(daemon.get("/fwmatch?key=u%7C").status, 200)
+
+    def test_truncated_texts(self):
+        hashed = [stored(b"twelve-bytes-%d" % i) for i in range(3000)]
+        text = b"".join(sorted([b"u|%s,c413:1\n" % h for h in hashed] +
+                               [b"lookup|%s,twelve-bytes-%d\n" % (h, i) for i, h in enumerate(hashed)]))
+        done = self.run_program("compactor", "--archive=" + self.path("archive"), "--aggregator-url=none", "--sortdb-url=none",
+                                "--import", self.write("records", text))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        daemon = self.start("sortdb", "--archive", self.path("archive"))
+        self.assertEqual(daemon.get("/keys?prefix=twelve-bytes-29&ns=u&limit=1").body, b"twelve-bytes-29,u:1\n")
+        os.truncate(os.path.join(self.path("archive"), "current", "texts-0-of-1.csv"), 9000)
+        self.assertEqual(daemon.get("/keys?prefix=twelve-bytes-29&ns=u").status, 503)
+        self.assertEqual(daemon.get("/get?" + query(key=b"u|" + hashed[7])).body, b"c413:1\n")
+        self.wait_unhealthy(daemon, "texts-0-of-1.csv was truncated")
 
     def test_written_in_place_is_noticed(self):
         daemon = self.serve(b"a\told\n")

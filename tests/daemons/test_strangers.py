@@ -43,6 +43,24 @@ class StrangersTest(MillraceTest):
             self.assertEqual(up.ask("simplequeue", "GET", "/ping", headers=headers).status, 200, headers)
         self.assertEqual(up.ask("simplequeue", "GET", "/ping", headers={"Host": "evil.example"}).status, 403)
 
+    def test_the_host_of_a_target_is_judged_as_a_host(self):
+        up = self.pipeline(simplequeue={"allowed_hosts": "stats.example"})
+        where = up.daemon_url("simplequeue")[len("http://"):].split(":")
+
+        def status(target, host):
+            with socket.create_connection((where[0], int(where[1]))) as s:
+                s.sendall(b"GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (target, host))
+                return int(s.makefile("rb").readline().split()[1])
+        for target in (b"http://127.0.0.1:8080/ping", b"http://localhost/ping", b"http://stats.example:1/ping", b"http://localhost",
+                       b"http://localhost?a=/"):
+            self.assertEqual(status(target, b"localhost"), 200, target)
+            self.assertEqual(status(target, b"evil.example"), 403, target)
+        for target in (b"http://evil.example/ping", b"http://evil.example:80/put?data=x", b"http://evil.example", b"http:///ping",
+                       b"http://evil.example?a=//localhost/", b"http://x@evil.example/ping", b"http://localhost@evil.example/ping",
+                       b"http://127.0.0.1.evil.example/mget"):
+            self.assertEqual(status(target, b"localhost"), 403, target)
+        self.assertEqual(up.ask("simplequeue", "GET", "/stats?format=json").json()["depth"], 0)
+
     def test_a_page_posts_events_but_moves_no_mark_and_names_no_queue(self):
         up = self.pipeline()
         page = {"Origin": "http://shop.example", "Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}

@@ -1,5 +1,8 @@
 """millrace put, query and status against real daemons."""
 import json
+import os
+import re
+import resource
 import subprocess
 import threading
 
@@ -70,6 +73,8 @@ class PutTest(harness.MillraceTest):
 
 class WholeTest(harness.MillraceTest):
     def test_put_wait_and_ask(self):
+        os.environ["LC_ALL"] = "C"
+        self.addCleanup(os.environ.pop, "LC_ALL")
         config = self.write("test.conf", harness.pipeline_config(self.path("data")))
         harness.Pipeline(self, config, self.path("data")).wait_ready()
         events = "".join('{"t":%d,"l":"%s","c":"US"}\n' % (1332637200 + i, "bitly" if i % 4 else "a, b")
@@ -85,29 +90,54 @@ class WholeTest(harness.MillraceTest):
         harness.wait_until(lambda: "so far" not in series(), "the day to be complete")
         table = series()
         self.assertRegex(table, r"(?m)^curl 'http://.*user=bitly.*'$")
-        self.assertRegex(table, r"(?m)^2012-03-25 +300$")
+        self.assertRegex(table, r"(?m)^2012-03-25 +300  #{24}$")
         answer = self.run_program("millrace", "query", "breakdown", "--feed=all", "--by=user", "--format=json", *span)
         self.assertEqual([(r["key"], r["n"]) for r in json.loads(answer.stdout)["rows"]],
                          [("bitly", 300), ("a, b", 100)])
         table = self.run_program("millrace", "query", "compare", "--user", "bitly", *span).stdout.decode()
         self.assertRegex(table, r"(?m)^total +\d+ +0$")
         table = self.run_program("millrace", "query", "top", "--counter=user", *span).stdout.decode()
-        self.assertRegex(table, r"(?m)^ +\d+ +[\d.]+ %  bitly$")
+        self.assertRegex(table, r"(?m)^ +\d+ +[\d.]+ %  #+ +bitly$")
         lines = self.run_program("millrace", "query", "counters", "--config", config).stdout.decode()
         self.assertIn("user (u) by country, referrer, link", lines)
         rows = self.run_program("millrace", "query", "counters", "--format=csv", "--config", config).stdout.decode().splitlines()
         self.assertEqual(rows[0], "ns,counter,by")
         self.assertIn("u,user,", rows)
         self.assertIn("c.u,user,country", rows)
+        fresh = self.run_program("millrace", "query", "freshness", "--config", config).stdout.decode()
+        self.assertRegex(fresh, r"(?s)^newest event +\d+ s ago\ncomplete until +\d+ s ago\n.*\nstream clicks\nnewest event .*not counted yet +0 bytes\n")
+        largest = self.run_program("millrace", "query", "series", "--feed=all", "--by=user", "--top=1", "--partial=allow", *span).stdout.decode()
+        self.assertRegex(largest, r"(?m)^ +300 .*  bitly\n +100 .*  \(other\)\n +400  total$")
+        os.environ["LC_ALL"] = "C.UTF-8"
+        several = self.run_program("millrace", "query", "series", "--user=bitly", "--user=a, b", "--unit=hour", *span).stdout.decode()
+        os.environ["LC_ALL"] = "C"
+        self.assertRegex(several, r"(?m)^ +300  +█ +  bitly$")
+        self.assertRegex(several, r"(?m)^ +100  +█ +  a, b$")
+        self.assertRegex(several, r"(?m)^ +400  total$")
+        mistyped = self.run_program("millrace", "query", "seris", *span)
+        self.assertEqual((mistyped.returncode, mistyped.stderr),
+                         (64, b'millrace query: no question "seris"; did you mean "millrace query series"?\n'))
+        self.check_linear(config)
         wrong = self.run_program("millrace", "query", "series", "--usr", "bitly", *span)
         self.assertEqual(wrong.returncode, 64)
-        self.assertIn(b"no counter", wrong.stderr)
+        self.assertIn(b"did you mean user", wrong.stderr)
+
+    def check_linear(self, config):
+        """Ten times the rows take ten times the time, not a hundred times."""
+        def seconds(to, rows):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            done = self.run_program("millrace", "query", "series", "--user=bitly", "--unit=hour", "--from=2010-01-01",
+                                    "--to=" + to, "--config", config)
+            self.assertEqual(done.stdout.count(b"\n"), rows + 1)
+            return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        few, many = seconds("2011-02-20", 9960), seconds("2021-05-01", 99312)
+        self.assertLess(many, 25 * max(few, 0.01))
 
     def test_nothing_runs(self):
         config = self.write("test.conf", "".join("[%s]\nport = %s\n" % (d, self.keep_port()) for d in
                                                  ("simplequeue", "pubsub", "aggregator", "api")))
         done = self.run_program("millrace", "status", "--config", config)
-        self.assertEqual(done.returncode, 75, done)
+        self.assertEqual(done.returncode, 2, done)
         self.assertIn(b"unreachable", done.stdout)
         done = self.run_program("millrace", "query", "counters", "--config", config)
         self.assertEqual(done.returncode, 75, done)
@@ -137,9 +167,30 @@ class DispatchTest(harness.MillraceTest):
         self.assertIn(b"status", self.run_program("millrace", "help").stdout)
         self.assertRegex(self.run_program("millrace", "--version").stdout, rb"^millrace \d")
         self.assertIn(b"--batch", self.run_program("millrace", "help", "put").stdout)
+        self.assertEqual(self.run_program("millrace", "gen", "--events=5").stdout, self.run_program("clickgen", "--events=5").stdout)
         for name in ("simplequeue", "query", "up"):
             self.assertEqual(self.run_program("millrace", name, "--version").returncode, 0)
             self.assertIn(b"usage: millrace " + name.encode(), self.run_program("millrace", name, "--help").stdout)
+
+    def test_topics(self):
+        listed = self.run_program("millrace", "help").stdout.decode()
+        topics = re.findall(r"(?m)^  ([\w-]+) ", listed[listed.index("Topics"):])
+        self.assertGreater(len(topics), 10)
+        for topic in topics:
+            done = self.run_program("millrace", "help", topic)
+            self.assertEqual((done.returncode, done.stdout[:2]), (0, b"# "), done)
+            self.assertEqual(listed.count("\n  %s " % topic), 1, "no subcommand has this name")
+        mistyped = self.run_program("millrace", "help", "streems")
+        self.assertEqual((mistyped.returncode, mistyped.stderr),
+                         (64, b'millrace: no subcommand or program or topic "streems"; did you mean "millrace help streams"?\n'))
+
+    def test_bench(self):
+        done = self.run_program("millrace", "bench", "--events=3000", "--requests=100", "--dir=" + self.dir)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertRegex(done.stdout.decode(), r"^put +\d+ events/s  \(3000 in .*\ncounted +\d+ events/s  .*\ncompacted +\d+ events/s  "
+                         r".*\nqueries +\d+ requests/s  \(100 in .*\n$")
+        self.assertEqual([name for name in os.listdir(self.dir) if name.startswith("millrace-bench")], [])
+        self.assertEqual(self.run_program("millrace", "bench", "--event=5").returncode, 64)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """Counts are never called complete too early: events wait in queues, are delayed or leased, and producers state what they please."""
+# seconds: 40
 import time
 
 import harness

@@ -1,4 +1,5 @@
 """Counts are never called complete too early: hosts fall silent, clocks jump, streams are republished, and all is killed."""
+# seconds: 90
 # full: MILLRACE_ROUNDS=40
 import re
 import time
@@ -6,7 +7,7 @@ import time
 import harness
 from clocks import Clocks
 from harness import query, request, seeded, wait_until
-from watermark_test import DAY, STREAM, Host, WatermarkTest
+from watermark_test import DAY, MADE_UP, STREAM, Host, WatermarkTest
 
 
 class Republished(WatermarkTest):
@@ -39,6 +40,20 @@ class Republished(WatermarkTest):
 
 
 class Hosts(WatermarkTest):
+    def check_freshness(self, producer, stopped):
+        """The API says the same, and how old the newest event is."""
+        api = self.start("api", "--config=" + self.path("c.conf"), "--aggregator-url=" + self.aggregator.url)
+        got = api.get("/v1/freshness").json()
+        self.assertEqual((got["held_by"], got["archive"], got["missing"]), (STREAM + "/" + producer, None, []))
+        self.assertEqual((got["newest_event"], got["newest_age"]), (int(MADE_UP), got["time"] - int(MADE_UP)))
+        self.assertLess(got["complete_until"], stopped + 1)
+        self.assertEqual(got["complete_age"], got["time"] - got["complete_until"])
+        stream, = got["streams"]
+        self.assertEqual((stream["stream"], stream["held_by"], stream["newest_event"], stream["lag_bytes"]),
+                         (STREAM, producer, int(MADE_UP), 0))
+        self.assertLess(stream["complete_until"], stopped + 1)
+        api.stop()
+
     def test_a_silent_host_is_named_and_holds(self):
         clocks = Clocks(self)
         self.start_pubsub(env=clocks.env)
@@ -62,6 +77,7 @@ class Hosts(WatermarkTest):
         self.assertTrue(self.producers()[name]["until_restored"])
         wait_until(lambda: (self.look(), self.held_by == STREAM + "/" + name)[1], "the silent host to be named")
         self.assertEqual(self.aggregator.stats()["held_by"], self.held_by)
+        self.check_freshness(name, stopped)
         self.assertIn("a producer holds completeness back producer=" + self.held_by, self.aggregator.log)
         age = r'(?m)^millrace_pubsub_producer_until_age_seconds\{stream="clicks",producer="%s"\} (\S+)$'
         found = {h.name: float(re.search(age % p, self.pubsub.get("/metrics").text).group(1))

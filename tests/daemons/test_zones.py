@@ -84,7 +84,7 @@ class Zones(harness.MillraceTest):
                                          self.series(hours, unit, zone), (key, unit, zone))
                 for name, _ in self.counts.subs:
                     if name.split(".", 1)[1] == ns:
-                        rows = answers.breakdown_rows(self.counts, subs[name, stored])
+                        rows = answers.breakdown_rows(self.counts, subs[name, stored], answers.ROWS)
                         got = self.ask("breakdown", ns=name, key=key, from_=0, to=FAR, limit=len(rows))
                         self.assertEqual([{"key": r["key"], "n": r["n"]} for r in got["rows"]], rows, (name, key))
 

@@ -81,7 +81,7 @@ static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, 
     return 0;
 }
 
-static void read_through(const struct count_run_index *index, struct bytes from)
+static void read_through(const struct count_run_index *index, struct bytes from, struct bytes name)
 {
     struct count_source *s = count_run_source(index, from, "fuzz", read_block, NULL);
     struct count_merge *m = count_merge_new(&s, 1);
@@ -89,6 +89,9 @@ static void read_through(const struct count_run_index *index, struct bytes from)
     enum count_next r;
     while ((r = count_merge_next_record(m)) == COUNT_FOUND) {
         assert(bytes_compare(count_merge_key(m), from) >= 0);
+        if (name.len > 0 && !count_key_is_lookup(count_merge_key(m)) &&
+            (r = count_merge_skip_values(m, name)) == COUNT_FAILED)
+            break;
         if ((r = count_merge_print(m, &out)) == COUNT_FAILED)
             break;
         assert(out.len > 0 && out.ptr[out.len - 1] == '\n');
@@ -113,8 +116,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         put_right(&index);
     struct count_run_index *i = count_run_index_parse(RUN, buf_bytes(&index));
     if (i) {
-        read_through(i, BYTES_NONE);
-        read_through(i, BYTES_LITERAL("u|b"));
+        read_through(i, BYTES_NONE, BYTES_NONE);
+        read_through(i, BYTES_LITERAL("u|b"), BYTES_NONE);
+        read_through(i, BYTES_NONE, BYTES_LITERAL("US"));
     }
     count_run_index_free(&i);
     buf_free(&index);

@@ -1,11 +1,14 @@
 /* Any bytes, cut at the first NUL: a configuration, then lines counted under it. */
 #include "counts/counters.h"
+#include "counts/key_function.h"
 #include <assert.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char sample[] =
     "[input]\ntime = t\nskip_if = s\n[total u]\nkey = l\n[total d]\nkey = host(u)\n"
+    "[total q]\nkey = query(u,q)\n[total pa]\nkey = path(u)\n[total lo]\nkey = lower(l)\n[total sc]\nkey = "
+    "status_class(c)\n"
     "[subtotal c.u]\nkey = c\n[subtotal k.d]\nkey = \"k\"\n[total p]\nkey = l.c[0]\n";
 
 static void extract(const struct counters *c, struct bytes line)
@@ -46,11 +49,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *nul = size ? memchr(data, 0, size) : NULL;
     size_t first = nul ? (size_t)(nul - data) : size;
+    static const char *const calls[] = {
+        "host(u)", "path(u)", "query(u,q)", "query(u,a b)", "lower(u)", "status_class(u)"};
+    struct bytes field, argument;
     struct buf space = {0};
     count(bytes_str(sample), bytes_of(data, first));
     if (nul)
         count(bytes_of(data, first), bytes_of(nul + 1, size - first - 1));
-    assert(counters_host(bytes_of(data, size), &space).len > 0);
+    for (size_t i = 0; size > 0 && i < sizeof calls / sizeof *calls; i++) {
+        const struct key_function *f = key_function_parse(bytes_str(calls[i]), &field, &argument);
+        const char *name = i == 2 ? "q" : "a b";
+        assert(key_function_apply(f, bytes_of(data, size), name, &space).len > 0);
+    }
+    (void)key_function_parse(bytes_of(data, size), &field, &argument);
     buf_free(&space);
     return 0;
 }

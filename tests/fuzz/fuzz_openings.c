@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         uint64_t from;
         if (a->first != b->first || strcmp(a->id, b->id) != 0)
             abort();
-        openings_lineage(o, a->first, lineage);
+        openings_lineage(o, a->first, lineage, sizeof lineage);
         if (strlen(lineage) % LINEAGE_DIGITS || !openings_agree(o, a->first, bytes_str(lineage), &from))
             abort();
         (void)openings_agree(o, a->first, bytes_of(data + list, size - list), &from);

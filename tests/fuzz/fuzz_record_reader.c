@@ -17,7 +17,7 @@ static void search(struct bytes text, struct bytes key)
 {
     struct record_reader r;
     size_t n = 0;
-    record_reader_of_memory(&r, text);
+    record_reader_of_memory(&r, "memory", text);
     if (record_reader_copy_before(&r, key, add_piece, &n) != READER_FAILED &&
         record_reader_copy_before(&r, BYTES_NONE, add_piece, &n) == READER_ENDED)
         assert(n == text.len);
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct buf out = {0};
     enum count_next next;
     for (int i = 0; i < 2; i++)
-        record_reader_of_memory(&readers[i], text);
+        record_reader_of_memory(&readers[i], "memory", text);
     struct count_merge *m = count_merge_new(sources, 2);
     while ((next = count_merge_next_record(m)) == COUNT_FOUND && count_merge_print(m, &out) == COUNT_END)
         ;

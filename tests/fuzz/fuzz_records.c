@@ -37,6 +37,24 @@ static void check_text_key(struct bytes text)
     buf_free(&again);
 }
 
+/* A search among plain keys finds exactly those that are at or after the text in the order of texts. */
+static void check_text_order(struct bytes plain, struct bytes text)
+{
+    struct buf key = {0}, other = {0}, sought = {0}, back = {0};
+    text_key_encode(plain, &key);
+    text_key_encode(text, &other);
+    text_order_seek_plain(text, &sought);
+    text_key_decode(buf_bytes(&other), &back);
+    assert(bytes_equal(text, buf_bytes(&back)));
+    bool is_after = record_key_compare(buf_bytes(&key), buf_bytes(&other), RECORD_SEPARATOR) >= 0;
+    bool is_found = record_key_compare(plain, buf_bytes(&sought), RECORD_SEPARATOR) >= 0;
+    assert(!component_is_plain(plain) || is_after == is_found);
+    buf_free(&key);
+    buf_free(&other);
+    buf_free(&sought);
+    buf_free(&back);
+}
+
 static void check_lookup(struct bytes text)
 {
     struct buf plain = {0}, escaped = {0};
@@ -92,6 +110,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_period(line);
     check_text_key(line);
     check_lookup(line);
+    size_t half = size < 22 ? size / 2 : 11; /* a plain key has at most 11 bytes */
+    check_text_order(bytes_of(line.ptr, half), bytes_of(line.ptr + half, size - half));
     if (!record_split(line, RECORD_SEPARATOR, &r))
         return 0;
     check_key(r.key);

@@ -152,7 +152,7 @@ static int append_block(void *arg, uint32_t block, struct bytes data)
 /* `most`: values of the last record. */
 static void save_count_run(unsigned most)
 {
-    static const struct count_source_kind kind = {made_record, made_value, made_close};
+    static const struct count_source_kind kind = {made_record, made_value, made_close, NULL};
     struct made_source made = {.base = {.kind = &kind}, .most = most};
     struct count_source *source = &made.base;
     struct count_merge *m = count_merge_new(&source, 1);
@@ -196,6 +196,14 @@ static void seed_line_source(void)
     save(BYTES_LITERAL("\x03one\ntwo\r\n\nthe fourth, which is long\nlast"));
 }
 
+static void seed_archived_file(void)
+{
+    save(BYTES_LITERAL(
+        "{\"file\":\"clicks.ndjson.zst\",\"stream\":\"clicks\",\"id\":\"62528bf0\",\"opening\":\"c7ef\","
+        "\"first\":\"120000\",\"end\":\"123456\",\"lines\":12,\"bytes\":3456,\"stored_bytes\":100,"
+        "\"xxh3\":\"0123456789abcdef\"}\n"));
+}
+
 static void seed_manifest(void)
 {
     struct manifest_file files[2] = {
@@ -213,12 +221,14 @@ static void seed_manifest(void)
         .shards = 2,
         .files = files,
         .streams = &stream,
-        .n_streams = 1};
+        .n_streams = 1,
+        .recounted = {.content = 9, .made = 1332630000, .streams = &stream, .n_streams = 1}};
     struct buf text = {0};
     for (uint32_t k = 0; k < m.shards; k++) {
         manifest_file_name(MANIFEST_RECORDS, k, m.shards, files[k].name);
         manifest_file_name(MANIFEST_TEXTS, k, m.shards, texts[k].name);
     }
+    counted_since_follow(&m.since, "total h key = h\n", counters, 1332620000);
     manifest_print(&m, &text);
     save(buf_bytes(&text)); /* format 1 */
     buf_clear(&text);
@@ -228,6 +238,7 @@ static void seed_manifest(void)
     m.hours_from = 1332633600;
     manifest_print(&m, &text);
     save(buf_bytes(&text));
+    counted_since_free(&m.since);
     buf_free(&text);
 }
 
@@ -345,7 +356,9 @@ static void seed_query(void)
         "user=a&unit=day&units=7&unit_reference_ts=1332633600&timezone=America/New_York",
         "ns=c.u&key=a&from=1331923247&to=1332633600&hour_offset=-5&sub=US",
         "user=a&by=country&limit=5&format=csv", "ns=all&unit=mweek&week_start=monday",
-        "ns=u&key=%C3%A9&unit=month", "ns=u&key=a&from=1331923247&to=1331923247", NULL};
+        "ns=u&key=a&key=b&period=all", "user=a&user=b&partial=allow", "user=a&by=country&top=5",
+        "user=a&by=country&sub=US&sub=JP&round=hour", "ns=u&key=%C3%A9&unit=month",
+        "ns=u&key=a&from=1331923247&to=1331923247", NULL};
     seed_texts(texts);
 }
 
@@ -367,11 +380,30 @@ static void seed_text_pattern(void)
     seed_pairs(texts);
 }
 
+static void seed_record_check(void)
+{
+    static const char *const lines[] = {"u|jehiah,c413:2 c41l:5", "u|a,vcvn:1 w0110:18446744073709551615",
+        "c.u|jehiah.c41l,JP:1 US:4", "c.u|jehiah.c4,JP:1 h0aMB8AuNw4=:30", "r.u|h0aMB8AuNw4=.c41,a!x:1 a:2",
+        "lookup|h0aMB8AuNw4=,http://www.facebook.com/"};
+    struct buf line = {0}, text = {0};
+    char hash[COMPONENT_HASH + 1];
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        save(bytes_str(lines[i]));
+    buf_append_str(&text, "a,b\\\x01");
+    component_hash(buf_bytes(&text), hash);
+    buf_printf(&line, "lookup|%s,", hash);
+    lookup_escape(buf_bytes(&text), &line);
+    save(buf_bytes(&line));
+    buf_free(&line);
+    buf_free(&text);
+}
+
 static const struct {
     const char *name;
     void (*write)(void);
 } targets[] = {
     {"archive_state", seed_archive_state},
+    {"archived_file", seed_archived_file},
     {"config", seed_config},
     {"count_run", seed_count_run},
     {"cursor_file", seed_cursor_file},
@@ -384,6 +416,7 @@ static const struct {
     {"publish", seed_publish},
     {"query", seed_query},
     {"queue_log", seed_queue_log},
+    {"record_check", seed_record_check},
     {"stream_watermark", seed_stream_watermark},
     {"text_pattern", seed_text_pattern},
 };

@@ -17,10 +17,10 @@ const struct io_ops *real_io;
 const char *without_room = ".packed";
 bool no_room;
 
-static void opening_at(uint64_t offset, char out[STREAM_OPENING_TEXT], void *arg)
+static void opening_at(uint64_t offset, char *out, size_t size, void *arg)
 {
     (void)offset, (void)arg;
-    snprintf(out, STREAM_OPENING_TEXT, "%s", opening);
+    snprintf(out, size, "%s", opening);
 }
 
 static void wake(void *arg)

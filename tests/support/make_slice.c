@@ -50,7 +50,7 @@ static enum count_next next_record(struct count_source *base)
 
 void make_slice(const char *path, uint64_t number, const char *counters, const struct slice_row *rows)
 {
-    static const struct count_source_kind kind = {next_record, next_value, NULL};
+    static const struct count_source_kind kind = {next_record, next_value, NULL, NULL};
     struct rows source = {.base.kind = &kind, .next = rows};
     struct count_source *sources[] = {&source.base};
     struct slice_cursor cursors[] = {

@@ -69,9 +69,9 @@ static void handle_metrics(struct http_request *req, void *ctx)
     buf_free(&body);
 }
 
-static void handle_list(struct http_request *req, void *ctx)
+void http_reply_endpoints(struct http_request *req)
 {
-    const struct http_server *s = ctx;
+    const struct http_server *s = req->conn->server;
     struct buf body = {0};
     for (size_t i = 0; i < s->n_endpoints; i++) {
         const struct http_route *row = s->endpoints[i].row;
@@ -80,6 +80,12 @@ static void handle_list(struct http_request *req, void *ctx)
     }
     http_reply(req, 200, NULL, buf_bytes(&body));
     buf_free(&body);
+}
+
+static void handle_list(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    http_reply_endpoints(req);
 }
 
 /* OPTIONS * asks about the server as a whole. */
@@ -91,6 +97,22 @@ static void handle_server_options(struct http_request *req, void *ctx)
     http_route_add_allow(req);
     http_reply(req, 204, NULL, BYTES_NONE);
 }
+
+/* A web page asks before a request with other headers than those of a form. The check of its origin has passed. */
+static void handle_preflight(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    req->allowed |= HTTP_OPTIONS_;
+    http_route_add_allow(req);
+    http_route_add_methods(req, "Access-Control-Allow-Methods");
+    http_add_header_text(
+        req, "Access-Control-Allow-Headers", "Authorization, Content-Encoding, Content-Type, If-None-Match");
+    http_add_header_text(req, "Access-Control-Max-Age", "86400");
+    http_reply(req, 204, NULL, BYTES_NONE);
+}
+
+const struct http_route http_preflight_route = {
+    .path = "(preflight)", .methods = HTTP_OPTIONS_, .handler = handle_preflight};
 
 const struct http_route http_builtin_routes[] = {
     {"/ping", HTTP_GET_, HTTP_ROUTE_OPEN, .handler = handle_ping, .help = "answers OK"},

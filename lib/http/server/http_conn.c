@@ -25,6 +25,26 @@ static void abandon(struct http_request *req)
     req->live = false;
 }
 
+/* Reports a request of which at least the head was complete, or which was refused. */
+static void report_end(struct http_conn *c)
+{
+    const struct http_server *s = c->server;
+    const struct http_request *req = &c->req;
+    struct bytes target = http_head_target(&req->head);
+    if (!s->config.on_end || (!req->live && !req->status))
+        return;
+    const char *mark = target.len ? memchr(target.ptr, '?', target.len) : NULL;
+    const struct http_ended e = {.peer = c->peer,
+        .token = req->token ? http_token_name(req->token) : NULL,
+        .method = bytes_of(req->head.text.ptr, req->head.target > 0 ? req->head.target - 1 : 0),
+        .path = bytes_of(target.ptr, mark ? (size_t)(mark - target.ptr) : target.len),
+        .status = req->status,
+        .is_cut = req->status && (req->reply != HTTP_REPLY_DONE || c->reset),
+        .bytes = req->status ? c->queued - req->reply_from : 0,
+        .usec = clock_monotonic() - req->began};
+    s->config.on_end(s->config.on_end_arg, &e);
+}
+
 static void unschedule(struct http_conn *c)
 {
     if (c->scheduled)
@@ -37,6 +57,7 @@ void http_conn_free(struct http_conn *c)
     struct http_server *s = c->server;
     struct http_request *req = &c->req;
     c->in_turn = true; /* keeps on_gone from scheduling the connection */
+    report_end(c);
     abandon(req);
     unschedule(c);
     s->totals->buffered -= c->held;
@@ -85,6 +106,7 @@ static void end_request(struct http_conn *c)
     struct http_request *req = &c->req;
     bool complete = c->message_complete;
     bool keep = req->keep_alive && complete && !c->reset;
+    report_end(c);
     http_request_reset(req);
     c->message_complete = false;
     c->first = false;

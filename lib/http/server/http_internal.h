@@ -37,7 +37,6 @@
 #define HTTP_BODY_PREALLOC_MAX (64 * 1024) /* allocated for a Content-Length before the body arrives */
 #define HTTP_CORKED_MAX 16                 /* replies that wait to be sent together */
 #define HTTP_CORK_USEC_MAX 300             /* longest wait of the first such reply */
-#define HTTP_ROUTE_OPEN 0x100              /* a built-in route that never requires the token */
 
 #define HTTP_REQUEST_MAGIC 0x48747252u
 #define HTTP_CONN_MAGIC 0x4874436fu
@@ -77,17 +76,22 @@ struct http_request {
     struct url_query query;
     struct http_marks marks;
     struct http_inflate *inflate; /* of an encoded body; NULL: stored as received */
+    struct http_tokens *tokens;   /* the table of `token`; a reference */
+    struct http_token *token;     /* NULL: none, or auth_token */
 
     /* http_request_reset zeroes the rest. */
     bool live;       /* the head is complete, but the reply is not */
     bool gone;       /* on_gone is running: replies are dropped */
     bool keep_alive; /* the connection stays open after this reply */
+    bool is_admin;   /* may use HTTP_ROUTE_NEEDS_TOKEN routes */
     enum http_refusal refusal;
     struct http_endpoint *endpoint;
     unsigned allowed; /* methods of the path, for 405 */
     uint64_t body_bytes;
 
     enum http_reply_state reply;
+    int status;          /* of the reply; 0: not begun */
+    uint64_t reply_from; /* value of `queued` before the reply */
     bool has_retry_after, chunked;
     bool long_poll, no_timeout;
     uint64_t written;  /* bytes of a streamed body */
@@ -163,11 +167,13 @@ struct http_totals {
 
 struct http_server {
     struct http_server_config config;
-    char *auth_token, *allowed_hosts;
+    char *auth_token, *allowed_hosts, *allowed_origins;
+    struct http_tokens *tokens;
     struct buf server_line;
     struct http_endpoint *endpoints;
-    size_t n_endpoints;            /* first the daemon's, then the built-in ones */
-    struct http_endpoint *unknown; /* after these; counts requests without a route */
+    size_t n_endpoints;              /* first the daemon's, then the built-in ones */
+    struct http_endpoint *unknown;   /* after these; counts requests without a route */
+    struct http_endpoint *preflight; /* the last; answers OPTIONS of web pages */
 
     struct http_listener *listeners;
     bool accept_logged;
@@ -228,16 +234,20 @@ bool http_memory_available(struct http_server *s);
 void http_request_reset(struct http_request *req);
 
 /* http_route.c */
-void http_route_init(struct http_server *s, const struct http_route *builtin); /* sets the endpoints */
+/* Sets the endpoints. `preflight` answers OPTIONS of web pages. */
+void http_route_init(
+    struct http_server *s, const struct http_route *builtin, const struct http_route *preflight);
 /* Sets the request's endpoint. If the head alone shows that the request must be refused, returns the reason. */
 enum http_refusal http_route_judge(struct http_request *req);
 void http_route_refuse(struct http_request *req);
 size_t http_route_max_body(const struct http_request *req);
-void http_route_add_allow(struct http_request *req);     /* adds the header for req->allowed */
-const char *http_not_ready(const struct http_server *s); /* NULL: ready */
+void http_route_add_allow(struct http_request *req); /* adds the header for req->allowed */
+void http_route_add_methods(struct http_request *req, const char *header); /* likewise, with another name */
+const char *http_not_ready(const struct http_server *s);                   /* NULL: ready */
 
 /* http_builtin.c: routes whose ctx is the server, ended by a NULL path. */
 extern const struct http_route http_builtin_routes[];
+extern const struct http_route http_preflight_route;
 
 /* http_conn.c */
 struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer);

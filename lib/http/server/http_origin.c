@@ -59,7 +59,7 @@ enum http_refusal http_origin_judge(
     bool is_local = (name.len && !memchr(name.ptr, '.', name.len)) ||
                     (name.len > local.len &&
                         bytes_equal_nocase(bytes_of(name.ptr + name.len - local.len, local.len), local));
-    if (host.ptr && !is_ip_address(name) && !is_local && !is_allowed(name, allowed_hosts))
+    if (host.ptr && !is_local && !is_ip_address(name) && !is_allowed(name, allowed_hosts))
         return HTTP_REFUSED_FOREIGN_HOST;
     if (!origin.ptr)
         return bytes_equal_nocase(fetch_site, BYTES_LITERAL("cross-site")) ||
@@ -85,6 +85,28 @@ bool http_origin_hosts_valid(const char *allowed_hosts)
                 return false;
         if (memchr(word.ptr, ':', word.len) && !is_ip_address(word))
             return false;
+    }
+    return true;
+}
+
+bool http_origin_may_read(struct bytes origin, const char *allowed_origins)
+{
+    return origin.ptr && is_allowed(origin, allowed_origins);
+}
+
+bool http_origin_list_valid(const char *allowed_origins)
+{
+    struct bytes word;
+    while (bytes_next_word(&allowed_origins, ", ", &word)) {
+        const char *slashes = word.len > 3 ? memmem(word.ptr, word.len, "://", 3) : NULL;
+        size_t scheme = slashes ? (size_t)(slashes - word.ptr) : 0;
+        if (bytes_equal_str(word, "*"))
+            continue;
+        if (scheme == 0 || scheme + 3 == word.len)
+            return false;
+        for (size_t i = scheme + 3; i < word.len; i++)
+            if (word.ptr[i] <= ' ' || word.ptr[i] > '~' || strchr("/?#@*\"<>\\", word.ptr[i]))
+                return false;
     }
     return true;
 }

@@ -6,6 +6,7 @@
  *
  * 1. Host must be an IP address, a name without a dot, a name below `localhost`, or an allowed host. The first three
  *    are safe, because public DNS has no such names. A request without Host (HTTP/1.0) is accepted.
+ *    The host of a target in absolute form ("GET http://host/path") is judged likewise.
  * 2. If Origin is present, it must equal Host or be an allowed host. The origin `null` is refused.
  * 3. If Sec-Fetch-Site is `cross-site` or `same-site` (another port of the host), the request is refused unless it has an Origin that rule 2 accepts.
  *
@@ -23,6 +24,13 @@ enum http_refusal http_origin_judge(
 
 /* True if the peer of a connection ("unix" or "ADDRESS:PORT") is on this host. */
 bool http_origin_peer_is_local(const char *peer);
+
+/* Returns whether pages of this origin may read answers. `allowed_origins` lists origins such as https://stats.example, separated by commas
+ * or spaces. Case does not matter, and `*` allows every origin. May be NULL. */
+bool http_origin_may_read(struct bytes origin, const char *allowed_origins);
+
+/* True if each entry of the list is an origin (scheme://host, perhaps with a port) or `*`. */
+bool http_origin_list_valid(const char *allowed_origins);
 
 /* True if each entry of the list is a host name, an IP address or `*`. */
 bool http_origin_hosts_valid(const char *allowed_hosts);

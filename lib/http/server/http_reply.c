@@ -22,6 +22,7 @@ static const char *status_text(int status)
     } phrases[] = {
         {200, "OK"},
         {204, "No Content"},
+        {304, "Not Modified"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
@@ -91,6 +92,8 @@ static void write_head(struct http_request *req, int status, const char *content
     usec_t now = clock_monotonic();
     if (s->draining || !c->message_complete) /* the rest of the body will not be parsed */
         req->keep_alive = false;
+    req->status = status;
+    req->reply_from = c->queued;
     struct buf *head = http_output_stage(c, HEAD_ROOM + req->extra.len);
     size_t before = head->len;
     append_top(s, status, content_type, now, head);

@@ -15,6 +15,8 @@ void http_request_reset(struct http_request *req)
     if (req->query.memory)
         url_query_free(&req->query);
     free(req->marks.at);
+    http_tokens_unref(&req->tokens);
+    req->token = NULL;
     http_inflate_free(&req->inflate);
     req->marks = (struct http_marks){0};
     memset(&req->live, 0, sizeof *req - offsetof(struct http_request, live));

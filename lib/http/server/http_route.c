@@ -20,11 +20,12 @@ size_t http_route_max_body(const struct http_request *req)
     return less ? config->public_max_body : own;
 }
 
-void http_route_init(struct http_server *s, const struct http_route *builtin)
+void http_route_init(
+    struct http_server *s, const struct http_route *builtin, const struct http_route *preflight)
 {
     const struct http_route *tables[] = {s->config.routes, builtin};
     void *contexts[] = {s->config.ctx, s};
-    size_t n = 1;
+    size_t n = 2;
     for (int t = 0; t < 2; t++)
         for (const struct http_route *row = tables[t]; row && row->path; row++)
             n++;
@@ -35,6 +36,8 @@ void http_route_init(struct http_server *s, const struct http_route *builtin)
                 (struct http_endpoint){.row = row, .path = bytes_str(row->path), .ctx = contexts[t]};
     s->unknown = &s->endpoints[s->n_endpoints];
     s->unknown->row = &unknown_row;
+    s->preflight = s->unknown + 1;
+    *s->preflight = (struct http_endpoint){.row = preflight, .ctx = s};
     for (size_t i = 0; i < n; i++) {
         char labels[128];
         snprintf(labels, sizeof labels, "endpoint=\"%s\"", s->endpoints[i].row->path);
@@ -43,21 +46,35 @@ void http_route_init(struct http_server *s, const struct http_route *builtin)
     }
 }
 
-/* Splits the target into the decoded path and the parameters. The target may also be "http://host/path", the form
- * that clients send to proxies. */
+/* The target may also be "http://host/path", the form that clients send to proxies. Returns its host; BYTES_NONE: it has the
+ * usual form. *rest is the target without scheme and host. */
+static struct bytes target_host(const struct http_request *req, struct bytes *rest)
+{
+    static const struct bytes scheme = BYTES_LITERAL("http://");
+    *rest = http_head_target(&req->head);
+    if (!bytes_starts_with(*rest, scheme))
+        return BYTES_NONE;
+    const char *host = rest->ptr + scheme.len;
+    size_t left = rest->len - scheme.len, len = 0;
+    while (len < left && host[len] != '/' && host[len] != '?')
+        len++;
+    *rest = bytes_of(host + len, left - len);
+    return bytes_of(host, len);
+}
+
+/* Splits the target into the decoded path and the parameters. */
 static bool split_target(struct http_request *req)
 {
-    struct bytes path = http_head_target(&req->head), query = BYTES_NONE;
-    if (bytes_starts_with(path, BYTES_LITERAL("http://"))) {
-        const char *slash = memchr(path.ptr + 7, '/', path.len - 7);
-        path = slash ? bytes_of(slash, path.len - (size_t)(slash - path.ptr)) : BYTES_LITERAL("/");
-    }
+    struct bytes path, query = BYTES_NONE;
+    bool has_host = target_host(req, &path).ptr;
     const char *mark = memchr(path.ptr, '?', path.len);
     if (mark) {
         size_t at = (size_t)(mark - path.ptr);
         query = bytes_of(mark + 1, path.len - at - 1);
         path.len = at;
     }
+    if (has_host && path.len == 0)
+        path = BYTES_LITERAL("/");
     if (url_decode(path, &req->path) < 0 || (req->path.len && memchr(req->path.ptr, '\0', req->path.len)))
         return false;
     buf_append_char(&req->path, '\0');
@@ -65,17 +82,23 @@ static bool split_target(struct http_request *req)
 }
 
 /* The time of this comparison does not depend on the bytes, so that a client cannot guess the token from it. */
-static bool has_token(const struct http_request *req)
+static bool is_auth_token(const struct http_server *s, struct bytes given)
 {
-    struct bytes given = http_header(req, "Authorization"), scheme = BYTES_LITERAL("Bearer ");
-    struct bytes token = bytes_str(req->conn->server->auth_token);
-    if (given.len < scheme.len || strncasecmp(given.ptr, scheme.ptr, scheme.len) != 0 || token.len == 0)
+    struct bytes token = bytes_str(s->auth_token);
+    if (token.len == 0)
         return false;
-    given = bytes_of(given.ptr + scheme.len, given.len - scheme.len);
     unsigned char differ = given.len != token.len;
     for (size_t i = 0; i < given.len; i++)
         differ |= (unsigned char)(given.ptr[i] ^ token.ptr[i % token.len]);
     return differ == 0;
+}
+
+static struct bytes bearer(const struct http_request *req)
+{
+    struct bytes given = http_header(req, "Authorization"), scheme = BYTES_LITERAL("Bearer ");
+    if (given.len < scheme.len || strncasecmp(given.ptr, scheme.ptr, scheme.len) != 0)
+        return BYTES_NONE;
+    return bytes_of(given.ptr + scheme.len, given.len - scheme.len);
 }
 
 /* Browsers cannot open Unix sockets. */
@@ -84,12 +107,77 @@ static enum http_refusal judge_origin(const struct http_request *req)
     const struct http_server *s = req->conn->server;
     if (!s->allowed_hosts || strcmp(req->conn->peer, "unix") == 0)
         return HTTP_REFUSED_NOT;
-    return http_origin_judge(http_header(req, "Host"), http_header(req, "Origin"),
-        http_header(req, "Sec-Fetch-Site"), s->allowed_hosts);
+    struct bytes rest, host = target_host(req, &rest);
+    enum http_refusal refusal = http_origin_judge(host, BYTES_NONE, BYTES_NONE, s->allowed_hosts);
+    /* A link on any page may lead to an open route. */
+    bool is_link = (req->endpoint->row->flags & HTTP_ROUTE_OPEN) &&
+                   bytes_equal_str(http_header(req, "Sec-Fetch-Dest"), "document");
+    return refusal ? refusal
+                   : http_origin_judge(http_header(req, "Host"),
+                         is_link ? BYTES_NONE : http_header(req, "Origin"),
+                         is_link ? BYTES_NONE : http_header(req, "Sec-Fetch-Site"), s->allowed_hosts);
+}
+
+/* The origins whose pages may read answers of the route; NULL: only our own. */
+static const char *readers_of(const struct http_request *req)
+{
+    const char *configured = req->conn->server->allowed_origins;
+    bool is_public = req->endpoint->row->flags & HTTP_ROUTE_PUBLIC;
+    return configured ? configured : is_public ? "*" : NULL;
+}
+
+/* Caches must know that a reply depends on Origin even if this request has none. */
+static void add_cors(struct http_request *req)
+{
+    struct bytes origin = http_header(req, "Origin");
+    const char *readers = readers_of(req);
+    if (!readers)
+        return;
+    bool any = http_origin_may_read(BYTES_LITERAL("*"), readers);
+    if (!any)
+        http_add_header_text(req, "Vary", "Origin");
+    if (any)
+        http_add_header_text(req, "Access-Control-Allow-Origin", "*");
+    else if (http_origin_may_read(origin, readers))
+        http_add_header(req, "Access-Control-Allow-Origin", "%.*s", (int)origin.len, origin.ptr);
+    else
+        return;
+    http_add_header_text(req, "Access-Control-Expose-Headers",
+        "ETag, Retry-After, X-Millrace-Complete-Until, X-Millrace-Held-By");
+}
+
+static enum http_refusal judge_scopes(struct http_request *req, unsigned flags)
+{
+    unsigned scope = (flags & HTTP_ROUTE_NEEDS_TOKEN) ? HTTP_SCOPE_ADMIN
+                     : (flags & HTTP_ROUTE_WRITES)    ? HTTP_SCOPE_WRITE
+                                                      : HTTP_SCOPE_READ;
+    if (!http_token_admit(req->token, req->conn->server->now))
+        return HTTP_REFUSED_TOKEN_RATE;
+    if (!http_token_has_scope(req->token, scope))
+        return HTTP_REFUSED_SCOPE;
+    bool shows_keys = scope != HTTP_SCOPE_WRITE && !(flags & HTTP_ROUTE_CHECKS_KEYS);
+    return shows_keys && http_token_is_limited(req->token) ? HTTP_REFUSED_KEYS : HTTP_REFUSED_NOT;
 }
 
 /* OPTIONS needs no token, because browsers send it before a request with a token. */
-static enum http_refusal judge_access(const struct http_request *req)
+static enum http_refusal judge_token(struct http_request *req, unsigned flags)
+{
+    struct http_server *s = req->conn->server;
+    struct bytes given = bearer(req);
+    if ((flags & HTTP_ROUTE_OPEN) || req->head.method == HTTP_OPTIONS_)
+        return HTTP_REFUSED_NOT;
+    req->is_admin = is_auth_token(s, given);
+    if (req->is_admin)
+        return HTTP_REFUSED_NOT;
+    req->token = s->tokens ? http_tokens_find(s->tokens, given) : NULL;
+    if (!req->token)
+        return HTTP_REFUSED_TOKEN;
+    req->tokens = http_tokens_ref(s->tokens);
+    req->is_admin = http_token_has_scope(req->token, HTTP_SCOPE_ADMIN);
+    return judge_scopes(req, flags);
+}
+
+static enum http_refusal judge_access(struct http_request *req)
 {
     struct http_server *s = req->conn->server;
     unsigned flags = req->endpoint->row->flags;
@@ -100,20 +188,23 @@ static enum http_refusal judge_access(const struct http_request *req)
         return HTTP_REFUSED_NOT;
     }
     enum http_refusal origin = (flags & HTTP_ROUTE_PUBLIC) ? HTTP_REFUSED_NOT : judge_origin(req);
-    if (origin != HTTP_REFUSED_NOT)
+    bool is_reader = http_origin_may_read(http_header(req, "Origin"), s->allowed_origins);
+    if (origin != HTTP_REFUSED_NOT && !(origin == HTTP_REFUSED_FOREIGN_PAGE && is_reader))
         return origin;
-    if (s->auth_token) {
-        bool open = (flags & HTTP_ROUTE_OPEN) || req->head.method == HTTP_OPTIONS_;
-        return open || has_token(req) ? HTTP_REFUSED_NOT : HTTP_REFUSED_TOKEN;
-    }
-    return (flags & HTTP_ROUTE_NEEDS_TOKEN) && !s->config.allow_admin ? HTTP_REFUSED_FORBIDDEN
-                                                                      : HTTP_REFUSED_NOT;
+    if (s->auth_token || s->tokens)
+        return judge_token(req, flags);
+    req->is_admin = s->config.allow_admin;
+    return (flags & HTTP_ROUTE_NEEDS_TOKEN) && !req->is_admin ? HTTP_REFUSED_FORBIDDEN : HTTP_REFUSED_NOT;
 }
 
-/* If a token is configured, judge_access has already checked the token of this request. */
 bool http_is_admin(const struct http_request *req)
 {
-    return req->conn->server->auth_token || req->conn->server->config.allow_admin;
+    return req->is_admin;
+}
+
+bool http_may_see(const struct http_request *req, struct bytes ns, struct bytes key)
+{
+    return !req->token || http_token_may_see(req->token, ns, key);
 }
 
 bool http_require_admin(struct http_request *req)
@@ -215,6 +306,12 @@ enum http_refusal http_route_judge(struct http_request *req)
     if (!req->endpoint)
         return HTTP_REFUSED_UNKNOWN;
     const struct http_route *row = req->endpoint->row;
+    add_cors(req);
+    if (h->method == HTTP_OPTIONS_ && !(row->methods & HTTP_OPTIONS_) && readers_of(req)) {
+        enum http_refusal refusal = judge_access(req);
+        req->endpoint = refusal == HTTP_REFUSED_NOT ? s->preflight : req->endpoint;
+        return refusal;
+    }
     if (!(row->methods & h->method) || (h->is_head && (row->flags & HTTP_ROUTE_NO_HEAD)))
         return HTTP_REFUSED_METHOD;
     if (req->conn->over_limit)
@@ -256,7 +353,15 @@ static const struct {
     [HTTP_REFUSED_UNKNOWN] = {404, "not-found", "no such endpoint", "GET / lists the endpoints"},
     [HTTP_REFUSED_METHOD] = {405, "method-not-allowed", "the endpoint does not support this method", NULL},
     [HTTP_REFUSED_TOKEN] = {401, "unauthorized", "a token is required",
-        "send Authorization: Bearer with the token of --auth-token-file"},
+        "send Authorization: Bearer with the token of --auth-token-file or a token of --tokens-file"},
+    [HTTP_REFUSED_SCOPE] = {403, "forbidden", "the token does not have the scope of this request",
+        "add read, write or admin to the token's line in --tokens-file"},
+    [HTTP_REFUSED_KEYS] = {403, "forbidden",
+        "the token may see only some keys, and this endpoint shows others",
+        "see keys= in the token's line in --tokens-file"},
+    [HTTP_REFUSED_TOKEN_RATE] = {429, "too-many-requests",
+        "the token has more requests in a second than its rate allows",
+        "try again; see rate= in the token's line in --tokens-file"},
     [HTTP_REFUSED_OVERLOADED] = {503, "overloaded",
         "requests and replies of all clients exceed --max-buffered",
         "retry; read replies faster, or raise --max-buffered"},
@@ -278,13 +383,18 @@ static const struct {
 
 void http_route_add_allow(struct http_request *req)
 {
+    http_route_add_methods(req, "Allow");
+}
+
+void http_route_add_methods(struct http_request *req, const char *header)
+{
     static const char *const names[] = {"GET, HEAD", "POST", "PUT", "DELETE", "OPTIONS"};
     struct buf list = {0};
     bool no_head = req->endpoint->row->flags & HTTP_ROUTE_NO_HEAD;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (req->allowed & (1u << i))
             buf_printf(&list, "%s%s", list.len ? ", " : "", i == 0 && no_head ? "GET" : names[i]);
-    http_add_header(req, "Allow", "%.*s", (int)list.len, list.ptr);
+    http_add_header(req, header, "%.*s", (int)list.len, list.ptr);
     buf_free(&list);
 }
 

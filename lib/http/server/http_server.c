@@ -109,6 +109,8 @@ struct http_server *http_server_new(const struct http_server_config *config)
     rate_limit_init(&s->public_rate, config->public_rate);
     rate_limit_fill(&s->public_rate);
     s->allowed_hosts = config->allowed_hosts ? mem_strdup(config->allowed_hosts) : NULL;
+    s->allowed_origins = config->allowed_origins ? mem_strdup(config->allowed_origins) : NULL;
+    s->tokens = config->tokens ? http_tokens_ref(config->tokens) : NULL;
     if (config->server_name)
         buf_printf(&s->server_line, "Server: %s\r\n", config->server_name);
     s->read_buffer = mem_alloc(HTTP_READ_SIZE);
@@ -117,7 +119,7 @@ struct http_server *http_server_new(const struct http_server_config *config)
     TAILQ_INIT(&s->scheduled);
     s->scheduled_event = event_new(config->base, -1, 0, on_scheduled, s);
     s->accept_again = event_new(config->base, -1, 0, on_accept_again, s);
-    http_route_init(s, http_builtin_routes);
+    http_route_init(s, http_builtin_routes, &http_preflight_route);
     s->totals = config->first ? config->first->totals : &s->own_totals;
     if (!config->first) {
         stats_gauge(config->stats, "http_connections", NULL, "Open connections", read_connections, s);
@@ -275,6 +277,12 @@ int http_server_listen_fd(struct http_server *s, int fd, bool is_public)
     return event_add(l->event, NULL);
 }
 
+void http_server_set_tokens(struct http_server *s, struct http_tokens *tokens)
+{
+    http_tokens_unref(&s->tokens);
+    s->tokens = tokens ? http_tokens_ref(tokens) : NULL;
+}
+
 static void stop_listening(struct http_server *s)
 {
     struct http_listener *l;
@@ -328,6 +336,8 @@ void http_server_free(struct http_server **sp)
     buf_free(&s->top);
     free(s->auth_token);
     free(s->allowed_hosts);
+    free(s->allowed_origins);
+    http_tokens_unref(&s->tokens);
     free(s->read_buffer);
     free(s);
 }

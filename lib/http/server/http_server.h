@@ -33,6 +33,8 @@
  *     of its own with its own event base (daemon/workers.h). It calls no handler or callback from within a reply
  *     function. Replies are sent when control returns to the loop. The program must ignore SIGPIPE.
  *
+ * 13. If allowed_origins is set, or the route is public, the server answers OPTIONS itself and adds the headers of CORS to every reply.
+ *
  * Built-in endpoints: /ping (OK), /health (200 "ready", or 503 with the reason), /stats (?format=json; ?reset=1 for bitly's
  * clients), /metrics, / (the list of endpoints) and OPTIONS *. */
 #ifndef MILLRACE_HTTP_SERVER_H
@@ -42,6 +44,7 @@
 #include "base/clock.h"
 #include "base/stats.h"
 #include "base/url.h"
+#include "http/server/http_tokens.h"
 
 struct event_base;
 struct evbuffer;
@@ -61,6 +64,10 @@ typedef void http_handler(struct http_request *req, void *ctx);
 #define HTTP_ROUTE_NO_HEAD 8       /* GET has side effects, so HEAD gets 405 */
 #define HTTP_ROUTE_DECODES_BODY 16 /* decompresses gzip and zstd; 415 for another Content-Encoding */
 #define HTTP_ROUTE_PUBLIC 32       /* open to web pages of any origin, see allowed_hosts */
+#define HTTP_ROUTE_WRITES 64 /* requires a token with the scope `write`; other routes `read`, or `admin` */
+#define HTTP_ROUTE_CHECKS_KEYS                                                                               \
+    128                     /* open to tokens with a list of keys: it shows only what http_may_see allows */
+#define HTTP_ROUTE_OPEN 256 /* never requires the token */
 
 struct http_route {
     const char *path;
@@ -75,6 +82,17 @@ struct http_route {
     const char *params; /* allowed parameters, separated by spaces; NULL: any */
 };
 
+/* A request that has ended. The texts are valid during the call. */
+struct http_ended {
+    const char *peer;
+    const char *token;         /* the name of its token; NULL: none, or auth_token */
+    struct bytes method, path; /* as received, without parameters; empty if the request was malformed */
+    int status;                /* 0: the client was gone before the reply */
+    bool is_cut;               /* the client was gone before the end of the reply */
+    uint64_t bytes;            /* of the reply, with its headers, as far as it was made */
+    usec_t usec;               /* since the first byte of the request */
+};
+
 struct http_server_config {
     struct event_base *base;
     struct stats *stats;
@@ -85,14 +103,21 @@ struct http_server_config {
     size_t max_buffered;                                              /* bytes; 0: unlimited */
     usec_t header_timeout, body_timeout, write_timeout, idle_timeout; /* 0: never */
     const char *auth_token; /* required, except for /ping, /health and OPTIONS; NULL: no token */
-    bool allow_admin;       /* HTTP_ROUTE_NEEDS_TOKEN routes need no token (--allow-exit) */
+    struct http_tokens
+        *tokens;      /* further tokens, each with scopes; NULL: none. The server takes a reference. */
+    bool allow_admin; /* HTTP_ROUTE_NEEDS_TOKEN routes need no token (--allow-exit) */
     /* Another server of this process, whose limits on connections and memory this server shares. It must outlive this server. NULL: none. */
     struct http_server *first;
     bool is_shared;            /* other servers accept from the same listening socket */
     size_t public_max_body;    /* bytes of a request on a public connection; 0: as max_body */
     uint64_t public_rate;      /* requests a second on all public connections; above it 429; 0: unlimited */
     const char *allowed_hosts; /* additional hosts for Host and Origin (http_origin.h); NULL: no check */
-    const char *server_name;   /* the Server header: "millrace-simplequeue/0.1.0" */
+    const char *
+        allowed_origins; /* origins whose pages may call all routes and read the answers (http_origin.h); NULL: none */
+    /* Called once for each request, when its reply is complete or the client is gone; may be NULL. */
+    void (*on_end)(void *arg, const struct http_ended *e);
+    void *on_end_arg;
+    const char *server_name;             /* the Server header: "millrace-simplequeue/0.1.0" */
     const char *(*not_ready)(void *arg); /* the reason, valid until the next call; NULL when ready */
     const char *(*degraded)(void *arg);  /* likewise, but only /health reports the reason; may be NULL */
     const char *(*warnings)(void *arg);  /* lines that /health adds to a 200; NULL: none */
@@ -107,6 +132,8 @@ struct http_server_config {
 };
 
 struct http_server *http_server_new(const struct http_server_config *config);
+/* Replaces the tokens. Requests in progress keep theirs. */
+void http_server_set_tokens(struct http_server *s, struct http_tokens *tokens);
 /* The number of descriptors, of those that RLIMIT_NOFILE allows, for files that a daemon keeps open, and for
  * connections (invariant 7). */
 int http_descriptors_for_files(void);
@@ -145,6 +172,8 @@ usec_t http_now(const struct http_request *req);
 const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "unix" */
 /* True if the client may use HTTP_ROUTE_NEEDS_TOKEN routes. */
 bool http_is_admin(const struct http_request *req);
+/* False if the request's token has a list of keys without this key. */
+bool http_may_see(const struct http_request *req, struct bytes ns, struct bytes key);
 /* For a restricted operation of an otherwise open route. If the client may not use HTTP_ROUTE_NEEDS_TOKEN routes, the
  * function replies 403 and returns false. */
 bool http_require_admin(struct http_request *req);
@@ -187,6 +216,8 @@ void http_reply_evbuffer(
  * 429 gets Retry-After: 1 unless the handler has added this header. `hint` is advice for the client. May be NULL. */
 void http_problem(struct http_request *req, int status, const char *code, const char *hint, const char *fmt,
     ...) __attribute__((format(printf, 5, 6)));
+/* The list of endpoints, the built-in reply to "/". */
+void http_reply_endpoints(struct http_request *req);
 /* As http_problem, with additional members `"name":value,...` as JSON text. */
 void http_problem_with(struct http_request *req, int status, const char *code, const char *members,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));

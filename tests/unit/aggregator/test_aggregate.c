@@ -183,7 +183,7 @@ static int read_layers(
     const struct reads_layers *layers, const struct reads_query *query, struct reads_answer *answer)
 {
     struct reads *r = reads_new(query);
-    reads_begin(r, layers);
+    reads_begin(r, layers, true);
     int result = reads_run(r, answer);
     reads_free(&r);
     return result;
@@ -479,7 +479,7 @@ static void a_held_read_shows_one_moment(void **state)
     take(a, 2);
     assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
     held.reads = reads_new(&(struct reads_query){.keys = &key, .n_keys = 1});
-    reads_begin(held.reads, &layers);
+    reads_begin(held.reads, &layers, true);
     assert_int_equal(reads_work(held.reads) > 0, true);
     aggregate_hold(a, true);
     assert_int_equal(pthread_create(&thread, NULL, run_read, &held), 0);
@@ -498,6 +498,95 @@ static void a_held_read_shows_one_moment(void **state)
     assert_int_equal(numbers.flushes, 2);
     settle(a, 0);
     assert_int_equal(count_after(a, 0), 1010);
+    aggregate_close(&a);
+}
+
+/* One event in each of so many hours, of one user. */
+static void take_hours(struct aggregate *a, int first, int end)
+{
+    char line[64];
+    for (int i = first; i < end; i++) {
+        snprintf(line, sizeof line, "{\"t\":%lld,\"l\":\"a\",\"c\":\"US\"}", 946684800LL + i * 3600LL);
+        aggregate_take_line(a, 0, bytes_str(line));
+    }
+}
+
+/* Reads the user's total in parts, and appends its values to `out`. Returns their number. */
+static int read_parts(struct aggregate *a, size_t size, struct buf *out)
+{
+    struct reads_layers layers;
+    struct buf place = {0};
+    int parts = 0;
+    for (bool more = true; more; parts++) {
+        struct reads_answer answer = {0};
+        struct record r = {.key = BYTES_LITERAL("u|a"), .value = BYTES_NONE}, start = r;
+        if (place.len > 0)
+            assert_true(record_split(buf_bytes(&place), ',', &start));
+        assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
+        assert_int_equal(
+            read_layers(&layers,
+                &(struct reads_query){
+                    .start = r.key, .start_name = start.value, .end = r.key, .bounds.max_bytes = size},
+                &answer),
+            0);
+        assert_true(
+            answer.lines.len < size + RECORD_WHOLE_MAX && answer.lines.ptr[answer.lines.len - 1] == '\n');
+        assert_true(record_split(bytes_of(answer.lines.ptr, answer.lines.len - 1), ',', &r));
+        assert_true(bytes_equal_str(r.key, "u|a"));
+        if (out->len > 0)
+            buf_append_char(out, ' ');
+        buf_append_bytes(out, r.value);
+        more = answer.more;
+        buf_clear(&place);
+        buf_append_bytes(&place, buf_bytes(&answer.next));
+        reads_answer_free(&answer);
+    }
+    buf_free(&place);
+    return parts;
+}
+
+/* The loop does not copy many counts of the batch that counts: they are flushed first, and read where they are. */
+static void many_counts_in_memory_are_flushed_before_they_are_read(void **state)
+{
+    (void)state;
+    enum { HOURS = 60000, RUN = 30000 };
+    struct aggregate *a = open_good();
+    struct reads_layers layers;
+    struct bytes key = BYTES_LITERAL("u|a");
+    struct buf expected = {0};
+    char hour[HOUR_TEXT_MAX + 1];
+    take(a, 1);
+    settle(a, 0);
+    take_hours(a, 0, RUN);
+    settle(a, 0);
+    take_hours(a, RUN / 2, HOURS);
+    struct reads *r = reads_new(&(struct reads_query){.keys = &key, .n_keys = 1});
+    assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
+    assert_true(reads_begin(r, &layers, false)); /* 45000 counts */
+    take_hours(a, HOURS, 2 * HOURS);
+    assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
+    assert_false(reads_begin(r, &layers, false));
+    aggregate_flush(a, 0);
+    assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
+    assert_int_equal(layers.n_batches, 2);
+    assert_true(reads_begin(r, &layers, false));
+    reads_free(&r);
+    for (int i = 0; i < 2 * HOURS; i++) {
+        hour_encode(HOUR_FIRST + i * 3600LL, hour);
+        int n = 1 + (i >= RUN / 2 && i < RUN) + (strcmp(hour, "c3gi") == 0);
+        buf_printf(&expected, "%s%s:%d", i ? " " : "", hour, n);
+    }
+    for (int k = 0; k < 2; k++, settle(a, 0)) /* while it is written, and then */
+        for (size_t size = 5000; size < 2000000; size *= 20) {
+            struct buf got = {0};
+            int parts = read_parts(a, size, &got);
+            assert_true(parts >= (int)(expected.len / (size + RECORD_WHOLE_MAX)) &&
+                        parts <= (int)(expected.len / (size - 64)) + 1);
+            assert_int_equal(got.len, expected.len);
+            assert_memory_equal(got.ptr, expected.ptr, got.len);
+            buf_free(&got);
+        }
+    buf_free(&expected);
     aggregate_close(&a);
 }
 
@@ -1302,6 +1391,7 @@ int main(void)
         TEST(a_stream_that_begins_during_a_commit_keeps_its_beginning),
         TEST(counting_goes_on_while_a_slice_is_sealed),
         TEST(a_held_read_shows_one_moment),
+        TEST(many_counts_in_memory_are_flushed_before_they_are_read),
         TEST(runs_stay_few_however_often_it_flushes),
         TEST(the_first_flush_waits_for_no_merge),
         TEST(damage_found_by_a_merge_is_named),

@@ -104,8 +104,8 @@ static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
         int status;
     } slips[] = {{"user=k&timezon=UTC", "timezone", 400}, {"user=k&unti=day", "unit", 400},
         {"ns=u&key=k&form=5", "from", 400}, {"user=k&Limit=5", "limit", 400}, {"usr=k", "user", 404},
-        {"user=k&fed=1", "feed", 404}, {"colour=red", NULL, 404}, {"user=k&colour=red", NULL, 404},
-        {"user=k&%00unit=day", NULL, 404}, {"user=k&=5", NULL, 404}};
+        {"user=k&fed=1", "feed", 400}, {"colour=red", NULL, 404}, {"user=k&colour=red", NULL, 400},
+        {"user=k&%00unit=day", NULL, 400}, {"user=k&=5", NULL, 400}};
     for (size_t i = 0; i < sizeof slips / sizeof *slips; i++) {
         char meant[64] = "";
         struct query_error e = bad(QUERY_SERIES, slips[i].query);
@@ -115,7 +115,7 @@ static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
             (!slips[i].meant && strstr(e.detail, "mean")))
             fail_msg("%s: %d %s", slips[i].query, e.status, e.detail);
         assert_string_equal(e.code, e.status == 400 ? "bad-parameter" : "unknown-counter");
-        assert_non_null(strstr(e.hint, "u user"));
+        assert_non_null(strstr(e.hint, e.status == 400 ? " hour_offset" : "u user"));
     }
 }
 
@@ -168,8 +168,9 @@ static void what_does_not_fit_is_refused(void **state)
         "user=k&from=5&to=5", "user=k&from=7&to=5", "user=k&from=-1", "user=k&to=99999999999999999999",
         "user=k&timezone=Mars/Base", "user=k&timezone=../../etc/passwd", "user=k&timezone=UTC&hour_offset=1",
         "user=k&hour_offset=15", "user=k&week_start=someday", "user=k&limit=3", "user=k&format=xml",
-        "user=k&user=j", "user=k&feed=all", "user=k&key=j", "user=k&sub=US", "user=k&from=0&units=4",
-        "user=k&from=0&unit_reference_ts=4", "user=k&unit=hour&from=0&to=4000000000", "user=k&units=1001"};
+        "user=k&unit=day&unit=day", "user=k&user=j&feed=", "user=k&feed=all", "user=k&key=j", "user=k&sub=US",
+        "user=k&from=0&units=4", "user=k&from=0&unit_reference_ts=4", "user=k&unit=hour&from=0&to=4000000000",
+        "user=k&units=1001"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct query_error e = bad(QUERY_SERIES, refused[i]);
         assert_int_equal(e.status, 400);
@@ -179,6 +180,27 @@ static void what_does_not_fit_is_refused(void **state)
     assert_string_equal(bad(QUERY_BREAKDOWN, "user=k").code, "missing-parameter");
     assert_string_equal(bad(QUERY_SERIES, "user=k&by=country").code, "missing-parameter");
     assert_string_equal(bad(QUERY_BREAKDOWN, "user=k&by=country&limit=0").code, "bad-parameter");
+}
+
+static void a_series_may_be_several(void **state)
+{
+    (void)state;
+    struct query q = good(QUERY_SERIES, "ns=u&key=a&key=b&key=c");
+    assert_true(query_is_several(&q) && q.n_values == 3 && bytes_equal_str(query_value(&q, 2), "c"));
+    q = good(QUERY_SERIES, "user=a&unit=day&user=b");
+    assert_true(q.n_values == 2 && bytes_equal_str(q.key, "a") && bytes_equal_str(query_value(&q, 1), "b"));
+    q = good(QUERY_SERIES, "user=a&by=country&sub=US&sub=JP");
+    assert_true(q.n_values == 2 && bytes_equal_str(query_value(&q, 0), "US"));
+    q = good(QUERY_SERIES, "user=a&by=country&top=3");
+    assert_true(query_is_several(&q) && q.n_values == 0 && q.top == 3);
+    assert_false(query_is_several(&(struct query){.kind = QUERY_SERIES}));
+    static const char *const refused[] = {"user=a&user=a", "user=a&user=", "user=a&user=b&by=country&sub=US",
+        "user=a&user=b&by=country&sub=US&sub=JP", "user=a&top=3", "user=a&by=country&top=101",
+        "user=a&by=country&top=3&sub=US", "user=a&user=b&unit=hour&units=501", "feed=&feed=x&user=a"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        assert_string_equal(bad(QUERY_SERIES, refused[i]).code, "bad-parameter");
+    assert_string_equal(bad(QUERY_COMPARE, "user=a&user=b").code, "bad-parameter");
+    assert_string_equal(bad(QUERY_BREAKDOWN, "user=a&by=country&top=3").code, "bad-parameter");
 }
 
 int main(void)
@@ -191,6 +213,7 @@ int main(void)
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
         cmocka_unit_test(periods_and_zones),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_series_may_be_several),
     };
     int failed = cmocka_run_group_tests(tests, set_up, tear_down);
     url_query_free(&params);

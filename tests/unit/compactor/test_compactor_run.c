@@ -2,6 +2,7 @@
  * is synced, and no slice cleared before an archive that has it is in force and served. The daemons are a model that judges what it is told. */
 #include "compactor/archive.h"
 #include "base/io.h"
+#include "compactor/change.h"
 #include "support/make_slice.h"
 #include "support/memory_dir.h"
 #include "compactor/merge.h"
@@ -10,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -40,7 +42,7 @@ static void wrong(const char *what, uint64_t n)
 
 static const char *in_work(const char *name, uint64_t n);
 
-enum fault { NO_FAULT, KILL_BEFORE, KILL_AFTER, TEAR, FAIL, FAULTS };
+enum fault { NO_FAULT, KILL_BEFORE, KILL_AFTER, TEAR, FAIL, DISK_FULL, FAULTS };
 static long operations, stop_at;
 static enum fault fault;
 
@@ -58,6 +60,15 @@ static bool before(void)
     if (is_time(FAIL))
         errno = EIO;
     return is_time(FAIL);
+}
+
+/* From the operation on, nothing can be stored. */
+static bool is_full(void)
+{
+    if (fault != DISK_FULL || operations < stop_at)
+        return false;
+    errno = ENOSPC;
+    return true;
 }
 
 static int after(int r)
@@ -110,7 +121,7 @@ static const char *path_of_fd(int fd, char out[PATH_TEXT])
 
 static int stop_open(const char *path, int flags, mode_t mode)
 {
-    if (before())
+    if (before() || ((flags & O_CREAT) && is_full()))
         return -1;
     if (flags & O_CREAT) {
         set_changed(path, true);
@@ -120,7 +131,7 @@ static int stop_open(const char *path, int flags, mode_t mode)
 }
 static ssize_t stop_pwrite(int fd, const void *p, size_t n, off_t at)
 {
-    if (before())
+    if (before() || is_full())
         return -1;
     char path[PATH_TEXT];
     set_changed(path_of_fd(fd, path), true);
@@ -166,7 +177,7 @@ static int stop_unlink(const char *path)
 }
 static int stop_mkdir(const char *path, mode_t mode)
 {
-    return before() ? -1 : after(io_system.mkdir(path, mode));
+    return before() || is_full() ? -1 : after(io_system.mkdir(path, mode));
 }
 
 static void use_stopping_io(void)
@@ -279,7 +290,9 @@ static enum compact_result clear(void *arg, uint64_t through, char *text)
     return COMPACT_OK;
 }
 
-static const struct run_control control = {NULL, look, seal, reload, clear};
+static const struct change_spec *change_spec; /* NULL: the run merges slices only */
+
+static const struct run_control control = {NULL, look, seal, reload, clear, NULL};
 
 static enum compact_result compact_once(uint32_t shards, struct run_outcome *out)
 {
@@ -293,7 +306,18 @@ static enum compact_result compact_once(uint32_t shards, struct run_outcome *out
         .threads = 1,
         .now = 9,
         .control = &control};
-    return run_compact(&spec, out, error);
+    if (!change_spec)
+        return run_compact(&spec, out, error);
+    struct change_spec change = *change_spec;
+    struct change *c = NULL;
+    change.archive = archive;
+    enum compact_result r = archive_recover(archive, error);
+    if (r == COMPACT_OK)
+        r = change_prepare(&change, &spec, &c, error);
+    if (r == COMPACT_OK)
+        r = run_compact(&spec, out, error);
+    change_free(&c);
+    return r;
 }
 
 /* In a process of its own; its result, or KILLED. */
@@ -308,7 +332,9 @@ static int run_child(uint32_t shards, long at, enum fault f)
         fault = f;
         use_stopping_io();
         enum compact_result r = compact_once(shards, &out);
-        if (r != COMPACT_OK && f != FAIL)
+        if (f == DISK_FULL && r != COMPACT_OK && !strstr(error, "No space left"))
+            r = COMPACT_DAMAGED; /* the error must say it */
+        if (r != COMPACT_OK && r != COMPACT_REFUSED && f < FAIL)
             fprintf(stderr, "%s\n", error);
         _exit(operations < at ? 100 + (int)r : (int)r);
     }
@@ -404,24 +430,40 @@ static void start_again(struct world was)
 static long stop_everywhere(uint32_t shards, enum fault f, struct world was)
 {
     char when[96];
-    for (long at = 1;; at++) {
+    /* In the ordinary suite, each fault stops a change at other operations. */
+    const char *text = getenv("MILLRACE_STRIDE");
+    long stride = !change_spec ? 1 : text ? atol(text) : 7;
+    for (long at = 1 + (long)f % stride;; at += stride) {
         start_again(was);
         int r = run_child(shards, at, f);
         snprintf(when, sizeof when, "fault %d at operation %ld", (int)f, at);
         check_now(when);
         if (r == 100 + COMPACT_OK)
             return at - 1;
-        if (f == FAIL ? r == COMPACT_DAMAGED || r == COMPACT_REFUSED || r > COMPACT_FAILED : r != KILLED)
+        if (f == DISK_FULL) {
+            if (r != COMPACT_OK && r != COMPACT_FAILED)
+                fail_msg("%s: the run ended with %d", when, r);
+            shell("test -z \"$(ls -d %s/archive/*.tmp 2>/dev/null)\"", work);
+        } else if (f == FAIL ? r == COMPACT_DAMAGED || r == COMPACT_REFUSED || r > COMPACT_FAILED
+                             : r != KILLED)
             fail_msg("%s: the run ended with %d", when, r);
         if (at % 3 == 0) /* and the next one soon after its start, too */
             run_child(shards, at / 3, KILL_AFTER);
         check_now(when);
         r = run_child(shards, -1, NO_FAULT);
+        if (r == COMPACT_REFUSED && change_spec && change_spec->n_imports > 0) {
+            const struct change_spec *import =
+                change_spec; /* it is in the archive; a run does the steps that are left */
+            change_spec = NULL;
+            r = run_child(shards, -1, NO_FAULT);
+            change_spec = import;
+        }
         if (r != COMPACT_OK)
             fail_msg("%s: the next run ended with %d", when, r);
         check_now(when);
-        /* A slice that could not be sealed comes a generation later. */
-        shell("diff -r %s %s/expected %s/archive/current/", f == FAIL ? "-x manifest.json" : "", root, work);
+        /* A slice that could not be sealed comes a generation later, and so does a change that is repeated. */
+        shell("diff -r %s %s/expected %s/archive/current/",
+            f >= FAIL || change_spec ? "-x manifest.json" : "", root, work);
     }
 }
 
@@ -454,6 +496,54 @@ static void stopped_everywhere_with_slices_waiting_and_other_shards(void **state
     assert_int_equal(seal(NULL, 2, text), COMPACT_OK); /* slice 2 is sealed and waits, 3 is open */
     world->events_until = 3;
     stop_with_every_fault(3);
+}
+
+/* Stops a change of an archive of two slices, with a third slice to merge. */
+static void stop_change(const struct change_spec *spec)
+{
+    world->events_until = 2;
+    assert_int_equal(run_child(2, -1, NO_FAULT), COMPACT_OK);
+    assert_int_equal(run_child(2, -1, NO_FAULT), COMPACT_OK);
+    world->events_until = 3;
+    change_spec = spec;
+    stop_with_every_fault(2);
+    change_spec = NULL;
+}
+
+/* The lines go beyond the memory for the sort, so that runs of it are stopped too. */
+static void stopped_everywhere_in_an_import(void **state)
+{
+    (void)state;
+    char path[100], *file = path;
+    snprintf(path, sizeof path, "%s/import.csv", root);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 3000; i-- > 0;)
+        fprintf(f, "u|key%d,c411:%d\nc.u|key%d.c411,US:%d\n", i * 7919 % 3000, i + 1, i * 7919 % 3000, i + 1);
+    fclose(f);
+    stop_change(&(struct change_spec){.imports = &file, .n_imports = 1, .memory = 64 << 10});
+}
+
+static void stopped_everywhere_in_a_drop(void **state)
+{
+    (void)state;
+    int64_t day;
+    assert_true(change_parse_date("2012-04-02", &day));
+    stop_change(&(struct change_spec){.drop_before = day, .drop_ns = "c.u"});
+}
+
+static void stopped_everywhere_when_hours_are_dropped(void **state)
+{
+    (void)state;
+    int64_t day;
+    assert_true(change_parse_date("2012-04-02", &day));
+    stop_change(&(struct change_spec){.drop_hours_before = day});
+}
+
+static void stopped_everywhere_in_a_forget(void **state)
+{
+    (void)state;
+    stop_change(&(struct change_spec){.forget = "u|k"});
 }
 
 static void nothing_new_makes_no_generation(void **state)
@@ -695,6 +785,30 @@ static void a_damaged_archive_is_never_merged_into_a_new_one(void **state)
     assert_int_equal(generation, 1);
 }
 
+static void damage_in_an_archive_is_reported_with_its_file(void **state)
+{
+    struct run_outcome out;
+    (void)state;
+    assert_int_equal(compact_once(0, &out), COMPACT_OK);
+    const char *path = in_work("archive/current/shard-0-of-1.csv", 0);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    for (long at = 0, end = ftell(f); at < end; at++) {
+        fseek(f, at, SEEK_SET);
+        int byte = fgetc(f);
+        fseek(f, at, SEEK_SET);
+        fputc(byte ^ 1 << at % 7, f);
+        fflush(f);
+        assert_int_equal(compact_once(0, &out), COMPACT_DAMAGED);
+        assert_non_null(strstr(error, "/shard-0-of-1.csv"));
+        fseek(f, at, SEEK_SET);
+        fputc(byte, f);
+        fflush(f);
+    }
+    fclose(f);
+}
+
 /* Else no later run could read the archive. */
 static void a_manifest_that_is_too_long_to_read_is_refused(void **state)
 {
@@ -727,10 +841,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_cannot_be_sealed_does_not_hold_up_what_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(going_back_loses_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_archive_is_never_merged_into_a_new_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(damage_in_an_archive_is_reported_with_its_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_manifest_that_is_too_long_to_read_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped_everywhere_from_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             stopped_everywhere_with_slices_waiting_and_other_shards, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stopped_everywhere_in_an_import, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stopped_everywhere_in_a_drop, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stopped_everywhere_when_hours_are_dropped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stopped_everywhere_in_a_forget, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,7 +188,7 @@ static void given_close(struct count_source *base)
     (void)base;
 }
 
-static const struct count_source_kind given_kind = {given_record, given_value, given_close};
+static const struct count_source_kind given_kind = {given_record, given_value, given_close, NULL};
 
 static void what_cannot_be_is_refused(void **state)
 {
@@ -301,7 +301,9 @@ static void pick_keys(const char *const *keys, size_t n, struct buf *out)
         interner_find_stored(f.texts, component_store(bytes_str(keys[i]), space), note_id, ids);
     count_range_note_counters(&range, f.counters, wanted);
     assert_true(!wanted[0] && wanted[1]);
-    struct count_table *t = count_table_pick(f.table, wanted, &ids[1], ids[0], interner_count(f.texts));
+    struct count_choice choice = {
+        .wanted = wanted, .keys = &ids[1], .n_keys = ids[0], .n_ids = interner_count(f.texts)};
+    struct count_table *t = count_table_pick(f.table, &choice);
     struct count_source *s = count_table_source(t, f.texts, f.counters, &(struct count_range){0});
     assert_int_equal(count_fixture_print(&s, 1, out, error), 0);
     buf_append_char(out, '\0');

@@ -61,7 +61,7 @@ static void test_reads_what_is_configured(void **state)
     assert_string_equal(c->totals[1].label, "all");
     assert_string_equal(c->subtotals[0].label, "country");
     assert_string_equal(c->subtotals[1].label, "r");
-    assert_int_equal(c->subtotals[1].kind, COUNTER_HOST);
+    assert_int_equal(c->subtotals[1].kind, COUNTER_FUNCTION);
     assert_string_equal(c->subtotals[1].field, "r");
     assert_string_equal(c->subtotals[1].key_text, "host(r)");
     assert_int_equal(c->subtotals[1].total, 0);
@@ -89,6 +89,37 @@ static void test_text_is_canonical(void **state)
     counters_free(&b);
 }
 
+static void test_functions_of_fields(void **state)
+{
+    static const struct {
+        const char *line, *texts[6];
+    } rows[] = {
+        {"{\"t\":1332637200,\"u\":\"http://E.org/A?q=x\",\"s\":404,\"l\":\"ABC\"}",
+            {"e.org", "/A", "x", "None", "4xx", "abc"}},
+        {"{\"t\":1332637200,\"u\":\"\",\"s\":null,\"l\":true}",
+            {"None", "None", "None", "None", "None", "true"}},
+        {"{\"t\":1332637200,\"u\":\"/a?r=%20\",\"s\":\"200\",\"l\":\"\"}",
+            {"/a?r=%20", "/a", "None", " ", "2xx", "None"}},
+    };
+    struct counters *c = must_read(
+        INPUT "[total a]\nkey = host(u)\n[total b]\nkey = path(u)\n[total c]\nkey = query(u,q)\n"
+              "[total d]\nkey = query( u, r )\n[total e]\nkey = status_class(s)\n[total f]\nkey = lower(l)\n"
+              "[subtotal x.a]\nkey = query(u,r)\n");
+    struct counters_reader *r = counters_reader_new(c);
+    struct counters_event e;
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(counters_extract(r, bytes_str(rows[i].line), &e), COUNTERS_EVENT);
+        assert_int_equal(e.n_texts, 6);
+        for (size_t k = 0; k < 6; k++)
+            assert_true(bytes_equal_str(e.texts[e.text_of[k]], rows[i].texts[k]));
+        assert_int_equal(e.text_of[6], e.text_of[3]); /* the same key, written otherwise */
+    }
+    assert_false(counter_has_key_of(&c->totals[2], &c->totals[3]));
+    counters_reader_free(&r);
+    counters_free(&c);
+}
+
 static void test_refusals_name_the_line(void **state)
 {
     static const struct {
@@ -109,6 +140,8 @@ static void test_refusals_name_the_line(void **state)
         {INPUT "[total u]\nkey = \"a\n", "test.conf:4: key must be"},
         {INPUT "[total u]\nkey = host()\n", "test.conf:4: key must be"},
         {INPUT "[total u]\nkey = port(u)\n", "test.conf:4: key must be"},
+        {INPUT "[total u]\nkey = query(u)\n", "query(FIELD,NAME)"},
+        {INPUT "[total u]\nkey = path(u..v)\n", "test.conf:4: key must be"},
         {INPUT "[total u]\nkey = user..id\n", "test.conf:4: key must be"},
         {INPUT "[total u]\nkey = host(user[x])\n", "test.conf:4: key must be"},
         {"[input]\ntime = t.\n[total u]\nkey = l\n", "test.conf:2: time must be a field"},
@@ -150,48 +183,6 @@ static void test_one_label_in_two_totals_is_fine(void **state)
     (void)state;
     assert_int_equal(c->n_subtotals, 2);
     counters_free(&c);
-}
-
-static void test_hosts(void **state)
-{
-    static const char *const pairs[][2] = {
-        {"", "None"},
-        {"direct", "direct"},
-        {"http://", "None"},
-        {"http:///path", "None"},
-        {"http://?q", "None"},
-        {"http://www.Example.COM/a?b#c", "www.example.com"},
-        {"http://example.com:8080", "example.com"},
-        {"http://user:pw@example.com:80/", "example.com"},
-        {"http://a@b@c/", "c"},
-        {"http://c/a@b", "c"},
-        {"http://[2001:DB8::1]:80/", "[2001:db8::1]"},
-        {"http://[::1", "[::1]"},
-        {"http://[", "[]"},
-        {"http://u@[A]b:1", "[a]"},
-        {"http://:80", "None"},
-        {"http://@", "None"},
-        {"HTTP://A", "a"},
-        {"a+b-c.1://X", "x"},
-        {"1a://X", "1a://X"},
-        {"://X", "://X"},
-        {"http:/X", "http:/X"},
-        {"http//X", "http//X"},
-        {"mailto:A@B", "mailto:A@B"},
-        {"http:", "http:"},
-        {"ht tp://X", "ht tp://X"},
-        {"http://EX\xc3\x84MPLE\xff/", "ex\xc3\x84mple\xff"},
-        {"http://a b\n/", "a b\n"},
-        {"http://@[X{~`", "[x{~`]"},
-    };
-    struct buf space = {0};
-    (void)state;
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        struct bytes got = counters_host(bytes_str(pairs[i][0]), &space);
-        if (!bytes_equal_str(got, pairs[i][1]))
-            fail_msg("host(%s) is %.*s, not %s", pairs[i][0], (int)got.len, got.ptr, pairs[i][1]);
-    }
-    buf_free(&space);
 }
 
 struct fixture {
@@ -534,10 +525,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_what_is_configured),
         cmocka_unit_test(test_text_is_canonical),
+        cmocka_unit_test(test_functions_of_fields),
         cmocka_unit_test(test_refusals_name_the_line),
         cmocka_unit_test(test_one_label_in_two_totals_is_fine),
         cmocka_unit_test(test_too_many_counters_are_refused),
-        cmocka_unit_test(test_hosts),
         cmocka_unit_test_setup_teardown(test_values_as_keys, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_times, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_reasons, open_sample, close_sample),

@@ -31,7 +31,8 @@ static struct manifest sample(void)
         .imports = imports,
         .n_imports = 1,
         .streams = streams,
-        .n_streams = 1};
+        .n_streams = 1,
+        .recounted = {.content = 0x789, .made = 1353283100, .streams = streams, .n_streams = 1}};
 }
 
 static void what_is_printed_is_parsed(void **state)
@@ -39,7 +40,10 @@ static void what_is_printed_is_parsed(void **state)
     (void)state;
     struct manifest m = sample(), got;
     struct buf text = {0}, again = {0};
+    counted_since_follow(
+        &m.since, "total h key = h\n", "total u key = l\nsubtotal c.u key = c\n", 1353280000);
     manifest_print(&m, &text);
+    counted_since_free(&m.since);
     assert_int_equal(manifest_parse(buf_bytes(&text), &got, error), MANIFEST_OK);
     manifest_print(&got, &again);
     assert_true(bytes_equal(buf_bytes(&text), buf_bytes(&again)));
@@ -50,6 +54,12 @@ static void what_is_printed_is_parsed(void **state)
     assert_int_equal(got.n_imports, 1);
     assert_string_equal(got.imports[0].name, m.imports[0].name);
     assert_int_equal(got.imports[0].xxh3, 0x456);
+    assert_int_equal(got.since.n, 2);
+    assert_int_equal(counted_since_of(&got.since, bytes_str("c.u")), 1353280000);
+    assert_int_equal(got.recounted.content, 0x789);
+    assert_int_equal(got.recounted.made, 1353283100);
+    assert_string_equal(got.recounted.streams[0].name, "clicks");
+    assert_int_equal(got.recounted.streams[0].end, 1ull << 60);
     assert_string_equal(got.counters, m.counters);
     assert_string_equal(got.retired, m.retired);
     assert_true(manifest_content(&got) == manifest_content(&m));
@@ -91,7 +101,8 @@ static void what_is_no_manifest_is_refused(void **state)
         {"0000000000000abc", "abc"}, {"\"records\":3", "\"records\":\"x\""}, {"\"clicks\"", "\"../x\""},
         {"\"counters\":\"", "\"kounters\":\""}, {"\"retired\":\"total h", "\"retired\":7,\"x\":\""},
         {"texts-1-of-2.csv", "shard-1-of-2.csv"}, {"\"texts\":[", "\"texts\":[],\"x\":["},
-        {"\"hours_from\":1", "\"hours_from\":-1"}, {"\"records\":5", "\"records\":-5"}};
+        {"\"files\":[", "\"files\":{\"a\":1,\"b\":2},\"files\":["}, {"\"hours_from\":1", "\"hours_from\":-1"},
+        {"\"records\":5", "\"records\":-5"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(changed(bad[i][0], bad[i][1]), MANIFEST_BAD);
     assert_int_equal(changed("\"format\":2", "\"format\":3"), MANIFEST_NEWER);
@@ -160,6 +171,10 @@ static void the_generation_in_force_is_what_current_names(void **state)
     number[strlen("\"generation\":")] = '8';
     write_file(file, text.ptr);
     assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_BAD);
+    assert_int_equal(strncmp(error, file, strlen(file)), 0);
+    write_file(file, "{");
+    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_BAD);
+    assert_int_equal(strncmp(error, file, strlen(file)), 0);
     unlink(file);
     rmdir(path);
     snprintf(path, sizeof path, "%s/current", dir);
@@ -171,9 +186,50 @@ static void the_generation_in_force_is_what_current_names(void **state)
     buf_free(&text);
 }
 
+/* The least processor time of some attempts to parse a manifest of n imports, in nanoseconds. */
+static int64_t time_to_parse(size_t n)
+{
+    struct manifest m = {.generation = 1, .shards = 1, .n_imports = n}, got;
+    struct buf text = {0};
+    int64_t least = INT64_MAX;
+    m.files = mem_zalloc(sizeof(*m.files));
+    m.texts = mem_zalloc(sizeof(*m.texts));
+    manifest_file_name(MANIFEST_RECORDS, 0, 1, m.files[0].name);
+    manifest_file_name(MANIFEST_TEXTS, 0, 1, m.texts[0].name);
+    m.counters = mem_strdup("");
+    m.retired = mem_strdup("");
+    m.imports = mem_zalloc(n * sizeof(*m.imports));
+    for (size_t i = 0; i < n; i++)
+        snprintf(m.imports[i].name, sizeof(m.imports[i].name), "file-%zu.csv", i);
+    manifest_print(&m, &text);
+    for (int i = 0; i < 5; i++) {
+        struct timespec from, to;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+        assert_int_equal(manifest_parse(buf_bytes(&text), &got, error), MANIFEST_OK);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+        assert_int_equal(got.n_imports, n);
+        assert_string_equal(got.imports[n - 1].name, m.imports[n - 1].name);
+        manifest_free(&got);
+        int64_t took = (to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec;
+        least = took < least ? took : least;
+    }
+    manifest_free(&m);
+    buf_free(&text);
+    return least;
+}
+
+static void many_imports_take_time_in_proportion(void **state)
+{
+    (void)state;
+    int64_t few = time_to_parse(1000), many = time_to_parse(10000);
+    print_message("1,000 imports: %lld us, 10,000: %lld us\n", (long long)few / 1000, (long long)many / 1000);
+    assert_true(many < 30 * few);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_imports_take_time_in_proportion),
         cmocka_unit_test(what_is_printed_is_parsed),
         cmocka_unit_test(what_is_no_manifest_is_refused),
         cmocka_unit_test(format_1_is_read_and_printed),

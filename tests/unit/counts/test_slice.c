@@ -574,7 +574,7 @@ static enum count_next one_long_name(struct count_source *s)
 static void a_name_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
-    static const struct count_source_kind kind = {one_record, one_long_name, NULL};
+    static const struct count_source_kind kind = {one_record, one_long_name, NULL, NULL};
     struct count_source source = {.kind = &kind}, *sources[] = {&source};
     struct slice_batch batch = {.sources = sources, .n_sources = 1};
     struct slice_written written;
@@ -652,6 +652,97 @@ static void reads_begin_anywhere(void **state)
     buf_free(&some);
 }
 
+enum { SUBS = 60000, SEARCHES = 150 };
+
+/* Of the record of hour 2, prints the counts of two names or of those that follow, and then the key of the next record. */
+static void search(struct slice_reader *reader, const char *first, const char *second, struct buf *out)
+{
+    struct count_source *sources[4];
+    size_t n = slice_reader_runs(reader);
+    struct count_value value;
+    assert_true(n > 1 && n <= 4);
+    for (size_t i = 0; i < n; i++)
+        sources[i] = slice_reader_source(reader, i, BYTES_LITERAL("c.u|all.c312,"));
+    struct count_merge *m = count_merge_new(sources, n);
+    assert_int_equal(count_merge_next_record(m), COUNT_FOUND);
+    assert_true(bytes_equal_str(count_merge_key(m), "c.u|all.c312,"));
+    for (int k = 0; k < 2; k++) {
+        struct bytes name = bytes_str(k ? second : first);
+        enum count_next r = count_merge_skip_values(m, name);
+        while (r == COUNT_FOUND && (r = count_merge_next_value(m, &value)) == COUNT_FOUND)
+            if (bytes_compare(value.name, name) >= 0)
+                break;
+        if (r == COUNT_FOUND)
+            buf_printf(out, "%.*s:%d ", (int)value.name.len, value.name.ptr, (int)value.count);
+    }
+    assert_int_equal(count_merge_next_record(m), COUNT_FOUND);
+    buf_append_bytes(out, count_merge_key(m));
+    count_merge_free(&m);
+    for (size_t i = 0; i < n; i++)
+        count_source_close(&sources[i]);
+}
+
+/* A search for a name in a record of many blocks, in several runs, finds what reading it all finds, and reads few blocks. */
+static void names_are_found_in_long_records(void **state)
+{
+    (void)state;
+    static int counts[SUBS];
+    struct slice *s = open_good();
+    struct slice_reader *reader;
+    struct buf got = {0}, expected = {0};
+    char name[16], second[16];
+    for (int run = 0; run < 3; run++) {
+        struct count_fixture f;
+        count_fixture_begin(&f);
+        for (int i = 0; i < SUBS; i++) {
+            snprintf(name, sizeof name, "p%05d", i);
+            if (i % 3 != run && i % 7 != run)
+                continue;
+            counts[i] += run + 1;
+            count_fixture_add(&f, "all", name, 2, (uint32_t)run + 1);
+            count_fixture_add(&f, "all", name, 1, 1);
+            if (i % 100 == 0)
+                count_fixture_add(&f, "all", name, 3, 1);
+        }
+        assert_int_equal(commit(s, &f, (struct slice_batch){0}), SLICE_OK);
+        count_fixture_end(&f);
+    }
+    assert_int_equal(slice_reader_open(path, &reader, error), SLICE_OK);
+    for (int i = 0; i < SEARCHES; i++) {
+        int a = i == 0   ? 0
+                : i == 1 ? SUBS
+                         : (int)(random() % SUBS),
+            b = i % 4 ? a + (int)(random() % 3000) : SUBS - 1;
+        snprintf(name, sizeof name, "p%05d", a);
+        snprintf(second, sizeof second, "p%05d", b);
+        buf_clear(&got);
+        buf_clear(&expected);
+        search(reader, i ? name : "", second, &got);
+        while (a < SUBS && counts[a] == 0)
+            a++;
+        b = b > a ? b : a + 1; /* the first value was read */
+        while (b < SUBS && counts[b] == 0)
+            b++;
+        if (a < SUBS)
+            buf_printf(&expected, "p%05d:%d ", a, counts[a]);
+        if (b < SUBS)
+            buf_printf(&expected, "p%05d:%d ", b, counts[b]);
+        buf_append_str(&expected, "c.u|all.c313,");
+        buf_append_char(&got, '\0');
+        buf_append_char(&expected, '\0');
+        assert_string_equal(got.ptr, expected.ptr);
+    }
+    assert_true(slice_reader_blocks(
+                    reader, BYTES_LITERAL("c.u|all.c312,"), BYTES_LITERAL("c.u|all.c312,"), false) > 30);
+    assert_in_range(
+        slice_reader_blocks(reader, BYTES_LITERAL("c.u|all.c312,"), BYTES_LITERAL("c.u|all.c312,"), true), 3,
+        6);
+    slice_reader_close(&reader);
+    slice_close(&s);
+    buf_free(&got);
+    buf_free(&expected);
+}
+
 int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
@@ -669,6 +760,7 @@ int main(void)
         TEST(a_name_that_does_not_fit_is_refused),
         TEST(swapped_blocks_are_refused),
         TEST(reads_begin_anywhere),
+        TEST(names_are_found_in_long_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -349,7 +349,7 @@ static void test_a_newer_version_is_left_untouched(void **state)
     assert_int_equal(truncate(path, torn), 0); /* a tail that this version would cut */
     FILE *file = fopen(path, "r+");
     fseek(file, 8, SEEK_SET);
-    fputc(2, file);
+    fputc(JOURNAL_FORMAT_VERSION + 1, file);
     fclose(file);
     snprintf(tail, sizeof tail, "%s/spare.new", f->dir);
     write_file_of(tail, "left over");

@@ -190,7 +190,7 @@ static void assert_compared(const char *mine, const char *other, uint64_t number
     char lineage[LINEAGE_TEXT];
     uint64_t differs_from;
     struct openings *o = history(other), *h = history(mine);
-    openings_lineage(o, number, lineage);
+    openings_lineage(o, number, lineage, sizeof lineage);
     assert_int_equal(openings_agree(h, number, bytes_str(lineage), &differs_from), agree);
     assert_int_equal(differs_from, from);
     openings_free(&o);
@@ -202,11 +202,11 @@ static void test_histories_are_compared_at_a_number(void **state)
     (void)state;
     char lineage[LINEAGE_TEXT];
     struct openings *o = history("ABCDE");
-    openings_lineage(o, 45, lineage);
-    assert_string_equal(lineage, "dd23456789cc23456789bb23456789");
-    openings_lineage(o, 20, lineage);
+    openings_lineage(o, 45, lineage, sizeof lineage);
+    assert_string_equal(lineage, "dd23456789cc23456789bb23456789aa23456789");
+    openings_lineage(o, 20, lineage, sizeof lineage);
     assert_string_equal(lineage, "bb23456789aa23456789");
-    openings_lineage(o, 9, lineage);
+    openings_lineage(o, 9, lineage, sizeof lineage);
     assert_string_equal(lineage, "");
     openings_free(&o);
     assert_compared("ABC", "ABC", 35, true, 0);
@@ -218,13 +218,49 @@ static void test_histories_are_compared_at_a_number(void **state)
     assert_compared("ABE", "ABC", 25, true, 0);
     assert_compared("AE", "ABC", 35, false, 20);
     assert_compared("ABCD", "ABC", 45, false, 40); /* a copy of the running original */
-    assert_compared("AEF", "ABCD", 45, false, 0);  /* B, C and D are unknown here */
+    assert_compared("AEF", "ABCD", 45, false, 20); /* B, C and D are unknown here */
     assert_compared("E", "ABC", 35, false, 0);
     assert_compared("ABC", "ABC", 9, true, 0);
     o = history("ABC");
     uint64_t from;
     assert_true(openings_agree(o, 35, BYTES_NONE, &from));
     openings_free(&o);
+}
+
+/* The original was opened 250 times since the copy was made. A cursor has all its openings, and a tag those that fit. */
+static void test_an_original_that_was_opened_often(void **state)
+{
+    (void)state;
+    struct buf original = {0}, copy = {0};
+    for (int i = 0; i < 255; i++)
+        buf_printf(&original, "%s%d:%08x00000000", i ? ", " : "", 10 * (i + 1), 0x12345678 + i);
+    buf_append_str(
+        &copy, "10:1234567800000000, 20:1234567900000000, 25:ffffffff00000000, 28:eeeeeeee00000000");
+    struct openings *o = openings_from_text(buf_bytes(&original)), *h = openings_from_text(buf_bytes(&copy));
+    char lineage[LINEAGE_TEXT];
+    uint64_t from;
+    openings_lineage(o, 2550, lineage, sizeof lineage);
+    assert_int_equal(strlen(lineage), 255 * LINEAGE_DIGITS);
+    assert_false(openings_agree(h, 40, bytes_str(lineage), &from));
+    assert_int_equal(from, 25);
+    lineage_cut_to_tag(lineage, 32);
+    assert_int_equal(strlen(lineage), 22 * LINEAGE_DIGITS);
+    assert_false(openings_agree(h, 40, bytes_str(lineage), &from));
+    assert_int_equal(from, 0);
+    openings_lineage(o, 10 * 24, lineage, sizeof lineage); /* 22 openings after the last common one */
+    lineage_cut_to_tag(lineage, 32);
+    assert_false(openings_agree(h, 40, bytes_str(lineage), &from));
+    assert_int_equal(from, 0);
+    openings_lineage(o, 10 * 23, lineage, sizeof lineage);
+    lineage_cut_to_tag(lineage, 32);
+    assert_false(openings_agree(h, 40, bytes_str(lineage), &from));
+    assert_int_equal(from, 25);
+    openings_lineage(o, 2550, lineage, LINEAGE_SHORT_TEXT);
+    assert_int_equal(strlen(lineage), LINEAGE_SHORT_TEXT - 1);
+    openings_free(&h);
+    openings_free(&o);
+    buf_free(&original);
+    buf_free(&copy);
 }
 
 static int failing_fsync(int fd)
@@ -284,6 +320,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_an_opening_that_gave_out_nothing_is_replaced, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_list_as_text, set_up, tear_down),
         cmocka_unit_test(test_histories_are_compared_at_a_number),
+        cmocka_unit_test(test_an_original_that_was_opened_often),
         cmocka_unit_test_setup_teardown(test_what_is_not_durable_is_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

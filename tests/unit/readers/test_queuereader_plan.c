@@ -337,6 +337,7 @@ static void a_mark_of_another_opening_is_an_old_copy_whatever_its_number(void **
     expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
     struct plan_old_copy copy = plan_old_copy(p);
     assert_int_equal(copy.mark_id, 20);
+    assert_true(copy.is_exact);
     assert_int_equal(copy.own_from, 10);
     assert_string_equal(copy.opening, SHORT_B SHORT_A);
     plan_free(&p);
@@ -344,7 +345,8 @@ static void a_mark_of_another_opening_is_an_old_copy_whatever_its_number(void **
     expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
     released_with(p, 50, "1:" A ", 10:" C);
     expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
-    assert_int_equal(plan_old_copy(p).own_from, 0);
+    assert_false(plan_old_copy(p).is_exact);
+    assert_int_equal(plan_old_copy(p).own_from, 1);
     plan_free(&p);
 }
 

@@ -58,7 +58,7 @@ struct request {
     enum { ANSWER_OK, ANSWER_DUPLICATE, ANSWER_CONFLICT, ANSWER_REFUSED, ANSWER_LOST, ANSWER_STALE } answer;
     char framed[2000];
     uint64_t next_id;
-    char opening[LINEAGE_TEXT];
+    char opening[MARK_LABEL_MAX];
     struct buf openings;
     struct plan_accepted accepted; /* the queue's answer to a reserve */
     usec_t watermark;              /* stated */
@@ -74,7 +74,7 @@ struct world {
     } leases[MAX_IDS];
     size_t n_leases;
     uint64_t mark;
-    char opening[LINEAGE_TEXT];
+    char opening[MARK_LABEL_MAX];
     struct history history, of_mark; /* of the queue; of the queue that set the mark */
     struct directory copy;
     bool copies, has_copy;
@@ -499,9 +499,9 @@ static void operator_sets_the_mark(struct world *w, size_t i)
     struct plan_old_copy copy = plan_old_copy(w->plans[i]);
     uint64_t own_from = parted_at(w);
     if (own_from && w->mark >> PLAN_FENCE_BITS > own_from) {
-        assert_true(copy.own_from == 0 || copy.own_from == own_from);
+        assert_true(!copy.is_exact || copy.own_from == own_from);
         w->old_copies++;
-        w->stated += copy.own_from != 0;
+        w->stated += copy.is_exact;
         w->mark = PLAN_MARK(own_from, 0);
         w->opening[0] = '\0';
     }

@@ -23,7 +23,7 @@ static int set_up(void **state)
     assert_non_null(said);
     usual_stderr = dup(STDERR_FILENO);
     assert_true(dup2(fileno(said), STDERR_FILENO) >= 0);
-    assert_int_equal(put_rejects_open(&rejects, path), 0);
+    assert_int_equal(put_rejects_open(&rejects, &(struct reject_file){.path = path}), 0);
     return 0;
 }
 
@@ -73,7 +73,7 @@ static void test_their_number_is_told_once_a_minute(void **state)
     const usec_t minute = PUT_REJECTS_REPORT_EVERY, start = 5 * minute;
     (void)state;
     refuse(start);
-    assert_said("the line at byte 17 of a.log (4 bytes): too-large");
+    assert_said("the line at byte 17 of a.log (4 bytes) cannot be posted: too-large");
     for (int i = 0; i < 41; i++)
         refuse(start + minute - 1);
     put_rejects_report(&rejects, start + minute - 1, false);

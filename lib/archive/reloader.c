@@ -1,11 +1,13 @@
-#include "sortdb/reloader.h"
+#include "archive/reloader.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-#define RETRY_NSEC 20000000 /* until replaced generations are looked at again */
+#define RETRY_NSEC 20000000  /* until replaced generations are looked at again */
+#define SCRUB_NSEC 250000000 /* between two steps of the scrub */
 #define NSEC_PER_SEC 1000000000
 
 struct reloader {
@@ -62,21 +64,28 @@ static struct reloader_outcome open_newest(struct reloader *r, uint64_t ticket)
     return o;
 }
 
-/* Waits until a reload is requested and the loop has collected the previous outcome. Meanwhile frees replaced generations. */
+/* Waits for a change, at most `nsec`. Returns true if the time has passed. */
+static bool wait(struct reloader *r, long nsec)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += nsec;
+    until.tv_sec += until.tv_nsec / NSEC_PER_SEC;
+    until.tv_nsec %= NSEC_PER_SEC;
+    return pthread_cond_timedwait(&r->changed, &r->lock, &until) == ETIMEDOUT;
+}
+
+/* Waits until a reload is requested and the loop has collected the previous outcome. Meanwhile frees replaced generations, and scrubs
+ * the newest one while there are none. */
 static void wait_for_request(struct reloader *r)
 {
     while (!atomic_load(&r->stop) && (r->requested == r->begun || r->ended)) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += RETRY_NSEC;
-        until.tv_sec += until.tv_nsec / NSEC_PER_SEC;
-        until.tv_nsec %= NSEC_PER_SEC;
-        if (r->opened && r->opened->next)
-            pthread_cond_timedwait(&r->changed, &r->lock, &until);
-        else
-            pthread_cond_wait(&r->changed, &r->lock);
+        bool has_replaced = r->opened && r->opened->next,
+             is_idle = wait(r, has_replaced ? RETRY_NSEC : SCRUB_NSEC);
         pthread_mutex_unlock(&r->lock);
         free_replaced(r);
+        if (r->opened && is_idle && !has_replaced)
+            generation_scrub(r->opened->generation, RELOADER_SCRUB_RATE * SCRUB_NSEC / NSEC_PER_SEC);
         pthread_mutex_lock(&r->lock);
     }
 }

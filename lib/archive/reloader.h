@@ -6,7 +6,8 @@
  *    reloader_request identifies a request.
  * 3. If a generation cannot be opened, the old generation is served further, and nothing needs to be cleaned up.
  * 4. If the archive's current generation is the one opened last, the reloader reads only the manifest.
- * 5. The reloader keeps a reference to each generation until all others are dropped, so that no other thread unmaps files.
+ * 5. The reloader scrubs the newest generation that it has opened, RELOADER_SCRUB_RATE bytes a second.
+ * 6. The reloader keeps a reference to each generation until all others are dropped, so that no other thread unmaps files.
  *
  * Any thread may call reloader_request. Call all else from the loop's thread. `notify` runs on the reloader's thread.
  */
@@ -14,6 +15,8 @@
 #define MILLRACE_RELOADER_H
 
 #include "archive/generation.h"
+
+#define RELOADER_SCRUB_RATE ((size_t)1 << 20)
 
 struct reloader;
 

@@ -1,0 +1,178 @@
+#include "api/local_archive.h"
+
+#include "archive/reloader.h"
+#include "base/log.h"
+#include "daemon/loop_notify.h"
+#include <event2/event.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#define LOOK_SECONDS 1
+
+struct archive_wait {
+    TAILQ_ENTRY(archive_wait) link;
+    struct local_archive *archive;
+    uint64_t ticket;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct local_archive {
+    const char *dir;
+    char *link;            /* path of `current` */
+    char target[PATH_MAX]; /* of the link, when the latest opening was requested */
+    struct reloader *reloader;
+    struct loop_notify *notify;
+    struct event *look;
+    struct generation *generation;
+    char error[GENERATION_ERROR_TEXT];
+    bool has_shortage;                /* the latest opening failed, and may succeed with the same files */
+    bool is_written;                  /* a file in use was written to, and an opening was requested */
+    TAILQ_HEAD(, archive_wait) waits; /* in the order of their tickets */
+    struct stats *stats;
+    struct stats_counter *failures;
+};
+
+static uint64_t request(struct local_archive *a)
+{
+    ssize_t n = readlink(a->link, a->target, sizeof a->target - 1);
+    a->target[n > 0 ? n : 0] = '\0';
+    return reloader_request(a->reloader);
+}
+
+static bool is_untouched(const struct local_archive *a)
+{
+    char error[GENERATION_ERROR_TEXT];
+    return !a->generation || generation_is_untouched(a->generation, error);
+}
+
+static void on_look(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct local_archive *a = arg;
+    char target[PATH_MAX];
+    ssize_t n = readlink(a->link, target, sizeof target - 1);
+    target[n > 0 ? n : 0] = '\0';
+    bool is_seen = a->is_written;
+    a->is_written = !is_untouched(a);
+    if (strcmp(target, a->target) != 0 || a->has_shortage || (a->is_written && !is_seen))
+        request(a);
+}
+
+static void take(struct local_archive *a, struct reloader_outcome *o)
+{
+    if (o->generation) {
+        struct generation_info info = generation_info(o->generation);
+        generation_unref(&a->generation);
+        a->generation = o->generation;
+        a->is_written = false;
+        log_info("reading the archive", LOG_U("generation", info.number), LOG_U("through", info.through),
+            LOG_U("records", info.records), LOG_U("bytes", info.bytes));
+    } else if (o->result != SORTED_FILE_OK) {
+        stats_add(a->failures, 1);
+        if (a->generation && o->result == SORTED_FILE_REFUSED && !is_untouched(a))
+            generation_unref(&a->generation);
+        if (strcmp(a->error, o->error) != 0)
+            log_error(a->generation ? "cannot open the archive; the former generation stays in use"
+                                    : "cannot open the archive",
+                LOG_S("error", o->error));
+    }
+    a->has_shortage = o->result == SORTED_FILE_FAILED;
+    snprintf(a->error, sizeof a->error, "%s", o->result == SORTED_FILE_OK ? "" : o->error);
+}
+
+static void on_opened(void *arg)
+{
+    struct local_archive *a = arg;
+    struct reloader_outcome o;
+    struct archive_wait *w;
+    if (!a->reloader || !reloader_take(a->reloader, &o))
+        return;
+    take(a, &o);
+    while ((w = TAILQ_FIRST(&a->waits)) && w->ticket <= o.ticket) {
+        void (*fn)(void *) = w->fn;
+        void *fn_arg = w->arg;
+        archive_wait_cancel(&w);
+        fn(fn_arg);
+    }
+}
+
+static double read_generation(void *ctx)
+{
+    const struct local_archive *a = ctx;
+    return a->generation ? (double)generation_info(a->generation).number : 0;
+}
+
+struct local_archive *local_archive_new(const char *dir, struct event_base *base, struct stats *stats)
+{
+    struct local_archive *a = mem_zalloc(sizeof *a);
+    struct buf link = {0};
+    buf_printf(&link, "%s/current", dir);
+    buf_append_char(&link, '\0');
+    a->dir = dir;
+    a->link = link.ptr;
+    a->stats = stats;
+    TAILQ_INIT(&a->waits);
+    a->notify = loop_notify_new(base, on_opened, a);
+    a->reloader = reloader_new(&(struct reloader_config){
+        .source = {.archive = dir}, .notify = loop_notify_wake, .notify_arg = a->notify});
+    a->look = event_new(base, -1, EV_PERSIST, on_look, a);
+    evtimer_add(a->look, &(struct timeval){.tv_sec = LOOK_SECONDS});
+    a->failures = stats_counter(
+        stats, "archive_open_failures_total", NULL, "generations of the archive that could not be opened");
+    stats_gauge(stats, "archive_generation", NULL, "number of the archive's generation in use; 0: none",
+        read_generation, a);
+    request(a);
+    return a;
+}
+
+void local_archive_free(struct local_archive **ap)
+{
+    struct local_archive *a = *ap;
+    *ap = NULL;
+    if (!a)
+        return;
+    stats_remove_gauges(a->stats, a);
+    event_free(a->look);
+    generation_unref(&a->generation); /* the reloader's thread unmaps it */
+    reloader_free(&a->reloader);
+    loop_notify_free(&a->notify);
+    free(a->link);
+    free(a);
+}
+
+const char *local_archive_dir(const struct local_archive *a)
+{
+    return a->dir;
+}
+
+struct generation *local_archive_generation(const struct local_archive *a)
+{
+    return a->generation;
+}
+
+const char *local_archive_error(const struct local_archive *a)
+{
+    return a->error;
+}
+
+struct archive_wait *local_archive_refresh(struct local_archive *a, void (*fn)(void *arg), void *arg)
+{
+    struct archive_wait *w = mem_zalloc(sizeof *w);
+    *w = (struct archive_wait){.archive = a, .ticket = request(a), .fn = fn, .arg = arg};
+    TAILQ_INSERT_TAIL(&a->waits, w, link);
+    return w;
+}
+
+void archive_wait_cancel(struct archive_wait **wp)
+{
+    struct archive_wait *w = *wp;
+    *wp = NULL;
+    if (!w)
+        return;
+    TAILQ_REMOVE(&w->archive->waits, w, link);
+    free(w);
+}

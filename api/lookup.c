@@ -1,0 +1,373 @@
+#include "api/lookup.h"
+
+#include "api/etag.h"
+#include "daemon/read_protocol.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LOOKUP_MAGIC 0x6c6f6f6bu
+#define LIMIT_DEFAULT 100
+#define ROUNDS_MAX 100
+#define HINT "ask for fewer keys, or raise --max-buffered"
+
+/* What a source has answered. */
+struct source_keys {
+    struct buf lines; /* `TEXT,NS:N NS:N` */
+    size_t last;      /* the offset of the last line */
+    bool has_more;
+    struct buf next; /* the text to continue with, as a key of texts */
+    size_t at;       /* the merge's next line */
+};
+
+struct lookup {
+    unsigned magic;
+    struct http_request *req;
+    struct question *question;
+    struct sources *upstream;
+    unsigned rounds; /* after the first in which the sources found no key */
+    const struct counters *counters;
+    struct bytes prefix;
+    struct buf start;
+    const struct counter *only; /* NULL: all totals */
+    uint64_t limit;
+    bool is_csv;
+    struct source_keys sources[SOURCES_MAX];
+    size_t n_sources; /* that have answered */
+};
+
+static void clear_answers(void *arg)
+{
+    struct lookup *l = arg;
+    for (size_t i = 0; i < SOURCES_MAX; i++) {
+        buf_free(&l->sources[i].lines);
+        buf_free(&l->sources[i].next);
+        l->sources[i] = (struct source_keys){0};
+    }
+    l->n_sources = 0;
+}
+
+static void lookup_free(struct lookup *l)
+{
+    assert(l->magic == LOOKUP_MAGIC);
+    clear_answers(l);
+    buf_free(&l->start);
+    l->magic = 0;
+    free(l);
+}
+
+static void on_gone(struct http_request *req, void *arg)
+{
+    struct lookup *l = arg;
+    (void)req;
+    l->req = NULL;
+    source_cancel(l->question);
+}
+
+static struct bytes first_line(const struct source_keys *s)
+{
+    const char *lf = s->at < s->lines.len ? memchr(s->lines.ptr + s->at, '\n', s->lines.len - s->at) : NULL;
+    return lf ? bytes_of(s->lines.ptr + s->at, (size_t)(lf - s->lines.ptr) - s->at) : BYTES_NONE;
+}
+
+/* A long record comes in several with one key. */
+static bool on_record(void *arg, const struct record *r)
+{
+    struct lookup *l = arg;
+    struct source_keys *s = &l->sources[l->n_sources];
+    struct bytes last = bytes_of(s->lines.ptr + s->last, s->lines.len - s->last);
+    if (last.len > r->key.len && bytes_starts_with(last, r->key) &&
+        last.ptr[r->key.len] == RECORD_SEPARATOR) {
+        s->lines.ptr[s->lines.len - 1] = ' ';
+    } else {
+        if (last.len > 0) {
+            struct record before;
+            if (!record_split(last, RECORD_SEPARATOR, &before) ||
+                record_key_compare(before.key, r->key, RECORD_SEPARATOR) >= 0)
+                return false;
+        }
+        s->last = s->lines.len;
+        buf_append_bytes(&s->lines, r->key);
+        buf_append_char(&s->lines, RECORD_SEPARATOR);
+    }
+    buf_append_bytes(&s->lines, r->value);
+    buf_append_char(&s->lines, '\n');
+    return true;
+}
+
+static void on_source(void *arg, struct bytes next)
+{
+    struct lookup *l = arg;
+    struct source_keys *s = &l->sources[l->n_sources++];
+    s->has_more = next.len > 0;
+    text_key_encode(next, &s->next);
+}
+
+static bool on_piece(void *arg, size_t held)
+{
+    const struct lookup *l = arg;
+    for (size_t i = 0; i < SOURCES_MAX; i++)
+        held += l->sources[i].lines.cap;
+    return http_hold(l->req, sizeof *l + held) == HTTP_HOLD_OK;
+}
+
+/* The next key of all sources; empty: none is left that is known to be complete. */
+static struct bytes first_key(const struct lookup *l)
+{
+    struct bytes first = BYTES_NONE;
+    for (size_t i = 0; i < l->n_sources; i++) {
+        struct record r;
+        if (record_split(first_line(&l->sources[i]), RECORD_SEPARATOR, &r) &&
+            (first.len == 0 || record_key_compare(r.key, first, RECORD_SEPARATOR) < 0))
+            first = r.key;
+    }
+    for (size_t i = 0; i < l->n_sources; i++) {
+        const struct source_keys *s = &l->sources[i];
+        if (s->has_more && first.len > 0 &&
+            record_key_compare(first, buf_bytes(&s->next), RECORD_SEPARATOR) >= 0)
+            return BYTES_NONE;
+    }
+    return first;
+}
+
+static const struct counter *find_total(const struct lookup *l, struct bytes ns)
+{
+    for (size_t i = 0; i < l->counters->n_totals; i++)
+        if (bytes_equal_str(ns, l->counters->totals[i].ns))
+            return &l->counters->totals[i];
+    return NULL;
+}
+
+/* Takes the lines of a key and adds up the counts of each total. */
+static void sum_key(struct lookup *l, struct bytes key, uint64_t *sums)
+{
+    memset(sums, 0, l->counters->n_totals * sizeof *sums);
+    for (size_t i = 0; i < l->n_sources; i++) {
+        struct source_keys *s = &l->sources[i];
+        struct bytes line = first_line(s), ns;
+        struct record r;
+        uint64_t n;
+        bool bad = false;
+        if (!record_split(line, RECORD_SEPARATOR, &r) || !bytes_equal(r.key, key))
+            continue;
+        while (record_next_count(&r.value, &ns, &n, &bad)) {
+            const struct counter *total = find_total(l, ns);
+            if (total)
+                sums[total - l->counters->totals] += n;
+        }
+        s->at += line.len + 1;
+    }
+}
+
+static void append_row(const struct lookup *l, struct bytes key, const struct counter *c, uint64_t n,
+    bool is_first, struct buf *out)
+{
+    if (l->is_csv) {
+        buf_append_csv(out, key);
+        buf_printf(out, ",%s,%s,%" PRIu64 "\n", c->ns, c->label, n);
+        return;
+    }
+    buf_append_str(out, is_first ? "{\"key\":" : ",{\"key\":");
+    buf_append_json(out, key);
+    buf_printf(out, ",\"ns\":\"%s\",\"label\":", c->ns);
+    buf_append_json(out, bytes_str(c->label));
+    buf_printf(out, ",\"n\":%" PRIu64 "}", n);
+}
+
+static void append_rows(struct lookup *l, struct buf *out)
+{
+    uint64_t *sums = mem_alloc((l->counters->n_totals + 1) * sizeof *sums);
+    bool is_first = true;
+    struct bytes first;
+    for (uint64_t keys = 0; keys < l->limit && (first = first_key(l)).len > 0; keys++) {
+        struct buf text = {0}, key = {0};
+        buf_append_bytes(&key, first);
+        text_key_decode(first, &text);
+        sum_key(l, buf_bytes(&key), sums);
+        for (size_t i = 0; i < l->counters->n_totals; i++) {
+            if (sums[i] == 0)
+                continue;
+            append_row(l, buf_bytes(&text), &l->counters->totals[i], sums[i], is_first, out);
+            is_first = false;
+        }
+        buf_free(&text);
+        buf_free(&key);
+    }
+    free(sums);
+}
+
+/* Appends the text of the next key. False: no more keys follow. */
+static bool find_next(const struct lookup *l, struct buf *out)
+{
+    struct bytes next = first_key(l);
+    for (size_t i = 0; i < l->n_sources; i++) {
+        const struct source_keys *s = &l->sources[i];
+        if (s->has_more &&
+            (next.len == 0 || record_key_compare(buf_bytes(&s->next), next, RECORD_SEPARATOR) < 0))
+            next = buf_bytes(&s->next);
+    }
+    text_key_decode(next, out);
+    return next.len > 0;
+}
+
+/* Appends the token of the next key: its text in hexadecimal digits, which need no escapes in JSON or a URL. */
+static bool append_continuation(const struct lookup *l, struct buf *out)
+{
+    struct buf text = {0};
+    bool more = find_next(l, &text);
+    for (size_t i = 0; i < text.len; i++)
+        buf_printf(out, "%02x", (unsigned char)text.ptr[i]);
+    buf_free(&text);
+    return more;
+}
+
+static void reply(struct lookup *l, const struct completeness *complete)
+{
+    struct buf out = {0}, token = {0};
+    if (l->is_csv)
+        buf_append_str(&out, "key,ns,label,n\n");
+    else
+        buf_append_str(&out, "{\"prefix\":");
+    if (!l->is_csv) {
+        buf_append_json(&out, l->prefix);
+        buf_printf(&out, ",\"complete_until\":%" PRId64 ",\"rows\":[", complete->until);
+    }
+    append_rows(l, &out);
+    bool more = append_continuation(l, &token);
+    if (!l->is_csv && more)
+        buf_printf(&out, "],\"continuation\":\"%.*s\"}\n", (int)token.len, token.ptr);
+    else if (!l->is_csv)
+        buf_append_str(&out, "]}\n");
+    http_add_header(l->req, "X-Millrace-Complete-Until", "%" PRId64, complete->until);
+    if (more)
+        http_add_header(l->req, "X-Millrace-Continuation", "%.*s", (int)token.len, token.ptr);
+    etag_reply(l->req, l->is_csv ? "text/csv; charset=utf-8" : "application/json", buf_bytes(&out), 0);
+    buf_free(&out);
+    buf_free(&token);
+}
+
+static void ask(struct lookup *l);
+
+/* The sources end their work for an answer before they have found a key, among many that are no keys of these totals. Asks them to go on
+ * from there. False: there are keys, no more follow, or this was done often enough. */
+static bool go_on(struct lookup *l)
+{
+    struct buf next = {0};
+    bool goes_on = first_key(l).len == 0 && l->rounds < ROUNDS_MAX && find_next(l, &next);
+    if (goes_on) {
+        l->rounds++;
+        buf_free(&l->start);
+        l->start = next;
+        clear_answers(l);
+        ask(l);
+    } else {
+        buf_free(&next);
+    }
+    return goes_on;
+}
+
+static void on_done(
+    void *arg, enum source_result result, const struct completeness *complete, const char *why)
+{
+    struct lookup *l = arg;
+    l->question = NULL;
+    if (l->req && result == SOURCE_OK && go_on(l))
+        return;
+    if (l->req && result == SOURCE_OK)
+        reply(l, complete);
+    else if (l->req && result == SOURCE_STOPPED)
+        http_refuse_hold(l->req, HTTP_HOLD_OVERLOADED, HINT);
+    else if (l->req)
+        http_problem(l->req, 503, "upstream-unavailable", "try again; answers are never partial", "%s", why);
+    lookup_free(l);
+}
+
+static bool read_token(struct bytes token, struct buf *out)
+{
+    for (size_t i = 0; i + 1 < token.len; i += 2) {
+        int high = bytes_hex_digit(token.ptr[i]), low = bytes_hex_digit(token.ptr[i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        buf_append_char(out, (char)(high * 16 + low));
+    }
+    return token.len > 0 && token.len % 2 == 0;
+}
+
+static bool bad(struct http_request *req, const char *detail)
+{
+    http_problem(req, 400, "bad-parameter", NULL, "%s", detail);
+    return false;
+}
+
+static bool read_total(struct lookup *l, struct http_request *req)
+{
+    struct bytes name;
+    bool by_ns = http_param(req, "ns", &name), by_label = !by_ns && http_param(req, "counter", &name);
+    if (by_ns && http_param(req, "counter", &name))
+        return bad(req, "give counter= or ns=, not both");
+    if (!by_ns && !by_label) {
+        if (l->counters->n_totals <= READ_TOTALS_MAX)
+            return true;
+        return bad(req, "too many totals are configured; give counter= or ns=");
+    }
+    for (size_t i = 0; i < l->counters->n_totals && !l->only; i++) {
+        const struct counter *c = &l->counters->totals[i];
+        if (bytes_equal_str(name, by_ns ? c->ns : c->label))
+            l->only = c;
+    }
+    if (!l->only)
+        http_problem(req, 404, "unknown-counter", "GET /v1/counters lists the counters",
+            "no total has this %s", by_ns ? "namespace" : "label");
+    return l->only != NULL;
+}
+
+static bool read_params(struct lookup *l, struct http_request *req)
+{
+    struct bytes text;
+    if (!http_param(req, "prefix", &l->prefix))
+        return bad(req, "prefix= is missing; it may be empty");
+    if (http_param(req, "continuation", &text) && !read_token(text, &l->start))
+        return bad(req, "continuation must be that of an answer");
+    if (http_param(req, "format", &text)) {
+        l->is_csv = bytes_equal_str(text, "csv");
+        if (!l->is_csv && !bytes_equal_str(text, "json"))
+            return bad(req, "format must be json or csv");
+    }
+    return http_param_u64(req, "limit", LIMIT_DEFAULT, 1, READ_KEYS_MAX, &l->limit) && read_total(l, req);
+}
+
+static void ask(struct lookup *l)
+{
+    struct buf target = {0};
+    buf_printf(&target, "/keys?limit=%" PRIu64 "&prefix=", l->limit);
+    url_encode(l->prefix, &target);
+    if (l->start.len > 0)
+        buf_append_str(&target, "&start=");
+    url_encode(buf_bytes(&l->start), &target);
+    for (size_t i = 0; i < l->counters->n_totals; i++)
+        if (!l->only || l->only == &l->counters->totals[i])
+            buf_printf(&target, "&ns=%s", l->counters->totals[i].ns);
+    buf_append_char(&target, '\0');
+    l->question = source_ask(l->upstream, &(struct source_question){.target = target.ptr,
+                                              .arg = l,
+                                              .on_restart = clear_answers,
+                                              .on_record = on_record,
+                                              .on_source = on_source,
+                                              .on_piece = on_piece,
+                                              .on_done = on_done});
+    buf_free(&target);
+}
+
+void lookup_start(struct sources *sources, const struct counters *counters, struct http_request *req)
+{
+    struct lookup *l = mem_zalloc(sizeof *l);
+    *l = (struct lookup){.magic = LOOKUP_MAGIC, .req = req, .upstream = sources, .counters = counters};
+    if (!read_params(l, req)) {
+        lookup_free(l);
+        return;
+    }
+    http_on_gone(req, on_gone, l);
+    ask(l);
+}

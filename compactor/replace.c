@@ -1,0 +1,193 @@
+#include "compactor/replace.h"
+
+#include "base/xxh3.h"
+#include "counts/rejects.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define SAME_COUNTERS                                                                                        \
+    "; restart the aggregator with the configuration of the recount, run `millrace compact`, then "          \
+    "`millrace "                                                                                             \
+    "recount` again"
+
+static bool is_stream(const struct manifest_stream *s)
+{
+    return s->name[0] != '.';
+}
+
+static bool is_file(const struct manifest_stream *s)
+{
+    return s->name[0] == '.' && strcmp(s->name, REJECTS_CURSOR) != 0;
+}
+
+/* The stream's id without the lineage of the byte before the end. Recount has compared the lineages. */
+static bool has_same_id(const struct manifest_stream *x, const struct manifest_stream *y)
+{
+    size_t n = strcspn(x->id, ".");
+    return n == strcspn(y->id, ".") && memcmp(x->id, y->id, n) == 0;
+}
+
+static const struct manifest_stream *find_stream(const struct manifest *m, const char *name)
+{
+    for (size_t i = 0; i < m->n_streams; i++)
+        if (strcmp(m->streams[i].name, name) == 0)
+            return &m->streams[i];
+    return NULL;
+}
+
+static enum compact_result check_streams(const char *dir, const struct manifest *current,
+    const struct manifest *by, char error[COMPACT_ERROR_TEXT])
+{
+    for (size_t i = 0; i < current->n_streams; i++) {
+        const struct manifest_stream *s = &current->streams[i], *r = find_stream(by, s->name);
+        if (!is_stream(s) || (r && r->end == s->end && has_same_id(r, s)))
+            continue;
+        if (r && !has_same_id(r, s))
+            return compact_fail(error, COMPACT_REFUSED,
+                "%.200s has counts of another stream %s than the archive (%.32s, %.32s)", dir, s->name, r->id,
+                s->id);
+        uint64_t end = r ? r->end : 0;
+        return compact_fail(error, COMPACT_REFUSED,
+            "%.200s ends at offset %" PRIu64 " of stream %s, the archive at %" PRIu64 "%s", dir, end, s->name,
+            s->end,
+            end < s->end
+                ? "; run `millrace recount` again to continue to the end"
+                : "; compact the pipeline with `millrace compact`, then run `millrace recount` again");
+    }
+    for (size_t i = 0; i < by->n_streams; i++)
+        if (is_stream(&by->streams[i]) && !find_stream(current, by->streams[i].name))
+            return compact_fail(error, COMPACT_REFUSED,
+                "%.200s has counts of stream %s, which the archive does not include", dir,
+                by->streams[i].name);
+    return COMPACT_OK;
+}
+
+/* A file is identified by its content; its cursors in the two archives may have different names. */
+static bool has_file(const struct manifest *m, const struct manifest_stream *file)
+{
+    for (size_t i = 0; i < m->n_streams; i++)
+        if (is_file(&m->streams[i]) && m->streams[i].end == file->end &&
+            strcmp(m->streams[i].id, file->id) == 0)
+            return true;
+    return false;
+}
+
+static enum compact_result check_files(const char *dir, const struct manifest *current,
+    const struct manifest *by, char error[COMPACT_ERROR_TEXT])
+{
+    uint64_t missing = 0, more = 0, bytes = 0;
+    for (size_t i = 0; i < current->n_streams; i++)
+        if (is_file(&current->streams[i]) && !has_file(by, &current->streams[i])) {
+            bytes = current->streams[i].end;
+            missing++;
+        }
+    for (size_t i = 0; i < by->n_streams; i++)
+        if (is_file(&by->streams[i]) && !has_file(current, &by->streams[i])) {
+            bytes = by->streams[i].end;
+            more++;
+        }
+    if (missing > 0)
+        return compact_fail(error, COMPACT_REFUSED,
+            "%.200s lacks %" PRIu64
+            " files that the archive counted with `aggregator --input`, the last with %" PRIu64
+            " bytes; run `millrace recount --from FILE...` with these files",
+            dir, missing, bytes);
+    if (more > 0)
+        return compact_fail(error, COMPACT_REFUSED,
+            "%.200s has counts of %" PRIu64 " files that the archive does not include, the last with %" PRIu64
+            " bytes; remove %.200s and recount without them",
+            dir, more, bytes, dir);
+    return COMPACT_OK;
+}
+
+static bool has_import(const struct manifest *m, const struct manifest_import *import)
+{
+    for (size_t i = 0; i < m->n_imports; i++)
+        if (m->imports[i].xxh3 == import->xxh3 && m->imports[i].bytes == import->bytes)
+            return true;
+    return false;
+}
+
+static enum compact_result check_imports(const char *dir, const struct manifest *current,
+    const struct manifest *by, char error[COMPACT_ERROR_TEXT])
+{
+    for (size_t i = 0; i < current->n_imports; i++)
+        if (!has_import(by, &current->imports[i]))
+            return compact_fail(error, COMPACT_REFUSED,
+                "%.100s lacks the archive's import of %.100s; import it: millrace compactor --archive=%.100s "
+                "--aggregator-url=none --sortdb-url=none --import FILE",
+                dir, current->imports[i].name, dir);
+    for (size_t i = 0; i < by->n_imports; i++)
+        if (!has_import(current, &by->imports[i]))
+            return compact_fail(error, COMPACT_REFUSED,
+                "%.100s has an import of %.100s, which the archive lacks", dir, by->imports[i].name);
+    if (by->n_imports != current->n_imports)
+        return compact_fail(error, COMPACT_REFUSED,
+            "%.100s and the archive imported a file a different number of times", dir);
+    return COMPACT_OK;
+}
+
+enum compact_result replace_read(const char *dir, const struct manifest *current, struct manifest *by,
+    bool *is_done, char error[COMPACT_ERROR_TEXT])
+{
+    char why[MANIFEST_ERROR_TEXT] = "";
+    enum manifest_result m = manifest_read_current(dir, by, why);
+    *is_done = false;
+    if (m != MANIFEST_OK)
+        return compact_fail(error, m == MANIFEST_FAILED ? COMPACT_FAILED : COMPACT_REFUSED,
+            "%.200s: no recounted archive: %.250s", dir, why);
+    if (current->recounted.made > 0 && current->recounted.content == manifest_content(by)) {
+        *is_done = true;
+        return COMPACT_OK;
+    }
+    if (by->through == 0 || !by->texts)
+        return compact_fail(
+            error, COMPACT_REFUSED, "%.200s has no counts yet; run `millrace recount` again", dir);
+    enum compact_result r = check_streams(dir, current, by, error);
+    if (r == COMPACT_OK)
+        r = check_files(dir, current, by, error);
+    return r == COMPACT_OK ? check_imports(dir, current, by, error) : r;
+}
+
+enum compact_result replace_check_slice(const struct manifest *current, const struct manifest *by,
+    const char *path, const struct slice_facts *slice, char error[COMPACT_ERROR_TEXT])
+{
+    const struct manifest_stream *before = find_stream(current, REJECTS_CURSOR), *after = NULL;
+    if (strcmp(slice->counters, by->counters) != 0)
+        return compact_fail(error, COMPACT_REFUSED,
+            "%.200s, which the archive does not include, has other counters than the recount" SAME_COUNTERS,
+            path);
+    for (size_t i = 0; i < slice->n_streams && !after; i++)
+        after = strcmp(slice->streams[i].name, REJECTS_CURSOR) == 0 ? &slice->streams[i] : NULL;
+    if (after && (!before || strcmp(before->id, after->id) != 0 || before->end != after->end))
+        return compact_fail(error, COMPACT_REFUSED,
+            "rejected lines were put back into %.200s, which the archive does not include; run `millrace "
+            "compact`, then `millrace recount` again",
+            path);
+    return COMPACT_OK;
+}
+
+enum compact_result replace_check_open(
+    const struct manifest *by, uint64_t counters, char error[COMPACT_ERROR_TEXT])
+{
+    if (counters == XXH3_64bits(by->counters, strlen(by->counters)))
+        return COMPACT_OK;
+    return compact_fail(
+        error, COMPACT_REFUSED, "the aggregator counts other counters than the recount" SAME_COUNTERS);
+}
+
+void replace_describe(const struct manifest *current, const struct manifest *by, struct manifest *made)
+{
+    struct manifest_recount *r = &made->recounted;
+    *r = (struct manifest_recount){.content = manifest_content(by), .made = by->made};
+    r->streams = mem_zalloc((current->n_streams + 1) * sizeof(*r->streams));
+    for (size_t i = 0; i < current->n_streams; i++) {
+        if (!is_stream(&current->streams[i]))
+            continue;
+        struct manifest_stream *s = &r->streams[r->n_streams++];
+        memcpy(s->name, current->streams[i].name, sizeof(s->name));
+        s->end = current->streams[i].end;
+    }
+    snprintf(made->change, sizeof(made->change), "replace");
+}

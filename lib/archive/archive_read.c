@@ -1,0 +1,171 @@
+#include "archive/archive_read.h"
+
+#include "archive/key_walk.h"
+#include "archive/period_walk.h"
+#include "archive/sub_filter.h"
+#include "base/url.h"
+#include <stdlib.h>
+
+struct archive_read {
+    struct generation *g;
+    struct url_query params;
+    bool (*next_run)(struct archive_read *r, struct bytes *run); /* the next lines, of any length */
+    size_t at;                                                   /* of /mget: the next parameter */
+    struct generation_cursor cursor;                             /* of a range without rollups */
+    struct period_walk walk;                                     /* of a range with rollups */
+    struct bytes *params_of_kind; /* the values of the repeated parameter: sub or ns */
+    size_t n_of_kind;
+    struct key_walk_answer keys;
+    struct buf filtered;
+    struct bytes rest; /* of the run in progress */
+    bool needs_lf;     /* the run ends the last line of a file, which has no LF */
+    uint32_t shard;    /* GENERATION_NO_SHARD: any */
+};
+
+static bool next_record(struct archive_read *r, struct bytes *run)
+{
+    uint32_t shard;
+    while (r->at < r->params.n) {
+        const struct url_param *p = &r->params.params[r->at++];
+        if (bytes_equal_str(p->name, "k") && generation_find(r->g, p->value, run, &shard))
+            return true;
+    }
+    return false;
+}
+
+static bool next_of_cursor(struct archive_read *r, struct bytes *run)
+{
+    return generation_cursor_next(&r->cursor, ARCHIVE_PIECE, run);
+}
+
+static bool next_period(struct archive_read *r, struct bytes *run)
+{
+    struct bytes line;
+    buf_clear(&r->filtered);
+    while (period_walk_next(&r->walk, &line)) {
+        *run = line;
+        if (r->n_of_kind == 0)
+            return true;
+        sub_filter_append(line, generation_separator(r->g), r->params_of_kind, r->n_of_kind, &r->filtered);
+        *run = buf_bytes(&r->filtered);
+        if (r->filtered.len > 0)
+            return true;
+    }
+    return false;
+}
+
+static bool next_keys(struct archive_read *r, struct bytes *run)
+{
+    *run = buf_bytes(&r->keys.lines);
+    return r->at++ == 0 && run->len > 0;
+}
+
+static void gather(struct archive_read *r, const char *name)
+{
+    r->params_of_kind = mem_alloc((r->params.n + 1) * sizeof *r->params_of_kind);
+    for (size_t i = 0; i < r->params.n; i++)
+        if (bytes_equal_str(r->params.params[i].name, name))
+            r->params_of_kind[r->n_of_kind++] = r->params.params[i].value;
+}
+
+static bool begin_range(struct archive_read *r)
+{
+    static const char *const units[] = {"hour", "day", "month"}; /* as enum period_unit */
+    struct bytes start, end, rollups;
+    if (!url_query_get(&r->params, "start", &start) || !url_query_get(&r->params, "end", &end))
+        return false;
+    if (!url_query_get(&r->params, "rollups", &rollups)) {
+        generation_range(r->g, start, end, &r->cursor);
+        r->next_run = next_of_cursor;
+        return true;
+    }
+    int unit = 0;
+    while (unit < 3 && !bytes_equal_str(rollups, units[unit]))
+        unit++;
+    r->shard = generation_shard(r->g, start);
+    if (unit == 3 || !period_walk_init(&r->walk, start, end, (enum period_unit)unit))
+        return false;
+    gather(r, "sub");
+    period_walk_begin(&r->walk, generation_text(r->g, r->shard));
+    r->next_run = next_period;
+    return true;
+}
+
+static bool begin_keys(struct archive_read *r)
+{
+    struct key_walk_query q = {.prefix = BYTES_NONE, .start = BYTES_NONE};
+    struct bytes limit;
+    if (!url_query_get(&r->params, "prefix", &q.prefix) || !url_query_get(&r->params, "limit", &limit) ||
+        !bytes_to_u64(limit, &q.limit))
+        return false;
+    url_query_get(&r->params, "start", &q.start);
+    gather(r, "ns");
+    q.ns = r->params_of_kind;
+    q.n_ns = r->n_of_kind;
+    r->next_run = next_keys;
+    return key_walk_run(r->g, &q, &r->keys);
+}
+
+struct archive_read *archive_read_new(struct generation *g, const char *target)
+{
+    const char *mark = strchr(target, '?');
+    struct bytes path = bytes_of(target, mark ? (size_t)(mark - target) : strlen(target));
+    struct archive_read *r = mem_zalloc(sizeof *r);
+    r->g = generation_ref(g);
+    r->shard = GENERATION_NO_SHARD;
+    bool ok = mark && url_query_parse(bytes_str(mark + 1), &r->params) == 0;
+    if (ok && bytes_equal_str(path, "/mget"))
+        r->next_run = next_record;
+    else
+        ok = ok && ((bytes_equal_str(path, "/range") && begin_range(r)) ||
+                       (bytes_equal_str(path, "/keys") && begin_keys(r)));
+    if (!ok)
+        archive_read_free(&r);
+    return r;
+}
+
+void archive_read_free(struct archive_read **rp)
+{
+    struct archive_read *r = *rp;
+    *rp = NULL;
+    if (!r)
+        return;
+    generation_cursor_free(&r->cursor);
+    generation_unref(&r->g);
+    key_walk_answer_free(&r->keys);
+    buf_free(&r->filtered);
+    free(r->params_of_kind);
+    url_query_free(&r->params);
+    free(r);
+}
+
+bool archive_read_next(struct archive_read *r, struct bytes *piece)
+{
+    if (r->rest.len == 0 && r->needs_lf) {
+        r->needs_lf = false;
+        *piece = BYTES_LITERAL("\n");
+        return true;
+    }
+    if (r->rest.len == 0 && !r->next_run(r, &r->rest))
+        return false;
+    bool is_whole = r->next_run == next_keys;
+    *piece = bytes_of(r->rest.ptr, is_whole || r->rest.len < ARCHIVE_PIECE ? r->rest.len : ARCHIVE_PIECE);
+    r->rest = bytes_of(r->rest.ptr + piece->len, r->rest.len - piece->len);
+    r->needs_lf = r->rest.len == 0 && piece->len > 0 && piece->ptr[piece->len - 1] != '\n';
+    return true;
+}
+
+struct bytes archive_read_continuation(const struct archive_read *r)
+{
+    return r->keys.more ? buf_bytes(&r->keys.next) : BYTES_NONE;
+}
+
+bool archive_read_is_whole(const struct archive_read *r, char error[GENERATION_ERROR_TEXT])
+{
+    return generation_is_whole(r->g, r->shard, error);
+}
+
+struct generation_info archive_read_info(const struct archive_read *r)
+{
+    return generation_info(r->g);
+}

@@ -1,0 +1,29 @@
+/* archive_read: answers a request of the read protocol (docs/guide/protocol.md) from a generation of this process.
+ *
+ * The request is a target as a client would send it: /mget, /range or /keys with parameters.
+ *
+ * 1. The answer has the lines that sortdb would send, in one piece after the other. A range has no pages.
+ * 2. A piece is at most ARCHIVE_PIECE bytes, except that all lines of /keys are one. A line may be in several pieces.
+ * 3. The read holds a reference to its generation. The bytes are valid only if archive_read_is_whole returns true afterwards.
+ */
+#ifndef MILLRACE_ARCHIVE_READ_H
+#define MILLRACE_ARCHIVE_READ_H
+
+#include "archive/generation.h"
+
+#define ARCHIVE_PIECE ((size_t)64 << 10)
+
+struct archive_read;
+
+/* Returns NULL if the request is malformed. */
+struct archive_read *archive_read_new(struct generation *g, const char *target);
+void archive_read_free(struct archive_read **r);
+/* Sets *piece, which is valid until the next call. False: the end. */
+bool archive_read_next(struct archive_read *r, struct bytes *piece);
+/* After the end, of /keys: the text at which the next request continues; empty: there are no more keys. */
+struct bytes archive_read_continuation(const struct archive_read *r);
+/* False: a file was truncated. */
+bool archive_read_is_whole(const struct archive_read *r, char error[GENERATION_ERROR_TEXT]);
+struct generation_info archive_read_info(const struct archive_read *r);
+
+#endif

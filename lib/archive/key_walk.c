@@ -1,0 +1,193 @@
+#include "archive/key_walk.h"
+
+#include "counts/records.h"
+
+#include <stdlib.h>
+
+#define WORK_MAX 20000              /* lines and searches: some milliseconds */
+#define BYTES_MAX ((size_t)4 << 20) /* of the records that are added up */
+
+/* The texts, or the keys of one total. */
+struct stream {
+    struct generation_cursor cursor;
+    struct record record; /* the first record that was not taken */
+    struct bytes key;     /* of a total: the key in the record; of texts: the text */
+    struct buf text;      /* the key in the order of texts */
+    bool is_live;
+};
+
+struct walk {
+    const struct generation *g;
+    const struct key_walk_query *q;
+    struct stream *streams; /* one for each total, then the texts */
+    size_t n;
+    struct buf key; /* for searches */
+    size_t work, bytes;
+};
+
+/* Moves a stream to its next line. */
+static void advance(const struct walk *w, struct stream *s)
+{
+    struct bytes line;
+    buf_clear(&s->text);
+    s->is_live = generation_cursor_next(&s->cursor, 1, &line);
+    if (!s->is_live)
+        return;
+    line.len -= line.len > 0 && line.ptr[line.len - 1] == '\n';
+    record_split(line, RECORD_SEPARATOR, &s->record);
+    s->key = s->record.key;
+    if (s == &w->streams[w->n - 1]) {
+        buf_append_bytes(&s->text, s->key);
+        return;
+    }
+    size_t ns = w->q->ns[s - w->streams].len + 1;
+    s->key = bytes_of(s->key.ptr + ns, s->key.len - ns);
+    text_key_encode(s->key, &s->text);
+}
+
+static void set_key(struct walk *w, struct bytes ns, struct bytes key)
+{
+    buf_clear(&w->key);
+    buf_append_bytes(&w->key, ns);
+    buf_append_char(&w->key, '|');
+    buf_append_bytes(&w->key, key);
+}
+
+/* A stream of plain keys has nothing for a prefix that no plain key has. It also yields hashed keys, which the walk passes over. */
+static void begin_total(struct walk *w, struct stream *s, struct bytes ns)
+{
+    struct buf start = {0};
+    if (w->q->prefix.len > 0 && !component_is_plain(w->q->prefix))
+        return;
+    if (w->q->start.len > 0) {
+        set_key(w, ns, BYTES_NONE);
+        buf_append_bytes(&start, buf_bytes(&w->key));
+        text_order_seek_plain(w->q->start, &start);
+    }
+    set_key(w, ns, w->q->prefix);
+    generation_prefix(w->g, buf_bytes(&w->key), buf_bytes(&start), &s->cursor);
+    buf_free(&start);
+}
+
+static bool begin_texts(struct walk *w, struct stream *s)
+{
+    struct buf prefix = {0}, start = {0};
+    text_key_encode(w->q->prefix, &prefix);
+    text_key_encode(w->q->start, &start);
+    bool found = generation_texts(w->g, buf_bytes(&prefix), buf_bytes(&start), &s->cursor);
+    buf_free(&prefix);
+    buf_free(&start);
+    return found;
+}
+
+static struct stream *first_stream(const struct walk *w)
+{
+    struct stream *first = NULL;
+    for (size_t i = 0; i < w->n; i++) {
+        struct stream *s = &w->streams[i];
+        if (s->is_live && (!first || record_key_compare(
+                                         buf_bytes(&s->text), buf_bytes(&first->text), RECORD_SEPARATOR) < 0))
+            first = s;
+    }
+    return first;
+}
+
+static void append_total(
+    struct walk *w, struct bytes text, size_t ns, struct bytes value, bool *is_first, struct buf *out)
+{
+    struct bytes hour;
+    uint64_t n, sum = 0;
+    bool bad = false;
+    w->bytes += value.len;
+    while (record_next_count(&value, &hour, &n, &bad))
+        sum += n;
+    if (*is_first)
+        buf_append_bytes(out, text);
+    buf_append_char(out, *is_first ? RECORD_SEPARATOR : ' ');
+    buf_append_bytes(out, w->q->ns[ns]);
+    buf_append_char(out, ':');
+    buf_append_u64(out, sum);
+    *is_first = false;
+}
+
+/* Appends a line for the text of a hash. False: no total has the hash. */
+static bool append_hashed(struct walk *w, const struct stream *texts, struct buf *out)
+{
+    bool is_first = true;
+    for (size_t i = 0; i + 1 < w->n; i++) {
+        struct bytes line;
+        struct record record;
+        uint32_t shard;
+        set_key(w, w->q->ns[i], texts->record.value);
+        w->work++;
+        if (!generation_find(w->g, buf_bytes(&w->key), &line, &shard))
+            continue;
+        line.len -= line.len > 0 && line.ptr[line.len - 1] == '\n';
+        if (record_split(line, RECORD_SEPARATOR, &record))
+            append_total(w, buf_bytes(&texts->text), i, record.value, &is_first, out);
+    }
+    if (!is_first)
+        buf_append_char(out, '\n');
+    return !is_first;
+}
+
+/* Appends a line for the totals that have this plain key, and takes it from their streams. */
+static void append_plain(struct walk *w, struct bytes text, struct buf *out)
+{
+    struct buf same = {0};
+    bool is_first = true;
+    buf_append_bytes(&same, text);
+    for (size_t i = 0; i + 1 < w->n; i++) {
+        struct stream *s = &w->streams[i];
+        if (!s->is_live || !bytes_equal(buf_bytes(&s->text), buf_bytes(&same)))
+            continue;
+        append_total(w, buf_bytes(&same), i, s->record.value, &is_first, out);
+        advance(w, s);
+    }
+    buf_append_char(out, '\n');
+    buf_free(&same);
+}
+
+static void run(struct walk *w, struct key_walk_answer *a)
+{
+    struct stream *s, *texts = &w->streams[w->n - 1];
+    for (uint64_t keys = 0; (s = first_stream(w)); w->work++) {
+        if (keys == w->q->limit || w->work >= WORK_MAX || w->bytes >= BYTES_MAX) {
+            text_key_decode(buf_bytes(&s->text), &a->next);
+            a->more = true;
+            return;
+        }
+        if (s != texts && !component_is_hash(s->key)) {
+            append_plain(w, buf_bytes(&s->text), &a->lines);
+            keys++;
+            continue;
+        }
+        keys += s == texts && append_hashed(w, s, &a->lines);
+        advance(w, s);
+    }
+}
+
+bool key_walk_run(const struct generation *g, const struct key_walk_query *q, struct key_walk_answer *a)
+{
+    struct walk w = {.g = g, .q = q, .n = q->n_ns + 1};
+    w.streams = mem_zalloc(w.n * sizeof(*w.streams));
+    bool found = begin_texts(&w, &w.streams[q->n_ns]);
+    for (size_t i = 0; i < q->n_ns && found; i++)
+        begin_total(&w, &w.streams[i], q->ns[i]);
+    for (size_t i = 0; i < w.n && found; i++)
+        advance(&w, &w.streams[i]);
+    run(&w, a);
+    for (size_t i = 0; i < w.n; i++) {
+        generation_cursor_free(&w.streams[i].cursor);
+        buf_free(&w.streams[i].text);
+    }
+    free(w.streams);
+    buf_free(&w.key);
+    return found;
+}
+
+void key_walk_answer_free(struct key_walk_answer *a)
+{
+    buf_free(&a->lines);
+    buf_free(&a->next);
+}

@@ -1,0 +1,33 @@
+/* key_walk: the keys of totals in a generation, in the order of their texts (docs/formats/records.md).
+ *
+ * A plain key is in the records of its total. The text of a hashed key is in the files of texts; the key is one of a total if the total
+ * has a record of the hash. The walk merges the files of texts with the plain keys of each total, all of which are in one order.
+ *
+ * 1. A line is `TEXT,NS:N NS:N`: the text as in a file of texts, each total that has the key, in the order of the request, and the sum of the
+ *    key's hours. Lines are in the order of texts.
+ * 2. A walk ends after `limit` lines, or after a bounded amount of work. `next` is then the text to continue with; it sorts after `start`.
+ *    So a walk may find few keys, or none, although more follow.
+ */
+#ifndef MILLRACE_KEY_WALK_H
+#define MILLRACE_KEY_WALK_H
+
+#include "archive/generation.h"
+
+struct key_walk_query {
+    struct bytes prefix, start; /* texts, not escaped; an empty start begins at the first key */
+    const struct bytes *ns;     /* of totals; different */
+    size_t n_ns;
+    uint64_t limit;
+};
+
+struct key_walk_answer {
+    struct buf lines;
+    bool more;
+    struct buf next; /* if `more`: not escaped */
+};
+void key_walk_answer_free(struct key_walk_answer *a);
+
+/* Appends to the zeroed answer. False: the generation has no files of texts. */
+bool key_walk_run(const struct generation *g, const struct key_walk_query *q, struct key_walk_answer *a);
+
+#endif

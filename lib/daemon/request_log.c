@@ -1,0 +1,143 @@
+#include "daemon/request_log.h"
+
+#include "base/io.h"
+#include "base/log.h"
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FLUSH_BYTES ((size_t)64 << 10)
+#define PATH_SHOWN_MAX 1000 /* bytes */
+
+struct request_log {
+    char *path;
+    int fd; /* -1: the file could not be opened */
+    struct buf lines;
+    uint64_t n_lines;
+    struct event *flush_event;
+    struct stats_counter *lost;
+    bool is_error_logged;
+};
+
+static void fail(struct request_log *l, const char *what, int why)
+{
+    stats_add(l->lost, l->n_lines);
+    if (!l->is_error_logged)
+        log_error(what, LOG_S("path", l->path), LOG_S("error", strerror(why)));
+    l->is_error_logged = true;
+}
+
+static int open_file(struct request_log *l)
+{
+    l->fd = open(l->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0640);
+    return l->fd;
+}
+
+static void flush(struct request_log *l)
+{
+    struct stat st;
+    if (l->lines.len == 0)
+        return;
+    if (l->fd < 0 || fstat(l->fd, &st) != 0) {
+        fail(l, "no request log", l->fd < 0 ? ENOENT : errno);
+    } else if (io_write_all(l->fd, l->lines.ptr, l->lines.len, st.st_size) != 0) {
+        fail(l, "cannot write the request log", errno);
+        (void)!io->ftruncate(l->fd, st.st_size);
+    } else {
+        l->is_error_logged = false;
+    }
+    l->n_lines = 0;
+    buf_clear(&l->lines);
+}
+
+static void on_flush(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    flush(arg);
+}
+
+struct request_log *request_log_new(const char *path, struct event_base *base, struct stats *stats)
+{
+    struct request_log *l = mem_zalloc(sizeof *l);
+    l->path = mem_strdup(path);
+    l->lost = stats_counter(
+        stats, "request_log_lost_total", NULL, "lines that could not be written to request_log");
+    if (open_file(l) < 0) {
+        int why = errno;
+        request_log_free(&l);
+        errno = why;
+        return NULL;
+    }
+    l->flush_event = event_new(base, -1, 0, on_flush, l);
+    return l;
+}
+
+void request_log_free(struct request_log **lp)
+{
+    struct request_log *l = *lp;
+    *lp = NULL;
+    if (!l)
+        return;
+    flush(l);
+    if (l->fd >= 0)
+        close(l->fd);
+    if (l->flush_event)
+        event_free(l->flush_event);
+    buf_free(&l->lines);
+    free(l->path);
+    free(l);
+}
+
+void request_log_reopen(struct request_log *l)
+{
+    flush(l);
+    if (l->fd >= 0)
+        close(l->fd);
+    l->is_error_logged = false;
+    if (open_file(l) < 0)
+        fail(l, "cannot open the request log", errno);
+}
+
+static void append_time(struct buf *out, usec_t wall)
+{
+    char text[32];
+    struct tm tm;
+    time_t seconds = (time_t)(wall / USEC_PER_SEC);
+    gmtime_r(&seconds, &tm);
+    size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    buf_append(out, text, n);
+    buf_printf(out, ".%06dZ", (int)(wall % USEC_PER_SEC));
+}
+
+void request_log_add(struct request_log *l, const struct http_ended *e, usec_t wall)
+{
+    static const struct timeval second = {1, 0};
+    struct buf *b = &l->lines;
+    struct bytes path = e->path;
+    if (path.len > PATH_SHOWN_MAX)
+        path.len = PATH_SHOWN_MAX;
+    buf_append_str(b, "{\"time\":\"");
+    append_time(b, wall);
+    buf_append_str(b, "\",\"remote\":");
+    buf_append_json(b, bytes_str(e->peer));
+    buf_append_str(b, ",\"token\":");
+    if (e->token)
+        buf_append_json(b, bytes_str(e->token));
+    else
+        buf_append_str(b, "null");
+    buf_append_str(b, ",\"method\":");
+    buf_append_json(b, e->method);
+    buf_append_str(b, ",\"path\":");
+    buf_append_json(b, path);
+    buf_printf(b, ",\"status\":%d,\"bytes\":%llu,\"usec\":%lld%s}\n", e->status, (unsigned long long)e->bytes,
+        (long long)e->usec, e->is_cut ? ",\"cut\":true" : "");
+    l->n_lines++;
+    if (b->len >= FLUSH_BYTES)
+        flush(l);
+    else if (!evtimer_pending(l->flush_event, NULL))
+        evtimer_add(l->flush_event, &second);
+}

@@ -1,0 +1,58 @@
+"""The aggregator under clients that ask for much at once and read nothing: it goes on answering others."""
+import re
+import socket
+import urllib.parse
+
+import harness
+from harness import request, wait_until
+from pubsub_case import PubsubTest
+from test_api_load import Pinger
+
+KEYS = 20000
+CLIENTS = 200
+
+
+class AggregatorLoad(PubsubTest):
+    def start_aggregator(self):
+        config = self.write("a.conf", "[input]\ntime = t\n[total u]\nkey = n\n")
+        self.aggregator = self.daemon("aggregator", "--config=" + config, "--data-dir=" + self.path("a"), "--streams=s",
+                                      "--pubsub-url=" + self.url, "--max-connections=2000").wait_ready()
+
+    def count(self):
+        for first in range(0, KEYS, 5000):
+            lines = b"".join(b'{"t":1331923249,"n":"%08d"}\n' % k for k in range(first, first + 5000))
+            self.assertEqual(self.pub(lines).status, 200)
+        end = request(self.url, "GET", "/streams").json()["streams"][0]["end"]
+        wait_until(lambda: self.aggregator.stats()["streams"]["s"]["offset"] == end, lambda: self.aggregator.log)
+
+    def ask_without_reading(self, target):
+        where = urllib.parse.urlsplit(self.aggregator.url)
+        s = socket.socket()
+        self.addCleanup(s.close)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect((where.hostname, where.port))
+        s.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % target)
+        return s
+
+    def replies(self):
+        found = re.findall(r'requests_total\{endpoint="/(?:fwmatch|mget)",status="\d+"\} (\d+)', self.aggregator.get("/metrics").text)
+        return sum(map(int, found))
+
+    def test_many_reads_at_once(self):
+        self.pubsub()
+        self.start_aggregator()
+        self.count()
+        for target in b"/fwmatch?key=u%7C", b"/mget?" + b"&".join(b"key=u%%7C%08d" % k for k in range(100)):
+            pinger, before = Pinger(self.aggregator), self.replies()
+            clients = [self.ask_without_reading(target) for _ in range(CLIENTS)]
+            wait_until(lambda before=before: self.replies() == before + CLIENTS, lambda: "%d replies" % self.replies())
+            latency, busy = pinger.stop()
+            print("%d x %s: ping ms p99, max: %s, processor %s" % (
+                CLIENTS, target[:20], *(["%.1f" % (t * 1000) for t in times] for times in (latency, busy))), flush=True)
+            self.assertLess(busy[1], 0.25)
+            for s in clients:
+                s.close()
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,252 @@
+"""millrace doctor: each thing broken is found, with a command; and the conservation law holds on a running pipeline."""
+import glob
+import json
+import os
+import re
+import resource
+import sqlite3
+import threading
+import http.server
+
+import harness
+from harness import USERS_BY_COUNTRY, wait_until
+from xxh3 import xxh3
+
+EVENT = '{"t":%d,"l":"%s","c":"%s"}'
+HOUR = 1332637200
+
+
+def events(n, first=0):
+    return "\n".join(EVENT % (HOUR + i, "user%d" % (i % 7), "US" if i % 3 else "JP") for i in range(first, first + n)).encode()
+
+
+class DoctorTest(harness.MillraceTest):
+    def up(self, *args, counters=USERS_BY_COUNTRY, **kw):
+        kw.setdefault("aggregator", {"flush_interval": "50ms"})
+        self.config = self.write("p.conf", harness.pipeline_config(self.path("data"), counters, **kw))
+        return harness.Pipeline(self, self.config, self.path("data"), *args).wait_ready()
+
+    def put(self, pipeline, lines):
+        self.assertEqual(pipeline.ask("simplequeue", "POST", "/mput", lines).status, 200)
+
+    def settle(self):
+        self.assertEqual(self.run_program("millrace", "status", "--wait", "--data-dir", self.path("data")).returncode, 0)
+
+    def findings(self, *args):
+        """(result, finding, remedy) of each check."""
+        done = self.run_program("millrace", "doctor", "--config", self.config, "--json", *args)
+        answer = json.loads(done.stdout)
+        worst = max(["ok", "warn", "fail"].index(f["result"]) for f in answer["findings"])
+        self.assertEqual((done.returncode, answer["status"]), (worst, worst), done)
+        found = {}
+        for f in answer["findings"]:
+            found.setdefault(f["check"], []).append((f["result"], f["finding"], f["remedy"]))
+            if f["result"] != "ok":
+                self.assertTrue(f["remedy"], f)
+        return found
+
+    def bad(self, check, *args):
+        """The findings of a check that are not ok."""
+        return [f for f in self.findings(*args).get(check, []) if f[0] != "ok"]
+
+    def slices_have(self, n):
+        """The law compares what is committed."""
+        return sum(int(m[1]) for f in self.findings()["conservation"]
+                   if (m := re.match(r"slice \d+: (\d+) lines published = ", f[1]))) == n
+
+    def test_all_is_well(self):
+        pipeline = self.up(counters=USERS_BY_COUNTRY + "[total the_longest_name]\nkey = c\nlabel = place\n")
+        self.put(pipeline, events(500) + b"\nno JSON\n" + b'{"t":1,"l":"too early"}')
+        self.settle()
+        wait_until(lambda: self.slices_have(502), lambda: self.findings()["conservation"])
+        found = self.findings()
+        self.assertEqual({check: f for check, f in found.items() if f[0][0] != "ok" and check != "clock"}, {})
+        law = [f[1] for f in found["conservation"]]
+        self.assertIn("queue default: ids 1 to 502: 502 accepted = 502 published + 0 buried; 0 waiting for 0 ids after these", law)
+        self.assertTrue(any(re.match(r"slice 1: 502 lines published = 500 counted \+ 0 skipped \+ 2 rejected \(offsets of clicks 0 to \d+\)", f)
+                            for f in law), law)
+        self.assertIn("slice 1: 500 events counted = the sum of each of 2 totals; every block is intact", law)
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+        self.put(pipeline, events(50))
+        self.settle()
+        wait_until(lambda: self.slices_have(50), lambda: self.findings()["conservation"])
+        self.assertIn("archive through slice 1: 500 events counted = the sum of each of 2 totals",
+                      [f[1] for f in self.findings()["conservation"]])
+        fast = self.findings("--fast")
+        self.assertEqual({"journals", "slices", "archive", "conservation"} & set(fast), set())
+
+    def test_while_events_flow(self):
+        """No look finds anything, with seals, compactions and kills of the relay between."""
+        pipeline = self.up()
+        stop = threading.Event()
+
+        def post():
+            n = 0
+            while not stop.wait(0.005):
+                pipeline.ask("simplequeue", "POST", "/mput", events(20, n))
+                n += 20
+        poster = threading.Thread(target=post)
+        poster.start()
+        try:
+            for i in range(8):
+                if i in (2, 5):
+                    self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+                if i in (3, 6):
+                    pipeline.kill9_daemon("queue_to_pubsub")
+                self.assertEqual([self.bad(c) for c in ("conservation", "slices", "journals", "archive")], [[]] * 4)
+        finally:
+            stop.set()
+            poster.join()
+
+    def test_a_message_that_another_reader_took(self):
+        pipeline = self.up("--run=simplequeue,pubsub,aggregator,sortdb,api")
+        self.put(pipeline, events(10))
+        self.assertEqual(self.bad("conservation"), [])
+        self.assertTrue(pipeline.ask("simplequeue", "GET", "/get").body)
+        (result, finding, _), = self.bad("conservation")
+        self.assertEqual(result, "warn")
+        self.assertRegex(finding, r"queue default: ids 1 to 10 .* 9 waiting; 1 were moved to other ids or taken elsewhere$")
+
+    def stopped(self, n=300):
+        """A pipeline that has counted n events in slice 1 and was stopped."""
+        pipeline = self.up()
+        self.put(pipeline, events(n))
+        self.settle()
+        wait_until(lambda: self.slices_have(n), lambda: self.findings()["conservation"])
+        pipeline.interrupt()
+        self.assertEqual(self.bad("conservation"), [])
+        self.assertEqual(self.bad("status")[0][0], "fail")
+
+    def test_lines_that_are_gone(self):
+        """The last frame of the stream is cut, as if it had never been published."""
+        self.stopped()
+        stream = self.path("data", "pubsub", "streams", "clicks")
+        dump = self.run_program("millrace", "journal", "dump", stream).stdout.decode()
+        last = int(re.findall(r"(?m)^ +(\d+) data .* size=[1-9]", dump)[-1])
+        segment, = glob.glob(os.path.join(stream, "*1.seg"))
+        with open(segment, "r+b") as f:
+            f.truncate(last)
+        bad = self.bad("conservation")
+        self.assertEqual([f[0] for f in bad], ["fail"], bad)
+        self.assertRegex(bad[0][1], r"^slice 1: \d+ lines published, but 300 counted \+ 0 skipped \+ 0 rejected")
+
+    def change_slice(self, end=None, **meta):
+        """Changes the slice's state and its checksum with it, as a fault in the program would."""
+        db = sqlite3.connect(self.path("data", "aggregator", "slices", "0000000001.db"))
+        if end:
+            db.execute("UPDATE cursors SET offset = ? WHERE stream = 'clicks'", (end,))
+        for key, value in meta.items():
+            db.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
+        m = dict(db.execute("SELECT key, value FROM meta"))
+        text = "%s %s %s %s\n%s %s %s\n%s %s %s\n" % (m["number"], m["started"], m["rejects_length"], m["sealed"], m["events"], m["skipped"],
+                                                  m["rejected"], m["events_before"], m["skipped_before"], m["rejected_before"])
+        for table, word in (("begins", "begin"), ("cursors", "cursor")):
+            text += "".join("%s %s %s %s\n" % (word, *row) for row in db.execute(
+                "SELECT stream, id, offset FROM %s ORDER BY stream" % table))
+        for run in db.execute("SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id"):
+            text += "run %d %d %d %d %016x\n" % (*run[:4], run[4] % 2**64)
+        checksum = int(xxh3((text + m["counters"]).encode()), 16)
+        db.execute("UPDATE meta SET value = ? WHERE key = 'checksum'",
+                   (checksum - 2**64 if checksum >= 2**63 else checksum,))
+        db.commit()
+        db.close()
+
+    def test_counts_that_do_not_add_up(self):
+        self.stopped()
+        self.change_slice()
+        self.assertEqual(self.bad("conservation"), [], "the test computes the checksum")
+        self.change_slice(events=299, rejected=1)
+        bad = self.bad("conservation")
+        self.assertEqual([f[:2] for f in bad], [("fail", "slice 1: counter u adds up to 300, but 299 events were counted")])
+        # A slice that ends within a frame: one line less.
+        lines = events(300) + b"\n"
+        self.change_slice(end=len(lines) - len(lines.splitlines(keepends=True)[-1]), events=299, rejected=0)
+        self.assertEqual([f[1] for f in self.bad("conservation")],
+                         ["slice 1: counter u adds up to 300, but 299 events were counted"])
+        self.assertTrue(any(f[1].startswith("slice 1: 299 lines published = 299 counted") for f in self.findings()["conservation"]))
+
+    def test_damaged_files(self):
+        """Each kind, one after the other."""
+        self.stopped()
+        slice_file = self.path("data", "aggregator", "slices", "0000000001.db")
+        self.assertEqual(self.bad("slices"), [])
+        at = harness.read_file(slice_file).rindex(b"u|user")
+        harness.flip(slice_file, at)
+        self.assertEqual([f[0] for f in self.bad("slices")], ["fail"])
+        self.assertIn("0000000001.db", self.bad("slices")[0][1])
+        harness.flip(slice_file, at)
+        segment, = glob.glob(self.path("data", "simplequeue", "queues", "default", "*1.seg"))
+        harness.flip(segment, 200)
+        (result, finding, remedy), = self.bad("journals")
+        self.assertEqual((result, remedy), ("fail", "stop the daemon, then: millrace journal repair " + os.path.dirname(segment)))
+        self.assertIn(segment, finding)
+        harness.flip(segment, 200)
+        self.assertEqual(self.bad("journals"), [])
+
+    def test_a_damaged_archive(self):
+        pipeline = self.up()
+        self.put(pipeline, events(300))
+        self.settle()
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+        self.assertEqual(self.bad("archive"), [])
+        shard, = glob.glob(self.path("data", "archive", "current", "shard-*.csv"))
+        lines = harness.read_file(shard).splitlines(keepends=True)
+        with open(shard, "wb") as f:
+            f.write(b"".join(lines[1:2] + lines[:1] + lines[2:]))
+        (result, finding, _), = self.bad("archive")
+        self.assertEqual(result, "fail")
+        self.assertIn(os.path.basename(shard), finding)
+        with open(shard, "wb") as f:
+            f.write(b"".join(lines))
+        self.assertEqual(self.bad("archive"), [])
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config, "--forget=user1").returncode, 0)
+        (result, finding, _), = self.bad("conservation")
+        self.assertEqual(result, "warn")
+        self.assertRegex(finding, r"archive through slice 1: 300 events counted, but the totals add up to u 257$")
+
+    def test_permissions_limits_versions_and_clock(self):
+        pipeline = self.up()
+        self.assertEqual((self.bad("permissions"), self.bad("limits"), self.bad("versions")), ([], [], []))
+        slices = self.path("data", "aggregator", "slices")
+        os.chmod(slices, 0o757)
+        self.assertEqual(self.bad("permissions", "--fast"),
+                         [("warn", "everyone may write to " + slices, "chmod o-w " + slices)])
+        os.chmod(slices, 0o500)
+        self.assertEqual(self.bad("permissions", "--fast"),
+                         [("fail", "the owner cannot use " + slices, "chmod u+rwX " + slices)])
+        os.chmod(slices, 0o750)
+        limits = resource.prlimit(pipeline.daemon_pid("api"), resource.RLIMIT_NOFILE)
+        resource.prlimit(pipeline.daemon_pid("api"), resource.RLIMIT_NOFILE, (1000, limits[1]))
+        self.assertEqual([f[:2] for f in self.bad("limits", "--fast")], [("warn", "api may open 1000 files")])
+        manifest = self.path("data", "archive", "current", "manifest.json")
+        text = harness.read_file(manifest).decode()
+        with open(manifest, "w") as f:
+            f.write(re.sub(r'"made": ?\d+', '"made":4000000000', text))
+        (result, finding, remedy), = self.bad("clock", "--fast")
+        self.assertEqual((result, remedy), ("fail", "set the clock: timedatectl set-ntp true"))
+        self.assertRegex(finding, r"^the clock is \d+ s before the newest generation of the archive$")
+
+    def test_another_version(self):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"ready\n" if self.path == "/health" else b'{"version":"0.0.1"}')
+
+            def log_message(self, *args):
+                pass
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        os.mkdir(self.path("data"))
+        self.config = self.write("p.conf", harness.pipeline_config(self.path("data"), USERS_BY_COUNTRY))
+        self.write("data/run.json", json.dumps({"pid": os.getpid(), "ended": False, "daemons": {
+            "sortdb": {"pid": os.getpid(), "state": "ready", "url": "http://127.0.0.1:%d" % server.server_port}}}))
+        (result, finding, remedy), = self.bad("versions", "--fast")
+        server.shutdown()
+        server.server_close()
+        self.assertEqual((result, remedy), ("warn", "restart the pipeline: systemctl restart millrace"))
+        self.assertRegex(finding, r"^sortdb runs version 0\.0\.1, this command is \d")
+
+
+if __name__ == "__main__":
+    harness.main()

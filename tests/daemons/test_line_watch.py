@@ -1,0 +1,72 @@
+"""Lines that cannot be counted are seen on /health, in the statistics and in the log of the aggregator."""
+import json
+
+import harness
+from harness import wait_until
+
+COUNTERS = """
+[input]
+time = ts
+max_ahead = 0
+[total u]
+key = user
+label = user
+[subtotal c.u]
+key = country
+label = country
+"""
+
+
+class LineWatchTest(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        config = self.write("p.conf", harness.pipeline_config(self.path("data"), COUNTERS))
+        self.pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
+
+    def put(self, *events):
+        lines = b"\n".join(e if isinstance(e, bytes) else json.dumps(e).encode() for e in events)
+        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", lines).status, 200)
+
+    def health(self):
+        return self.pipeline.ask("aggregator", "GET", "/health").text
+
+    def last_minute(self):
+        return self.pipeline.ask("aggregator", "GET", "/stats?format=json").json()["last_minute"]
+
+    def test_all_rejected(self):
+        self.assertEqual(self.health(), "ready\n")
+        first = {"ts": "yesterday, 9:15", "user": "a"}
+        self.put(first, *[{"ts": "noon", "user": "a"}] * 49)
+        text = "0 events counted, 50 lines rejected in the last minute: field ts is not a time; first at offset 0 of clicks: `%s`"
+        wait_until(lambda: self.health() == "ready\nwarning: " + text % json.dumps(first) + "\n", self.health)
+        self.assertEqual(self.last_minute(), {"counted": 0, "skipped": 0, "rejected": 50, "reasons": [
+            {"reason": "field ts is not a time", "lines": 50, "source": "clicks", "offset": "0", "line": json.dumps(first)}]})
+        self.put(b"{", *[{"ts": 1332637200, "user": "a", "country": "JP"}] * 60)
+        wait_until(lambda: self.health() == "ready\n", self.health)
+        wait_until(lambda: self.last_minute()["counted"] == 60, self.last_minute)
+        self.assertEqual([r["lines"] for r in self.last_minute()["reasons"]], [50, 1])
+        self.assertEqual(self.pipeline.log.count("lines are rejected"), 1, "one line a minute")
+
+    def test_put_says_so_at_its_end(self):
+        bad, good = self.write("bad", '{"ts":"noon"}\n' * 300), self.write("good", '{"ts":1332637200,"user":"a"}\n' * 300)
+        done = self.run_program("millrace", "put", "--data-dir", self.path("data"), bad)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(b"millrace put: warning: 300 of 300 lines could not be counted: field ts is not a time; first at "
+                      b"offset 0 of clicks: `{\"ts\":\"noon\"}` (see millrace rejects)\n", done.stderr)
+        for args in ((good,), ("--queue=other", bad), ("--queue-url", self.pipeline.daemon_url("simplequeue"), bad)):
+            done = self.run_program("millrace", "put", "--data-dir", self.path("data"), *args)
+            self.assertEqual((done.returncode, b"warning" in done.stderr), (0, False), done)
+
+    def test_a_field_that_no_event_has(self):
+        self.put(*[{"ts": 1332637200, "user": "a", "c": "JP"}] * 999)
+        wait_until(lambda: self.last_minute()["counted"] == 999, self.last_minute)
+        self.assertEqual(self.health(), "ready\n")
+        self.put({"ts": 1332637200, "user": "a"})
+        wait_until(lambda: "warning: no event of 1000 has the configured field country\n" in self.health(), self.health)
+        wait_until(lambda: "no event has a configured field field=country" in self.pipeline.log, lambda: self.pipeline.log)
+        self.put(*[{"ts": 1332637200, "user": "a"}] * 999, {"ts": 1332637200, "user": "a", "country": None})
+        wait_until(lambda: self.health() == "ready\n", self.health)
+
+
+if __name__ == "__main__":
+    harness.main()

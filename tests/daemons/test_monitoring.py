@@ -1,0 +1,100 @@
+"""The files for Prometheus and Grafana (etc/prometheus, etc/grafana): promtool accepts them, the alerts fire, and every metric and every
+request that they name exists in a running pipeline."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import harness
+from harness import wait_until
+
+RULES = os.path.join(harness.ROOT, "etc", "prometheus", "millrace.rules.yml")
+CONFIG = os.path.join(harness.ROOT, "etc", "prometheus", "prometheus.yml")
+DASHBOARD = os.path.join(harness.ROOT, "etc", "grafana", "millrace.json")
+DAEMONS = ("simplequeue", "queue_to_pubsub", "pubsub", "aggregator", "sortdb", "api")
+
+# Each alert: series over minutes, the minute at which it fires, and one value that must not fire it.
+FIRES = {
+    "MillraceDown": ('up{job="millrace"}', "0x10", "1x10", 2),
+    "MillraceCountsLate": ("millrace_aggregator_complete_age_seconds", "400x20", "10x20", 8),
+    "MillraceLagGrows": ("millrace_aggregator_lag_bytes", "2e8+1e6x40", "2e8-1e6x40", 25),
+    "MillraceQueueGrows": ('millrace_simplequeue_queue_depth{queue="default"}', "20000+10x40", "20000-10x40", 25),
+    "MillraceDiskFull": ('millrace_simplequeue_queue_disk_full{queue="default"}', "1x5", "0x5", 1),
+    "MillraceDiskFillsUp": ("millrace_pubsub_disk_free_bytes", "1e9-1e6x600", "9e8x600", 480),
+    "MillraceDamage": ("millrace_pubsub_scrub_damaged_total", "1x5", "0x5", 1),
+    "MillraceRejects": ("millrace_aggregator_lines_rejected_total", "0+100x40", "0x40", 25),
+    "MillraceBuried": ('millrace_simplequeue_queue_buried{queue="default"}', "3x5", "0x5", 1),
+    "MillraceNoCompaction": ("millrace_sortdb_served_generation", "7x3100", "0+1x3100", 3050),
+    "MillraceErrors": ("millrace_api_logged_errors", "0+1x20", "5x20", 15),
+}
+BESIDE = {
+    "MillraceDiskFillsUp": [("millrace_pubsub_disk_size_bytes", "1e9x600")],
+    "MillraceRejects": [("millrace_aggregator_events_counted_total", "0+1000x40")],
+    "MillraceNoCompaction": [("millrace_sortdb_uptime_seconds", "0+60x3100")],
+}
+
+
+def text_of(path):
+    with open(path) as f:
+        return f.read()
+
+
+class Monitoring(harness.MillraceTest):
+    def promtool(self, *args):
+        program = shutil.which("promtool")
+        if not program:
+            harness.not_installed(self, "promtool is not installed (apt-get install prometheus)")
+        done = subprocess.run([program, *args], capture_output=True, timeout=harness.LONG)
+        self.assertEqual(done.returncode, 0, done.stdout.decode() + done.stderr.decode())
+
+    def test_promtool(self):
+        self.promtool("check", "rules", "--lint-fatal", RULES)
+        self.promtool("check", "config", CONFIG)
+
+    def test_the_alerts_fire(self):
+        names = re.findall(r"- alert: (\w+)", text_of(RULES))
+        self.assertEqual(sorted(names), sorted(FIRES))
+        tests = []
+        for name, (series, bad, good, minute) in FIRES.items():
+            for values, fires in ((bad, True), (good, False)):
+                inputs = [(series, values)] + BESIDE.get(name, [])
+                text = "".join("      - series: '%s'\n        values: '%s'\n" % pair for pair in inputs)
+                query = 'ALERTS{alertname="%s",alertstate="firing"}' % name
+                tests.append("  - interval: 1m\n    input_series:\n%s    promql_expr_test:\n      - expr: 'count(%s) or vector(0)'\n"
+                             "        eval_time: %dm\n        exp_samples:\n          - labels: '{}'\n            value: %d\n"
+                             % (text, query, minute, fires))
+        path = self.write("test.yml", "rule_files:\n  - %s\nevaluation_interval: 1m\ntests:\n%s" % (RULES, "".join(tests)))
+        self.promtool("test", "rules", path)
+
+    def test_what_they_name_exists(self):
+        config = self.write("pipeline.conf", harness.pipeline_config(self.path("data")))
+        pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
+        now = int(time.time())
+        lines = [json.dumps({"t": now - i * 7200, "l": "bitly", "c": "US"}).encode() for i in range(20)]
+        self.assertEqual(pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines)).status, 200)
+        wait_until(lambda: pipeline.ask("aggregator", "GET", "/stats?format=json").json()["events"] == 20, "20 events")
+        metrics = "".join(pipeline.ask(name, "GET", "/metrics").text for name in DAEMONS)
+        known = set(re.findall(r"(?m)^(millrace_\w+)", metrics))
+        dashboard = json.loads(text_of(DASHBOARD))
+        targets = [t for p in dashboard["panels"] for t in p["targets"]]
+        rules = "\n".join(line for line in text_of(RULES).splitlines() if "expr:" in line or line.strip().startswith(("millrace_", "or ", "predict_linear")))
+        expressions = "\n".join([rules] + [t.get("expr", "") for t in targets])
+        named = set(re.findall(r"\bmillrace_\w+\b", expressions))
+        self.assertEqual(named - known - {"millrace_"}, set())
+        self.assertGreater(len(named), 15)
+        for pattern in re.findall(r'__name__=~"([^"]+)"', expressions):
+            self.assertEqual(len({n for n in known if re.fullmatch(pattern, n)}), len(DAEMONS), pattern)
+        asked = [t for t in targets if "url" in t]
+        self.assertEqual(len(asked), 2)
+        for t in asked:
+            url = t["url"].replace("${__from:date:seconds}", str(now - 86400 * 3)).replace("${__to:date:seconds}", str(now + 60))
+            rows = pipeline.ask("api", "GET", url).json()[t["root_selector"]]
+            self.assertGreater(len(rows), 0)
+            for column in t["columns"]:
+                self.assertIn(column["selector"], rows[0], url)
+
+
+if __name__ == "__main__":
+    harness.main()

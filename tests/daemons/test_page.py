@@ -1,0 +1,177 @@
+"""The web page in a real browser, over a running pipeline: tests/page/check.mjs does what a person would do."""
+# seconds: 70
+# full: MILLRACE_ROUNDS=200
+import collections
+import datetime
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import time
+import urllib.parse
+
+import answers
+import harness
+from harness import wait_until
+
+PAGE = os.path.join(harness.BUILD, "share", "millrace", "page")
+DRIVER = os.path.join(harness.ROOT, "tests", "page")
+USERS, COUNTRIES = ("bitly", "nasa", "nato", "o_1"), ("US", "JP", "DE", "BR")
+DAYS = 6
+
+
+class Page(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.node, self.chromium = shutil.which("node"), shutil.which("chromium")
+        if not (self.node and self.chromium and os.path.isdir(os.path.join(DRIVER, "node_modules"))):
+            harness.not_installed(self, "the page's tests need Node.js, npm and Chromium (scripts/setup --test)")
+        if not os.path.isdir(PAGE):
+            harness.not_installed(self, "the page is not built (make page)")
+        config = self.write("pipeline.conf", harness.pipeline_config(self.path("data")))
+        self.pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
+        self.base = self.pipeline.daemon_url("api")
+
+    def put(self, lines):
+        before = self.counted()
+        for at in range(0, len(lines), 5000):
+            reply = self.pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines[at:at + 5000]))
+            self.assertEqual(reply.status, 200, reply)
+        wait_until(lambda: self.counted() == before + len(lines), "all events to be counted")
+
+    def counted(self):
+        stats = self.pipeline.ask("aggregator", "GET", "/stats?format=json").json()
+        return stats["events"] + stats["skipped"] + stats["rejected"]
+
+    def put_recent(self):
+        """Events of the last days. Returns what must be shown for bitly."""
+        rng = random.Random(5)
+        now = int(time.time())
+        lines, days, countries = [], collections.Counter(), collections.Counter()
+        for _ in range(4000):
+            t = now - rng.randrange(DAYS * 86400)
+            user, country = rng.choice(USERS), rng.choice(COUNTRIES)
+            lines.append(json.dumps({"t": t, "l": user, "c": country, "h": "h%d" % rng.randrange(50), "r": "direct", "u": "http://example.org/"}).encode())
+            if user == "bitly":
+                days[datetime.datetime.fromtimestamp(t, datetime.timezone.utc).strftime("%Y-%m-%d")] += 1
+                countries[country] += 1
+        self.put(lines)
+        return {"ns": "u", "key": "bitly", "total": sum(days.values()),
+                "days": [{"date": d, "n": n} for d, n in sorted(days.items())],
+                "breakdowns": {"country": [{"key": k, "n": n} for k, n in sorted(countries.items(), key=lambda i: (-i[1], i[0]))]}}
+
+    def check(self, *checks, **expected):
+        shots = os.path.join(harness.BUILD, "page-shots")
+        os.makedirs(shots, exist_ok=True)
+        task = {"base": self.base, "checks": checks, "run_file": self.path("data", "run.json"), "shots": shots,
+                "chromium": self.chromium, "patience": harness.PATIENCE, "slowness": 10 if harness.SANITIZED else 4, **expected}
+        done = self.run_program(self.node, os.path.join(DRIVER, "check.mjs"), self.write("task.json", json.dumps(task)), timeout=1800)
+        print(done.stdout.decode(errors="replace"), flush=True)
+        self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace"))
+
+    def test_used_by_a_person(self):
+        self.check("shows what was counted", "follows links, back and forward", "finds a key by its beginning",
+                   "zooms by dragging and by keys", "shows a new event within two seconds", "follows a stream, pauses and filters",
+                   "keeps the focus while numbers change", "answers a wrong address",
+                   "has no serious fault of accessibility", "draws quickly and does not shift", "draws 5,000 points in 50 ms",
+                   "fits from 320 pixels to 4K, light and dark", "shows the pipeline and what is wrong", "shows hostile keys as text",
+                   "survives a restart of the API", "stays level in memory",
+                   open_pages=2 if harness.rounds(1) == 1 else 10, open_seconds=3 * harness.rounds(1), **self.put_recent())
+
+    def test_real_clicks(self):
+        oracle, files = harness.load_oracle(), harness.real_files()
+        if not oracle:
+            self.skipTest("the oracle is not here")
+        path = min(files, key=os.path.getsize)
+        self.put(gzip.decompress(harness.read_file(path)).splitlines() if path.endswith(".gz") and harness.read_file(path)[:2] == b"\x1f\x8b"
+                 else harness.read_file(path).splitlines())
+        queries = answers.answers(oracle, [path], 15)["queries"]
+        day = next(q for q in queries if q["what"] == "series" and q["unit"] == "day" and q["ns"] == "u")
+        own = [q for q in queries if q["what"] == "breakdown" and q["ns"].endswith(".u") and q["key"] == day["key"]]
+        labels = {"c.u": "country", "r.u": "referrer", "h.u": "link"}
+        date = lambda t: datetime.datetime.fromtimestamp(t, datetime.timezone.utc).strftime("%Y-%m-%d")
+        self.check("shows what was counted", ns="u", key=day["key"], total=sum(r["n"] for r in day["rows"]),
+                   days=[{"date": date(r["t"]), "n": r["n"]} for r in day["rows"]],
+                   breakdowns={labels[q["ns"]]: q["rows"] for q in own})
+
+    def test_files(self):
+        html = {"Accept": "text/html,*/*"}
+        page = self.pipeline.ask("api", "GET", "/", headers=html)
+        self.assertEqual(page.status, 200)
+        self.assertIn("default-src 'none'", page.header("Content-Security-Policy"))
+        self.assertIn("/v1/series", self.pipeline.ask("api", "GET", "/").text)
+        size = 0
+        for path in ("/", "/app.js", "/app.css", "/icon.svg"):
+            plain = self.pipeline.ask("api", "GET", path, headers=html)
+            packed = self.pipeline.ask("api", "GET", path, headers={"Accept-Encoding": "gzip", **html})
+            self.assertEqual(gzip.decompress(packed.body), plain.body)
+            size += len(packed.body)
+            again = self.pipeline.ask("api", "GET", path, headers={"If-None-Match": plain.header("ETag"), **html})
+            self.assertEqual((again.status, again.body), (304, b""))
+        self.assertLess(size, 120 * 1000)
+        self.assertEqual(self.pipeline.ask("api", "GET", "/app.css/../../etc/passwd").status, 404)
+        link = self.pipeline.ask("api", "GET", "/", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document", **html})
+        self.assertEqual(link.status, 200)
+        other = self.pipeline.ask("api", "GET", "/", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image", **html})
+        self.assertEqual(other.status, 403)
+
+    def test_the_pipeline(self):
+        def states():
+            reply = self.pipeline.ask("api", "GET", "/v1/pipeline").json()
+            return {d["name"]: d["state"] for d in reply["daemons"]}
+        everything = ("simplequeue", "queue_to_pubsub", "pubsub", "aggregator", "sortdb")
+        wait_until(lambda: states() == dict.fromkeys(everything, "ready"), states)
+        reply = self.pipeline.ask("api", "GET", "/v1/pipeline").json()
+        self.assertEqual(next(d for d in reply["daemons"] if d["name"] == "pubsub")["stats"]["streams"]["clicks"]["end"], "0")
+        os.kill(self.pipeline.daemon_pid("sortdb"), 19)  # SIGSTOP
+        wait_until(lambda: states()["sortdb"] == "unreachable", states)
+        self.assertEqual(states()["simplequeue"], "ready")
+        os.kill(self.pipeline.daemon_pid("sortdb"), 18)
+        wait_until(lambda: states()["sortdb"] == "ready", states)
+
+    def test_a_daemon_with_another_token(self):
+        token = self.write("token", "secret")
+        os.chmod(token, 0o600)
+        config = self.write("closed.conf", harness.pipeline_config(
+            self.path("closed"), pubsub={"auth_token_file": token}, aggregator={"pubsub_token_file": token},
+            queue_to_pubsub={"pubsub_token_file": token}))
+        closed = harness.Pipeline(self, config, self.path("closed")).wait_ready()
+        reply = closed.ask("api", "GET", "/v1/live?stream=clicks")
+        self.assertEqual((reply.status, reply.json()["code"]), (503, "upstream-unavailable"))
+        self.assertIn("pubsub_token_file", reply.text)
+
+        def details():
+            return {d["name"]: d["detail"] for d in closed.ask("api", "GET", "/v1/pipeline").json()["daemons"]}
+        wait_until(lambda: "token" in details()["pubsub"] and not details()["sortdb"], details)
+
+    def test_a_stop_with_a_stalled_page(self):
+        now = int(time.time())
+        self.put([json.dumps({"t": now, "l": "bitly", "pad": "x" * 2000}).encode()] * 5000)
+        url = urllib.parse.urlsplit(self.base)
+        with socket.socket() as stalled:
+            stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stalled.connect((url.hostname, url.port))
+            stalled.sendall(b"GET /v1/live?stream=clicks&from=earliest HTTP/1.1\r\nHost: %s\r\n\r\n" % url.netloc.encode())
+            sent = [0]
+
+            def has_stalled():
+                sent.append(self.pipeline.ask("pubsub", "GET", "/stats?format=json").json()["sent_bytes_total"])
+                return sent[-1] == sent[-2] > 10 << 20  # the aggregator has read all, and the page nothing more
+            wait_until(has_stalled, lambda: "the page to stall: %s" % sent, interval=0.3)
+            first = self.pipeline.daemon_pid("api")
+            os.kill(first, signal.SIGTERM)
+            wait_until(lambda: self.pipeline.daemon_pid("api") not in (0, first), "the API to stop and start")
+        self.assertIn("api stopped", self.pipeline.log)
+        self.assertNotIn("undelivered", self.pipeline.log)
+
+    def test_live_refusals(self):
+        self.assertEqual(self.pipeline.ask("api", "GET", "/v1/live").status, 400)
+        self.assertEqual(self.pipeline.ask("api", "GET", "/v1/live?stream=none").status, 404)
+        self.assertEqual(self.pipeline.ask("api", "GET", "/v1/live?stream=../x").status, 400)
+
+
+if __name__ == "__main__":
+    harness.main()

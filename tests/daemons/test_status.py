@@ -1,0 +1,272 @@
+"""millrace status: states in words, what is wrong, what to do, and exit statuses for monitoring."""
+import fcntl
+import glob
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+
+import harness
+from harness import USERS_BY_COUNTRY, wait_until
+from small_disk import SmallDisk
+
+
+class StatusTest(harness.MillraceTest):
+    def up(self, *args, data=None, counters=USERS_BY_COUNTRY, **kw):
+        self.data = data or self.path("data")
+        config = self.write("p.conf", harness.pipeline_config(self.data, counters, **kw))
+        return harness.Pipeline(self, config, self.data, *args)
+
+    def status(self, *args):
+        return self.run_program("millrace", "status", "--data-dir", self.data, *args)
+
+    def look(self, *args):
+        """The exit status and the answer."""
+        done = self.status("--sample=0", "--json", *args)
+        return done.returncode, json.loads(done.stdout)
+
+    def state(self, name):
+        return self.look()[1]["daemons"][name]["state"]
+
+    def text(self):
+        return self.status("--sample=0").stdout.decode()
+
+    def test_fine(self):
+        pipeline = self.up().wait_ready()
+        wait_until(lambda: self.look()[0] == 0, self.text)
+        look = self.look()[1]
+        self.assertEqual((look["level"], look["problems"], look["days_until_full"]), ("fine", [], None))
+        self.assertEqual({d["state"] for d in look["daemons"].values()} - {"off"}, {"ready"})
+        self.assertEqual(look["daemons"]["compactor"]["state"], "off", "every = 0")
+        pipeline.interrupt()
+        done = self.status()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("the pipeline of %s is stopped\n -> start it: millrace up --config=%s\n" % (self.data, self.path("p.conf")),
+                      done.stdout.decode())
+
+    def test_a_damaged_stream_that_stopped_the_pipeline(self):
+        pipeline = self.up().wait_ready()
+        pipeline.ask("pubsub", "POST", "/pub?stream=clicks", b'{"t":1332637200,"l":"a"}\n' * 100)
+        pipeline.interrupt()
+        segment = sorted(glob.glob(self.data + "/pubsub/streams/clicks/*.seg"))[-1]
+        with open(segment, "r+b") as f:
+            f.seek(300)
+            f.write(b"\xff" * 8)
+        pipeline = self.up()
+        self.assertEqual(pipeline.process.wait(harness.PATIENCE), 78)
+        done = self.status()
+        self.assertEqual(done.returncode, 2)
+        text = done.stdout.decode()
+        self.assertIn("the pipeline of %s is stopped: pubsub ended with exit status 78: " % self.data, text)
+        self.assertIn(segment, text)
+
+    def test_a_full_queue(self):
+        pipeline = self.up("--run=simplequeue,pubsub", simplequeue={"max_depth": 2}).wait_ready()
+        self.assertEqual([pipeline.ask("simplequeue", "POST", "/put", b"x").status for _ in range(4)], [200, 200, 503, 503])
+        status, look = self.look()
+        self.assertEqual((status, [(p["problem"], p["remedy"]) for p in look["problems"]]), (1, [
+            ("queue default: full", "start or speed up its readers, or raise max_depth or max_bytes")]))
+        self.assertEqual(pipeline.log.count("puts are refused queue=default error=\"the queue is full\" depth=2"), 1, pipeline.log)
+        self.assertEqual(pipeline.ask("simplequeue", "GET", "/get").body, b"x")
+        self.assertEqual(pipeline.ask("simplequeue", "POST", "/put", b"x").status, 200)
+        self.assertEqual(self.look()[0], 0, self.text())
+
+    def test_tokens_and_the_pipelines_own_configuration(self):
+        """The configuration that `millrace up` reads names the tokens, and the queue that is counted."""
+        self.write("token", "secret")
+        os.chmod(self.path("token"), 0o600)
+        file = self.path("token")
+        pipeline = self.up(simplequeue={"auth_token_file": file}, pubsub={"auth_token_file": file},
+                           aggregator={"auth_token_file": file, "pubsub_token_file": file},
+                           queue_to_pubsub={"queue": "views", "queue_token_file": file, "pubsub_token_file": file}).wait_ready()
+        headers = {"Authorization": "Bearer secret"}
+        self.assertEqual(pipeline.ask("simplequeue", "POST", "/put?queue=views", b'{"t":1332637200,"l":"a"}', headers=headers).status, 200)
+        self.assertEqual(self.status("--wait").returncode, 0, self.text())
+
+    def test_rates_and_waiting_events(self):
+        pipeline = self.up().wait_ready()
+        lines = b'{"t":1332637200,"l":"a"}\n' * 100
+        stop = threading.Event()
+
+        def post():
+            while not stop.wait(0.05):
+                pipeline.ask("simplequeue", "POST", "/mput", lines)
+        poster = threading.Thread(target=post)
+        poster.start()
+        try:
+            done = self.status("--sample=1s", "--json")
+        finally:
+            stop.set()
+            poster.join()
+        daemons = json.loads(done.stdout)["daemons"]
+        for name in ("simplequeue", "queue_to_pubsub", "pubsub", "aggregator"):
+            self.assertTrue(50 < daemons[name]["events_per_second"] < 5000, daemons[name])
+        self.assertEqual(self.status("--wait").returncode, 0)
+        os.kill(pipeline.daemon_pid("queue_to_pubsub"), signal.SIGSTOP)
+        self.addCleanup(os.kill, pipeline.daemon_pid("queue_to_pubsub"), signal.SIGCONT)
+        pipeline.ask("simplequeue", "POST", "/mput", lines)
+        wait_until(lambda: self.look()[1]["daemons"]["simplequeue"]["waiting"] == 100, self.text)
+        problem = next(p for p in self.look()[1]["problems"] if "queue_to_pubsub" in p["problem"])
+        self.assertEqual(problem["problem"], "queue_to_pubsub is unreachable: process %d runs, but does not answer" %
+                         pipeline.daemon_pid("queue_to_pubsub"))
+        self.assertGreater(self.look()[1]["daemons"]["simplequeue"]["lag_seconds"], 0)
+        os.kill(pipeline.daemon_pid("queue_to_pubsub"), signal.SIGCONT)
+        self.assertEqual(self.status("--wait").returncode, 0)
+
+    def test_a_full_disk(self):
+        disk = SmallDisk(self, "256m")
+        pipeline = self.up(data=disk.path("data")).wait_ready()
+        disk.take_the_rest()
+        line = b'{"t":1332637200,"l":"%s"}' % (b"x" * 500000)
+        wait_until(lambda: pipeline.ask("simplequeue", "POST", "/put", line).status == 503, "a put to be refused")
+        wait_until(lambda: self.state("simplequeue") == "refusing", self.text)
+        status, look = self.look()
+        self.assertEqual(status, 2)
+        problem = next(p for p in look["problems"] if "simplequeue" in p["problem"])
+        self.assertRegex(problem["problem"], r"^simplequeue is refusing puts since \S+Z: the disk is full")
+        self.assertEqual(problem["remedy"], "free disk space; it resumes by itself")
+        self.assertTrue(any(p["problem"].startswith("the disk of %s has 0.0 GB" % self.data) for p in look["problems"]))
+        disk.give_back()
+        wait_until(lambda: pipeline.ask("simplequeue", "POST", "/put", b"{}").status == 200, "puts to be taken")
+        wait_until(lambda: self.state("simplequeue") == "ready", self.text)
+
+    def test_a_crash_loop_shows_the_reason(self):
+        pipeline = self.up().wait_ready()
+        pipeline.kill9_daemon("api")
+        wait_until(lambda: "signal 9" in str(self.look()[1]["daemons"]["api"]["last_error"]), self.text)
+        wait_until(lambda: self.state("api") == "ready", self.text)
+        self.assertIn("api was restarted 1 times; last error: ", self.text())
+        shard, = glob.glob(os.path.join(self.data, "archive", "current", "shard-*.csv"))
+        with open(shard, "ab") as f:
+            f.write(b"damage")
+        pipeline.kill9_daemon("sortdb")
+        wait_until(lambda: self.state("sortdb") == "restarting", self.text)
+        wait_until(lambda: "shard-0-of-1.csv" in (self.look()[1]["daemons"]["sortdb"]["last_error"] or ""), self.text)
+        status, look = self.look()
+        self.assertEqual(status, 2)
+
+    def test_daemons_that_do_not_run_are_off(self):
+        self.up("--run=simplequeue,pubsub").wait_ready()
+        wait_until(lambda: self.look()[0] == 0, self.text)
+        self.assertEqual([self.state(n) for n in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api")],
+                         ["ready", "ready", "off", "off", "off", "off"])
+        self.assertEqual(self.status("--wait").returncode, 0)
+
+    def test_rejected_lines(self):
+        pipeline = self.up().wait_ready()
+        pipeline.ask("simplequeue", "POST", "/mput", b"\n".join([b'{"t":"noon"}'] * 30))
+        wait_until(lambda: self.look()[0] == 1, self.text)
+        shown = self.text()
+        self.assertIn("0 events counted, 30 lines rejected in the last minute: field t is not a time; first at offset 0 of "
+                      "clicks: `{\"t\":\"noon\"}`", shown)
+        self.assertIn(" -> correct [input] or the sender; then millrace rejects --put-back\n", shown)
+        self.assertIn("last minute     0 counted, 30 rejected: 30 field t is not a time\n", shown)
+
+    def test_a_producer_that_holds_completeness_back(self):
+        pipeline = self.up().wait_ready()
+        pipeline.ask("simplequeue", "POST", "/put", b'{"t":1332637200,"l":"a"}')
+        pipeline.ask("pubsub", "POST", "/pub?stream=clicks&producer=web2&mark=0&next=1&until=%d" % (time.time() - 1000),
+                     b'{"t":1332637200,"l":"b"}\n')
+        wait_until(lambda: self.look()[0] == 1, self.text)
+        self.assertEqual(self.look()[1]["held_by"], "clicks/web2")
+        shown = self.text()
+        self.assertIn("warning: producer clicks/web2 holds completeness back\n", shown)
+        self.assertIn(" -> start that producer's host, or remove its mark: millrace producers", shown)
+        self.assertRegex(shown, r"complete until  \S+ \(\d+ minutes ago\), held back by clicks/web2\n")
+        self.assertIn("holds completeness back", pipeline.ask("aggregator", "GET", "/health").text)
+        pipeline.ask("pubsub", "POST", "/producers?stream=clicks&producer=web2&mark=0")
+        wait_until(lambda: self.look()[0] == 0, self.text)
+        self.assertEqual(self.look()[1]["held_by"], "")
+
+    def test_a_failed_compaction(self):
+        pipeline = self.up(compactor={"every": "1h"}).wait_ready()
+        pipeline.ask("simplequeue", "POST", "/put", b'{"t":1332637200,"l":"a"}')
+        self.assertEqual(self.status("--wait").returncode, 0)
+        pipeline.interrupt()
+        with open(glob.glob(os.path.join(self.data, "archive", "current", "shard-*.csv"))[0], "ab") as f:
+            f.write(b"damage")
+        manifest = os.path.join(self.data, "archive", "current", "manifest.json")
+        text = harness.read_file(manifest).decode()
+        with open(manifest, "w") as f:
+            f.write(re.sub(r'"made": ?\d+', '"made":1000000000', text))
+        self.up(compactor={"every": "1h"})
+        wait_until(lambda: any(p["problem"].startswith("compaction: the last run failed; next run at ")
+                               for p in self.look()[1]["problems"]), self.text)
+
+    def test_days_until_the_disk_is_full(self):
+        """From the sample that `millrace up` left."""
+        self.data = self.path("data")
+        os.mkdir(self.data)
+        fs = os.statvfs(self.data)
+        free = fs.f_bavail * fs.f_frsize
+
+        def run_file(used_in_a_day):
+            self.write("data/run.json", json.dumps({"pid": os.getpid(), "ended": False, "daemons": {}, "disk": {
+                "at": int(time.time()) - 86400, "free": free + used_in_a_day}}))
+        run_file(free // 10)
+        self.assertAlmostEqual(self.look()[1]["days_until_full"], 10, delta=1)
+        run_file(free)
+        status, look = self.look()
+        self.assertAlmostEqual(look["days_until_full"], 1, delta=0.2)
+        self.assertEqual(status, 1)
+        self.assertIn("is full within three days", look["problems"][0]["problem"])
+        run_file(0)
+
+    def screen(self, *args, env=()):
+        """What a terminal of 80 x 24 gets."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+            os.execve(harness.program("millrace"), ["millrace", "status", "--data-dir", self.data, *args],
+                      {**os.environ, **dict(env)})
+        seen = b""
+        try:
+            while True:
+                seen += os.read(terminal, 65536)
+        except OSError:
+            pass
+        os.close(terminal)
+        os.waitpid(pid, 0)
+        return seen.decode().replace("\r\n", "\n")
+
+    def test_one_screen(self):
+        """Also with more problems than it has room for; colour only there, and not with NO_COLOR."""
+        pipeline = self.up(simplequeue={"allow_exit": "true"}).wait_ready()
+        for q in range(20):
+            self.assertEqual(pipeline.ask("simplequeue", "POST", "/put?queue=a-queue-with-a-long-name-%d" % q, b"x").status, 200)
+            self.assertEqual(pipeline.ask("simplequeue", "POST", "/pause?queue=a-queue-with-a-long-name-%d" % q).status, 200)
+        pipeline.ask("simplequeue", "POST", "/mput", b"\n".join([b'{"t":"noon","text":"%s"}' % (b"x" * 300)] * 30))
+        wait_until(lambda: "rejected in the last minute" in self.text(), self.text)
+        colored = self.screen()
+        self.assertIn("\033[33mmillrace: needs attention\033[0m", colored)
+        plain = self.screen(env={"NO_COLOR": "1"}.items())
+        self.assertNotIn("\033", plain)
+        self.assertNotIn(b"\033", self.status().stdout)
+        lines = plain.splitlines()
+        self.assertLessEqual(len(lines), 23, plain)
+        self.assertLessEqual(max(map(len, lines)), 80, plain)
+        self.assertRegex(plain, r"    and \d+ more: millrace status --json\n")
+        for name in ("simplequeue", "compactor", "complete until", "disk", "last minute"):
+            self.assertIn("\n" + name, plain)
+
+    def test_watch(self):
+        self.up().wait_ready()
+        watching = subprocess.Popen([harness.program("millrace"), "status", "--data-dir", self.data, "--watch=100ms"],
+                                    stdout=subprocess.PIPE)
+        seen = b""
+        while seen.count(b"millrace: fine") < 3:
+            self.assertTrue(select.select([watching.stdout], [], [], harness.PATIENCE)[0], seen)
+            seen += os.read(watching.stdout.fileno(), 65536)
+        watching.stdout.close()
+        self.assertEqual(watching.wait(harness.PATIENCE), 0)
+
+
+if __name__ == "__main__":
+    harness.main()

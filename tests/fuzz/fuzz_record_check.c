@@ -1,0 +1,65 @@
+/* Any bytes as a line of a file to import: refused, or made again from its parts, byte for byte. */
+#include "counts/record_check.h"
+#include <assert.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void append_key(const struct record_key *key, struct buf *out)
+{
+    buf_append_bytes(out, key->ns);
+    buf_append_char(out, '|');
+    buf_append_bytes(out, key->key);
+    if (key->is_subtotal) {
+        buf_append_char(out, '.');
+        buf_append_bytes(out, key->period);
+    }
+}
+
+/* The names ascend, and no count is zero. */
+static void append_counts(struct bytes value, struct buf *out)
+{
+    struct bytes name, before = BYTES_NONE;
+    uint64_t n;
+    bool bad = false;
+    while (record_next_count(&value, &name, &n, &bad)) {
+        assert(n > 0 && (!before.ptr || bytes_compare(before, name) < 0));
+        if (before.ptr)
+            buf_append_char(out, ' ');
+        before = name;
+        buf_append_bytes(out, name);
+        buf_append_char(out, ':');
+        buf_append_u64(out, n);
+    }
+    assert(!bad && before.ptr);
+}
+
+static void append_text(struct bytes hash, struct bytes value, struct buf *out)
+{
+    struct buf text = {0};
+    char expected[COMPONENT_HASH + 1];
+    assert(lookup_unescape(value, &text) == 0);
+    assert(bytes_equal(component_store(buf_bytes(&text), expected), hash) && component_is_hash(hash));
+    lookup_escape(buf_bytes(&text), out);
+    buf_free(&text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct bytes line = bytes_of(data, size);
+    struct record_key key;
+    struct record r;
+    struct buf space = {0}, again = {0};
+    if (!record_check(line, &key, &space)) {
+        assert(record_split(line, RECORD_SEPARATOR, &r));
+        append_key(&key, &again);
+        buf_append_char(&again, RECORD_SEPARATOR);
+        if (key.is_lookup)
+            append_text(key.key, r.value, &again);
+        else
+            append_counts(r.value, &again);
+        assert(bytes_equal(line, buf_bytes(&again)));
+    }
+    buf_free(&space);
+    buf_free(&again);
+    return 0;
+}

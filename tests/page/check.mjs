@@ -1,0 +1,334 @@
+// Uses the page in a real browser as a person would, and fails if a check fails or the page logs an error.
+//   node check.mjs TASK.json
+// A task has: base (the API's address), checks (names), run_file (of millrace up), shots (a directory), and what the checks expect.
+
+import { chromium } from "playwright-core";
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { createRequire } from "node:module";
+
+const task = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
+const patience = task.patience * 1000;
+const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const HOSTILE = ["<img src=x onerror=\"window.attacked=1\">", "\"'`&lt;script>alert(1)</script>", "\u202Ertl \u05D0\u05D1\u05D2 \u2069", "x".repeat(10000)];
+
+const browser = await chromium.launch({ executablePath: task.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+
+/** A page whose errors fail the test, except for requests that fail while `forgiving` is set. */
+async function open(address, options = {}) {
+  const context = await browser.newContext({ timezoneId: "UTC", locale: "en-US", ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(patience);
+  page.problems = [];
+  page.forgiving = false;
+  page.on("pageerror", (error) => page.problems.push(String(error.stack)));
+  page.on("console", (message) => {
+    const isRequest = message.text().startsWith("Failed to load resource");
+    if (message.type() === "error" && !(isRequest && page.forgiving)) page.problems.push(message.text());
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(task.base) && !/^(blob|data):/.test(request.url())) page.problems.push(`asked ${request.url()}`);
+  });
+  await page.goto(task.base + address);
+  return page;
+}
+
+async function close(page) {
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+}
+
+const number = (text) => Number(text.replace(/[^0-9]/g, ""));
+const post = async (...events) => {
+  const reply = await fetch(`${task.base}/v1/events`, { method: "POST", body: events.map((e) => JSON.stringify(e)).join("\n") });
+  assert.equal(reply.status, 200, await reply.text());
+};
+const query = (parameters) => `/?${new URLSearchParams(parameters)}`;
+const rowsOf = (panel) => panel.locator(".bars tbody tr:not(.muted)").evaluateAll((rows) =>
+  rows.map((row) => ({ key: row.querySelector("bdi").textContent.replace(/[\u2068\u2069]/g, ""), n: Number(row.children[1].textContent.replaceAll(",", "")) })));
+
+/** Rows of the series that the open table shows, without zeros. */
+async function tableOf(page) {
+  await page.locator("details.data summary").click();
+  await page.locator("details.data tbody tr").first().waitFor();
+  return page.locator("details.data tbody tr").evaluateAll((rows) => rows.map((row) =>
+    ({ date: row.children[0].textContent, n: Number(row.children[1].textContent.replaceAll(",", "")) })).filter((row) => row.n));
+}
+
+const checks = {
+  async "shows what was counted"() {
+    const page = await open(query({ view: "key", ns: task.ns, key: task.key, period: "all", unit: "day", zone: "UTC" }));
+    await page.getByText(`${task.total.toLocaleString("en-US")} events`, { exact: true }).waitFor();
+    assert.deepEqual(await tableOf(page), task.days);
+    for (const [label, expected] of Object.entries(task.breakdowns)) {
+      const panel = page.locator(".grid .panel", { has: page.getByRole("heading", { name: label, exact: true }) });
+      await panel.locator(".bars tbody tr").first().waitFor();
+      const shown = await rowsOf(panel);
+      assert.deepEqual(shown, expected.slice(0, shown.length).map(({ key, n }) => ({ key: key === "" ? "(empty)" : key, n })));
+      assert.equal(shown.length, Math.min(15, expected.length));
+    }
+    await close(page);
+  },
+
+  async "follows links, back and forward"() {
+    const page = await open(query({ view: "key", ns: "u", key: "bitly", period: "7d" }));
+    const bar = page.locator(".bars a", { hasText: "JP" });
+    await bar.click();
+    await page.getByRole("heading", { name: /events with country/ }).waitFor();
+    assert.equal(new URL(page.url()).searchParams.get("sub"), "JP");
+    await page.locator("select[name=unit]").selectOption("hour");
+    await page.waitForURL(/unit=hour/);
+    await page.goBack();
+    await page.waitForURL((url) => !url.searchParams.has("unit"));
+    await page.goBack();
+    await page.getByRole("heading", { name: /^[\d,]+ events$/ }).waitFor();
+    await page.goForward();
+    await page.getByRole("link", { name: "Show all" }).click();
+    await page.getByRole("heading", { name: /^[\d,]+ events$/ }).waitFor();
+    await close(page);
+  },
+
+  async "finds a key by its beginning"() {
+    const page = await open(query({ view: "key", ns: "u" }));
+    await page.getByRole("link", { name: "bitly" }).waitFor();
+    await page.getByLabel("Key").fill("na");
+    await page.locator("datalist option[value='nasa']").waitFor({ state: "attached" });
+    await page.getByLabel("Key").fill("nasa");
+    await page.getByLabel("Key").press("Enter");
+    await page.getByRole("heading", { name: "nasa", level: 1 }).waitFor();
+    await close(page);
+  },
+
+  async "zooms by dragging and by keys"() {
+    const page = await open(query({ view: "key", ns: "u", key: "bitly", period: "7d" }));
+    const plot = page.locator(".u-over");
+    await plot.waitFor();
+    const box = await plot.boundingBox();
+    await page.mouse.move(box.x + box.width * 0.55, box.y + 50);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.95, box.y + 50, { steps: 5 });
+    await page.mouse.up();
+    await page.waitForURL(/from=\d+&to=\d+/);
+    await page.getByRole("link", { name: "Clear the selection" }).click();
+    await page.waitForURL((url) => !url.searchParams.has("from"));
+    await page.locator(".plot canvas").waitFor();
+    await page.locator(".plot").focus();
+    await page.keyboard.press("ArrowLeft");
+    await page.locator(".readout", { hasText: ":" }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/from=\d+&to=\d+/);
+    await close(page);
+  },
+
+  async "shows a new event within two seconds"() {
+    const page = await open("/");
+    const value = page.locator(".tile", { hasText: "In this time" }).locator(".value");
+    await value.filter({ hasText: /\d/ }).waitFor();
+    const before = number(await value.textContent());
+    await post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "US" });
+    const began = Date.now();
+    await page.waitForFunction(([n]) => Number(document.querySelectorAll(".tile .value")[1].textContent.replaceAll(",", "")) === n, [before + 1]);
+    const took = Date.now() - began;
+    console.log(`a new event showed after ${took} ms`);
+    assert.ok(took < 2000 * task.slowness, `${took} ms`);
+    await close(page);
+  },
+
+  async "keeps the focus while numbers change"() {
+    const page = await open(query({ view: "key", ns: "u", key: "bitly", period: "7d" }));
+    const bar = page.locator(".bars tr", { hasText: "JP" });
+    await bar.locator("a").focus();
+    const before = number(await bar.locator("td").first().textContent());
+    await post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "JP" });
+    await bar.locator("td").filter({ hasText: (before + 1).toLocaleString("en-US") }).waitFor();
+    assert.match(await page.evaluate(() => document.activeElement.closest("a")?.textContent ?? "nothing"), /JP/);
+    await close(page);
+  },
+
+  async "answers a wrong address"() {
+    const page = await open("/?view=constructor");
+    await page.locator("nav a[aria-current]", { hasText: "Overview" }).waitFor();
+    page.forgiving = true;
+    await page.goto(task.base + query({ view: "key", ns: "u", key: "bitly", unit: "fortnight" }));
+    await page.getByText("unit must be hour, day").waitFor();
+    await page.getByRole("link", { name: "JP" }).waitFor(); // the breakdowns have no unit
+    await page.goto(task.base + query({ view: "key", ns: "u", key: "bitly", from: "x", to: "y" }));
+    await page.locator(".panel .error").nth(1).waitFor();
+    assert.equal(await page.getByText("Loading").count(), 0);
+    await close(page);
+  },
+
+  async "follows a stream, pauses and filters"() {
+    const page = await open("/?view=live");
+    await page.getByLabel("Stream").waitFor();
+    await page.waitForTimeout(300);
+    const t = Math.floor(Date.now() / 1000);
+    await post({ t, l: "one", c: "US" }, { t, l: "two <b>", c: "US" }, { t, l: "an event: x", c: "US" });
+    await page.locator(".lines li", { hasText: "two <b>" }).waitFor();
+    await page.locator(".lines li", { hasText: "an event: x" }).waitFor();
+    await page.getByLabel("Filter").fill("four");
+    await page.getByRole("button", { name: "Pause" }).click();
+    await post({ t, l: "three", c: "US" }, { t, l: "four", c: "US" });
+    await page.waitForTimeout(600);
+    assert.equal(await page.locator(".lines li", { hasText: "four" }).count(), 0);
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.locator(".lines li", { hasText: "four" }).waitFor();
+    assert.equal(await page.locator(".lines li", { hasText: "three" }).count(), 0);
+    await close(page);
+  },
+
+  async "shows the pipeline and what is wrong"() {
+    const page = await open("/?view=pipeline");
+    await page.getByText("Everything is ready.").waitFor();
+    assert.equal(await page.locator(".daemon").count(), 5);
+    await post({ t: "not a time", l: "x" });
+    await page.getByText(/lines were rejected/).waitFor();
+    await close(page);
+  },
+
+  async "survives a restart of the API"() {
+    const page = await open("/?view=key&ns=u&key=bitly");
+    await page.getByRole("heading", { name: /events$/ }).waitFor();
+    page.forgiving = true;
+    const pid = () => JSON.parse(fs.readFileSync(task.run_file, "utf8")).daemons.api.pid;
+    const first = pid();
+    process.kill(first, "SIGSTOP"); // `millrace up` keeps the socket, so requests wait
+    await page.locator("#banner", { hasText: "The API has not answered" }).waitFor();
+    process.kill(first, "SIGKILL");
+    await page.locator("#banner").waitFor({ state: "hidden" });
+    assert.notEqual(pid(), first);
+    await post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "AFTER" });
+    await page.locator(".bars bdi", { hasText: "AFTER" }).waitFor();
+    await close(page);
+  },
+
+  async "shows hostile keys as text"() {
+    const t = Math.floor(Date.now() / 1000);
+    await post(...HOSTILE.map((key) => ({ t, l: "hostile", c: key })), ...HOSTILE.map((key) => ({ t, l: key, c: "US" })));
+    const page = await open(query({ view: "key", ns: "u", key: "hostile", period: "today" }));
+    const keys = page.locator(".bars bdi");
+    await page.waitForFunction((n) => document.querySelectorAll(".bars bdi").length >= n, HOSTILE.length);
+    const texts = (await keys.allTextContents()).map((text) => text.slice(1, -1));
+    for (const key of HOSTILE.slice(0, 3)) assert.ok(texts.includes(key), `${key} in ${texts}`);
+    assert.ok(texts.some((text) => text.startsWith("x".repeat(200) + "…")));
+    for (const key of HOSTILE) {
+      await page.goto(task.base + query({ view: "key", ns: "u", key, period: "today" }));
+      await page.getByRole("heading", { name: /events$/ }).waitFor();
+      const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(width <= 0, `the page is ${width} pixels too wide for ${key.slice(0, 40)}`);
+    }
+    assert.equal(await page.evaluate(() => window.attacked), undefined);
+    await close(page);
+  },
+
+  async "has no serious fault of accessibility"() {
+    for (const address of ["/", "/?view=key&ns=u&key=bitly&by=country&sub=US", "/?view=key&ns=u", "/?view=live", "/?view=pipeline"]) {
+      const page = await open(address, { bypassCSP: true });
+      await page.locator("main .panel, main .lines").first().waitFor();
+      await page.evaluate(axe);
+      for (const colorScheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme });
+        const { violations } = await page.evaluate(() => axe.run());
+        const serious = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
+        assert.deepEqual(serious.map((v) => `${address} ${colorScheme} ${v.id}: ${v.nodes.map((n) => n.html).join(" ").slice(0, 500)}`), []);
+      }
+      await close(page);
+    }
+  },
+
+  async "fits from 320 pixels to 4K, light and dark"() {
+    const views = { overview: "/", key: "/?view=key&ns=u&key=bitly&period=7d", live: "/?view=live", pipeline: "/?view=pipeline" };
+    for (const [name, address] of Object.entries(views)) {
+      const page = await open(address);
+      await page.locator("main .panel, main .lines").first().waitFor();
+      for (const [width, height, colorScheme] of [[1280, 900, "light"], [1280, 900, "dark"], [320, 640, "light"], [3840, 2160, "light"]]) {
+        await page.emulateMedia({ colorScheme });
+        await page.setViewportSize({ width, height });
+        await page.waitForTimeout(300);
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width, `${name} is wider than ${width}`);
+        await page.screenshot({ path: `${task.shots}/${name}-${width}-${colorScheme}.png` });
+      }
+      await close(page);
+    }
+  },
+
+  async "draws quickly and does not shift"() {
+    const page = await open("/");
+    await page.locator(".bars tbody tr").first().waitFor();
+    const { paint, shift } = await page.evaluate(() => new Promise((resolve) => {
+      let shift = 0;
+      new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) if (!entry.hadRecentInput) shift += entry.value;
+      }).observe({ type: "layout-shift", buffered: true });
+      setTimeout(() => resolve({ shift, paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime }), 500);
+    }));
+    console.log(`first paint after ${Math.round(paint)} ms, layout shift ${shift.toFixed(3)}`);
+    assert.ok(paint < 200 * task.slowness, `first paint ${paint}`);
+    assert.ok(shift < 0.1, `layout shift ${shift}`);
+    await close(page);
+  },
+
+  async "draws 5,000 points in 50 ms"() {
+    const to = Math.floor(Date.now() / 3600000) * 3600;
+    const page = await open(query({ view: "key", ns: "u", key: "bitly", from: to - 5000 * 3600, to, unit: "hour" }));
+    await page.locator(".plot canvas").waitFor();
+    const took = [];
+    for (let i = 0; i < 5; i++) {
+      took.push(await page.evaluate(async () => {
+        const began = performance.now();
+        document.getElementById("theme").click(); // makes the chart anew, which draws itself in a microtask
+        await new Promise((resolve) => setTimeout(resolve));
+        return performance.now() - began;
+      }));
+    }
+    const best = Math.min(...took);
+    console.log(`5,000 points in ${best.toFixed(1)} ms`);
+    assert.ok(best < 50 * task.slowness, `${took}`);
+    await close(page);
+  },
+
+  /** The memory of open pages, after collection, between the second and the last minute. */
+  async "stays level in memory"() {
+    const pages = [];
+    for (let i = 0; i < task.open_pages; i++)
+      pages.push(await open(["/", "/?view=key&ns=u&key=bitly", "/?view=live", "/?view=pipeline"][i % 4]));
+    const used = async () => {
+      let sum = 0;
+      for (const page of pages) {
+        const session = await page.context().newCDPSession(page);
+        await session.send("HeapProfiler.collectGarbage");
+        sum += (await session.send("Runtime.getHeapUsage")).usedSize;
+        await session.detach();
+      }
+      return sum;
+    };
+    const spend = async (seconds) => {
+      for (const end = Date.now() + seconds * 1000; Date.now() < end;) {
+        const t = Math.floor(Date.now() / 1000);
+        await post(...Array.from({ length: 20 }, (_, i) => ({ t, l: "bitly", c: `C${i}` })));
+        await pages[0].waitForTimeout(500);
+      }
+    };
+    await spend(task.open_seconds / 3);
+    const early = await used();
+    await spend((task.open_seconds * 2) / 3);
+    const late = await used();
+    console.log(`${pages.length} pages hold ${(early / 1e6).toFixed(1)} MB, later ${(late / 1e6).toFixed(1)} MB`);
+    assert.ok(late < early * 1.2 + 2e6, `${early} -> ${late}`);
+    for (const page of pages) await close(page);
+  },
+};
+
+let failed = 0;
+for (const name of task.checks) {
+  const began = Date.now();
+  try {
+    await checks[name]();
+    console.log(`ok ${name} (${Date.now() - began} ms)`);
+  } catch (error) {
+    failed++;
+    console.log(`FAILED ${name}: ${error.stack}`);
+  }
+}
+await browser.close();
+process.exit(failed ? 1 : 0);

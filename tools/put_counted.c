@@ -1,0 +1,62 @@
+#include "tools/put_counted.h"
+
+#include "counts/json_fields.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+#define REPLY_TIMEOUT (2 * USEC_PER_SEC)
+#define WAIT_MAX (2 * USEC_PER_SEC)
+#define POLL_INTERVAL (50 * USEC_PER_MSEC)
+
+static struct json_doc *ask(const char *url, uint64_t *lines, uint64_t *rejected)
+{
+    struct buf body = {0};
+    const char *why;
+    uint64_t events = 0, skipped = 0;
+    bool ok = tool_get(url, "/stats?format=json", REPLY_TIMEOUT, &body, &why) == 200;
+    struct json_doc *d = ok ? json_doc_parse(buf_bytes(&body)) : NULL;
+    buf_free(&body);
+    if (!d || !json_doc_u64(d, "/events_counted_total", &events) ||
+        !json_doc_u64(d, "/lines_skipped_total", &skipped) ||
+        !json_doc_u64(d, "/lines_rejected_total", rejected))
+        json_doc_free(&d);
+    *lines = events + skipped + *rejected;
+    return d;
+}
+
+void put_counted_begin(struct put_counted *c, const struct config *config, const char *data_dir)
+{
+    *c = (struct put_counted){.url = NULL};
+    pipeline_open(&c->pipeline, config, data_dir);
+    const struct pipeline_daemon *d = &c->pipeline.daemons[peer_named("aggregator") - peers];
+    c->url = d->state && !c->pipeline.has_ended ? d->url : NULL;
+    struct json_doc *doc = c->url ? ask(c->url, &c->lines, &c->rejected) : NULL;
+    if (!doc)
+        c->url = NULL;
+    json_doc_free(&doc);
+}
+
+void put_counted_report(struct put_counted *c, uint64_t posted)
+{
+    usec_t end = clock_monotonic() + WAIT_MAX;
+    uint64_t lines = 0, rejected = 0;
+    struct json_doc *d = c->url ? ask(c->url, &lines, &rejected) : NULL;
+    while (d && lines < c->lines + posted && lines >= c->lines && clock_monotonic() < end) {
+        clock_sleep(POLL_INTERVAL);
+        json_doc_free(&d);
+        d = ask(c->url, &lines, &rejected);
+    }
+    struct bytes reason = json_doc_text(d, "/last_minute/reasons/0/reason"),
+                 source = json_doc_text(d, "/last_minute/reasons/0/source"),
+                 offset = json_doc_text(d, "/last_minute/reasons/0/offset"),
+                 line = json_doc_text(d, "/last_minute/reasons/0/line");
+    if (d && rejected > c->rejected)
+        fprintf(stderr,
+            "millrace put: warning: %" PRIu64 " of %" PRIu64
+            " lines could not be counted: %.*s; first at offset %.*s of %.*s: `%.*s` (see millrace "
+            "rejects)\n",
+            rejected - c->rejected, lines - c->lines, (int)reason.len, reason.ptr, (int)offset.len,
+            offset.ptr, (int)source.len, source.ptr, (int)line.len, line.ptr);
+    json_doc_free(&d);
+    pipeline_close(&c->pipeline);
+}

@@ -1,0 +1,325 @@
+#include "tools/query_print.h"
+
+#include "tools/stream_view.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define BAR_CELLS 24
+#define SPARKS_MAX 48 /* cells of a sparkline; more rows share a cell */
+
+/* Blocks of an eighth to eight eighths: wide ones for bars, high ones for sparklines. */
+static const char *const wide[] = {"▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
+static const char *const high[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+static const char *const ascii[] = {"_", ".", ":", "-", "=", "+", "*", "#"};
+
+static bool is_utf8(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < 3; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+    }
+    return false;
+}
+
+/* Prints a bar of at most BAR_CELLS cells, padded to that width unless it ends the line. */
+static void print_bar(int64_t n, int64_t largest, bool ends_line)
+{
+    int64_t eighths = n > 0 && largest > 0 ? (int64_t)((double)n / (double)largest * BAR_CELLS * 8 + 0.5) : 0;
+    bool utf8 = is_utf8();
+    int cells = 0;
+    eighths = n > 0 && eighths == 0 ? 1 : eighths;
+    for (; eighths > 0; eighths -= 8, cells++)
+        fputs(!utf8 ? "#" : wide[eighths >= 8 ? 7 : eighths - 1], stdout);
+    if (!ends_line)
+        printf("%*s", BAR_CELLS - cells, "");
+}
+
+static int64_t number_of(const struct json_doc *d, const char *pointer)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    return v.type == JSON_I64 ? v.v.i64 : 0;
+}
+
+/* The rows of a series. */
+struct series {
+    int64_t *n;
+    size_t count, room;
+    int64_t largest;
+};
+
+static bool add_row(const struct json_doc *row, size_t i, void *arg)
+{
+    struct series *s = arg;
+    if (i == s->room) {
+        s->room = s->room ? 2 * s->room : 64;
+        s->n = mem_realloc(s->n, s->room * sizeof *s->n);
+    }
+    s->n[i] = number_of(row, "/n");
+    s->largest = s->n[i] > s->largest ? s->n[i] : s->largest;
+    s->count = i + 1;
+    return true;
+}
+
+static struct series rows_of(const struct json_doc *d)
+{
+    struct series s = {.n = NULL};
+    json_doc_each(d, "/rows", add_row, &s);
+    return s;
+}
+
+/* A cell shows the largest of its rows. */
+static void print_sparkline(const struct series *s)
+{
+    const char *const *blocks = is_utf8() ? high : ascii;
+    size_t cells = s->count < SPARKS_MAX ? s->count : SPARKS_MAX;
+    for (size_t cell = 0; cell < cells; cell++) {
+        int64_t most = 0;
+        for (size_t i = cell * s->count / cells; i < (cell + 1) * s->count / cells; i++)
+            most = s->n[i] > most ? s->n[i] : most;
+        size_t level = s->largest > 0 ? (size_t)((double)most / (double)s->largest * 7 + 0.5) : 0;
+        fputs(most == 0 ? " " : blocks[level], stdout);
+    }
+}
+
+static void print_count(const struct json_doc *row, const char *pointer)
+{
+    struct json_value v = json_doc_at(row, pointer);
+    if (v.type == JSON_I64)
+        printf(" %12" PRId64, v.v.i64);
+    else
+        printf(" %12s", "-");
+}
+
+static bool print_series_row(const struct json_doc *row, size_t i, void *arg)
+{
+    const struct series *s = arg;
+    struct bytes date = json_doc_text(row, "/date");
+    struct json_value complete = json_doc_at(row, "/complete");
+    bool is_partial = complete.type == JSON_BOOL && !complete.v.boolean;
+    printf("%-26.*s", (int)date.len, date.ptr);
+    print_count(row, "/n");
+    fputs(s->n[i] > 0 ? "  " : "", stdout);
+    print_bar(s->n[i], s->largest, true);
+    puts(is_partial ? "  so far" : "");
+    return true;
+}
+
+/* One of several series: its name, total and sparkline. */
+static bool print_one_series(const struct json_doc *one, size_t i, void *arg)
+{
+    struct series s = rows_of(one);
+    struct bytes name = json_doc_text(one, "/sub");
+    (void)i, (void)arg;
+    if (!name.ptr)
+        name = json_doc_text(one, "/key");
+    printf("%12" PRId64 "  ", number_of(one, "/total"));
+    print_sparkline(&s);
+    fputs("  ", stdout);
+    stream_view_print(json_doc_at(one, "/other").type == JSON_BOOL ? BYTES_LITERAL("(other)") : name);
+    putchar('\n');
+    free(s.n);
+    return true;
+}
+
+static void print_series(const struct json_doc *d)
+{
+    if (json_doc_length(d, "/series") > 0) {
+        json_doc_each(d, "/series", print_one_series, NULL);
+        printf("%12" PRId64 "  total\n", number_of(d, "/total"));
+        return;
+    }
+    struct series s = rows_of(d);
+    json_doc_each(d, "/rows", print_series_row, &s);
+    printf("%-26s %12" PRId64 "\n", "total", number_of(d, "/total"));
+    free(s.n);
+}
+
+static void print_change(const struct json_doc *d)
+{
+    struct json_value change = json_doc_at(d, "/change");
+    if (change.type == JSON_F64 || change.type == JSON_I64)
+        printf(" %+9.2f %%", change.type == JSON_F64 ? change.v.f64 : (double)change.v.i64);
+    putchar('\n');
+}
+
+static bool print_compared_row(const struct json_doc *row, size_t i, void *arg)
+{
+    struct bytes date = json_doc_text(row, "/date");
+    (void)i, (void)arg;
+    printf("%-26.*s", (int)date.len, date.ptr);
+    print_count(row, "/n");
+    print_count(row, "/before/n");
+    print_change(row);
+    return true;
+}
+
+static void print_compare(const struct json_doc *d)
+{
+    json_doc_each(d, "/rows", print_compared_row, NULL);
+    printf("%-26s", "total");
+    print_count(d, "/total");
+    print_count(d, "/before/total");
+    print_change(d);
+}
+
+static void print_share(int64_t n, int64_t total)
+{
+    printf("%12" PRId64 " %6.2f %%  ", n, 100 * (double)n / (double)(total ? total : 1));
+}
+
+struct breakdown {
+    int64_t total, largest;
+};
+
+static bool print_share_row(const struct json_doc *row, size_t i, void *arg)
+{
+    struct breakdown *b = arg;
+    int64_t n = number_of(row, "/n");
+    b->largest = i == 0 && n > b->largest ? n : b->largest;
+    print_share(n, b->total);
+    print_bar(n, b->largest, false);
+    fputs("  ", stdout);
+    stream_view_print(json_doc_text(row, "/key"));
+    putchar('\n');
+    return true;
+}
+
+static void print_breakdown(const struct json_doc *d)
+{
+    int64_t other = number_of(d, "/other");
+    struct breakdown b = {.total = number_of(d, "/total"), .largest = other};
+    json_doc_each(d, "/rows", print_share_row, &b);
+    if (other) {
+        print_share(other, b.total);
+        print_bar(other, b.largest, false);
+        puts("  (other)");
+    }
+    printf("%12" PRId64 "           total\n", b.total);
+}
+
+static bool print_found_key(const struct json_doc *row, size_t i, void *arg)
+{
+    struct bytes label = json_doc_text(row, "/label");
+    (void)i, (void)arg;
+    printf("%12" PRId64 "  %-12.*s  ", number_of(row, "/n"), (int)label.len, label.ptr);
+    stream_view_print(json_doc_text(row, "/key"));
+    putchar('\n');
+    return true;
+}
+
+static void print_lookup(const struct json_doc *d)
+{
+    json_doc_each(d, "/rows", print_found_key, NULL);
+    struct bytes more = json_doc_text(d, "/continuation");
+    if (more.ptr)
+        printf("more keys follow: --continuation %.*s\n", (int)more.len, more.ptr);
+}
+
+static bool print_label(const struct json_doc *sub, size_t i, void *arg)
+{
+    struct bytes by = json_doc_text(sub, "/label");
+    (void)arg;
+    printf("%s%.*s", i ? ", " : " by ", (int)by.len, by.ptr);
+    return true;
+}
+
+static bool print_counter(const struct json_doc *total, size_t i, void *arg)
+{
+    struct bytes label = json_doc_text(total, "/label"), ns = json_doc_text(total, "/ns");
+    (void)i, (void)arg;
+    printf("%.*s (%.*s)", (int)label.len, label.ptr, (int)ns.len, ns.ptr);
+    json_doc_each(total, "/subtotals", print_label, NULL);
+    putchar('\n');
+    return true;
+}
+
+static void print_counters(const struct json_doc *d)
+{
+    json_doc_each(d, "/totals", print_counter, NULL);
+}
+
+static void print_age(const struct json_doc *d, const char *what, const char *pointer)
+{
+    struct json_value age = json_doc_at(d, pointer);
+    if (age.type == JSON_I64)
+        printf("%-16s %" PRId64 " s ago\n", what, age.v.i64);
+    else
+        printf("%-16s unknown\n", what);
+}
+
+static bool print_stream(const struct json_doc *stream, size_t i, void *arg)
+{
+    struct bytes name = json_doc_text(stream, "/stream"), held_by = json_doc_text(stream, "/held_by");
+    (void)i, (void)arg;
+    printf("\nstream %.*s\n", (int)name.len, name.ptr);
+    print_age(stream, "newest event", "/newest_age");
+    print_age(stream, "complete until", "/complete_age");
+    printf("%-16s %" PRId64 " bytes\n", "not counted yet", number_of(stream, "/lag_bytes"));
+    if (held_by.ptr)
+        printf("%-16s %.*s\n", "held back by", (int)held_by.len, held_by.ptr);
+    return true;
+}
+
+static void print_freshness(const struct json_doc *d)
+{
+    struct bytes held_by = json_doc_text(d, "/held_by");
+    print_age(d, "newest event", "/newest_age");
+    print_age(d, "complete until", "/complete_age");
+    print_age(d, "archive", "/archive/age");
+    if (held_by.ptr)
+        printf("%-16s %.*s\n", "held back by", (int)held_by.len, held_by.ptr);
+    json_doc_each(d, "/streams", print_stream, NULL);
+}
+
+const char *const query_questions[] = {
+    "series", "compare", "breakdown", "top", "lookup", "counters", "freshness", NULL};
+static void (*const prints[])(const struct json_doc *d) = {print_series, print_compare, print_breakdown,
+    print_breakdown, print_lookup, print_counters, print_freshness};
+
+void query_print(const char *question, const struct json_doc *answer)
+{
+    for (size_t i = 0; query_questions[i]; i++)
+        if (strcmp(query_questions[i], question) == 0)
+            prints[i](answer);
+    const time_t since = (time_t)number_of(answer, "/counted_since");
+    char date[sizeof "2026-01-31 00:00:00"];
+    if (since > 0 && strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", gmtime(&since)) > 0)
+        printf("counted since %s UTC; `millrace recount` counts the time before\n", date);
+    for (size_t i = 0; i < json_doc_length(answer, "/missing"); i++) {
+        struct bytes source = json_doc_text(answer, "/missing/%zu/source", i),
+                     why = json_doc_text(answer, "/missing/%zu/error", i);
+        printf("incomplete: without %.*s (%.*s)\n", (int)source.len, source.ptr, (int)why.len, why.ptr);
+    }
+}
+
+static void append_row(struct buf *out, struct bytes ns, struct bytes counter, struct bytes by)
+{
+    buf_append_csv(out, ns);
+    buf_append_char(out, ',');
+    buf_append_csv(out, counter);
+    buf_append_char(out, ',');
+    buf_append_csv(out, by);
+    buf_append_char(out, '\n');
+}
+
+/* A row for each total and for each of its subtotals. */
+void query_print_counters_csv(const struct json_doc *d)
+{
+    struct buf out = {0};
+    buf_append_str(&out, "ns,counter,by\n");
+    for (size_t i = 0; i < json_doc_length(d, "/totals"); i++) {
+        struct bytes label = json_doc_text(d, "/totals/%zu/label", i);
+        char subs[64];
+        append_row(&out, json_doc_text(d, "/totals/%zu/ns", i), label, BYTES_NONE);
+        snprintf(subs, sizeof subs, "/totals/%zu/subtotals", i);
+        for (size_t j = 0; j < json_doc_length(d, subs); j++)
+            append_row(&out, json_doc_text(d, "%s/%zu/ns", subs, j), label,
+                json_doc_text(d, "%s/%zu/label", subs, j));
+    }
+    fwrite(out.ptr, 1, out.len, stdout);
+    buf_free(&out);
+}

@@ -1,0 +1,330 @@
+/* `millrace recount`: makes an archive under changed counters from the lines of the streams, while the pipeline runs.
+ *
+ * The aggregator (aggregator/recount.h) and the compactor run as child processes over a directory of their own, until the new
+ * archive ends where the pipeline's archive ends. Each of them can be killed and continues when the command is repeated.
+ * `millrace compact --replace` then puts the new archive in the place of the old one, and checks every condition again.
+ */
+#include "base/xxh3.h"
+#include "counts/counters.h"
+#include "counts/json_fields.h"
+#include "counts/manifest.h"
+#include "counts/slice_reader.h"
+#include "tools/tool.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+static const struct option_row rows[] = {
+    TOOL_DATA_DIR_SETTING,
+    {.name = "to_archive",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 4000,
+        .help = "directory for the new archive (default: DATA_DIR/recount)"},
+    {.name = "from",
+        .type = OPTION_BOOL,
+        .flags = OPTION_COMMAND_LINE,
+        .fallback = "false",
+        .help = "read the lines of each FILE from the file: files of ps_to_file, and files that were counted "
+                "with "
+                "`aggregator --input`"},
+    {.name = NULL},
+};
+
+struct recount {
+    const struct config *config;
+    struct pipeline pipeline;
+    char *libexec, *archive, *to, *counting; /* counting: the data directory of the child aggregator */
+    struct counters *counters;
+    struct manifest current;
+};
+
+static int fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int fail(int status, const char *fmt, ...)
+{
+    va_list ap;
+    fputs("millrace recount: ", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    return status;
+}
+
+/* Runs the program to its end. Returns its exit status. The program does not outlive this process. */
+static int run_child(char **argv)
+{
+    int status;
+    pid_t parent = getpid(), pid = fork();
+    if (pid < 0)
+        return fail(EX_TEMPFAIL, "cannot start a process: %s", strerror(errno));
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent)
+            execv(argv[0], argv);
+        fprintf(stderr, "millrace recount: cannot run %s: %s\n", argv[0], strerror(errno));
+        _exit(EX_CONFIG);
+    }
+    while (waitpid(pid, &status, 0) != pid)
+        if (errno != EINTR)
+            return fail(EX_TEMPFAIL, "cannot wait for %s: %s", argv[0], strerror(errno));
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    return fail(EX_TEMPFAIL, "%s was killed; run the same command to continue", argv[0]);
+}
+
+/* Runs the program with its arguments and the files. Frees the arguments. */
+static int run_with_files(char **own, char **files, size_t n_files)
+{
+    size_t n = 0;
+    while (own[n])
+        n++;
+    char **argv = mem_zalloc((n + n_files + 1) * sizeof(*argv));
+    memcpy(argv, own, n * sizeof(*argv));
+    if (n_files > 0)
+        memcpy(argv + n, files, n_files * sizeof(*argv));
+    int status = run_child(argv);
+    for (size_t i = 0; i < n; i++)
+        free(own[i]);
+    free(argv);
+    return status;
+}
+
+/* True if ps_to_file has written the file: there is a manifest beside it. */
+static bool has_manifest(const char *path)
+{
+    static const char *const packed[] = {".gz", ".zst", ""};
+    size_t n = strlen(path), suffix = 0;
+    struct buf name = {0};
+    for (size_t i = 0; i < sizeof(packed) / sizeof(*packed); i++) {
+        suffix = strlen(packed[i]);
+        if (n > suffix && strcmp(path + n - suffix, packed[i]) == 0)
+            break;
+    }
+    buf_printf(&name, "%.*s.manifest.json", (int)(n - suffix), path);
+    bool has = access(name.ptr, F_OK) == 0;
+    buf_free(&name);
+    return has;
+}
+
+static int count(const struct recount *r, const char *mode, char **files, size_t n)
+{
+    char *argv[TOOL_ARGS_MAX + 1] = {NULL};
+    tool_add_arg(argv, "%s/aggregator", r->libexec);
+    tool_add_arg(argv, "--config=%s", r->config->path);
+    tool_add_arg(argv, "--data-dir=%s", r->counting);
+    tool_add_arg(argv, "--archive=%s", r->to);
+    if (!config_setting(r->config, "aggregator", "pubsub_url"))
+        tool_add_arg(argv, "--pubsub-url=%s", pipeline_url(&r->pipeline, "pubsub"));
+    tool_add_arg(argv, "%s", mode);
+    return run_with_files(argv, files, n);
+}
+
+/* Counts files that the pipeline has counted with --input, then the streams, for which files of ps_to_file may stand in. */
+static int count_all(const struct recount *r, char **files, size_t n)
+{
+    char **parts = mem_zalloc((n + 1) * sizeof(*parts)), **inputs = mem_zalloc((n + 1) * sizeof(*inputs));
+    size_t n_parts = 0, n_inputs = 0;
+    struct buf mode = {0};
+    int status = EX_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (has_manifest(files[i]))
+            parts[n_parts++] = files[i];
+        else
+            inputs[n_inputs++] = files[i];
+    }
+    buf_printf(&mode, "--recount=%s", r->archive);
+    if (n_inputs > 0)
+        status = count(r, "--input", inputs, n_inputs);
+    if (status == EX_OK)
+        status = count(r, mode.ptr, parts, n_parts);
+    buf_free(&mode);
+    free(parts);
+    free(inputs);
+    return status;
+}
+
+static int compact(const struct recount *r)
+{
+    char *argv[TOOL_ARGS_MAX + 1] = {NULL};
+    tool_add_arg(argv, "%s/compactor", r->libexec);
+    tool_add_arg(argv, "--config=%s", r->config->path);
+    tool_add_arg(argv, "--archive=%s", r->to);
+    tool_add_arg(argv, "--slices=%s/slices", r->counting);
+    tool_add_arg(argv, "--aggregator-url=stopped");
+    tool_add_arg(argv, "--sortdb-url=none");
+    tool_add_arg(argv, "--shards=%" PRIu32, r->current.shards);
+    tool_add_arg(argv, "--keep=1");
+    tool_add_arg(argv, "--every=0");
+    return run_with_files(argv, NULL, 0);
+}
+
+static int read_current(struct recount *r)
+{
+    char error[MANIFEST_ERROR_TEXT] = "";
+    manifest_free(&r->current);
+    if (manifest_read_current(r->archive, &r->current, error) != MANIFEST_OK)
+        return fail(EX_CONFIG, "cannot read the archive: %s", error);
+    if (r->current.through == 0)
+        return fail(EX_CONFIG, "the archive %s has no counts yet; run `millrace compact` first", r->archive);
+    return EX_OK;
+}
+
+/* A sealed slice that the archive does not include must have the new counters. */
+static int check_sealed(const struct recount *r, const struct json_doc *slices)
+{
+    for (size_t i = 0; i < json_doc_length(slices, "/slices"); i++) {
+        char pointer[64], error[SLICE_ERROR_TEXT];
+        uint64_t number = 0;
+        struct slice_reader *reader = NULL;
+        snprintf(pointer, sizeof(pointer), "/slices/%zu/slice", i);
+        json_doc_u64(slices, pointer, &number);
+        char *path = bytes_dup(json_doc_text(slices, "/slices/%zu/file", i));
+        bool is_known = number <= r->current.through;
+        bool is_other = !is_known && slice_reader_open_sealed(path, &reader, error) == SLICE_OK &&
+                        strcmp(slice_reader_state(reader)->counters, r->counters->text) != 0;
+        if (reader)
+            slice_reader_close(&reader);
+        free(path);
+        if (is_other)
+            return fail(EX_CONFIG,
+                "slice %" PRIu64 " has other counters, and the archive does not include it; run `millrace "
+                "compact --config=%s` first",
+                number, r->config->path);
+    }
+    return EX_OK;
+}
+
+/* Tells at the start what `compact --replace` would refuse at the end. */
+static int check_aggregator(const struct recount *r)
+{
+    const char *why = "", *url = pipeline_url(&r->pipeline, "aggregator");
+    uint64_t hash = 0;
+    struct buf body = {0};
+    int http = tool_get(url, "/slices", 0, &body, &why), status = EX_OK;
+    struct json_doc *slices = http == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    if (!slices)
+        status = fail(EX_TEMPFAIL, "the aggregator at %s does not answer: %s", url, http ? "not ready" : why);
+    else if (!json_doc_u64(slices, "/counters", &hash) ||
+             hash != XXH3_64bits(r->counters->text, strlen(r->counters->text)))
+        status = fail(EX_CONFIG,
+            "the aggregator has other counters; restart it with %s first, then run `millrace compact`",
+            r->config->path);
+    else
+        status = check_sealed(r, slices);
+    json_doc_free(&slices);
+    buf_free(&body);
+    return status;
+}
+
+static bool ends_where(const struct manifest *m, const struct manifest *current)
+{
+    for (size_t i = 0; i < current->n_streams; i++) {
+        bool found = current->streams[i].name[0] == '.';
+        for (size_t k = 0; k < m->n_streams && !found; k++)
+            found = strcmp(m->streams[k].name, current->streams[i].name) == 0 &&
+                    m->streams[k].end == current->streams[i].end;
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* Counts and merges until the new archive ends where the pipeline's ends, which may have moved on meanwhile. */
+static int make_archive(struct recount *r, char **files, size_t n)
+{
+    char error[MANIFEST_ERROR_TEXT];
+    struct manifest made = {0};
+    int status;
+    do {
+        status = count_all(r, files, n);
+        if (status == EX_OK)
+            status = compact(r);
+        if (status == EX_OK)
+            status = read_current(r);
+        manifest_free(&made);
+        if (status == EX_OK && manifest_read_current(r->to, &made, error) != MANIFEST_OK)
+            status = fail(EX_TEMPFAIL, "cannot read %s: %s", r->to, error);
+    } while (status == EX_OK && !ends_where(&made, &r->current));
+    manifest_free(&made);
+    return status;
+}
+
+static int report(const struct recount *r)
+{
+    struct buf gone = {0};
+    static char name[] = "rejects", count_option[] = "--count";
+    char *rejects[] = {name, count_option, r->counting, NULL};
+    fflush(stderr);
+    int status = tool_rejects(3, rejects);
+    counters_append_missing(r->current.retired, r->counters->text, &gone);
+    counters_append_missing(r->current.counters, r->counters->text, &gone);
+    if (gone.len > 0)
+        fprintf(stderr, "The new archive has no counts of these counters, which the old one has:\n%.*s",
+            (int)gone.len, gone.ptr);
+    buf_free(&gone);
+    fprintf(stderr,
+        "The new archive is complete. To put it in the place of the old one:\n"
+        "    millrace compact --config=%s --replace=%s\n",
+        r->config->path, r->to);
+    return status;
+}
+
+static char *join(const char *dir, const char *name)
+{
+    struct buf text = {0};
+    buf_printf(&text, "%s/%s", dir, name);
+    buf_append_char(&text, '\0');
+    return text.ptr;
+}
+
+static int run(const struct options *o)
+{
+    struct config_error error;
+    struct recount r = {.config = options_config(o)};
+    char **files;
+    size_t n = options_operands(o, &files);
+    if ((n > 0) != options_bool(o, "from"))
+        return fail(EX_USAGE, "--from needs files, and files need --from: millrace recount --from FILE...");
+    if (!r.config)
+        return fail(EX_CONFIG, "--config must name the file with the new counters");
+    if (counters_read(r.config, &r.counters, &error) != 0)
+        return fail(EX_CONFIG, "%s", error.text);
+    pipeline_open(&r.pipeline, r.config, options_string(o, "data_dir"));
+    r.libexec = tool_libexec_dir();
+    r.archive = tool_archive_dir(r.config, r.pipeline.data_dir);
+    const char *to = options_text(o, "to_archive");
+    r.to = to ? mem_strdup(to) : join(r.pipeline.data_dir, "recount");
+    r.counting = join(r.to, "counting");
+    int status = read_current(&r);
+    if (status == EX_OK)
+        status = check_aggregator(&r);
+    if (status == EX_OK)
+        status = make_archive(&r, files, n);
+    if (status == EX_OK)
+        status = report(&r);
+    manifest_free(&r.current);
+    counters_free(&r.counters);
+    pipeline_close(&r.pipeline);
+    free(r.libexec);
+    free(r.archive);
+    free(r.to);
+    free(r.counting);
+    return status;
+}
+
+int tool_recount(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "recount",
+        .summary = "makes an archive under changed counters from the streams, while the pipeline runs",
+        .operands = "[--from FILE...]",
+        .rows = {rows, NULL}};
+    return tool_run(&spec, argc, argv, run);
+}

@@ -1,0 +1,231 @@
+// Time series: bars for the period, a line for the period before, hatching over units that are not complete.
+
+import uPlot from "uplot";
+import { h, svg } from "./dom.js";
+import { compact, count } from "./format.js";
+
+const HEIGHT = 260;
+const BARS_MAX = 200; // more rows are drawn as a filled line
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Stripes that mean "not complete yet". */
+function hatching(context) {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 8;
+  const pen = tile.getContext("2d");
+  pen.strokeStyle = colour("--panel");
+  pen.lineWidth = 3;
+  pen.beginPath();
+  for (const at of [-4, 4, 12]) {
+    pen.moveTo(at - 6, 14);
+    pen.lineTo(at + 6, -6);
+  }
+  pen.stroke();
+  return context.createPattern(tile, "repeat");
+}
+
+const stepOf = (rows) => (rows.length > 1 ? rows[1].t - rows[0].t : 3600);
+
+/** Hatches the plot from the first incomplete row on. */
+function drawIncomplete(u, rows) {
+  const first = rows.findIndex((row) => !row.complete);
+  if (first < 0) return;
+  const step = stepOf(rows);
+  const left = Math.max(u.bbox.left, u.valToPos(rows[first].t - step / 2, "x", true));
+  const right = u.bbox.left + u.bbox.width;
+  u.ctx.save();
+  u.ctx.globalAlpha = 0.7;
+  u.ctx.fillStyle = hatching(u.ctx);
+  u.ctx.fillRect(left, u.bbox.top, Math.max(0, right - left), u.bbox.height);
+  u.ctx.restore();
+}
+
+const DAY = 86400;
+
+/** Labels in the reader's locale: months, days, or hours with the day at midnight. Units of days have no labels between them. */
+function timeLabels(zone, unit) {
+  const format = (parts) => new Intl.DateTimeFormat(undefined, { timeZone: zone, ...parts });
+  const month = format({ year: "numeric", month: "short" });
+  const day = format({ day: "numeric", month: "short" });
+  const hour = format({ hour: "numeric", minute: "2-digit" });
+  const hourOfDay = new Intl.DateTimeFormat("en", { timeZone: zone, hour: "numeric", hourCycle: "h23" });
+  return (u, times, axis, space, step) => times.map((t) => {
+    const at = t * 1000;
+    if (step >= 28 * DAY) return month.format(at);
+    if (step >= DAY || hourOfDay.format(at) === "00") return day.format(at);
+    return unit < DAY - 3600 ? hour.format(at) : "";
+  });
+}
+
+/** `rows` returns the current rows, which change without a new plot. */
+function options(width, rows, { zone, before, onZoom, onCursor }) {
+  const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+  const many = rows().length > BARS_MAX;
+  const step = stepOf(rows());
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    tzDate: (t) => uPlot.tzDate(new Date(t * 1000), zone),
+    cursor: { drag: { x: Boolean(onZoom), y: false, setScale: false }, y: false },
+    scales: {
+      x: { range: (u, low, high) => [low - step * 0.6, high + step * 0.6] },
+      y: { range: (u, low, high) => [0, Math.max(1, high * 1.05)] },
+    },
+    axes: [{ ...axis, space: 70, values: timeLabels(zone, step) }, { ...axis, size: 56, values: (u, values) => values.map((v) => (Number.isInteger(v) ? compact(v) : "")) }],
+    series: [
+      {},
+      {
+        label: "Events",
+        stroke: colour("--accent"),
+        fill: many ? colour("--accent-soft") : colour("--accent"),
+        width: many ? 1.5 : 0,
+        points: { show: false },
+        paths: many ? undefined : uPlot.paths.bars({ size: [0.8, 60] }),
+      },
+      ...(before ? [{ label: "Before", stroke: colour("--before"), width: 1.5, dash: [5, 4], points: { show: rows().length < 3 } }] : []),
+    ],
+    hooks: {
+      draw: [(u) => drawIncomplete(u, rows())],
+      setCursor: [(u) => onCursor(u.cursor.idx)],
+      setSelect: [(u) => {
+        if (!onZoom || u.select.width < 8) return;
+        const from = u.posToVal(u.select.left, "x");
+        const to = u.posToVal(u.select.left + u.select.width, "x");
+        const inside = rows().filter((row) => row.t + step / 2 >= from && row.t - step / 2 <= to);
+        // uPlot must finish its own handler before the view, and with it this plot, goes away.
+        if (inside.length) setTimeout(onZoom, 0, inside[0].t, inside.at(-1).t + step);
+      }],
+    },
+  };
+}
+
+function describe(row) {
+  const words = [`${row.date}: ${count(row.n)}`];
+  if (row.before) words.push(`before (${row.before.date}): ${count(row.before.n)}`);
+  if (!row.complete) words.push("not complete yet");
+  return words.join(", ");
+}
+
+function table(rows, before, isOpen) {
+  const body = h("tbody");
+  const element = h("details", { class: "data", open: isOpen }, h("summary", {}, "Table"),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows of the series" },
+      h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Events"),
+        before && h("th", { scope: "col" }, "Before"), h("th", { scope: "col" }, "Complete"))), body)));
+  // Thousands of rows cost nothing until somebody looks.
+  const fill = () => {
+    if (element.open && !body.firstChild)
+      body.append(...rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.date), h("td", {}, count(row.n)),
+        before && h("td", {}, row.before ? count(row.before.n) : "–"), h("td", {}, row.complete ? "yes" : "not yet"))));
+  };
+  element.addEventListener("toggle", fill);
+  fill();
+  return element;
+}
+
+/**
+ * A chart that keeps its place on the page. `draw` may be called again with new rows.
+ * A row is {t, date, n, complete, before?: {date, n}}.
+ */
+export function chart({ label, zone, onZoom }) {
+  const plot = h("div", { class: "plot", tabindex: "0", role: "img", "aria-label": label });
+  const readout = h("p", { class: "readout", "aria-live": "polite" });
+  const data = h("div");
+  const element = h("div", { class: "chart" }, plot, readout, data);
+  let u = null;
+  let rows = [];
+  let shape = "";
+  let tableText = "";
+
+  function show(index) {
+    readout.textContent = rows[index] ? describe(rows[index]) : "";
+  }
+
+  function make() {
+    u?.destroy();
+    const before = rows.some((row) => row.before);
+    u = new uPlot(options(plot.clientWidth || 600, () => rows, { zone, before, onZoom, onCursor: show }), columns(), plot);
+  }
+
+  function columns() {
+    const before = rows.some((row) => row.before) ? [rows.map((row) => row.before?.n ?? null)] : [];
+    return [rows.map((row) => row.t), rows.map((row) => row.n), ...before];
+  }
+
+  /** Replaces the table if its rows have changed. It stays open, and scrolled as it was. */
+  function showTable() {
+    const text = JSON.stringify(rows);
+    if (text === tableText) return;
+    tableText = text;
+    const top = data.querySelector(".scroll")?.scrollTop ?? 0;
+    data.replaceChildren(table(rows, rows.some((row) => row.before), data.firstChild?.open ?? false));
+    data.querySelector(".scroll").scrollTop = top;
+  }
+
+  // New rows would end a selection that the pointer has begun.
+  let isHeld = false;
+  let waiting = null;
+  const release = () => {
+    isHeld = false;
+    if (waiting) draw(waiting);
+  };
+  plot.addEventListener("pointerdown", () => { isHeld = true; });
+  addEventListener("pointerup", release);
+
+  function draw(next) {
+    waiting = isHeld ? next : null;
+    if (isHeld) return;
+    const nextShape = `${next.length} ${next[0]?.t} ${next.at(-1)?.t} ${next.some((row) => row.before)}`;
+    rows = next;
+    plot.setAttribute("aria-label", `${label}: ${rows.length} units, ${count(rows.reduce((sum, row) => sum + row.n, 0))} events`);
+    if (u && shape === nextShape) u.setData(columns());
+    else make();
+    shape = nextShape;
+    showTable();
+  }
+
+  // Left and right walk over the units; Enter zooms into one.
+  let at = -1;
+  plot.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (step && rows.length) {
+      at = Math.min(rows.length - 1, Math.max(0, (at < 0 ? rows.length - (step > 0 ? 1 : 0) : at) + step));
+      u?.setCursor({ left: u.valToPos(rows[at].t, "x"), top: 0 });
+      show(at);
+      event.preventDefault();
+    } else if (event.key === "Enter" && onZoom && rows[at] && rows.length > 1) {
+      onZoom(rows[at].t, rows[at + 1]?.t ?? rows[at].t + stepOf(rows));
+    }
+  });
+
+  const observer = new ResizeObserver(() => {
+    if (u && plot.clientWidth && plot.clientWidth !== u.width) u.setSize({ width: plot.clientWidth, height: HEIGHT });
+  });
+  observer.observe(plot);
+
+  return {
+    element,
+    draw,
+    redraw: () => rows.length && make(),
+    canvas: () => plot.querySelector("canvas"),
+    destroy() {
+      removeEventListener("pointerup", release);
+      observer.disconnect();
+      u?.destroy();
+    },
+  };
+}
+
+/** A small line without axes. */
+export function sparkline(values, label) {
+  const width = 120;
+  const height = 28;
+  const most = Math.max(1, ...values);
+  const points = values.map((v, i) =>
+    `${((i / Math.max(1, values.length - 1)) * width).toFixed(1)},${(height - 2 - (v / most) * (height - 4)).toFixed(1)}`);
+  return svg("svg", { class: "sparkline", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+    svg("polyline", { points: points.join(" "), fill: "none", stroke: "currentColor", "stroke-width": "1.5",
+      "vector-effect": "non-scaling-stroke" }));
+}

@@ -1,0 +1,63 @@
+// Numbers, times and texts in the reader's locale.
+
+const whole = new Intl.NumberFormat();
+const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1 });
+const signed = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1, signDisplay: "exceptZero" });
+
+export const count = (n) => whole.format(n);
+export const compact = (n) => short.format(n);
+export const share = (x) => percent.format(x);
+/** The API's change in percent; null after zero. */
+export const change = (x) => (x === null || x === undefined ? "no events before" : signed.format(x / 100));
+
+/**
+ * Compares only the units that are complete with the units before them, so that a day in progress is not set against a whole one.
+ * Returns {now, then, percent}, or null if no unit is complete.
+ */
+export function likeForLike(rows) {
+  const passed = rows.filter((row) => row.complete && row.before);
+  if (!passed.length) return null;
+  const now = passed.reduce((sum, row) => sum + row.n, 0);
+  const then = passed.reduce((sum, row) => sum + row.before.n, 0);
+  return { now, then, percent: then ? (100 * (now - then)) / then : null };
+}
+
+const BYTES = ["B", "KB", "MB", "GB", "TB"];
+export function bytes(n) {
+  let i = 0;
+  for (; n >= 1000 && i < BYTES.length - 1; i++) n /= 1000;
+  return `${n >= 10 || i === 0 ? Math.round(n) : n.toFixed(1)} ${BYTES[i]}`;
+}
+
+export function clock(seconds, zone) {
+  return new Date(seconds * 1000).toLocaleTimeString(undefined, { timeZone: zone });
+}
+
+export function moment(seconds, zone) {
+  return new Date(seconds * 1000).toLocaleString(undefined, { timeZone: zone, dateStyle: "medium", timeStyle: "short" });
+}
+
+export function isToday(seconds, zone) {
+  const day = (t) => new Date(t).toLocaleDateString("en", { timeZone: zone });
+  return day(seconds * 1000) === day(Date.now());
+}
+
+/** False for zones such as Asia/Kolkata, which the API answers by whole hours of UTC. */
+export function isWholeHour(zone) {
+  const parts = new Intl.DateTimeFormat("en", { timeZone: zone, minute: "numeric" }).formatToParts(Math.floor(Date.now() / 3600000) * 3600000);
+  return Number(parts.find((part) => part.type === "minute").value) === 0;
+}
+
+export function duration(seconds) {
+  if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
+  if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
+}
+
+const KEY_SHOWN = 200;
+/** A key for the screen: shortened, and isolated from the text around it in direction. */
+export function keyText(key) {
+  const text = key.length > KEY_SHOWN ? `${key.slice(0, KEY_SHOWN)}… (${count(key.length)} characters)` : key;
+  return `\u2068${text === "" ? "(empty)" : text}\u2069`;
+}

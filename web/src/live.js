@@ -1,0 +1,85 @@
+// Live: the lines of a stream as they arrive.
+
+import { follow } from "./api.js";
+import { h, select } from "./dom.js";
+import { count } from "./format.js";
+import { keepFresh } from "./live_update.js";
+import { streamsOf, watchPipeline } from "./pipeline_data.js";
+import { share } from "./share.js";
+import { go, note as noteChoice } from "./state.js";
+
+const KEPT = 500; // lines on the page
+const DRAW_EVERY = 200; // ms
+const LINES_A_SECOND = 2000; // more are sampled
+const LINE_SHOWN = 4000; // characters
+
+export function liveView(state) {
+  const list = h("ol", { class: "lines", tabindex: "0", "aria-label": "Lines, newest first" });
+  const note = h("p", { class: "muted", role: "status" }, "Waiting for lines…");
+  const choose = h("span");
+  const filter = h("input", { name: "filter", type: "search", value: state.filter ?? "", placeholder: "Only lines that contain…",
+    oninput: (event) => noteChoice({ filter: event.target.value }) });
+  const pause = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
+    const paused = pause.getAttribute("aria-pressed") !== "true";
+    pause.setAttribute("aria-pressed", String(paused));
+    pause.textContent = paused ? "Continue" : "Pause";
+  } }, "Pause");
+  const element = h("div", {}, h("h1", { class: "visually-hidden" }, "Live"),
+    h("form", { class: "controls", onsubmit: (event) => event.preventDefault() }, choose, h("label", { class: "find" }, h("span", {}, "Filter"), filter), pause,
+      share({ name: "lines", request: () => ({ path: "v1/live", parameters: { stream: chosen } }),
+        rows: () => [["line"], ...[...list.querySelectorAll("code")].map((code) => [code.textContent])] })),
+    note, list);
+  let chosen = state.stream;
+  let waiting = [];
+  let total = 0;
+  let shown = 0;
+  let stopFollowing = () => {};
+
+  function start(stream) {
+    stopFollowing = keepFresh(0, async (outer) => {
+      const second = new AbortController();
+      outer.addEventListener("abort", () => second.abort(), { once: true });
+      let began = performance.now();
+      let inSecond = 0;
+      let sampled = false;
+      await follow(stream, second.signal, (lines) => {
+        if (performance.now() - began > 1000) {
+          began = performance.now();
+          inSecond = 0;
+        }
+        inSecond += lines.length;
+        total += lines.length;
+        waiting.push(...lines.slice(-KEPT));
+        waiting.splice(0, waiting.length - KEPT);
+        if (inSecond > LINES_A_SECOND) {
+          sampled = true;
+          second.abort();
+        }
+      }).catch((error) => { if (!sampled) throw error; });
+      if (sampled) await new Promise((resolve) => setTimeout(resolve, Math.max(0, 1000 - (performance.now() - began))));
+    }, (error) => note.replaceChildren(error.message), { mayWait: true });
+  }
+
+  const timer = setInterval(() => {
+    if (pause.getAttribute("aria-pressed") === "true" || !waiting.length) return;
+    const wanted = waiting.filter((line) => line.includes(filter.value));
+    waiting = [];
+    shown += wanted.length;
+    list.prepend(...wanted.reverse().map((line) => h("li", {}, h("code", {}, line.slice(0, LINE_SHOWN), line.length > LINE_SHOWN ? "…" : ""))));
+    while (list.childElementCount > KEPT) list.lastElementChild.remove();
+    note.replaceChildren(`${count(shown)} of ${count(total)} lines shown. Above ${count(LINES_A_SECOND)} lines a second the page shows a sample.`);
+  }, DRAW_EVERY);
+
+  let streams = "";
+  const stopPipeline = watchPipeline((pipeline) => {
+    const names = streamsOf(pipeline);
+    if (names.join() === streams || !names.length) return;
+    streams = names.join();
+    const name = names.includes(state.stream) ? state.stream : names[0];
+    chosen = name;
+    choose.replaceChildren(select("Stream", "stream", names.map((n) => [n]), name, (stream) => go({ stream })));
+    stopFollowing();
+    start(name);
+  });
+  return { element, stop() { clearInterval(timer); stopFollowing(); stopPipeline(); } };
+}

@@ -1,0 +1,103 @@
+// Keeps what is on the screen fresh, and says when it cannot.
+
+import { ApiError, hasToken, setToken } from "./api.js";
+import { byId, h } from "./dom.js";
+
+const RETRY = 1000; // ms
+const SLOW = 3000; // ms without an answer
+const BUSY_SHARE = 3; // a request that takes a second is made again after three seconds
+const BUSY_MAX = 5000; // ms
+
+const failing = new Set();
+
+function showBanner() {
+  const banner = byId("banner");
+  const error = [...failing].at(-1)?.error;
+  banner.hidden = !error;
+  if (!error) return;
+  if (error.status === 401) {
+    if (!banner.querySelector("form")) banner.replaceChildren(tokenForm());
+    return;
+  }
+  const words = error.status === 0 ? `${error.message} Numbers below may be old.` : error.message;
+  if (banner.textContent !== `${words} Trying again.`) banner.textContent = `${words} Trying again.`;
+}
+
+function tokenForm() {
+  return h("form", { onsubmit: (event) => {
+    event.preventDefault();
+    setToken(new FormData(event.target).get("token"));
+    location.reload();
+  } }, h("label", {}, hasToken() ? "The API refuses this token. Enter another: " : "This API needs a token: ", h("input", { name: "token", type: "password", autocomplete: "off" })),
+  h("button", {}, "Use it for this tab"));
+}
+
+const isTemporary = (error) => error instanceof ApiError && (error.status === 0 || error.status === 503 || error.status === 429 || error.status === 401);
+
+/**
+ * Loads one part after another: [{load, fail}]. A failure that will not pass is shown by its part, which is not asked again; the
+ * other parts go on.
+ */
+export async function loadParts(parts, signal) {
+  for (const part of parts.filter((p) => !p.hasFailed)) {
+    try {
+      await part.load(signal);
+    } catch (error) {
+      if (signal.aborted || isTemporary(error)) throw error;
+      part.hasFailed = true;
+      part.fail(error);
+    }
+  }
+}
+
+/**
+ * Calls load(signal) now and then every `interval` ms while the tab is visible, until stop(). A failure that may pass shows in the
+ * banner and is tried again; any other is given to onError, once. `mayWait`: load waits for news, so that its silence is no failure.
+ */
+export function keepFresh(interval, load, onError, { mayWait = false } = {}) {
+  const controller = new AbortController();
+  const self = { error: null };
+  let timer;
+
+  async function run() {
+    const began = performance.now();
+    let wait = interval;
+    const slow = mayWait ? 0 : setTimeout(() => {
+      self.error = new ApiError(0, null, `The API has not answered for ${SLOW / 1000} seconds.`);
+      failing.add(self);
+      showBanner();
+    }, SLOW);
+    try {
+      await load(controller.signal);
+      failing.delete(self);
+    } catch (error) {
+      if (controller.signal.aborted) return;
+      if (!isTemporary(error)) {
+        failing.delete(self);
+        showBanner();
+        onError(error);
+        return;
+      }
+      self.error = error;
+      failing.add(self);
+      wait = RETRY;
+    } finally {
+      clearTimeout(slow);
+    }
+    showBanner();
+    if (!controller.signal.aborted) timer = setTimeout(next, mayWait ? wait : Math.max(wait, Math.min(BUSY_MAX, BUSY_SHARE * (performance.now() - began))));
+  }
+
+  function next() {
+    if (document.hidden) document.addEventListener("visibilitychange", next, { once: true, signal: controller.signal });
+    else run();
+  }
+
+  run();
+  return () => {
+    controller.abort();
+    clearTimeout(timer);
+    failing.delete(self);
+    showBanner();
+  };
+}

@@ -1,0 +1,54 @@
+// Starts the page: the frame, and the view that the URL names.
+
+import { byId, h } from "./dom.js";
+import { clock, isToday, moment } from "./format.js";
+import { keyView } from "./key.js";
+import { liveView } from "./live.js";
+import { overview } from "./overview.js";
+import { pipelineView } from "./pipeline.js";
+import { address, onChange, read } from "./state.js";
+
+const VIEWS = { overview: ["Overview", overview], key: ["Keys", keyView], live: ["Live", liveView], pipeline: ["Pipeline", pipelineView] };
+const THEMES = ["system", "light", "dark"];
+const THEME = "millrace-theme";
+
+let current = null;
+
+function freshness(reply, zone) {
+  byId("freshness").textContent = `complete until ${isToday(reply.complete_until, zone) ? clock(reply.complete_until, zone) : moment(reply.complete_until, zone)}`;
+  byId("freshness").title = reply.held_by ? `held back by ${reply.held_by}` : "";
+}
+
+function navigation(chosen, state) {
+  byId("nav").replaceChildren(...Object.entries(VIEWS).map(([view, [name]]) =>
+    h("a", { href: address({ view }, { zone: state.zone }), "aria-current": view === chosen ? "page" : null }, name)));
+}
+
+function showView() {
+  const state = read();
+  const name = Object.hasOwn(VIEWS, state.view) ? state.view : "overview";
+  const top = scrollY;
+  current?.stop();
+  current = VIEWS[name][1](state, { freshness });
+  navigation(name, state);
+  document.title = `${state.key && name === "key" ? `${state.key.slice(0, 60)} – ` : ""}${VIEWS[name][0]} – millrace`;
+  const view = byId("view");
+  view.style.minHeight = `${view.offsetHeight}px`; // no jump while the next view loads
+  view.replaceChildren(current.element);
+  scrollTo(0, top);
+  setTimeout(() => { view.style.minHeight = ""; }, 1000);
+}
+
+function setTheme(theme) {
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = `Theme: ${theme}`;
+  localStorage.setItem(THEME, theme);
+  current?.redraw?.();
+}
+
+byId("theme").addEventListener("click", () => setTheme(THEMES[(THEMES.indexOf(localStorage.getItem(THEME) ?? "system") + 1) % THEMES.length]));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => current?.redraw?.());
+setTheme(THEMES.find((theme) => theme === localStorage.getItem(THEME)) ?? "system");
+onChange(showView);
+showView();
