@@ -14,7 +14,7 @@ LEAD = 0.05
 
 
 class Host:
-    """A queue with a relay."""
+    """A queue with a relay that pubsub knows: one that it has not heard of yet holds nothing back."""
 
     def __init__(self, test, name, clocks=None):
         self.test, self.name = test, name
@@ -22,6 +22,8 @@ class Host:
         self.url = "unix:" + test.path(name + ".sock")
         self.start_queue()
         self.start_relay()
+        wait_until(lambda: "default" in self.queue.stats()["queues"] and self.id in test.producers(),
+                   "pubsub to know the producer of " + name)
 
     def start_queue(self):
         self.queue = self.test.start("simplequeue", "--data-dir=" + self.test.path(self.name), "--sync=never",
