@@ -44,7 +44,6 @@ const struct option_row settings_rows[] = {
         .help = "a producer of a stream that has been silent for longer no longer holds completeness back"},
     {.name = "accept_loss",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .help = "for one start: continue although lines expired uncounted or the stream is a restored copy; "
                 "otherwise the aggregator stays not ready"},
     {.name = "flush_interval",
@@ -90,7 +89,6 @@ const struct option_row settings_rows[] = {
         .help = "delete files of rejected lines after this time; 0: keep them"},
     {.name = "input",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .help = "count the lines of each FILE (plain, gzip or zstd) and exit, instead of following streams"},
     {.name = "recount",

@@ -1,4 +1,5 @@
 /* compactor: wires options, lock, HTTP and terminal to one run over an archive, or to a schedule of runs. */
+#include "archive/archive_options.h"
 #include "compactor/archive.h"
 #include "compactor/change.h"
 #include "compactor/control.h"
@@ -39,77 +40,14 @@ static const struct option_row rows[] = {
         .help = "addresses of all sortdbs that serve the archive, separated by commas; none: there is no "
                 "sortdb, and slices are kept "
                 "(default: [sortdb] of the file)"},
-    {.name = "shards",
-        .type = OPTION_INT,
-        .min = 1,
-        .max = MANIFEST_SHARDS_MAX,
-        .help = "number of files in the archive (default: unchanged, 1 at first)"},
-    {.name = "memory",
-        .type = OPTION_SIZE,
-        .fallback = "256M",
-        .min = 1 << 20,
-        .max = INT64_C(1) << 40,
-        .unit = "bytes",
-        .help = "memory for the merge, and for the sort of an import; records that do not fit go to "
-                "temporary files"},
     {.name = "threads",
         .type = OPTION_INT,
         .fallback = "0",
         .min = 0,
         .max = MANIFEST_SHARDS_MAX,
         .help = "threads of the merge, at most one for each shard; 0: the number of processors"},
-    {.name = "keep",
-        .type = OPTION_INT,
-        .fallback = "2",
-        .min = 1,
-        .max = 1000000,
-        .unit = "generations",
-        .help = "generations to keep, including the current one"},
-    {.name = "import",
-        .type = OPTION_BOOL,
-        .fallback = "false",
-        .flags = OPTION_COMMAND_LINE,
-        .help =
-            "add the records of the text files (plain, gzip or zstd; - is standard input), sorted or not"},
-    {.name = "again",
-        .type = OPTION_BOOL,
-        .fallback = "false",
-        .flags = OPTION_COMMAND_LINE,
-        .help = "import files even if the archive has imported them before"},
-    {.name = "export",
-        .type = OPTION_BOOL,
-        .fallback = "false",
-        .flags = OPTION_COMMAND_LINE,
-        .help = "write the records of the archive to the file, or to standard output, and exit"},
-    {.name = "verify",
-        .type = OPTION_BOOL,
-        .fallback = "false",
-        .flags = OPTION_COMMAND_LINE,
-        .help = "check every record of the archive, and exit"},
-    {.name = "drop_before",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "remove the counts before this day (YYYY-MM-DD, UTC)"},
-    {.name = "ns",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "namespace of --drop-before: a total with its subtotals, or a subtotal (default: all)"},
-    {.name = "drop_hours_before",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "remove the subtotals of hours before this day (YYYY-MM-DD, UTC), and keep those of days"},
-    {.name = "forget",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "remove the records of this key (NAMESPACE|KEY, or KEY in all namespaces) and its sub keys "
-                "from all generations"},
-    {.name = "replace",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "replace the archive by the recounted archive in this directory (millrace recount)"},
     {.name = "init",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .help = "create the empty generation 0 if there is none, and exit"},
     {.name = "every",
@@ -492,7 +430,7 @@ int main(int argc, char **argv)
     static const struct options_spec spec = {.program = "compactor",
         .summary = "merges the aggregator's sealed slices into the archive",
         .operands = "[FILE...]",
-        .rows = {rows, NULL}};
+        .rows = {rows, archive_options, NULL}};
     struct options *o;
     io_reserve_stdio();
     signal(SIGPIPE, SIG_IGN);

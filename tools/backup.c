@@ -15,7 +15,6 @@ static const struct option_row backup_rows[] = {
         .help = "directory of the pipeline (default: [millrace] data_dir)"},
     {.name = "verify",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .help = "read every file of the backup DIR and compare its checksum"},
     {.name = NULL},
 };

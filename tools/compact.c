@@ -1,5 +1,6 @@
 /* millrace compact: runs the compactor with the addresses (tool.h) and directories of a pipeline. Settings in
  * [compactor] override them. */
+#include "archive/archive_options.h"
 #include "base/bytes.h"
 #include "config/config.h"
 #include "config/options.h"
@@ -10,74 +11,11 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-static const struct option_row rows[] = {
-    TOOL_DATA_DIR_SETTING,
-    {.name = "shards",
-        .type = OPTION_INT,
-        .min = 1,
-        .max = 4096,
-        .help = "number of files in the archive (default: as in the current generation)"},
-    {.name = "keep",
-        .type = OPTION_INT,
-        .min = 1,
-        .max = 1000000,
-        .unit = "generations",
-        .help = "generations to keep, including the current one"},
-    {.name = "memory",
-        .type = OPTION_SIZE,
-        .min = 1 << 20,
-        .max = INT64_C(1) << 40,
-        .unit = "bytes",
-        .help = "memory of an import's sort"},
-    {.name = "import",
-        .type = OPTION_BOOL,
-        .flags = OPTION_COMMAND_LINE,
-        .fallback = "false",
-        .help =
-            "add the records of the text files (plain, gzip or zstd; - is standard input), sorted or not"},
-    {.name = "again",
-        .type = OPTION_BOOL,
-        .flags = OPTION_COMMAND_LINE,
-        .fallback = "false",
-        .help = "import files even if the archive has imported them before"},
-    {.name = "export",
-        .type = OPTION_BOOL,
-        .flags = OPTION_COMMAND_LINE,
-        .fallback = "false",
-        .help = "write the records of the archive to the file, or to standard output"},
-    {.name = "verify",
-        .type = OPTION_BOOL,
-        .flags = OPTION_COMMAND_LINE,
-        .fallback = "false",
-        .help = "check every record of the archive"},
-    {.name = "replace",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "replace the archive by the recounted archive in this directory (millrace recount)"},
-    {.name = "drop_before",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "remove the counts before this day (YYYY-MM-DD, UTC)"},
-    {.name = "ns",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "namespace of --drop-before: a total with its subtotals, or a subtotal (default: all)"},
-    {.name = "drop_hours_before",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "remove the subtotals of hours before this day (YYYY-MM-DD, UTC), and keep those of days"},
-    {.name = "forget",
-        .type = OPTION_STRING,
-        .flags = OPTION_COMMAND_LINE,
-        .help = "remove the records of this key (NAMESPACE|KEY, or KEY in all namespaces) and its sub keys "
-                "from all generations"},
-    {.name = NULL},
-};
+static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING, {.name = NULL}};
 
-/* Appends the options of the command line that the compactor has too: all but data_dir, the first row. */
 static void add_options(char **argv, const struct options *o)
 {
-    for (const struct option_row *row = rows + 1; row->name; row++) {
+    for (const struct option_row *row = archive_options; row->name; row++) {
         if (!options_is_set(o, row->name))
             continue;
         if (row->type == OPTION_BOOL)
@@ -145,6 +83,6 @@ int tool_compact(int argc, char **argv)
     static const struct options_spec spec = {.program = "compact",
         .summary = "moves the counts into the archive, and changes the archive",
         .operands = "[FILE...]",
-        .rows = {rows, NULL}};
+        .rows = {rows, archive_options, NULL}};
     return tool_run(&spec, argc, argv, exec_compactor);
 }

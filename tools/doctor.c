@@ -24,9 +24,8 @@ static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
     {.name = "fast",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .help = "skip the checks that read all data: journals, slices, archive and conservation"},
-    {.name = "json", .type = OPTION_BOOL, .fallback = "false", .help = "print JSON"},
+    {.name = "json", .type = OPTION_BOOL, .help = "print JSON"},
     {.name = NULL},
 };
 

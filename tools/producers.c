@@ -34,7 +34,7 @@ static const struct option_row rows[] = {
         .type = OPTION_STRING,
         .help = "new mark of a queue's reader: id of the first message that is not published"},
     {.name = "remove", .type = OPTION_STRING, .help = "producer to remove with its mark"},
-    {.name = "json", .type = OPTION_BOOL, .fallback = "false", .help = "print JSON"},
+    {.name = "json", .type = OPTION_BOOL, .help = "print JSON"},
     {.name = NULL},
 };
 

@@ -48,7 +48,6 @@ static const struct option_row rows[] = {
                 "combined)"},
     {.name = "follow",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .letter = 'f',
         .help = "follow a growing log across rotations; needs --producer"},
     {.name = "state",
@@ -92,7 +91,7 @@ static const struct option_row rows[] = {
         .max = 86400000,
         .unit = "s",
         .help = "give up after this time without progress (with --follow: never, unless set)"},
-    {.name = "quiet", .type = OPTION_BOOL, .fallback = "false", .help = "print no progress and no summary"},
+    {.name = "quiet", .type = OPTION_BOOL, .help = "print no progress and no summary"},
     {.name = NULL},
 };
 

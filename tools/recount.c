@@ -31,7 +31,6 @@ static const struct option_row rows[] = {
     {.name = "from",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
-        .fallback = "false",
         .help = "read the lines of each FILE from the file: files of ps_to_file, and files that were counted "
                 "with "
                 "`aggregator --input`"},

@@ -23,7 +23,6 @@ static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
     {.name = "wait",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .help = "wait until every daemon is ready and every posted event is counted"},
     {.name = "timeout",
         .type = OPTION_DURATION,
@@ -45,7 +44,7 @@ static const struct option_row rows[] = {
         .max = 3600000,
         .unit = "s",
         .help = "show the screen again in this interval until Ctrl-C"},
-    {.name = "json", .type = OPTION_BOOL, .fallback = "false", .help = "print JSON"},
+    {.name = "json", .type = OPTION_BOOL, .help = "print JSON"},
     TOOL_COLOR_SETTING("colour of the states"),
     {.name = NULL},
 };

@@ -37,7 +37,6 @@ static const struct option_row rows[] = {
         .help = "values shown"},
     {.name = "once",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .help = "print one table after the window, or at the stream's end, and end; so without a terminal"},
     {.name = NULL},
 };

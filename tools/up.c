@@ -46,7 +46,6 @@ static const struct option_row rows[] = {
         .help = "names of the daemons to run, separated by commas or spaces (default: all)"},
     {.name = "free_ports",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .help = "use free ports instead of the configured ones; millrace status shows them"},
     TOOL_COLOR_SETTING("colour of the daemon names before log lines"),

@@ -159,13 +159,11 @@ int option_value_read(
 static const struct option_row common_rows[] = {
     {.name = "help",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .letter = 'h',
         .help = "print this help and exit"},
     {.name = "version",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .letter = 'V',
         .help = "print the version and exit"},
@@ -180,7 +178,6 @@ static const struct option_row common_rows[] = {
         .help = "read the section [PROGRAM NAME] instead of [PROGRAM]"},
     {.name = "check_config",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .flags = OPTION_COMMAND_LINE,
         .help = "check all settings, print their values and sources, and exit"},
     {.name = NULL},
@@ -224,8 +221,7 @@ static void append_option(const struct option_row *r, struct buf *out)
     struct buf notes = {0}, bounds = {0};
     if (r->alone != NULL)
         append_note(&notes, "alone: %s", r->alone);
-    if (r->fallback != NULL && *r->fallback != '\0' &&
-        (r->type != OPTION_BOOL || strcmp(r->fallback, "false") != 0))
+    if (r->fallback != NULL && *r->fallback != '\0')
         append_note(&notes, "default %s", r->fallback);
     bool is_number = r->type == OPTION_INT || r->type == OPTION_SIZE;
     if (r->max != 0 && (r->type == OPTION_DURATION || (is_number && r->max < INT64_C(1) << 50))) {
@@ -507,8 +503,8 @@ enum options_result options_parse(
         for (const struct option_row *r = tables[t]; r->name != NULL; r++) {
             o->values = mem_realloc(o->values, (o->n_values + 1) * sizeof *o->values);
             o->values[o->n_values] = (struct option_value){.row = r};
-            if (r->fallback != NULL &&
-                set(o, &o->values[o->n_values], r->fallback, RANK_DEFAULT, "default") != 0)
+            const char *fallback = !r->fallback && r->type == OPTION_BOOL ? "false" : r->fallback;
+            if (fallback && set(o, &o->values[o->n_values], fallback, RANK_DEFAULT, "default") != 0)
                 return OPTIONS_USAGE;
             o->n_values++;
         }

@@ -39,7 +39,7 @@ enum option_type {
 struct option_row {
     const char *name; /* with underscores */
     enum option_type type;
-    const char *fallback; /* the default as text; NULL: unset */
+    const char *fallback; /* the default as text; NULL: unset, and false for a BOOL */
     int64_t min, max;
     const char *unit;    /* for --help, such as "bytes"; DURATION: the unit of a bare number, "ms" or "s" */
     const char *choices; /* OPTION_CHOICE */

@@ -20,7 +20,7 @@
         .unit = "bytes", .help = (LINE_HELP)}
 /* For a program that stores the opening with its cursor (stream_client.h). */
 #define STREAM_ACCEPT_LOSS_OPTION                                                                            \
-    {.name = "accept_loss", .type = OPTION_BOOL, .fallback = "false",                                        \
+    {.name = "accept_loss", .type = OPTION_BOOL,                                                             \
         .help = "for one start: continue although the stream is a restored copy; otherwise the program stays " \
                 "not ready"}
 /* clang-format on */

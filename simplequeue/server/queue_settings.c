@@ -11,7 +11,6 @@ const struct option_row settings_rows[] = {
     {.name = "restored",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
-        .fallback = "false",
         .help = "treat data_dir as a restored copy: give its queues new ids, then exit"},
     {.name = "sync",
         .type = OPTION_SYNC,

@@ -90,7 +90,6 @@ static const struct option_row option_rows[] = {
         .help = "timeout of a request"},
     {.name = "skip_refused",
         .type = OPTION_BOOL,
-        .fallback = "false",
         .help =
             "leave out a line, instead of retrying it, once every reachable destination answers 400, 413 or "
             "422"},

@@ -91,7 +91,7 @@ static const struct http_route routes[] = {
 
 static const struct option_row rows[] = {
     {.name = "data_dir", .type = OPTION_STRING, .help = "a directory to own"},
-    {.name = "stubborn", .type = OPTION_BOOL, .fallback = "false", .help = "never finish a drain"},
+    {.name = "stubborn", .type = OPTION_BOOL, .help = "never finish a drain"},
     {.name = "pace", .type = OPTION_INT, .fallback = "5", .min = 1, .max = 10, .help = "a bounded number"},
     {.name = NULL},
 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 static const struct option_row rows[] = {
-    {.name = "flag", .type = OPTION_BOOL, .fallback = "false", .help = "a switch", .letter = 'f'},
+    {.name = "flag", .type = OPTION_BOOL, .help = "a switch", .letter = 'f'},
     {.name = "count",
         .type = OPTION_INT,
         .fallback = "3",
