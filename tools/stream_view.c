@@ -243,7 +243,7 @@ static bool is_begin(const char *from)
 {
     uint64_t number;
     return strcmp(from, "earliest") == 0 || strcmp(from, "latest") == 0 ||
-           bytes_to_u64(bytes_str(from + (*from == '@')), &number);
+           bytes_to_u64(bytes_str(from + (*from == '@' || *from == '-')), &number);
 }
 
 int stream_view_run(const struct options *o, const struct stream_view_config *config)
@@ -257,7 +257,8 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
     if (!bytes_is_name(bytes_str(options_string(o, "stream"))))
         return report(&v, "--stream is not a name", EX_USAGE);
     if (!is_begin(options_string(o, "from")))
-        return report(&v, "--from must be earliest, latest, an offset or @UNIXTIME", EX_USAGE);
+        return report(
+            &v, "--from must be earliest, latest, an offset, @UNIXTIME or -N, the last N lines", EX_USAGE);
     if (daemon_read_token(options_text(o, "pubsub_token_file"), &token, &error) != 0)
         return report(&v, error.text, EX_CONFIG);
     pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));

@@ -16,7 +16,7 @@
     TOOL_DATA_DIR_SETTING,                                                                                   \
     {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "stream to follow"},             \
     {.name = "from", .type = OPTION_STRING, .fallback = "latest",                                            \
-        .help = "where to begin: earliest, latest, an offset or @UNIXTIME"},                                 \
+        .help = "where to begin: earliest, latest, an offset, @UNIXTIME or -N, the last N lines"},           \
     {.name = "follow", .type = OPTION_BOOL, .fallback = "true",                                              \
         .help = "wait for new lines at the end of the stream; false: end there"},                            \
     {.name = "pubsub_url", .type = OPTION_STRING, .help = "address of pubsub (default: the pipeline's)"},    \

@@ -93,7 +93,8 @@ struct stream_client_config {
     struct http_client *pubsub; /* borrowed: either outlives the stream client or is freed before it */
     const char *stream;         /* a name; copied */
     struct stream_cursor from;  /* id "": begin at `begin` */
-    /* Where to start without a cursor: "earliest" (the same as NULL), "latest", "@UNIXTIME" or an offset. Copied. */
+    /* Where to start without a cursor: "earliest" (the same as NULL), "latest", "@UNIXTIME", "-N" (the last N lines) or an
+     * offset. Copied. */
     const char *begin;
     size_t max_line; /* of a line, in bytes, without LF; 0: STREAM_LINE_MAX */
     enum stream_loss loss;

@@ -383,6 +383,23 @@ static void response_drained(struct http_request *req, void *arg)
         subscriber_drained(h->subscriber);
 }
 
+/* last=N is another form of from=-N. */
+static bool read_begin(struct http_request *req, struct stream_from *from)
+{
+    struct bytes ignored;
+    uint64_t lines;
+    if (!http_param(req, "last", &ignored))
+        return server_read_from(req, "latest", from);
+    if (http_param(req, "from", &ignored)) {
+        http_problem(req, 400, "bad-parameter", NULL, "use from or last, not both");
+        return false;
+    }
+    if (!http_param_u64(req, "last", 0, 0, STREAM_LAST_MAX, &lines))
+        return false;
+    *from = (struct stream_from){.kind = lines ? STREAM_FROM_LAST : STREAM_FROM_LATEST, .lines = lines};
+    return true;
+}
+
 /* When a browser reconnects, it repeats its first request and sends its cursor in Last-Event-ID. */
 static bool read_cursor(struct http_request *req, const struct http_subscriber *h, struct stream_from *from)
 {
@@ -390,7 +407,7 @@ static bool read_cursor(struct http_request *req, const struct http_subscriber *
     struct bytes id = BYTES_NONE;
     (void)http_param(req, "id", &id);
     if (!last.len)
-        return server_read_from(req, "latest", from) && server_check_stream_id(req, h->stream, id, from);
+        return read_begin(req, from) && server_check_stream_id(req, h->stream, id, from);
     if (!server_check_stream_id(req, h->stream, id, NULL))
         return false;
     *from = (struct stream_from){.kind = STREAM_FROM_OFFSET};

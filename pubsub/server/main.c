@@ -234,7 +234,7 @@ static const struct http_route routes[] = {
         .methods = HTTP_GET_,
         .on_overload = retry_events_if_wanted,
         .handler = http_sub,
-        .params = "stream from id follow multipart",
+        .params = "stream from last id follow multipart",
         .help = "the lines of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=; "
                 "Accept: text/event-stream"},
     {.path = "/cursors",

@@ -179,7 +179,7 @@ bool server_read_from(struct http_request *req, const char *fallback, struct str
     (void)http_param(req, "from", &text);
     if (stream_from_parse(text, from))
         return true;
-    http_problem(req, 400, "bad-parameter", "earliest, latest, an offset, or @UNIXTIME in whole seconds",
-        "invalid from");
+    http_problem(req, 400, "bad-parameter",
+        "earliest, latest, an offset, @UNIXTIME in whole seconds, or -N: the last N lines", "invalid from");
     return false;
 }

@@ -274,6 +274,11 @@ bool stream_from_parse(struct bytes text, struct stream_from *out)
         out->time = (usec_t)seconds * USEC_PER_SEC;
         return true;
     }
+    if (text.len && text.ptr[0] == '-') {
+        out->kind = STREAM_FROM_LAST;
+        return bytes_to_u64(bytes_of(text.ptr + 1, text.len - 1), &out->lines) && out->lines > 0 &&
+               out->lines <= STREAM_LAST_MAX;
+    }
     out->kind = STREAM_FROM_OFFSET;
     return bytes_to_u64(text, &out->offset);
 }

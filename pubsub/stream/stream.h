@@ -101,10 +101,18 @@ struct stream_publish {
 enum journal_result stream_publish(struct stream *s, const struct lines *lines,
     const struct stream_marks *marks, usec_t time, struct stream_publish *p, uint64_t *mark);
 
-/* Where a subscription starts: "earliest", "latest", an offset or "@UNIXTIME" (whole seconds). */
+/* Where a subscription starts: "earliest", "latest", an offset, "@UNIXTIME" (whole seconds), or "-N": the last N lines,
+ * N from 1 to STREAM_LAST_MAX. */
+#define STREAM_LAST_MAX ((uint64_t)1000000)
 struct stream_from {
-    enum { STREAM_FROM_EARLIEST, STREAM_FROM_LATEST, STREAM_FROM_OFFSET, STREAM_FROM_TIME } kind;
-    uint64_t offset;
+    enum {
+        STREAM_FROM_EARLIEST,
+        STREAM_FROM_LATEST,
+        STREAM_FROM_OFFSET,
+        STREAM_FROM_TIME,
+        STREAM_FROM_LAST
+    } kind;
+    uint64_t offset, lines;
     usec_t time;
 };
 /* Returns false if the text has none of these forms. */

@@ -1,6 +1,7 @@
 #include "pubsub/stream/subscriber.h"
 
 #include "pubsub/stream/block_cache.h"
+#include "pubsub/stream/last_lines.h"
 #include "pubsub/stream/line_index.h"
 
 #include <assert.h>
@@ -10,7 +11,7 @@
 
 enum subscriber_state {
     SUBSCRIBER_NEW,
-    SUBSCRIBER_SEEKING,  /* waits until the offset of a time is found */
+    SUBSCRIBER_SEEKING,  /* waits until the offset of a time, or of the last lines, is found */
     SUBSCRIBER_CHECKING, /* waits for the block with the byte before the cursor */
     SUBSCRIBER_READING,  /* waits for a block */
     SUBSCRIBER_WAITING,  /* waits for a commit */
@@ -26,6 +27,7 @@ struct subscriber {
     struct stream *stream;
     struct journal *journal;
     struct journal_seek *seek;
+    struct last_lines *last_lines;
     struct block_wait wait;
     enum subscriber_state state;
     uint64_t offset;  /* of the next byte to write */
@@ -45,6 +47,7 @@ static void block_read(struct block_wait *wait, enum journal_result r, const str
 static void detach(struct subscriber *sub)
 {
     journal_seek_cancel(&sub->seek);
+    last_lines_cancel(&sub->last_lines);
     block_wait_cancel(&sub->wait);
     if (sub->state != SUBSCRIBER_ENDED)
         stream_unobserve(sub->stream, &sub->observer);
@@ -246,7 +249,7 @@ static void block_read(struct block_wait *wait, enum journal_result r, const str
         fail(sub, r, edges);
 }
 
-static void time_found(enum journal_result r, uint64_t offset, void *arg)
+static void offset_found(enum journal_result r, uint64_t offset, void *arg)
 {
     struct subscriber *sub = arg;
     assert(sub->magic == SUBSCRIBER_MAGIC && sub->state == SUBSCRIBER_SEEKING);
@@ -264,7 +267,12 @@ void subscriber_begin(struct subscriber *sub)
     const struct stream_from *from = &sub->config.from;
     if (from->kind == STREAM_FROM_TIME) {
         sub->state = SUBSCRIBER_SEEKING;
-        sub->seek = journal_seek_time(sub->journal, from->time, clock_wall(), time_found, sub);
+        sub->seek = journal_seek_time(sub->journal, from->time, clock_wall(), offset_found, sub);
+        return;
+    }
+    if (from->kind == STREAM_FROM_LAST) {
+        sub->state = SUBSCRIBER_SEEKING;
+        last_lines_find(&sub->last_lines, sub->journal, from->lines, offset_found, sub);
         return;
     }
     sub->at_part = from->kind != STREAM_FROM_OFFSET;

@@ -138,10 +138,12 @@ class JournalToolTest(MillraceTest):
         self.assertEqual(self.tool("check", directory)[0], 0)
         p = self.pubsub()
         self.assertEqual(harness.broken_off(p.url, "/sub?stream=s&from=0&follow=0"), lines[:kept])
+        self.assertEqual(p.get("/sub?stream=s&last=9&follow=0").body, b"", "the last lines begin after what is lost")
         reply = p.post("/pub?stream=s", b"after\n")
         self.assertEqual(reply.status, 200)
         self.assertEqual(p.get("/sub?stream=s&from=%d&follow=0" % (kept + 1)).status, 410)
-        self.assertEqual(p.get("/sub?stream=s&from=%d&follow=0" % 2**40).body, b"after\n")
+        for begin in ("from=%d" % 2**40, "last=9"):
+            self.assertEqual(p.get("/sub?stream=s&follow=0&" + begin).body, b"after\n")
 
     def goes_on_above(self, directory, given_out):
         """Repairs. The report of what is kept is right, and the next offset is above all that were used."""

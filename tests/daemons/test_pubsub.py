@@ -1,6 +1,7 @@
 """pubsub over real sockets: publishing with marks, reading from any cursor, bad input, kill -9."""
 # full: MILLRACE_ROUNDS=200
 import os
+import re
 import socket
 import threading
 import time
@@ -143,12 +144,33 @@ class Subscribe(PubsubTest):
         for cursor in (15, 16, 10**6, 2**64 - 1):
             self.assertEqual(self.assertProblem(self.sub(cursor), 416, "cursor-beyond-end")["end"], "14")
         self.assertEqual(self.assertProblem(self.sub(0, id="0" * 32), 409, "wrong-stream")["id"], identity)
-        for cursor in ("", "x", "-1", "@", "@x", "1.5", "@99999999999999999999", "18446744073709551616"):
+        for cursor in ("", "x", "-", "-0", "-1000001", "@", "@x", "1.5", "@99999999999999999999", "18446744073709551616"):
             self.assertProblem(self.sub(cursor), 400, "bad-parameter")
         self.assertProblem(self.sub(stream="other"), 404, "unknown-stream")
         self.assertEqual(self.sub("latest").body, b"")
         self.assertEqual(self.sub("@0").body, text)
         self.assertEqual(self.sub("@%d" % (time.time() + 1000)).body, b"")
+
+    def test_last_lines(self):
+        self.pubsub()
+        self.pub(b"one\ntwo\n")
+        self.pub(b"three\n")
+        text = b"one\ntwo\nthree\n"
+        for n, offset in ((0, 14), (1, 8), (2, 4), (3, 0), (4, 0), (1000000, 0)):
+            for reply in (self.sub(None, last=n), self.sub(-n if n else "latest")):
+                self.assertEqual((reply.status, reply.body, reply.header("X-Millrace-Offset")), (200, text[offset:], str(offset)))
+        for n in ("x", "-1", "1000001", ""):
+            self.assertProblem(self.sub(None, last=n), 400, "bad-parameter")
+        self.assertProblem(self.sub("latest", last=1), 400, "bad-parameter")
+        c = harness.connect(self.url)
+        c.request("GET", "/sub?stream=s&last=1")
+        r = c.getresponse()
+        self.assertEqual(r.read(6), b"three\n")
+        self.pub(b"four\n")
+        self.assertEqual(r.read(5), b"four\n")
+        c.close()
+        events = request(self.url, "GET", "/sub?stream=s&last=2&follow=0", headers={"Accept": "text/event-stream"}).body
+        self.assertEqual(re.findall(rb"(?m)^data: ?(.*)$", events), [b"three", b"four"])
 
     def test_head_and_http10(self):
         self.pubsub()

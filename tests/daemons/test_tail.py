@@ -34,6 +34,7 @@ class Tail(PubsubTest):
         self.assertEqual(self.tail("--count=2"), LINES[:2])
         self.assertEqual(self.view("tail", "--follow=false").stdout, b"")
         offset = len(LINES[0]) + 1
+        self.assertEqual(self.view("tail", "--from=-2", "--follow=false").stdout.splitlines(), LINES[-2:])
         self.assertEqual(self.view("tail", "--from=%d" % offset, "--count=1").stdout.strip(), LINES[1])
 
     def test_conditions(self):

@@ -15,7 +15,8 @@ class PubsubTest(MillraceTest):
         return request(self.url, "POST", "/pub?" + query(stream=stream, **marks), body)
 
     def sub(self, from_="earliest", stream="s", **more):
-        return request(self.url, "GET", "/sub?" + query(stream=stream, from_=from_, follow=0, **more))
+        begin = {} if from_ is None else {"from_": from_}
+        return request(self.url, "GET", "/sub?" + query(stream=stream, **begin, follow=0, **more))
 
     def follow(self, from_="earliest", stream="s"):
         """A response that stays open: (connection, response)."""

@@ -48,7 +48,7 @@ static void bodies_become_lines(void **state)
     buf_free(&text);
 }
 
-static void from_is_one_of_four(void **state)
+static void from_is_one_of_five(void **state)
 {
     (void)state;
     struct stream_from f;
@@ -57,8 +57,9 @@ static void from_is_one_of_four(void **state)
     assert_true(stream_from_parse(BYTES_LITERAL("18446744073709551615"), &f) && f.offset == UINT64_MAX);
     assert_true(
         stream_from_parse(BYTES_LITERAL("@12"), &f) && f.kind == STREAM_FROM_TIME && f.time == 12000000);
+    assert_true(stream_from_parse(BYTES_LITERAL("-20"), &f) && f.kind == STREAM_FROM_LAST && f.lines == 20);
     static const char *const bad[] = {
-        "", "Earliest", "-1", "1 ", "@", "@-1", "@1.5", "@9223372036855", "1e3"};
+        "", "Earliest", "-", "-0", "-1000001", "--1", "1 ", "@", "@-1", "@1.5", "@9223372036855", "1e3"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_false(stream_from_parse(bytes_str(bad[i]), &f));
 }
@@ -362,6 +363,45 @@ static void a_slow_sink_costs_a_bounded_buffer(void **state)
     buf_free(&all);
 }
 
+/* Lines of 1 to 100,000 bytes, many to a frame and one: each number of last lines begins where the model says. */
+static void the_last_lines_begin_at_a_line(void **state)
+{
+    struct world *w = *state;
+    struct buf block = {0};
+    uint64_t begins[600];
+    size_t n = 0;
+    read_to_the_end(w, "-1", BYTES_LITERAL(""));
+    for (uint64_t offset = 0; n < 600;) {
+        buf_clear(&block);
+        for (size_t lines = 1 + n % 7; lines > 0 && n < 600; lines--, n++) {
+            begins[n] = offset + block.len;
+            buf_printf(&block, "%0*zu\n", n % 50 == 49 ? 100000 : (int)(1 + n % 400), n);
+        }
+        publish(w, buf_bytes(&block));
+        offset += block.len;
+    }
+    buf_free(&block);
+    for (size_t last = 1; last <= 700; last += last < 20 ? 1 : 17) {
+        struct sink k = {0};
+        char from[32];
+        snprintf(from, sizeof(from), "-%zu", last);
+        begin(w, &k, from, false);
+        wait_for(w, &k, 0);
+        assert_int_equal(k.offset, begins[last < n ? n - last : 0]);
+        finish(&k);
+    }
+    for (int polls = 0; polls < 4; polls++) { /* cancelled in the middle */
+        struct sink k = {0};
+        begin(w, &k, "-600", true);
+        for (int i = 0; i < polls; i++) {
+            usleep(1000);
+            journal_set_poll(streams_set(w->streams));
+        }
+        finish(&k);
+    }
+    assert_int_equal(stream_numbers(w->stream).subscribers, 0);
+}
+
 static void freed_in_the_middle_of_a_read(void **state)
 {
     struct world *w = *state;
@@ -458,7 +498,7 @@ static void a_read_under_way_is_not_waited_for(void **state)
 /* Who named no offset has none that could be gone: he begins where the stream does by then. */
 static void retention_before_the_start(void **state)
 {
-    static const char *const froms[] = {"earliest", "@0", NULL};
+    static const char *const froms[] = {"earliest", "@0", "-1000000", NULL};
     struct world *w = *state;
     struct journal *j = stream_journal(w->stream);
     stream_set_limits(w->stream, &(struct stream_limits){.retain_bytes = 128 * 1024});
@@ -504,12 +544,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies_become_lines),
-        cmocka_unit_test(from_is_one_of_four),
+        cmocka_unit_test(from_is_one_of_five),
         cmocka_unit_test_setup_teardown(cursors_are_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_follower_gets_what_comes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_waits_gets_it_with_the_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(closed_while_publishing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_slow_sink_costs_a_bounded_buffer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_last_lines_begin_at_a_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(freed_in_the_middle_of_a_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(retention_makes_room_below_the_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_read_under_way_is_not_waited_for, set_up, tear_down),
