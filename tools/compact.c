@@ -50,6 +50,14 @@ static int exec_compactor(const struct options *o)
     struct pipeline p;
     char *libexec = tool_libexec_dir();
     pipeline_open(&p, config, options_string(o, "data_dir"));
+    if (!config && !options_is_set(o, "data_dir") && access(p.data_dir, F_OK) != 0) {
+        fprintf(stderr,
+            "millrace compact: no pipeline has run in %s; name it: --config=FILE or --data-dir=DIR\n",
+            p.data_dir);
+        pipeline_close(&p);
+        free(libexec);
+        return EX_CONFIG;
+    }
     tool_add_arg(own, "%s/compactor", libexec);
     if (config)
         tool_add_arg(own, "--config=%s", config->path);

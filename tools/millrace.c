@@ -66,6 +66,7 @@ static const struct topic {
     {"archive", "docs/guide/archive.md", "files and generations of the archive"},
     {"compaction", "docs/guide/compactor.md", "run and repeat compactions"},
     {"commands", "docs/guide/millrace.md", "the subcommands of millrace"},
+    {"service", "docs/guide/service.md", "install, and run with systemd"},
     {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
     {"security", "docs/guide/security.md", "permissions, tokens, web pages"},
     {"protocol", "docs/guide/protocol.md", "every endpoint"},

@@ -2,8 +2,10 @@
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_pubsub", "queue_to_http",
     "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file", "ps_to_http",
@@ -234,4 +236,23 @@ const char *config_value(const struct config_section *s, const char *key)
         if (strcmp(s->entries[i].key, key) == 0)
             return s->entries[i].value;
     return NULL;
+}
+
+bool config_installed(char *path, size_t size)
+{
+    static const char *const places[] = {"/bin", "/libexec/millrace"};
+    char dir[PATH_MAX] = "";
+    ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
+    char *slash = n > 0 ? strrchr(dir, '/') : NULL;
+    size_t length = slash ? (size_t)(slash - dir) : 0;
+    for (size_t i = 0; i < 2; i++) {
+        size_t place = strlen(places[i]);
+        if (length < place || memcmp(dir + length - place, places[i], place) != 0)
+            continue;
+        dir[length - place] = '\0';
+        bool is_system = strcmp(dir, "/usr") == 0 || strcmp(dir, "/usr/local") == 0;
+        int needed = snprintf(path, size, "%s/etc/millrace/millrace.conf", is_system ? "" : dir);
+        return needed > 0 && (size_t)needed < size && access(path, F_OK) == 0;
+    }
+    return false;
 }

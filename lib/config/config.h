@@ -46,6 +46,10 @@ int config_read(const char *path, struct config **out, struct config_error *erro
 int config_parse(const char *path, struct bytes text, struct config **out, struct config_error *error);
 void config_free(struct config **c);
 
+/* The file of the installation that the running program belongs to: PREFIX/etc/millrace/millrace.conf, and /etc/millrace/millrace.conf if
+ * PREFIX is /usr or /usr/local. Returns false if the program is not installed (PREFIX/bin, PREFIX/libexec/millrace) or has no such file. */
+bool config_installed(char *path, size_t size);
+
 /* NULL if the section does not exist; c may be NULL. `name` "" is the unnamed section. */
 const struct config_section *config_section(const struct config *c, const char *kind, const char *name);
 /* NULL if the entry or the section does not exist. */

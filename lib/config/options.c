@@ -5,6 +5,7 @@
 #include "base/suggest.h"
 #include <assert.h>
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -171,7 +172,7 @@ static const struct option_row common_rows[] = {
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,
         .letter = 'c',
-        .help = "configuration file (also $MILLRACE_CONFIG)"},
+        .help = "configuration file; unset: $MILLRACE_CONFIG, or else the file of the installation"},
     {.name = "instance",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,
@@ -460,8 +461,11 @@ static int read_file(struct options *o)
     const char *path = options_string(o, "config");
     const char *instance = options_string(o, "instance");
     struct config_error error;
+    char installed[PATH_MAX];
     if (path == NULL)
         path = getenv("MILLRACE_CONFIG");
+    if (path == NULL && config_installed(installed, sizeof installed))
+        path = installed;
     if (path == NULL || *path == '\0')
         return instance == NULL ? 0 : fail(o, "--instance needs --config");
     if (config_read(path, &o->config, &error) != 0)

@@ -5,7 +5,7 @@
  * `simplequeue`:
  *     --max-depth=N or --max_depth N        on the command line
  *     MILLRACE_SIMPLEQUEUE_MAX_DEPTH        in the environment
- *     max_depth = N under [simplequeue]     in the file of --config or MILLRACE_CONFIG;
+ *     max_depth = N under [simplequeue]     in the file of --config, MILLRACE_CONFIG or config_installed;
  *                                           with --instance=NAME, under [simplequeue NAME]
  *     the default in the table
  *

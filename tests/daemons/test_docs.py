@@ -15,7 +15,7 @@ ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor
 SECTIONS = {"aggregator": ("The read protocol", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
 # Options of other programs, and of `millrace query`, which passes on what it does not know itself.
 NOT_OURS = {"data-binary", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
-            "libs"}
+            "libs", "create"}
 PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "name")
 BUILT_IN_ROUTES = {"/ping", "/health", "/stats", "/metrics", "/"}
 
@@ -164,8 +164,8 @@ class SettingsTest(MillraceTest):
         """A renamed option must not live on in a document."""
         known = set().union(*(options_of(name) for name in programs())) | NOT_OURS | set(PARAMETERS)
         wrong = []
-        for document in (*documents(), "docs/man/millrace.1", "etc/systemd/millrace.service",
-                         "etc/systemd/millrace-compact.service"):
+        for document in (*documents(), "docs/man/millrace.1", "etc/systemd/millrace.service.in",
+                         "etc/systemd/millrace-compact.service.in"):
             text = text_of(document).replace("\\-", "-")
             named = {option.replace("_", "-") for option in re.findall(r"(?<![\w-])--([a-z][a-z0-9_-]+)", text)}
             wrong += [(document, option) for option in sorted(named - known)]
