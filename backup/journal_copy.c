@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #define ID_DIGITS (JOURNAL_ID_TEXT - 1)
 
@@ -169,6 +170,25 @@ static enum backup_result scan(struct journal_copy *c, uint64_t from, struct sca
     return BACKUP_OK;
 }
 
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
+/* While link runs, the daemon may rename the file to reuse it, and count its names before link adds one. If the file has its
+ * old name after the link, the daemon counts two. */
+static enum backup_result link_segment(const char *from, const char *to, char error[BACKUP_ERROR_TEXT])
+{
+    enum backup_result r = tree_link(from, to, error);
+    if (r != BACKUP_OK || is_same_file(from, to))
+        return r;
+    if (io->unlink(to) != 0)
+        return backup_fail_errno(error, to);
+    return backup_fail(error, BACKUP_CHANGED, "%.600s was deleted meanwhile", from);
+}
+
 /* Links segments after number `after`. */
 static enum backup_result link_segments(struct journal_copy *c, uint64_t after, char error[BACKUP_ERROR_TEXT])
 {
@@ -185,7 +205,7 @@ static enum backup_result link_segments(struct journal_copy *c, uint64_t after, 
         if (c->newest > 0 && sequences[i] != c->newest + 1)
             r = backup_fail(error, BACKUP_CHANGED, "%.600s: segments were deleted meanwhile", c->source);
         else
-            r = tree_link(from, to, error);
+            r = link_segment(from, to, error);
         if (r == BACKUP_CHANGED && c->newest == 0)
             r = BACKUP_OK; /* the oldest was trimmed after the directory was read */
         else if (r == BACKUP_OK)

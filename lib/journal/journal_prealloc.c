@@ -186,7 +186,8 @@ static bool has_other_name(const char *path)
 }
 
 /* Syncs the directory, because the segment's old name must be gone durably before its bytes are overwritten. Links are
- * counted after the rename, because a backup that has only the old name cannot add a link any more. */
+ * counted after the rename. A link that was added later does not count: a backup discards it, because the file has lost
+ * its old name. */
 int prealloc_recycle(struct journal *j, const struct segment *s)
 {
     struct journal_set *set = j->set;

@@ -7,9 +7,11 @@
 #include "simplequeue/queue/queue_log.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static char root[64], source[100], stage[100], error[BACKUP_ERROR_TEXT];
 static struct journal_set *set;
@@ -44,6 +46,19 @@ static int tear_down(void **state)
     journal_set_free(&set);
     shell("rm -rf %s", root);
     return 0;
+}
+
+/* The link before which the daemon makes the segment's file its spare file, when the link has found the file already; 0: none. */
+static int recycled_by_link;
+
+int link(const char *from, const char *to)
+{
+    char spare[200];
+    if (recycled_by_link == 0 || --recycled_by_link > 0)
+        return linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
+    snprintf(spare, sizeof spare, "%s/spare", source);
+    assert_int_equal(rename(from, spare), 0);
+    return linkat(AT_FDCWD, spare, AT_FDCWD, to, 0);
 }
 
 static void on_commit(const struct journal_commit *c, void *arg)
@@ -192,6 +207,23 @@ static void test_a_gap_is_found(void **state)
     assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_CHANGED);
 }
 
+static void test_a_file_that_is_recycled_during_the_link_is_not_in_the_copy(void **state)
+{
+    char path[200];
+    (void)state;
+    for (uint64_t id = 1; id <= 9; id++)
+        put(id, 2000);
+    recycled_by_link = 1; /* the oldest segment: the copy begins after it */
+    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    assert_int_equal(copy.first, 2);
+    snprintf(path, sizeof path, "%s/%016d.seg", stage, 1);
+    assert_int_equal(access(path, F_OK), -1);
+    for (uint64_t id = 10; id <= 15; id++)
+        put(id, 2000);
+    recycled_by_link = 1;
+    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_CHANGED);
+}
+
 static void test_marks_at_the_end(void **state)
 {
     static const char id[] = "0123456789abcdef0123456789abcdef";
@@ -216,6 +248,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_it_ends_before_the_first_unpublished_removal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_trimmed_meanwhile_is_in_the_copy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_gap_is_found, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_file_that_is_recycled_during_the_link_is_not_in_the_copy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_marks_at_the_end, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
