@@ -43,15 +43,19 @@ class AggregatorLoad(PubsubTest):
         self.start_aggregator()
         self.count()
         for target in b"/fwmatch?key=u%7C", b"/mget?" + b"&".join(b"key=u%%7C%08d" % k for k in range(100)):
-            pinger, before = Pinger(self.aggregator), self.replies()
-            clients = [self.ask_without_reading(target) for _ in range(CLIENTS)]
-            wait_until(lambda before=before: self.replies() == before + CLIENTS, lambda: "%d replies" % self.replies())
-            latency, busy = pinger.stop()
-            print("%d x %s: ping ms p99, max: %s, processor %s" % (
-                CLIENTS, target[:20], *(["%.1f" % (t * 1000) for t in times] for times in (latency, busy))), flush=True)
-            self.assertLess(busy[1], 0.25)
-            for s in clients:
-                s.close()
+            harness.slower_and_slower(1, lambda _, target=target: self.answered_meanwhile(target))
+
+    def answered_meanwhile(self, target):
+        """A pinger that stood still sees the processor time of others' answers as its own."""
+        pinger, before = Pinger(self.aggregator), self.replies()
+        clients = [self.ask_without_reading(target) for _ in range(CLIENTS)]
+        wait_until(lambda: self.replies() == before + CLIENTS, lambda: "%d replies" % self.replies())
+        latency, busy = pinger.stop()
+        print("%d x %s: ping ms p99, max: %s, processor %s" % (
+            CLIENTS, target[:20], *(["%.1f" % (t * 1000) for t in times] for times in (latency, busy))), flush=True)
+        for s in clients:
+            s.close()
+        self.assertLess(busy[1], 0.25)
 
 
 if __name__ == "__main__":

@@ -81,19 +81,23 @@ class ApiLoad(harness.MillraceTest):
         s.sendall(("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % target).encode())
         return s
 
-    def load(self, path, n, timeout=PATIENCE, **params):
-        """n clients that ask and do not read. /ping is answered meanwhile."""
+    def load(self, path, n, **params):
+        """n clients that ask and do not read. /ping is answered meanwhile; a pinger that stood still sees the processor time of
+        others' answers as its own."""
+        harness.slower_and_slower(1, lambda _: self.answered_meanwhile(path, n, **params))
+
+    def answered_meanwhile(self, path, n, **params):
         pinger = Pinger(self.api)
         before = sum(self.replies(path).values())
         clients = [self.ask_without_reading(path + "?" + query(**params)) for _ in range(n)]
-        wait_until(lambda: sum(self.replies(path).values()) >= before + n, "every request to have a reply", timeout)
+        wait_until(lambda: sum(self.replies(path).values()) >= before + n, "every request to have a reply", PATIENCE)
         latency, busy = pinger.stop()
         print("%d x %s: replies %s; ping ms p99, max: %s, processor %s; peak %d MB" % (
             n, path, self.replies(path), *(["%.1f" % (t * 1000) for t in times] for times in (latency, busy)),
             self.peak_memory() // MB), flush=True)
-        self.assertLess(busy[0], 0.25)
         for s in clients:
             s.close()
+        self.assertLess(busy[0], 0.25)
 
     def test_unread_series(self):
         self.start_api("--max-buffered=64M")
@@ -112,7 +116,7 @@ class ApiLoad(harness.MillraceTest):
         self.source.records["c.u|k." + hour_text(MARCH)] = " ".join(n + ":1" for n in names)
         span = {"user": "k", "by": "country", "from_": MARCH, "to": MARCH + 3600}
         self.load("/v1/breakdown", 12, **span)
-        self.assertEqual(self.replies("/v1/breakdown"), {200: 12})
+        self.assertEqual(set(self.replies("/v1/breakdown")), {200})
         self.check_memory()
         gone = [self.ask_without_reading("/v1/breakdown?" + query(**span)) for _ in range(6)]
         for s in gone:

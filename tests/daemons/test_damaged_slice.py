@@ -73,6 +73,7 @@ class DamagedSlice(harness.MillraceTest):
         self.assertEqual(pipeline.ask("aggregator", "GET", "/health").status, 200)
         self.assertEqual(self.count(pipeline, "zebra").status, 503)
         wait_until(lambda: self.is_named(pipeline), lambda: pipeline.log)
+        wait_until(lambda: "restart the aggregator" in pipeline.log, lambda: pipeline.log)
         self.assertEqual(pipeline.log.count("restart the aggregator"), 1, "logged once")
         self.assertEqual(self.count(pipeline, "zebra").status, 503)
         self.goes_on(pipeline)

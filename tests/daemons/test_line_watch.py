@@ -45,6 +45,7 @@ class LineWatchTest(harness.MillraceTest):
         wait_until(lambda: self.health() == "ready\n", self.health)
         wait_until(lambda: self.last_minute()["counted"] == 60, self.last_minute)
         self.assertEqual([r["lines"] for r in self.last_minute()["reasons"]], [50, 1])
+        wait_until(lambda: "lines are rejected" in self.pipeline.log, lambda: self.pipeline.log)
         self.assertEqual(self.pipeline.log.count("lines are rejected"), 1, "one line a minute")
 
     def test_put_says_so_at_its_end(self):

@@ -54,9 +54,9 @@ class DelayedDiskFullTest(OnSmallDisk):
         q, late = self.open("--segment-bytes=64K", "--sync=never"), 20
         for i in range(0, n, 1000):
             self.expect(q.post("/mput", b"\n".join(message(k, 10) for k in range(i, min(i + 1000, n)))), 200)
+        lease, got = self.reserve(q, "items=%d&lease=600000" % n)
         for i in range(n, n + late):
             self.expect(q.post("/put?delay=2000", message(i, 4000)), 200)
-        lease, got = self.reserve(q, "items=%d&lease=600000" % n)
         for status, body in self.pipelined(q, [settle % (lease, i) for i, _, _ in got]):
             self.assertEqual((status, bool(body)), (200, True))
         self.disk.take_the_rest()

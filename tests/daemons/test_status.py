@@ -73,7 +73,9 @@ class StatusTest(harness.MillraceTest):
         status, look = self.look()
         self.assertEqual((status, [(p["problem"], p["remedy"]) for p in look["problems"]]), (1, [
             ("queue default: full", "start or speed up its readers, or raise max_depth or max_bytes")]))
-        self.assertEqual(pipeline.log.count("puts are refused queue=default error=\"the queue is full\" depth=2"), 1, pipeline.log)
+        said = "puts are refused queue=default error=\"the queue is full\" depth=2"
+        wait_until(lambda: said in pipeline.log, lambda: pipeline.log)
+        self.assertEqual(pipeline.log.count(said), 1, pipeline.log)
         self.assertEqual(pipeline.ask("simplequeue", "GET", "/get").body, b"x")
         self.assertEqual(pipeline.ask("simplequeue", "POST", "/put", b"x").status, 200)
         self.assertEqual(self.look()[0], 0, self.text())
@@ -100,14 +102,15 @@ class StatusTest(harness.MillraceTest):
                 pipeline.ask("simplequeue", "POST", "/mput", lines)
         poster = threading.Thread(target=post)
         poster.start()
+
+        def rates():
+            daemons = json.loads(self.status("--sample=1s", "--json").stdout)["daemons"]
+            return [daemons[name].get("events_per_second") or 0 for name in ("simplequeue", "queue_to_pubsub", "pubsub", "aggregator")]
         try:
-            done = self.status("--sample=1s", "--json")
+            wait_until(lambda: all(50 < rate < 5000 for rate in rates()), rates)
         finally:
             stop.set()
             poster.join()
-        daemons = json.loads(done.stdout)["daemons"]
-        for name in ("simplequeue", "queue_to_pubsub", "pubsub", "aggregator"):
-            self.assertTrue(50 < daemons[name]["events_per_second"] < 5000, daemons[name])
         self.assertEqual(self.status("--wait").returncode, 0)
         os.kill(pipeline.daemon_pid("queue_to_pubsub"), signal.SIGSTOP)
         self.addCleanup(os.kill, pipeline.daemon_pid("queue_to_pubsub"), signal.SIGCONT)
