@@ -101,30 +101,31 @@ static enum compact_result check_files(const char *dir, const struct manifest *c
     return COMPACT_OK;
 }
 
-static bool has_import(const struct manifest *m, const struct manifest_import *import)
+/* How often the archive imported this file. */
+static size_t count_imports(const struct manifest *m, const struct manifest_import *import)
 {
+    size_t n = 0;
     for (size_t i = 0; i < m->n_imports; i++)
-        if (m->imports[i].xxh3 == import->xxh3 && m->imports[i].bytes == import->bytes)
-            return true;
-    return false;
+        n += m->imports[i].xxh3 == import->xxh3 && m->imports[i].bytes == import->bytes;
+    return n;
 }
 
 static enum compact_result check_imports(const char *dir, const struct manifest *current,
     const struct manifest *by, char error[COMPACT_ERROR_TEXT])
 {
-    for (size_t i = 0; i < current->n_imports; i++)
-        if (!has_import(by, &current->imports[i]))
+    for (size_t i = 0; i < current->n_imports; i++) {
+        const struct manifest_import *import = &current->imports[i];
+        size_t has = count_imports(by, import);
+        if (has < count_imports(current, import))
             return compact_fail(error, COMPACT_REFUSED,
                 "%.100s lacks the archive's import of %.100s; import it: millrace compactor --archive=%.100s "
-                "--aggregator-url=none --sortdb-url=none --import FILE",
-                dir, current->imports[i].name, dir);
+                "--aggregator-url=none --sortdb-url=none --import FILE%s",
+                dir, import->name, dir, has > 0 ? " --again" : "");
+    }
     for (size_t i = 0; i < by->n_imports; i++)
-        if (!has_import(current, &by->imports[i]))
+        if (count_imports(by, &by->imports[i]) > count_imports(current, &by->imports[i]))
             return compact_fail(error, COMPACT_REFUSED,
                 "%.100s has an import of %.100s, which the archive lacks", dir, by->imports[i].name);
-    if (by->n_imports != current->n_imports)
-        return compact_fail(error, COMPACT_REFUSED,
-            "%.100s and the archive imported a file a different number of times", dir);
     return COMPACT_OK;
 }
 

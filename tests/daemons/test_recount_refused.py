@@ -153,6 +153,29 @@ class Inputs(RecountTest):
         self.assertEqual([n for n in after if after[n] == before[n]], [])
         self.check_counts(lines, b"u|imported,c413:7")
 
+    def test_each_import_as_often_as_in_the_archive(self):
+        self.init()
+        self.post(self.lines(200))
+        self.count(self.new)
+        self.millrace("compact")
+        self.millrace("recount")
+        one, two = (self.write(name, b"u|%s,c413:7\n" % name.encode()) for name in ("one", "two"))
+        own = ["compactor", "--archive=" + self.recounted, "--aggregator-url=none", "--sortdb-url=none", "--import"]
+        for imports, command in ([one, one, two], ["compact", "--import"]), ([one, two, two], own):
+            for i, file in enumerate(imports):
+                self.millrace(*command, file, *["--again"] * (file in imports[:i]))
+        before = self.files()
+        refused = self.millrace("compact", "--replace=" + self.recounted, expect=78)
+        self.assertRegex(refused, "lacks the archive's import of one; import it: .*--import FILE --again")
+        self.assertEqual(self.files(), before)
+        self.millrace(*own, one, "--again")
+        refused = self.millrace("compact", "--replace=" + self.recounted, expect=78)
+        self.assertIn("has an import of two, which the archive lacks", refused)
+        self.millrace("compact", "--import", two, "--again")
+        before = self.files()
+        self.millrace("compact", "--replace=" + self.recounted)
+        self.assertEqual(self.files(), before)
+
     def check_counts(self, lines, *more):
         """The archive has what an aggregator under the new counters makes of these lines."""
         config = self.write("plain.conf", "[aggregator]\ndata_dir = %s\n" % self.path("plain") + harness.sample_counters())
