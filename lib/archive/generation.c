@@ -558,3 +558,13 @@ bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct b
     advance_first(c, end);
     return true;
 }
+
+void generation_cursor_refuse(const struct generation_cursor *c, struct bytes line)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        struct sorted_file *f = c->files[c->parts[i].shard];
+        struct bytes text = f->text.text;
+        if (line.ptr >= text.ptr && line.ptr < text.ptr + text.len)
+            atomic_store(&f->is_damaged, true);
+    }
+}

@@ -5,8 +5,8 @@
  *    generation_open returns the first reference. An answer holds a reference until its last byte was sent.
  * 3. Records come in the order of whole lines (records.h), across all shards.
  * 4. Bytes read from a generation are valid only if generation_is_whole of their shard returns true afterwards.
- * 5. A scrub reads an archive's files again, slowly. Once it has found one damaged, generation_is_whole and generation_is_untouched
- *    are false for the file.
+ * 5. A scrub reads an archive's files again, slowly. Once the scrub or a reader has found one damaged, generation_is_whole and
+ *    generation_is_untouched are false for the file.
  * 6. Several threads may search one generation at once. A cursor belongs to one thread.
  */
 #ifndef MILLRACE_GENERATION_H
@@ -123,5 +123,7 @@ bool generation_cut_line(const struct generation *g, struct bytes line, size_t f
 /* Sets *run to the next lines that are adjacent in one file, about `enough` bytes or a single longer line. False at the
  * end. */
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run);
+/* For a line of the cursor that is no record, although opening has checked every line: marks its file as damaged (invariant 5). */
+void generation_cursor_refuse(const struct generation_cursor *c, struct bytes line);
 
 #endif

@@ -25,24 +25,27 @@ struct walk {
     size_t work, bytes;
 };
 
-/* Moves a stream to its next line. */
+/* Moves a stream to its next line. A line that is no record ends the stream, because its file has changed. */
 static void advance(const struct walk *w, struct stream *s)
 {
     struct bytes line;
+    bool is_total = s < &w->streams[w->n - 1];
+    size_t ns = is_total ? w->q->ns[s - w->streams].len + 1 : 0;
     buf_clear(&s->text);
     s->is_live = generation_cursor_next(&s->cursor, 1, &line);
     if (!s->is_live)
         return;
     line.len -= line.len > 0 && line.ptr[line.len - 1] == '\n';
-    record_split(line, RECORD_SEPARATOR, &s->record);
-    s->key = s->record.key;
-    if (s == &w->streams[w->n - 1]) {
-        buf_append_bytes(&s->text, s->key);
+    s->is_live = record_split(line, RECORD_SEPARATOR, &s->record) && s->record.key.len >= ns;
+    if (!s->is_live) {
+        generation_cursor_refuse(&s->cursor, line);
         return;
     }
-    size_t ns = w->q->ns[s - w->streams].len + 1;
-    s->key = bytes_of(s->key.ptr + ns, s->key.len - ns);
-    text_key_encode(s->key, &s->text);
+    s->key = bytes_of(s->record.key.ptr + ns, s->record.key.len - ns);
+    if (is_total)
+        text_key_encode(s->key, &s->text);
+    else
+        buf_append_bytes(&s->text, s->key);
 }
 
 static void set_key(struct walk *w, struct bytes ns, struct bytes key)
