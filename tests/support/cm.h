@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
 #include <time.h>
 
@@ -31,6 +32,16 @@ static inline bool is_early(usec_t *end)
     if (*end == 0)
         *end = now + PATIENCE;
     return now < *end;
+}
+
+/* Seeds random() and prints the seed, which MILLRACE_SEED repeats. */
+static inline unsigned seeded(void)
+{
+    const char *given = getenv("MILLRACE_SEED");
+    unsigned seed = given ? (unsigned)atoi(given) : (unsigned)time(NULL);
+    print_message("seed: MILLRACE_SEED=%u\n", seed);
+    srandom(seed);
+    return seed;
 }
 
 #endif

@@ -741,13 +741,14 @@ static void seal_until_killed(int out)
 static void killed_anywhere_it_is_open_or_sealed(void **state)
 {
     (void)state;
+    unsigned seed = seeded();
     uint64_t at[2] = {1, 0};
     for (int round = 0; (round < 20 && at[0] < 200) || (at[0] == 1 && round < 500); round++) {
         int pipes[2];
         assert_int_equal(pipe(pipes), 0);
         pid_t child = fork();
         if (child == 0) {
-            srandom((unsigned)getpid());
+            srandom(seed + (unsigned)round);
             seal_until_killed(pipes[1]);
         }
         close(pipes[1]);

@@ -157,6 +157,7 @@ static void work_until_killed(void)
 static void killed_anywhere_it_holds_whole_batches(void **state)
 {
     (void)state;
+    seeded();
     uint64_t last = 0;
     for (int round = 0; round < 15 || (last == 0 && round < 1000); round++) {
         pid_t child = fork();
@@ -349,6 +350,7 @@ static int try_read(struct buf *out)
 static void flipped_bits_are_refused_or_harmless(void **state)
 {
     (void)state;
+    seeded();
     struct slice *s = open_good();
     struct count_fixture f;
     struct buf good = {0}, file = {0}, got = {0};
@@ -435,6 +437,7 @@ static size_t random_place(size_t len)
 static void flipped_bits_in_an_open_slice_are_refused_or_harmless(void **state)
 {
     (void)state;
+    seeded();
     enum { COMMITS = 3 * SLICE_MERGE_RUNS + 5 };
     struct buf files[2] = {0};
     char log[128];
@@ -620,6 +623,7 @@ static void swapped_blocks_are_refused(void **state)
 static void reads_begin_anywhere(void **state)
 {
     (void)state;
+    seeded();
     struct slice *s = open_good();
     struct slice_reader *reader;
     struct count_fixture f;
@@ -686,6 +690,7 @@ static void search(struct slice_reader *reader, const char *first, const char *s
 static void names_are_found_in_long_records(void **state)
 {
     (void)state;
+    seeded();
     static int counts[SUBS];
     struct slice *s = open_good();
     struct slice_reader *reader;

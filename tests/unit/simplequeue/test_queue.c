@@ -399,10 +399,8 @@ static void model_end(struct queue *q, struct model *m)
 
 static void as_the_model(void **state)
 {
-    unsigned seed = getenv("MILLRACE_SEED") ? (unsigned)atoi(getenv("MILLRACE_SEED")) : (unsigned)time(NULL);
     (void)state;
-    print_message("seed: MILLRACE_SEED=%u\n", seed);
-    srand(seed);
+    seeded();
     static struct model m;
     m = (struct model){.next = 1};
     struct queue *q = fresh();

@@ -322,11 +322,9 @@ static void as_the_model(void **state)
 {
     static void (*const operations[])(void) = {put, put, put, put, reserve, reserve, reserve, finish, finish,
         finish, take, kick, pass_time, restart};
-    unsigned seed = getenv("MILLRACE_SEED") ? (unsigned)atoi(getenv("MILLRACE_SEED")) : (unsigned)time(NULL);
     uint64_t deepest = 0;
     (void)state;
-    print_message("seed: MILLRACE_SEED=%u\n", seed);
-    srand(seed);
+    seeded();
     while (m->next < IDS - 5000) {
         operations[(size_t)rand() % (sizeof operations / sizeof *operations)]();
         expect_counts();
