@@ -617,7 +617,7 @@ static void name_values(struct ask *a)
     a->is_set = true;
     series_set_init(&a->set, q, q->n_values);
     for (size_t i = 0; i < q->n_values; i++) {
-        query_store(q, query_value(q, i), stored);
+        query_store(query_value(q, i), stored);
         series_set_name(&a->set, query_value(q, i), bytes_str(stored));
     }
 }

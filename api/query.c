@@ -580,13 +580,11 @@ static int parse_shape(struct parse *p)
     return bytes_equal_str(text, "csv") ? 0 : BAD(p, "format must be json or csv");
 }
 
-void query_store(const struct query *q, struct bytes text, char out[COMPONENT_HASH + 1])
+void query_store(struct bytes text, char out[COMPONENT_HASH + 1])
 {
-    struct buf space = {0};
     char hash[COMPONENT_HASH + 1];
-    struct bytes stored = component_store(component_bound(text, q->max_text, &space), hash);
+    struct bytes stored = component_store(text, hash);
     snprintf(out, COMPONENT_HASH + 1, "%.*s", (int)stored.len, stored.len ? stored.ptr : "");
-    buf_free(&space);
 }
 
 struct bytes query_value(const struct query *q, size_t i)
@@ -629,12 +627,12 @@ int query_parse(const struct query_context *context, enum query_kind kind, const
     struct query *out, struct query_error *error)
 {
     struct parse p = {.context = context, .params = params, .q = out, .error = error};
-    *out = (struct query){.kind = kind, .params = params, .max_text = context->counters->max_text};
+    *out = (struct query){.kind = kind, .params = params};
     *error = (struct query_error){0};
     bool failed = parse_repeated(&p) || (kind == QUERY_TOP ? parse_top(&p) : parse_counter(&p)) ||
                   parse_several(&p) || parse_sub_key(&p) || parse_calendar(&p) || parse_span(&p) ||
                   parse_shape(&p);
-    query_store(out, out->key, out->stored);
-    query_store(out, out->sub_key, out->stored_sub);
+    query_store(out->key, out->stored);
+    query_store(out->sub_key, out->stored_sub);
     return failed ? -1 : 0;
 }

@@ -48,7 +48,6 @@ struct query {
     struct bytes repeated;          /* of several series: the parameter that repeats; BYTES_NONE: none */
     size_t n_values;                /* how often it is given */
     uint64_t top;                   /* series of the largest sub keys, and of all others; 0: none */
-    size_t max_text;                /* for query_store */
     uint64_t limit;
     enum query_format format;
     bool is_all;         /* period=all: from and to are the first and the last time that can be counted */
@@ -73,7 +72,7 @@ static inline bool query_is_several(const struct query *q)
 /* The i-th value of the parameter that repeats. */
 struct bytes query_value(const struct query *q, size_t i);
 /* Writes the stored form of a key or a sub key. The stored form contains no NUL, so `out` is a string. */
-void query_store(const struct query *q, struct bytes text, char out[COMPONENT_HASH + 1]);
+void query_store(struct bytes text, char out[COMPONENT_HASH + 1]);
 /* How the hours of a record's period lie in the query's span. */
 enum query_overlap { QUERY_OUTSIDE, QUERY_PARTLY, QUERY_WITHIN };
 enum query_overlap query_overlap(const struct query *q, const struct record_key *period);

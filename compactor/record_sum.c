@@ -18,12 +18,14 @@ static void add_text(struct record_sum *s, struct bytes text)
     if (s->text.ptr && bytes_equal(s->text, text))
         return;
     if (s->text.ptr) {
-        s->collisions++;
-        snprintf(s->collision, sizeof s->collision, "%.*s", (int)s->key.len - 1, s->key.ptr);
         buf_clear(&s->one);
         buf_clear(&s->other);
         lookup_unescape(s->text, &s->one);
         lookup_unescape(text, &s->other);
+        if (!component_is_same(buf_bytes(&s->one), buf_bytes(&s->other))) {
+            s->collisions++;
+            snprintf(s->collision, sizeof s->collision, "%.*s", (int)s->key.len - 1, s->key.ptr);
+        }
         if (bytes_compare(buf_bytes(&s->one), buf_bytes(&s->other)) < 0)
             return;
     }

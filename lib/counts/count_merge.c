@@ -208,7 +208,7 @@ static enum count_next take_text(struct count_merge *m, struct count_value *out)
         enum count_next r;
         for (; (r = s->kind->next_value(s)) == COUNT_FOUND; is_first = false) {
             int order = is_first ? -1 : bytes_compare(s->text, buf_bytes(&m->text));
-            if (!is_first && order != 0) {
+            if (!is_first && !component_is_same(s->text, buf_bytes(&m->text))) {
                 m->collisions++;
                 snprintf(m->collision, sizeof(m->collision), "%.*s", (int)m->key.len - 1, m->key.ptr);
             }

@@ -514,8 +514,7 @@ static const char *make_text(struct source *s, const struct json_value *v, size_
         s->text = BYTES_LITERAL(KEY_NONE);
     else if (s->counter->function)
         s->text = key_function_apply(s->counter->function, s->text, s->counter->argument, &s->space);
-    if (s->text.len > max_text)
-        s->text = component_bound(s->text, max_text, &s->bound);
+    s->text = component_bound(s->text, max_text, &s->bound);
     return NULL;
 }
 

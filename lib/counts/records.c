@@ -7,6 +7,8 @@
 #define CENTURY_YEAR 100 /* 2100 is divisible by four but has no 29 February */
 #define BASE 32
 #define LONG_YEAR_LEADS "wxyz"
+#define HASHED_BYTES 8                  /* of an MD5 */
+#define CUT_MARK (1 + 4 * HASHED_BYTES) /* bytes that end a cut text */
 
 static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuv";
 static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -125,35 +127,78 @@ static void digest_of(struct bytes text, unsigned char out[MD5_DIGEST_LENGTH])
     MD5Final(out, &md5);
 }
 
+static int hex_of(char c)
+{
+    int d = digit_of(c);
+    return d < 16 ? d : -1;
+}
+
+static void append_hex(struct buf *out, const unsigned char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "%02x", bytes[i]);
+}
+
+/* The length of a text without what component_bound has appended; the whole length if the text is not cut. Sets `hash`
+ * to the first bytes of the MD5 of the text that was cut. */
+static size_t uncut_length(struct bytes text, unsigned char hash[HASHED_BYTES])
+{
+    unsigned char hex[2 * HASHED_BYTES], digest[MD5_DIGEST_LENGTH];
+    if (text.len < CUT_MARK || text.ptr[text.len - CUT_MARK] != '~')
+        return text.len;
+    for (size_t i = 0; i < sizeof hex; i++) {
+        int high = hex_of(text.ptr[text.len - CUT_MARK + 1 + 2 * i]),
+            low = hex_of(text.ptr[text.len - CUT_MARK + 2 + 2 * i]);
+        if (high < 0 || low < 0)
+            return text.len;
+        hex[i] = (unsigned char)(high * 16 + low);
+    }
+    digest_of(bytes_of(text.ptr, text.len - 2 * HASHED_BYTES), digest);
+    if (memcmp(digest, hex + HASHED_BYTES, HASHED_BYTES) != 0)
+        return text.len;
+    memcpy(hash, hex, HASHED_BYTES);
+    return text.len - CUT_MARK;
+}
+
 struct bytes component_bound(struct bytes text, size_t max, struct buf *space)
 {
     unsigned char digest[MD5_DIGEST_LENGTH];
-    if (text.len <= max)
+    if (text.len <= max && uncut_length(text, digest) == text.len)
         return text;
-    size_t n = max - 1 - 2 * sizeof digest;
-    while (n > 0 && (text.ptr[n] & 0xc0) == 0x80)
+    size_t n = max - CUT_MARK < text.len ? max - CUT_MARK : text.len;
+    while (n > 0 && n < text.len && (text.ptr[n] & 0xc0) == 0x80)
         n--;
     digest_of(text, digest);
     buf_clear(space);
     buf_append(space, text.ptr, n);
     buf_append_char(space, '~');
-    for (size_t i = 0; i < sizeof digest; i++)
-        buf_printf(space, "%02x", digest[i]);
+    append_hex(space, digest, HASHED_BYTES);
+    digest_of(buf_bytes(space), digest);
+    append_hex(space, digest, HASHED_BYTES);
     return buf_bytes(space);
 }
 
 void component_hash(struct bytes text, char out[COMPONENT_HASH + 1])
 {
-    unsigned char digest[MD5_DIGEST_LENGTH + 1] = {0};
-    digest_of(text, digest);
-    digest[8] = 0; /* pads the last group of three bytes; its last character becomes '=' */
-    for (size_t in = 0, o = 0; in < 9; in += 3, o += 4) {
+    unsigned char digest[MD5_DIGEST_LENGTH];
+    if (uncut_length(text, digest) == text.len)
+        digest_of(text, digest);
+    digest[HASHED_BYTES] = 0; /* pads the last group of three bytes; its last character becomes '=' */
+    for (size_t in = 0, o = 0; in < HASHED_BYTES + 1; in += 3, o += 4) {
         uint32_t three = (uint32_t)digest[in] << 16 | (uint32_t)digest[in + 1] << 8 | digest[in + 2];
         for (int i = 0; i < 4; i++)
             out[o + (size_t)i] = BASE64[three >> (18 - 6 * i) & 63];
     }
     out[COMPONENT_HASH - 1] = '=';
     out[COMPONENT_HASH] = '\0';
+}
+
+bool component_is_same(struct bytes a, struct bytes b)
+{
+    unsigned char hash[HASHED_BYTES];
+    size_t n_a = uncut_length(a, hash), n_b = uncut_length(b, hash);
+    return bytes_equal(a, b) || (n_a < a.len && n_a <= n_b && bytes_starts_with(b, bytes_of(a.ptr, n_a))) ||
+           (n_b < b.len && n_b <= n_a && bytes_starts_with(a, bytes_of(b.ptr, n_b)));
 }
 
 struct bytes component_store(struct bytes text, char space[COMPONENT_HASH + 1])
@@ -180,12 +225,6 @@ void lookup_escape(struct bytes text, struct buf *out)
         else
             buf_append_char(out, (char)c);
     }
-}
-
-static int hex_of(char c)
-{
-    int d = digit_of(c);
-    return d < 16 ? d : -1;
 }
 
 /* Decodes the escape at the start of `text` and sets *len to its length. -1 if it is invalid. */

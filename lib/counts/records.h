@@ -44,12 +44,17 @@ static inline struct bytes period_enclosing(struct bytes text, enum period_unit 
 
 /* True if the text is stored unchanged: shorter than 12 bytes, without space : , . | control or DEL. */
 bool component_is_plain(struct bytes text);
-/* The base64 form of the first 8 bytes of the MD5: always 12 characters, the last one '='. */
-void component_hash(struct bytes text, char out[COMPONENT_HASH + 1]);
 /* Bounds a text to `max` bytes; `max` is at least COMPONENT_BOUND_MIN. A longer text is cut between two UTF-8
- * characters. Then "~" and the MD5 of the whole text (32 hexadecimal digits) follow. `space` holds the result. */
+ * characters. Then "~" and 32 hexadecimal digits follow: 16 of the MD5 of the whole text, and 16 of the MD5 of the cut
+ * text before them, which show that a text is cut. A text that looks cut is cut as well, so no text has the hash of
+ * another. `space` holds the result. */
 #define COMPONENT_BOUND_MIN 64
 struct bytes component_bound(struct bytes text, size_t max, struct buf *space);
+/* The base64 form of the first 8 bytes of the MD5: always 12 characters, the last one '='. A cut text has the hash of
+ * the whole text, so that a key keeps its hash if `max` changes. */
+void component_hash(struct bytes text, char out[COMPONENT_HASH + 1]);
+/* True if both can be texts of one key: they are equal, or at least one is cut. Their hashes are equal. */
+bool component_is_same(struct bytes a, struct bytes b);
 /* The stored form: the text itself, or its hash, which is written to `space`. An empty text stays empty; callers pass
  * "None" for a missing value. */
 struct bytes component_store(struct bytes text, char space[COMPONENT_HASH + 1]);

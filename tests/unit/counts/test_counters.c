@@ -434,8 +434,8 @@ static void test_long_texts_are_bounded(void **state)
         snprintf(line, sizeof line, "{\"t\":1331923247,\"l\":\"%0*d\"}", n, 7);
         assert_int_equal(counters_extract(r, bytes_str(line), &e), COUNTERS_EVENT);
         snprintf(expected, sizeof expected, "%0*d", n, 7);
-        if (n == 65) /* printf %065d 7 | md5sum */
-            snprintf(expected, sizeof expected, "%031d~489ecdb839d222769e7ea29410647211", 0);
+        if (n == 65) /* printf %065d 7 | md5sum; then that of the 48 bytes */
+            snprintf(expected, sizeof expected, "%031d~489ecdb839d2227688564b4bd18fd8d5", 0);
         if (n <= 65)
             assert_key(e.texts[e.text_of[0]], expected);
         assert_int_equal(e.texts[e.text_of[0]].len, n < 64 ? n : 64);

@@ -158,6 +158,62 @@ static void test_component_hash(void **state)
     assert_false(component_is_hash(B("jehiah")));
 }
 
+static void assert_hash_of(struct bytes text, struct bytes of)
+{
+    char hash[COMPONENT_HASH + 1], expected[COMPONENT_HASH + 1];
+    component_hash(text, hash);
+    component_hash(of, expected);
+    assert_string_equal(hash, expected);
+}
+
+static void test_a_cut_text_keeps_its_hash(void **state)
+{
+    struct buf whole = {0}, other = {0}, space = {0}, cut = {0}, again = {0};
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        buf_append_str(&whole, i % 3 ? "a" : "\xc3\xa9");
+    buf_append_bytes(&other, buf_bytes(&whole));
+    other.ptr[100] = '!';
+    assert_true(bytes_equal(component_bound(buf_bytes(&whole), whole.len, &space), buf_bytes(&whole)));
+    for (size_t max = COMPONENT_BOUND_MIN; max < whole.len; max++) {
+        buf_clear(&cut);
+        buf_append_bytes(&cut, component_bound(buf_bytes(&whole), max, &space));
+        assert_true(cut.len <= max && cut.len >= max - 1 && bytes_is_utf8(buf_bytes(&cut)));
+        assert_hash_of(buf_bytes(&cut), buf_bytes(&whole));
+        assert_true(component_is_same(buf_bytes(&cut), buf_bytes(&whole)));
+        assert_true(component_is_same(component_bound(buf_bytes(&whole), 90, &again), buf_bytes(&cut)));
+        assert_int_equal(component_is_same(buf_bytes(&cut), buf_bytes(&other)), cut.len <= 100 + 33);
+        assert_false(component_is_same(buf_bytes(&cut), bytes_of(whole.ptr, 20)));
+        cut.ptr[0] ^= 1; /* no longer what component_bound writes */
+        assert_false(component_is_same(buf_bytes(&cut), buf_bytes(&whole)));
+    }
+    buf_free(&whole);
+    buf_free(&other);
+    buf_free(&space);
+    buf_free(&cut);
+    buf_free(&again);
+}
+
+/* An event's text that looks like a cut one, as a copy of an answer's text does, is a key of its own. */
+static void test_a_text_that_looks_cut_is_cut(void **state)
+{
+    char whole[200], hash[COMPONENT_HASH + 1], copied[COMPONENT_HASH + 1];
+    struct buf space = {0}, cut = {0}, again = {0};
+    (void)state;
+    memset(whole, 'x', sizeof whole);
+    component_hash(bytes_of(whole, sizeof whole), hash);
+    buf_append_bytes(&cut, component_bound(bytes_of(whole, sizeof whole), 64, &space));
+    for (size_t max = 64; max <= 200; max += 17) {
+        struct bytes text = component_bound(buf_bytes(&cut), max, &again);
+        assert_true(text.len <= max && text.len > 33);
+        component_hash(text, copied);
+        assert_string_not_equal(copied, hash);
+    }
+    buf_free(&space);
+    buf_free(&cut);
+    buf_free(&again);
+}
+
 static void test_lookup_escapes_and_back(void **state)
 {
     struct buf text = {0}, back = {0};
@@ -333,6 +389,8 @@ int main(void)
         cmocka_unit_test(test_text_keys_hold_no_separator),
         cmocka_unit_test(test_component_is_plain),
         cmocka_unit_test(test_component_hash),
+        cmocka_unit_test(test_a_cut_text_keeps_its_hash),
+        cmocka_unit_test(test_a_text_that_looks_cut_is_cut),
         cmocka_unit_test(test_lookup_escapes_and_back),
         cmocka_unit_test(test_namespaces),
         cmocka_unit_test(test_record_split),

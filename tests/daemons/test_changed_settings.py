@@ -1,0 +1,85 @@
+"""Settings of the counters that change: what was counted before is still answered, under the same key and with the same warnings."""
+import json
+
+import harness
+from harness import query, wait_until
+
+T = 1331923247
+SPAN = {"from_": 1331920800, "to": 1331920800 + 3600}
+COUNTERS = """
+[input]
+time = t
+[counters]
+max_text = %s
+[total u]
+key = l
+label = user
+[subtotal c.u]
+key = c
+label = by
+"""
+LONG = "http://example.com/" + "\u00e9" * 60 + "/tail"
+
+
+class ChangedSettings(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.pipeline, self.published = None, 0
+
+    def configure(self, counters):
+        """Restarts the pipeline with these counters."""
+        if self.pipeline:
+            self.pipeline.interrupt()
+        self.config = self.write("pipeline.conf", harness.pipeline_config(self.path("data"), counters))
+        self.pipeline = harness.Pipeline(self, self.config, self.path("data")).wait_ready()
+
+    def count(self, *pairs):
+        lines = [json.dumps({"t": T, "l": key, "c": sub}).encode() for key, sub in pairs]
+        reply = self.pipeline.ask("pubsub", "POST", "/pub?stream=clicks", b"\n".join(lines))
+        self.assertEqual(reply.status, 200, reply)
+        end = int(reply.json()["end"])
+        stats = lambda: self.pipeline.ask("aggregator", "GET", "/stats?format=json").json()
+        wait_until(lambda: int(stats()["streams"]["clicks"]["offset"]) == end, "all to be counted")
+
+    def compact(self, *args):
+        done = self.run_program("millrace", "compact", "--config", self.config, *args)
+        self.assertEqual(done.returncode, 0, done)
+        return done.stderr.decode()
+
+    def ask(self, path, **params):
+        reply = self.pipeline.ask("api", "GET", "/v1/%s?%s" % (path, query(**params)))
+        self.assertEqual(reply.status, 200, (params, reply))
+        return reply.json()
+
+    def rows(self, path, **params):
+        return [(r["key"], r["n"]) for r in self.ask(path, **params)["rows"]]
+
+    def check_long(self, n):
+        """The key and the sub key have n counts, under their whole text and under the text that answers show; each is one row."""
+        self.assertEqual(self.ask("series", user=LONG, **SPAN)["total"], n)
+        self.assertEqual(self.ask("series", user="a", by="by", sub=LONG, **SPAN)["total"], n)
+        for asked in (LONG, "a"):
+            (shown, counted), = self.rows("breakdown", user=asked, by="by", **SPAN)
+            self.assertEqual(counted, n)
+            self.assertEqual(self.ask("series", user=shown, **SPAN)["total"], n)
+            self.assertEqual(self.ask("series", user="a", by="by", sub=shown, **SPAN)["total"], n)
+        return shown
+
+    def test_a_changed_max_text_changes_no_key(self):
+        self.configure(COUNTERS % "64")
+        self.count((LONG, LONG), ("a", LONG))
+        shown = self.check_long(1)
+        self.assertTrue(len(shown.encode()) <= 64 and shown.startswith(LONG[:10]), shown)
+        for n, (max_text, compacts) in enumerate([("2K", False), ("100", True), ("64", False), ("1M", True)], 2):
+            self.configure(COUNTERS % max_text)
+            self.count((LONG, LONG), ("a", LONG))
+            self.check_long(n)
+            if compacts:
+                self.assertNotIn("same hash", self.compact())
+                self.check_long(n)
+        self.assertEqual(self.rows("lookup", prefix="http", ns="u"), [(self.check_long(n), n)])
+        self.assertEqual(self.run_program("compactor", "--archive=" + self.path("data", "archive"), "--verify").returncode, 0)
+
+
+if __name__ == "__main__":
+    harness.main()
