@@ -176,8 +176,9 @@ static void answer_put_back(struct app *app)
     if (put_back_is_committed(app->aggregate, p))
         http_replyf(w->req, 200, JSON,
             "{\"counted\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"kept\":%" PRIu64
-            ",\"until_slice\":%" PRIu64 ",\"until_offset\":\"%" PRIu64 "\",\"done\":%s}\n",
-            p->counted, p->skipped, p->rejected, p->kept, p->until.slice, p->until.offset,
+            ",\"damaged\":%" PRIu64 ",\"until_slice\":%" PRIu64 ",\"until_offset\":\"%" PRIu64
+            "\",\"done\":%s}\n",
+            p->counted, p->skipped, p->rejected, p->kept, p->damaged, p->until.slice, p->until.offset,
             rejects_compare(p->at, p->until) < 0 ? "false" : "true");
     else if (failure)
         reply_refused(w->req, latched ? SLICE_FAILED : SLICE_FULL, failure);

@@ -1,9 +1,12 @@
 #include "aggregator/put_back.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -62,11 +65,23 @@ static bool is_recounted(const struct manifest_recount *r, const struct rejects_
     return false;
 }
 
-static void take(struct aggregate *a, struct put_back *p, struct bytes text, struct buf *bytes)
+static void note_damage(const struct rejects_reader *r, struct put_back *p)
+{
+    uint64_t offset;
+    char *path = rejects_reader_where(r, &offset);
+    log_warn("a rejected line is damaged and not counted", LOG_S("path", path), LOG_U("offset", offset));
+    p->damaged++;
+    free(path);
+}
+
+static void take(struct aggregate *a, struct put_back *p, const struct rejects_reader *r, struct bytes text,
+    struct buf *bytes)
 {
     struct rejects_entry e;
     struct json_doc *doc;
     bool is_good = rejects_parse(text, &e, &doc, bytes);
+    if (!is_good)
+        note_damage(r, p);
     if (!is_good || e.line.len < e.length || !rejects_match(&p->filter, &e) ||
         (p->archive.recounted.made > 0 && is_recounted(&p->archive.recounted, &e))) {
         aggregate_keep_rejected(a, text);
@@ -96,7 +111,7 @@ int put_back_step(struct aggregate *a, struct put_back *p, char error[SLICE_ERRO
     p->at = rejects_front(aggregate_cursor(a, input), 1);
     struct rejects_reader *r = rejects_reader_new(aggregate_rejects_dir(a), p->at, p->until);
     while (taken < PUT_BACK_STEP_BYTES && (more = rejects_reader_next(r, &text, &p->at)) > 0) {
-        take(a, p, text, &bytes);
+        take(a, p, r, text, &bytes);
         taken += text.len;
     }
     if (more < 0)

@@ -8,7 +8,8 @@
  * 1. One transaction commits the counts, the moved entries and the new front. After a crash at any moment, each line is
  *    counted once or is in the rejects once, and another put back continues.
  * 2. A put back ends where the rejects ended when it began, so it does not reach entries that it has moved.
- * 3. If the rejects cannot be read, the front stays before the first entry that was not read.
+ * 3. If the rejects cannot be read, the front stays before the first entry that was not read. A damaged entry is logged
+ *    and moves to the end.
  * 4. Files before the committed front are deleted.
  * 5. If a recount has replaced the archive (manifest.h), it has judged all lines below its ends again. Their entries move to the
  *    end, and are never counted. A put back and a compaction exclude each other by the lock of the archive, and the
@@ -31,6 +32,7 @@ struct put_back {
     struct rejects_place until; /* the end; the first step sets it. slice 0: not set yet */
     struct rejects_place at;    /* the front after the step */
     uint64_t counted, skipped, rejected, kept;
+    uint64_t damaged;        /* of those kept */
     struct manifest archive; /* between put_back_begin and put_back_end; zeroed without an archive */
     int lock;
 };

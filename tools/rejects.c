@@ -200,6 +200,18 @@ static void print_reasons(struct rejects_tool *t)
     free(t->reasons);
 }
 
+static int report_damage(const struct rejects_reader *r)
+{
+    uint64_t offset;
+    char *path = rejects_reader_where(r, &offset);
+    progress_leave();
+    fprintf(stderr,
+        "millrace rejects: %s: the entry at byte %" PRIu64 " is damaged; restore the file from a copy\n",
+        path, offset);
+    free(path);
+    return EX_DATAERR;
+}
+
 static int show(struct rejects_tool *t, const char *dir)
 {
     bool counts = options_bool(t->o, "count") || t->counters;
@@ -215,7 +227,7 @@ static int show(struct rejects_tool *t, const char *dir)
         struct rejects_entry e;
         struct json_doc *doc;
         if (!rejects_parse(text, &e, &doc, &bytes))
-            status = fail("an entry is damaged", "restore the files of rejects from a copy", EX_DATAERR);
+            status = report_damage(r);
         else if (rejects_match(&t->filter, &e) && counts)
             count_reason(t, result_of(t, &e, &result));
         else if (rejects_match(&t->filter, &e) && t->json)
@@ -274,8 +286,8 @@ static int post_step(struct http_client *client, const struct rejects_tool *t, s
 /* Posts steps until the aggregator has reached the end that the rejects had at the first step. */
 static int put_back_steps(struct http_client *client, const struct rejects_tool *t)
 {
-    static const char *const names[] = {"counted", "skipped", "rejected", "kept"};
-    uint64_t sums[4] = {0}, n = 0;
+    static const char *const names[] = {"counted", "skipped", "rejected", "kept", "damaged"};
+    uint64_t sums[5] = {0}, n = 0;
     struct rejects_place until = {0};
     struct progress progress;
     usec_t busy_since = 0, now = clock_monotonic();
@@ -287,12 +299,12 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
         int http_status = post_step(client, t, until, &reply);
         char pointer[32];
         now = clock_monotonic();
-        for (int i = 0; i < 4 && reply && http_status == 200; i++) {
+        for (int i = 0; i < 5 && reply && http_status == 200; i++) {
             uint64_t one = 0;
             snprintf(pointer, sizeof pointer, "/%s", names[i]);
             (void)json_doc_u64(reply, pointer, &one);
             sums[i] += one;
-            n += one;
+            n += i < 4 ? one : 0; /* damaged entries are kept */
         }
         struct json_value detail =
             reply ? json_doc_at(reply, "/detail") : (struct json_value){.type = JSON_MISSING};
@@ -321,6 +333,8 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
                    : "counted %" PRIu64 ", skipped %" PRIu64 ", rejected again %" PRIu64 ", kept %" PRIu64
                      "\n",
         sums[0], sums[1], sums[2], sums[3]);
+    if (sums[4] > 0 && status == 0)
+        status = fail("damaged entries were kept", "millrace rejects names them", EX_DATAERR);
     return tool_flush("rejects", status);
 }
 

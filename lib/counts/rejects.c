@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/xxh3.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,6 +15,8 @@
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 #define FILES_A_LIMIT 8            /* so many files share max_bytes and max_age */
 #define NAME_TEXT 64
+#define SUM_BEGIN ",\"xxh3\":\""
+#define SUM_TEXT (sizeof(SUM_BEGIN) - 1 + 16 + 2) /* `,"xxh3":"0123456789abcdef"}` */
 
 struct rejects {
     char *dir;
@@ -35,8 +38,8 @@ struct rejects_reader {
     struct part *parts;
     size_t n, next;
     FILE *file;
-    int error; /* of the list; 0: none */
-    struct rejects_place at, end;
+    int error;                           /* of the list; 0: none */
+    struct rejects_place begin, at, end; /* `begin`: of the latest entry */
 };
 
 static size_t replacements(struct bytes text)
@@ -50,7 +53,8 @@ static size_t replacements(struct bytes text)
     return n;
 }
 
-void rejects_format(struct buf *out, const struct rejects_entry *e)
+/* Appends an entry up to its checksum. */
+static void append_members(struct buf *out, const struct rejects_entry *e)
 {
     buf_printf(out, "{\"%s\":", e->is_file ? "file" : "stream");
     buf_append_json(out, e->name);
@@ -66,7 +70,40 @@ void rejects_format(struct buf *out, const struct rejects_entry *e)
             buf_printf(out, "%02x", (unsigned char)e->line.ptr[i]);
         buf_append_char(out, '"');
     }
-    buf_append_str(out, "}\n");
+}
+
+static void append_sum(struct buf *out, struct bytes members)
+{
+    buf_printf(out, SUM_BEGIN "%016" PRIx64 "\"}", (uint64_t)XXH3_64bits(members.ptr, members.len));
+}
+
+void rejects_format(struct buf *out, const struct rejects_entry *e)
+{
+    size_t start = out->len;
+    append_members(out, e);
+    append_sum(out, bytes_of(out->ptr + start, out->len - start));
+    buf_append_char(out, '\n');
+}
+
+static bool has_right_sum(struct bytes text)
+{
+    struct buf sum = {0};
+    size_t n = text.len < SUM_TEXT ? 0 : text.len - SUM_TEXT;
+    append_sum(&sum, bytes_of(text.ptr, n));
+    bool is_right = n > 0 && memcmp(text.ptr + n, sum.ptr, SUM_TEXT) == 0;
+    buf_free(&sum);
+    return is_right;
+}
+
+/* True if a former version has written exactly this text for the entry. */
+static bool is_former(struct bytes text, const struct rejects_entry *e)
+{
+    struct buf again = {0};
+    append_members(&again, e);
+    buf_append_char(&again, '}');
+    bool is_same = bytes_equal(buf_bytes(&again), text);
+    buf_free(&again);
+    return is_same;
 }
 
 static int hex_digit(char c)
@@ -107,9 +144,10 @@ bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc
         out->reason = reason.v.string;
         out->time = (int64_t)time;
         out->line = hex.type == JSON_STRING ? buf_bytes(bytes) : line.v.string;
-    } else {
-        json_doc_free(doc);
+        ok = has_right_sum(text) || is_former(text, out);
     }
+    if (!ok)
+        json_doc_free(doc);
     return ok;
 }
 
@@ -431,12 +469,15 @@ int rejects_reader_next(struct rejects_reader *r, struct bytes *text, struct rej
             /* getline returns the part of a line before a read error. */
             if (ferror(r->file) || (n < 0 && !feof(r->file)))
                 return -1;
-            if (n < 0 ? rejects_compare(r->at, end) < 0 : r->line[n - 1] != '\n') {
+            /* Only the LF is damaged if the checksum before it is right. */
+            if (n < 0 ? rejects_compare(r->at, end) < 0
+                      : r->line[n - 1] != '\n' && !has_right_sum(bytes_of(r->line, (size_t)n - 1))) {
                 errno = EBADMSG; /* the file ends too early */
                 return -1;
             }
         }
         if (n > 0) {
+            r->begin = r->at;
             r->at.offset += (uint64_t)n;
             *after = r->at;
             *text = bytes_of(r->line, (size_t)n - 1);
@@ -446,4 +487,11 @@ int rejects_reader_next(struct rejects_reader *r, struct bytes *text, struct rej
         if (more <= 0)
             return more;
     }
+}
+
+char *rejects_reader_where(const struct rejects_reader *r, uint64_t *offset)
+{
+    const struct part *p = &r->parts[r->next - 1];
+    *offset = r->begin.offset - p->begin.offset;
+    return part_path(r->dir, p->begin);
 }

@@ -1,10 +1,11 @@
 /* rejects: the lines that the aggregator could not count, each with its origin and the reason.
  *
- *     {"stream":"clicks","offset":"8120","reason":"not JSON: ...","time":1331923249,"bytes":42,"line":"{\"t\": oops"}
+ *     {"stream":"clicks","offset":"8120","reason":"not JSON: ...","time":1331923249,"bytes":42,"line":"{\"t\": oops",
+ *      "xxh3":"6fd1a2c07b5e3349"}
  *
  * `file` replaces `stream` in the entry of a line from a file. If the line is not valid UTF-8, U+FFFD replaces the
  * invalid bytes in `line`, and a member `hex` has the original bytes. A line over max_line is truncated: it is shorter
- * than `bytes`.
+ * than `bytes`. `xxh3` is the XXH3 of the entry's bytes before it. Entries of former versions have no `xxh3`.
  *
  * The entries of slice N form a sequence of bytes. The sequence begins in the file N.ndjson and continues in files
  * N-OFFSET.ndjson, where OFFSET is the position in the sequence at which the file begins.
@@ -35,7 +36,8 @@ struct rejects_entry {
 };
 /* Appends an entry and LF. */
 void rejects_format(struct buf *out, const struct rejects_entry *entry);
-/* Parses an entry. Its texts are valid until *doc and *bytes are freed. False: not an entry. */
+/* Parses an entry. Its texts are valid until *doc and *bytes are freed. False: the entry is damaged, because its checksum
+ * is wrong, or because it has none and is not the text that rejects_format wrote before there were checksums. */
 bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc **doc, struct buf *bytes);
 
 /* Selects entries; a zeroed filter selects all. */
@@ -83,5 +85,7 @@ void rejects_reader_free(struct rejects_reader **r);
  * Returns 1, or 0 at the end, or -1 with errno: an entry may remain unread. EBADMSG: a file ends inside an entry or
  * before its listed size. */
 int rejects_reader_next(struct rejects_reader *r, struct bytes *text, struct rejects_place *after);
+/* The file of the latest entry, which the caller frees, and the byte at which the entry begins. */
+char *rejects_reader_where(const struct rejects_reader *r, uint64_t *offset);
 
 #endif

@@ -35,7 +35,7 @@ class Rejects(RejectsTest):
         path = self.path("data", "rejects", "0000000001.ndjson")
         text = re.sub(rb'"time":\d+', b'"time":1331923247', harness.read_file(path))
         with open(path, "wb") as f:
-            f.write(text)
+            f.write(re.sub(rb',"xxh3":"\w{16}"', b"", text))  # as entries of former versions
         self.assertEqual(self.entries("--since=1d"), [])
 
     def test_usage(self):
@@ -125,6 +125,37 @@ class Rejects(RejectsTest):
         self.assertEqual(a.post("/putback").status, 401)
         done = self.tool("--put-back", "--aggregator-url", a.url, "--aggregator-token-file", token)
         self.assertIn("counted 1,", done)
+
+    def test_a_damaged_entry_is_named_and_not_counted(self):
+        """A byte of a line flips, so that it would be counted as another: only that line is skipped."""
+        self.reject(b"".join(b'{"t":1331923247,"l":"user%d"}\n' % i for i in range(10)))
+        path = self.path("data", "rejects", "0000000001.ndjson")
+        text = harness.read_file(path)
+        begin = text.index(b"user3") - text[:text.index(b"user3")][::-1].index(b"\n")
+        harness.flip(path, text.index(b"user3"))
+        named = "%s: the entry at byte %d is damaged" % (path, begin)
+        for options in ([], ["--json"], ["--count"], ["--put-back", "--dry-run"]):
+            done = self.run_program("millrace", "rejects", "--config", self.good, *options)
+            self.assertEqual((done.returncode, done.stderr.decode().count("damaged")), (65, 1))
+            self.assertIn(named, done.stderr.decode())
+            self.assertNotIn("qser3", done.stdout.decode())
+        a = self.aggregator()
+        self.assertEqual(self.put_back(a, expect=65), {"counted": 9, "skipped": 0, "rejected": 0, "kept": 1})
+        self.assertIn("a rejected line is damaged and not counted path=%s offset=%d" % (path, begin), a.log)
+        self.assertEqual(self.put_back(a, expect=65)["kept"], 1)
+        a.stop()
+        self.assertEqual(sorted(re.findall(rb"u\|(\w+),", self.counted())), [b"user%d" % i for i in range(10) if i != 3])
+
+    def test_entries_of_former_versions_are_put_back(self):
+        self.reject(b"".join(b'{"t":1331923247,"l":"user%d"}\n' % i for i in range(10)))
+        path = self.path("data", "rejects", "0000000001.ndjson")
+        text = re.sub(rb',"xxh3":"\w{16}"', b"", harness.read_file(path))
+        filling = b"x" * (os.path.getsize(path) - len(text) - 1) + b"\n"  # the slice has recorded the length
+        with open(path, "wb") as f:
+            f.write(text + filling)
+        a = self.aggregator()
+        self.assertEqual(self.put_back(a, expect=65), {"counted": 10, "skipped": 0, "rejected": 0, "kept": 1})
+        a.stop()
 
     def test_a_size_below_the_minimum_is_refused(self):
         self.write("log", GOOD)

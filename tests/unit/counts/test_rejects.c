@@ -54,7 +54,7 @@ static void every_byte_comes_back(void **state)
         rejects_format(&text, &e);
         assert_int_equal(text.ptr[text.len - 1], '\n');
         assert_ptr_equal(memchr(text.ptr, '\n', text.len), text.ptr + text.len - 1);
-        assert_true(rejects_parse(buf_bytes(&text), &got, &doc, &bytes));
+        assert_true(rejects_parse(bytes_of(text.ptr, text.len - 1), &got, &doc, &bytes));
         assert_true(bytes_equal(got.line, e.line) && bytes_equal(got.name, e.name) &&
                     bytes_equal(got.reason, e.reason));
         assert_true(got.offset == e.offset && got.length == 9 && got.time == 7 && got.is_file == e.is_file);
@@ -75,9 +75,77 @@ static void every_byte_comes_back(void **state)
                               .line = BYTES_LITERAL("a\xff")});
     assert_true(bytes_equal_str(buf_bytes(&text),
         "{\"stream\":\"s\",\"offset\":\"7\",\"reason\":\"why\",\"time\":1331923249,"
-        "\"bytes\":2,\"line\":\"a\xef\xbf\xbd\",\"hex\":\"61ff\"}\n"));
+        "\"bytes\":2,\"line\":\"a\xef\xbf\xbd\",\"hex\":\"61ff\",\"xxh3\":\"3469fd9de7656fac\"}\n"));
     buf_free(&text);
     buf_free(&bytes);
+}
+
+static bool is_entry(struct bytes text)
+{
+    struct rejects_entry e;
+    struct json_doc *doc;
+    struct buf bytes = {0};
+    bool is_good = rejects_parse(text, &e, &doc, &bytes);
+    json_doc_free(&doc);
+    buf_free(&bytes);
+    return is_good;
+}
+
+static void every_flipped_bit_is_damage(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    rejects_format(&text, &(struct rejects_entry){.name = BYTES_LITERAL("clicks"),
+                              .offset = 7,
+                              .reason = BYTES_LITERAL("not JSON"),
+                              .time = 1331923249,
+                              .length = 9,
+                              .line = BYTES_LITERAL("{\"l\":1,\xff")});
+    size_t n = text.len - 1;
+    assert_true(is_entry(bytes_of(text.ptr, n)));
+    for (size_t bit = 0; bit < 8 * n; bit++) {
+        text.ptr[bit / 8] ^= (char)(1 << bit % 8);
+        assert_false(is_entry(bytes_of(text.ptr, n)));
+        text.ptr[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    /* A former version's entry has no checksum. */
+    const char *sum = strstr(text.ptr, ",\"xxh3\"");
+    struct buf former = {0};
+    buf_printf(&former, "%.*s}", (int)(sum - text.ptr), text.ptr);
+    assert_true(is_entry(buf_bytes(&former)));
+    former.ptr[former.len - 3] ^= 1; /* `hex` and `line` differ */
+    assert_false(is_entry(buf_bytes(&former)));
+    buf_free(&former);
+    buf_free(&text);
+}
+
+static void a_damaged_lf_loses_no_entry(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    struct rejects *r;
+    struct rejects_place after;
+    struct bytes got;
+    char path[128];
+    uint64_t offset;
+    rejects_format(&text, &(struct rejects_entry){.name = BYTES_LITERAL("s"), .line = BYTES_LITERAL("x")});
+    assert_int_equal(rejects_open(dir, 1, 0, &r), 0);
+    assert_int_equal(rejects_write(r, buf_bytes(&text), 0, &limits, (struct rejects_place){0}, 0), 0);
+    rejects_close(&r);
+    snprintf(path, sizeof path, "%s/0000000001.ndjson", dir);
+    FILE *f = fopen(path, "r+");
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    fputc('\v', f);
+    fclose(f);
+    struct rejects_reader *reader = rejects_reader_new(dir, (struct rejects_place){0}, FAR);
+    assert_int_equal(rejects_reader_next(reader, &got, &after), 1);
+    assert_true(is_entry(got) && after.offset == text.len);
+    char *where = rejects_reader_where(reader, &offset);
+    assert_string_equal(where, path);
+    assert_int_equal(offset, 0);
+    free(where);
+    rejects_reader_free(&reader);
+    buf_free(&text);
 }
 
 static void write_entries(uint64_t slice, uint64_t from, int n, const struct rejects_limits *l, usec_t now)
@@ -320,6 +388,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_comes_back),
+        cmocka_unit_test(every_flipped_bit_is_damage),
+        cmocka_unit_test_setup_teardown(a_damaged_lf_loses_no_entry, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_sequence_rolls_and_is_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_write_leaves_nothing_before_a_roll, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_write_is_retried_after_it_began_new_files, set_up, tear_down),
