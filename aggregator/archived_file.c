@@ -53,12 +53,11 @@ static FILE *open_manifest(const char *path)
     FILE *f = NULL;
     for (size_t i = 0; i < sizeof(packed) / sizeof(*packed) && !f; i++) {
         size_t n = strlen(path), suffix = strlen(packed[i]);
-        struct buf name = {0};
         if (n <= suffix || strcmp(path + n - suffix, packed[i]) != 0)
             continue;
-        buf_printf(&name, "%.*s%s", (int)(n - suffix), path, MANIFEST_SUFFIX);
-        f = fopen(name.ptr, "re");
-        buf_free(&name);
+        char *name = mem_printf("%.*s%s", (int)(n - suffix), path, MANIFEST_SUFFIX);
+        f = fopen(name, "re");
+        free(name);
     }
     return f;
 }

@@ -127,22 +127,18 @@ static enum count_next load_records(struct key_limit *l, struct count_merge *m, 
 enum slice_result key_limit_load(
     struct key_limit *l, struct slice_reader *slice, char error[SLICE_ERROR_TEXT])
 {
-    size_t n = slice_reader_runs(slice);
-    struct count_source **sources = mem_alloc((n + 1) * sizeof(struct count_source *));
+    struct count_sources sources = {0};
     struct buf prefix = {0};
     enum slice_result result = SLICE_OK;
     buf_printf(&prefix, "%s|", l->counter->ns);
-    for (size_t i = 0; i < n; i++)
-        sources[i] = slice_reader_source(slice, i, buf_bytes(&prefix));
-    struct count_merge *m = count_merge_new(sources, n);
+    slice_reader_add_sources(slice, buf_bytes(&prefix), &sources);
+    struct count_merge *m = count_merge_new(sources.list, sources.n);
     if (load_records(l, m, buf_bytes(&prefix)) == COUNT_FAILED) {
         snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(m));
         result = count_merge_is_unreadable(m) ? SLICE_FAILED : SLICE_DAMAGED;
     }
     count_merge_free(&m);
-    for (size_t i = 0; i < n; i++)
-        count_source_close(&sources[i]);
-    free(sources);
+    count_sources_free(&sources);
     buf_free(&prefix);
     l->exceeded = 0;
     return result;

@@ -23,16 +23,15 @@ static size_t find_input(const struct aggregate *a)
 
 enum put_back_result put_back_begin(struct put_back *p, const char *archive, char error[SLICE_ERROR_TEXT])
 {
-    struct buf path = {0};
     char why[MANIFEST_ERROR_TEXT] = "";
     p->lock = -1;
     if (!archive)
         return PUT_BACK_OK;
-    buf_printf(&path, "%s/lock", archive);
-    p->lock = open(path.ptr, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    char *path = mem_printf("%s/lock", archive);
+    p->lock = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     bool has_lock = p->lock >= 0 || errno == ENOENT; /* without the file there was no compaction yet */
     bool is_held = p->lock < 0 || flock(p->lock, LOCK_SH | LOCK_NB) == 0;
-    buf_free(&path);
+    free(path);
     if (!has_lock || (!is_held && errno != EWOULDBLOCK)) {
         snprintf(error, SLICE_ERROR_TEXT, "cannot lock %.300s: %s", archive, strerror(errno));
         return PUT_BACK_FAILED;

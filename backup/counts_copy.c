@@ -99,10 +99,8 @@ static enum backup_result find_slices(struct counts_copy *c, const char *dir, ch
 static char *slice_path(const char *dir, uint64_t number, const char *suffix)
 {
     char name[SLICE_NAME_TEXT];
-    struct buf path = {0};
     slice_file_name(number, name);
-    buf_printf(&path, "%s/%s%s", dir, name, suffix);
-    return path.ptr;
+    return mem_printf("%s/%s%s", dir, name, suffix);
 }
 
 /* A sealed slice with a log was sealed by a killed aggregator: the log may have the counts. */

@@ -51,9 +51,7 @@ bool tree_path_is_valid(struct bytes path)
 
 char *tree_path(const char *dir, const char *name)
 {
-    struct buf path = {0};
-    buf_printf(&path, "%s/%s", dir, name);
-    return path.ptr;
+    return mem_printf("%s/%s", dir, name);
 }
 
 enum backup_result tree_link(const char *from, const char *to, char error[BACKUP_ERROR_TEXT])
@@ -126,14 +124,13 @@ enum backup_result tree_copy(const char *from, const char *to, const struct tree
 
 enum backup_result tree_replace(const char *path, uint64_t max_bytes, char error[BACKUP_ERROR_TEXT])
 {
-    struct buf fresh = {0};
     struct tree_file ignored;
-    buf_printf(&fresh, "%s~", path);
+    char *fresh = mem_printf("%s~", path);
     enum backup_result r =
-        tree_copy(path, fresh.ptr, &(struct tree_copy){.max_bytes = max_bytes}, &ignored, error);
-    if (r == BACKUP_OK && io->rename(fresh.ptr, path) != 0)
+        tree_copy(path, fresh, &(struct tree_copy){.max_bytes = max_bytes}, &ignored, error);
+    if (r == BACKUP_OK && io->rename(fresh, path) != 0)
         r = backup_fail_errno(error, path);
-    buf_free(&fresh);
+    free(fresh);
     return r;
 }
 

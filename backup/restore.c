@@ -138,15 +138,14 @@ enum backup_result backup_restore(const struct backup_spec *spec, const char *fr
     struct backup_manifest *out, char error[BACKUP_ERROR_TEXT])
 {
     char ignored[BACKUP_ERROR_TEXT];
-    struct buf temporary = {0};
     int lock = -1;
     enum backup_result result = check_empty(spec->to, error);
     if (result == BACKUP_OK)
         result = backup_manifest_read(from, out, error);
     if (result != BACKUP_OK)
         return result;
-    buf_printf(&temporary, "%s.restoring", spec->to);
-    struct reading r = {.spec = spec, .from = from, .step = "restore", .to = temporary.ptr, .error = error};
+    char *temporary = mem_printf("%s.restoring", spec->to);
+    struct reading r = {.spec = spec, .from = from, .step = "restore", .to = temporary, .error = error};
     result = tree_make_parent(spec->to, error);
     if (result == BACKUP_OK)
         result = make_temporary(r.to, &lock, error);
@@ -162,6 +161,6 @@ enum backup_result backup_restore(const struct backup_spec *spec, const char *fr
     }
     if (lock >= 0)
         io->close(lock);
-    buf_free(&temporary);
+    free(temporary);
     return result;
 }

@@ -29,6 +29,15 @@ static enum compact_result from_manifest(enum manifest_result r)
     return r == MANIFEST_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED;
 }
 
+enum compact_result archive_read_current(
+    const char *archive, struct manifest *out, char error[COMPACT_ERROR_TEXT])
+{
+    uint64_t generation;
+    if (manifest_current(archive, &generation, error) == MANIFEST_ABSENT)
+        return COMPACT_REFUSED;
+    return from_manifest(manifest_read_current(archive, out, error));
+}
+
 static enum compact_result sync_dir(const char *path, char error[COMPACT_ERROR_TEXT])
 {
     return io_sync_dir(path) == 0 ? COMPACT_OK : compact_fail_errno(error, path);

@@ -29,6 +29,9 @@ enum compact_result archive_undo(
 enum compact_result archive_init(
     const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT]);
 
+/* Reads the manifest of the current generation. */
+enum compact_result archive_read_current(
+    const char *archive, struct manifest *out, char error[COMPACT_ERROR_TEXT]);
 /* The path of a generation's directory; with `unfinished` the path ends in ".tmp". */
 void archive_path(const char *archive, uint64_t generation, bool unfinished, char out[PATH_MAX]);
 

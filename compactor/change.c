@@ -1,5 +1,6 @@
 #include "compactor/change.h"
 
+#include "compactor/archive.h"
 #include "compactor/disk_space.h"
 #include "compactor/forget.h"
 #include "counts/records.h"
@@ -91,11 +92,10 @@ enum compact_result change_prepare(
     const struct change_spec *spec, struct run_spec *run, struct change **out, char error[COMPACT_ERROR_TEXT])
 {
     struct change *c = *out = mem_zalloc(sizeof *c);
-    enum compact_result r = COMPACT_OK;
     c->spec = spec;
-    enum manifest_result m = manifest_read_current(spec->archive, &c->archive, error);
-    if (m != MANIFEST_OK)
-        return m == MANIFEST_FAILED ? COMPACT_FAILED : m == MANIFEST_BAD ? COMPACT_DAMAGED : COMPACT_REFUSED;
+    enum compact_result r = archive_read_current(spec->archive, &c->archive, error);
+    if (r != COMPACT_OK)
+        return r;
     run->hours_from = spec->drop_hours_before;
     run->change = spec->n_imports > 0 ? "import" : spec->forget ? "forget" : "drop";
     if (spec->drop_before) {

@@ -96,7 +96,6 @@ static enum compact_result look_at_files(
     uint64_t number, newest = 0;
     struct slice_state state = {0};
     char name[SLICE_NAME_TEXT], why[SLICE_ERROR_TEXT] = "";
-    struct buf path = {0};
     DIR *d = opendir(directory);
     if (!d)
         return compact_fail_errno(error, directory);
@@ -108,12 +107,12 @@ static enum compact_result look_at_files(
     if (newest == 0)
         return COMPACT_OK;
     slice_file_name(newest, name);
-    buf_printf(&path, "%s/%s", directory, name);
-    enum slice_result looked = slice_look(path.ptr, newest, &state, why);
+    char *path = mem_printf("%s/%s", directory, name);
+    enum slice_result looked = slice_look(path, newest, &state, why);
     if (looked == SLICE_OK && state.sealed)
         *open = newest + 1;
     slice_state_free(&state);
-    buf_free(&path);
+    free(path);
     return looked == SLICE_OK
                ? COMPACT_OK
                : compact_fail(error,

@@ -23,7 +23,6 @@
 #define READ_BYTES_MIN ((size_t)16 << 10)
 #define READ_BYTES_MAX ((size_t)1 << 20)
 #define PREFETCH 16                 /* lines ahead that are fetched from memory */
-#define RUN_NAME "sort-%u.tmp"      /* for a moment; the next run replaces one that a killed process left */
 #define BLOCK_MAX ((size_t)2 << 30) /* a reference has 32 bits for a place in the block */
 
 /* Text grows from the front of the block, and references from its end towards the front. */
@@ -49,8 +48,7 @@ struct external_sort {
     int *runs; /* their files */
     struct manifest_file *facts;
     size_t n_runs;
-    struct count_source **sources;
-    size_t n_sources;
+    struct count_sources sources;
     struct record_sum first; /* the sums of the block that finish frees, kept for their collisions */
 };
 
@@ -130,20 +128,6 @@ static enum count_next block_next(struct block *b, struct bytes *line)
     return b->sum.too_large ? COUNT_FAILED : COUNT_FOUND;
 }
 
-static enum compact_result open_run(const struct external_sort *s, int *fd, char error[COMPACT_ERROR_TEXT])
-{
-    static atomic_uint number; /* sorts of several threads may share the directory */
-    struct buf path = {0};
-    buf_printf(&path, "%s/" RUN_NAME, s->directory, atomic_fetch_add(&number, 1));
-    *fd = io->open(path.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
-    enum compact_result r =
-        *fd < 0 || io->unlink(path.ptr) != 0 ? compact_fail_errno(error, path.ptr) : COMPACT_OK;
-    if (r != COMPACT_OK && *fd >= 0)
-        io->close(*fd);
-    buf_free(&path);
-    return r;
-}
-
 static enum compact_result flush(const struct external_sort *s, struct buf *data, int fd, XXH3_state_t *hash,
     struct manifest_file *f, char *error)
 {
@@ -212,7 +196,7 @@ static enum compact_result spill(struct external_sort *s, char error[COMPACT_ERR
     int fd;
     enum compact_result r = join(s, error);
     if (r == COMPACT_OK)
-        r = open_run(s, &fd, error);
+        r = compact_open_temporary(s->directory, &fd, error);
     if (r != COMPACT_OK)
         return r;
     s->runs = mem_realloc(s->runs, (s->n_runs + 1) * sizeof *s->runs);
@@ -250,15 +234,13 @@ void external_sort_free(struct external_sort **sp)
     if (!s)
         return;
     join(s, ignored);
-    for (size_t i = 0; i < s->n_sources; i++)
-        count_source_close(&s->sources[i]);
+    count_sources_free(&s->sources);
     for (size_t i = 0; i < s->n_runs; i++)
         if (s->runs[i] >= 0)
             io->close(s->runs[i]);
     block_free(&s->blocks[0]);
     block_free(&s->blocks[1]);
     record_sum_free(&s->first);
-    free(s->sources);
     free(s->runs);
     free(s->facts);
     free(s->directory);
@@ -329,11 +311,10 @@ enum compact_result external_sort_finish(struct external_sort *s, char error[COM
     s->first = s->blocks[1 - s->filling].sum;
     s->blocks[1 - s->filling].sum = (struct record_sum){0};
     block_free(&s->blocks[1 - s->filling]);
-    s->sources = mem_zalloc((s->n_runs + 1) * sizeof(struct count_source *));
     if (r == COMPACT_OK)
-        s->sources[s->n_sources++] = block_source(&s->blocks[s->filling]);
+        count_sources_add(&s->sources, block_source(&s->blocks[s->filling]));
     for (size_t i = 0; i < s->n_runs && r == COMPACT_OK; i++) {
-        s->sources[s->n_sources++] = record_source_of_file(s->runs[i], s->directory, &s->facts[i], read);
+        count_sources_add(&s->sources, record_source_of_file(s->runs[i], s->directory, &s->facts[i], read));
         s->runs[i] = -1;
     }
     return r;
@@ -341,8 +322,8 @@ enum compact_result external_sort_finish(struct external_sort *s, char error[COM
 
 struct count_source **external_sort_sources(const struct external_sort *s, size_t *n)
 {
-    *n = s->n_sources;
-    return s->sources;
+    *n = s->sources.n;
+    return s->sources.list;
 }
 
 uint64_t external_sort_collisions(const struct external_sort *s, const char **key)

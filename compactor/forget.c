@@ -110,37 +110,27 @@ static enum count_next keep_used(struct forget *f, struct count_source *s, const
 
 typedef enum count_next visit(struct forget *f, struct count_source *s, const struct record_key *key);
 
-static enum compact_result scan_file(struct forget *f, const char *path, const struct manifest_file *file,
-    visit *each, char error[COMPACT_ERROR_TEXT])
-{
-    struct count_source *s = NULL;
-    enum compact_result r = record_source_open_shard(path, file, &s, error);
-    enum count_next next = COUNT_END;
-    while (r == COMPACT_OK && (next = s->kind->next_record(s)) == COUNT_FOUND) {
-        struct record_key key;
-        if (!record_key_parse(bytes_of(s->key.ptr, s->key.len - 1), &key))
-            r = compact_fail(error, COMPACT_DAMAGED, "%.300s: no key of a record", path);
-        else if ((next = each(f, s, &key)) == COUNT_FAILED)
-            break;
-    }
-    if (next == COUNT_FAILED)
-        r = compact_fail(error, s->is_unreadable ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", s->error);
-    count_source_close(&s);
-    return r;
-}
-
 static enum compact_result scan(struct forget *f, const char *archive, const struct manifest *m, visit *each,
     char error[COMPACT_ERROR_TEXT])
 {
-    enum compact_result r = COMPACT_OK;
+    struct count_sources shards = {0};
     char directory[PATH_MAX];
     archive_path(archive, m->generation, false, directory);
-    for (uint32_t k = 0; k < m->shards && r == COMPACT_OK; k++) {
-        struct buf path = {0};
-        buf_printf(&path, "%s/%s", directory, m->files[k].name);
-        r = scan_file(f, path.ptr, &m->files[k], each, error);
-        buf_free(&path);
+    enum compact_result r = record_source_add_shards(directory, m, NULL, &shards, error);
+    for (size_t k = 0; k < shards.n && r == COMPACT_OK; k++) {
+        struct count_source *s = shards.list[k];
+        enum count_next next;
+        while (r == COMPACT_OK && (next = s->kind->next_record(s)) == COUNT_FOUND) {
+            struct record_key key;
+            if (!record_key_parse(bytes_of(s->key.ptr, s->key.len - 1), &key))
+                r = compact_fail(error, COMPACT_DAMAGED, "%.300s: no key of a record", s->container);
+            else if ((next = each(f, s, &key)) == COUNT_FAILED)
+                break;
+        }
+        if (r == COMPACT_OK && next == COUNT_FAILED)
+            r = compact_fail(error, s->is_unreadable ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", s->error);
     }
+    count_sources_free(&shards);
     return r;
 }
 

@@ -26,8 +26,8 @@ struct worker {
     struct slice_reader **slices;
     struct slice_audit **audits;
     size_t n_slices;
-    struct count_source **sources;
-    size_t n_sources, n_owned; /* borrowed sources come last */
+    struct count_sources sources; /* the borrowed ones come last */
+    size_t n_borrowed;
     struct merge_report report;
     _Atomic uint64_t records, bytes; /* of the report, for the other threads */
     enum compact_result result;
@@ -48,8 +48,7 @@ static bool is_of_part(void *arg, const struct record_key *key, int64_t start)
 {
     const struct worker *w = arg;
     const struct generation_merge *g = w->job->g;
-    /* Rollups are derived from hours, except the days whose hours were dropped. */
-    if (key->unit != PERIOD_HOUR && (key->unit != PERIOD_DAY || start >= g->old->hours_from))
+    if (!record_filter_is_counted((void *)(uintptr_t)g->old, key, start))
         return false;
     return w->job->n_workers == 1 || record_shard(key, g->made->shards) % w->job->n_workers == w->number;
 }
@@ -57,22 +56,20 @@ static bool is_of_part(void *arg, const struct record_key *key, int64_t start)
 static void add_source(struct worker *w, struct count_source *s)
 {
     const struct record_filter *filter = w->job->g->filter;
-    w->sources = mem_realloc(w->sources, (w->n_sources + 1) * sizeof(struct count_source *));
-    w->sources[w->n_sources++] = filter ? record_filter_source(filter, s) : s;
+    count_sources_add(&w->sources, filter ? record_filter_source(filter, s) : s);
 }
 
 static enum compact_result open_old(
     struct worker *w, const struct manifest_file *file, struct record_reader **out)
 {
-    struct buf path = {0};
     enum compact_result r = COMPACT_OK;
-    buf_printf(&path, "%s/%s", w->job->old_directory, file->name);
-    int fd = io->open(path.ptr, O_RDONLY | O_CLOEXEC, 0);
+    char *path = mem_printf("%s/%s", w->job->old_directory, file->name);
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        r = compact_fail_errno(w->error, path.ptr);
+        r = compact_fail_errno(w->error, path);
     else
-        *out = record_reader_new(fd, path.ptr, file, w->job->buffer_bytes);
-    buf_free(&path);
+        *out = record_reader_new(fd, path, file, w->job->buffer_bytes);
+    free(path);
     return r;
 }
 
@@ -159,15 +156,12 @@ static enum compact_result merge_part(struct worker *w)
     enum compact_result r = open_slices(w);
     if (r == COMPACT_OK && job->is_anew)
         r = open_all_old(w);
-    w->n_owned = w->n_sources;
-    for (size_t i = 0; i < g->n_sources; i++) {
-        w->sources = mem_realloc(w->sources, (w->n_sources + 1) * sizeof(struct count_source *));
-        w->sources[w->n_sources++] = g->sources[i];
-    }
+    for (; w->n_borrowed < g->n_sources; w->n_borrowed++)
+        count_sources_add(&w->sources, g->sources[w->n_borrowed]);
     for (uint32_t k = w->number; k < g->made->shards && r == COMPACT_OK; k += job->n_workers)
         r = open_shard(w, k);
-    struct merge_spec spec = {.sources = w->sources,
-        .n_sources = w->n_sources,
+    struct merge_spec spec = {.sources = w->sources.list,
+        .n_sources = w->sources.n,
         .shards = w->shards,
         .n_shards = g->made->shards,
         .hours_from = g->made->hours_from,
@@ -189,8 +183,8 @@ static enum compact_result merge_part(struct worker *w)
 /* Closes everything but the audits. */
 static void close_part(struct worker *w)
 {
-    for (size_t i = 0; i < w->n_owned; i++)
-        count_source_close(&w->sources[i]);
+    w->sources.n -= w->n_borrowed;
+    count_sources_free(&w->sources);
     for (size_t i = 0; i < w->n_slices; i++)
         slice_reader_close(&w->slices[i]);
     for (uint32_t k = 0; k < w->job->g->made->shards; k++) {
@@ -203,7 +197,6 @@ static void close_part(struct worker *w)
         shard_writer_close(&s->texts);
     }
     free(w->slices);
-    free(w->sources);
     free(w->shards);
 }
 

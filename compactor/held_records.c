@@ -35,19 +35,6 @@ struct held_record *held_records_begin(struct held_records *h)
     return &h->records[h->n++];
 }
 
-/* The file has no name, so that a killed process leaves nothing. */
-static enum compact_result open_file(struct held_records *h, char error[COMPACT_ERROR_TEXT])
-{
-    static atomic_uint number;
-    struct buf path = {0};
-    buf_printf(&path, "%s/held-%u.run", h->directory, atomic_fetch_add(&number, 1));
-    h->fd = io->open(path.ptr, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, IO_PRIVATE_MODE);
-    enum compact_result r =
-        h->fd < 0 || io->unlink(path.ptr) != 0 ? compact_fail_errno(error, path.ptr) : COMPACT_OK;
-    buf_free(&path);
-    return r;
-}
-
 static enum compact_result write_out(
     struct held_records *h, struct bytes piece, char error[COMPACT_ERROR_TEXT])
 {
@@ -68,7 +55,7 @@ enum compact_result held_records_append(
         return COMPACT_OK;
     }
     if (h->fd < 0)
-        r = open_file(h, error);
+        r = compact_open_temporary(h->directory, &h->fd, error);
     if (!last->in_file && r == COMPACT_OK) {
         struct bytes begun = bytes_of(h->text.ptr + last->at, h->text.len - last->at);
         h->text.len = last->at;

@@ -367,10 +367,9 @@ static const struct act *find_act(const struct options *o, char error[COMPACT_ER
 /* Locks the data directory of a stopped aggregator: the parent of its slices. */
 static int lock_stopped(const struct options *o, struct config_error *error)
 {
-    struct buf parent = {0};
-    buf_printf(&parent, "%s/..", options_string(o, "slices"));
-    int failed = daemon_lock_directory(parent.ptr, error), saved = errno;
-    buf_free(&parent);
+    char *parent = mem_printf("%s/..", options_string(o, "slices"));
+    int failed = daemon_lock_directory(parent, error), saved = errno;
+    free(parent);
     errno = saved;
     return failed;
 }

@@ -18,15 +18,9 @@ struct filtered {
 /* Shows the inner source's position as the filter's own. */
 static enum count_next follow(struct filtered *s, enum count_next r)
 {
-    s->base.key = s->inner->key;
-    s->base.line = s->is_total ? BYTES_NONE : s->inner->line;
-    s->base.name = s->inner->name;
-    s->base.text = s->inner->text;
-    s->base.count = s->inner->count;
-    if (r == COUNT_FAILED) {
-        memcpy(s->base.error, s->inner->error, sizeof(s->base.error));
-        s->base.is_unreadable = s->inner->is_unreadable;
-    }
+    count_source_follow(&s->base, s->inner, r);
+    if (s->is_total)
+        s->base.line = BYTES_NONE;
     return r;
 }
 
@@ -101,6 +95,12 @@ static void close_source(struct count_source *base)
     count_source_close(&s->inner);
     buf_free(&s->total);
     free(s);
+}
+
+bool record_filter_is_counted(void *manifest, const struct record_key *key, int64_t start)
+{
+    const struct manifest *m = manifest;
+    return key->unit == PERIOD_HOUR || (key->unit == PERIOD_DAY && start < m->hours_from);
 }
 
 bool record_filter_has_namespace(struct bytes ns, struct bytes wanted)

@@ -8,6 +8,7 @@
 #define MILLRACE_RECORD_FILTER_H
 
 #include "counts/count_merge.h"
+#include "counts/manifest.h"
 #include "counts/records.h"
 
 struct record_filter {
@@ -18,6 +19,8 @@ struct record_filter {
     bool by_hour; /* keep is called for each hour of a total; else once for each total */
 };
 
+/* A callback that leaves out the rollups of an archive, which are derived from its hours. Days whose hours were dropped are counts. */
+bool record_filter_is_counted(void *manifest, const struct record_key *key, int64_t start);
 /* True if `wanted` is this namespace, or that of its total: "u" has "u" and "c.u". */
 bool record_filter_has_namespace(struct bytes ns, struct bytes wanted);
 /* Owns `inner`. The filter must outlive the source. */

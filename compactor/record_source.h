@@ -8,6 +8,7 @@
 #ifndef MILLRACE_RECORD_SOURCE_H
 #define MILLRACE_RECORD_SOURCE_H
 
+#include "compactor/record_filter.h"
 #include "compactor/result.h"
 #include "counts/count_merge.h"
 #include "counts/manifest.h"
@@ -15,6 +16,9 @@
 
 enum compact_result record_source_open_shard(const char *path, const struct manifest_file *expected,
     struct count_source **out, char error[COMPACT_ERROR_TEXT]);
+/* Adds the shards of the generation in the directory. `filter` may be NULL. */
+enum compact_result record_source_add_shards(const char *directory, const struct manifest *m,
+    const struct record_filter *filter, struct count_sources *out, char error[COMPACT_ERROR_TEXT]);
 /* The same for an open file, which the source takes over. `name` stands for the path in errors; `read_bytes` is the buffer. */
 struct count_source *record_source_of_file(
     int fd, const char *name, const struct manifest_file *expected, size_t read_bytes);

@@ -20,5 +20,7 @@ enum compact_result compact_fail(char error[COMPACT_ERROR_TEXT], enum compact_re
     __attribute__((format(printf, 3, 4)));
 /* Returns COMPACT_FAILED with "WHAT: " and the text of errno. */
 enum compact_result compact_fail_errno(char error[COMPACT_ERROR_TEXT], const char *what);
+/* Opens a new file without a name, so that a killed process leaves nothing. On a failure *fd is -1. */
+enum compact_result compact_open_temporary(const char *directory, int *fd, char error[COMPACT_ERROR_TEXT]);
 
 #endif

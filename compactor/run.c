@@ -34,13 +34,10 @@ static enum compact_result step_recover(struct run *run)
     enum compact_result r = archive_recover(spec->archive, run->error);
     if (r == COMPACT_OK)
         r = archive_init(spec->archive, spec->shards ? spec->shards : 1, spec->now, run->error);
+    if (r == COMPACT_OK)
+        r = archive_read_current(spec->archive, &run->old, run->error);
     if (r != COMPACT_OK)
         return r;
-    enum manifest_result m = manifest_read_current(spec->archive, &run->old, run->error);
-    if (m != MANIFEST_OK)
-        return m == MANIFEST_NEWER    ? COMPACT_REFUSED
-               : m == MANIFEST_FAILED ? COMPACT_FAILED
-                                      : COMPACT_DAMAGED;
     run->out->generation = run->old.generation;
     run->out->through = run->old.through;
     run->base = &run->old;

@@ -56,25 +56,10 @@ void slice_audit_free(struct slice_audit **a)
     *a = NULL;
 }
 
-/* Shows the run's position as the source's own. */
-static enum count_next follow(struct audited *s, enum count_next r)
-{
-    s->base.key = s->run->key;
-    s->base.line = s->run->line;
-    s->base.name = s->run->name;
-    s->base.text = s->run->text;
-    s->base.count = s->run->count;
-    if (r == COUNT_FAILED) {
-        memcpy(s->base.error, s->run->error, sizeof(s->base.error));
-        s->base.is_unreadable = s->run->is_unreadable;
-    }
-    return r;
-}
-
 static enum count_next next_value(struct count_source *base)
 {
     struct audited *s = (struct audited *)base;
-    enum count_next r = follow(s, s->run->kind->next_value(s->run));
+    enum count_next r = count_source_follow(base, s->run, s->run->kind->next_value(s->run));
     if (r == COUNT_FOUND && s->sum)
         *s->sum += base->count;
     return r;
@@ -86,7 +71,10 @@ static enum count_next next_record(struct count_source *base)
     enum count_next r = COUNT_END;
     while (base->key.len > 0 && (r = next_value(base)) == COUNT_FOUND)
         ;
-    if (r == COUNT_FAILED || (r = follow(s, s->run->kind->next_record(s->run))) != COUNT_FOUND)
+    if (r == COUNT_FAILED)
+        return r;
+    r = count_source_follow(base, s->run, s->run->kind->next_record(s->run));
+    if (r != COUNT_FOUND)
         return r;
     struct slice_audit *a = s->audit;
     const char *bar = memchr(base->key.ptr, '|', base->key.len);

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "compactor/record_reader.h"
 #include <fcntl.h>
+#include <stdlib.h>
 
 #define READ_BYTES ((size_t)256 << 10)
 
@@ -20,6 +21,21 @@ enum compact_result record_source_open_shard(const char *path, const struct mani
         return compact_fail_errno(error, path);
     *out = record_source_of_file(fd, path, expected, READ_BYTES);
     return COMPACT_OK;
+}
+
+enum compact_result record_source_add_shards(const char *directory, const struct manifest *m,
+    const struct record_filter *filter, struct count_sources *out, char error[COMPACT_ERROR_TEXT])
+{
+    enum compact_result r = COMPACT_OK;
+    for (uint32_t k = 0; k < m->shards && r == COMPACT_OK; k++) {
+        char *path = mem_printf("%s/%s", directory, m->files[k].name);
+        struct count_source *source;
+        r = record_source_open_shard(path, &m->files[k], &source, error);
+        if (r == COMPACT_OK)
+            count_sources_add(out, filter ? record_filter_source(filter, source) : source);
+        free(path);
+    }
+    return r;
 }
 
 enum compact_result record_source_failed(const struct count_merge *m, char error[COMPACT_ERROR_TEXT])

@@ -28,14 +28,6 @@ struct verify {
     struct buf space;
 };
 
-static enum compact_result from_manifest(enum manifest_result m)
-{
-    return m == MANIFEST_OK       ? COMPACT_OK
-           : m == MANIFEST_FAILED ? COMPACT_FAILED
-           : m == MANIFEST_BAD    ? COMPACT_DAMAGED
-                                  : COMPACT_REFUSED;
-}
-
 static enum compact_result damaged(
     const struct verify *v, const char *file, struct bytes record, const char *why)
 {
@@ -93,26 +85,26 @@ static void make_index(const struct sorted_file *f, uint64_t xxh3, struct buf *o
 static enum compact_result check_index(
     struct verify *v, const struct sorted_file *f, const struct manifest_file *expected)
 {
-    struct buf path = {0}, made = {0};
+    struct buf made = {0};
     char name[MANIFEST_NAME_TEXT], error[MAPPING_ERROR_TEXT];
     struct mapping *index = NULL;
     enum compact_result r = COMPACT_OK;
     manifest_index_name(expected->name, name);
-    buf_printf(&path, "%s/%s", v->directory, name);
-    if (mapping_open(path.ptr, false, &index, error) != 0) {
+    char *path = mem_printf("%s/%s", v->directory, name);
+    if (mapping_open(path, false, &index, error) != 0) {
         if (errno == ENOENT)
             v->report->no_index++;
         else
-            r = compact_fail(v->error, COMPACT_FAILED, "%.300s: %s", path.ptr, error);
+            r = compact_fail(v->error, COMPACT_FAILED, "%.300s: %s", path, error);
     } else {
         make_index(f, expected->xxh3, &made);
         if (!bytes_equal(mapping_bytes(index), buf_bytes(&made)) || !mapping_is_whole(index))
             r = compact_fail(v->error, COMPACT_DAMAGED,
                 "%.300s: the index is damaged or of another file; delete it, and sortdb builds it in memory",
-                path.ptr);
+                path);
     }
     mapping_close(&index);
-    buf_free(&path);
+    free(path);
     buf_free(&made);
     return r;
 }
@@ -205,43 +197,14 @@ static enum compact_result check_shard(struct verify *v, uint32_t shard)
 
 /* One side of the comparison of two generations. */
 struct side {
-    struct manifest manifest;
+    struct manifest manifest; /* of the generation before */
     struct record_filter filter;
-    struct count_source **sources;
-    size_t n;
+    struct count_sources sources;
     struct slice_reader **slices;
     size_t n_slices;
     struct count_merge *merge;
     struct buf line;
 };
-
-static bool is_not_derived(void *arg, const struct record_key *key, int64_t start)
-{
-    const struct manifest *m = arg;
-    return key->unit == PERIOD_HOUR || (key->unit == PERIOD_DAY && start < m->hours_from);
-}
-
-static void add_source(struct side *s, struct count_source *source)
-{
-    s->sources = mem_realloc(s->sources, (s->n + 1) * sizeof(struct count_source *));
-    s->sources[s->n++] = source;
-}
-
-static enum compact_result add_files(struct verify *v, struct side *s, const char *directory)
-{
-    enum compact_result r = COMPACT_OK;
-    s->filter = (struct record_filter){is_not_derived, &s->manifest, false};
-    for (uint32_t k = 0; k < s->manifest.shards && r == COMPACT_OK; k++) {
-        struct buf path = {0};
-        struct count_source *source;
-        buf_printf(&path, "%s/%s", directory, s->manifest.files[k].name);
-        r = record_source_open_shard(path.ptr, &s->manifest.files[k], &source, v->error);
-        if (r == COMPACT_OK)
-            add_source(s, record_filter_source(&s->filter, source));
-        buf_free(&path);
-    }
-    return r;
-}
 
 static enum compact_result add_slices(struct verify *v, struct side *s, uint64_t first, uint64_t last)
 {
@@ -254,9 +217,7 @@ static enum compact_result add_slices(struct verify *v, struct side *s, uint64_t
         buf_free(&path);
         if (r != COMPACT_OK)
             break;
-        struct slice_reader *slice = s->slices[s->n_slices++];
-        for (size_t i = 0; i < slice_reader_runs(slice); i++)
-            add_source(s, slice_reader_source(slice, i, BYTES_NONE));
+        slice_reader_add_sources(s->slices[s->n_slices++], BYTES_NONE, &s->sources);
     }
     return r;
 }
@@ -264,11 +225,9 @@ static enum compact_result add_slices(struct verify *v, struct side *s, uint64_t
 static void side_free(struct side *s)
 {
     count_merge_free(&s->merge);
-    for (size_t i = 0; i < s->n; i++)
-        count_source_close(&s->sources[i]);
+    count_sources_free(&s->sources);
     for (size_t i = 0; i < s->n_slices; i++)
         slice_reader_close(&s->slices[i]);
-    free(s->sources);
     free(s->slices);
     buf_free(&s->line);
     manifest_free(&s->manifest);
@@ -290,8 +249,8 @@ static bool side_next(struct side *s)
 
 static enum compact_result compare_sides(struct verify *v, struct side *before, struct side *now)
 {
-    before->merge = count_merge_new(before->sources, before->n);
-    now->merge = count_merge_new(now->sources, now->n);
+    before->merge = count_merge_new(before->sources.list, before->sources.n);
+    now->merge = count_merge_new(now->sources.list, now->sources.n);
     for (;;) {
         if (!side_next(before))
             return record_source_failed(before->merge, v->error);
@@ -332,13 +291,13 @@ static enum compact_result compare_generations(struct verify *v)
         return COMPACT_OK;
     enum compact_result r = COMPACT_OK;
     if (has_slices(v, before.manifest.through + 1, m->through)) {
-        r = from_manifest(manifest_read(v->directory, &now.manifest, v->error));
-        if (r == COMPACT_OK)
-            r = add_files(v, &before, directory);
+        before.filter = (struct record_filter){record_filter_is_counted, &before.manifest, false};
+        now.filter = (struct record_filter){record_filter_is_counted, &v->manifest, false};
+        r = record_source_add_shards(directory, &before.manifest, &before.filter, &before.sources, v->error);
         if (r == COMPACT_OK)
             r = add_slices(v, &before, before.manifest.through + 1, m->through);
         if (r == COMPACT_OK)
-            r = add_files(v, &now, v->directory);
+            r = record_source_add_shards(v->directory, &v->manifest, &now.filter, &now.sources, v->error);
         if (r == COMPACT_OK)
             r = compare_sides(v, &before, &now);
         v->report->compared = r == COMPACT_OK;
@@ -353,7 +312,7 @@ enum compact_result verify_archive(
 {
     struct verify v = {.spec = spec, .report = report, .error = error};
     *report = (struct verify_report){0};
-    enum compact_result r = from_manifest(manifest_read_current(spec->archive, &v.manifest, error));
+    enum compact_result r = archive_read_current(spec->archive, &v.manifest, error);
     if (r != COMPACT_OK)
         return r;
     report->generation = v.manifest.generation;

@@ -10,9 +10,7 @@
 #include <sysexits.h>
 
 static const struct option_row backup_rows[] = {
-    {.name = "data_dir",
-        .type = OPTION_STRING,
-        .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    TOOL_DATA_DIR_SETTING,
     {.name = "verify",
         .type = OPTION_BOOL,
         .help = "read every file of the backup DIR and compare its checksum"},
@@ -37,13 +35,6 @@ static void on_progress(const char *step, uint64_t done, uint64_t total, void *a
     progress_show(arg, step, done, total, done >> 20, false, clock_monotonic());
 }
 
-static const char *data_dir_of(const struct options *o, const char *option)
-{
-    const char *own = options_string(o, option);
-    const char *configured = config_setting(options_config(o), "millrace", "data_dir");
-    return own ? own : configured ? configured : "millrace-data";
-}
-
 /* The only operand, without slashes at its end. NULL: not one operand. */
 static char *operand_of(const struct options *o)
 {
@@ -60,14 +51,12 @@ static char *operand_of(const struct options *o)
 static void find_places(const struct options *o, const char *places[BACKUP_PLACES])
 {
     const struct config *config = options_config(o);
-    for (size_t i = 0; i < BACKUP_PLACES; i++) {
-        const char *own = i == BACKUP_ARCHIVE ? config_setting(config, "compactor", "archive")
-                                              : config_setting(config, backup_place_names[i], "data_dir");
-        struct buf path = {0};
-        buf_printf(&path, "%s/%s", data_dir_of(o, "data_dir"), backup_place_names[i]);
-        places[i] = own ? mem_strdup(own) : bytes_dup(buf_bytes(&path));
-        buf_free(&path);
+    const char *data_dir = tool_data_dir(config, options_string(o, "data_dir"));
+    for (size_t i = 0; i < BACKUP_ARCHIVE; i++) {
+        const char *own = config_setting(config, backup_place_names[i], "data_dir");
+        places[i] = own ? mem_strdup(own) : mem_printf("%s/%s", data_dir, backup_place_names[i]);
     }
+    places[BACKUP_ARCHIVE] = tool_archive_dir(config, data_dir);
 }
 
 /* Names the programs of the configuration whose files a backup does not have. */
@@ -120,7 +109,7 @@ static int restore_with(const struct options *o)
     char error[BACKUP_ERROR_TEXT], *from = operand_of(o);
     struct progress progress;
     struct backup_manifest m;
-    char *to = mem_strdup(data_dir_of(o, "to"));
+    char *to = mem_strdup(tool_data_dir(options_config(o), options_string(o, "to")));
     struct backup_spec spec = {.to = to, .on_progress = on_progress, .arg = &progress};
     int status = EX_USAGE;
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/'; n--)

@@ -92,11 +92,9 @@ static struct bytes total_of(struct bytes key)
 /* Reads every block of the slice, which verifies it. */
 static bool add_counts(struct slice_reader *r, struct sums *sums, char error[COUNT_ERROR_TEXT])
 {
-    size_t n = slice_reader_runs(r);
-    struct count_source **sources = mem_zalloc((n + 1) * sizeof *sources);
-    for (size_t i = 0; i < n; i++)
-        sources[i] = slice_reader_source(r, i, BYTES_NONE);
-    struct count_merge *m = count_merge_new(sources, n);
+    struct count_sources sources = {0};
+    slice_reader_add_sources(r, BYTES_NONE, &sources);
+    struct count_merge *m = count_merge_new(sources.list, sources.n);
     enum count_next got;
     while ((got = count_merge_next_record(m)) == COUNT_FOUND) {
         struct bytes ns = total_of(count_merge_key(m));
@@ -111,9 +109,7 @@ static bool add_counts(struct slice_reader *r, struct sums *sums, char error[COU
     if (got == COUNT_FAILED)
         snprintf(error, COUNT_ERROR_TEXT, "%s", count_merge_error(m));
     count_merge_free(&m);
-    for (size_t i = 0; i < n; i++)
-        count_source_close(&sources[i]);
-    free(sources);
+    count_sources_free(&sources);
     return got != COUNT_FAILED;
 }
 
@@ -432,10 +428,8 @@ void doctor_check_conservation(struct doctor *d)
     struct buf slices = {0}, streams = {0};
     struct manifest m;
     char error[MANIFEST_ERROR_TEXT];
-    const char *archive = config_setting(d->config, "compactor", "archive");
-    struct buf path = {0};
-    buf_printf(&path, "%s%s", archive ? archive : d->data_dir, archive ? "" : "/archive");
-    bool has_archive = manifest_read_current(path.ptr, &m, error) == MANIFEST_OK;
+    char *path = tool_archive_dir(d->config, d->data_dir);
+    bool has_archive = manifest_read_current(path, &m, error) == MANIFEST_OK;
     d->law = &law;
     doctor_append_dir(d, "aggregator", "/slices", &slices);
     doctor_append_dir(d, "pubsub", "/streams", &streams);
@@ -453,5 +447,5 @@ void doctor_check_conservation(struct doctor *d)
     free(law.queues);
     buf_free(&slices);
     buf_free(&streams);
-    buf_free(&path);
+    free(path);
 }

@@ -73,11 +73,10 @@ void doctor_each_entry(
     struct dirent **names = NULL;
     int n = scandir(dir, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
-        struct buf path = {0};
-        buf_printf(&path, "%s/%s", dir, names[i]->d_name);
+        char *path = mem_printf("%s/%s", dir, names[i]->d_name);
         if (names[i]->d_name[0] != '.')
-            fn(d, path.ptr, names[i]->d_name);
-        buf_free(&path);
+            fn(d, path, names[i]->d_name);
+        free(path);
         free(names[i]);
     }
     free(names);
@@ -235,21 +234,20 @@ static void check_journal(struct doctor *d, const char *path, const char *name)
 {
     struct damage damage = {.first = ""};
     char error[PATH_MAX + 128] = "";
-    struct buf remedy = {0};
     struct stat st;
     (void)name;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
         return;
     enum journal_result r = journal_inspect(path, on_inspect, &damage, error, sizeof error);
-    buf_printf(&remedy, "stop the daemon, then: millrace journal repair %s", path);
+    char *remedy = mem_printf("stop the daemon, then: millrace journal repair %s", path);
     if (r == JOURNAL_OK)
         doctor_find(d, STATUS_FINE, "journals", NULL,
             "%s: %" PRIu64 " frames in %" PRIu64 " segments are intact", path, damage.sum.frames,
             damage.sum.segments);
     else
-        doctor_find(d, STATUS_DOWN, "journals", r == JOURNAL_DAMAGED ? remedy.ptr : NULL, "%s",
+        doctor_find(d, STATUS_DOWN, "journals", r == JOURNAL_DAMAGED ? remedy : NULL, "%s",
             damage.first[0] ? damage.first : error);
-    buf_free(&remedy);
+    free(remedy);
 }
 
 static void check_journals(struct doctor *d)

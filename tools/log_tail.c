@@ -205,15 +205,14 @@ static bool is_no_log(const struct log_tail *t, const char *path, const struct s
         if (n > m && strcmp(path + n - m, packed[i]) == 0)
             return true;
     }
-    struct buf state = {0};
     struct stat its;
     bool same = false;
-    buf_printf(&state, "%s.new", t->state_path);
+    char *state = mem_printf("%s.new", t->state_path);
     for (int i = 0; i < 2 && !same; i++) {
-        same = stat(state.ptr, &its) == 0 && its.st_dev == st->st_dev && its.st_ino == st->st_ino;
-        state.ptr[strlen(t->state_path)] = '\0';
+        same = stat(state, &its) == 0 && its.st_dev == st->st_dev && its.st_ino == st->st_ino;
+        state[strlen(t->state_path)] = '\0';
     }
-    buf_free(&state);
+    free(state);
     return same;
 }
 

@@ -139,20 +139,19 @@ static int tool_gen(int argc, char **argv)
 /* Prints a document of share/doc. Returns an exit status. */
 static int print_document(const char *file)
 {
-    struct buf path = {0};
     char *libexec = tool_libexec_dir(), piece[8192];
     size_t n;
-    buf_printf(&path, "%s/../../share/doc/millrace/%s", libexec, file);
-    FILE *f = fopen(path.ptr, "re");
+    char *path = mem_printf("%s/../../share/doc/millrace/%s", libexec, file);
+    FILE *f = fopen(path, "re");
     if (!f)
-        fprintf(stderr, "millrace help: cannot read %s: %s\n", path.ptr, strerror(errno));
+        fprintf(stderr, "millrace help: cannot read %s: %s\n", path, strerror(errno));
     while (f && (n = fread(piece, 1, sizeof piece, f)) > 0)
         fwrite(piece, 1, n, stdout);
     int status = f ? EX_OK : EX_NOINPUT;
     if (f)
         fclose(f);
     free(libexec);
-    buf_free(&path);
+    free(path);
     return status;
 }
 

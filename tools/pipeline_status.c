@@ -438,13 +438,11 @@ static void look_at_disk(struct pipeline_status *s)
 
 static void look_at_archive(struct pipeline_status *s)
 {
-    const char *set = config_setting(s->config, "compactor", "archive");
     char error[MANIFEST_ERROR_TEXT];
-    struct buf path = {0};
     struct manifest m;
-    buf_printf(&path, "%s%s", set ? set : s->pipeline.data_dir, set ? "" : "/archive");
+    char *path = tool_archive_dir(s->config, s->pipeline.data_dir);
     s->archive_generation = -1;
-    if (manifest_read_current(path.ptr, &m, error) == MANIFEST_OK) {
+    if (manifest_read_current(path, &m, error) == MANIFEST_OK) {
         s->archive_generation = (int64_t)m.generation;
         s->archive_made = m.made;
         manifest_free(&m);
@@ -454,7 +452,7 @@ static void look_at_archive(struct pipeline_status *s)
         add_problem(s, STATUS_ATTENTION, "correct the cause, then run `millrace compact`",
             "compaction: %s%s%s", c->status_text, c->last_error ? ": " : "",
             c->last_error ? c->last_error : "");
-    buf_free(&path);
+    free(path);
 }
 
 void pipeline_status_take(struct pipeline_status *s, const struct config *config, const char *data_dir)

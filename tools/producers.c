@@ -16,9 +16,7 @@
 #define QUEUE_ID_DIGITS 32
 
 static const struct option_row rows[] = {
-    {.name = "data_dir",
-        .type = OPTION_STRING,
-        .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    TOOL_DATA_DIR_SETTING,
     {.name = "url",
         .type = OPTION_STRING,
         .help = "address of pubsub or simplequeue (default: the pipeline's)"},

@@ -101,15 +101,14 @@ static bool has_manifest(const char *path)
 {
     static const char *const packed[] = {".gz", ".zst", ""};
     size_t n = strlen(path), suffix = 0;
-    struct buf name = {0};
     for (size_t i = 0; i < sizeof(packed) / sizeof(*packed); i++) {
         suffix = strlen(packed[i]);
         if (n > suffix && strcmp(path + n - suffix, packed[i]) == 0)
             break;
     }
-    buf_printf(&name, "%.*s.manifest.json", (int)(n - suffix), path);
-    bool has = access(name.ptr, F_OK) == 0;
-    buf_free(&name);
+    char *name = mem_printf("%.*s.manifest.json", (int)(n - suffix), path);
+    bool has = access(name, F_OK) == 0;
+    free(name);
     return has;
 }
 
@@ -131,7 +130,6 @@ static int count_all(const struct recount *r, char **files, size_t n)
 {
     char **parts = mem_zalloc((n + 1) * sizeof(*parts)), **inputs = mem_zalloc((n + 1) * sizeof(*inputs));
     size_t n_parts = 0, n_inputs = 0;
-    struct buf mode = {0};
     int status = EX_OK;
     for (size_t i = 0; i < n; i++) {
         if (has_manifest(files[i]))
@@ -139,12 +137,12 @@ static int count_all(const struct recount *r, char **files, size_t n)
         else
             inputs[n_inputs++] = files[i];
     }
-    buf_printf(&mode, "--recount=%s", r->archive);
+    char *mode = mem_printf("--recount=%s", r->archive);
     if (n_inputs > 0)
         status = count(r, "--input", inputs, n_inputs);
     if (status == EX_OK)
-        status = count(r, mode.ptr, parts, n_parts);
-    buf_free(&mode);
+        status = count(r, mode, parts, n_parts);
+    free(mode);
     free(parts);
     free(inputs);
     return status;
@@ -276,14 +274,6 @@ static int report(const struct recount *r)
     return status;
 }
 
-static char *join(const char *dir, const char *name)
-{
-    struct buf text = {0};
-    buf_printf(&text, "%s/%s", dir, name);
-    buf_append_char(&text, '\0');
-    return text.ptr;
-}
-
 static int run(const struct options *o)
 {
     struct config_error error;
@@ -300,8 +290,8 @@ static int run(const struct options *o)
     r.libexec = tool_libexec_dir();
     r.archive = tool_archive_dir(r.config, r.pipeline.data_dir);
     const char *to = options_text(o, "to_archive");
-    r.to = to ? mem_strdup(to) : join(r.pipeline.data_dir, "recount");
-    r.counting = join(r.to, "counting");
+    r.to = to ? mem_strdup(to) : mem_printf("%s/recount", r.pipeline.data_dir);
+    r.counting = mem_printf("%s/counting", r.to);
     int status = read_current(&r);
     if (status == EX_OK)
         status = check_aggregator(&r);

@@ -23,9 +23,7 @@
 #define BUSY_MAX (30 * USEC_PER_SEC)
 
 static const struct option_row rows[] = {
-    {.name = "data_dir",
-        .type = OPTION_STRING,
-        .help = "directory of the pipeline (default: [millrace] data_dir)"},
+    TOOL_DATA_DIR_SETTING,
     {.name = "reason", .type = OPTION_STRING, .help = "only lines whose reason contains this text"},
     {.name = "stream", .type = OPTION_STRING, .help = "only lines of this stream or file"},
     {.name = "since",
@@ -78,19 +76,10 @@ static char *find_dir(const struct options *o)
 {
     char **operands;
     const char *own = config_setting(options_config(o), "aggregator", "data_dir");
-    const char *pipeline = options_string(o, "data_dir");
-    struct buf dir = {0};
-    if (!pipeline)
-        pipeline = config_setting(options_config(o), "millrace", "data_dir");
     if (options_operands(o, &operands) > 0)
-        buf_printf(&dir, "%s", operands[0]);
-    else if (own)
-        buf_printf(&dir, "%s", own);
-    else
-        buf_printf(&dir, "%s/aggregator", pipeline ? pipeline : "millrace-data");
-    char *text = bytes_dup(buf_bytes(&dir));
-    buf_free(&dir);
-    return text;
+        return mem_strdup(operands[0]);
+    return own ? mem_strdup(own)
+               : mem_printf("%s/aggregator", tool_data_dir(options_config(o), options_string(o, "data_dir")));
 }
 
 /* Reads where the rejects begin and end; the newest slice stores both. */

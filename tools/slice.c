@@ -40,12 +40,11 @@ static int fail(enum slice_result r, const char *error)
 
 int tool_open_slice(const char *path, struct slice_reader **out, char *error)
 {
-    struct buf log = {0};
     struct stat st;
-    buf_printf(&log, "%s-wal", path);
-    bool is_open = stat(log.ptr, &st) == 0 && st.st_size > 0;
+    char *log = mem_printf("%s-wal", path);
+    bool is_open = stat(log, &st) == 0 && st.st_size > 0;
     enum slice_result opened = SLICE_FOREIGN;
-    buf_free(&log);
+    free(log);
     if (stat(path, &st) != 0)
         snprintf(error, SLICE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
     else /* Only a sealed slice can be opened as immutable: any other may still have a -wal file. */
@@ -62,11 +61,9 @@ static int print(const char *path)
     enum slice_result opened = (enum slice_result)tool_open_slice(path, &reader, error);
     if (opened != SLICE_OK)
         return fail(opened, error);
-    size_t n = slice_reader_runs(reader);
-    struct count_source **sources = mem_zalloc((n + 1) * sizeof(*sources));
-    for (size_t i = 0; i < n; i++)
-        sources[i] = slice_reader_source(reader, i, BYTES_NONE);
-    struct count_merge *m = count_merge_new(sources, n);
+    struct count_sources sources = {0};
+    slice_reader_add_sources(reader, BYTES_NONE, &sources);
+    struct count_merge *m = count_merge_new(sources.list, sources.n);
     while ((r = count_merge_next_record(m)) == COUNT_FOUND) {
         buf_clear(&text);
         r = count_merge_print(m, &text);
@@ -76,9 +73,7 @@ static int print(const char *path)
     }
     int status = r == COUNT_FAILED ? fail(SLICE_DAMAGED, count_merge_error(m)) : EX_OK;
     count_merge_free(&m);
-    for (size_t i = 0; i < n; i++)
-        count_source_close(&sources[i]);
-    free(sources);
+    count_sources_free(&sources);
     buf_free(&text);
     slice_reader_close(&reader);
     return tool_flush("slice", status);
@@ -218,7 +213,7 @@ static enum slice_result convert(const char *path, bool *is_done, char error[SLI
 {
     struct slice_state old = {0};
     sqlite3 *db = NULL;
-    struct buf to = {0}, log = {0};
+    struct buf log = {0};
     bool is_new;
     *is_done = false;
     enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &db, error);
@@ -228,23 +223,22 @@ static enum slice_result convert(const char *path, bool *is_done, char error[SLI
         sqlite3_close(db);
         return r;
     }
-    buf_printf(&to, "%s.new", path);
+    char *to = mem_printf("%s.new", path);
     buf_printf(&log, "%s-wal", path);
-    io->unlink(to.ptr);
+    io->unlink(to);
     r = slice_sql_run(db, "PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE", error);
     if (r == SLICE_OK)
         r = slice_state_read_former(db, path, &old, error);
     if (r == SLICE_OK)
-        r = write_new(path, to.ptr, db, &old, error);
+        r = write_new(path, to, db, &old, error);
     sqlite3_close(db);
     if (r == SLICE_OK &&
         access(log.ptr, F_OK) == 0) { /* with a log, the new slice would lack the counts in the log */
         snprintf(error, SLICE_ERROR_TEXT, "%.400s is in use: stop the aggregator first", path);
         r = SLICE_FULL;
     } else if (r == SLICE_OK) {
-        int fd = io->open(to.ptr, O_RDWR | O_CLOEXEC, 0);
-        *is_done =
-            fd >= 0 && io->fsync(fd) == 0 && io->rename(to.ptr, path) == 0 && io_sync_parent(path) == 0;
+        int fd = io->open(to, O_RDWR | O_CLOEXEC, 0);
+        *is_done = fd >= 0 && io->fsync(fd) == 0 && io->rename(to, path) == 0 && io_sync_parent(path) == 0;
         if (!*is_done)
             snprintf(error, SLICE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
         if (fd >= 0)
@@ -252,7 +246,7 @@ static enum slice_result convert(const char *path, bool *is_done, char error[SLI
         r = *is_done ? SLICE_OK : SLICE_FAILED;
     }
     slice_state_free(&old);
-    buf_free(&to);
+    free(to);
     buf_free(&log);
     return r;
 }

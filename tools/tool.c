@@ -89,12 +89,9 @@ int tool_flush(const char *program, int status)
 char *tool_libexec_dir(void)
 {
     char self[4096];
-    struct buf dir = {0};
     ssize_t n = readlink("/proc/self/exe", self, sizeof self);
     const char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
-    buf_append(&dir, self, slash ? (size_t)(slash - self) : 0);
-    buf_append(&dir, "/../libexec/millrace", sizeof "/../libexec/millrace");
-    return dir.ptr;
+    return mem_printf("%.*s/../libexec/millrace", slash ? (int)(slash - self) : 0, self);
 }
 
 void tool_add_arg(char **argv, const char *fmt, ...)
@@ -111,15 +108,18 @@ void tool_add_arg(char **argv, const char *fmt, ...)
     argv[n] = text.ptr;
 }
 
+const char *tool_data_dir(const struct config *config, const char *given)
+{
+    const char *configured = config_setting(config, "millrace", "data_dir");
+    return given ? given : configured ? configured : "millrace-data";
+}
+
 char *tool_archive_dir(const struct config *config, const char *data_dir)
 {
     const char *archive = config_setting(config, "sortdb", "archive");
-    struct buf path = {0};
     if (!archive)
         archive = config_setting(config, "compactor", "archive");
-    buf_printf(&path, "%s%s", archive ? archive : data_dir, archive ? "" : "/archive");
-    buf_append_char(&path, '\0');
-    return path.ptr;
+    return archive ? mem_strdup(archive) : mem_printf("%s/archive", data_dir);
 }
 
 void tool_add_compactor_paths(char **argv, const struct config *config, const char *data_dir)
@@ -169,19 +169,18 @@ static void read_daemon(const struct json_doc *run, const char *name, struct pip
 
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir)
 {
-    const char *configured = config_setting(config, "millrace", "data_dir");
     struct json_doc *run = NULL; /* NULL: missing or unreadable */
-    struct buf path = {0}, text = {0};
-    *p = (struct pipeline){.data_dir = data_dir ? data_dir : configured ? configured : "millrace-data"};
-    buf_printf(&path, "%s/run.json", p->data_dir);
-    FILE *f = fopen(path.ptr, "re");
+    struct buf text = {0};
+    *p = (struct pipeline){.data_dir = tool_data_dir(config, data_dir)};
+    char *path = mem_printf("%s/run.json", p->data_dir);
+    FILE *f = fopen(path, "re");
     if (f) {
         buf_reserve(&text, RUN_FILE_MAX);
         text.len = fread(text.ptr, 1, RUN_FILE_MAX, f);
         fclose(f);
         run = json_doc_parse(buf_bytes(&text));
     }
-    buf_free(&path);
+    free(path);
     buf_free(&text);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
         struct pipeline_daemon *d = &p->daemons[i];

@@ -65,6 +65,8 @@ char *tool_libexec_dir(void);
 #define TOOL_ARGS_MAX 32
 void tool_add_arg(char **argv, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The directory of a pipeline: `given`, or if that is NULL the configured or the usual one. */
+const char *tool_data_dir(const struct config *config, const char *given);
 /* The directory of a pipeline's archive. The caller frees it. */
 char *tool_archive_dir(const struct config *config, const char *data_dir);
 /* Appends the directories that the compactor of a pipeline needs and that [compactor] does not set. */

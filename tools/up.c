@@ -316,9 +316,9 @@ static void append_end_reason(const struct up *up, struct buf *out)
  * old file or the whole new one. */
 static void write_run_file(struct up *up)
 {
-    struct buf text = {0}, path = {0}, fresh = {0};
+    struct buf text = {0}, path = {0};
     buf_printf(&path, "%s/" RUN_FILE, up->data_dir);
-    buf_printf(&fresh, "%s/" RUN_FILE ".new", up->data_dir);
+    char *fresh = mem_printf("%s/" RUN_FILE ".new", up->data_dir);
     buf_printf(&text, "{\"pid\":%d,\"ended\":%s,\"config\":", (int)getpid(), up->ended ? "true" : "false");
     buf_append_json(&text, bytes_str(up->config->path));
     buf_append_str(&text, ",\"daemons\":{");
@@ -344,9 +344,9 @@ static void write_run_file(struct up *up)
         buf_printf(&text, ",\"disk\":{\"at\":%" PRId64 ",\"free\":%" PRIu64 "}", first->at, first->free);
     }
     buf_append_str(&text, "}\n");
-    FILE *f = fopen(fresh.ptr, "we");
+    FILE *f = fopen(fresh, "we");
     bool ok = f != NULL && fwrite(text.ptr, 1, text.len, f) == text.len;
-    ok = f != NULL && fclose(f) == 0 && ok && rename(fresh.ptr, path.ptr) == 0;
+    ok = f != NULL && fclose(f) == 0 && ok && rename(fresh, path.ptr) == 0;
     if (!ok && !up->run_file_is_old)
         log_warn("cannot write run.json: other tools see an earlier state until it is written",
             LOG_S("path", path.ptr), LOG_S("error", strerror(errno)));
@@ -355,7 +355,7 @@ static void write_run_file(struct up *up)
         event_add(up->rewrite, &(struct timeval){.tv_sec = 1});
     buf_free(&text);
     buf_free(&path);
-    buf_free(&fresh);
+    free(fresh);
 }
 
 static void on_rewrite(evutil_socket_t fd, short what, void *arg)
@@ -499,17 +499,17 @@ static int run_and_wait(char *const *argv)
  * existing archive, on which a compactor may be running. */
 static int init_archive(const struct up *up)
 {
-    struct buf program = {0}, archive = {0}, current = {0};
+    struct buf archive = {0};
     char init[] = "--init";
-    buf_printf(&program, "%s/compactor", up->libexec);
+    char *program = mem_printf("%s/compactor", up->libexec);
     buf_printf(&archive, "--archive=%s", up->archive);
-    buf_printf(&current, "%s/current", up->archive);
-    char *argv[] = {program.ptr, archive.ptr, init, NULL};
-    bool needed = find_daemon(up, "sortdb") < up->n && access(current.ptr, F_OK) != 0;
+    char *current = mem_printf("%s/current", up->archive);
+    char *argv[] = {program, archive.ptr, init, NULL};
+    bool needed = find_daemon(up, "sortdb") < up->n && access(current, F_OK) != 0;
     int status = needed ? run_and_wait(argv) : EX_OK;
-    buf_free(&program);
+    free(program);
     buf_free(&archive);
-    buf_free(&current);
+    free(current);
     return status;
 }
 
@@ -554,9 +554,9 @@ static int run_up(const struct options *o)
         return EX_USAGE;
     }
     const char *archive = config_setting(up.config, "compactor", "archive");
-    struct buf path = {0};
-    buf_printf(&path, "%s%s", archive != NULL ? archive : up.data_dir, archive != NULL ? "" : "/archive");
-    up.archive = path.ptr;
+    char *path =
+        mem_printf("%s%s", archive != NULL ? archive : up.data_dir, archive != NULL ? "" : "/archive");
+    up.archive = path;
     up.libexec = tool_libexec_dir();
     int status = EX_OK;
     if ((!up.check_only && daemon_lock_directory(up.data_dir, &error) != 0) ||
@@ -587,7 +587,7 @@ static int run_up(const struct options *o)
         free(up.daemons[i].argv);
     }
     free(up.libexec);
-    buf_free(&path);
+    free(path);
     return status;
 }
 

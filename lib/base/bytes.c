@@ -326,3 +326,13 @@ char *mem_strdup(const char *s)
 {
     return bytes_dup(bytes_str(s));
 }
+
+char *mem_printf(const char *fmt, ...)
+{
+    struct buf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&text, fmt, ap);
+    va_end(ap);
+    return text.ptr;
+}

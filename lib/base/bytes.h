@@ -148,6 +148,8 @@ void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
 void *mem_realloc(void *old, size_t size);
 char *mem_strdup(const char *s);
+/* A formatted text from malloc. */
+char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #ifdef __cplusplus
 }

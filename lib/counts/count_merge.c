@@ -39,6 +39,35 @@ struct count_merge {
     bool is_unreadable;
 };
 
+void count_sources_add(struct count_sources *s, struct count_source *source)
+{
+    s->list = mem_realloc(s->list, (s->n + 1) * sizeof(struct count_source *));
+    s->list[s->n++] = source;
+}
+
+void count_sources_free(struct count_sources *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        count_source_close(&s->list[i]);
+    free(s->list);
+    *s = (struct count_sources){0};
+}
+
+enum count_next count_source_follow(
+    struct count_source *s, const struct count_source *inner, enum count_next r)
+{
+    s->key = inner->key;
+    s->line = inner->line;
+    s->name = inner->name;
+    s->text = inner->text;
+    s->count = inner->count;
+    if (r == COUNT_FAILED) {
+        memcpy(s->error, inner->error, sizeof(s->error));
+        s->is_unreadable = inner->is_unreadable;
+    }
+    return r;
+}
+
 bool count_key_is_lookup(struct bytes key)
 {
     return bytes_starts_with(key, BYTES_LITERAL("lookup|"));

@@ -54,6 +54,19 @@ static inline void count_source_close(struct count_source **s)
     *s = NULL;
 }
 
+/* A list of sources, which it owns. A zeroed list is empty. */
+struct count_sources {
+    struct count_source **list;
+    size_t n;
+};
+void count_sources_add(struct count_sources *s, struct count_source *source);
+/* Closes all sources. */
+void count_sources_free(struct count_sources *s);
+
+/* For a source that stands before another one: shows the position of `inner`, whose last call returned r, as its own. Returns r. */
+enum count_next count_source_follow(
+    struct count_source *s, const struct count_source *inner, enum count_next r);
+
 bool count_key_is_lookup(struct bytes key);
 
 struct count_merge;

@@ -275,20 +275,20 @@ static bool is_directory_of(const char *directory, uint64_t generation)
 enum manifest_result manifest_read(
     const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
 {
-    struct buf path = {0}, text = {0};
+    struct buf text = {0};
     char why[MANIFEST_ERROR_TEXT];
     memset(out, 0, sizeof(*out));
-    buf_printf(&path, "%s/manifest.json", directory);
-    bool is_read = read_whole(path.ptr, &text) == 0;
+    char *path = mem_printf("%s/manifest.json", directory);
+    bool is_read = read_whole(path, &text) == 0;
     enum manifest_result r =
-        is_read ? manifest_parse(buf_bytes(&text), out, why) : system_failed(error, path.ptr);
+        is_read ? manifest_parse(buf_bytes(&text), out, why) : system_failed(error, path);
     if (r == MANIFEST_OK && !is_directory_of(directory, out->generation)) {
         manifest_free(out);
         r = bad(why, "its generation does not match the directory's name");
     }
     if (is_read && r != MANIFEST_OK)
-        snprintf(error, MANIFEST_ERROR_TEXT, "%.300s: %.200s", path.ptr, why);
-    buf_free(&path);
+        snprintf(error, MANIFEST_ERROR_TEXT, "%.300s: %.200s", path, why);
+    free(path);
     buf_free(&text);
     return r;
 }
@@ -406,14 +406,13 @@ enum manifest_result manifest_read_current(
 {
     uint64_t generation = 0, before = UINT64_MAX;
     for (int i = 0; i < READ_TRIES; i++) {
-        struct buf directory = {0};
         enum manifest_result r = manifest_current(archive, &generation, error);
         memset(out, 0, sizeof(*out));
         if (r != MANIFEST_OK || generation == before)
             return r == MANIFEST_OK ? MANIFEST_BAD : r;
-        buf_printf(&directory, "%s/%0*" PRIu64, archive, MANIFEST_DIRECTORY_DIGITS, generation);
-        r = manifest_read(directory.ptr, out, error);
-        buf_free(&directory);
+        char *directory = mem_printf("%s/%0*" PRIu64, archive, MANIFEST_DIRECTORY_DIGITS, generation);
+        r = manifest_read(directory, out, error);
+        free(directory);
         if (r != MANIFEST_ABSENT)
             return r;
         before = generation;

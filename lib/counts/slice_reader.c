@@ -163,6 +163,12 @@ struct count_source *slice_reader_source(struct slice_reader *r, size_t i, struc
     return count_run_source(r->indexes[i], from, r->path, read_block, r);
 }
 
+void slice_reader_add_sources(struct slice_reader *r, struct bytes from, struct count_sources *out)
+{
+    for (size_t i = 0; i < slice_reader_runs(r); i++)
+        count_sources_add(out, slice_reader_source(r, i, from));
+}
+
 size_t slice_reader_blocks(
     const struct slice_reader *r, struct bytes from, struct bytes last, bool first_only)
 {

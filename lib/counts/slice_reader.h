@@ -36,6 +36,8 @@ const struct slice_state *slice_reader_state(const struct slice_reader *r);
 size_t slice_reader_runs(const struct slice_reader *r);
 /* A source of the i-th run that begins at the first key at or after `from`. Close it before the next renewal. */
 struct count_source *slice_reader_source(struct slice_reader *r, size_t i, struct bytes from);
+/* Adds the source of each run. */
+void slice_reader_add_sources(struct slice_reader *r, struct bytes from, struct count_sources *out);
 /* The number of blocks of all runs that may hold keys from `from` to `last` (empty: no upper bound). With `first_only`, without the blocks
  * that begin inside a record whose beginning is counted. */
 size_t slice_reader_blocks(

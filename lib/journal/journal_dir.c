@@ -46,18 +46,12 @@ int journal_dir_lock(const char *dir)
 
 char *dir_path(const char *dir, const char *name)
 {
-    struct buf b = {0};
-    buf_printf(&b, "%s/%s", dir, name);
-    buf_append_char(&b, 0);
-    return b.ptr;
+    return mem_printf("%s/%s", dir, name);
 }
 
 static char *numbered_path(const char *dir, uint64_t number, const char *ending, const char *suffix)
 {
-    struct buf b = {0};
-    buf_printf(&b, "%s/%016llx%s%s", dir, (unsigned long long)number, ending, suffix);
-    buf_append_char(&b, 0);
-    return b.ptr;
+    return mem_printf("%s/%016llx%s%s", dir, (unsigned long long)number, ending, suffix);
 }
 
 char *segment_path(const char *dir, uint64_t sequence, const char *suffix)

@@ -72,10 +72,9 @@ static int load_and_add(struct openings *o, int fd, const char *dir, uint64_t ne
 struct openings *openings_open(const char *dir, uint64_t next)
 {
     struct openings *o = mem_zalloc(sizeof *o);
-    struct buf path = {0};
-    buf_printf(&path, "%s/" OPENINGS_FILE "%c", dir, '\0');
-    int fd = io->open(path.ptr, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, IO_PRIVATE_MODE);
-    buf_free(&path);
+    char *path = mem_printf("%s/" OPENINGS_FILE "", dir);
+    int fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, IO_PRIVATE_MODE);
+    free(path);
     bool done = fd >= 0 && load_and_add(o, fd, dir, next) == 0;
     int why = errno;
     if (fd >= 0)
@@ -88,11 +87,10 @@ struct openings *openings_open(const char *dir, uint64_t next)
 
 bool openings_exist(const char *dir)
 {
-    struct buf path = {0};
     struct stat st;
-    buf_printf(&path, "%s/" OPENINGS_FILE, dir);
-    bool exist = stat(path.ptr, &st) == 0 && st.st_size >= (off_t)RING;
-    buf_free(&path);
+    char *path = mem_printf("%s/" OPENINGS_FILE, dir);
+    bool exist = stat(path, &st) == 0 && st.st_size >= (off_t)RING;
+    free(path);
     return exist;
 }
 

@@ -172,17 +172,16 @@ static int extend(int fd, size_t from, size_t slots)
 /* Creates the file with another name. When the file is complete and synced, renames it. */
 static int make(struct cursor_file *f, size_t slots)
 {
-    struct buf name = {0};
     char unit[UNIT] = {0};
-    buf_printf(&name, "%s.new%c", f->path, '\0');
+    char *name = mem_printf("%s.new", f->path);
     memcpy(unit, magic, sizeof magic);
     put_le32(unit + sizeof magic, VERSION);
     put_le64(unit + CHECKSUM_AT, checksum(unit, 0));
-    f->fd = io->open(name.ptr, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
+    f->fd = io->open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     int failed = f->fd < 0 || io_write_all(f->fd, unit, UNIT, 0) != 0 || extend(f->fd, UNIT, slots) != 0 ||
-                 io->rename(name.ptr, f->path) != 0 || io_sync_parent(f->path) != 0;
+                 io->rename(name, f->path) != 0 || io_sync_parent(f->path) != 0;
     int saved = errno;
-    buf_free(&name);
+    free(name);
     errno = saved;
     return failed ? -1 : 0;
 }

@@ -166,11 +166,10 @@ static void drop(struct cursors *cs, struct named_cursor *c)
 bool cursors_open(const struct cursors_config *config, struct cursors **out, char *error, size_t error_size)
 {
     struct cursor_file *file;
-    struct buf path = {0};
-    buf_printf(&path, "%s/cursors%c", config->dir, '\0');
+    char *path = mem_printf("%s/cursors", config->dir);
     enum cursor_file_result r =
-        cursor_file_open(path.ptr, config->max, config->notify, config->notify_arg, &file, error, error_size);
-    buf_free(&path);
+        cursor_file_open(path, config->max, config->notify, config->notify_arg, &file, error, error_size);
+    free(path);
     if (r != CURSOR_FILE_OK)
         return false;
     struct cursors *cs = mem_zalloc(sizeof *cs);

@@ -104,11 +104,10 @@ static void load(struct untils *us, size_t slot)
 bool untils_open(const struct untils_config *config, struct untils **out, char *error, size_t error_size)
 {
     struct cursor_file *file = NULL;
-    struct buf path = {0};
-    buf_printf(&path, "%s/untils%c", config->dir, '\0');
+    char *path = mem_printf("%s/untils", config->dir);
     enum cursor_file_result r = cursor_file_open(
-        path.ptr, UNTILS_STORED_MAX, config->notify, config->notify_arg, &file, error, error_size);
-    buf_free(&path);
+        path, UNTILS_STORED_MAX, config->notify, config->notify_arg, &file, error, error_size);
+    free(path);
     if (r != CURSOR_FILE_OK && r != CURSOR_FILE_IO)
         return false;
     if (r == CURSOR_FILE_IO)

@@ -85,13 +85,12 @@ static int list_directory(struct queues *qs, char *error, size_t error_size)
 
 int queues_check_copy(const char *data_dir, char *error, size_t error_size)
 {
-    struct buf path = {0};
-    buf_printf(&path, "%s" DIRECTORY, data_dir);
-    int found = access(path.ptr, F_OK);
+    char *path = mem_printf("%s" DIRECTORY, data_dir);
+    int found = access(path, F_OK);
     if (found != 0)
-        snprintf(error, error_size, "restored: %s: %s; the directory must be a copy of a queue's data",
-            path.ptr, strerror(errno));
-    buf_free(&path);
+        snprintf(error, error_size, "restored: %s: %s; the directory must be a copy of a queue's data", path,
+            strerror(errno));
+    free(path);
     return found;
 }
 

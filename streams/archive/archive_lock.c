@@ -44,13 +44,12 @@ static int lock_file(const char *path, const char *held, char *error)
 int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT])
 {
     const char *slash = strrchr(state_path, '/');
-    struct buf path = {0};
-    buf_printf(&path, "%s.lock", state_path);
+    char *path = mem_printf("%s.lock", state_path);
     struct bytes directory = bytes_of(state_path, slash != NULL ? (size_t)(slash - state_path) : 0);
     int fd = make_directory(directory, error) == 0
-                 ? lock_file(path.ptr, "another process holds this state", error)
+                 ? lock_file(path, "another process holds this state", error)
                  : -1;
-    buf_free(&path);
+    free(path);
     return fd;
 }
 
@@ -107,14 +106,14 @@ static int take_over(int fd, const char *lock, const char *state_path, char *err
 static char *path_for_pattern(const char *format, const char *end)
 {
     size_t fixed = archive_fixed_directory(format);
-    struct buf path = {0}, pattern = {0};
+    struct buf pattern = {0};
     for (const char *at = format + fixed; *at != '\0'; at++)
         if (*at != '/' || at[1] != '/') /* repeated slashes do not change the pattern */
             buf_append_char(&pattern, *at);
-    buf_printf(&path, "%.*s.ps_to_file-names-%016llx.%s", (int)fixed, format,
+    char *path = mem_printf("%.*s.ps_to_file-names-%016llx.%s", (int)fixed, format,
         (unsigned long long)XXH3_64bits(pattern.ptr, pattern.len), end);
     buf_free(&pattern);
-    return path.ptr;
+    return path;
 }
 
 char *archive_staging_directory(const char *format)

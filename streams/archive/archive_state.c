@@ -241,8 +241,8 @@ static void write_opening(struct buf *text, const char *opening)
 
 int archive_state_write(const char *path, const struct archive_state *s)
 {
-    struct buf text = {0}, fresh = {0};
-    buf_printf(&fresh, "%s.new", path);
+    struct buf text = {0};
+    char *fresh = mem_printf("%s.new", path);
     buf_printf(&text, "{\"format\":%d,\"stream\":\"%s\",\"id\":\"%s\"", ARCHIVE_STATE_FORMAT, s->stream,
         s->cursor.id);
     write_opening(&text, s->cursor.opening);
@@ -260,16 +260,16 @@ int archive_state_write(const char *path, const struct archive_state *s)
         buf_printf(&text, ",\"finishing\":%s}", f->finishing ? "true" : "false");
     }
     buf_append_str(&text, "]}\n");
-    int fd = io->open(fresh.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool written = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0;
     int saved = errno;
     if (fd >= 0)
         io->close(fd);
     errno = saved;
-    int rc = written && io->rename(fresh.ptr, path) == 0 && io_sync_parent(path) == 0 ? 0 : -1;
+    int rc = written && io->rename(fresh, path) == 0 && io_sync_parent(path) == 0 ? 0 : -1;
     saved = errno;
     buf_free(&text);
-    buf_free(&fresh);
+    free(fresh);
     errno = saved;
     return rc;
 }

@@ -458,12 +458,11 @@ static int start_commit(struct file_archive *a)
 
 static void mark_staging(struct file_archive *a)
 {
-    struct buf path = {0};
-    buf_printf(&path, "%s/" MARK, a->staging);
-    int fd = io->open(path.ptr, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    char *path = mem_printf("%s/" MARK, a->staging);
+    int fd = io->open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd >= 0)
         io->close(fd);
-    buf_free(&path);
+    free(path);
 }
 
 static void end_commit(struct file_archive *a)

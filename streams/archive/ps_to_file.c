@@ -396,7 +396,6 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     const struct timeval every = {0, TICK};
     char why[ARCHIVE_ERROR_TEXT];
     struct rlimit limit;
-    struct buf beside = {0};
     *ctx = w;
     w->daemon = d;
     if (field != NULL)
@@ -412,11 +411,11 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
             max_open, need, (unsigned long long)limit.rlim_cur);
         return EX_CONFIG;
     }
-    buf_printf(&beside, "%.*s.ps_to_file-%s.json", (int)archive_fixed_directory(format), format,
-        options_string(o, "stream"));
+    char *beside = mem_printf(
+        "%.*s.ps_to_file-%s.json", (int)archive_fixed_directory(format), format, options_string(o, "stream"));
     w->archive = file_archive_open(
         &(struct file_archive_config){.format = format,
-            .state_path = options_string(o, "state") != NULL ? options_string(o, "state") : beside.ptr,
+            .state_path = options_string(o, "state") != NULL ? options_string(o, "state") : beside,
             .stream = options_string(o, "stream"),
             .compression = strcmp(compress, "gzip") == 0   ? ARCHIVE_GZIP
                            : strcmp(compress, "zstd") == 0 ? ARCHIVE_ZSTD
@@ -431,7 +430,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
             .wake = wake,
             .arg = w},
         clock_monotonic(), why);
-    buf_free(&beside);
+    free(beside);
     if (w->archive == NULL) {
         config_fail(error, NULL, 0, "%s", why);
         return EX_CONFIG;
