@@ -537,10 +537,10 @@ static void append_sub(struct buf *target, const char *stored)
     url_encode(bytes_str(stored), target);
 }
 
-/* The sub keys of a series, and with max_keys the sub key that stands for others. */
+/* The sub keys of a series, and the sub key that stands for others. */
 static void append_subs(struct buf *target, const struct query *q, const struct series_set *set)
 {
-    bool has_other = q->sub->max_keys == 0;
+    bool has_other = !query_may_have_other(q);
     for (size_t i = 0; i < set->n; i++) {
         append_sub(target, set->members[i].stored);
         has_other = has_other || strcmp(set->members[i].stored, COMPONENT_OTHER) == 0;
@@ -553,10 +553,10 @@ static void append_subs(struct buf *target, const struct query *q, const struct 
         append_sub(target, COMPONENT_OTHER);
 }
 
-/* The keys of totals, and with max_keys the key that stands for others. */
+/* The keys of totals, and the key that stands for others. */
 static void append_totals(struct buf *target, const struct query *q, const struct series_set *set)
 {
-    bool has_other = q->total->max_keys == 0;
+    bool has_other = !query_may_have_other(q);
     buf_append_str(target, "/mget?");
     for (size_t i = 0; i == 0 || i < set->n; i++) {
         const char *stored = set->n > 0 ? set->members[i].stored : q->stored;

@@ -46,6 +46,11 @@ void breakdown_reset(struct breakdown *b)
 }
 
 /* The upper bits of the hash select the table, the lower bits the slot. */
+static size_t table_of(uint64_t hash)
+{
+    return hash / (UINT64_MAX / BREAKDOWN_TABLES + 1);
+}
+
 static struct breakdown_sum *find_slot(
     const struct breakdown_table *t, uint64_t hash, const struct breakdown_sum *sought)
 {
@@ -72,7 +77,7 @@ static void grow(struct breakdown *b, struct breakdown_table *t)
  * once. */
 static void add_sum(struct breakdown *b, const struct breakdown_sum *sum, uint64_t hash)
 {
-    size_t index = hash / (UINT64_MAX / BREAKDOWN_TABLES + 1);
+    size_t index = table_of(hash);
     struct breakdown_table *t = &b->tables[index];
     if (t->n >= t->size / 16 * 9 + (uint64_t)t->size / 4 * index / BREAKDOWN_TABLES)
         grow(b, t);
@@ -85,6 +90,15 @@ static void add_sum(struct breakdown *b, const struct breakdown_sum *sum, uint64
         s->n += sum->n;
     }
     b->is_too_large |= __builtin_add_overflow(b->total, sum->n, &b->total);
+}
+
+static uint64_t count_of(const struct breakdown *b, struct bytes stored)
+{
+    uint64_t hash = text_hash(stored);
+    const struct breakdown_table *t = &b->tables[table_of(hash)];
+    struct breakdown_sum sought = {.len = (uint8_t)stored.len};
+    memcpy(sought.stored, stored.ptr, stored.len);
+    return t->size > 0 ? find_slot(t, hash, &sought)->n : 0;
 }
 
 /* Takes the next counts of a record, and fetches their slots into the cache. Returns their number; *bad: one is malformed. */
@@ -101,7 +115,7 @@ static size_t take_sums(
         sums[n] = (struct breakdown_sum){.n = count, .len = (uint8_t)name.len};
         memcpy(sums[n].stored, name.ptr, name.len);
         hashes[n] = text_hash(name);
-        const struct breakdown_table *t = &b->tables[hashes[n] / (UINT64_MAX / BREAKDOWN_TABLES + 1)];
+        const struct breakdown_table *t = &b->tables[table_of(hashes[n])];
         if (t->size)
             __builtin_prefetch(&t->sums[hashes[n] & (t->size - 1)], 1);
     }
@@ -123,11 +137,8 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
     if (overlap != QUERY_WITHIN)
         return true;
     while ((n = take_sums(b, &value, sums, hashes, &bad)) > 0)
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             add_sum(b, &sums[i], hashes[i]);
-            if (b->query->sub->max_keys > 0 && bytes_equal_str(stored_of(&sums[i]), COMPONENT_OTHER))
-                b->over += sums[i].n;
-        }
     return !bad;
 }
 
@@ -179,6 +190,8 @@ bool breakdown_select(struct breakdown *b)
     if (!b->rows) {
         b->rows = mem_alloc(room);
         b->bytes += room;
+        if (query_may_have_other(b->query))
+            b->over = count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
     }
     for (; b->table < BREAKDOWN_TABLES && left > 0; b->table++, b->slot = 0) {
         struct breakdown_table *t = &b->tables[b->table];

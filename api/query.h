@@ -85,6 +85,13 @@ static inline const struct counter *query_counter(const struct query *q)
     return q->sub ? q->sub : q->total;
 }
 
+/* True if the counter may have keys that max_keys counted as `(other)`. A former max_keys counts too, so the present
+ * setting does not matter. */
+static inline bool query_may_have_other(const struct query *q)
+{
+    return query_counter(q)->kind != COUNTER_CONSTANT;
+}
+
 struct query_error {
     int status;
     const char *code;

@@ -41,7 +41,9 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
 {
     uint64_t max_keys = query_counter(q)->max_keys;
     if (max_keys > 0)
-        buf_printf(out, "\"max_keys\":%" PRIu64 ",\"over_max_keys\":%" PRIu64 ",", max_keys, over);
+        buf_printf(out, "\"max_keys\":%" PRIu64 ",", max_keys);
+    if (max_keys > 0 || over > 0)
+        buf_printf(out, "\"over_max_keys\":%" PRIu64 ",", over);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
     member(out, "timezone", bytes_str(q->calendar.zone.name));
     if (q->is_rounded)

@@ -197,7 +197,7 @@ bool series_add(struct series *s, const struct record *r)
             return false;
         }
         bool is_plain = !q->sub && is_key && !is_other;
-        if ((is_other && query_counter(q)->max_keys > 0 && !add_hour(s, hour, n, true)) ||
+        if ((is_other && query_may_have_other(q) && !add_hour(s, hour, n, true)) ||
             (is_key && !add_hour(s, hour, n, false)))
             return false;
         if (is_plain && hour >= q->from && hour < q->to)

@@ -82,7 +82,7 @@ static struct series_member *find(struct series_set *set, struct bytes stored)
 static bool add_total(struct series_set *set, const struct record *r, struct bytes stored)
 {
     struct series_member *m = find(set, stored), *first = &set->members[0];
-    bool is_over = bytes_equal_str(stored, COMPONENT_OTHER) && set->query->total->max_keys > 0;
+    bool is_over = bytes_equal_str(stored, COMPONENT_OTHER) && query_may_have_other(set->query);
     if (is_over && m != first && !series_add(&first->series, r)) /* for first->series.over */
         return false;
     return m ? series_add(&m->series, r) : is_over;
@@ -92,13 +92,13 @@ static bool add_subtotal(struct series_set *set, const struct record *r, const s
 {
     struct series *first = &set->members[0].series;
     struct bytes value = r->value, name;
-    bool bad = false, is_limited = set->query->sub->max_keys > 0;
+    bool bad = false, may_have_other = query_may_have_other(set->query);
     uint64_t n;
     if (!series_takes(first, period))
         return true;
     while (record_next_count(&value, &name, &n, &bad)) {
         struct series_member *m = find(set, name);
-        if (is_limited && bytes_equal_str(name, COMPONENT_OTHER))
+        if (may_have_other && bytes_equal_str(name, COMPONENT_OTHER))
             first->is_too_large |= __builtin_add_overflow(first->over, n, &first->over);
         if (!m && set->n > set->n_named)
             m = &set->members[set->n_named];

@@ -18,7 +18,8 @@ struct last_lines;
 typedef void last_lines_fn(enum journal_result r, uint64_t offset, void *arg);
 
 /* n > 0. *place is the search as long as it runs, else NULL. The journal and `place` must outlive the search. */
-void last_lines_find(struct last_lines **place, struct journal *j, uint64_t n, last_lines_fn *done, void *arg);
+void last_lines_find(
+    struct last_lines **place, struct journal *j, uint64_t n, last_lines_fn *done, void *arg);
 void last_lines_cancel(struct last_lines **place);
 
 #endif

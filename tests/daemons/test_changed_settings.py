@@ -80,6 +80,30 @@ class ChangedSettings(harness.MillraceTest):
         self.assertEqual(self.rows("lookup", prefix="http", ns="u"), [(self.check_long(n), n)])
         self.assertEqual(self.run_program("compactor", "--archive=" + self.path("data", "archive"), "--verify").returncode, 0)
 
+    def test_a_removed_or_raised_limit_still_marks_the_past(self):
+        counters = COUNTERS % "2K"
+        limit = lambda n: counters.replace("label = user\n", "label = user\nmax_keys = %d\n" % n).replace(
+            "label = by\n", "label = by\nmax_keys = %d\n" % n)
+        events = [(key, sub) for key in ("a", "b", "c") for sub in ("x", "y", "z")]
+        self.configure(limit(2))
+        self.count(*events)
+        totals = {"a": (3, 3), "c": (0, 3), "(other)": (3, 3)}  # of the series: the total, and what is over max_keys
+        marks = lambda answer: (answer["total"], answer.get("over_max_keys"))
+        for settings, compacts in ((limit(2), False), (counters, False), (limit(5), False), (counters, True), (limit(5), False)):
+            self.configure(settings)
+            if compacts:
+                self.compact()
+            for key, expected in totals.items():
+                self.assertEqual(marks(self.ask("series", user=key, **SPAN)), expected, (key, settings))
+            self.assertEqual(marks(self.ask("series", user="a", by="by", sub="x", **SPAN)), (1, 1))
+            several = "/v1/series?user=a&user=b&" + query(**SPAN)
+            self.assertEqual(self.pipeline.ask("api", "GET", several).json()["over_max_keys"], 3)
+            self.assertEqual(self.ask("series", user="a", by="by", top=2, **SPAN)["over_max_keys"], 1)
+            self.assertEqual(marks(self.ask("breakdown", user="a", by="by", **SPAN)), (3, 1))
+        self.configure(counters[:counters.index("[subtotal")])
+        self.assertEqual(marks(self.ask("breakdown", ns="c.u", key="a", **SPAN)), (3, 1))
+        self.assertNotIn("over_max_keys", self.ask("series", user="a", from_=SPAN["to"], to=SPAN["to"] + 3600))
+
 
 if __name__ == "__main__":
     harness.main()
