@@ -1,16 +1,14 @@
 #include "counts/counters.h"
+#include "counts/event_seconds.h"
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
 #include "counts/key_function.h"
-#include "base/rfc3339.h"
 #include "config/options.h"
 #include "counts/records.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define SECONDS_PER_HOUR 3600
-#define TIME_MAX 9.2e18 /* in every unit this is after the last hour, and it fits 64 bits */
 #define REASON_MAX 200
 #define DIGITS_MAX 24
 #define MAX_AHEAD "2d"
@@ -47,11 +45,6 @@ static int line_of(const struct config_section *s, const char *key)
     return s->line;
 }
 
-static const struct time_unit {
-    const char *name;
-    int64_t a_second;
-} time_units[] = {{"s", 1}, {"ms", 1000}, {"us", 1000000}, {"ns", 1000000000}};
-
 /* Reads the setting that a row describes, or the row's default. */
 static int read_number(
     struct reading *r, const struct config_section *s, const struct option_row *row, int64_t *out)
@@ -81,10 +74,8 @@ static int read_input(struct reading *r)
                *skip = config_value(s, "skip_if"), *otherwise = config_value(s, "time_default");
     if (!time || !*time)
         return config_fail(r->error, r->config, line_of(s, "time"), "[input] needs time = FIELD");
-    const struct time_unit *known_unit = NULL;
-    for (size_t i = 0; i < sizeof time_units / sizeof *time_units && !known_unit; i++)
-        known_unit = strcmp(time_units[i].name, unit ? unit : "s") == 0 ? &time_units[i] : NULL;
-    if (!known_unit)
+    r->out->units_a_second = event_seconds_units(unit ? unit : "s");
+    if (r->out->units_a_second == 0)
         return config_fail(r->error, r->config, line_of(s, "time_unit"),
             "time_unit must be s, ms, us or ns, not '%s'", unit);
     if (otherwise && strcmp(otherwise, "now") != 0)
@@ -98,9 +89,8 @@ static int read_input(struct reading *r)
         return -1;
     r->out->max_ahead = (ahead + 999) / 1000;
     r->out->time_field = mem_strdup(time);
-    r->out->time_unit = known_unit->name;
+    r->out->time_unit = mem_strdup(unit ? unit : "s");
     r->out->time_default_now = otherwise != NULL;
-    r->out->units_a_second = known_unit->a_second;
     r->out->skip_if = skip ? mem_strdup(skip) : NULL;
     return 0;
 }
@@ -321,6 +311,7 @@ void counters_free(struct counters **c)
     drop_counters((*c)->totals, (*c)->n_totals);
     drop_counters((*c)->subtotals, (*c)->n_subtotals);
     drop((*c)->time_field);
+    drop((*c)->time_unit);
     drop((*c)->skip_if);
     drop((*c)->text);
     free(*c);
@@ -465,16 +456,8 @@ static const char *time_of(const struct counters_reader *r, const struct json_va
     int64_t t;
     if (time->type == JSON_MISSING)
         return "is missing: no time";
-    if (time->type == JSON_I64)
-        t = time->v.i64;
-    else if (time->type == JSON_F64 && fabs(time->v.f64) < TIME_MAX)
-        t = (int64_t)time->v.f64;
-    else if (time->type == JSON_F64 || time->type == JSON_U64)
-        return "is a time outside 2000 to 2159";
-    else if (time->type != JSON_STRING || !rfc3339_read(time->v.string, &t))
+    if (!event_seconds_read(time, r->counters->units_a_second, &t))
         return "is not a time";
-    if (time->type != JSON_STRING)
-        t /= r->counters->units_a_second;
     if (t < HOUR_FIRST || t >= HOUR_END)
         return "is a time outside 2000 to 2159";
     *out = t;

@@ -1,6 +1,6 @@
 #include "streams/archive/event_time.h"
 
-#include "counts/json_fields.h"
+#include "counts/event_seconds.h"
 #include "counts/json_path.h"
 #include "base/simd.h"
 
@@ -8,10 +8,10 @@
 #include <endian.h>
 #include <stdlib.h>
 
-/* Larger numbers cannot be times. */
-#define TIME_MAX INT64_C(1000000000000000)
+#define SECONDS_MAX INT64_C(1000000000000000)
 /* A double holds this many decimal digits exactly, with or without a point. */
 #define PLAIN_DIGITS 15
+#define INTEGER_DIGITS 19 /* fit 64 bits without a sign */
 /* In a time of 10 digits, the first 8 are compared with the previous line's. */
 #define REPEAT_DIGITS 8
 #define REPEAT_REST 3 /* two more digits, and the byte behind the number */
@@ -130,16 +130,17 @@ static bool read_eight_digits(const char *at, int64_t *out)
     return true;
 }
 
-/* Reads a number without sign and exponent, and the end of its member. Up to PLAIN_DIGITS digits, the result is the
- * same as the parser's double without its fraction. */
+/* Reads a number without sign and exponent, and the end of its member. The result is the parser's number without its fraction,
+ * which a point limits to PLAIN_DIGITS digits. */
 static bool read_number(const char *begin, const char *end, int64_t *out)
 {
     const char *at = begin;
-    int64_t n = 0;
-    if (end - at >= 8 && read_eight_digits(at, &n))
+    int64_t first = 0;
+    if (end - at >= 8 && read_eight_digits(at, &first))
         at += 8;
-    while (is_digit(at, end) && at - begin <= PLAIN_DIGITS)
-        n = 10 * n + (*at++ - '0');
+    uint64_t n = (uint64_t)first;
+    while (is_digit(at, end) && at - begin < INTEGER_DIGITS)
+        n = 10 * n + (uint64_t)(*at++ - '0');
     if (at == begin || (*begin == '0' && at - begin > 1))
         return false;
     if (at < end && *at == '.') {
@@ -147,12 +148,12 @@ static bool read_number(const char *begin, const char *end, int64_t *out)
             return false;
         while (is_digit(at, end))
             at++;
+        if (at - begin > PLAIN_DIGITS)
+            return false;
     }
-    if (at - begin > PLAIN_DIGITS)
-        return false;
     at = skip_space(at, end);
-    *out = n;
-    return at < end && (*at == ',' || *at == '}');
+    *out = (int64_t)n;
+    return n <= INT64_MAX && at < end && (*at == ',' || *at == '}');
 }
 
 /* Parses and remembers the member. `name` points to the opening quote of its name, `behind` to the byte after the closing quote. */
@@ -272,16 +273,15 @@ bool event_time_of(struct event_time *e, struct bytes line, int64_t *seconds)
     struct json_value v;
     const char *reason;
     enum scan_result result = e->scan(e, line, &n);
-    if (result == UNSURE) {
-        if (json_fields_extract(e->fields, line, &v, &reason) != 0)
-            return false;
-        if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 <= (double)TIME_MAX)
-            n = (int64_t)v.v.f64;
-        else
-            n = v.type == JSON_I64 ? v.v.i64 : -1;
-    }
-    if (result == ABSENT || n < 0 || n > TIME_MAX)
+    if (result == ABSENT)
         return false;
-    *seconds = e->divides ? n / e->divisor : n;
+    if (result == FOUND)
+        n = e->divides ? n / e->divisor : n;
+    else if (json_fields_extract(e->fields, line, &v, &reason) != 0 ||
+             !event_seconds_read(&v, e->divisor, &n))
+        return false;
+    if (n < 0 || n > SECONDS_MAX)
+        return false;
+    *seconds = n;
     return true;
 }

@@ -4,6 +4,7 @@
 #include "streams/archive/file_archive.h"
 #include "http/client/http_client.h"
 #include "base/line_ends.h"
+#include "counts/event_seconds.h"
 #include "counts/json_path.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
@@ -40,8 +41,8 @@ static const struct option_row option_rows[] = {
     {.name = "time_unit",
         .type = OPTION_CHOICE,
         .fallback = "s",
-        .choices = "s|ms",
-        .help = "unit of time_field"},
+        .choices = EVENT_SECONDS_UNITS,
+        .help = "unit of time_field, if it is a number and not RFC 3339 text"},
     {.name = "local_time", .type = OPTION_BOOL, .help = "file names in the local time zone instead of UTC"},
     {.name = "compress",
         .type = OPTION_CHOICE,
@@ -399,7 +400,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     *ctx = w;
     w->daemon = d;
     if (field != NULL)
-        w->event_time = event_time_new(field, strcmp(options_string(o, "time_unit"), "ms") == 0 ? 1000 : 1);
+        w->event_time = event_time_new(field, event_seconds_units(options_string(o, "time_unit")));
     w->notify = loop_notify_new(daemon_base(d), tick, w);
     w->quiet = evtimer_new(daemon_base(d), on_quiet, w);
     /* Only event time opens many files. The daemon has already raised its descriptor limit as far as allowed. */

@@ -41,6 +41,20 @@ class ByEventTime(FileCase):
         self.assertEqual(w.stats()["lines_without_time_total"], 2)
         w.stop()
 
+    def test_units_and_text(self):
+        """A time is what the aggregator's `time` and `time_unit` take it for."""
+        w = self.writer("--time_field=t", "--time_unit=ns").wait_ready()
+        lines = [b'{"t":%d000000001}\n' % T0, b'{"t":"2013-02-08T23:59:59.5Z"}\n', b'{"t":"2013-02-09T00:30:00+01:00"}\n',
+                 b'{"t":%d999999999}\n' % (T0 + DAY)]
+        self.publish(*lines)
+        self.wait_committed()
+        w.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: not self.staged() and not self.committed()["files"], "all to be finished")
+        self.assertEqual(w.stats()["lines_without_time_total"], 0)
+        w.stop()
+        self.assertEqual([harness.read_file(self.path("out/s-201302%s.ndjson" % day)) for day in ("08", "09")],
+                         [b"".join(lines[:3]), lines[3]])
+
     def test_a_file_that_nothing_comes_to_is_finished(self):
         w = self.writer("--time_field=t", "--close_after=300ms").wait_ready()
         self.publish(event(1, T0))

@@ -43,10 +43,9 @@ static void check(struct counters_reader *r, struct event_time *e, struct bytes 
         return;
     }
     assert(event.hour % 3600 == 0 && event.hour >= HOUR_FIRST && event.hour < HOUR_END);
-    if (!text) {
-        assert(has_time && seconds - seconds % 3600 == event.hour);
+    assert(has_time && seconds == event.time);
+    if (!text)
         return;
-    }
     int64_t expected = expected_hour(text);
     assert(expected < 0 || expected == event.hour);
 }

@@ -1,6 +1,6 @@
 #include "support/cm.h"
 #include "streams/archive/event_time.h"
-#include "counts/json_fields.h"
+#include "counts/event_seconds.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,16 +74,45 @@ static void test_what_a_line_tells(void **state)
     }
 }
 
-static void test_milliseconds(void **state)
+static void test_units_and_text(void **state)
 {
-    int64_t seconds = 0;
-    struct event_time *e = event_time_new("t", 1000);
+    static const struct {
+        const char *unit, *time;
+        int64_t seconds; /* -1: nothing */
+    } cases[] = {
+        {"ms", "1360281600999", 1360281600},
+        {"ms", "1360281600999.5", 1360281600},
+        {"ms", "99999999999999", 99999999999},
+        {"us", "1360281600999999", 1360281600},
+        {"us", "1360281600999999.5", 1360281600},
+        {"ns", "1360281600999999999", 1360281600},
+        {"ns", "999999999", 0},
+        {"ns", "9223372036854775807", 9223372036},
+        {"ns", "9223372036854775808", -1},
+        {"ns", "9999999999999999999", -1},
+        {"ns", "-1000000001", -1},
+        {"ns", "1.3602816e18", 1360281600},
+        {"s", "1e300", -1},
+        {"s", "-1e300", -1},
+        {"s", "\"2013-02-08T00:00:00Z\"", 1360281600},
+        {"ns", "\"2013-02-08T01:00:00.999+01:00\"", 1360281600},
+        {"ms", "\"2013-02-08T00:00:0\\u0030Z\"", 1360281600},
+        {"s", "\"2013-02-08T00:00:00\"", -1},
+        {"s", "\"1969-12-31T23:59:59Z\"", -1},
+        {"s", "\"1360281600\"", -1},
+        {"s", "true", -1},
+    };
     (void)state;
-    assert_true(event_time_of(e, BYTES_LITERAL("{\"t\":1360281600999}"), &seconds));
-    assert_int_equal(seconds, 1360281600);
-    assert_true(event_time_of(e, BYTES_LITERAL("{\"t\":1360281600999.5}"), &seconds));
-    assert_int_equal(seconds, 1360281600);
-    event_time_free(&e);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[100];
+        int64_t seconds = -1;
+        struct event_time *e = event_time_new("t", event_seconds_units(cases[i].unit));
+        snprintf(line, sizeof line, "{\"a\":1,\"t\":%s}", cases[i].time);
+        bool tells = event_time_of(e, bytes_str(line), &seconds);
+        if (tells != (cases[i].seconds >= 0) || seconds != cases[i].seconds)
+            fail_msg("%s in %s: %lld", line, cases[i].unit, (long long)seconds);
+        event_time_free(&e);
+    }
 }
 
 /* The line may end where memory does. */
@@ -212,7 +241,9 @@ static const char *const times[] = {"1331923247", "1331923200", "1331923299", "1
     "13319232471", "133192324", "13319232", "1331923247.5", "13319232.5", "13319232e1", "1331923247e1",
     "1331923247E0", "-1331923247", "\"1331923247\"", "0331923247", "13319232 47", "133192324x", "1331923247x",
     "1331923247]", "9999999999", "10000000000", "1000000000", "999999999", "1331923247000", "1331923247999",
-    "99999999999999999999"};
+    "99999999999999999999", "1331923247000000", "1331923247999999999", "9223372036854775807",
+    "9223372036854775808", "1331923247999999.5", "\"2012-03-16T18:40:47Z\"",
+    "\"2012-03-16T18:40:47.5+01:00\"", "\"2012-03-16 18:40:47\""};
 static const char *const spaces[] = {"", "", "", " ", "\t", "  "};
 
 static void add_member(struct buf *out)
@@ -239,55 +270,57 @@ static void spoil(struct buf *line)
         line->ptr[dice((unsigned)line->len)] = bytes[dice(sizeof bytes - 1)];
 }
 
-static bool told_by_parser(struct json_fields *f, struct bytes line, bool *is_object, int64_t *out)
+static bool told_by_parser(
+    struct json_fields *f, struct bytes line, int64_t units, bool *is_object, int64_t *out)
 {
     struct json_value v;
     const char *reason;
     *is_object = json_fields_extract(f, line, &v, &reason) == 0;
-    if (!*is_object)
-        return false;
-    if (v.type == JSON_F64 && v.v.f64 >= 0 && v.v.f64 <= (double)MOST)
-        *out = (int64_t)v.v.f64;
-    else if (v.type == JSON_I64 && v.v.i64 >= 0 && v.v.i64 <= MOST)
-        *out = v.v.i64;
-    else
-        return false;
-    return true;
+    return *is_object && event_seconds_read(&v, units, out) && *out >= 0 && *out <= MOST;
 }
 
-static void test_it_tells_what_the_parser_does(void **state)
+static void check_random_lines(const char *unit, unsigned lines)
 {
     const char *field = "t";
+    int64_t units = event_seconds_units(unit);
     struct json_fields *f = json_fields_new(&field, 1);
-    struct event_time *e = event_time_new(field, 1);
+    struct event_time *e = event_time_new(field, units);
     struct buf line = {0};
     unsigned objects = 0, timed = 0;
-    (void)state;
-    seed = getenv("MILLRACE_SEED") != NULL ? (unsigned)atoi(getenv("MILLRACE_SEED")) : 1;
-    for (int i = 0; i < 200000; i++) {
+    for (unsigned i = 0; i < lines; i++) {
         bool is_object;
         int64_t expected = 0, seconds = 0;
         make_line(&line);
         spoil(&line);
-        bool tells = told_by_parser(f, buf_bytes(&line), &is_object, &expected);
+        bool tells = told_by_parser(f, buf_bytes(&line), units, &is_object, &expected);
         bool told_too = event_time_of(e, buf_bytes(&line), &seconds);
         objects += is_object;
         timed += tells;
-        if (is_object && (tells != told_too || seconds != expected))
-            fail_msg(
-                "%.*s: %lld, not %lld", (int)line.len, line.ptr, (long long)seconds, (long long)expected);
+        if (is_object && (tells != told_too || (tells && seconds != expected)))
+            fail_msg("%.*s in %s: %lld, not %lld", (int)line.len, line.ptr, unit, (long long)seconds,
+                (long long)expected);
     }
-    assert_true(objects > 50000 && timed > 10000);
+    assert_true(objects > lines / 4 && timed > lines / 20);
     buf_free(&line);
     event_time_free(&e);
     json_fields_free(&f);
+}
+
+static void test_it_tells_what_the_parser_does(void **state)
+{
+    (void)state;
+    seed = seeded();
+    check_random_lines("s", 200000);
+    check_random_lines("ms", 50000);
+    check_random_lines("us", 50000);
+    check_random_lines("ns", 50000);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_a_line_tells),
         cmocka_unit_test(test_what_a_line_tells_behind_another),
-        cmocka_unit_test(test_a_path_names_the_field), cmocka_unit_test(test_milliseconds),
+        cmocka_unit_test(test_a_path_names_the_field), cmocka_unit_test(test_units_and_text),
         cmocka_unit_test(test_it_reads_no_byte_around_the_line),
         cmocka_unit_test(test_it_reads_no_byte_behind_the_line),
         cmocka_unit_test(test_it_tells_what_the_parser_does)};

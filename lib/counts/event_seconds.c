@@ -1,0 +1,34 @@
+#include "counts/event_seconds.h"
+
+#include "base/rfc3339.h"
+
+#define NUMBER_MAX 9.2e18 /* fits 64 bits */
+
+static const struct unit {
+    const char *name;
+    int64_t a_second;
+} units[] = {{"s", 1}, {"ms", 1000}, {"us", 1000000}, {"ns", 1000000000}};
+
+int64_t event_seconds_units(const char *name)
+{
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(units[i].name, name) == 0)
+            return units[i].a_second;
+    return 0;
+}
+
+bool event_seconds_read(const struct json_value *v, int64_t units_a_second, int64_t *out)
+{
+    double f = v->type == JSON_F64 ? v->v.f64 : 0;
+    if (v->type == JSON_STRING)
+        return rfc3339_read(v->v.string, out);
+    if (v->type == JSON_I64)
+        *out = v->v.i64 / units_a_second;
+    else if (v->type == JSON_U64 || f > NUMBER_MAX)
+        *out = INT64_MAX;
+    else if (v->type == JSON_F64)
+        *out = f < -NUMBER_MAX ? INT64_MIN : (int64_t)f / units_a_second;
+    else
+        return false;
+    return true;
+}
