@@ -31,7 +31,7 @@ struct large_read {
 bool http_reads_check_open(const struct app *app, struct http_request *req)
 {
     if (!app->watermark)
-        http_problem(req, 503, "not-ready", NULL, "opening the slices");
+        http_problem(req, 503, "not-ready", NULL, "%s", app->health);
     return app->watermark != NULL;
 }
 
@@ -40,7 +40,7 @@ bool http_reads_check_caught_up(const struct app *app, struct http_request *req)
     if (!http_reads_check_open(app, req))
         return false;
     if (!app->answers)
-        http_problem(req, 503, "not-ready", NULL, "catching up with the streams");
+        http_problem(req, 503, "not-ready", NULL, "%s", app->health);
     return app->answers;
 }
 
