@@ -33,6 +33,8 @@ struct watermark_poll {
     bool is_restored;
     char least[HELD_TEXT];   /* the producer with the least time */
     char held_by[HELD_TEXT]; /* as of the last observation */
+    usec_t held_since;       /* monotonic */
+    char logged[HELD_TEXT];  /* the producer that the log has named last */
 };
 
 static void ask(struct watermark_poll *p);
@@ -91,18 +93,22 @@ static bool holds_back(struct watermark_time time)
     return time.until < time.at.trusted - WATERMARK_HELD;
 }
 
+/* The log leaves out the seconds at a start in which a producer has not stated its time yet. */
 static void set_held_by(struct watermark_poll *p)
 {
     bool held = p->least[0] && holds_back(p->time);
-    const char *by = held ? p->least : "";
-    if (strcmp(by, p->held_by) == 0)
+    usec_t now = clock_monotonic();
+    if (!held || !p->held_by[0])
+        p->held_since = now;
+    snprintf(p->held_by, sizeof p->held_by, "%s", held ? p->least : "");
+    if (strcmp(p->held_by, p->logged) == 0 || (held && now - p->held_since < WATERMARK_HELD))
         return;
     if (held)
-        log_warn("a producer holds completeness back", LOG_S("producer", by),
+        log_warn("a producer holds completeness back", LOG_S("producer", p->held_by),
             LOG_I("until", p->time.until / USEC_PER_SEC));
     else
         log_info("no producer holds completeness back");
-    snprintf(p->held_by, sizeof p->held_by, "%s", by);
+    snprintf(p->logged, sizeof p->logged, "%s", p->held_by);
 }
 
 /* A time that may be too early does not lower the watermark, which is `last`. */

@@ -78,7 +78,7 @@ class Hosts(WatermarkTest):
         wait_until(lambda: (self.look(), self.held_by == STREAM + "/" + name)[1], "the silent host to be named")
         self.assertEqual(self.aggregator.stats()["held_by"], self.held_by)
         self.check_freshness(name, stopped)
-        self.assertIn("a producer holds completeness back producer=" + self.held_by, self.aggregator.log)
+        wait_until(lambda: "a producer holds completeness back producer=" + self.held_by in self.aggregator.log, "the log")
         age = r'(?m)^millrace_pubsub_producer_until_age_seconds\{stream="clicks",producer="%s"\} (\S+)$'
         found = {h.name: float(re.search(age % p, self.pubsub.get("/metrics").text).group(1))
                  for h, p in ((loud, loud.id), (silent, name))}
@@ -86,6 +86,18 @@ class Hosts(WatermarkTest):
         silent.start_queue()
         self.wait_complete()
         wait_until(lambda: (self.look(), self.held_by == "")[1], "no holder")
+        wait_until(lambda: "no producer holds completeness back" in self.aggregator.log, "the log")
+
+    def test_a_start_is_not_logged(self):
+        """A relay that has just started has not stated its time."""
+        self.start_pubsub()
+        self.start_aggregator()
+        for until, next, held_by in ((0, 1, STREAM + "/web2"), (int(time.time()), 2, "")):
+            reply = request(self.pubsub_url, "POST", "/pub?stream=%s&producer=web2&mark=%d&next=%d&until=%d" % (
+                STREAM, next - 1, next, until), b'{"t":%s}' % MADE_UP.encode())
+            self.assertEqual(reply.status, 200, reply)
+            wait_until(lambda: (self.look(), self.held_by == held_by)[1], "held by %r" % held_by)
+        self.assertNotIn("completeness", self.aggregator.log)
 
     def test_a_host_that_is_gone_for_good(self):
         clocks = Clocks(self)
