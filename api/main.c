@@ -16,12 +16,18 @@ static const struct option_row options[] = {
     {.name = "aggregator_url",
         .type = OPTION_STRING,
         .help = "address of the aggregator (default: [aggregator] of the file)"},
-    {.name = "aggregator_token_file", .type = OPTION_STRING, .help = "file with the aggregator's token"},
+    {.name = "aggregator_token_file",
+        .type = OPTION_STRING,
+        OPTION_INHERITS_TOKEN("aggregator"),
+        .help = "file with the aggregator's token"},
     {.name = "sortdb_url",
         .type = OPTION_STRING,
         .help = "address of sortdb (default: [sortdb] of the file; without that section only the aggregator "
                 "is asked)"},
-    {.name = "sortdb_token_file", .type = OPTION_STRING, .help = "file with sortdb's token"},
+    {.name = "sortdb_token_file",
+        .type = OPTION_STRING,
+        OPTION_INHERITS_TOKEN("sortdb"),
+        .help = "file with sortdb's token"},
     {.name = "archive",
         .type = OPTION_STRING,
         .min = 1,
@@ -30,14 +36,24 @@ static const struct option_row options[] = {
     {.name = "queue_url",
         .type = OPTION_STRING,
         .help = "address of simplequeue (default: [simplequeue] of the file)"},
-    {.name = "queue_token_file", .type = OPTION_STRING, .help = "file with simplequeue's token"},
+    {.name = "queue_token_file",
+        .type = OPTION_STRING,
+        OPTION_INHERITS_TOKEN("simplequeue"),
+        .help = "file with simplequeue's token"},
     {.name = "pubsub_url",
         .type = OPTION_STRING,
         .help = "address of pubsub, for the web page (default: [pubsub] of the file)"},
-    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "file with pubsub's token"},
+    {.name = "pubsub_token_file",
+        .type = OPTION_STRING,
+        OPTION_INHERITS_TOKEN("pubsub"),
+        .help = "file with pubsub's token"},
     {.name = "queue_to_pubsub_url",
         .type = OPTION_STRING,
         .help = "address of queue_to_pubsub, for the web page (default: [queue_to_pubsub] of the file)"},
+    {.name = "queue_to_pubsub_token_file",
+        .type = OPTION_STRING,
+        OPTION_INHERITS_TOKEN("queue_to_pubsub"),
+        .help = "file with queue_to_pubsub's token"},
     {.name = "page_dir",
         .type = OPTION_STRING,
         .help = "directory with the web page's files (default: share/millrace/page of the installation)"},
@@ -152,8 +168,8 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
 static int open_page(struct daemon *d, struct api *api, struct config_error *error)
 {
     static const char *const token_files[PEERS][2] = {{"simplequeue", "queue_token_file"},
-        {"queue_to_pubsub", NULL}, {"pubsub", "pubsub_token_file"}, {"aggregator", "aggregator_token_file"},
-        {"sortdb", "sortdb_token_file"}};
+        {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"},
+        {"aggregator", "aggregator_token_file"}, {"sortdb", "sortdb_token_file"}};
     struct options *o = daemon_options(d);
     struct http_client *members[PEERS] = {NULL};
     api->page = page_open(options_text(o, "page_dir"), error);
@@ -170,7 +186,7 @@ static int open_page(struct daemon *d, struct api *api, struct config_error *err
         size_t k = (size_t)(peer_named(token_files[i][0]) - peers);
         if (strcmp(peers[k].name, "sortdb") == 0 && !has_sortdb(o))
             continue;
-        members[k] = daemon_client_new(d, token_files[i][1] ? options_text(o, token_files[i][1]) : NULL,
+        members[k] = daemon_client_new(d, options_text(o, token_files[i][1]),
             &(struct http_client_config){
                 .url = peer_url(o, peers[k].name), .max_connections = 2, .timeout = POLL_TIMEOUT},
             error);

@@ -1,6 +1,6 @@
 # Run by `cmake --install`: what a host needs to run millrace as a service, with the paths of this prefix. With the prefixes of a system,
 # /usr and /usr/local, configuration and data are in /etc and /var; with any other prefix they are below it. Honours DESTDIR.
-# lib/config/config.h (config_installed) has the same rule.
+# lib/config/config.h (config_default) has the same rule.
 set(etc "${CMAKE_CURRENT_LIST_DIR}/../etc")
 string(REGEX REPLACE "(.)/+$" "\\1" prefix "${CMAKE_INSTALL_PREFIX}")
 set(root "${prefix}")

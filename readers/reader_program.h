@@ -22,7 +22,7 @@
 #define READER_OPTIONS(READER_NAME, ITEMS)                                                                          \
     {.name = "queue_url", .type = OPTION_STRING,                                                             \
         .help = "address of simplequeue (default: from the configuration)"},                                      \
-    {.name = "queue_token_file", .type = OPTION_STRING, .help = "file with the token for simplequeue"},      \
+    {.name = "queue_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN("simplequeue"), .help = "file with the token for simplequeue"},      \
     {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "queue to read"},       \
     {.name = "reader", .type = OPTION_STRING, .fallback = (READER_NAME),                                     \
         .help = "name of this reader at the queue"},                                                          \

@@ -24,18 +24,12 @@ enum {
     COMPACTOR
 }; /* the order of peers[], then the compactor */
 
-/* Asks a daemon, with the token that the daemon itself requires if this user may read it. */
 static struct json_doc *fetch(const struct pipeline_status *s, size_t daemon, const char *target)
 {
-    const char *file = config_setting(s->config, pipeline_daemon_name(daemon), "auth_token_file"), *why;
     struct buf body = {0};
-    struct config_error ignored;
-    char *token = NULL;
-    if (daemon_read_token(file, &token, &ignored) != 0)
-        token = NULL;
-    bool ok = tool_request(
-                  s->pipeline.daemons[daemon].url, token, "GET", target, REPLY_TIMEOUT, &body, &why) == 200;
-    free(token);
+    const char *why;
+    bool ok = pipeline_get(&s->pipeline, pipeline_daemon_name(daemon), s->pipeline.daemons[daemon].url,
+                  target, REPLY_TIMEOUT, &body, &why) == 200;
     struct json_doc *doc = ok ? json_doc_parse(buf_bytes(&body)) : NULL;
     buf_free(&body);
     return doc;
@@ -250,7 +244,8 @@ static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
     d->waiting = s->lag ? (int64_t)metric(pubsub, "cursor_lag_lines", label, "", true) : 0;
     d->lag = s->lag ? metric(pubsub, "cursor_lag_seconds", label, "", false) : 0;
     add_detail(d, "lag %" PRIu64 " bytes", s->lag);
-    json_doc_u64(d->stats, "/complete_until", (uint64_t *)&s->complete_until);
+    if (d->stats)
+        json_doc_u64(d->stats, "/complete_until", (uint64_t *)&s->complete_until);
     return ok;
 }
 
@@ -323,7 +318,7 @@ static bool ask_health(struct daemon_status *d, const char *url)
     } reasons[] = {{"refusing", "refusing"}, {"storage failed", "failing"}, {"stopping", "stopping"}};
     struct buf body = {0};
     const char *why;
-    int status = tool_get(url, "/health", REPLY_TIMEOUT, &body, &why);
+    int status = tool_request(url, NULL, "GET", "/health", REPLY_TIMEOUT, &body, &why);
     struct json_doc *doc = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
     struct bytes detail = json_doc_text(doc, "/detail");
     d->ready = status == 200;
@@ -462,7 +457,7 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
     pipeline_open(&s->pipeline, config, data_dir);
     if (!config && s->pipeline.config_path &&
         config_read(s->pipeline.config_path, &s->own_config, &ignored) == 0)
-        s->config = s->own_config;
+        s->config = s->pipeline.config = s->own_config;
     s->taken = clock_monotonic();
     if (s->pipeline.has_ended)
         add_problem(s, STATUS_DOWN, "start it: millrace up --config=FILE",

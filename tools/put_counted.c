@@ -8,12 +8,12 @@
 #define WAIT_MAX (2 * USEC_PER_SEC)
 #define POLL_INTERVAL (50 * USEC_PER_MSEC)
 
-static struct json_doc *ask(const char *url, uint64_t *lines, uint64_t *rejected)
+static struct json_doc *ask(const struct pipeline *p, uint64_t *lines, uint64_t *rejected)
 {
     struct buf body = {0};
     const char *why;
     uint64_t events = 0, skipped = 0;
-    bool ok = tool_get(url, "/stats?format=json", REPLY_TIMEOUT, &body, &why) == 200;
+    bool ok = pipeline_get(p, "aggregator", NULL, "/stats?format=json", REPLY_TIMEOUT, &body, &why) == 200;
     struct json_doc *d = ok ? json_doc_parse(buf_bytes(&body)) : NULL;
     buf_free(&body);
     if (!d || !json_doc_u64(d, "/events_counted_total", &events) ||
@@ -30,7 +30,7 @@ void put_counted_begin(struct put_counted *c, const struct config *config, const
     pipeline_open(&c->pipeline, config, data_dir);
     const struct pipeline_daemon *d = &c->pipeline.daemons[peer_named("aggregator") - peers];
     c->url = d->state && !c->pipeline.has_ended ? d->url : NULL;
-    struct json_doc *doc = c->url ? ask(c->url, &c->lines, &c->rejected) : NULL;
+    struct json_doc *doc = c->url ? ask(&c->pipeline, &c->lines, &c->rejected) : NULL;
     if (!doc)
         c->url = NULL;
     json_doc_free(&doc);
@@ -40,11 +40,11 @@ void put_counted_report(struct put_counted *c, uint64_t posted)
 {
     usec_t end = clock_monotonic() + WAIT_MAX;
     uint64_t lines = 0, rejected = 0;
-    struct json_doc *d = c->url ? ask(c->url, &lines, &rejected) : NULL;
+    struct json_doc *d = c->url ? ask(&c->pipeline, &lines, &rejected) : NULL;
     while (d && lines < c->lines + posted && lines >= c->lines && clock_monotonic() < end) {
         clock_sleep(POLL_INTERVAL);
         json_doc_free(&d);
-        d = ask(c->url, &lines, &rejected);
+        d = ask(&c->pipeline, &lines, &rejected);
     }
     struct bytes reason = json_doc_text(d, "/last_minute/reasons/0/reason"),
                  source = json_doc_text(d, "/last_minute/reasons/0/source"),

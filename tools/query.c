@@ -6,6 +6,7 @@
 #include "tools/query_print.h"
 #include "tools/tool.h"
 #include "base/url.h"
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static const char usage[] =
     "Any other --NAME VALUE is a parameter of the API (docs/guide/api.md), such as --partial allow: answer "
     "without\n"
     "a daemon that is down, and name it. Options:\n"
-    "  --config FILE     configuration of the pipeline (also $MILLRACE_CONFIG)\n"
+    "  --config FILE     configuration (unset: $MILLRACE_CONFIG, or that of the installation)\n"
     "  --data-dir DIR    directory of the pipeline (default: [millrace] data_dir)\n"
     "  --api-url URL     address of the API\n"
     "  --format F        table (default), json or csv\n"
@@ -97,7 +98,8 @@ static bool parse_args(struct ask *a, int argc, char **argv)
     if (argc < 2 || !is_question(argv[1]))
         return false;
     a->what = argv[1];
-    a->config = getenv("MILLRACE_CONFIG");
+    static char file[PATH_MAX]; /* `a` refers to it */
+    a->config = config_default(file, sizeof file) ? file : NULL;
     a->format = "table";
     buf_printf(&a->target, "/v1/%s", a->what);
     for (int i = 2, took; i < argc; i += took) {
@@ -169,7 +171,7 @@ static int ask_api(struct ask *a)
     buf_append_char(&a->target, '\0');
     if (a->show_curl)
         show_curl(url, a->target.ptr);
-    int status = tool_get(url, a->target.ptr, 0, &body, &why);
+    int status = pipeline_get(&p, "api", url, a->target.ptr, 0, &body, &why);
     if (status == 0)
         fprintf(stderr, "millrace query: %s: %s\n", url, why);
     else

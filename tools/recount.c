@@ -205,7 +205,7 @@ static int check_aggregator(const struct recount *r)
     const char *why = "", *url = pipeline_url(&r->pipeline, "aggregator");
     uint64_t hash = 0;
     struct buf body = {0};
-    int http = tool_get(url, "/slices", 0, &body, &why), status = EX_OK;
+    int http = pipeline_get(&r->pipeline, "aggregator", url, "/slices", 0, &body, &why), status = EX_OK;
     struct json_doc *slices = http == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
     if (!slices)
         status = fail(EX_TEMPFAIL, "the aggregator at %s does not answer: %s", url, http ? "not ready" : why);

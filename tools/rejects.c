@@ -46,7 +46,10 @@ static const struct option_row rows[] = {
     {.name = "aggregator_url",
         .type = OPTION_STRING,
         .help = "address of the aggregator (default: [aggregator] of the file)"},
-    {.name = "aggregator_token_file", .type = OPTION_STRING, .help = "file with the aggregator's token"},
+    {.name = "aggregator_token_file",
+        .type = OPTION_STRING,
+        OPTION_INHERITS_TOKEN("aggregator"),
+        .help = "file with the aggregator's token"},
     {.name = NULL},
 };
 

@@ -14,13 +14,13 @@
 /* clang-format off */
 #define STREAM_VIEW_SETTINGS                                                                                 \
     TOOL_DATA_DIR_SETTING,                                                                                   \
-    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = "stream to follow"},             \
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .inherits = "streams", .flags = OPTION_FIRST, .help = "stream to follow"},             \
     {.name = "from", .type = OPTION_STRING, .fallback = "latest",                                            \
         .help = "where to begin: earliest, latest, an offset, @UNIXTIME or -N, the last N lines"},           \
     {.name = "follow", .type = OPTION_BOOL, .fallback = "true",                                              \
         .help = "wait for new lines at the end of the stream; false: end there"},                            \
     {.name = "pubsub_url", .type = OPTION_STRING, .help = "address of pubsub (default: the pipeline's)"},    \
-    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "file with pubsub's token"}
+    {.name = "pubsub_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN("pubsub"), .help = "file with pubsub's token"}
 /* clang-format on */
 
 struct stream_view;

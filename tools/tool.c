@@ -1,6 +1,7 @@
 #include "tools/tool.h"
 #include "base/bytes.h"
 #include "counts/json_fields.h"
+#include "daemon/daemon.h"
 #include "http/client/http_client.h"
 #include <assert.h>
 #include <errno.h>
@@ -49,11 +50,6 @@ int tool_run_on_files(
     const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o))
 {
     return run_with(spec, argc, argv, run, false);
-}
-
-int tool_get(const char *url, const char *target, usec_t timeout, struct buf *body, const char **why)
-{
-    return tool_request(url, NULL, "GET", target, timeout, body, why);
 }
 
 int tool_request(const char *url, const char *token, const char *method, const char *target, usec_t timeout,
@@ -171,7 +167,7 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
 {
     struct json_doc *run = NULL; /* NULL: missing or unreadable */
     struct buf text = {0};
-    *p = (struct pipeline){.data_dir = tool_data_dir(config, data_dir)};
+    *p = (struct pipeline){.config = config, .data_dir = tool_data_dir(config, data_dir)};
     char *path = mem_printf("%s/run.json", p->data_dir);
     FILE *f = fopen(path, "re");
     if (f) {
@@ -230,4 +226,19 @@ bool tool_api_reads_archive(const struct config *config, bool runs_sortdb)
 const char *pipeline_url(const struct pipeline *p, const char *daemon)
 {
     return p->daemons[peer_named(daemon) - peers].url;
+}
+
+int pipeline_get(const struct pipeline *p, const char *daemon, const char *url, const char *target,
+    usec_t timeout, struct buf *body, const char **why)
+{
+    const char *file = config_setting(p->config, daemon, "auth_token_file");
+    struct config_error ignored;
+    char *token = NULL;
+    if (!file)
+        file = config_setting(p->config, "millrace", "auth_token_file");
+    if (daemon_read_token(file, &token, &ignored) != 0)
+        token = NULL;
+    int status = tool_request(url ? url : pipeline_url(p, daemon), token, "GET", target, timeout, body, why);
+    free(token);
+    return status;
 }

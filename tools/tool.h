@@ -45,9 +45,8 @@ int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(
 int tool_run_on_files(
     const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
 
-/* Sends a GET request and appends the body of the reply. timeout 0: the client's default. Returns the HTTP status, or 0 with the reason in *why. */
-int tool_get(const char *url, const char *target, usec_t timeout, struct buf *body, const char **why);
-/* The same with another method and, unless `token` is NULL, a token. */
+/* Sends a request, unless `token` is NULL with a token, and appends the body of the reply. timeout 0: the client's default. Returns the HTTP
+ * status, or 0 with the reason in *why. */
 int tool_request(const char *url, const char *token, const char *method, const char *target, usec_t timeout,
     struct buf *body, const char **why);
 
@@ -93,6 +92,7 @@ struct pipeline_daemon {
 const char *pipeline_daemon_name(size_t i);
 
 struct pipeline {
+    const struct config *config; /* of pipeline_open */
     const char *data_dir;
     bool has_ended;    /* `millrace up` has ended or died */
     char *config_path; /* the file of `millrace up`; NULL: unknown */
@@ -103,9 +103,13 @@ struct pipeline {
     struct pipeline_daemon daemons[PIPELINE_DAEMONS];
 };
 
-/* config NULL: defaults. data_dir NULL: [millrace] data_dir, or millrace-data if that is not set. */
+/* config is borrowed until pipeline_close; NULL: defaults. data_dir NULL: [millrace] data_dir, or millrace-data if that is not set. */
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir);
 void pipeline_close(struct pipeline *p);
+/* A GET request to a daemon, as tool_request, with the token that the configuration names for the daemon, if this user may read it. url NULL:
+ * the pipeline's. */
+int pipeline_get(const struct pipeline *p, const char *daemon, const char *url, const char *target,
+    usec_t timeout, struct buf *body, const char **why);
 /* The URL of a peer, valid until pipeline_close. */
 const char *pipeline_url(const struct pipeline *p, const char *daemon);
 

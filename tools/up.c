@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "config/options.h"
 #include "config/peers.h"
+#include "tools/agreement.h"
 #include "tools/supervisor.h"
 #include "tools/tool.h"
 
@@ -41,6 +42,12 @@ static const struct option_row rows[] = {
         .type = OPTION_STRING,
         .fallback = "millrace-data",
         .help = "directory of the pipeline; each daemon has a directory below it"},
+    {.name = "streams",
+        .type = OPTION_STRING,
+        .help = "streams of the pipeline, separated by commas; the queue's events go to the first"},
+    {.name = "auth_token_file",
+        .type = OPTION_STRING,
+        .help = "file with the token of all daemons; unset: no token"},
     {.name = "run",
         .type = OPTION_STRING,
         .help = "names of the daemons to run, separated by commas or spaces (default: all)"},
@@ -227,6 +234,12 @@ static bool is_wanted(const struct up *up, const struct daemon_row *row)
     return text == NULL || option_value_read(&every, text, &ms, ignored, sizeof ignored) != 0 || ms != 0;
 }
 
+static bool runs_here(const void *arg, const char *daemon)
+{
+    const struct up *up = arg;
+    return find_daemon(up, daemon) < up->n;
+}
+
 /* Adds the daemons of --run, or all. Returns -1 with the error, such as an unknown daemon or an address in use. */
 static int add_daemons(struct up *up, struct config_error *error)
 {
@@ -249,7 +262,7 @@ static int add_daemons(struct up *up, struct config_error *error)
     for (size_t i = 0; i < N_DAEMONS; i++)
         if ((all || runs[i]) && is_wanted(up, &daemon_rows[i]) && add_daemon(up, &daemon_rows[i], error) != 0)
             return -1;
-    return 0;
+    return agreement_check(&(struct agreement){up->config, runs_here, up}, error);
 }
 
 /* Closes a daemon's socket, so that connections are refused and do not wait in the backlog. */

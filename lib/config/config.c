@@ -230,15 +230,28 @@ const struct config_section *config_section(const struct config *c, const char *
     return NULL;
 }
 
-const char *config_value(const struct config_section *s, const char *key)
+static bool is_same_key(const char *a, const char *b)
+{
+    while (*a && (*a == *b || (*a == '-' && *b == '_') || (*a == '_' && *b == '-')))
+        a++, b++;
+    return *a == *b;
+}
+
+const struct config_entry *config_entry(const struct config_section *s, const char *key)
 {
     for (size_t i = 0; s != NULL && i < s->n_entries; i++)
-        if (strcmp(s->entries[i].key, key) == 0)
-            return s->entries[i].value;
+        if (is_same_key(s->entries[i].key, key))
+            return &s->entries[i];
     return NULL;
 }
 
-bool config_installed(char *path, size_t size)
+const char *config_value(const struct config_section *s, const char *key)
+{
+    const struct config_entry *e = config_entry(s, key);
+    return e ? e->value : NULL;
+}
+
+static bool installed_path(char *path, size_t size)
 {
     static const char *const places[] = {"/bin", "/libexec/millrace"};
     char dir[PATH_MAX] = "";
@@ -255,4 +268,13 @@ bool config_installed(char *path, size_t size)
         return needed > 0 && (size_t)needed < size && access(path, F_OK) == 0;
     }
     return false;
+}
+
+bool config_default(char *path, size_t size)
+{
+    const char *named = getenv("MILLRACE_CONFIG");
+    if (!named)
+        return installed_path(path, size);
+    int needed = snprintf(path, size, "%s", named);
+    return needed > 0 && (size_t)needed < size;
 }

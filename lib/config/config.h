@@ -46,13 +46,15 @@ int config_read(const char *path, struct config **out, struct config_error *erro
 int config_parse(const char *path, struct bytes text, struct config **out, struct config_error *error);
 void config_free(struct config **c);
 
-/* The file of the installation that the running program belongs to: PREFIX/etc/millrace/millrace.conf, and /etc/millrace/millrace.conf if
- * PREFIX is /usr or /usr/local. Returns false if the program is not installed (PREFIX/bin, PREFIX/libexec/millrace) or has no such file. */
-bool config_installed(char *path, size_t size);
+/* The file that a program reads without --config: that of MILLRACE_CONFIG, or else of the installation that the running program belongs to:
+ * PREFIX/etc/millrace/millrace.conf, and /etc/millrace/millrace.conf if PREFIX is /usr or /usr/local. Returns false if MILLRACE_CONFIG is
+ * empty, or if it is unset and the program is not installed (PREFIX/bin, PREFIX/libexec/millrace) or has no such file. */
+bool config_default(char *path, size_t size);
 
 /* NULL if the section does not exist; c may be NULL. `name` "" is the unnamed section. */
 const struct config_section *config_section(const struct config *c, const char *kind, const char *name);
-/* NULL if the entry or the section does not exist. */
+/* NULL if the entry or the section does not exist. A dash and an underscore in a key are the same. */
+const struct config_entry *config_entry(const struct config_section *s, const char *key);
 const char *config_value(const struct config_section *s, const char *key);
 /* config_value from the unnamed section of that kind; c may be NULL. */
 static inline const char *config_setting(const struct config *c, const char *kind, const char *key)

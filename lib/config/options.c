@@ -22,7 +22,7 @@ struct option_value {
     const char *shown, *shown_source; /* of options_show_as */
 };
 
-enum option_rank { RANK_UNSET, RANK_DEFAULT, RANK_FILE, RANK_ENVIRONMENT, RANK_COMMAND_LINE };
+enum option_rank { RANK_UNSET, RANK_DEFAULT, RANK_INHERITED, RANK_FILE, RANK_ENVIRONMENT, RANK_COMMAND_LINE };
 
 struct options {
     const struct options_spec *spec;
@@ -456,20 +456,43 @@ static int read_environment(struct options *o)
     return 0;
 }
 
+/* Sets what the own section may still override. */
+static int inherit(struct options *o)
+{
+    for (size_t i = 0; i < o->n_values; i++) {
+        const struct option_row *row = o->values[i].row;
+        const char *sections[] = {row->of ? row->of : "millrace", "millrace"};
+        const struct config_entry *e = NULL;
+        for (size_t k = 0; row->inherits && !e && k < 2; k++)
+            e = config_entry(config_section(o->config, sections[k], ""), row->inherits);
+        if (!e)
+            continue;
+        char source[300];
+        const char *list = e->value;
+        struct bytes first;
+        snprintf(source, sizeof source, "%s:%d", o->config->path, e->line);
+        bool takes_first = row->flags & OPTION_FIRST && bytes_next_word(&list, ", \t", &first);
+        if (set(o, &o->values[i], takes_first ? options_keep(o, first) : e->value, RANK_INHERITED, source) !=
+            0)
+            return -1;
+    }
+    return 0;
+}
+
 static int read_file(struct options *o)
 {
     const char *path = options_string(o, "config");
     const char *instance = options_string(o, "instance");
     struct config_error error;
-    char installed[PATH_MAX];
-    if (path == NULL)
-        path = getenv("MILLRACE_CONFIG");
-    if (path == NULL && config_installed(installed, sizeof installed))
-        path = installed;
+    char usual[PATH_MAX];
+    if (path == NULL && config_default(usual, sizeof usual))
+        path = usual;
     if (path == NULL || *path == '\0')
         return instance == NULL ? 0 : fail(o, "--instance needs --config");
     if (config_read(path, &o->config, &error) != 0)
         return fail(o, "%s", error.text);
+    if (inherit(o) != 0)
+        return -1;
     const struct config_section *s = config_section(o->config, o->spec->program, instance ? instance : "");
     if (s == NULL)
         return instance == NULL ? 0 : fail(o, "%s has no section [%s %s]", path, o->spec->program, instance);

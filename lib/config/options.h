@@ -5,8 +5,9 @@
  * `simplequeue`:
  *     --max-depth=N or --max_depth N        on the command line
  *     MILLRACE_SIMPLEQUEUE_MAX_DEPTH        in the environment
- *     max_depth = N under [simplequeue]     in the file of --config, MILLRACE_CONFIG or config_installed;
+ *     max_depth = N under [simplequeue]     in the file of --config, or of config_default;
  *                                           with --instance=NAME, under [simplequeue NAME]
+ *     an inherited setting                  in the same file, under another section (option_row.inherits)
  *     the default in the table
  *
  * 1. A value must have the type that the table states and lie within the table's bounds, whatever its source. An
@@ -35,6 +36,7 @@ enum option_type {
 
 #define OPTION_WARN_OBSOLETE 1 /* bitly's setting that the service manager replaces: logs a warning */
 #define OPTION_COMMAND_LINE 2  /* not allowed in the file: --config, --daemon */
+#define OPTION_FIRST 4         /* inherits only the first name of a list */
 
 struct option_row {
     const char *name; /* with underscores */
@@ -47,7 +49,12 @@ struct option_row {
     unsigned flags;
     char letter;       /* -p, or 0 */
     const char *alone; /* the value of --x without `=`; NULL: --x requires a value */
+    /* Unless its own section has the setting, it has the value of the setting `inherits` of the section [of] (NULL: none), or else of
+     * [millrace]. So a name or file that several daemons need is written once. */
+    const char *inherits, *of;
 };
+
+#define OPTION_INHERITS_TOKEN(DAEMON) .inherits = "auth_token_file", .of = (DAEMON)
 
 /* Exit statuses, from sysexits.h: 64 EX_USAGE, 75 EX_TEMPFAIL, 78 EX_CONFIG. */
 enum options_result {

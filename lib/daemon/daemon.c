@@ -62,6 +62,7 @@ static const struct option_row common_rows[] = {
         .help = "log every request (bitly's name for log_level=debug)"},
     {.name = "auth_token_file",
         .type = OPTION_STRING,
+        OPTION_INHERITS_TOKEN(NULL),
         .help = "file with the token that requests must send in `Authorization: Bearer`; unset: no token"},
     {.name = "allowed_hosts",
         .type = OPTION_STRING,
@@ -239,7 +240,7 @@ int daemon_read_token(const char *path, char **token, struct config_error *error
     struct stat st;
     char text[513];
     *token = NULL;
-    if (path == NULL)
+    if (path == NULL || *path == '\0')
         return 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool opened = fd >= 0 && fstat(fd, &st) == 0;

@@ -138,7 +138,7 @@ int daemon_start_status(int why);
 /* Raises the limit of open files to its hard limit. daemon_main calls it. */
 void daemon_raise_file_limit(void);
 
-/* Reads the token from a file into *token, which the caller frees. If path is NULL, *token is NULL. Returns 0, or an
+/* Reads the token from a file into *token, which the caller frees. If path is NULL or empty, *token is NULL. Returns 0, or an
  * exit status with the error if the file is unreadable, readable by everybody, or without a valid token. */
 int daemon_read_token(const char *path, char **token, struct config_error *error);
 

@@ -12,8 +12,8 @@
 #define STREAM_OPTIONS(STREAM_HELP, LINE_HELP)                                                                       \
     {.name = "pubsub_url", .type = OPTION_STRING,                                                            \
         .help = "URL of pubsub (default: from the configuration)"},                                           \
-    {.name = "pubsub_token_file", .type = OPTION_STRING, .help = "file with the token for pubsub"},          \
-    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .help = (STREAM_HELP)},                  \
+    {.name = "pubsub_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN("pubsub"), .help = "file with the token for pubsub"},          \
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .inherits = "streams", .flags = OPTION_FIRST, .help = (STREAM_HELP)},                  \
     {.name = "from", .type = OPTION_STRING, .fallback = "earliest",                                          \
         .help = "start of the first run: earliest, latest or @UNIXTIME"},                                \
     {.name = "max_line", .type = OPTION_SIZE, .fallback = "16M", .min = 1, .max = INT64_C(1) << 30,          \

@@ -18,6 +18,7 @@ const struct option_row settings_rows[] = {
         .help = "sync before replies to publishes: 0 for each commit, N at most once every N ms, or never"},
     {.name = "streams",
         .type = OPTION_STRING,
+        .inherits = "streams",
         .help = "streams to create at startup, separated by spaces or commas"},
     {.name = "auto_create",
         .type = OPTION_BOOL,

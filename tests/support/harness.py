@@ -318,7 +318,7 @@ def sample_counters():
 
 
 def pipeline_config(directory, counters=None, **sections):
-    """A configuration with every port 0 and its data below `directory`. sections: simplequeue={"max_depth": 5}"""
+    """A configuration with every port 0 and its data below `directory`. sections: simplequeue={"max_depth": 5}; None leaves a default out."""
     text = ""
     for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api"):
         sections.setdefault(name, {}).setdefault("port", 0)
@@ -329,7 +329,7 @@ def pipeline_config(directory, counters=None, **sections):
     sections["pubsub"].setdefault("streams", "clicks")
     sections.setdefault("compactor", {}).setdefault("every", 0)  # no test depends on the time of day
     for name, settings in sections.items():
-        text += "[%s]\n" % name + "".join("%s = %s\n" % kv for kv in settings.items()) + "\n"
+        text += "[%s]\n" % name + "".join("%s = %s\n" % kv for kv in settings.items() if kv[1] is not None) + "\n"
     return text + (sample_counters() if counters is None else counters)
 
 
