@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -12,7 +13,7 @@ struct work_thread {
     struct work_thread_config config;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t wake;
+    pthread_cond_t changed;
     /* Guarded by the lock. */
     void *todo, *done;
     bool busy, stopping;
@@ -24,7 +25,7 @@ static void *run(void *arg)
     pthread_mutex_lock(&w->lock);
     for (;;) {
         while (!w->todo && !w->stopping)
-            pthread_cond_wait(&w->wake, &w->lock);
+            pthread_cond_wait(&w->changed, &w->lock);
         void *job = w->todo;
         if (!job)
             break;
@@ -33,6 +34,7 @@ static void *run(void *arg)
         w->config.run(w->config.ctx, job);
         pthread_mutex_lock(&w->lock);
         w->done = job;
+        pthread_cond_broadcast(&w->changed);
         w->config.notify(w->config.notify_arg);
     }
     pthread_mutex_unlock(&w->lock);
@@ -44,8 +46,14 @@ struct work_thread *work_thread_new(const struct work_thread_config *config)
     struct work_thread *w = mem_zalloc(sizeof(*w));
     w->config = *config;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->wake, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    /* The owner's thread handles all signals, but for those that an instruction raises. */
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int e = pthread_create(&w->thread, NULL, run, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e == 0)
         return w;
     free(w);
@@ -60,11 +68,11 @@ void *work_thread_free(struct work_thread **wp)
         return NULL;
     pthread_mutex_lock(&w->lock);
     w->stopping = true;
-    pthread_cond_signal(&w->wake);
+    pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
     void *job = w->done;
-    pthread_cond_destroy(&w->wake);
+    pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w);
     *wp = NULL;
@@ -77,16 +85,28 @@ void work_thread_start(struct work_thread *w, void *job)
     assert(!w->busy);
     w->busy = true;
     w->todo = job;
-    pthread_cond_signal(&w->wake);
+    pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
 }
 
-void *work_thread_done(struct work_thread *w)
+static void *take_done(struct work_thread *w, bool waits)
 {
     pthread_mutex_lock(&w->lock);
+    while (waits && w->busy && !w->done)
+        pthread_cond_wait(&w->changed, &w->lock);
     void *job = w->done;
     w->done = NULL;
     w->busy = w->busy && !job;
     pthread_mutex_unlock(&w->lock);
     return job;
+}
+
+void *work_thread_done(struct work_thread *w)
+{
+    return take_done(w, false);
+}
+
+void *work_thread_wait(struct work_thread *w)
+{
+    return take_done(w, true);
 }

@@ -22,5 +22,7 @@ void *work_thread_free(struct work_thread **w);
 void work_thread_start(struct work_thread *w, void *job);
 /* The completed job, or NULL. */
 void *work_thread_done(struct work_thread *w);
+/* The same, but waits for the job in progress. NULL: there is none. */
+void *work_thread_wait(struct work_thread *w);
 
 #endif

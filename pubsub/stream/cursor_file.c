@@ -3,12 +3,12 @@
 #include "base/byte_order.h"
 #include "base/errno_class.h"
 #include "base/io.h"
+#include "base/work_thread.h"
 #include "base/xxh3.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -59,12 +59,8 @@ struct cursor_file {
 
     struct write *batch;
     size_t n_batch;
-
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t work, progress;
-    bool given, finished, stop; /* protected by the lock */
     int error;                  /* errno of the finished batch */
+    struct work_thread *thread; /* while under_way it uses batch and error */
 };
 
 /* The seed is the position of the unit, so that a unit that was written for another position is invalid. */
@@ -238,32 +234,18 @@ static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *e
     return CURSOR_FILE_OK;
 }
 
-static void *write_batches(void *arg)
+/* In the thread. */
+static void write_batch(void *ctx, void *job)
 {
-    struct cursor_file *f = arg;
-    pthread_mutex_lock(&f->lock);
-    for (;;) {
-        while (!f->given && !f->stop)
-            pthread_cond_wait(&f->work, &f->lock);
-        if (!f->given)
-            break;
-        f->given = false;
-        pthread_mutex_unlock(&f->lock);
-        int error = 0;
-        for (size_t i = 0; error == 0 && i < f->n_batch; i++)
-            if (io_write_all(f->fd, f->batch[i].unit, UNIT, f->batch[i].at) != 0)
-                error = errno;
-        /* After a failed sync the state of the disk is unknown, even if the error is ENOSPC. */
-        if (error == 0 && io->fdatasync(f->fd) != 0)
-            error = EIO;
-        pthread_mutex_lock(&f->lock);
-        f->error = error;
-        f->finished = true;
-        pthread_cond_signal(&f->progress);
-        f->notify(f->notify_arg);
-    }
-    pthread_mutex_unlock(&f->lock);
-    return NULL;
+    struct cursor_file *f = ctx;
+    (void)job;
+    f->error = 0;
+    for (size_t i = 0; f->error == 0 && i < f->n_batch; i++)
+        if (io_write_all(f->fd, f->batch[i].unit, UNIT, f->batch[i].at) != 0)
+            f->error = errno;
+    /* After a failed sync the state of the disk is unknown, even if the error is ENOSPC. */
+    if (f->error == 0 && io->fdatasync(f->fd) != 0)
+        f->error = EIO;
 }
 
 static void free_file(struct cursor_file *f)
@@ -291,10 +273,9 @@ enum cursor_file_result cursor_file_open(const char *path, size_t slots, void (*
         return r;
     }
     f->batch = mem_zalloc(f->n_slots * sizeof *f->batch);
-    pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->work, NULL);
-    pthread_cond_init(&f->progress, NULL);
-    if (pthread_create(&f->thread, NULL, write_batches, f) != 0) {
+    f->thread = work_thread_new(&(struct work_thread_config){
+        .run = write_batch, .ctx = f, .notify = notify, .notify_arg = notify_arg});
+    if (!f->thread) {
         fprintf(stderr, "millrace: cannot start a thread\n");
         abort();
     }
@@ -354,10 +335,7 @@ static void begin_next(struct cursor_file *f)
         f->n_dirty--;
     }
     f->under_way = true;
-    pthread_mutex_lock(&f->lock);
-    f->given = true;
-    pthread_cond_signal(&f->work);
-    pthread_mutex_unlock(&f->lock);
+    work_thread_start(f->thread, f);
 }
 
 void cursor_file_put(
@@ -376,12 +354,8 @@ void cursor_file_put(
         begin_next(f);
 }
 
-void cursor_file_poll(struct cursor_file *f)
+static void take_batch(struct cursor_file *f, bool finished)
 {
-    pthread_mutex_lock(&f->lock);
-    bool finished = f->finished;
-    f->finished = false;
-    pthread_mutex_unlock(&f->lock);
     if (finished) {
         bool stored = f->error == 0;
         f->under_way = false;
@@ -394,26 +368,19 @@ void cursor_file_poll(struct cursor_file *f)
     begin_next(f);
 }
 
+void cursor_file_poll(struct cursor_file *f)
+{
+    take_batch(f, work_thread_done(f->thread) != NULL);
+}
+
 void cursor_file_close(struct cursor_file **p)
 {
     struct cursor_file *f = *p;
     if (!f)
         return;
     *p = NULL;
-    while (f->under_way || f->waiting) {
-        pthread_mutex_lock(&f->lock);
-        while (f->under_way && !f->finished)
-            pthread_cond_wait(&f->progress, &f->lock);
-        pthread_mutex_unlock(&f->lock);
-        cursor_file_poll(f);
-    }
-    pthread_mutex_lock(&f->lock);
-    f->stop = true;
-    pthread_cond_signal(&f->work);
-    pthread_mutex_unlock(&f->lock);
-    pthread_join(f->thread, NULL);
-    pthread_mutex_destroy(&f->lock);
-    pthread_cond_destroy(&f->work);
-    pthread_cond_destroy(&f->progress);
+    while (f->under_way || f->waiting)
+        take_batch(f, work_thread_wait(f->thread) != NULL);
+    work_thread_free(&f->thread);
     free_file(f);
 }

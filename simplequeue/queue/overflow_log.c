@@ -1,13 +1,13 @@
 #include "simplequeue/queue/overflow_log.h"
 
 #include "base/io.h"
+#include "base/work_thread.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -21,11 +21,9 @@ struct batch {
     struct buf text;
     overflow_log_done *done;
     void *arg;
+    bool latched;    /* invariant 2: it is not written */
+    bool is_unknown; /* the file's content is unknown now */
     char error[512]; /* "": none */
-};
-
-struct batches {
-    struct batch *first, **last;
 };
 
 /* A file whose name and first `size` bytes are synced. */
@@ -36,31 +34,12 @@ struct known {
 };
 
 struct overflow_log {
-    void (*notify)(void *arg);
-    void *notify_arg;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t work;
-    struct batches given, written;
-    bool stop;
+    struct work_thread *thread;  /* NULL: stopped */
+    struct batch *first, **last; /* the batches that wait for the thread */
+    bool is_writing;
     bool latched;       /* invariant 2 */
-    struct known known; /* the file written last; only for the writing thread */
+    struct known known; /* the file written last; only for the batch that is being written */
 };
-
-static void batches_add(struct batches *list, struct batch *b)
-{
-    b->next = NULL;
-    *list->last = b;
-    list->last = &b->next;
-}
-
-static struct batch *batches_take(struct batches *list)
-{
-    struct batch *b = list->first;
-    if (b && !(list->first = b->next))
-        list->last = &list->first;
-    return b;
-}
 
 /* Writing: in the thread. */
 
@@ -145,70 +124,63 @@ static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct
     return known_content;
 }
 
-/* Writes the batch, unless the log is latched after an earlier failure. The caller holds the lock. The function
- * releases the lock while it writes. */
-static void run_batch(struct overflow_log *log, struct batch *b)
+static void run_batch(void *ctx, void *batch)
 {
-    bool latched = log->latched, known_content = true;
+    struct overflow_log *log = ctx;
+    struct batch *b = batch;
     struct stat st;
     int fd;
-    pthread_mutex_unlock(&log->lock);
-    if (latched) {
+    if (b->latched) {
         snprintf(
             b->error, sizeof b->error, "%s: an earlier write failed; send SIGHUP to write again", b->path);
     } else if ((fd = open_file(b->path, &log->known, &st)) < 0) {
         set_error(b, errno);
     } else {
-        known_content = S_ISCHR(st.st_mode) ? write_to_device(fd, b) : write_to_file(fd, &st, b, &log->known);
+        b->is_unknown =
+            !(S_ISCHR(st.st_mode) ? write_to_device(fd, b) : write_to_file(fd, &st, b, &log->known));
         io->close(fd);
     }
-    pthread_mutex_lock(&log->lock);
-    log->latched = log->latched || !known_content;
-    batches_add(&log->written, b);
 }
 
-static void *write_all(void *arg)
+static void begin_next(struct overflow_log *log)
 {
-    struct overflow_log *log = arg;
-    struct batch *b;
-    pthread_mutex_lock(&log->lock);
-    for (;;) {
-        while (!log->given.first && !log->stop)
-            pthread_cond_wait(&log->work, &log->lock);
-        if (!(b = batches_take(&log->given)))
-            break;
-        run_batch(log, b);
-        log->notify(log->notify_arg);
-    }
-    pthread_mutex_unlock(&log->lock);
-    return NULL;
+    struct batch *b = log->first;
+    if (!b || log->is_writing)
+        return;
+    log->first = b->next;
+    if (!log->first)
+        log->last = &log->first;
+    b->latched = log->latched;
+    log->is_writing = true;
+    work_thread_start(log->thread, b);
+}
+
+static void end_batch(struct overflow_log *log, struct batch *b)
+{
+    log->latched = log->latched || b->is_unknown;
+    log->is_writing = false;
+    begin_next(log);
+    b->done(b->error[0] ? b->error : NULL, b->arg);
+    buf_free(&b->text);
+    free(b->path);
+    free(b);
 }
 
 struct overflow_log *overflow_log_new(void (*notify)(void *arg), void *arg)
 {
     struct overflow_log *log = mem_zalloc(sizeof *log);
-    log->notify = notify;
-    log->notify_arg = arg;
-    log->given.last = &log->given.first;
-    log->written.last = &log->written.first;
-    pthread_mutex_init(&log->lock, NULL);
-    pthread_cond_init(&log->work, NULL);
-    int failed = pthread_create(&log->thread, NULL, write_all, log);
-    assert(failed == 0);
-    (void)failed;
+    log->last = &log->first;
+    log->thread = work_thread_new(
+        &(struct work_thread_config){.run = run_batch, .ctx = log, .notify = notify, .notify_arg = arg});
+    assert(log->thread);
     return log;
 }
 
 void overflow_log_stop(struct overflow_log *log)
 {
-    pthread_mutex_lock(&log->lock);
-    bool was = log->stop;
-    log->stop = true;
-    pthread_cond_signal(&log->work);
-    pthread_mutex_unlock(&log->lock);
-    if (!was)
-        pthread_join(log->thread, NULL);
-    overflow_log_poll(log);
+    while (log->is_writing)
+        end_batch(log, work_thread_wait(log->thread));
+    work_thread_free(&log->thread);
 }
 
 void overflow_log_free(struct overflow_log **p)
@@ -217,8 +189,6 @@ void overflow_log_free(struct overflow_log **p)
     if (!log)
         return;
     overflow_log_stop(log);
-    pthread_cond_destroy(&log->work);
-    pthread_mutex_destroy(&log->lock);
     free(log);
     *p = NULL;
 }
@@ -278,38 +248,25 @@ void overflow_log_write(
     b->done = done;
     b->arg = arg;
     *text = (struct buf){0};
-    pthread_mutex_lock(&log->lock);
-    bool stopped = log->stop;
-    if (stopped) {
-        run_batch(log, b);
+    if (log->thread) {
+        *log->last = b;
+        log->last = &b->next;
+        begin_next(log);
     } else {
-        batches_add(&log->given, b);
-        pthread_cond_signal(&log->work);
+        b->latched = log->latched;
+        run_batch(log, b);
+        end_batch(log, b);
     }
-    pthread_mutex_unlock(&log->lock);
-    if (stopped)
-        overflow_log_poll(log);
 }
 
 void overflow_log_poll(struct overflow_log *log)
 {
     struct batch *b;
-    for (;;) {
-        pthread_mutex_lock(&log->lock);
-        b = batches_take(&log->written);
-        pthread_mutex_unlock(&log->lock);
-        if (!b)
-            return;
-        b->done(b->error[0] ? b->error : NULL, b->arg);
-        buf_free(&b->text);
-        free(b->path);
-        free(b);
-    }
+    while (log->thread && (b = work_thread_done(log->thread)))
+        end_batch(log, b);
 }
 
 void overflow_log_reopen(struct overflow_log *log)
 {
-    pthread_mutex_lock(&log->lock);
     log->latched = false;
-    pthread_mutex_unlock(&log->lock);
 }

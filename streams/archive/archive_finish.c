@@ -1,11 +1,11 @@
 #include "streams/archive/archive_finish.h"
 
+#include "base/work_thread.h"
 #include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/xxh3.h"
 #include "streams/archive/archive_part.h"
-#include "streams/archive/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -378,7 +378,7 @@ int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char 
 }
 
 struct attempt {
-    struct worker *worker;
+    struct work_thread *thread;
     struct archive_finish_spec spec;
     char id[STREAM_ID_TEXT];
     struct archive_finished result; /* .part is NULL while no attempt is under way */
@@ -391,14 +391,25 @@ struct archive_finisher {
     usec_t pause, due; /* while attempts fail: pause between attempts, time of the next one */
 };
 
+static void run(void *ctx, void *attempt)
+{
+    struct attempt *a = attempt;
+    (void)ctx;
+    a->result.rc = archive_finish(&a->spec, &a->result.shortage, a->result.error);
+}
+
 struct archive_finisher *archive_finisher_new(
     const char *stream, enum archive_compression compression, void (*done)(void *arg), void *arg)
 {
     struct archive_finisher *f = mem_zalloc(sizeof *f);
     f->stream = stream;
     f->compression = compression;
-    for (int i = 0; i < THREADS; i++)
-        f->attempts[i].worker = worker_new(done, arg);
+    for (int i = 0; i < THREADS; i++) {
+        f->attempts[i].thread =
+            work_thread_new(&(struct work_thread_config){.run = run, .notify = done, .notify_arg = arg});
+        if (f->attempts[i].thread == NULL)
+            abort();
+    }
     return f;
 }
 
@@ -407,15 +418,9 @@ void archive_finisher_free(struct archive_finisher **f)
     if (*f == NULL)
         return;
     for (int i = 0; i < THREADS; i++)
-        worker_free(&(*f)->attempts[i].worker);
+        work_thread_free(&(*f)->attempts[i].thread);
     free(*f);
     *f = NULL;
-}
-
-static void run(void *arg)
-{
-    struct attempt *a = arg;
-    a->result.rc = archive_finish(&a->spec, &a->result.shortage, a->result.error);
 }
 
 void archive_finisher_start(struct archive_finisher *f, struct archive_part *const *parts, size_t n,
@@ -450,7 +455,7 @@ void archive_finisher_start(struct archive_finisher *f, struct archive_part *con
             .id = a->id,
             .compression = f->compression,
             .retried = p->tried};
-        worker_start(a->worker, run, a);
+        work_thread_start(a->thread, a);
         busy++;
     }
 }
@@ -467,7 +472,7 @@ struct archive_finished archive_finisher_collect(struct archive_finisher *f, use
     for (int i = 0; i < THREADS; i++) {
         struct attempt *a = &f->attempts[i];
         struct archive_part *p = a->result.part;
-        if (p == NULL || !worker_is_idle(a->worker))
+        if (p == NULL || !work_thread_done(a->thread))
             continue;
         struct archive_finished result = a->result;
         a->result.part = NULL;

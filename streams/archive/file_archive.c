@@ -1,11 +1,11 @@
 #include "streams/archive/file_archive.h"
 
+#include "base/work_thread.h"
 #include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "streams/archive/archive_lock.h"
 #include "streams/archive/archive_part.h"
-#include "streams/archive/worker.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -64,7 +64,7 @@ struct file_archive {
     int64_t span; /* seconds; see span_of */
     struct cached_span spans[SPANS_MAX];
     char name[PATH_MAX]; /* the last result of name_of_time */
-    struct worker *committer;
+    struct work_thread *committer;
     struct archive_finisher *finisher;
     struct commit commit; /* while `committing`, only the committer's thread uses it */
     bool committing;
@@ -410,10 +410,10 @@ static void free_commit(struct commit *c)
 }
 
 /* Runs in the committer's thread. Makes the lines durable, then the state that includes them. */
-static void run_commit(void *arg)
+static void run_commit(void *ctx, void *commit)
 {
-    struct file_archive *a = arg;
-    struct commit *c = &a->commit;
+    struct file_archive *a = ctx;
+    struct commit *c = commit;
     bool failed = false;
     /* Starts writing all files to the disk before the first sync waits, so that the disk flushes its cache less
      * often. */
@@ -449,7 +449,7 @@ static int start_commit(struct file_archive *a)
     }
     a->changed = a->at_once = false;
     a->committing = true;
-    worker_start(a->committer, run_commit, a);
+    work_thread_start(a->committer, c);
     return 0;
 }
 
@@ -522,7 +522,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     log_shortage(a);
     room = disk_room(a, &reserve);
     check_room(a, room, reserve);
-    if (a->committing && worker_is_idle(a->committer))
+    if (work_thread_done(a->committer))
         end_commit(a);
     while ((f = archive_finisher_collect(a->finisher, a->now)).part != NULL) {
         if (f.rc != 0) {
@@ -585,8 +585,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
 int file_archive_flush(struct file_archive *a)
 {
     for (;;) {
-        worker_wait(a->committer);
-        if (a->committing)
+        if (work_thread_wait(a->committer))
             end_commit(a);
         if (cannot_write(a))
             return -1;
@@ -695,7 +694,10 @@ struct file_archive *file_archive_open(
     a->staging = archive_staging_directory(a->format);
     /* Clocks of a time zone may be set back right after midnight; UTC is never set back. */
     a->span = config->local_time ? 60 : 3600;
-    a->committer = worker_new(config->wake, config->arg);
+    a->committer = work_thread_new(&(struct work_thread_config){
+        .run = run_commit, .ctx = a, .notify = config->wake, .notify_arg = config->arg});
+    if (a->committer == NULL)
+        abort();
     a->finisher = archive_finisher_new(a->stream, config->compression, config->wake, config->arg);
     a->lock_fd = archive_lock_state(a->state_path, error);
     if (a->lock_fd >= 0)
@@ -710,7 +712,7 @@ void file_archive_close(struct file_archive **ap)
     struct file_archive *a = *ap;
     if (a == NULL)
         return;
-    worker_free(&a->committer);
+    work_thread_free(&a->committer);
     archive_finisher_free(&a->finisher);
     free_commit(&a->commit);
     archive_state_free(&a->committed);
