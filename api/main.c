@@ -4,6 +4,7 @@
 #include "api/http.h"
 #include "config/peers.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -11,6 +12,7 @@
 #define MAX_ROWS "100000"
 #define POLL_TIMEOUT (2 * USEC_PER_SEC)
 #define MAX_BUFFERED (INT64_C(512) << 20)
+#define KEPT_MEMORY (4 << 20)
 
 static const struct option_row options[] = {
     {.name = "aggregator_url",
@@ -196,8 +198,16 @@ static int open_page(struct daemon *d, struct api *api, struct config_error *err
     return status;
 }
 
+/* Answers are built and freed all the time. Their memory stays with the process, instead of going back to the kernel after each. */
+static void keep_freed_memory(void)
+{
+    mallopt(M_TRIM_THRESHOLD, KEPT_MEMORY);
+    mallopt(M_MMAP_THRESHOLD, KEPT_MEMORY);
+}
+
 static int api_start(struct daemon *d, void **ctx, struct config_error *error)
 {
+    keep_freed_memory();
     struct api *api = mem_zalloc(sizeof *api);
     struct options *o = daemon_options(d);
     usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;

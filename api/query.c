@@ -421,17 +421,16 @@ static int parse_time(
     return 0;
 }
 
-/* True if clocks in the zone show other minutes than in UTC somewhere in the span. Every zone keeps an offset for a week at least. */
+/* True if clocks in the zone show other minutes than in UTC somewhere in the span. */
 static bool has_part_hours(const struct query *q, int64_t from, int64_t to)
 {
-    if (from < HOUR_FIRST)
-        from = HOUR_FIRST;
-    if (q->calendar.zone.fixed || from >= to)
-        return false;
-    for (int64_t t = from; t < to; t += 7 * DAY_SECONDS)
-        if (zone_offset(&q->calendar.zone, t) % HOUR_SECONDS != 0)
+    struct zone_span span;
+    for (int64_t t = from < HOUR_FIRST ? HOUR_FIRST : from; t < to; t = span.to) {
+        span = zone_span_at(&q->calendar.zone, t);
+        if (span.offset % HOUR_SECONDS != 0)
             return true;
-    return zone_offset(&q->calendar.zone, to - 1) % HOUR_SECONDS != 0;
+    }
+    return false;
 }
 
 static int check_zone(struct parse *p)

@@ -100,30 +100,54 @@ static void render_n(
         buf_append_str(out, "null");
 }
 
+static void render_time(int64_t t, struct buf *out)
+{
+    if (t < 0)
+        buf_append_char(out, '-');
+    buf_append_u64(out, t < 0 ? -(uint64_t)t : (uint64_t)t);
+}
+
+static void render_json_row(const struct calendar *calendar, const struct series_row *row,
+    const struct completeness *complete, struct buf *out)
+{
+    buf_append_str(out, "{\"t\":");
+    render_time(row->start, out);
+    buf_append_str(out, ",\"date\":\"");
+    units_print_date(calendar, row->start, out);
+    buf_append_str(out, "\",\"n\":");
+    render_n(row, complete, false, out);
+    if (is_row_complete(row, complete))
+        buf_append_str(out, ",\"complete\":true}");
+    else
+        buf_append_str(out, ",\"complete\":false}");
+}
+
+static void render_csv_row(const struct calendar *calendar, const struct series_row *row,
+    const struct completeness *complete, struct buf *out)
+{
+    render_time(row->start, out);
+    buf_append_char(out, ',');
+    units_print_date(calendar, row->start, out);
+    buf_append_char(out, ',');
+    render_n(row, complete, true, out);
+    buf_append_str(out, is_row_complete(row, complete) ? ",true\n" : ",false\n");
+}
+
 /* CSV begins each row with `name`. Returns true if there are more rows. */
 static bool render_rows(
     struct series *s, struct bytes name, const struct completeness *complete, size_t most, struct buf *out)
 {
-    bool csv = s->query->format == QUERY_CSV;
+    const struct query *q = s->query;
     struct series_row row;
     for (size_t begin = out->len; series_next(s, &row);) {
-        if (csv)
+        if (q->format == QUERY_CSV) {
             buf_append_bytes(out, name);
-        else
-            buf_append_str(out, s->n_rows == 1 ? "" : ",");
-        bool is_complete = is_row_complete(&row, complete);
-        if (!csv)
-            buf_append_str(out, "{\"t\":");
-        if (row.start < 0)
-            buf_append_char(out, '-');
-        buf_append_u64(out, row.start < 0 ? -(uint64_t)row.start : (uint64_t)row.start);
-        buf_append_str(out, csv ? "," : ",\"date\":\"");
-        units_print_date(&s->query->calendar, row.start, out);
-        buf_append_str(out, csv ? "," : "\",\"n\":");
-        render_n(&row, complete, csv, out);
-        buf_append_str(out, csv ? "," : ",\"complete\":");
-        buf_append_str(out, is_complete ? "true" : "false");
-        buf_append_str(out, csv ? "\n" : "}");
+            render_csv_row(&q->calendar, &row, complete, out);
+        } else {
+            if (s->n_rows > 1)
+                buf_append_char(out, ',');
+            render_json_row(&q->calendar, &row, complete, out);
+        }
         if (out->len - begin >= most)
             return true;
     }

@@ -1,11 +1,10 @@
 #include "api/series.h"
 
+#include "api/day_counts.h"
 #include <stdlib.h>
 
 #define FIRST_COUNTS 32
 #define DAY_SECONDS (24 * HOUR_SECONDS)
-#define DAY_TEXT 3    /* characters of a day's text before the year 2032 */
-#define FEW_DIGITS 15 /* of a count; 24 such counts add up to less than 2^64 */
 #define DISORDER_MAX                                                                                         \
     2 /* an hour may belong to one of the latest units: clocks that go back over midnight repeat a date */
 
@@ -55,21 +54,15 @@ static bool run_add(struct series_run *r, int64_t unit, uint64_t n)
     return true;
 }
 
-/* The hours from `hour` on for a day are in one unit if the first and the last are, and the zone keeps its offset. (No zone changes its
- * offset twice in a day.) */
 static int64_t unit_of(struct series *s, int64_t hour)
 {
-    const struct calendar *c = &s->query->calendar;
     struct series_span *latest = &s->latest;
-    int64_t last = hour + DAY_SECONDS - HOUR_SECONDS;
-    if (hour >= latest->from && hour < latest->to)
-        return latest->unit;
-    *latest = (struct series_span){.from = hour, .to = hour + HOUR_SECONDS, .unit = units_order(c, hour)};
-    if (c->unit != UNIT_HOUR && zone_offset(&c->zone, hour) == zone_offset(&c->zone, last) &&
-        units_order(c, last) == latest->unit)
-        latest->to = hour + DAY_SECONDS;
+    if (hour < latest->from || hour >= latest->to)
+        latest->unit = units_span(&s->query->calendar, hour, &latest->from, &latest->to);
     return latest->unit;
 }
+
+#define HOUR_DIGITS "0123456789abcdefghijklmn"
 
 /* The hour of the day, 0 to 23, or -1. */
 static int hour_digit(char c)
@@ -77,21 +70,23 @@ static int hour_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'n' ? c - 'a' + 10 : -1;
 }
 
-/* As hour_decode. Most hours of a record are of the day of the hour before. */
-static bool read_hour(struct series_day *day, struct bytes text, int64_t *hour)
+static bool add_to_unit(struct series *s, int64_t unit, uint64_t n)
 {
-    size_t len = text.len - 1;
-    int n = text.len > 0 ? hour_digit(text.ptr[len]) : -1;
-    if (n >= 0 && day->len == len && len > 0 && memcmp(day->text, text.ptr, len) == 0) {
-        *hour = day->start + n * HOUR_SECONDS;
+    s->is_too_large |= __builtin_add_overflow(s->total, n, &s->total);
+    struct series_run *run = s->n_runs > 0 ? &s->runs[s->n_runs - 1] : NULL;
+    if (run && run->n > 0 && run->counts[run->n - 1].unit == unit) {
+        run->counts[run->n - 1].n += n;
         return true;
     }
-    if (n < 0 || !hour_decode(text, hour))
-        return false;
-    memcpy(day->text, text.ptr, len);
-    day->len = len;
-    day->start = *hour - n * HOUR_SECONDS;
-    return true;
+    if (run && run_add(run, unit, n))
+        return true;
+    return s->n_runs < SERIES_RUNS_MAX && run_add(&s->runs[s->n_runs++], unit, n);
+}
+
+static void note_hour(struct series *s, int64_t hour)
+{
+    s->first = hour < s->first ? hour : s->first;
+    s->last = hour > s->last ? hour : s->last;
 }
 
 /* `hour` may also be the start of a longer period within one unit. */
@@ -103,60 +98,52 @@ static bool add_hour(struct series *s, int64_t hour, uint64_t n, bool is_over)
         s->is_too_large |= __builtin_add_overflow(s->over, n, &s->over);
         return true;
     }
-    int64_t unit = unit_of(s, hour);
-    s->first = hour < s->first ? hour : s->first;
-    s->last = hour > s->last ? hour : s->last;
-    s->is_too_large |= __builtin_add_overflow(s->total, n, &s->total);
-    struct series_run *run = s->n_runs > 0 ? &s->runs[s->n_runs - 1] : NULL;
-    if (run && run->n > 0 && run->counts[run->n - 1].unit == unit) {
-        run->counts[run->n - 1].n += n;
-        return true;
-    }
-    if (s->n_runs > 0 && run_add(&s->runs[s->n_runs - 1], unit, n))
-        return true;
-    return s->n_runs < SERIES_RUNS_MAX && run_add(&s->runs[s->n_runs++], unit, n);
+    note_hour(s, hour);
+    return add_to_unit(s, unit_of(s, hour), n);
 }
 
-/* Reads a number of a few digits that a space or the end follows. Returns the place after it and the space, or NULL. */
-static const char *read_count(const char *p, const char *end, uint64_t *n)
-{
-    const char *from = p;
-    *n = 0;
-    while (p < end && (unsigned)(*p - '0') < 10 && p - from < FEW_DIGITS)
-        *n = *n * 10 + (unsigned)(*p++ - '0');
-    if (p == from || (p < end && (*p != ' ' || p + 1 == end)))
-        return NULL;
-    return p + (p < end);
-}
-
-/* Adds the counts at the beginning of a total's value that are of the same day and unit as the count before. Leaves every other count, and
- * whatever is malformed, in *value. */
-static void add_same_day(struct series *s, struct bytes *value)
+/* The day and the hours of the counts at the beginning of a total's value: those in one row, or those before or after the span. False:
+ * the first count is malformed. */
+static bool find_day(struct series *s, struct bytes value, struct day_counts *d, int64_t *day, int64_t *hour)
 {
     const struct query *q = s->query;
-    const struct series_day *day = &s->day;
-    struct series_run *run = s->n_runs > 0 ? &s->runs[s->n_runs - 1] : NULL;
-    const char *p = value->ptr, *end = p + value->len;
-    uint64_t sum = 0, n;
-    if (!run || run->n == 0 || run->counts[run->n - 1].unit != s->latest.unit || day->len != DAY_TEXT)
-        return;
-    while (end - p > DAY_TEXT + 2 && p[0] == day->text[0] && p[1] == day->text[1] && p[2] == day->text[2] &&
-           p[DAY_TEXT + 1] == ':') {
-        int digit = hour_digit(p[DAY_TEXT]);
-        int64_t hour = day->start + digit * HOUR_SECONDS;
-        if (digit < 0 || hour < s->latest.from || hour >= s->latest.to || hour < q->from || hour >= q->to)
-            break;
-        const char *next = read_count(p + DAY_TEXT + 2, end, &n);
-        if (!next)
-            break;
-        s->first = hour < s->first ? hour : s->first;
-        s->last = hour > s->last ? hour : s->last;
-        sum += n;
-        p = next;
+    enum period_unit period;
+    d->len = value.len > 0 && value.ptr[0] >= 'w' ? HOUR_TEXT_MAX - 1 : HOUR_TEXT_MAX - 2;
+    int digit = value.len > d->len ? hour_digit(value.ptr[d->len]) : -1;
+    if (digit < 0 || !period_decode(bytes_of(value.ptr, d->len), &period, day) || period != PERIOD_DAY)
+        return false;
+    *hour = *day + digit * HOUR_SECONDS;
+    int64_t end = *day + DAY_SECONDS, row_end = q->from;
+    if (*hour >= q->from && *hour < q->to) {
+        unit_of(s, *hour);
+        row_end = s->latest.to < q->to ? s->latest.to : q->to;
     }
-    run->counts[run->n - 1].n += sum;
-    s->is_too_large |= __builtin_add_overflow(s->total, sum, &s->total);
-    *value = bytes_of(p, (size_t)(end - p));
+    if (row_end > *hour && row_end < end)
+        end = row_end;
+    memcpy(d->day, value.ptr, d->len);
+    d->first = value.ptr[d->len];
+    d->last = HOUR_DIGITS[(end - 1 - *day) / HOUR_SECONDS];
+    return true;
+}
+
+/* Adds the well-formed counts at the beginning of a total's value. False: the hours are out of order. */
+static bool add_days(struct series *s, struct bytes *value)
+{
+    struct day_counts d;
+    int64_t day, hour;
+    while (find_day(s, *value, &d, &day, &hour)) {
+        uint64_t sum = 0;
+        char last = day_counts_take(&d, value, &sum);
+        if (!last)
+            return true;
+        if (hour < s->query->from || hour >= s->query->to)
+            continue;
+        note_hour(s, hour);
+        note_hour(s, day + hour_digit(last) * HOUR_SECONDS);
+        if (!add_to_unit(s, unit_of(s, hour), sum))
+            return false;
+    }
+    return true;
 }
 
 bool series_takes(struct series *s, const struct record_key *period)
@@ -188,20 +175,19 @@ bool series_add(struct series *s, const struct record *r)
     /* A total's record has one count for each hour. A subtotal's record has one count for each sub key of its hour. */
     bool is_other = bytes_equal_str(key.key, COMPONENT_OTHER);
     bool is_key = !is_other || strcmp(q->stored, COMPONENT_OTHER) == 0;
+    if (!q->sub && !is_other && !add_days(s, &value))
+        return false;
     while (record_next_count(&value, &name, &n, &bad)) {
         int64_t hour = key.start;
         if (q->sub) {
             is_other = bytes_equal_str(name, COMPONENT_OTHER);
             is_key = bytes_equal(name, sub);
-        } else if (!read_hour(&s->day, name, &hour)) {
+        } else if (!hour_decode(name, &hour)) {
             return false;
         }
-        bool is_plain = !q->sub && is_key && !is_other;
         if ((is_other && query_may_have_other(q) && !add_hour(s, hour, n, true)) ||
             (is_key && !add_hour(s, hour, n, false)))
             return false;
-        if (is_plain && hour >= q->from && hour < q->to)
-            add_same_day(s, &value);
     }
     return !bad;
 }

@@ -30,12 +30,6 @@ struct series_count {
 struct series_span {
     int64_t from, to, unit;
 };
-/* The day of the latest hour that was read, as text: an hour's text is that of its day and one more character. */
-struct series_day {
-    char text[HOUR_TEXT_MAX];
-    size_t len;
-    int64_t start;
-};
 struct series_run {
     struct series_count *counts;
     size_t n, cap;
@@ -46,7 +40,6 @@ struct series {
     struct series_run runs[SERIES_RUNS_MAX];
     size_t n_runs;
     struct series_span latest; /* of the latest count */
-    struct series_day day;
     uint64_t total;
     bool is_too_large; /* the total exceeds 2^64 - 1 */
     bool

@@ -9,8 +9,10 @@
 
 #define ZONE_DIRECTORY "/usr/share/zoneinfo"
 #define DAY_SECONDS INT64_C(86400)
-#define EPOCH_WEEKDAY 4 /* 1 January 1970 was a Thursday */
+#define FAR (2 * DAY_SECONDS) /* from any change that units_next may look at */
+#define EPOCH_WEEKDAY 4       /* 1 January 1970 was a Thursday */
 #define MONDAY 1
+#define DATE_MAX 32
 
 static const char *const unit_names[] = {"hour", "day", "week", "mweek", "month"};
 static const char *const weekday_names[] = {
@@ -55,11 +57,11 @@ static bool load(const char *path, struct zone_table *out)
 }
 
 /* Returns NULL if there is no such zone. */
-static const struct zone_table *find_table(struct bytes name)
+static struct zone_table *find_table(struct bytes name)
 {
     char path[sizeof ZONE_DIRECTORY + 1 + ZONE_NAME_MAX];
     struct zone_table table;
-    for (const struct loaded *l = loaded; l; l = l->next)
+    for (struct loaded *l = loaded; l; l = l->next)
         if (bytes_equal_str(name, l->name))
             return &l->table;
     snprintf(path, sizeof path, ZONE_DIRECTORY "/%.*s", (int)name.len, name.ptr);
@@ -78,7 +80,7 @@ bool zone_find(struct bytes name, struct zone *out)
     if (!is_zone_name(name))
         return false;
     bool is_utc = bytes_equal_str(name, "UTC");
-    const struct zone_table *table = is_utc ? NULL : find_table(name);
+    struct zone_table *table = is_utc ? NULL : find_table(name);
     if (!is_utc && !table)
         return false;
     *out = (struct zone){.fixed = is_utc, .table = table};
@@ -89,13 +91,18 @@ bool zone_find(struct bytes name, struct zone *out)
 void zone_fixed(int hours, struct zone *out)
 {
     assert(hours >= ZONE_OFFSET_FIRST && hours <= ZONE_OFFSET_LAST);
-    *out = (struct zone){.fixed = true, .offset = hours * INT64_C(3600)};
+    *out = (struct zone){.fixed = true, .offset = hours * 3600};
     snprintf(out->name, sizeof out->name, "%c%02d:00", hours < 0 ? '-' : '+', abs(hours));
+}
+
+struct zone_span zone_span_at(const struct zone *z, int64_t utc)
+{
+    return z->fixed ? (struct zone_span){INT64_MIN, INT64_MAX, z->offset} : zone_table_span(z->table, utc);
 }
 
 int64_t zone_offset(const struct zone *z, int64_t utc)
 {
-    return z->fixed ? z->offset : zone_table_offset(z->table, utc);
+    return zone_span_at(z, utc).offset;
 }
 
 /* The UTC time at which local clocks show `wall` (local time as seconds, as if it were UTC). If clocks show `wall`
@@ -168,9 +175,9 @@ static int64_t wall_step(const struct calendar *c, int64_t wall, int64_t n)
     return wall + n * (c->unit == UNIT_DAY ? DAY_SECONDS : 7 * DAY_SECONDS);
 }
 
-static int64_t wall_of(const struct calendar *c, int64_t t)
+/* The start of the unit that contains `wall`. */
+static int64_t wall_start(const struct calendar *c, int64_t wall)
 {
-    int64_t wall = t + zone_offset(&c->zone, t);
     int64_t day = wall - modulo(wall, DAY_SECONDS);
     if (c->unit == UNIT_DAY)
         return day;
@@ -181,9 +188,29 @@ static int64_t wall_of(const struct calendar *c, int64_t t)
     return day - modulo(weekday - first, 7) * DAY_SECONDS;
 }
 
+static int64_t wall_of(const struct calendar *c, int64_t t)
+{
+    return wall_start(c, t + zone_offset(&c->zone, t));
+}
+
 int64_t units_order(const struct calendar *c, int64_t t)
 {
     return c->unit == UNIT_HOUR ? t - modulo(t, HOUR_SECONDS) : wall_of(c, t);
+}
+
+int64_t units_span(const struct calendar *c, int64_t t, int64_t *from, int64_t *to)
+{
+    if (c->unit == UNIT_HOUR) {
+        *from = t - modulo(t, HOUR_SECONDS);
+        *to = *from + HOUR_SECONDS;
+        return *from;
+    }
+    struct zone_span zone = zone_span_at(&c->zone, t);
+    int64_t wall = wall_start(c, t + zone.offset);
+    int64_t first = wall - zone.offset, end = wall_step(c, wall, 1) - zone.offset;
+    *from = first > zone.from ? first : zone.from;
+    *to = end < zone.to ? end : zone.to;
+    return wall;
 }
 
 int64_t units_start(const struct calendar *c, int64_t t)
@@ -196,6 +223,10 @@ int64_t units_next(const struct calendar *c, int64_t start)
 {
     if (c->unit == UNIT_HOUR)
         return start + HOUR_SECONDS;
+    struct zone_span zone = zone_span_at(&c->zone, start);
+    int64_t next = wall_step(c, start + zone.offset, 1) - zone.offset;
+    if (c->unit != UNIT_MONTH && zone.from <= start - FAR && zone.to > next + FAR)
+        return next;
     int64_t wall = wall_of(c, start), t;
     do {
         wall = wall_step(c, wall, 1);
@@ -211,29 +242,51 @@ int64_t units_back(const struct calendar *c, int64_t start, int64_t n)
     return zone_instant(&c->zone, wall_step(c, wall_of(c, start), -n));
 }
 
-/* Appends a number of that many digits, with leading zeros. */
-static void print_number(struct buf *out, int n, size_t digits)
+struct date {
+    int year, month, day;
+};
+
+/* `day` is since 1970. Years begin in March here, so that 29 February is the last day of its year. 400 such years have 146,097 days. */
+static struct date date_of(int day)
 {
-    buf_reserve(out, digits);
-    for (size_t i = digits; i-- > 0; n /= 10)
-        out->ptr[out->len + i] = (char)('0' + n % 10);
-    out->len += digits;
+    unsigned days = (unsigned)(day + 719468), era = days / 146097; /* since 1 March of the year 0 */
+    days %= 146097;
+    unsigned year = (days - days / 1460 + days / 36524 - days / 146096) / 365;
+    days -= 365 * year + year / 4 - year / 100;
+    unsigned month = (5 * days + 2) / 153; /* 0: March */
+    bool is_next = month >= 10;
+    return (struct date){.year = (int)(year + era * 400 + is_next),
+        .month = (int)(is_next ? month - 9 : month + 3),
+        .day = (int)(days - (153 * month + 2) / 5 + 1)};
+}
+
+/* Prints a number of two digits, and a character. */
+static char *print_two(char *p, int n, char after)
+{
+    p[0] = (char)('0' + n / 10);
+    p[1] = (char)('0' + n % 10);
+    p[2] = after;
+    return p + 3;
 }
 
 void units_print_date(const struct calendar *c, int64_t start, struct buf *out)
 {
-    int64_t offset = zone_offset(&c->zone, start);
-    time_t local = start + offset;
-    struct tm tm;
-    gmtime_r(&local, &tm);
-    print_number(out, tm.tm_year + 1900, 4);
-    buf_append_char(out, '-');
-    print_number(out, tm.tm_mon + 1, 2);
-    buf_append_char(out, '-');
-    print_number(out, tm.tm_mday, 2);
-    if (c->unit != UNIT_HOUR)
-        return;
-    int minutes = (int)(llabs(offset) / 60);
-    buf_printf(out, "T%02d:%02d:%02d%c%02d:%02d", tm.tm_hour, tm.tm_min, tm.tm_sec, offset < 0 ? '-' : '+',
-        minutes / 60, minutes % 60);
+    int offset = (int)zone_offset(&c->zone, start);
+    int64_t wall = start + offset;
+    int second = (int)modulo(wall, DAY_SECONDS);
+    struct date d = date_of((int)((wall - second) / DAY_SECONDS));
+    buf_reserve(out, DATE_MAX);
+    char *p = print_two(out->ptr + out->len, d.year / 100, '0') - 1;
+    p = print_two(p, d.year % 100, '-');
+    p = print_two(p, d.month, '-');
+    p = print_two(p, d.day, 'T');
+    if (c->unit == UNIT_HOUR) {
+        int minutes = abs(offset) / 60;
+        p = print_two(p, second / 3600, ':');
+        p = print_two(p, second / 60 % 60, ':');
+        p = print_two(p, second % 60, offset < 0 ? '-' : '+');
+        p = print_two(p, minutes / 60, ':');
+        p = print_two(p, minutes % 60, '\0');
+    }
+    out->len = (size_t)(p - 1 - out->ptr);
 }

@@ -26,9 +26,9 @@
 
 struct zone {
     bool fixed;
-    int64_t offset;                 /* seconds east of UTC, when fixed */
-    const struct zone_table *table; /* otherwise; kept until the process ends */
-    char name[ZONE_NAME_MAX + 1];   /* "America/New_York", or "-05:00" */
+    int32_t offset;               /* seconds east of UTC, when fixed */
+    struct zone_table *table;     /* otherwise; kept until the process ends */
+    char name[ZONE_NAME_MAX + 1]; /* "America/New_York", or "-05:00" */
 };
 
 /* Finds an IANA zone. False: no such zone; *out is unchanged. */
@@ -38,6 +38,8 @@ void zone_fixed(int hours, struct zone *out);
 
 /* Local time minus UTC, in seconds. */
 int64_t zone_offset(const struct zone *z, int64_t utc);
+/* The time around `utc` in which the zone keeps that offset. */
+struct zone_span zone_span_at(const struct zone *z, int64_t utc);
 
 #define HOUR_SECONDS INT64_C(3600)
 
@@ -58,6 +60,8 @@ bool weekday_find(struct bytes name, int *out);
 /* A number that identifies the unit of time `t` and is larger for later units. Cheaper to compute than the start of the
  * unit. */
 int64_t units_order(const struct calendar *c, int64_t t);
+/* The same. All hours that start from *from to before *to are in this unit. */
+int64_t units_span(const struct calendar *c, int64_t t, int64_t *from, int64_t *to);
 /* The start of the unit that contains the time `t`. */
 int64_t units_start(const struct calendar *c, int64_t t);
 /* The start of the unit after the unit at `start`. */

@@ -232,9 +232,19 @@ bool zone_file_parse(struct bytes file, struct zone_table *out)
     return ok;
 }
 
-int32_t zone_table_offset(const struct zone_table *t, int64_t utc)
+static struct zone_span span_after(const struct zone_table *t, size_t n)
 {
+    return (struct zone_span){.from = n > 0 ? t->changes[n - 1].at : INT64_MIN,
+        .to = n < t->n ? t->changes[n].at : INT64_MAX,
+        .offset = n > 0 ? t->changes[n - 1].offset : t->first};
+}
+
+struct zone_span zone_table_span(struct zone_table *t, int64_t utc)
+{
+    struct zone_span latest = span_after(t, t->latest);
     size_t low = 0, high = t->n; /* the number of changes up to `utc` */
+    if (utc >= latest.from && utc < latest.to)
+        return latest;
     while (low < high) {
         size_t middle = (low + high) / 2;
         if (t->changes[middle].at <= utc)
@@ -242,5 +252,6 @@ int32_t zone_table_offset(const struct zone_table *t, int64_t utc)
         else
             high = middle;
     }
-    return low > 0 ? t->changes[low - 1].offset : t->first;
+    t->latest = low;
+    return span_after(t, low);
 }

@@ -21,10 +21,17 @@ struct zone_table {
     int32_t first; /* the offset before the first change */
     size_t n;
     struct zone_change *changes;
+    size_t latest; /* the number of changes up to the time that was asked for last */
+};
+/* The zone keeps its offset from `from` to before `to`, which are INT64_MIN and INT64_MAX beyond the table. */
+struct zone_span {
+    int64_t from, to;
+    int32_t offset;
 };
 
 /* On success the caller frees out->changes. */
 bool zone_file_parse(struct bytes file, struct zone_table *out);
-int32_t zone_table_offset(const struct zone_table *t, int64_t utc);
+/* The span that contains the time. Asking for times one after the other is cheap. */
+struct zone_span zone_table_span(struct zone_table *t, int64_t utc);
 
 #endif

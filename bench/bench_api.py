@@ -3,8 +3,8 @@
 
     bench_api.py [ROUNDS]        run by scripts/bench, which names the build
 
-API and aggregator have processor 0, the client has processor 1. Shown are the median of all rounds' requests a second, beside a bare loop that
-answers with the same bytes, and the times of single requests one after the other."""
+API and aggregator have processor 0, the client has processor 1. Shown are the median of all rounds' requests a second and of their
+processor time, beside a bare loop that answers with the same bytes, and the times of single requests one after the other."""
 import http.client
 import os
 import statistics
@@ -45,7 +45,7 @@ class Series(measuring.Bench):
         port = self.api.url.rsplit(":", 1)[1]
         done = subprocess.run([harness.program("bench_reads"), port, "target", TARGET, str(REQUESTS), *more],
                               capture_output=True, text=True, check=True)
-        return float(done.stdout)
+        return [float(n) for n in done.stdout.split()]
 
     def single(self):
         os.sched_setaffinity(0, {1})
@@ -64,12 +64,14 @@ class Series(measuring.Bench):
         for _ in range(rounds):
             bare.append(self.rate("bare"))
             before = [measuring.cpu_seconds(pid) for pid in self.processes]
-            ours.append(self.rate())
+            ours += self.rate()
             used.append([measuring.cpu_seconds(pid) - b for pid, b in zip(self.processes, before)])
-        ratio = statistics.median(a / b for a, b in zip(ours, bare))
-        print("a year of days: %.0f requests/s, bare loop %.0f, ratio %.2f" % (statistics.median(ours), statistics.median(bare), ratio))
-        print("processor time of a request: API %.0f us, aggregator %.0f us" % tuple(
-            1e6 * statistics.median(u[i] for u in used) / REQUESTS for i in range(2)))
+        rates = [a / b for a, (b, _) in zip(ours, bare)]
+        times = [b * REQUESTS / 1e6 / sum(u) for u, (_, b) in zip(used, bare)]
+        print("a year of days: %.0f requests/s, bare loop %.0f, ratio %.2f, by processor time %.2f" % (
+            *(statistics.median(x) for x in (ours, [b for b, _ in bare], rates, times)),))
+        print("processor time of a request: API %.0f us, aggregator %.0f us, bare loop %.1f us" % (
+            *(1e6 * statistics.median(u[i] for u in used) / REQUESTS for i in range(2)), statistics.median(b for _, b in bare)))
         print("single requests: p50 %.2f ms, p99 %.2f ms (median of %d rounds)" % (
             *(statistics.median(x) for x in zip(*(self.single() for _ in range(rounds)))), rounds))
 

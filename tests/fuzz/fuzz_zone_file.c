@@ -16,8 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         int32_t before = i ? t.changes[i - 1].offset : t.first;
         assert(t.changes[i].at >= ZONE_TABLE_FIRST && t.changes[i].at < ZONE_TABLE_END);
         assert((i == 0 || t.changes[i].at > t.changes[i - 1].at) && t.changes[i].offset != before);
-        assert(zone_table_offset(&t, t.changes[i].at) == t.changes[i].offset);
-        assert(zone_table_offset(&t, t.changes[i].at - 1) == before);
+        assert(zone_table_span(&t, t.changes[i].at).offset == t.changes[i].offset);
+        assert(zone_table_span(&t, t.changes[i].at - 1).offset == before);
     }
     free(t.changes);
     return 0;

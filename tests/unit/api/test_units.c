@@ -116,6 +116,33 @@ static void dates_are_local_and_hours_show_their_offset(void **state)
     buf_free(&date);
 }
 
+static void every_hour_is_in_the_span_of_its_unit(void **state)
+{
+    (void)state;
+    static const char *const zones[] = {
+        "UTC", "America/New_York", "America/Sao_Paulo", "Antarctica/Casey", "Pacific/Apia", "Asia/Kolkata"};
+    const int64_t first = INT64_C(1262304000), end = INT64_C(1388534400); /* 2010 to 2013 */
+    for (size_t z = 0; z < sizeof zones / sizeof *zones; z++)
+        for (enum unit unit = UNIT_HOUR; unit <= UNIT_MONTH; unit++) {
+            struct calendar c = calendar(zones[z], unit);
+            int64_t from = 0, to = 0, span = 0, start = units_start(&c, first), next = units_next(&c, start);
+            for (int64_t t = first; t < end; t += HOUR_SECONDS) {
+                if (t >= to) {
+                    span = units_span(&c, t, &from, &to);
+                    assert_true(from <= t && t < to);
+                }
+                assert_int_equal(units_order(&c, t), span);
+                if (t >= next) {
+                    start = next;
+                    next = units_next(&c, start);
+                    assert_int_equal(units_start(&c, start), start);
+                    assert_true(units_order(&c, start) > units_order(&c, start - 1) || unit == UNIT_DAY);
+                }
+                assert_true(units_start(&c, t) == start || units_order(&c, t) < units_order(&c, start));
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +154,7 @@ int main(void)
         cmocka_unit_test(clocks_that_go_back_over_midnight_keep_dates),
         cmocka_unit_test(weeks_and_months_start_where_they_say),
         cmocka_unit_test(dates_are_local_and_hours_show_their_offset),
+        cmocka_unit_test(every_hour_is_in_the_span_of_its_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,23 @@
+/* day_counts: adds up the counts of one UTC day in a total's value ("c413:2 c41l:5 ..."), 64 bytes at once where the processor can.
+ *
+ * Only the well-formed counts at the beginning of the value are read. The first count of another day, of an hour out of bounds, or
+ * malformed, stays for the caller, who judges it. */
+#ifndef MILLRACE_DAY_COUNTS_H
+#define MILLRACE_DAY_COUNTS_H
+
+#include "counts/records.h"
+
+struct day_counts {
+    char day[HOUR_TEXT_MAX]; /* the hours' texts without their last character */
+    size_t len;              /* of the day's text: 3, or 4 from the year 2032 on */
+    char first,
+        last; /* the last character of the first and of the last hour to read: '0' to '9', 'a' to 'n' */
+};
+
+/* Takes the counts off *value and adds them to *sum. Returns the last character of
+ * the latest hour that it took, or NUL if it took none. */
+char day_counts_take(const struct day_counts *d, struct bytes *value, uint64_t *sum);
+/* The same, in plain C. */
+char day_counts_take_plain(const struct day_counts *d, struct bytes *value, uint64_t *sum);
+
+#endif
