@@ -15,12 +15,13 @@ const struct option_row settings_rows[] = {
         .type = OPTION_STRING,
         .min = 1,
         .max = 4096,
-        .help = "directory for slices and rejects"},
+        .help = "directory for slices and rejects; default: aggregator below [millrace] data_dir"},
     {.name = "archive",
         .type = OPTION_STRING,
         .min = 1,
         .max = 4096,
-        .help = "directory of the compactor's archive; without an archive no slice is cleared"},
+        .help = "directory of the compactor's archive; default with [millrace] data_dir: as for the "
+                "compactor; without an archive no slice is cleared"},
     {.name = "pubsub_url",
         .type = OPTION_STRING,
         .help = "address of pubsub; default: that of [pubsub] in the configuration file"},
@@ -152,6 +153,24 @@ struct rejects_limits settings_rejects_limits(const struct options *o)
         (uint64_t)options_int(o, "rejects_max_bytes"), options_int(o, "rejects_max_age") * USEC_PER_MSEC};
 }
 
+/* Without data_dir, the directories are those of `millrace up`. */
+static int inherit_directories(struct options *o, struct config_error *error)
+{
+    const struct config *config = options_config(o);
+    const char *pipeline = config_setting(config, "millrace", "data_dir"),
+               *archive = config_setting(config, "compactor", "archive");
+    if (options_is_set(o, "data_dir") || !pipeline)
+        return 0;
+    char *own = mem_printf("%s/aggregator", pipeline),
+         *below = mem_printf("%s%s", archive ? archive : pipeline, archive ? "" : "/archive");
+    int result = options_inherit(o, "data_dir", own, "[millrace]", error);
+    if (result == 0)
+        result = options_inherit(o, "archive", below, archive ? "[compactor]" : "[millrace]", error);
+    free(own);
+    free(below);
+    return result;
+}
+
 int settings_check(struct options *o, struct config_error *error)
 {
     struct counters *counters = NULL;
@@ -161,6 +180,8 @@ int settings_check(struct options *o, struct config_error *error)
     if (recounts ? options_bool(o, "input") : (options_operands(o, &files) > 0) != options_bool(o, "input"))
         return config_fail(
             error, NULL, 0, "--input needs files, and files need --input: aggregator --input FILE...");
+    if (inherit_directories(o, error) != 0)
+        return -1;
     if (!options_string(o, "data_dir"))
         return config_fail(error, NULL, 0, "data_dir is missing; set it to a directory for the slices");
     int64_t max_bytes = options_int(o, "rejects_max_bytes");

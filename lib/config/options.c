@@ -553,13 +553,19 @@ enum options_result options_parse(
     return OPTIONS_OK;
 }
 
+int options_inherit(
+    struct options *o, const char *name, const char *text, const char *source, struct config_error *error)
+{
+    struct option_value *v = find(o, name);
+    assert(v != NULL);
+    return set(o, v, text, RANK_DEFAULT, source) == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
+}
+
 int options_set_default(struct options *o, const char *name, int64_t number, struct config_error *error)
 {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)number);
-    struct option_value *v = find(o, name);
-    assert(v != NULL);
-    return set(o, v, text, RANK_DEFAULT, "default") == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
+    return options_inherit(o, name, text, "default", error);
 }
 
 const char *options_error(const struct options *o)

@@ -99,6 +99,9 @@ bool options_is_set(const struct options *o, const char *name); /* the value is 
 /* Sets a default that depends on another setting. An explicit value is kept. Returns 0, or -1 with the error if the
  * default is out of bounds. */
 int options_set_default(struct options *o, const char *name, int64_t number, struct config_error *error);
+/* The same for a text. --check-config prints `source`. */
+int options_inherit(
+    struct options *o, const char *name, const char *text, const char *source, struct config_error *error);
 
 /* Copies a text. The copy is valid until options_free. */
 const char *options_keep(struct options *o, struct bytes text);

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import threading
 import unittest
@@ -132,6 +133,26 @@ class FileInput(InputTest):
             done = self.run_program("aggregator", "--config", self.config, *args)
             self.assertEqual(done.returncode, 78)
             self.assertIn(b"--input needs files", done.stderr)
+
+    def test_the_directories_of_the_pipeline(self):
+        """With [millrace] data_dir, as `millrace up` and the other commands have them."""
+        data = self.generate(1000)
+        self.write("log", data)
+        config = self.write("clicks.conf", harness.pipeline_config("millrace-data"))
+
+        def millrace(*args):
+            done = subprocess.run([harness.program("millrace"), *args], capture_output=True, text=True, cwd=self.dir)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout + done.stderr
+        count = ("aggregator", "--config", "clicks.conf", "--input", "log")
+        self.assertIn("data_dir = millrace-data/aggregator ; [millrace]", " ".join(millrace(*count, "--check-config").split()))
+        self.assertIn("0 of 1 files were counted before", millrace(*count))
+        pipeline = harness.Pipeline(self, config, self.path("millrace-data"), "--data-dir=" + self.path("millrace-data")).wait_ready()
+        self.assertEqual(pipeline.ask("aggregator", "GET", "/stats?format=json").json()["events_total"], self.expected(data)[1][0])
+        millrace("compact", "--config", "clicks.conf", "--data-dir=millrace-data")
+        pipeline.interrupt()
+        shutil.rmtree(self.path("millrace-data", "aggregator"))  # the archive knows the file too
+        self.assertIn("1 of 1 files were counted before", millrace(*count))
 
     def test_many_files_are_known_again(self):
         """A run over more than half of the files that may be counted continues."""
