@@ -118,25 +118,6 @@ static void set_id(struct recount *r, size_t i, const char *id, const char *open
     aggregate_set_stream_id(r->aggregate, i, text);
 }
 
-/* Refuses the history of a restored copy at the archive's end. */
-static void check_history(struct recount *r, const char *opening)
-{
-    const struct manifest_stream *s = &r->target.streams[r->at];
-    const char *dot = strchr(s->id, '.');
-    if (r->until != s->end || !dot || !opening[0] || strncmp(dot + 1, opening, OPENING_DIGITS) == 0)
-        return;
-    fail(r, EX_DATAERR,
-        "stream %s: the line before offset %" PRIu64
-        " is not the line that the archive includes: one of them is a restored copy",
-        s->name, s->end);
-}
-
-static void reach(struct recount *r, const char *id, const char *opening)
-{
-    check_history(r, opening);
-    set_id(r, r->at, id, opening);
-}
-
 /* Counts the line and returns true until the cursor is at `until`. */
 static bool take(struct recount *r, struct bytes line)
 {
@@ -183,7 +164,7 @@ static void count_file(struct recount *r, struct archived_file *f)
             next == LINE_SOURCE_END || reached < skip ? "a file changed while it was read" : error);
     check_end(r);
     if (goes_on(r))
-        reach(r, f->id, offset_of(r, r->at) == f->end ? f->opening : "");
+        set_id(r, r->at, f->id, offset_of(r, r->at) == f->end ? f->opening : "");
 }
 
 static void on_lines(struct bytes lines, void *arg)
@@ -200,10 +181,7 @@ static void on_lines(struct bytes lines, void *arg)
     }
     check_end(r);
     stream_client_opening_at(r->stream, offset_of(r, r->at), opening, sizeof(opening));
-    if (more)
-        set_id(r, r->at, cursor->id, opening);
-    else
-        reach(r, cursor->id, opening);
+    set_id(r, r->at, cursor->id, opening);
     if (!more)
         stream_client_stop(r->stream);
     else if (aggregate_is_full(r->aggregate))
@@ -216,10 +194,9 @@ static void on_overlong(struct bytes head, uint64_t length, void *arg)
     const struct stream_cursor *cursor = stream_client_cursor(r->stream);
     aggregate_take_overlong(r->aggregate, r->at, head, length);
     check_end(r);
-    if (offset_of(r, r->at) < r->until)
-        return set_id(r, r->at, cursor->id, cursor->opening);
-    reach(r, cursor->id, cursor->opening);
-    stream_client_stop(r->stream);
+    set_id(r, r->at, cursor->id, cursor->opening);
+    if (offset_of(r, r->at) >= r->until)
+        stream_client_stop(r->stream);
 }
 
 static void on_gap(uint64_t before, uint64_t after, void *arg)
@@ -265,6 +242,20 @@ static void follow(struct recount *r)
     stream_client_free(&r->stream);
 }
 
+/* Refuses the history of a restored copy at the archive's end, also if a former run has counted it. */
+static void check_history(struct recount *r)
+{
+    const struct manifest_stream *s = &r->target.streams[r->at];
+    const char *theirs = strchr(s->id, '.'), *ours = strchr(aggregate_cursor(r->aggregate, r->at)->id, '.');
+    if (!theirs || !ours || strncmp(theirs, ours, 1 + OPENING_DIGITS) == 0)
+        return;
+    fail(r, EX_DATAERR,
+        "stream %s: the line before offset %" PRIu64
+        " is not the line that the archive includes: one of them is a restored copy; if a former recount "
+        "counted it, remove that recount's directory to begin again",
+        s->name, s->end);
+}
+
 /* Takes each part of the stream from a file if there is one, otherwise from pubsub. */
 static void count_stream(struct recount *r, size_t i)
 {
@@ -289,6 +280,8 @@ static void count_stream(struct recount *r, size_t i)
         else
             follow(r);
     }
+    if (goes_on(r))
+        check_history(r);
 }
 
 static bool is_at_end(const struct recount *r)

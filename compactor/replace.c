@@ -21,11 +21,12 @@ static bool is_file(const struct manifest_stream *s)
     return s->name[0] == '.' && strcmp(s->name, REJECTS_CURSOR) != 0;
 }
 
-/* The stream's id without the lineage of the byte before the end. Recount has compared the lineages. */
-static bool has_same_id(const struct manifest_stream *x, const struct manifest_stream *y)
+/* Compares the streams' ids and, where both archives know it, the newest opening before the end: a restored copy has another one. */
+static bool has_same_history(const struct manifest_stream *x, const struct manifest_stream *y)
 {
     size_t n = strcspn(x->id, ".");
-    return n == strcspn(y->id, ".") && memcmp(x->id, y->id, n) == 0;
+    bool knows_both = x->id[n] && y->id[n];
+    return strncmp(x->id, y->id, knows_both ? MANIFEST_ID_SHOWN : n) == 0 && n == strcspn(y->id, ".");
 }
 
 static const struct manifest_stream *find_stream(const struct manifest *m, const char *name)
@@ -41,12 +42,14 @@ static enum compact_result check_streams(const char *dir, const struct manifest 
 {
     for (size_t i = 0; i < current->n_streams; i++) {
         const struct manifest_stream *s = &current->streams[i], *r = find_stream(by, s->name);
-        if (!is_stream(s) || (r && r->end == s->end && has_same_id(r, s)))
+        if (!is_stream(s) || (r && r->end == s->end && has_same_history(r, s)))
             continue;
-        if (r && !has_same_id(r, s))
+        if (r && !has_same_history(r, s))
             return compact_fail(error, COMPACT_REFUSED,
-                "%.200s has counts of another stream %s than the archive (%.32s, %.32s)", dir, s->name, r->id,
-                s->id);
+                "%.200s has counts of another stream %s than the archive, or of a restored copy (%.*s, "
+                "%.*s); "
+                "remove %.200s and run `millrace recount` again",
+                dir, s->name, MANIFEST_ID_SHOWN, r->id, MANIFEST_ID_SHOWN, s->id, dir);
         uint64_t end = r ? r->end : 0;
         return compact_fail(error, COMPACT_REFUSED,
             "%.200s ends at offset %" PRIu64 " of stream %s, the archive at %" PRIu64 "%s", dir, end, s->name,

@@ -4,7 +4,7 @@
  * publishes the result as the next generation of ARCHIVE, by its usual steps. Every event is counted once afterwards, because
  * each of these conditions is checked under the locks of both archives:
  *
- * 1. Both archives end at the same offsets of the same streams, have the same files of `aggregator --input`, and the same
+ * 1. Both archives end at the same offsets of the same streams, with the same history there, have the same files of `aggregator --input`, and the same
  *    imports. If one covers more, the error names both edges and the command that continues.
  * 2. Every slice after ARCHIVE's `through`, including the open slice, has exactly the counters of DIR. So a counter never lacks
  *    the events between the recount and the aggregator's restart: the restart comes before the end of the recount.

@@ -110,6 +110,40 @@ class Refused(RecountTest):
         self.assertIn("stream clicks: the line before offset %d is not the line that the archive includes: one of them is a "
                       "restored copy" % end, self.millrace("recount", expect=65))
 
+    def test_a_former_recount_of_another_history(self):
+        """The whole pipeline is a restored copy since. The former recount ends at the same offset, with other lines before."""
+        self.prepare()
+        for daemon in (self.aggregator, self.sortdb, self.pubsub):
+            daemon.stop()
+        places = [self.path(*p) for p in (("pubsub",), ("run", "aggregator"), ("run", "archive"))]
+        for place in places:
+            shutil.copytree(place, place + ".copy", symlinks=True)
+        self.go_on(self.rest[2000:2500])
+        end = self.posted
+        self.millrace("recount")
+        for daemon in (self.aggregator, self.sortdb, self.pubsub):
+            daemon.stop()
+        for place in places:
+            shutil.rmtree(place)
+            os.rename(place + ".copy", place)
+        self.go_on([line.replace(b"1", b"2") for line in self.rest[2000:2500]])
+        self.assertEqual(self.posted, end)
+        self.refuse("has counts of another stream clicks than the archive, or of a restored copy")
+        for _ in range(2):
+            self.assertRegex(self.millrace("recount", expect=65), "the line before offset %d is not the line that the archive "
+                             "includes: .* remove that recount's directory to begin again" % end)
+        shutil.rmtree(self.recounted)
+        self.millrace("recount")
+        self.millrace("compact", "--replace=" + self.recounted)
+        self.assertEqual(self.files(), self.undisturbed())
+
+    def go_on(self, lines):
+        self.pubsub = self.serve("pubsub", "--data-dir=" + self.path("pubsub"), "--sync=never")
+        self.sortdb = self.serve("sortdb", "--archive=" + self.archive)
+        self.post(lines)
+        self.count(self.new)
+        self.millrace("compact")
+
     def test_not_a_recount(self):
         self.prepare()
         self.assertIn("--replace names the archive itself", self.millrace("compact", "--replace=" + self.archive, expect=78))
