@@ -157,8 +157,9 @@ enum slice_result aggregate_open(
         r = make_directory(config->dir, "rejects", &a->rejects_dir, error);
     if (r == SLICE_OK)
         r = open_slices(a, wall, error);
-    size_t keys = key_limits_bytes_max(config->counters);
-    a->config.max_memory -= keys < config->max_memory / 2 ? keys : config->max_memory / 2;
+    size_t aside = AGGREGATE_MEMORY_MIN / 2 + key_limits_bytes_max(config->counters);
+    assert(aside < config->max_memory);
+    a->config.max_memory -= aside;
     a->tally = tally_new(config->counters, a->config.max_memory);
     if (r == SLICE_OK)
         r = tally_load_keys(a->tally, a->reader, error);

@@ -39,6 +39,10 @@
 
 struct aggregate;
 
+/* The least max_memory. Half of it is for what does not depend on the setting: SQLite, merges, buffers, and memory that
+ * is free but not returned to the system. */
+#define AGGREGATE_MEMORY_MIN ((size_t)32 << 20)
+
 struct aggregate_config {
     const char *dir;     /* the data directory; aggregate_open creates slices/ and rejects/ in it */
     const char *archive; /* the archive's directory; NULL: no archive, slices are never cleared */
@@ -47,7 +51,8 @@ struct aggregate_config {
     size_t n_streams;
     size_t max_inputs; /* limit of aggregate_add_input calls */
     usec_t flush_interval;
-    size_t max_memory; /* bytes, for all batches and their texts */
+    size_t
+        max_memory; /* bytes, for counting; more than AGGREGATE_MEMORY_MIN / 2 and the keys of limited counters */
     size_t max_sealed; /* limit of sealed slices; 0: SEALED_MAX */
     struct rejects_limits rejects_limits;
     uint64_t max_batch; /* limit of events in a batch; 0: TALLY_EVENTS_MAX */

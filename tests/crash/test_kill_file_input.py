@@ -29,7 +29,7 @@ class Killed(InputTest):
         blobs = [self.generate(20000, seed) for seed in (1, 2)]
         files = [self.write("a", blobs[0]), self.write("b", blobs[1])]
         disk = SmallDisk(self, "512k", "data")
-        options = ["--flush-interval=10ms", "--max-memory=4M"]
+        options = ["--flush-interval=10ms", "--max-memory=32M"]
         self.assertRegex(self.count(*files, expect=75, options=options), "storage full|no space|No space|disk is full")
         disk.grow("256m")
         self.count(*files, options=options)

@@ -15,6 +15,7 @@ import unittest
 import urllib.parse
 
 import harness
+from huge_case import peak_memory
 
 COUNTERS = """
 [input]
@@ -397,10 +398,10 @@ max_keys = 7
         harness.wait_until(lambda: 'millrace_aggregator_over_max_keys_total{counter="u"} 2\n' in d.get("/metrics").text,
                            "the metric")
         d.stop()
-        self.write("counters.conf", limit(100000))
-        r = self.run_program("aggregator", "--config", self.config, "--data-dir", self.path("data"), "--max-memory=4M")
+        self.write("counters.conf", limit(200000))
+        r = self.run_program("aggregator", "--config", self.config, "--data-dir", self.path("data"), "--max-memory=32M")
         self.assertEqual(r.returncode, 78)
-        self.assertIn(b"max_keys: with this max_memory at most 19418", r.stderr)
+        self.assertIn(b"max_keys: with this max_memory at most 155344", r.stderr)
 
     def limited_counts(self, lines, ends):
         counts, lookups, at, limits = collections.Counter(), {}, 0, {}
@@ -504,13 +505,24 @@ max_keys = 7
         with open(glob.glob(self.path("data", "rejects", "*"))[0]) as f:
             self.assertEqual(json.loads(f.read())["reason"], "field t is a time more than max_ahead in the future")
 
-    def test_memory_bound_pauses_and_goes_on(self):
+    def test_memory_stays_within_the_setting_and_a_quarter(self):
+        """At the smallest setting, with new keys in every event."""
         rng = harness.seeded()
-        self.pubsub.publish(make_lines(200, rng) + [json.dumps({"t": 1331923249, "l": "u%d" % i}).encode()
-                                                    for i in range(30000)])
-        d = self.launch("--max-memory=4M")
+        key = lambda: "%0100x" % rng.getrandbits(400)
+        self.pubsub.publish(make_lines(200, rng))
+        d = self.launch("--max-memory=32M")
+        for _ in range(10):
+            self.pubsub.publish([b'{"t":1331923249,"l":"%s","u":"%s","c":"%s","r":"%s"}' % tuple(key().encode() for _ in range(4))
+                                 for _ in range(4000)])
         self.wait_counted(d)
-        self.check_exact(d)
+        peak = peak_memory(d)
+        self.check_sums(self.everything(d).splitlines())
+        d.stop()
+        if not harness.SANITIZED:
+            self.assertLess(peak, 40 << 20)
+        r = self.run_program("aggregator", "--config", self.config, "--data-dir", self.path("data"), "--max-memory=31M")
+        self.assertEqual(r.returncode, 64)
+        self.assertIn(b"max_memory = 31M is out of bounds: 33554432..", r.stderr)
 
     def test_other_counters_are_refused(self):
         self.launch().stop()

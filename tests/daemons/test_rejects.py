@@ -167,7 +167,7 @@ class Rejects(RejectsTest):
 
     def test_size_and_age_bound_the_files(self):
         self.write("log", b"oops\n" * 30000)
-        self.count("log", options=["--rejects-max-bytes=1M", "--flush-interval=10ms", "--max-memory=4M"])
+        self.count("log", options=["--rejects-max-bytes=1M", "--flush-interval=10ms", "--max-memory=32M"])
         self.assertGreater(len(os.listdir(self.path("data", "rejects"))), 1)
         entries = self.entries()
         self.assertEqual(int(entries[-1]["offset"]), 5 * 29999)  # the newest are kept
