@@ -106,7 +106,8 @@ int agreement_check(const struct agreement *a, struct config_error *error)
             continue;
         if (!is_same_token(e->value, server.value))
             return config_fail(error, a->config, e->line,
-                "[%s] %s = %s is not the token of [%s] auth_token_file = %s (line %d); name the file once, under "
+                "[%s] %s = %s is not the token of [%s] auth_token_file = %s (line %d); name the file once, "
+                "under "
                 "[millrace] auth_token_file",
                 tokens[i].client, tokens[i].setting, e->value, server.section, server.value, server.line);
     }

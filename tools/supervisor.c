@@ -28,7 +28,8 @@ struct child {
     const struct supervisor_program *program;
     enum supervisor_state state;
     pid_t pid;
-    bool was_ready; /* the current process or an earlier one was ready */
+    bool was_ready;  /* the current process or an earlier one was ready */
+    bool is_renewed; /* starts again when it has ended */
     usec_t ready_since, delay;
     char status_text[STATUS_TEXT_MAX];
     char last_end[32];
@@ -211,6 +212,22 @@ void supervisor_stop(struct supervisor *s, int status)
             kill(s->children[i].pid, SIGKILL);
 }
 
+void supervisor_renew(struct supervisor *s, size_t program)
+{
+    struct child *c = &s->children[program];
+    if (s->stopping || c->state == SUPERVISOR_FAILED || c->state == SUPERVISOR_WAITING || c->is_renewed)
+        return;
+    event_del(c->timer);
+    if (c->pid == 0) {
+        start_child(c);
+        return;
+    }
+    c->is_renewed = true;
+    set_state(c, SUPERVISOR_STOPPING);
+    kill(c->pid, SIGTERM);
+    set_timer(c, s->config.stop_timeout);
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct child *c = arg;
@@ -230,14 +247,17 @@ static void handle_end(struct child *c, const char *how, int code)
 {
     bool exited = strcmp(how, "exit") == 0;
     bool refused = exited && (code == EX_USAGE || code == EX_CONFIG) && !c->was_ready;
-    bool has_begun = c->program->optional && c->status_text[0] != '\0';
     const char *name = c->program->name;
     snprintf(c->last_end, sizeof c->last_end, "%s%s %d", how, exited ? " status" : "", code);
     if (c->owner->stopping) {
         event_del(c->timer);
         set_state(c, SUPERVISOR_STOPPED);
         stop_next(c->owner);
-    } else if (refused && !has_begun) {
+    } else if (c->is_renewed) {
+        event_del(c->timer);
+        c->is_renewed = false;
+        start_child(c);
+    } else if (refused && !c->program->optional) {
         log_error("cannot start: stopping the pipeline", LOG_S("daemon", name), LOG_I("status", code));
         set_state(c, SUPERVISOR_STOPPED);
         supervisor_stop(c->owner, code);

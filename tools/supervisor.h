@@ -10,13 +10,12 @@
  *    and clients that connect meanwhile wait in the backlog.
  * 3. A program that ends is restarted after a delay, which doubles from delay_min to delay_max. The delay is reset once
  *    the program has been ready for SUPERVISOR_STEADY. The other programs keep running.
- * 4. A program that exits with EX_USAGE or EX_CONFIG before it was ever ready stops the supervisor, with that status,
- *    because a restart would fail in the same way.
+ * 4. A required program that exits with EX_USAGE or EX_CONFIG before it was ever ready stops the supervisor, with that
+ *    status, because a restart would fail in the same way.
  * 5. A program that exits with EX_DATAERR is not restarted, because a restart could do harm. The other programs keep
  *    running.
- * 6. The programs after an optional program do not wait until it is ready. A program sends its first STATUS= once its
- *    settings are valid. If an optional program then exits as in 4, its data must be unusable, so it is not restarted
- *    and the other programs keep running.
+ * 6. The programs after an optional program do not wait until it is ready. If an optional program exits as in 4, it is
+ *    not restarted and the other programs keep running.
  * 7. Every program leads a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor. A program
  *    gets SIGTERM when the supervisor dies.
  * 8. To stop a program the supervisor sends one SIGTERM, then one SIGKILL after stop_timeout.
@@ -75,6 +74,9 @@ void supervisor_start(struct supervisor *s);
 /* Begins to stop the programs; on_stopped is called when all have ended. A second call kills the program that is
  * stopping. */
 void supervisor_stop(struct supervisor *s, int status);
+/* Stops a program with SIGTERM and starts it anew, without a delay and without counting a restart. Does nothing if the program has failed or
+ * the supervisor stops. */
+void supervisor_renew(struct supervisor *s, size_t program);
 /* Only after on_stopped. */
 void supervisor_free(struct supervisor **s);
 

@@ -12,6 +12,7 @@
 #include "config/options.h"
 #include "config/peers.h"
 #include "tools/agreement.h"
+#include "tools/reload.h"
 #include "tools/supervisor.h"
 #include "tools/tool.h"
 
@@ -83,19 +84,22 @@ static const struct option_row rows[] = {
 struct daemon_row {
     const char *name;
     bool keeps_data, uses_archive, optional;
+    bool has_counters;                /* starts anew when the counters change */
     bool compacts;                    /* listens nowhere, and has the settings of `millrace compact` */
     const char *peers[PEERS_MAX + 1]; /* daemons to which this one sends requests; the list ends with NULL */
 };
 
-/* In start order. The daemons after sortdb and the aggregator do not wait for them, because events can be stored without them. */
+/* In start order. Events can be stored as long as pubsub and simplequeue run, so the others are optional. */
 static const struct daemon_row daemon_rows[] = {
     {"pubsub", .keeps_data = true},
     {"simplequeue", .keeps_data = true},
     {"sortdb", .uses_archive = true, .optional = true},
-    {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .peers = {"pubsub"}},
-    {"queue_to_pubsub", .peers = {"simplequeue", "pubsub"}},
-    {"api", .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub"}},
-    {"compactor", .compacts = true, .peers = {"sortdb", "aggregator"}},
+    {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .has_counters = true,
+        .peers = {"pubsub"}},
+    {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
+    {"api", .optional = true, .has_counters = true,
+        .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub"}},
+    {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)
 
@@ -116,6 +120,8 @@ struct disk_sample {
 struct up {
     const struct options *options;
     const struct config *config;
+    struct config *counted; /* the last accepted configuration, whose counters are in force; NULL: config */
+    char **argv;            /* the command line of this process */
     const char *data_dir;
     char *libexec; /* directory of the programs */
     char *archive; /* directory */
@@ -444,6 +450,41 @@ static void on_stopped(int status, void *arg)
     event_base_loopbreak(up->base);
 }
 
+static bool has_counters(const char *daemon)
+{
+    size_t i = 0;
+    while (strcmp(daemon_rows[i].name, daemon) != 0)
+        i++;
+    return daemon_rows[i].has_counters;
+}
+
+/* Reads the configuration again. The daemons that use the counters start anew if these changed; other changes are named. */
+static void reload(struct up *up)
+{
+    struct config *fresh = NULL;
+    struct config_error error;
+    const struct config *counted = up->counted ? up->counted : up->config;
+    struct buf changes = {0};
+    const struct supervisor_program own = {.argv = up->argv};
+    if (reload_judge(&own, 1) != EX_OK || config_read(up->config->path, &fresh, &error) != 0) {
+        log_error("the configuration is wrong and changes nothing: see the line above");
+        return;
+    }
+    reload_append_changes(up->config, fresh, &changes);
+    if (changes.len > 0) {
+        buf_append_char(&changes, '\0');
+        log_warn("these settings take effect after a restart", LOG_S("settings", changes.ptr));
+    }
+    buf_free(&changes);
+    bool counts_anew = reload_changes_counters(counted, fresh);
+    log_info("configuration read", LOG_S("counters", counts_anew ? "changed" : "unchanged"));
+    for (size_t i = 0; i < up->n && counts_anew; i++)
+        if (has_counters(up->daemons[i].name))
+            supervisor_renew(up->supervisor, i);
+    config_free(&up->counted);
+    up->counted = fresh;
+}
+
 static void on_signal(evutil_socket_t sig, short what, void *arg)
 {
     struct up *up = arg;
@@ -453,8 +494,10 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
         if (r.state == SUPERVISOR_READY)
             kill(r.pid, SIGHUP);
     }
-    if (sig == SIGHUP)
+    if (sig == SIGHUP) {
+        reload(up);
         return;
+    }
     log_info("stopping", LOG_S("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
     sd_notify(0, "STOPPING=1");
     up->is_stopping = true;
@@ -553,10 +596,11 @@ static int check_daemons(const struct up *up)
     return EX_OK;
 }
 
-static int run_up(const struct options *o)
+static int run_up(const struct options *o, char **argv)
 {
     struct config_error error;
     struct up up = {.options = o,
+        .argv = argv,
         .config = options_config(o),
         .data_dir = options_string(o, "data_dir"),
         .check_only = options_check_only(o),
@@ -578,7 +622,9 @@ static int run_up(const struct options *o)
         status = EX_CONFIG;
     } else if (up.check_only) {
         status = check_daemons(&up);
-    } else if ((status = init_archive(&up)) == EX_OK) {
+    } else if ((status = reload_judge(up.daemons, up.n)) != EX_OK) {
+        log_error("the configuration is wrong: nothing was started");
+    } else if ((status = init_archive(&up)) != EX_TEMPFAIL) { /* without an archive, events are still stored */
         up.base = event_base_new();
         up.rewrite = evtimer_new(up.base, on_rewrite, &up);
         up.measure = event_new(up.base, -1, EV_PERSIST, on_measure, &up);
@@ -614,10 +660,15 @@ int tool_up(int argc, char **argv)
     log_init("up", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
     enum options_result r = options_parse(&spec, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
+    static char self[] = "/proc/self/exe";
+    char **own = mem_zalloc(((size_t)argc + 2) * sizeof *own);
+    own[0] = self;
+    memcpy(own + 1, argv, (size_t)argc * sizeof *argv);
     if (r == OPTIONS_OK)
-        status = run_up(o);
+        status = run_up(o, own);
     else if (r != OPTIONS_EXIT)
         fprintf(stderr, "millrace up: %s\n", options_error(o));
+    free(own);
     options_free(&o);
     return status;
 }

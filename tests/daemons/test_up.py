@@ -173,7 +173,7 @@ class Up(harness.MillraceTest):
         self.assertIn(without, reply.json()["detail"])
 
     def state(self, pipeline, name):
-        return pipeline.run_file()["daemons"][name]["state"]
+        return pipeline.run_file()["daemons"].get(name, {}).get("state")
 
     def count_one_and_stop(self):
         pipeline = self.up().wait_ready()
@@ -209,6 +209,19 @@ class Up(harness.MillraceTest):
         status, sortdb = self.status_of("sortdb")
         self.assertEqual((status, sortdb["state"]), (2, "failed"), sortdb)
         self.assertIn(os.path.basename(shard) + ": has checksum", sortdb["detail"])
+        pipeline.interrupt()
+
+    def test_a_reporting_side_that_cannot_start_does_not_stop_ingestion(self):
+        self.write("archive", "a file, not a directory")
+        archive = {"archive": self.path("archive")}
+        pipeline = self.up(sortdb=archive, aggregator=archive, compactor={**archive, "every": "1d"}, api={"tokens_file": self.path("none")})
+        wait_until(lambda: self.state(pipeline, "queue_to_pubsub") == "ready" and
+                   all(said in pipeline.log for said in ("error sortdb cannot serve", "error api cannot start")), lambda: pipeline.log)
+        self.put(pipeline, event("late"))
+        wait_until(lambda: b"late" in pipeline.ask("pubsub", "GET", "/sub?stream=clicks&from=earliest&follow=0").body,
+                   lambda: "the event to be in its stream:\n" + pipeline.log)
+        wait_until(lambda: "cannot read the tokens file" in self.status_of("api")[1]["detail"], lambda: self.status_of("api"))
+        self.assertEqual((self.state(pipeline, "simplequeue"), self.state(pipeline, "pubsub")), ("ready", "ready"))
         pipeline.interrupt()
 
     def test_a_stream_that_is_gone_does_not_stop_ingestion(self):

@@ -1,0 +1,115 @@
+"""SIGHUP at `millrace up`: new counters take effect while events flow; what needs a restart is named; a wrong file changes nothing. And the
+whole configuration is judged before anything starts."""
+import json
+import os
+import signal
+import threading
+
+import harness
+from harness import USERS_BY_COUNTRY, wait_until
+
+HOUR = 1332637200
+BY_COUNTRY = "\n[total x]\nkey = c\nlabel = country\n"
+
+
+def event(user="bitly", country="JP"):
+    return json.dumps({"t": HOUR, "l": user, "c": country}).encode()
+
+
+class Reload(harness.MillraceTest):
+    def config(self, counters=USERS_BY_COUNTRY, **sections):
+        return self.write("pipeline.conf", harness.pipeline_config(self.path("data"), counters, **sections))
+
+    def up(self):
+        return harness.Pipeline(self, self.config(), self.path("data"))
+
+    def reload(self, pipeline, message):
+        before = pipeline.log.count(message)
+        pipeline.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: pipeline.log.count(message) > before, lambda: message + "\n" + pipeline.log)
+        return pipeline.log
+
+    def total(self, pipeline, **labels):
+        target = "/v1/series?" + harness.query(unit="hour", from_=HOUR, to=HOUR + 3600, **labels)
+        try:
+            reply = pipeline.ask("api", "GET", target)
+        except harness.UNREACHABLE:
+            return None
+        return reply.json()["total"] if reply.status == 200 else None
+
+    def pids(self, pipeline):
+        return {name: d["pid"] for name, d in pipeline.run_file()["daemons"].items()}
+
+    def test_added_counters_take_effect_while_events_flow(self):
+        pipeline = self.up().wait_ready()
+        posted, refused, stop = [0], [], threading.Event()
+
+        def post():
+            while not stop.is_set():
+                try:
+                    reply = pipeline.ask("simplequeue", "POST", "/put", event())
+                    if reply.status != 200:
+                        refused.append(reply)
+                    posted[0] += 1
+                except harness.UNREACHABLE as e:
+                    refused.append(e)
+        thread = threading.Thread(target=post)
+        thread.start()
+        wait_until(lambda: (self.total(pipeline, user="bitly") or 0) > 0, "the first count")
+        before, counted = self.pids(pipeline), posted[0]
+        self.config(USERS_BY_COUNTRY + BY_COUNTRY)
+        self.reload(pipeline, "configuration read counters=changed")
+        wait_until(lambda: (self.total(pipeline, country="JP") or 0) > 0, lambda: pipeline.log)
+        stop.set()
+        thread.join()
+        self.assertEqual(refused, [])
+        self.assertGreater(posted[0], counted)
+        wait_until(lambda: self.total(pipeline, user="bitly") == posted[0], lambda: "%s of %d" % (self.total(pipeline, user="bitly"), posted[0]))
+        self.assertLess(self.total(pipeline, country="JP"), posted[0], "the past has no such counter")
+        after = self.pids(pipeline)
+        self.assertEqual({name for name in before if before[name] != after[name]}, {"aggregator", "api"})
+        self.assertEqual({d["restarts"] for d in pipeline.run_file()["daemons"].values()}, {0})
+        self.assertEqual(pipeline.ask("aggregator", "GET", "/stats?format=json").json()["sealed_slices"], 1)
+        self.assertNotIn("after a restart", pipeline.log)
+        pipeline.interrupt()
+
+    def test_settings_that_need_a_restart_are_named(self):
+        pipeline = self.up().wait_ready()
+        before = self.pids(pipeline)
+        self.config(pubsub={"retain_age": "30d"}, simplequeue={"max_depth": 5}, api={"port": None})
+        log = self.reload(pipeline, "configuration read counters=unchanged")
+        self.assertIn('these settings take effect after a restart settings="[pubsub] retain_age, [simplequeue] max_depth, [api] port"', log)
+        self.assertEqual(self.pids(pipeline), before)
+        pipeline.interrupt()
+
+    def test_a_wrong_file_changes_nothing_and_says_why(self):
+        pipeline = self.up().wait_ready()
+        before = self.pids(pipeline)
+        for name, counters, sections in (("a counter", USERS_BY_COUNTRY + "\n[total z]\nkeyy = c\n", {}),
+                                         ("a daemon", USERS_BY_COUNTRY + BY_COUNTRY, {"pubsub": {"retain_agee": "1d"}}),
+                                         ("the pipeline", USERS_BY_COUNTRY + BY_COUNTRY, {"millrace": {"restart_dela": "1s"}}),
+                                         ("streams", USERS_BY_COUNTRY + BY_COUNTRY, {"aggregator": {"streams": "other"}})):
+            with self.subTest(name):
+                self.config(counters, **sections)
+                log = self.reload(pipeline, "the configuration is wrong and changes nothing")
+                lines = log.splitlines()
+                said = next(i for i in reversed(range(len(lines))) if "the configuration is wrong and changes nothing" in lines[i])
+                self.assertRegex(lines[said - 1], r"pipeline\.conf:\d+: ")
+                self.assertEqual(self.pids(pipeline), before)
+        self.config(USERS_BY_COUNTRY + BY_COUNTRY)
+        self.reload(pipeline, "configuration read counters=changed")
+        pipeline.ask("simplequeue", "POST", "/put", event())
+        wait_until(lambda: self.total(pipeline, country="JP") == 1, lambda: pipeline.log)
+        pipeline.interrupt()
+
+    def test_everything_is_judged_before_anything_starts(self):
+        config = self.config(USERS_BY_COUNTRY + "\n[total z]\nkeyy = c\n")
+        done = self.run_program("millrace", "up", "--config", config)
+        self.assertEqual(done.returncode, 78, done)
+        self.assertRegex(done.stderr.decode(), r"pipeline\.conf:\d+: .*keyy")
+        self.assertIn(b"nothing was started", done.stderr)
+        self.assertEqual(sorted(os.listdir(self.path("data"))), ["lock"])
+
+
+if __name__ == "__main__":
+    harness.main()
