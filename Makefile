@@ -3,7 +3,7 @@ PRESET ?= release
 BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
 # Tests wait more than they compute.
-TESTS  ?= $(shell expr 2 \* $(JOBS) + 1)
+TESTS  ?= $(shell expr 4 \* $(JOBS))
 PREFIX ?= /usr/local
 EVENTS ?=
 CONFIG ?=

@@ -11,13 +11,13 @@ from small_disk import SmallDisk
 
 class Killed(InputTest):
     def test_kill_9(self):
-        random = harness.seeded()
-        blobs = [self.generate(60000, seed) for seed in (1, 2, 3)]
+        random, n_rounds = harness.seeded(), harness.rounds(10)
+        blobs = [self.generate(60000 if n_rounds >= 100 else 20000, seed) for seed in (1, 2, 3)]
         files = [self.write("a.ndjson", blobs[0]), self.write("b.gz", gzip.compress(blobs[1], 1)), self.write("c", blobs[2])]
         killed = 0
-        for _ in range(harness.rounds(10)):
+        for _ in range(n_rounds):
             process = subprocess.Popen(self.command(*files, options=["--flush-interval=10ms"]), stderr=subprocess.DEVNULL)
-            time.sleep(random.uniform(0, 0.4))
+            time.sleep(random.uniform(0, 0.4 if n_rounds >= 100 else 0.15))
             process.kill()
             killed += process.wait() != 0
         self.assertGreater(killed, 0)

@@ -315,10 +315,15 @@ class Refusals(BackupTest):
         self.assertIn("millrace journal check", self.backup(self.path("b"), self.running, status=65))
         self.flip(newest, 400)
         slice_path = glob.glob(self.path("data", "aggregator", "slices", "*.db"))[0]
-        at = harness.read_file(slice_path).index(b"c00001")
-        self.flip(slice_path, at)
-        self.assertIn("run 1", self.backup(self.path("b"), self.running, status=65))
-        self.flip(slice_path, at)
+        for place in re.finditer(b"c00001", harness.read_file(slice_path)):  # the first ones may be of runs that were merged
+            self.flip(slice_path, place.start())
+            done = self.run_program("millrace", "backup", "--config", self.running.config_path, self.path("b"))
+            self.flip(slice_path, place.start())
+            if done.returncode:
+                break
+            shutil.rmtree(self.path("b"))
+        self.assertEqual(done.returncode, 65, done)
+        self.assertRegex(done.stderr, rb"run \d+, block \d+: ")
         self.backup(self.path("b"), self.running)
 
     def test_a_full_disk(self):

@@ -249,7 +249,7 @@ class Slow(PubsubTest):
         if not harness.SANITIZED:
             grown = (self.resident(p) - before) / (FAST + 2)
             print("memory: %.1f KiB a subscriber" % grown)
-            self.assertLess(grown, 64)
+            self.assertLess(grown, 96, "64 KiB that may wait, and the connection; on a loaded machine many reach that at once")
         self.assertLess(slow.n, len(text) // 2)
         self.drain([slow, stopped], len(text))
         self.assertEqual({(r.n, r.sum) for r in (slow, stopped)}, {(len(text), expected)})

@@ -1,6 +1,6 @@
 """Series and breakdowns in zones and units equal the oracle's, before, between and after compactions; and the archive's
 bytes are the oracle's for one shard and for four. Real clicks through every daemon; generated ones where there are none.
-One zone, and all of them in the long round."""
+One zone and a sample of the clicks, and all of both in the long round."""
 # full: MILLRACE_ROUNDS=5
 import collections
 import datetime
@@ -96,7 +96,7 @@ class Zones(harness.MillraceTest):
             self.assertTrue(got == expected, "shard %d of %d differs" % (shard, shards))
 
     def lines(self):
-        files = harness.real_files()
+        files = harness.real_sample()
         print("ran on: %s" % ("%d files of real clicks" % len(files) if files else "generated events"), flush=True)
         if not files:
             files = [answers.generate(self.path("events.ndjson"))]

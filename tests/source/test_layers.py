@@ -69,15 +69,15 @@ def calls():
         path = os.path.relpath(entry["file"], ROOT)
         target = re.search(r" -o (\S+)", entry["command"])[1]
         if path.split(os.sep)[0] in ("lib", *PARTS) and "/tests" not in "/" + target:
-            objects[path] = os.path.join(entry["directory"], target)
+            objects[os.path.join(entry["directory"], target)] = path
     defined, wanted = collections.defaultdict(set), collections.defaultdict(set)
-    for path, target in objects.items():
-        for line in subprocess.run(["nm", target], capture_output=True, check=True).stdout.decode().splitlines():
-            kind, symbol = line.split()[-2:]
-            if kind == "U":
-                wanted[path].add(symbol)
-            elif kind in "TDBR":
-                defined[symbol].add(path)
+    for line in subprocess.run(["nm", "-A", *objects], capture_output=True, check=True).stdout.decode().splitlines():
+        target, entry = line.rsplit(":", 1)
+        kind, symbol = entry.split()[-2:]
+        if kind == "U":
+            wanted[objects[target]].add(symbol)
+        elif kind in "TDBR":
+            defined[symbol].add(objects[target])
     return {path: {next(iter(defined[s])) for s in symbols if len(defined[s]) == 1}
             for path, symbols in wanted.items()}
 

@@ -41,9 +41,10 @@ def digest_of(oracle, files):
 
 
 def count(oracle, files):
-    """The oracle's counts of these files. They are kept in the build, so that a run of all tests counts once; a test
+    """The oracle's counts of these files. They are kept beside the builds, so that the runs of all builds count once; a test
     that comes while another counts waits for it."""
-    kept = os.path.join(harness.BUILD, "tests", "oracle-%s.pickle" % digest_of(oracle, files))
+    builds = os.path.join(harness.ROOT, "build")
+    kept = os.path.join(builds if os.path.isdir(builds) else harness.BUILD, "oracle-%s.pickle" % digest_of(oracle, files))
     counts = oracle.Counts(CONFIG)
     with open(kept + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

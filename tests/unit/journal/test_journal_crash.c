@@ -3,7 +3,7 @@
  * to, and the power is cut: everything ever acknowledged must be there. Or the program is killed at the operation and started
  * again, and the power is cut during that second life: everything it served must be there.
  *
- * MILLRACE_POINTS points (default 700) from MILLRACE_SEED (default 1). */
+ * MILLRACE_POINTS points (default 300) from MILLRACE_SEED (default 1). */
 #include "support/cm.h"
 #include "support/journal_model.h"
 #include "base/log.h"
@@ -100,7 +100,7 @@ static unsigned points_of(unsigned seed, int64_t policy, unsigned stride)
 static void test_crash_points(void **state)
 {
     (void)state;
-    unsigned wanted = model_setting("MILLRACE_POINTS", 700), seed = model_setting("MILLRACE_SEED", 1);
+    unsigned wanted = model_setting("MILLRACE_POINTS", 300), seed = model_setting("MILLRACE_SEED", 1);
     unsigned stride = wanted < 5000 ? 7 : 1, points = 0;
     print_message("from MILLRACE_SEED=%u\n", seed);
     for (; points < wanted; seed++)
@@ -122,7 +122,7 @@ static void test_a_segment_that_could_not_be_removed(void **state)
 static void test_damage_to_the_last_frame_is_never_silent(void **state)
 {
     (void)state;
-    unsigned seed = model_setting("MILLRACE_SEED", 1), rounds = model_setting("MILLRACE_POINTS", 700) / 10;
+    unsigned seed = model_setting("MILLRACE_SEED", 1), rounds = model_setting("MILLRACE_POINTS", 300) / 10;
     struct model_verdicts stopped = {0}, killed = {0};
     for (unsigned i = 0; i < rounds; i++) {
         bool kill = i % 2;
