@@ -4,7 +4,6 @@
 #include "config/peers.h"
 #include "daemon/read_protocol.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define KEYS_SHARE 4                    /* fraction of the memory: the keys of limited counters */

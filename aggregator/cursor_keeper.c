@@ -30,9 +30,8 @@ struct cursor_keeper {
 
 int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_error *error)
 {
-    char path[PATH_MAX], fresh[PATH_MAX + 4];
+    char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/cursor-key", dir);
-    snprintf(fresh, sizeof(fresh), "%s.new", path);
     int fd = io->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
     bool ok = fd >= 0, is_new = fd < 0 && errno == ENOENT;
     memset(key, 0, RANDOM_ID_SIZE);
@@ -41,9 +40,7 @@ int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_err
              strspn(key, "0123456789abcdef") == RANDOM_ID_SIZE - 1;
     if (is_new) {
         random_id(key);
-        fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, IO_PRIVATE_MODE);
-        ok = fd >= 0 && io_write_all(fd, key, RANDOM_ID_SIZE - 1, 0) == 0 && io->fsync(fd) == 0 &&
-             io->rename(fresh, path) == 0 && io_sync_dir(dir) == 0;
+        ok = io_replace_file(path, bytes_str(key), IO_PRIVATE_MODE) == 0;
     }
     int why = errno;
     if (fd >= 0)

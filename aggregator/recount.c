@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #define LINES_A_TURN 1000
 #define TICK (100 * USEC_PER_MSEC)

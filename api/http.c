@@ -7,7 +7,6 @@
 #include "api/openapi.h"
 #include "api/reload.h"
 #include "api/render.h"
-#include <stdlib.h>
 
 static bool may_see(struct http_request *req, const struct query *q, struct bytes key)
 {

@@ -5,7 +5,6 @@
 #include "config/peers.h"
 
 #include <malloc.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 

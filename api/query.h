@@ -64,11 +64,6 @@ struct query {
 
 /* Copies a query. */
 void query_copy(struct query *to, const struct query *from);
-/* True if the answer has several series. */
-static inline bool query_is_several(const struct query *q)
-{
-    return q->n_values > 0 || q->top > 0;
-}
 /* The i-th value of the parameter that repeats. */
 struct bytes query_value(const struct query *q, size_t i);
 /* Writes the stored form of a key or a sub key. The stored form contains no NUL, so `out` is a string. */

@@ -5,7 +5,6 @@
 #include "counts/json_fields.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,24 +173,17 @@ enum backup_result backup_manifest_read(
     char why[BACKUP_ERROR_TEXT];
     char *path = tree_path(dir, BACKUP_MANIFEST);
     struct buf text = {0};
-    enum backup_result r = BACKUP_OK;
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    ssize_t n = -1;
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+    enum backup_result r;
+    if (io_read_file(path, MANIFEST_MAX, &text) == 0) {
+        r = backup_manifest_parse(buf_bytes(&text), out, why);
+        if (r != BACKUP_OK)
+            backup_fail(error, r, "%.500s: %.400s", path, why);
+    } else if (errno == ENOENT || errno == ENOTDIR) {
         r = backup_fail(
             error, BACKUP_MISSING, "%.600s is not a complete backup: it has no " BACKUP_MANIFEST, dir);
     } else {
-        for (n = fd < 0 ? -1 : 1; n > 0 && text.len < MANIFEST_MAX;) {
-            buf_reserve(&text, 65536);
-            n = io->pread(fd, text.ptr + text.len, 65536, (off_t)text.len);
-            text.len += n > 0 ? (size_t)n : 0;
-        }
-        r = n < 0 ? backup_fail_errno(error, path) : backup_manifest_parse(buf_bytes(&text), out, why);
-        if (n >= 0 && r != BACKUP_OK)
-            backup_fail(error, r, "%.500s: %.400s", path, why);
+        r = backup_fail_errno(error, path);
     }
-    if (fd >= 0)
-        io->close(fd);
     buf_free(&text);
     free(path);
     return r;

@@ -260,7 +260,7 @@ static enum backup_result copy_openings(const struct journal_copy *c, char error
     char *from = tree_path(c->source, OPENINGS_FILE), *to = tree_path(c->stage, OPENINGS_FILE);
     struct buf ring = {0};
     enum backup_result r = BACKUP_OK;
-    if (segment_read(from, &ring) == 0) {
+    if (io_read_file(from, SIZE_MAX, &ring) == 0) {
         openings_forget_after(&ring, c->is_queue ? c->next_id : c->end.offset);
         r = tree_write(to, buf_bytes(&ring), error);
     } else if (errno != ENOENT) {

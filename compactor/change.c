@@ -4,7 +4,6 @@
 #include "compactor/disk_space.h"
 #include "compactor/forget.h"
 #include "counts/records.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>

@@ -7,13 +7,8 @@
 #include "compactor/record_sum.h"
 #include "compactor/text_record.h"
 #include "counts/records.h"
-#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -3,8 +3,6 @@
 #include "compactor/archive.h"
 #include "compactor/record_source.h"
 #include "counts/records.h"
-#include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define FIRST_ROOM 1024

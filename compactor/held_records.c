@@ -1,8 +1,6 @@
 #include "compactor/held_records.h"
 
 #include "base/io.h"
-#include <fcntl.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 void held_records_init(struct held_records *h, const char *directory, size_t memory)

@@ -14,7 +14,6 @@
 #include "config/peers.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

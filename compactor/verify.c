@@ -8,7 +8,6 @@
 #include "compactor/verify_rollups.h"
 #include "counts/record_check.h"
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,7 +1,6 @@
 #include "compactor/verify_rollups.h"
 
 #include "compactor/record_sum.h"
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sysexits.h>
 
 static const char usage[] =

@@ -43,11 +43,6 @@ void stream_view_end(struct stream_view *v)
     event_base_loopbreak(v->base);
 }
 
-bool stream_view_is_caught_up(const struct stream_view *v)
-{
-    return stream_client_is_caught_up(v->stream);
-}
-
 struct bytes stream_view_text(const struct json_value *v, char space[STREAM_VIEW_VALUE_TEXT])
 {
     switch (v->type) {

@@ -40,8 +40,6 @@ struct stream_view_config {
 /* Follows the stream until it ends. Returns the exit status. */
 int stream_view_run(const struct options *o, const struct stream_view_config *config);
 void stream_view_end(struct stream_view *v);
-/* True if the view has read the stream to the end that it had at the start. */
-bool stream_view_is_caught_up(const struct stream_view *v);
 
 /* The text of a value. A missing value is empty; an object is {...}, an array [...]. Valid until `space` changes. */
 #define STREAM_VIEW_VALUE_TEXT 40

@@ -1,5 +1,6 @@
 #include "tools/tool.h"
 #include "base/bytes.h"
+#include "base/io.h"
 #include "counts/json_fields.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
@@ -169,13 +170,8 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     struct buf text = {0};
     *p = (struct pipeline){.config = config, .data_dir = tool_data_dir(config, data_dir)};
     char *path = mem_printf("%s/run.json", p->data_dir);
-    FILE *f = fopen(path, "re");
-    if (f) {
-        buf_reserve(&text, RUN_FILE_MAX);
-        text.len = fread(text.ptr, 1, RUN_FILE_MAX, f);
-        fclose(f);
+    if (io_read_file(path, RUN_FILE_MAX, &text) == 0)
         run = json_doc_parse(buf_bytes(&text));
-    }
     free(path);
     buf_free(&text);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {

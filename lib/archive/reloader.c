@@ -1,6 +1,5 @@
 #include "archive/reloader.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

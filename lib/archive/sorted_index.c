@@ -115,20 +115,6 @@ struct sorted_index *sorted_index_open(
     return i;
 }
 
-struct sorted_index *sorted_index_build(struct bytes text)
-{
-    char error[SORTED_INDEX_ERROR_TEXT];
-    struct buf file = {0};
-    struct sorted_index_writer *w = sorted_index_writer_new();
-    sorted_index_writer_feed(w, text, &file);
-    sorted_index_writer_finish(w, 0, &file);
-    sorted_index_writer_free(&w);
-    struct sorted_index *i = sorted_index_open(buf_bytes(&file), text, 0, error);
-    buf_free(&file);
-    assert(i);
-    return i;
-}
-
 void sorted_index_free(struct sorted_index **ip)
 {
     struct sorted_index *i = *ip;

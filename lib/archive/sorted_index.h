@@ -31,8 +31,6 @@ struct sorted_index;
  * damaged or of another text; the error says why. */
 struct sorted_index *sorted_index_open(
     struct bytes file, struct bytes text, uint64_t xxh3, char error[SORTED_INDEX_ERROR_TEXT]);
-/* Builds the index of a text in memory. */
-struct sorted_index *sorted_index_build(struct bytes text);
 void sorted_index_free(struct sorted_index **i);
 /* Locks the index in memory (mlock). Returns 0, or -1 with errno. */
 int sorted_index_lock(const struct sorted_index *i);

@@ -5,10 +5,13 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define READ_STEP ((size_t)64 << 10)
 
 static int system_open(const char *path, int flags, mode_t mode)
 {
@@ -110,6 +113,49 @@ int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at)
         }
     }
     return 0;
+}
+
+static int close_keeping_errno(int fd, bool failed)
+{
+    int saved = errno;
+    if (fd >= 0)
+        io->close(fd);
+    errno = saved;
+    return failed ? -1 : 0;
+}
+
+int io_read_file(const char *path, size_t max, struct buf *out)
+{
+    struct stat st;
+    size_t before = out->len;
+    ssize_t n = 1;
+    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
+    bool failed = fd < 0 || fstat(fd, &st) != 0;
+    if (!failed && st.st_size > 0 && (uint64_t)st.st_size <= max)
+        buf_reserve(out, (size_t)st.st_size + 1);
+    while (!failed && n != 0) {
+        if (out->len == out->cap)
+            buf_reserve(out, READ_STEP);
+        n = io->pread(fd, out->ptr + out->len, out->cap - out->len, (off_t)(out->len - before));
+        out->len += n > 0 ? (size_t)n : 0;
+        failed = (n < 0 && errno != EINTR) || out->len - before > max;
+        if (n >= 0 && failed)
+            errno = EFBIG;
+    }
+    return close_keeping_errno(fd, failed);
+}
+
+int io_replace_file(const char *path, struct bytes content, mode_t mode)
+{
+    char *fresh = mem_printf("%s.new", path);
+    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
+    bool failed = fd < 0 || io_write_all(fd, content.ptr, content.len, 0) != 0 || io->fsync(fd) != 0;
+    failed =
+        close_keeping_errno(fd, failed) != 0 || io->rename(fresh, path) != 0 || io_sync_parent(path) != 0;
+    int saved = errno;
+    free(fresh);
+    errno = saved;
+    return failed ? -1 : 0;
 }
 
 int io_sync_dir(const char *path)

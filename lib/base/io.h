@@ -6,6 +6,7 @@
 #ifndef MILLRACE_IO_H
 #define MILLRACE_IO_H
 
+#include "base/bytes.h"
 #include <linux/limits.h> /* PATH_MAX */
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +44,11 @@ int io_write_all(int fd, const void *p, size_t n, off_t at);
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 /* fallocate, retried after a signal. */
 int io_allocate(int fd, int mode, off_t from, off_t n);
+/* Appends the content of a file to `out`. Returns 0, or -1 with errno: EFBIG if the file has more than `max` bytes. */
+int io_read_file(const char *path, size_t max, struct buf *out);
+/* Replaces or creates a file, so that a crash leaves the old content or the new one: writes PATH.new, syncs it, renames it and syncs the
+ * directory. Returns 0, or -1 with errno. */
+int io_replace_file(const char *path, struct bytes content, mode_t mode);
 /* Opens, fsyncs and closes a directory. */
 int io_sync_dir(const char *path);
 /* The directory of `path`; "." for a bare name. */

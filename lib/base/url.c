@@ -1,6 +1,5 @@
 #include "base/url.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/un.h>
 

@@ -1,8 +1,8 @@
 #include "counts/manifest.h"
 
+#include "base/io.h"
 #include "counts/json_fields.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -242,23 +242,6 @@ enum manifest_result manifest_parse(struct bytes text, struct manifest *out, cha
     return r;
 }
 
-static int read_whole(const char *path, struct buf *text)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n;
-    if (fd < 0)
-        return -1;
-    do {
-        buf_reserve(text, 64 << 10);
-        n = read(fd, text->ptr + text->len, 64 << 10);
-        text->len += n > 0 ? (size_t)n : 0;
-    } while (n > 0 && text->len <= MANIFEST_BYTES_MAX);
-    int saved = n < 0 ? errno : EFBIG;
-    close(fd);
-    errno = saved;
-    return n == 0 ? 0 : -1;
-}
-
 /* True if the path ends in the generation's directory name, with or without ".tmp". */
 static bool is_directory_of(const char *directory, uint64_t generation)
 {
@@ -279,7 +262,7 @@ enum manifest_result manifest_read(
     char why[MANIFEST_ERROR_TEXT];
     memset(out, 0, sizeof(*out));
     char *path = mem_printf("%s/manifest.json", directory);
-    bool is_read = read_whole(path, &text) == 0;
+    bool is_read = io_read_file(path, MANIFEST_BYTES_MAX, &text) == 0;
     enum manifest_result r =
         is_read ? manifest_parse(buf_bytes(&text), out, why) : system_failed(error, path);
     if (r == MANIFEST_OK && !is_directory_of(directory, out->generation)) {

@@ -424,13 +424,6 @@ static struct bytes shard_namespace(const struct record_key *k)
     return bytes_of(dot + 1, k->ns.len - (size_t)(dot - k->ns.ptr) - 1);
 }
 
-void record_shard_text(const struct record_key *k, struct buf *out)
-{
-    buf_append_bytes(out, shard_namespace(k));
-    buf_append_char(out, '|');
-    buf_append_bytes(out, k->key);
-}
-
 uint32_t record_shard(const struct record_key *k, uint32_t shards)
 {
     if (shards <= 1)

@@ -102,9 +102,7 @@ struct record_key {
 };
 bool record_key_parse(struct bytes key, struct record_key *out);
 
-/* Appends the text that determines the shard: "u|jehiah" for a total and its subtotals, "lookup|hash" for a lookup. */
-void record_shard_text(const struct record_key *k, struct buf *out);
-/* crc32 (zlib) of that text, modulo shards. */
+/* crc32 (zlib), modulo shards, of "u|jehiah" for a total and its subtotals, and of "lookup|hash" for a lookup. */
 uint32_t record_shard(const struct record_key *k, uint32_t shards);
 
 #endif

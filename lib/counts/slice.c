@@ -4,7 +4,6 @@
 #include "counts/count_run.h"
 #include "counts/slice_sql.h"
 
-#include <inttypes.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>

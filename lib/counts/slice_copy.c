@@ -5,7 +5,6 @@
 #include "counts/slice_sql.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define STEP 4096 /* pages */
 

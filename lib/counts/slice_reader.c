@@ -3,7 +3,6 @@
 #include "base/url.h"
 #include "counts/slice_sql.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

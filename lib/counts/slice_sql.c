@@ -2,7 +2,6 @@
 
 #include "base/errno_class.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 

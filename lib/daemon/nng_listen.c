@@ -3,7 +3,6 @@
 #include "daemon/listen.h"
 #include "base/log.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* The next URL of the list; NULL at its end. The caller frees it. */

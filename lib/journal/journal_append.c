@@ -3,7 +3,6 @@
 #include "journal/journal_internal.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 static struct entry *batch_entry(struct batch *b)
 {

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #define LOCK_POLL (10 * USEC_PER_MSEC)
@@ -206,23 +205,6 @@ int file_copy(int from, int to, uint64_t at, uint64_t end)
     return failed ? -1 : 0;
 }
 
-int segment_read(const char *path, struct buf *file)
-{
-    struct stat st;
-    ssize_t n = -1;
-    int fd = file_open(path);
-    if (fd >= 0 && fstat(fd, &st) == 0) {
-        buf_reserve(file, (size_t)st.st_size + 1);
-        n = file_read(fd, file->ptr + file->len, (size_t)st.st_size, 0);
-    }
-    int saved = errno;
-    if (fd >= 0)
-        io->close(fd);
-    errno = saved;
-    file->len += n > 0 ? (size_t)n : 0;
-    return n < 0 ? -1 : 0;
-}
-
 int segment_read_header(
     const char *dir, uint64_t sequence, struct segment_header *h, enum header_status *status)
 {
@@ -323,22 +305,15 @@ enum journal_result repair_note_read(
     return r;
 }
 
-int repair_note_write(const char *dir, int dir_fd, const struct repair_note *n)
+int repair_note_write(const char *dir, const struct repair_note *n)
 {
-    char *fresh = dir_path(dir, REPAIR_NOTE_NAME ".new"), *path = dir_path(dir, REPAIR_NOTE_NAME);
+    char *path = dir_path(dir, REPAIR_NOTE_NAME);
     struct buf text = {0};
     note_encode(n, &text);
-    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
-    bool failed = fd < 0 || io_write_all(fd, text.ptr, text.len, 0) != 0 || io->fsync(fd) != 0;
-    int system = errno;
-    if (fd >= 0)
-        io->close(fd);
-    errno = system;
-    failed = failed || io->rename(fresh, path) != 0 || io->fsync(dir_fd) != 0;
+    int failed = io_replace_file(path, buf_bytes(&text), IO_PRIVATE_MODE);
     buf_free(&text);
-    free(fresh);
     free(path);
-    return failed ? -1 : 0;
+    return failed;
 }
 
 enum journal_result repair_note_check(const char *dir, char *error, size_t error_size)

@@ -54,8 +54,6 @@ ssize_t file_read(int fd, void *p, size_t n, uint64_t at);
 /* Copies the bytes from `at` up to `end` from one file to the other. Both may be the same file: in this case the
  * bytes are written again. Returns 0, or -1 with errno. */
 int file_copy(int from, int to, uint64_t at, uint64_t end);
-/* Appends all bytes of the file at `path` to *file. Returns 0, or -1 with errno. */
-int segment_read(const char *path, struct buf *file);
 /* Reads the header of a segment. If the header has the number of another segment, it counts as damaged. Returns 0, or
  * -1 with errno if the file cannot be read. */
 int segment_read_header(
@@ -87,7 +85,7 @@ struct repair_note {
 enum journal_result repair_note_read(
     const char *dir, struct repair_note *n, bool *there, char *error, size_t error_size);
 /* Replaces the note durably. 0, or -1 with errno. */
-int repair_note_write(const char *dir, int dir_fd, const struct repair_note *n);
+int repair_note_write(const char *dir, const struct repair_note *n);
 /* Returns OK if there is no unfinished repair. */
 enum journal_result repair_note_check(const char *dir, char *error, size_t error_size);
 

@@ -1,7 +1,5 @@
 #include "journal/journal_internal.h"
 
-#include <stdlib.h>
-
 uint64_t journal_index_spacing = (uint64_t)512 << 10;
 
 void frame_index_add(struct journal *j, struct segment *s, const struct index_entry *p)

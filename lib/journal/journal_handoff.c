@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define POOL_BYTES_MAX ((size_t)8 << 20)

@@ -1,5 +1,7 @@
 #include "journal/journal_inspect.h"
 
+#include "base/io.h"
+
 #include "journal/journal_cursor.h"
 #include "journal/journal_dir.h"
 
@@ -87,7 +89,7 @@ static bool find_end(struct inspection *n, const struct segment_header *h, struc
         *end = (struct run_end){.position = c.position, .offset = c.offset, .zeros = status == CURSOR_END};
         cursor_close(&c);
         errno = c.system;
-        if (status == CURSOR_IO || segment_read(n->path, &file) != 0) {
+        if (status == CURSOR_IO || io_read_file(n->path, SIZE_MAX, &file) != 0) {
             buf_free(&file);
             return false;
         }

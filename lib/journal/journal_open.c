@@ -232,7 +232,7 @@ static enum journal_result judge_tail(struct opening *o, size_t i)
         struct tail_scan b = {0};
         struct buf file = {0};
         char *path = path_of(o, k);
-        bool read = segment_read(path, &file) == 0;
+        bool read = io_read_file(path, SIZE_MAX, &file) == 0;
         if (read)
             frames_scan_tail(buf_bytes(&file), k == i ? o->position : SEGMENT_HEADER, segment_seed(h),
                 k == i ? o->end : h->base, o->stated, &b);

@@ -72,7 +72,7 @@ static int load_and_add(struct openings *o, int fd, const char *dir, uint64_t ne
 struct openings *openings_open(const char *dir, uint64_t next)
 {
     struct openings *o = mem_zalloc(sizeof *o);
-    char *path = mem_printf("%s/" OPENINGS_FILE "", dir);
+    char *path = mem_printf("%s/" OPENINGS_FILE, dir);
     int fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, IO_PRIVATE_MODE);
     free(path);
     bool done = fd >= 0 && load_and_add(o, fd, dir, next) == 0;

@@ -1,6 +1,5 @@
 #include "journal/journal_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -3,8 +3,6 @@
 #include "journal/journal_internal.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define CHUNK_MAX ((size_t)256 << 10)

@@ -35,7 +35,7 @@ static enum journal_result failed(struct repair *r, const char *path, const char
 static enum journal_result put_note(struct repair *r, enum repair_stage stage)
 {
     r->note.stage = stage;
-    return repair_note_write(r->dir, r->dir_fd, &r->note) == 0
+    return repair_note_write(r->dir, &r->note) == 0
                ? JOURNAL_OK
                : failed(r, r->dir, "cannot write the state of the repair");
 }

@@ -94,11 +94,3 @@ const struct opening *openings_at(const struct openings *o, size_t i)
 {
     return &o->list[i];
 }
-
-const struct opening *openings_find(const struct openings *o, struct bytes id)
-{
-    for (size_t i = 0; i < o->n; i++)
-        if (bytes_equal_str(id, o->list[i].id))
-            return &o->list[i];
-    return NULL;
-}

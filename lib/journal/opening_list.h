@@ -48,8 +48,6 @@ void openings_free(struct openings **o);
 const char *openings_id_of(const struct openings *o, uint64_t number);
 size_t openings_count(const struct openings *o);
 const struct opening *openings_at(const struct openings *o, size_t i);
-/* Returns the opening with this id, or NULL. */
-const struct opening *openings_find(const struct openings *o, struct bytes id);
 
 /* "" if unknown. Appends no opening that does not fit into `size` bytes with the NUL. */
 void openings_lineage(const struct openings *o, uint64_t number, char *out, size_t size);

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/url.h"
 
-#include <stdlib.h>
 #include <strings.h>
 #include <sysexits.h>
 

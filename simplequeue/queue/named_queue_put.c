@@ -2,7 +2,6 @@
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static void put_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
 {

@@ -179,21 +179,12 @@ static int read_id(
     return 0;
 }
 
-/* Writes a new file and renames it, so that a crash leaves either the old or the new file. */
 static int write_id(const char *dir, const char *journal, const char *id, char *error, size_t error_size)
 {
-    char path[PATH_MAX], fresh[PATH_MAX], text[2 * JOURNAL_ID_TEXT + 1];
+    char path[PATH_MAX], text[2 * JOURNAL_ID_TEXT + 1];
     snprintf(path, sizeof path, "%s/" ID_FILE, dir);
-    snprintf(fresh, sizeof fresh, "%s/" ID_FILE ".new", dir);
     snprintf(text, sizeof text, "%s %s\n", id, journal);
-    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
-    if (fd < 0)
-        return id_fail(error, error_size, dir, strerror(errno));
-    bool wrote = io_write_all(fd, text, strlen(text), 0) == 0 && io->fsync(fd) == 0;
-    int why = errno;
-    io->close(fd);
-    errno = why;
-    if (wrote && io->rename(fresh, path) == 0 && io_sync_dir(dir) == 0)
+    if (io_replace_file(path, bytes_str(text), IO_PRIVATE_MODE) == 0)
         return 0;
     return id_fail(error, error_size, dir, strerror(errno));
 }

@@ -33,19 +33,6 @@ static bool contains(struct bytes text, struct bytes part)
     return text.len > 0 && memmem(text.ptr, text.len, part.ptr, part.len) != NULL;
 }
 
-/* Reads a manifest or summary. Returns false if there is none. */
-static bool manifest_read(const char *path, struct buf *out)
-{
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return false;
-    buf_reserve(out, MANIFEST_MAX);
-    ssize_t n = io->pread(fd, out->ptr, MANIFEST_MAX, 0);
-    io->close(fd);
-    out->len = n > 0 ? (size_t)n : 0;
-    return n > 0;
-}
-
 struct compressor {
     enum archive_compression compression;
     z_stream gzip;
@@ -246,7 +233,8 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     buf_append_str(&text, "{\"format\":1,\"file\":");
     buf_append_json(&text, bytes_str(slash != NULL ? slash + 1 : target.ptr));
     buf_append_bytes(&text, buf_bytes(&f->summary));
-    bool own = manifest_read(manifest.ptr, &old) && contains(buf_bytes(&old), buf_bytes(&f->identity));
+    bool own = io_read_file(manifest.ptr, MANIFEST_MAX, &old) == 0 &&
+               contains(buf_bytes(&old), buf_bytes(&f->identity));
     int rc = is_published(name) || (!own && exists(manifest.ptr));
     bool unmanifest =
         rc == 1 && own; /* an earlier attempt published the manifest, then another file got NAME */
@@ -303,7 +291,8 @@ static int publish(struct finish *f, const char *from)
 static int resume(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
-    bool packed = exists(f->packed.ptr), summary = manifest_read(f->summary_path.ptr, &f->summary);
+    bool packed = exists(f->packed.ptr),
+         summary = io_read_file(f->summary_path.ptr, MANIFEST_MAX, &f->summary) == 0 && f->summary.len > 0;
     if (packed && !summary)
         return fail_system(f, f->summary_path.ptr);
     if (packed) {

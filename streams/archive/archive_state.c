@@ -5,11 +5,9 @@
 #include "journal/opening_list.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define STATE_MAX ((off_t)64 << 20)
@@ -194,31 +192,16 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
     return check_state(out, error);
 }
 
-static int read_whole(int fd, struct buf *text)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return -1;
-    if (st.st_size > STATE_MAX) {
-        errno = EFBIG;
-        return -1;
-    }
-    buf_reserve(text, (size_t)st.st_size + 1);
-    ssize_t n = io->pread(fd, text->ptr, (size_t)st.st_size, 0);
-    text->len = n > 0 ? (size_t)n : 0;
-    return n < 0 ? -1 : 0;
-}
-
 int archive_state_read(const char *path, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT])
 {
     struct buf text = {0};
     struct json_doc *doc = NULL;
     char why[ARCHIVE_ERROR_TEXT] = "not JSON";
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0), rc = -1;
+    int rc = -1, failed = io_read_file(path, STATE_MAX, &text);
     *out = (struct archive_state){.n_files = 0};
-    if (fd < 0 && errno == ENOENT)
+    if (failed && errno == ENOENT)
         return 0;
-    if (fd < 0 || read_whole(fd, &text) != 0 || io_sync_parent(path) != 0)
+    if (failed || io_sync_parent(path) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", path, strerror(errno));
     else if ((doc = json_doc_parse(buf_bytes(&text))) == NULL || parse_doc(doc, out, why) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %.200s", path, why);
@@ -227,8 +210,6 @@ int archive_state_read(const char *path, struct archive_state *out, char error[A
     json_doc_free(&doc);
     if (rc != 1)
         archive_state_free(out);
-    if (fd >= 0)
-        io->close(fd);
     buf_free(&text);
     return rc;
 }
@@ -242,7 +223,6 @@ static void write_opening(struct buf *text, const char *opening)
 int archive_state_write(const char *path, const struct archive_state *s)
 {
     struct buf text = {0};
-    char *fresh = mem_printf("%s.new", path);
     buf_printf(&text, "{\"format\":%d,\"stream\":\"%s\",\"id\":\"%s\"", ARCHIVE_STATE_FORMAT, s->stream,
         s->cursor.id);
     write_opening(&text, s->cursor.opening);
@@ -260,16 +240,8 @@ int archive_state_write(const char *path, const struct archive_state *s)
         buf_printf(&text, ",\"finishing\":%s}", f->finishing ? "true" : "false");
     }
     buf_append_str(&text, "]}\n");
-    int fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool written = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0;
-    int saved = errno;
-    if (fd >= 0)
-        io->close(fd);
-    errno = saved;
-    int rc = written && io->rename(fresh, path) == 0 && io_sync_parent(path) == 0 ? 0 : -1;
-    saved = errno;
+    int rc = io_replace_file(path, buf_bytes(&text), 0666), saved = errno;
     buf_free(&text);
-    free(fresh);
     errno = saved;
     return rc;
 }

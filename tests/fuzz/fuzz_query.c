@@ -25,7 +25,7 @@ static void check(const struct query_context *context, enum query_kind kind, con
     assert(q.total && 0 <= q.from && q.from < q.to && q.to <= HOUR_END);
     assert(q.limit <= QUERY_LIMIT_MAX && q.calendar.week_start >= 0 && q.calendar.week_start < 7);
     assert(q.n_values != 1 && q.n_values <= QUERY_SERIES_MAX && q.top <= QUERY_SERIES_MAX);
-    assert(!query_is_several(&q) || (kind == QUERY_SERIES && (q.top == 0 || q.n_values == 0)));
+    assert((q.n_values == 0 && q.top == 0) || (kind == QUERY_SERIES && (q.top == 0 || q.n_values == 0)));
     for (size_t i = 0; i < q.n_values; i++)
         assert(query_value(&copy, i).len > 0);
     assert(query_value(&q, q.n_values).ptr == NULL || q.n_values == 0);

@@ -2,6 +2,7 @@
 #include "archive/sorted_text.h"
 
 #include "counts/records.h"
+#include "support/build_index.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -58,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(text, data + 2 + n, size - 2 - n);
     struct bytes all = bytes_of(text, size - 2 - n);
-    struct sorted_index *index = sorted_index_build(all);
+    struct sorted_index *index = build_index(all);
     struct sorted_text t = {all, separator, index};
     struct sorted_check check = {0};
     search(&t, key);

@@ -1,7 +1,6 @@
 /* The handler's view of a request. */
 #include "http/server/http_internal.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <strings.h>
 

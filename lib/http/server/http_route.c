@@ -4,7 +4,6 @@
 #include "base/suggest.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <strings.h>
 
 #define PARAM_NAME_SHOWN_MAX 64  /* bytes of an unknown parameter's name in an error */

@@ -186,14 +186,15 @@ static void a_series_may_be_several(void **state)
 {
     (void)state;
     struct query q = good(QUERY_SERIES, "ns=u&key=a&key=b&key=c");
-    assert_true(query_is_several(&q) && q.n_values == 3 && bytes_equal_str(query_value(&q, 2), "c"));
+    assert_true(q.n_values == 3 && bytes_equal_str(query_value(&q, 2), "c"));
     q = good(QUERY_SERIES, "user=a&unit=day&user=b");
     assert_true(q.n_values == 2 && bytes_equal_str(q.key, "a") && bytes_equal_str(query_value(&q, 1), "b"));
     q = good(QUERY_SERIES, "user=a&by=country&sub=US&sub=JP");
     assert_true(q.n_values == 2 && bytes_equal_str(query_value(&q, 0), "US"));
     q = good(QUERY_SERIES, "user=a&by=country&top=3");
-    assert_true(query_is_several(&q) && q.n_values == 0 && q.top == 3);
-    assert_false(query_is_several(&(struct query){.kind = QUERY_SERIES}));
+    assert_true(q.n_values == 0 && q.top == 3);
+    q = good(QUERY_SERIES, "user=a");
+    assert_true(q.n_values == 0 && q.top == 0);
     static const char *const refused[] = {"user=a&user=a", "user=a&user=", "user=a&user=b&by=country&sub=US",
         "user=a&user=b&by=country&sub=US&sub=JP", "user=a&top=3", "user=a&by=country&top=101",
         "user=a&by=country&top=3&sub=US", "user=a&user=b&unit=hour&units=501", "feed=&feed=x&user=a"};

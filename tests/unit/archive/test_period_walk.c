@@ -1,4 +1,5 @@
 /* Walks over random archives of hours, days and months against a model: every count of the range once, in the fewest records. */
+#include "support/build_index.h"
 #include "support/cm.h"
 
 #include "archive/period_walk.h"
@@ -106,7 +107,7 @@ static void key_of(enum period_unit unit, int64_t t, char out[32])
 static size_t check_walk(const struct archive *a, int first, int last, enum period_unit largest)
 {
     char start[32], end[32];
-    struct sorted_index *index = sorted_index_build(buf_bytes(&a->text));
+    struct sorted_index *index = build_index(buf_bytes(&a->text));
     struct sorted_text text = {buf_bytes(&a->text), ',', index};
     struct period_walk w;
     struct bytes line;

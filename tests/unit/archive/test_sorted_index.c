@@ -3,6 +3,7 @@
 
 #include "base/byte_order.h"
 #include "base/xxh3.h"
+#include "support/build_index.h"
 #include "support/cm.h"
 
 #include <signal.h>
@@ -157,7 +158,7 @@ static void searches_agree_with_a_walk(void **state)
     (void)state;
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
         struct text t = make_text(&seed, &shapes[s]);
-        struct sorted_index *index = sorted_index_build(buf_bytes(&t.bytes));
+        struct sorted_index *index = build_index(buf_bytes(&t.bytes));
         for (int i = 0; i < 2000; i++) {
             struct sorted_target target;
             random_target(&seed, &t, &space, &target);
@@ -322,7 +323,7 @@ static void a_search_reads_few_pages(void **state)
     char *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(p != MAP_FAILED && room > 100 * page);
     memcpy(p, t.bytes.ptr, t.bytes.len);
-    struct sorted_index *index = sorted_index_build(bytes_of(p, t.bytes.len));
+    struct sorted_index *index = build_index(bytes_of(p, t.bytes.len));
     sigaction(SIGSEGV, &action, &before);
     for (int i = 0; i < 1000; i++) {
         struct sorted_target target;

@@ -1,6 +1,7 @@
 /* Searches against a walk over every line; text that ends where memory does. */
 #include "archive/sorted_text.h"
 
+#include "support/build_index.h"
 #include "support/cm.h"
 #include "counts/records.h"
 
@@ -14,7 +15,7 @@ static struct sorted_index *latest; /* of the latest text; freed with the next o
 static struct sorted_text indexed(struct bytes text, char separator)
 {
     sorted_index_free(&latest);
-    latest = sorted_index_build(text);
+    latest = build_index(text);
     return (struct sorted_text){text, separator, latest};
 }
 

@@ -165,7 +165,7 @@ static bool lies_beside(const char *name, const struct buf *bytes)
         return false;
     for (size_t i = 0; i < found.gl_pathc && !same; i++) {
         struct buf there = {0};
-        assert_int_equal(segment_read(found.gl_pathv[i], &there), 0);
+        assert_int_equal(io_read_file(found.gl_pathv[i], SIZE_MAX, &there), 0);
         same = bytes_equal(buf_bytes(&there), buf_bytes(bytes));
         buf_free(&there);
     }
@@ -180,7 +180,7 @@ static void check_nothing_is_gone(void)
     for (size_t i = 0; i < n; i++) {
         struct buf bytes = {0};
         char *path = segment_path(w.damaged, sequences[i], "");
-        assert_int_equal(segment_read(path, &bytes), 0);
+        assert_int_equal(io_read_file(path, SIZE_MAX, &bytes), 0);
         assert_true(sequences[i] < w.first_bad || lies_beside(strrchr(path, '/') + 1, &bytes));
         buf_free(&bytes);
         free(path);

@@ -427,11 +427,11 @@ static void test_a_file_with_another_name_is_not_overwritten(void **state)
     while (f->j->writer.sequence == sequence)
         put(f, "a line");
     assert_int_equal(link(closed, linked), 0);
-    assert_int_equal(segment_read(linked, &before), 0);
+    assert_int_equal(io_read_file(linked, SIZE_MAX, &before), 0);
     for (int i = 0; i < 20; i++)
         fill_and_trim(f);
     assert_int_not_equal(access(closed, F_OK), 0);
-    assert_int_equal(segment_read(linked, &after), 0);
+    assert_int_equal(io_read_file(linked, SIZE_MAX, &after), 0);
     assert_true(bytes_equal(buf_bytes(&before), buf_bytes(&after)));
     /* Nor is the spare file that a killed session left between its rename and its check. */
     (void)unlink(spare);
