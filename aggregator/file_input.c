@@ -5,6 +5,7 @@
 #include "base/line_source.h"
 #include "base/progress.h"
 #include "base/xxh3.h"
+#include "counts/json_fields.h"
 #include "daemon/daemon.h"
 
 #include <errno.h>
@@ -38,6 +39,7 @@ struct file_input {
 struct prefix {
     XXH3_state_t *hash;
     uint64_t offset; /* the end of the last line added */
+    bool ends_in_cr; /* that line */
     char first[HEX64];
 };
 
@@ -62,6 +64,7 @@ static void prefix_begin(struct prefix *p)
         abort();
     XXH3_128bits_reset(p->hash);
     p->offset = 0;
+    p->ends_in_cr = false;
 }
 
 /* Adds a line to the prefix. `length` is the line's length without its LF. `line` is shorter only if the line was too
@@ -76,6 +79,7 @@ static void prefix_add(struct prefix *p, struct bytes line, uint64_t length)
     if (p->offset == 0)
         snprintf(p->first, sizeof(p->first), "%016" PRIx64, (uint64_t)XXH3_64bits(line.ptr, line.len));
     p->offset += length + 1;
+    p->ends_in_cr = line.len > 0 && line.ptr[line.len - 1] == '\r';
 }
 
 static void prefix_id(const struct prefix *p, char id[SLICE_ID_TEXT])
@@ -101,6 +105,16 @@ static enum line_source_result next_line(
     if (r == LINE_SOURCE_LINE && *has_lf)
         line->len--;
     return r;
+}
+
+/* True if at most LF can follow: an object that is cut off is not JSON, and lines may end in CR LF. */
+static bool is_whole(const struct prefix *p, struct bytes line)
+{
+    const char *why;
+    struct json_fields *f = json_fields_new(NULL, 0);
+    bool is_object = json_fields_extract(f, line, NULL, &why) == 0;
+    json_fields_free(&f);
+    return is_object && (!p->ends_in_cr || line.ptr[line.len - 1] == '\r');
 }
 
 /* Finds the cursor for whose bytes the file begins with the same bytes. If there are several, takes the one with the
@@ -225,7 +239,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
     uint64_t from = input == NO_INPUT ? 0 : aggregate_cursor(in->aggregate, input)->offset, n = 0, length;
     struct prefix p = {0};
     struct bytes line;
-    bool has_lf = true, is_changed = false;
+    bool has_lf = true, is_changed = false, is_half = false;
     int status = 0;
     enum line_source_result r = LINE_SOURCE_LINE;
     prefix_begin(&p);
@@ -235,6 +249,9 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
         if (r != LINE_SOURCE_LINE && r != LINE_SOURCE_SKIPPED)
             break;
         bool is_counted = p.offset < from;
+        is_half = !is_counted && !has_lf && !is_whole(&p, line);
+        if (is_half)
+            break;
         prefix_add(&p, line, length);
         if (is_counted && p.offset == from) {
             prefix_id(&p, id);
@@ -270,8 +287,11 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
     progress_leave();
     if (from > 0 && p.offset == from && status == 0 && !stopped)
         in->files_known++;
-    if (!has_lf && p.offset > from)
-        fprintf(stderr, "aggregator: %s ends without LF; counted its last line as it stands\n", path);
+    if (is_half)
+        fprintf(stderr,
+            "aggregator: %s: the last line, at offset %" PRIu64
+            ", is half-written and not counted yet; repeat the command once the line ends with LF\n",
+            path, p.offset);
     return status;
 }
 

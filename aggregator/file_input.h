@@ -12,7 +12,8 @@
  * 3. Offset and id change together, between two lines. Counting verifies the id again before it continues at an offset.
  * 4. Every file is opened, and its format checked, before the first line is counted. A file that turns out to be damaged
  *    keeps the counts of the lines before the damage. The other files are still counted.
- * 5. If the last line has no LF, the line is counted and hashed as if it had an LF. If a line is longer than
+ * 5. A last line without LF that is a whole JSON object is counted and hashed as if it had an LF, so the LF may follow. Any other
+ *    line without LF is half-written: it stays after the cursor, and a later run counts it. If a line is longer than
  *    LINE_SOURCE_LINE_MAX, only its length is hashed. Empty lines are not counted.
  */
 #ifndef MILLRACE_FILE_INPUT_H

@@ -4,8 +4,9 @@
  * publishes the result as the next generation of ARCHIVE, by its usual steps. Every event is counted once afterwards, because
  * each of these conditions is checked under the locks of both archives:
  *
- * 1. Both archives end at the same offsets of the same streams, with the same history there, have the same files of `aggregator --input`, and the same
- *    imports. If one covers more, the error names both edges and the command that continues.
+ * 1. Both archives end at the same offsets of the same streams, with the same history there, and have the same files of
+ *    `aggregator --input` and the same imports, each as often. If one covers more, the error names both edges and the command that
+ *    continues.
  * 2. Every slice after ARCHIVE's `through`, including the open slice, has exactly the counters of DIR. So a counter never lacks
  *    the events between the recount and the aggregator's restart: the restart comes before the end of the recount.
  * 3. No rejected line was put back into a slice after `through`. The recount has counted such a line already.

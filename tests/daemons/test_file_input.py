@@ -13,6 +13,10 @@ import harness
 from input_case import InputTest
 
 
+def lines_of(n):
+    return b"".join(b'{"t":%d,"l":"u%d"}\n' % (1331923247 + i, i) for i in range(n))
+
+
 class FileInput(InputTest):
     def test_plain_and_packed(self):
         blobs = [self.generate(3000, seed) for seed in (1, 2, 3)]
@@ -47,11 +51,33 @@ class FileInput(InputTest):
         self.write("log.gz", gzip.compress(data))
         self.count("log.gz")
         self.check_counted(data)
-        self.write("log", data + lines[0].rstrip(b"\n"))  # an unfinished line is counted, and its LF may follow
-        self.assertIn("ends without LF", self.count("log"))
-        self.write("log", data + lines[0] + lines[1])
+
+    def test_a_half_written_last_line_is_counted_once_it_ends(self):
+        half = "the last line, at offset %d, is half-written and not counted yet"
+        for name, end in (("unix", b"\n"), ("windows", b"\r\n")):
+            data = b""
+            for line in [b'{"t":%d,"l":"%s","x":{"k":"v"}}' % (1331923247 + i, name.encode()) for i in range(4)] + [b"damaged"]:
+                text, line = line, line + end
+                for n in range(1, len(line) + 1):
+                    if n % 7 and n < len(line) - 4 or (not data and n == len(text)):
+                        continue
+                    self.write(name, data + line[:n])
+                    is_whole = line[:n] in (text + end[:-1], line) and (text != b"damaged" or n == len(line))
+                    (self.assertNotIn if is_whole else self.assertIn)(half % len(data), self.count(name))
+                data += line
+            self.assertIn("1 of 1 files were counted before", self.count(name))
+            self.assertIn(b"u|%s,c3gi:4\n" % name.encode(), self.counted())
+        self.assertEqual(len(self.rejects()), 2)
+
+    def test_a_last_line_without_lf_is_counted_if_it_is_whole(self):
+        data = self.generate(1000)
+        self.write("log", data + lines_of(2)[:-1])
+        self.assertNotIn("half-written", self.count("log"))
+        self.check_counted(data, lines_of(2))
+        self.assertIn("1 of 1 files were counted before", self.count("log"))
+        self.write("log", data + lines_of(3))
         self.count("log")
-        self.check_counted(data, lines[0], lines[1])
+        self.check_counted(data, lines_of(3))
 
     def test_a_changed_file_is_refused_by_name(self):
         data = self.generate(500)
