@@ -65,7 +65,7 @@ static const struct option_row rows[] = {
         .min = 1000,
         .max = INT64_C(24) * 3600 * 1000,
         .unit = "s",
-        .help = "time for a daemon's reply; then a daemon that answers /ping is asked again"},
+        .help = "timeout of a daemon's reply; a daemon that answers /ping is asked again"},
     {.name = "auth_token_file",
         .type = OPTION_STRING,
         OPTION_INHERITS_TOKEN("aggregator"),

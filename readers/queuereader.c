@@ -544,9 +544,9 @@ const char *queuereader_end_text(enum queuereader_end end)
     case QUEUEREADER_STOPPED:
         return "stopped";
     case QUEUEREADER_OLD_COPY:
-        return "the queue is an old copy: the destination has messages of this queue that the copy has not";
+        return "the queue is an old copy: the destination already has later messages of this queue";
     case QUEUEREADER_OLD_DESTINATION:
-        return "the destination is an old copy: messages that it does not have were acknowledged";
+        return "the destination is an old copy: it lacks messages that were acknowledged";
     case QUEUEREADER_FOREIGN_MARK:
         return "the destination's mark of this queue was not set by a reader. Nothing was "
                "delivered; use another stream, or give the queue a new id (simplequeue --restored)";

@@ -169,10 +169,8 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
             copy.own_from);
     else
         buf_printf(out,
-            ". The mark names no opening that the copy has, so it is unknown which messages of the copy are "
-            "in "
-            "the stream. To publish all that it still has, from id %" PRIu64
-            " on, of which those below id %" PRIu64 " may be in the stream twice, run: ",
+            ". It is unknown which messages of the copy are in the stream. To publish them from id %" PRIu64
+            " on (those below id %" PRIu64 " perhaps twice), run: ",
             copy.own_from, copy.mark_id);
     buf_printf(out, "millrace producers --stream=%s --set=%s --next-id=%" PRIu64 "%c", stream, copy.queue_id,
         copy.own_from, '\0');

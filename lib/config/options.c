@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define HELP_COLUMN 30
+#define HELP_WIDTH 100
 
 struct option_value {
     const struct option_row *row;
@@ -62,7 +63,18 @@ static void append_duration(struct buf *out, int64_t ms)
         buf_printf(out, "%lld%s", (long long)(ms / u->ms), strcmp(u->name, "min") == 0 ? "m" : u->name);
 }
 
-/* Appends the bounds: "100ms..1h", "1..65535", "1..64 bytes". */
+static void append_size(struct buf *out, int64_t bytes)
+{
+    static const char units[] = "\0KMG";
+    size_t u = 0;
+    for (; bytes != 0 && bytes % 1024 == 0 && u < 3; u++)
+        bytes /= 1024;
+    buf_printf(out, "%lld", (long long)bytes);
+    if (u > 0)
+        buf_append_char(out, units[u]);
+}
+
+/* Appends the bounds: "100ms..1h", "1..65535", "64K..1G bytes". */
 static void append_bounds(const struct option_row *row, struct buf *out)
 {
     if (row->type == OPTION_DURATION) {
@@ -71,7 +83,12 @@ static void append_bounds(const struct option_row *row, struct buf *out)
         append_duration(out, row->max);
         return;
     }
-    buf_printf(out, "%lld..%lld", (long long)row->min, (long long)row->max);
+    if (row->type == OPTION_SIZE) {
+        append_size(out, row->min);
+        buf_append_str(out, "..");
+        append_size(out, row->max);
+    } else
+        buf_printf(out, "%lld..%lld", (long long)row->min, (long long)row->max);
     if (row->unit != NULL)
         buf_printf(out, " %s", row->unit);
 }
@@ -194,6 +211,27 @@ static void append_note(struct buf *notes, const char *fmt, ...)
     va_end(ap);
 }
 
+/* Appends the words of `text` from HELP_COLUMN on, in lines of at most HELP_WIDTH. No line begins with a dash, like an option. */
+static void append_wrapped(struct buf *out, struct bytes text)
+{
+    size_t column = HELP_COLUMN;
+    for (const char *word = text.ptr, *end = word + text.len; word < end;) {
+        const char *stop = memchr(word, ' ', (size_t)(end - word));
+        size_t n = (size_t)((stop != NULL ? stop : end) - word);
+        if (column > HELP_COLUMN && column + 1 + n > HELP_WIDTH && *word != '-') {
+            buf_printf(out, "\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+        } else if (column > HELP_COLUMN) {
+            buf_append_char(out, ' ');
+            column++;
+        }
+        buf_append(out, word, n);
+        column += n;
+        word += n + 1;
+    }
+    buf_append_char(out, '\n');
+}
+
 static void append_option(const struct option_row *r, struct buf *out)
 {
     static const char *const placeholders[] = {[OPTION_INT] = "N",
@@ -218,8 +256,8 @@ static void append_option(const struct option_row *r, struct buf *out)
     }
     while (out->len - start < HELP_COLUMN)
         buf_append_char(out, ' ');
-    buf_append_str(out, r->help);
-    struct buf notes = {0}, bounds = {0};
+    struct buf text = {0}, notes = {0}, bounds = {0};
+    buf_append_str(&text, r->help);
     if (r->alone != NULL)
         append_note(&notes, "alone: %s", r->alone);
     if (r->fallback != NULL && *r->fallback != '\0')
@@ -231,8 +269,11 @@ static void append_option(const struct option_row *r, struct buf *out)
     }
     if (r->type == OPTION_DURATION)
         append_note(&notes, "a bare number is %sseconds", strcmp(bare_unit_of(r), "ms") == 0 ? "milli" : "");
-    buf_append_bytes(out, buf_bytes(&notes));
-    buf_append_str(out, notes.len > 0 ? ")\n" : "\n");
+    buf_append_bytes(&text, buf_bytes(&notes));
+    if (notes.len > 0)
+        buf_append_char(&text, ')');
+    append_wrapped(out, buf_bytes(&text));
+    buf_free(&text);
     buf_free(&notes);
     buf_free(&bounds);
 }

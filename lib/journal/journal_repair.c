@@ -167,7 +167,7 @@ static enum journal_result put_back_beginning(struct repair *r)
             io->close(out);
         errno = saved;
         if (!copied || io->rename(fresh, to) != 0)
-            result = failed(r, to, "cannot put its intact beginning back");
+            result = failed(r, to, "cannot restore its intact beginning");
     }
     free(from);
     free(to);

@@ -90,7 +90,7 @@ static bool answer_behind(struct reserve *r, const struct named_queue *q)
         return false;
     snprintf(members, sizeof members, "\"acked_below\":\"%llu\"", (unsigned long long)acked);
     http_problem_with(end(r, q), 409, "destination-behind", members,
-        "messages below id %llu were acknowledged for this destination, which has those below its mark only",
+        "the destination lacks messages below id %llu that were acknowledged for it",
         (unsigned long long)acked);
     return true;
 }

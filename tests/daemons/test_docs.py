@@ -80,6 +80,13 @@ class UnitsTest(MillraceTest):
         self.assertGreater(checked, 40)
 
 
+class WidthTest(MillraceTest):
+    def test_descriptions_of_options_fit_100_columns(self):
+        for name in programs():
+            for line in help_of(name).partition("\nEvery option")[0].splitlines():
+                self.assertLessEqual(len(line) if line.startswith(" " * 30) else 0, 100, (name, line))
+
+
 class LinksTest(MillraceTest):
     def test_every_link_leads_somewhere(self):
         wrong = []

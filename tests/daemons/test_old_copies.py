@@ -434,7 +434,7 @@ class OldQueues(RelayTest):
         os.unlink(self.path("q/queues/default/openings"))
         self.open()
         own = self.put("own", 30)
-        command = self.refused(["names no opening that the copy has", "from id 11 on", "those below id 31 may be in the stream twice"])
+        command = self.refused(["It is unknown which messages of the copy are in the stream", "from id 11 on", "those below id 31 perhaps twice"])
         self.assertEqual(command[-1], "--next-id=11")
         self.expected += own
         self.go_on(command)
