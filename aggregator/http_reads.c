@@ -44,15 +44,17 @@ bool http_reads_check_caught_up(const struct app *app, struct http_request *req)
     return app->answers;
 }
 
-/* The counter of the request was added later than others. */
+/* The counter of the request was added later than others, or is not configured. */
 static void add_since(struct http_request *req, const struct app *app)
 {
     struct bytes key = BYTES_NONE;
-    if (app->since.n == 0 ||
-        (!http_param(req, "start", &key) && !http_param(req, "key", &key) && !http_param(req, "k", &key)))
+    if (!http_param(req, "start", &key) && !http_param(req, "key", &key) && !http_param(req, "k", &key))
         return;
-    const char *bar = memchr(key.ptr, '|', key.len);
-    int64_t since = counted_since_of(&app->since, bytes_of(key.ptr, bar ? (size_t)(bar - key.ptr) : 0));
+    const char *bar = key.len > 0 ? memchr(key.ptr, '|', key.len) : NULL;
+    struct bytes ns = bytes_of(key.ptr, bar ? (size_t)(bar - key.ptr) : 0);
+    int64_t since = counted_since_of(&app->since, ns);
+    if (bar && !counters_find(app->counters, ns) && !bytes_equal_str(ns, "lookup"))
+        http_add_header_text(req, "X-Millrace-Not-Counted", "1");
     if (since > 0)
         http_add_header(req, "X-Millrace-Counted-Since", "%" PRId64, since);
 }

@@ -464,6 +464,9 @@ static void note_since(struct ask *a)
     const struct counters *c = a->asks->counters;
     struct completeness *complete = &a->complete;
     int64_t *since = NULL;
+    complete->is_not_counted &= !q->is_former;
+    if (complete->is_not_counted)
+        complete->until = 0;
     if (!q->is_former && q->sub)
         since = &a->asks->since[c->n_totals + (size_t)(q->sub - c->subtotals)];
     else if (!q->is_former)

@@ -22,7 +22,7 @@ void render_missing(const struct completeness *complete, struct buf *out)
     buf_append_str(out, complete->n_missing ? "]" : "[]");
 }
 
-static void render_head(const struct query *q, struct buf *out)
+static void render_head(const struct query *q, const struct completeness *complete, struct buf *out)
 {
     buf_append_char(out, '{');
     member(out, "ns", bytes_str(q->sub ? q->sub->ns : q->total->ns));
@@ -34,6 +34,9 @@ static void render_head(const struct query *q, struct buf *out)
     if (q->is_former)
         member(out, "note",
             BYTES_LITERAL("this counter is not configured; it counted these events before it was removed"));
+    else if (complete->is_not_counted)
+        member(out, "note",
+            BYTES_LITERAL("the aggregator does not count this counter; restart it with this configuration"));
 }
 
 static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total, uint64_t over,
@@ -63,7 +66,7 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
 static void render_series_head(const struct series *s, const struct completeness *complete, struct buf *out)
 {
     const struct query *q = s->query;
-    render_head(q, out);
+    render_head(q, complete, out);
     if (q->sub)
         member(out, "sub", q->sub_key);
     member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
@@ -171,7 +174,7 @@ void render_set_begin(const struct series_set *set, const struct completeness *c
         buf_append_str(out, q->sub ? "sub,t,date,n,complete\n" : "key,t,date,n,complete\n");
         return;
     }
-    render_head(q, out);
+    render_head(q, complete, out);
     member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
     render_span(q, first->from, first->to, set->total, first->over, complete, out);
     buf_append_str(out, "\"series\":[");
@@ -277,7 +280,7 @@ void render_breakdown_begin(const struct breakdown *b, const struct completeness
         buf_append_str(out, "key,n,share,complete\n");
         return;
     }
-    render_head(b->query, out);
+    render_head(b->query, complete, out);
     render_span(b->query, b->query->from, b->query->to, b->total, b->over, complete, out);
     buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
 }

@@ -255,6 +255,7 @@ static void begin(struct question *q)
     q->has_through = false;
     q->complete.until = INT64_MAX;
     q->complete.counted_since = 0;
+    q->complete.is_not_counted = false;
     q->complete.held_by[0] = '\0';
     if (q->spec.on_restart)
         q->spec.on_restart(q->spec.arg);
@@ -324,6 +325,7 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     if (bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Counted-Since")), &since) &&
         since > q->complete.counted_since)
         q->complete.counted_since = since;
+    q->complete.is_not_counted |= *http_reply_header(reply, "X-Millrace-Not-Counted") != '\0';
     if (*through && !bytes_to_u64(bytes_str(through), &q->through))
         return false;
     q->has_through = q->has_through || *through;

@@ -72,6 +72,7 @@ struct completeness {
     char held_by[2 * NAME_LEN_MAX + 2]; /* STREAM/PRODUCER that holds it back; "": none */
     int64_t
         counted_since; /* Unix seconds; earlier events are not counted, because the counter was added then; 0: all */
+    bool is_not_counted; /* the aggregator's configuration does not have the counter */
     size_t n_missing;
     struct source_missing missing[SOURCES_MAX];
 };

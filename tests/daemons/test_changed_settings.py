@@ -104,6 +104,24 @@ class ChangedSettings(harness.MillraceTest):
         self.assertEqual(marks(self.ask("breakdown", ns="c.u", key="a", **SPAN)), (3, 1))
         self.assertNotIn("over_max_keys", self.ask("series", user="a", from_=SPAN["to"], to=SPAN["to"] + 3600))
 
+    def test_a_counter_that_only_the_api_has_is_not_complete(self):
+        """The API was restarted with a newer configuration, and the aggregator was not."""
+        counters = COUNTERS % "2K"
+        self.configure(counters)
+        self.count(("a", "x"))
+        wait_until(lambda: self.ask("series", user="a", **SPAN)["rows"][0]["complete"], "the day to be complete")
+        newer = counters + "[total v]\nkey = c\n[subtotal w.u]\nkey = c\n"
+        config = self.write("newer.conf", harness.pipeline_config(self.path("none"), newer))
+        urls = ["--%s-url=%s" % (name, self.pipeline.daemon_url(name)) for name in ("aggregator", "sortdb")]
+        api = self.start("api", "--config=" + config, *urls)
+        for ns, path in (("v", "series"), ("w.u", "breakdown"), ("w.u", "series")):
+            params = dict(SPAN, **({"sub": "x"} if (ns, path) == ("w.u", "series") else {}))
+            answer = api.get("/v1/%s?%s" % (path, query(ns=ns, key="a", **params))).json()
+            self.assertIn("does not count this counter", answer["note"])
+            self.assertEqual((answer["total"], answer["complete_until"], [r["complete"] for r in answer["rows"]].count(True)), (0, 0, 0))
+        answer = api.get("/v1/series?" + query(user="a", **SPAN)).json()
+        self.assertEqual((answer["total"], answer["rows"][0]["complete"], answer.get("note")), (1, True, None))
+
 
 if __name__ == "__main__":
     harness.main()
