@@ -1,3 +1,7 @@
+#include "base/log.h"
+#include "base/text_hash.h"
+#include "counts/json_fields.h"
+#include "counts/json_path.h"
 #include "http/client/http_pool.h"
 #include "readers/reader_program.h"
 
@@ -9,18 +13,32 @@
 
 #define BODY_MAX ((size_t)4 << 20) /* maximum bytes of a request's body, unless one message is longer */
 
+/* A request under way. */
+struct sending {
+    struct sender *sender;
+    struct dispatch_run *run; /* NULL: none */
+    struct http_pool_host *host;
+    struct http_call *call;
+    struct buf body, target, headers;
+};
+
+/* A message that was refused when it was sent alone, and is sent to other hosts. */
+struct refused {
+    uint64_t id;    /* 0: none */
+    uint64_t hosts; /* that refused it (http_pool_host_bit) */
+};
+
 struct sender {
     struct reader_program *program;
     struct http_pool *pool;
     bool post;
     bool lines; /* an LF follows each message */
     const char *content_type;
-    struct queuereader_run run; /* under way */
-    struct buf body, target, headers;
-    struct http_pool_host *host;
-    struct http_call *call; /* NULL: none */
-    uint64_t refused_id;    /* the last message that was refused when it was sent alone */
-    uint64_t refusers;      /* the hosts that refused that message (http_pool_host_bit) */
+    struct json_fields *key; /* of --order-by; NULL: none */
+    size_t parallel;
+    struct sending *sendings; /* `parallel` of them */
+    struct refused *refused;  /* likewise */
+    size_t next_refused;      /* the oldest */
 };
 
 static const struct option_row option_rows[] = {
@@ -40,6 +58,19 @@ static const struct option_row option_rows[] = {
         .type = OPTION_STRING,
         .fallback = "application/octet-stream",
         .help = "content type of a POST"},
+    {.name = "parallel",
+        .type = OPTION_INT,
+        .fallback = "1",
+        .min = 1,
+        .max = 256,
+        .help = "requests at once; with more than one, messages are in no order unless order_by is set"},
+    {.name = "order_by",
+        .type = OPTION_STRING,
+        .help = "field of JSON messages, such as user.id: messages of equal value are sent in order"},
+    {.name = "shared",
+        .type = OPTION_BOOL,
+        .fallback = "false",
+        .help = "read the queue together with other shared readers, without a name"},
     READER_BATCH_OPTIONS("1", "POST, each followed by an LF (1: the message alone, without LF)"),
     READER_MS("timeout", "3s", 10, 600000, "timeout of a request"),
     {.name = NULL},
@@ -49,11 +80,12 @@ static struct http_pool_config pool_config(const struct options *o)
 {
     return (struct http_pool_config){
         .urls = options_string(o, "destination"),
-        .max_connections = 1,
+        .max_connections = (int)options_int(o, "parallel"),
         .connect_timeout = options_int(o, "timeout") * USEC_PER_MSEC,
         .timeout = options_int(o, "timeout") * USEC_PER_MSEC,
         .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
         .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
+        .tolerance = DISPATCHER_PATIENCE,
         .max_reply = HTTP_POOL_REPLY_MAX,
         .cut_reply = true,
     };
@@ -67,6 +99,11 @@ static int check(struct options *o, struct config_error *error)
     const char *type = options_string(o, "content_type");
     if (strpbrk(type, "\r\n"))
         return options_refuse(o, "content_type", error, "not a valid header value");
+    const char *field = options_text(o, "order_by");
+    if (field && !json_path_is_valid(bytes_str(field)))
+        return options_refuse(o, "order_by", error, "not a field");
+    if (options_bool(o, "shared") && options_is_set(o, "reader"))
+        return options_refuse(o, "shared", error, "a shared reader has no name: remove reader");
     struct http_pool_config config = pool_config(o);
     struct http_pool *pool = http_pool_new(&config, why, sizeof(why));
     if (!pool)
@@ -88,94 +125,169 @@ static int check(struct options *o, struct config_error *error)
     return rc;
 }
 
-static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+static struct refused *find_refused(struct sender *s, uint64_t id)
 {
-    struct sender *s = arg;
-    struct queuereader *reader = reader_program_reader(s->program);
-    char why[200], text[300];
-    s->call = NULL;
-    if (result == HTTP_CLIENT_CANCELLED)
-        return; /* cancelled by http_pool_free, or by abort_drain, which itself reports the fault */
-    http_pool_describe(reply, why, sizeof(why));
-    bool poison = result == HTTP_CLIENT_OK && http_pool_is_poison(reply->status);
-    if (poison && s->run.n == 1) {
-        s->refused_id = s->run.messages[0].id;
-        s->refusers |= http_pool_host_bit(s->host);
-    }
-    bool fault = http_pool_is_fault(result, reply->status);
-    /* After a fault, the run is repeated at once on another host if one is up. A single message that was refused is
-     * also sent to another host, because hosts may have different limits. */
-    if ((fault && http_pool_wait(s->pool) == 0) ||
-        (poison && s->run.n == 1 && http_pool_next(s->pool, s->refusers))) {
-        queuereader_again(reader);
-    } else if (fault) {
-        snprintf(text, sizeof(text), "%s: %s", http_pool_host_url(s->host),
-            result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
-        queuereader_faulted(reader, text, http_pool_wait(s->pool));
-    } else if (reply->status >= 200 && reply->status < 300) {
-        queuereader_delivered(reader);
-    } else if (poison) {
-        queuereader_refused(reader, why);
-    } else { /* 301, 401 or 404: the operator must fix the settings */
-        queuereader_faulted(reader, why, QUEUEREADER_BACKOFF);
-    }
+    size_t i = 0;
+    while (i < s->parallel && s->refused[i].id != id)
+        i++;
+    return i < s->parallel ? &s->refused[i] : NULL;
 }
 
-static void deliver(struct queuereader *reader, const struct queuereader_run *run, void *arg)
+/* Records that the host refused the message, and returns all hosts that did. */
+static uint64_t add_refused(struct sender *s, uint64_t id, const struct http_pool_host *host)
+{
+    struct refused *r = find_refused(s, id);
+    if (!r) {
+        r = &s->refused[s->next_refused++ % s->parallel];
+        *r = (struct refused){.id = id};
+    }
+    r->hosts |= http_pool_host_bit(host);
+    return r->hosts;
+}
+
+static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct sending *g = arg;
+    struct sender *s = g->sender;
+    struct dispatcher *x = reader_program_dispatcher(s->program);
+    struct dispatch_run *run = g->run;
+    char why[200], text[300];
+    if (result == HTTP_CLIENT_CANCELLED)
+        return; /* by abort_sendings, which answers the run */
+    g->run = NULL;
+    g->call = NULL;
+    http_pool_describe(reply, why, sizeof(why));
+    snprintf(text, sizeof(text), "%s: %s", http_pool_host_url(g->host),
+        result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
+    bool fault = http_pool_is_fault(result, reply->status), alone = run->n == 1;
+    bool poison = !fault && http_pool_is_poison(reply->status);
+    uint64_t id = run->messages[0]->id;
+    /* A single message that was refused is also sent to the other hosts, because hosts may have different limits. */
+    if (poison && alone && http_pool_next(s->pool, add_refused(s, id, g->host))) {
+        dispatcher_again(x, run);
+        return;
+    }
+    struct refused *refused = alone ? find_refused(s, id) : NULL;
+    if (refused && !fault)
+        refused->id = 0;
+    if (fault && http_pool_host_is_up(g->host))
+        dispatcher_failed(x, run, text);
+    else if (fault && http_pool_wait(s->pool) == 0)
+        dispatcher_again(x, run); /* another host is up */
+    else if (fault)
+        dispatcher_down(x, run, text, http_pool_wait(s->pool));
+    else if (reply->status >= 200 && reply->status < 300)
+        dispatcher_delivered(x, run);
+    else if (poison)
+        dispatcher_refused(x, run, why);
+    else /* 301, 401 or 404: the operator must fix the settings */
+        dispatcher_down(x, run, why, QUEUEREADER_BACKOFF);
+}
+
+static struct sending *free_sending(struct sender *s)
+{
+    size_t i = 0;
+    while (s->sendings[i].run)
+        i++;
+    return &s->sendings[i];
+}
+
+static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
 {
     struct sender *s = arg;
     usec_t wait = http_pool_wait(s->pool);
     if (wait > 0) {
-        queuereader_faulted(reader, "every destination is down", wait);
+        dispatcher_later(x, run, wait);
         return;
     }
-    s->run = *run;
-    if (run->n > 1 || run->messages[0].id != s->refused_id)
-        s->refusers = 0;
-    struct http_pool_host *other = http_pool_next(s->pool, s->refusers);
-    s->host = other ? other : http_pool_next(s->pool, 0);
-    buf_clear(&s->body);
-    for (size_t i = 0; i < run->n && s->post; i++) {
-        buf_append_bytes(&s->body, run->messages[i].text);
-        if (s->lines)
-            buf_append_char(&s->body, '\n');
+    struct sending *g = free_sending(s);
+    struct refused *refused = run->n == 1 ? find_refused(s, run->messages[0]->id) : NULL;
+    struct http_pool_host *other = http_pool_next(s->pool, refused ? refused->hosts : 0);
+    g->sender = s;
+    g->run = run;
+    g->host = other ? other : http_pool_next(s->pool, 0);
+    buf_clear(&g->body);
+    buf_clear(&g->headers); /* with these headers a destination can recognize repeated messages */
+    buf_printf(&g->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: ", dispatcher_queue_id(x));
+    for (size_t i = 0, end; i < run->n; i = end) {
+        for (end = i + 1; end < run->n && run->messages[end]->id == run->messages[i]->id + (end - i);)
+            end++;
+        buf_printf(&g->headers, "%s%" PRIu64 "-%" PRIu64, i ? "," : "", run->messages[i]->id,
+            run->messages[end - 1]->id);
     }
-    http_pool_fill_target(s->host, run->messages[0].text, &s->target);
-    buf_clear(&s->headers); /* with these headers a destination can recognize repeated messages */
-    buf_printf(&s->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: %" PRIu64 "-%" PRIu64 "\r\n",
-        run->queue_id, run->messages[0].id, run->messages[run->n - 1].id);
-    buf_append_char(&s->headers, '\0');
+    buf_append(&g->headers, "\r\n", 3);
+    for (size_t i = 0; i < run->n && s->post; i++) {
+        buf_append_bytes(&g->body, run->messages[i]->text);
+        if (s->lines)
+            buf_append_char(&g->body, '\n');
+    }
+    http_pool_fill_target(g->host, run->messages[0]->text, &g->target);
     struct http_call_spec spec = {
         .method = s->post ? "POST" : "GET",
-        .target = s->target.ptr,
+        .target = g->target.ptr,
         .content_type = s->post ? s->content_type : NULL,
-        .body = buf_bytes(&s->body),
-        .headers = s->headers.ptr,
-        .arg = s,
+        .body = buf_bytes(&g->body),
+        .headers = g->headers.ptr,
+        .arg = g,
         .on_done = answered,
     };
-    s->call = http_pool_request(s->host, &spec);
+    g->call = http_pool_request(g->host, &spec);
+}
+
+/* The lane of a message: its field's value. Messages without the field, or that are no JSON object, share one. */
+static uint64_t key_of(struct bytes text, void *arg)
+{
+    struct sender *s = arg;
+    struct json_value v;
+    const char *reason;
+    if (json_fields_extract(s->key, text, &v, &reason) != 0)
+        return 0;
+    return v.type == JSON_STRING ? text_hash(v.v.string)
+           : v.type == JSON_BOOL ? 1 + (uint64_t)v.v.boolean
+           : v.type == JSON_MISSING || v.type == JSON_NULL || v.type == JSON_ARRAY || v.type == JSON_OBJECT
+               ? 0
+               : text_hash(bytes_of(&v.v.u64, sizeof(v.v.u64)));
+}
+
+static void log_failing(const char *why, void *arg)
+{
+    (void)arg;
+    if (why)
+        log_warn("some deliveries fail, and are repeated", LOG_S("error", why));
+    else
+        log_info("no delivery has failed for a minute");
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
     struct sender *s = mem_zalloc(sizeof(*s));
+    const char *field = options_text(o, "order_by");
     *ctx = s;
     s->post = strcmp(options_string(o, "method"), "POST") == 0;
     s->lines = options_int(o, "batch") > 1;
     s->content_type = options_string(o, "content_type");
+    s->parallel = (size_t)options_int(o, "parallel");
+    s->sendings = mem_zalloc(s->parallel * sizeof *s->sendings);
+    s->refused = mem_zalloc(s->parallel * sizeof *s->refused);
+    s->key = field ? json_fields_new(&field, 1) : NULL;
     struct http_pool_config pool = pool_config(o);
     s->pool = daemon_pool_new(d, options_string(o, "destination_token_file"), &pool, error);
     if (!s->pool)
         return EX_CONFIG;
-    struct queuereader_destination destination = {
+    struct dispatcher_config config = {
+        .reader.destination = {.lines = s->lines, .max_bytes = BODY_MAX},
+        .parallel = s->parallel,
+        .order = field             ? DISPATCH_BY_KEY
+                 : s->parallel > 1 ? DISPATCH_IN_ANY_ORDER
+                                   : DISPATCH_IN_ORDER,
+        .key = key_of,
+        .is_shared = options_bool(o, "shared"),
         .deliver = deliver,
+        .on_failing = log_failing,
         .arg = s,
-        .lines = s->lines,
-        .max_bytes = BODY_MAX,
     };
-    s->program = reader_program_new(d, &destination, error);
+    s->program = reader_program_new_dispatcher(d, &config, error);
     return s->program ? 0 : EX_CONFIG;
 }
 
@@ -184,15 +296,26 @@ static void drain(void *ctx)
     reader_program_drain(((struct sender *)ctx)->program);
 }
 
+/* Returns true if requests were under way. */
+static bool abort_sendings(struct sender *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->parallel; i++) {
+        struct sending *g = &s->sendings[i];
+        if (!g->run)
+            continue;
+        http_call_cancel(g->call);
+        dispatcher_again(reader_program_dispatcher(s->program), g->run);
+        g->run = NULL;
+        any = true;
+    }
+    return any;
+}
+
 static bool abort_drain(void *ctx)
 {
     struct sender *s = ctx;
-    bool sending = s->call != NULL;
-    if (sending) {
-        http_call_cancel(s->call);
-        queuereader_faulted(
-            reader_program_reader(s->program), "no answer before the stop", QUEUEREADER_BACKOFF);
-    }
+    bool sending = abort_sendings(s);
     return reader_program_cut_short(s->program, sending);
 }
 
@@ -201,11 +324,18 @@ static void stop(void *ctx)
     struct sender *s = ctx;
     if (!s)
         return;
+    if (s->program)
+        abort_sendings(s);
     http_pool_free(&s->pool);
     reader_program_free(&s->program);
-    buf_free(&s->body);
-    buf_free(&s->target);
-    buf_free(&s->headers);
+    for (size_t i = 0; i < s->parallel; i++) {
+        buf_free(&s->sendings[i].body);
+        buf_free(&s->sendings[i].target);
+        buf_free(&s->sendings[i].headers);
+    }
+    json_fields_free(&s->key);
+    free(s->sendings);
+    free(s->refused);
     free(s);
 }
 

@@ -16,7 +16,8 @@
 
 struct reader_program {
     struct daemon *daemon;
-    struct queuereader *reader;
+    struct queuereader *reader; /* NULL: `dispatcher` */
+    struct dispatcher *dispatcher;
     bool stopped;
     bool redelivers;                      /* stopped too early: some messages will be delivered again */
     usec_t minute;                        /* start of the current minute of burials */
@@ -44,10 +45,15 @@ int reader_program_check_batch(struct options *o, struct config_error *error)
         (long long)options_int(o, "items"));
 }
 
+static struct queuereader_numbers numbers_of(const struct reader_program *p)
+{
+    return p->reader ? queuereader_numbers(p->reader) : dispatcher_numbers(p->dispatcher);
+}
+
 #define NUMBER(member)                                                                                       \
     static double read_##member(void *ctx)                                                                   \
     {                                                                                                        \
-        return (double)queuereader_numbers(((struct reader_program *)ctx)->reader).member;                   \
+        return (double)numbers_of(ctx).member;                                                               \
     }
 NUMBER(reserved)
 NUMBER(delivered)
@@ -131,7 +137,10 @@ static void on_ack_lost(struct bytes ids, void *arg)
 static void warn_unacknowledged(struct reader_program *p)
 {
     struct buf ids = {0};
-    queuereader_unacknowledged(p->reader, &ids);
+    if (p->reader)
+        queuereader_unacknowledged(p->reader, &ids);
+    else
+        dispatcher_unacknowledged(p->dispatcher, &ids);
     if (ids.len > 0) {
         warn_redelivery(p, "the queue did not accept their acknowledgement", buf_bytes(&ids));
         p->redelivers = true;
@@ -216,17 +225,14 @@ static void on_stopped(enum queuereader_end end, void *arg)
     daemon_fail(p->daemon, EX_DATAERR); /* a retry cannot help: the operator must decide */
 }
 
-struct reader_program *reader_program_new(
-    struct daemon *d, const struct queuereader_destination *destination, struct config_error *error)
+/* Sets what the two kinds of readers have in common. *token must be freed when the reader has been created. */
+static struct queuereader_config reader_config(
+    struct reader_program *p, const struct queuereader_destination *destination, const char *token)
 {
-    struct options *o = daemon_options(d);
-    char *token;
-    if (daemon_read_token(options_string(o, "queue_token_file"), &token, error) != 0)
-        return NULL;
-    struct reader_program *p = mem_zalloc(sizeof(*p));
+    struct options *o = daemon_options(p->daemon);
     uint64_t items = (uint64_t)options_int(o, "items");
     struct queuereader_config config = {
-        .base = daemon_base(d),
+        .base = daemon_base(p->daemon),
         .queue_url = peer_url(o, "simplequeue"),
         .queue = options_string(o, "queue"),
         .reader = options_string(o, "reader"),
@@ -252,12 +258,47 @@ struct reader_program *reader_program_new(
         if (!options_is_set(o, "items") && config.destination.max_items > items)
             config.items = config.destination.max_items;
     }
+    return config;
+}
+
+static struct reader_program *program_new(struct daemon *d, const struct queuereader_destination *destination,
+    const struct dispatcher_config *dispatcher, struct config_error *error)
+{
+    char *token;
+    if (daemon_read_token(options_string(daemon_options(d), "queue_token_file"), &token, error) != 0)
+        return NULL;
+    struct reader_program *p = mem_zalloc(sizeof(*p));
     p->daemon = d;
-    p->reader = queuereader_new(&config);
+    struct queuereader_config config = reader_config(p, destination, token);
+    if (dispatcher) {
+        struct dispatcher_config all = *dispatcher;
+        all.reader = config;
+        p->dispatcher = dispatcher_new(&all);
+    } else {
+        p->reader = queuereader_new(&config);
+    }
     free(token);
     register_stats(p);
-    daemon_set_not_ready(d, "%s", queuereader_trouble(p->reader));
+    daemon_set_not_ready(
+        d, "%s", p->reader ? queuereader_trouble(p->reader) : dispatcher_trouble(p->dispatcher));
     return p;
+}
+
+struct reader_program *reader_program_new(
+    struct daemon *d, const struct queuereader_destination *destination, struct config_error *error)
+{
+    return program_new(d, destination, NULL, error);
+}
+
+struct reader_program *reader_program_new_dispatcher(
+    struct daemon *d, const struct dispatcher_config *config, struct config_error *error)
+{
+    return program_new(d, &config->reader.destination, config, error);
+}
+
+struct dispatcher *reader_program_dispatcher(struct reader_program *p)
+{
+    return p->dispatcher;
 }
 
 struct queuereader *reader_program_reader(struct reader_program *p)
@@ -265,19 +306,27 @@ struct queuereader *reader_program_reader(struct reader_program *p)
     return p->reader;
 }
 
+static void stop_reader(struct reader_program *p)
+{
+    if (p->reader)
+        queuereader_stop(p->reader);
+    else
+        dispatcher_stop(p->dispatcher);
+}
+
 void reader_program_drain(struct reader_program *p)
 {
     if (p->stopped)
         daemon_drained(p->daemon);
     else
-        queuereader_stop(p->reader);
+        stop_reader(p);
 }
 
 bool reader_program_cut_short(struct reader_program *p, bool run)
 {
     p->redelivers = p->redelivers || run;
     if (!p->stopped)
-        queuereader_stop(p->reader);
+        stop_reader(p);
     return !p->stopped;
 }
 
@@ -290,6 +339,7 @@ void reader_program_free(struct reader_program **p)
     report_burials_not_logged(*p);
     stats_remove_gauges(daemon_stats((*p)->daemon), *p);
     queuereader_free(&(*p)->reader);
+    dispatcher_free(&(*p)->dispatcher);
     free(*p);
     *p = NULL;
 }

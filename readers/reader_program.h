@@ -10,6 +10,7 @@
 #define MILLRACE_READER_PROGRAM_H
 
 #include "daemon/daemon.h"
+#include "readers/dispatcher.h"
 #include "readers/queuereader.h"
 
 #define READER_MS(ROW_NAME, FALLBACK, MIN, MAX, HELP)                                                        \
@@ -57,6 +58,10 @@ int reader_program_check_batch(struct options *o, struct config_error *error);
 struct reader_program *reader_program_new(
     struct daemon *d, const struct queuereader_destination *destination, struct config_error *error);
 struct queuereader *reader_program_reader(struct reader_program *p);
+/* As reader_program_new, with a dispatcher. `config` has all but `reader`, of which `destination` is used. */
+struct reader_program *reader_program_new_dispatcher(
+    struct daemon *d, const struct dispatcher_config *config, struct config_error *error);
+struct dispatcher *reader_program_dispatcher(struct reader_program *p);
 void reader_program_drain(struct reader_program *p); /* daemon_drained follows */
 /* Call this if the drain takes too long. `run` is true if the program has aborted the current run. Returns true if
  * acknowledgements must still be sent. In this case the daemon must wait for daemon_drained. The exit status is 0 if

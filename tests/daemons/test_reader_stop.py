@@ -163,14 +163,25 @@ class ToHttp(Stop):
         self.gateway.behave = lambda target: 503 if "/ack" in target or "ack=" in target else None
         sender = self.daemon("queue_to_http", "--queue-url=" + self.gateway.url, "--destination=" + sink.url,
                              "--backoff-max=100ms", port=False)
-        wait_until(lambda: len(sink.taken()) == 10, "all to be sent")
+        wait_until(lambda: len(self.gateway.refused) > 3, "acknowledgements")
+        self.assertEqual(len(sink.taken()), 1, "no more is sent while what was sent is not acknowledged")
         sender.process.send_signal(signal.SIGTERM)
         wait_until(lambda: " stopping" in sender.log, "it to be told")
         tries = len(self.gateway.refused) + 3
         wait_until(lambda: len(self.gateway.refused) >= tries, "it to try on")
         self.gateway.open()
         self.ended(sender, 0)
-        self.assertEqual(self.numbers()["depth"], 0)
+        self.assertEqual(self.numbers()["depth"], 9)
+
+    def test_is_told_when_the_queue_never_takes_it(self):
+        sink = Sink(self)
+        self.gateway.refuse("/ack", 503)
+        sender = self.daemon("queue_to_http", "--queue-url=" + self.gateway.url, "--destination=" + sink.url,
+                             "--backoff-max=100ms", "--drain-timeout=300ms", port=False)
+        wait_until(lambda: self.gateway.refused, "an acknowledgement")
+        sender.process.send_signal(signal.SIGTERM)
+        self.ended(sender, 75)
+        self.assert_done_again(sender, "1")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ struct http_pool_host {
     usec_t wait;           /* length of the backoff */
     usec_t cooldown_until; /* no request before this time, as long as another host is up */
     usec_t watched_until;  /* cooldown_until of the last timeout; a probe does not change it */
+    usec_t succeeded_at;   /* 0: never */
     usec_t failed_at;      /* time of the last fault; faults of earlier requests belong to it */
     size_t in_flight;
     bool silent; /* the last fault was a timeout */
@@ -33,7 +34,7 @@ struct http_pool {
     struct http_pool_host hosts[HTTP_POOL_HOSTS_MAX];
     size_t n, turn, n_up;
     usec_t fell; /* when the last host went down */
-    usec_t backoff_max;
+    usec_t backoff_max, tolerance;
     struct stats *stats;
 };
 
@@ -100,6 +101,7 @@ struct http_pool *http_pool_new(const struct http_pool_config *config, char *err
     struct bytes word;
     bool good = true;
     p->backoff_max = config->backoff_max ? config->backoff_max : DEFAULT_BACKOFF_MAX;
+    p->tolerance = config->tolerance;
     if (config->url)
         good = add_host(p, config, bytes_str(config->url), error, error_size) == 0;
     while (good && bytes_next_word(&list, " ,\t", &word)) {
@@ -238,6 +240,11 @@ const char *http_pool_host_url(const struct http_pool_host *h)
     return h->url;
 }
 
+bool http_pool_host_is_up(const struct http_pool_host *h)
+{
+    return h->down_until == 0;
+}
+
 bool http_pool_host_has_placeholder(const struct http_pool_host *h)
 {
     return strstr(h->target, "%s") != NULL;
@@ -285,42 +292,63 @@ void http_pool_describe(const struct http_reply_view *reply, char *out, size_t s
         out[len - 1] = '\0';
 }
 
+static void mark_down(struct http_pool_host *h, enum http_client_result result,
+    const struct http_reply_view *reply, usec_t began)
+{
+    struct http_pool *p = h->pool;
+    uint64_t seconds = 0; /* seconds in Retry-After; a date is ignored */
+    if (result == HTTP_CLIENT_OK)
+        bytes_to_u64(bytes_str(http_reply_header(reply, "Retry-After")), &seconds);
+    usec_t retry_after = (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
+    usec_t now = clock_monotonic(), took = now - began, wait = backoff_failed(&h->backoff);
+    if (retry_after > p->backoff_max)
+        retry_after = p->backoff_max;
+    if (!h->down_until && --p->n_up == 0)
+        p->fell = now;
+    h->silent = result == HTTP_CLIENT_TIMEOUT;
+    if (h->silent && began >= h->failed_at)
+        h->stalls = h->probed == PROBE_ANSWERED || began < h->watched_until;
+    h->failed_at = now;
+    h->probed = NOT_PROBED;
+    h->wait = retry_after > wait ? retry_after : wait;
+    h->down_until = now + h->wait;
+    h->cooldown_until =
+        now + (took < HTTP_POOL_COOLDOWN_MAX / HTTP_POOL_COOLDOWN_FACTOR ? took * HTTP_POOL_COOLDOWN_FACTOR
+                                                                         : HTTP_POOL_COOLDOWN_MAX);
+    if (h->silent)
+        h->watched_until = h->cooldown_until;
+}
+
+static void mark_up(struct http_pool_host *h)
+{
+    backoff_succeeded(&h->backoff);
+    h->pool->n_up += h->down_until != 0;
+    h->succeeded_at = clock_monotonic();
+    h->down_until = 0;
+    h->probed = NOT_PROBED;
+}
+
+static bool is_tolerated(
+    const struct http_pool_host *h, enum http_client_result result, const struct http_reply_view *reply)
+{
+    return !h->down_until && result == HTTP_CLIENT_OK && reply->status >= 500 &&
+           !*http_reply_header(reply, "Retry-After") && h->succeeded_at &&
+           clock_monotonic() - h->succeeded_at < h->pool->tolerance;
+}
+
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct pool_call call = *(struct pool_call *)arg;
     struct http_pool_host *h = call.host;
-    struct http_pool *p = h->pool;
     free(arg);
     h->in_flight--;
     if (http_pool_is_fault(result, reply->status) && result != HTTP_CLIENT_CANCELLED) {
-        uint64_t seconds = 0; /* seconds in Retry-After; a date is ignored */
-        if (result == HTTP_CLIENT_OK)
-            bytes_to_u64(bytes_str(http_reply_header(reply, "Retry-After")), &seconds);
-        usec_t retry_after = (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
-        usec_t now = clock_monotonic(), took = now - call.began, wait = backoff_failed(&h->backoff);
-        if (retry_after > p->backoff_max)
-            retry_after = p->backoff_max;
-        if (!h->down_until && --p->n_up == 0)
-            p->fell = now;
-        h->silent = result == HTTP_CLIENT_TIMEOUT;
-        if (h->silent && call.began >= h->failed_at)
-            h->stalls = h->probed == PROBE_ANSWERED || call.began < h->watched_until;
-        h->failed_at = now;
-        h->probed = NOT_PROBED;
-        h->wait = retry_after > wait ? retry_after : wait;
-        h->down_until = now + h->wait;
-        h->cooldown_until = now + (took < HTTP_POOL_COOLDOWN_MAX / HTTP_POOL_COOLDOWN_FACTOR
-                                          ? took * HTTP_POOL_COOLDOWN_FACTOR
-                                          : HTTP_POOL_COOLDOWN_MAX);
-        if (h->silent)
-            h->watched_until = h->cooldown_until;
+        if (!is_tolerated(h, result, reply))
+            mark_down(h, result, reply, call.began);
         if (h->faults)
             stats_add(h->faults, 1);
     } else if (result != HTTP_CLIENT_CANCELLED) {
-        backoff_succeeded(&h->backoff);
-        p->n_up += h->down_until != 0;
-        h->down_until = 0;
-        h->probed = NOT_PROBED;
+        mark_up(h);
     }
     if (call.spec.on_done)
         call.spec.on_done(result, reply, call.spec.arg);

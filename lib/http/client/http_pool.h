@@ -54,9 +54,10 @@ struct http_pool_config {
     int max_connections;             /* to each */
     usec_t connect_timeout, timeout; /* as of http_client_config */
     usec_t backoff_min, backoff_max; /* 0: 50 ms, 2 s */
-    size_t max_reply;                /* as of http_client_config */
-    bool cut_reply;                  /* likewise */
-    const char *auth_token;          /* NULL: none; sent to every host */
+    usec_t tolerance;       /* a 5xx does not mark a host as down this long after a success; 0: it does */
+    size_t max_reply;       /* as of http_client_config */
+    bool cut_reply;         /* likewise */
+    const char *auth_token; /* NULL: none; sent to every host */
 };
 
 /* Returns NULL with the error if there is no URL, an invalid URL, or too many URLs. If config->base is NULL, the
@@ -81,6 +82,7 @@ struct http_pool_host *http_pool_single(struct http_pool *p);
 usec_t http_pool_wait(const struct http_pool *p);
 
 const char *http_pool_host_url(const struct http_pool_host *h); /* as configured */
+bool http_pool_host_is_up(const struct http_pool_host *h);
 /* Each %s in a target is a placeholder. http_pool_fill_target replaces it by the escaped message and adds a NUL. */
 bool http_pool_host_has_placeholder(const struct http_pool_host *h);
 void http_pool_fill_target(const struct http_pool_host *h, struct bytes message, struct buf *out);

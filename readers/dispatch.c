@@ -1,0 +1,590 @@
+#include "readers/dispatch.h"
+
+#include "base/backoff.h"
+#include "base/heap.h"
+#include "base/rate_limit.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define LANES 4096 /* for DISPATCH_BY_KEY; keys that share a lane only wait for each other */
+#define LANE_NONE UINT32_MAX
+#define HELD_FACTOR 8 /* leases' messages that are held at most, while many wait for a retry */
+
+enum item_state {
+    ITEM_BEHIND, /* an earlier message of its lane is not settled */
+    ITEM_READY,
+    ITEM_RETRYING,
+    ITEM_RUNNING,
+    ITEM_OVER, /* delivered, poison, or dropped */
+};
+
+struct item {
+    struct heap_node node; /* in `ready` by age, or in `retries` by time; the first member */
+    struct lease *lease;
+    struct message *message;
+    struct item *next; /* of the lane */
+    uint64_t age;
+    usec_t delay; /* before the last retry, as backoff.current */
+    size_t most;  /* messages of a run that has this one */
+    uint32_t lane;
+    enum item_state state;
+};
+
+struct lease {
+    struct lease *next;
+    struct batch batch;
+    struct item *items;
+    size_t unsettled; /* not acknowledged, buried, returned or dropped */
+    size_t running;   /* in runs */
+    usec_t ends, touch_at;
+    bool doubtful; /* an acknowledgement was not answered */
+};
+
+struct run {
+    struct dispatch_run view; /* the first member */
+    struct item **items;
+};
+
+struct dispatch {
+    struct dispatch_config config;
+    struct lease *leases; /* the oldest first */
+    struct item *tails[LANES];
+    struct heap ready, retries;
+    uint64_t next_age;
+    size_t runs, held, done; /* messages that are held: not over; and done: not acknowledged */
+    struct rate_limit rate_limit;
+    struct backoff backoff;
+    usec_t paused_until;
+    bool stopping;
+    struct dispatch_step doing;
+    struct buf ids;
+};
+
+struct dispatch *dispatch_new(const struct dispatch_config *config)
+{
+    struct dispatch *d = mem_zalloc(sizeof *d);
+    assert(config->parallel > 0 && config->max_items > 0);
+    d->config = *config;
+    rate_limit_init(&d->rate_limit, config->rate);
+    backoff_init(&d->backoff, config->backoff_min, config->backoff_max, config->seed);
+    return d;
+}
+
+static void lease_free(struct lease *l)
+{
+    batch_free(&l->batch);
+    free(l->items);
+    free(l);
+}
+
+void dispatch_free(struct dispatch **p)
+{
+    struct dispatch *d = *p;
+    if (!d)
+        return;
+    while (d->leases) {
+        struct lease *l = d->leases;
+        d->leases = l->next;
+        lease_free(l);
+    }
+    heap_free(&d->ready);
+    heap_free(&d->retries);
+    buf_free(&d->ids);
+    free(d);
+    *p = NULL;
+}
+
+static void free_settled_leases(struct dispatch *d)
+{
+    for (struct lease **l = &d->leases; *l;) {
+        struct lease *gone = *l;
+        if (gone->unsettled > 0 || gone->running > 0) {
+            l = &gone->next;
+            continue;
+        }
+        *l = gone->next;
+        lease_free(gone);
+    }
+}
+
+bool dispatch_wants_more(const struct dispatch *d)
+{
+    return !d->stopping && d->held - d->retries.n <= d->config.items / 2 &&
+           d->held <= d->config.items * HELD_FACTOR;
+}
+
+static uint32_t lane_of(const struct dispatch *d, struct bytes text)
+{
+    switch (d->config.order) {
+    case DISPATCH_IN_ORDER:
+        return 0;
+    case DISPATCH_BY_KEY:
+        return (uint32_t)(d->config.key(text, d->config.arg) % LANES);
+    case DISPATCH_IN_ANY_ORDER:
+        break;
+    }
+    return LANE_NONE;
+}
+
+static void make_ready(struct dispatch *d, struct item *it)
+{
+    it->state = ITEM_READY;
+    heap_put(&d->ready, &it->node, (int64_t)it->age);
+}
+
+/* Returns true if the message cannot be a line. */
+static bool is_no_line(struct dispatch *d, struct batch *batch, size_t i)
+{
+    struct bytes text = batch->messages[i].text;
+    if (d->config.lines && text.len == 0)
+        batch_mark_poison(batch, i, "empty");
+    else if (d->config.lines && memchr(text.ptr, '\n', text.len))
+        batch_mark_poison(batch, i, "contains a line feed");
+    return batch->messages[i].state == MESSAGE_POISON;
+}
+
+void dispatch_add(struct dispatch *d, struct batch *batch, usec_t asked)
+{
+    struct lease *l = mem_zalloc(sizeof *l), **last = &d->leases;
+    assert(!d->stopping && batch->n > 0);
+    while (*last)
+        last = &(*last)->next;
+    *last = l;
+    l->batch = *batch;
+    *batch = (struct batch){0};
+    l->items = mem_zalloc(l->batch.n * sizeof *l->items);
+    l->unsettled = l->batch.n;
+    l->ends = asked + d->config.lease - d->config.lease / 10;
+    l->touch_at = asked + d->config.lease / 3;
+    for (size_t i = 0; i < l->batch.n; i++) {
+        struct item *it = &l->items[i];
+        *it = (struct item){.lease = l,
+            .message = &l->batch.messages[i],
+            .age = d->next_age++,
+            .most = d->config.max_items,
+            .lane = LANE_NONE,
+            .state = ITEM_OVER};
+        heap_node_init(&it->node);
+        if (is_no_line(d, &l->batch, i))
+            continue;
+        d->held++;
+        it->lane = lane_of(d, it->message->text);
+        struct item **tail = it->lane == LANE_NONE ? NULL : &d->tails[it->lane];
+        if (tail && *tail) {
+            (*tail)->next = it;
+            it->state = ITEM_BEHIND;
+        } else {
+            make_ready(d, it);
+        }
+        if (tail)
+            *tail = it;
+    }
+}
+
+/* The first message of a lane is over: the next one is the first. */
+static void end_item(struct dispatch *d, struct item *it)
+{
+    struct item *next = it->next;
+    it->state = ITEM_OVER;
+    it->next = NULL;
+    d->held--;
+    if (it->lane == LANE_NONE || d->stopping) /* then `next` may be gone */
+        return;
+    if (!next)
+        d->tails[it->lane] = NULL;
+    else if (next->state == ITEM_BEHIND)
+        make_ready(d, next);
+}
+
+static void wake_retries(struct dispatch *d, usec_t now)
+{
+    for (struct heap_node *n; (n = heap_first(&d->retries)) && n->priority <= now;) {
+        heap_remove(&d->retries, n);
+        make_ready(d, (struct item *)n);
+    }
+}
+
+/* The message that may follow `last` in a run: the next of its lane, or the oldest that is ready. */
+static struct item *following(const struct dispatch *d, const struct item *last)
+{
+    return last->next ? last->next : (struct item *)heap_first(&d->ready);
+}
+
+/* Moves messages from `ready` to the run. Those that are not a lane's first follow directly on it. */
+static void fill_run(struct dispatch *d, struct run *run)
+{
+    struct item *it = (struct item *)heap_first(&d->ready);
+    size_t most = it->most, bytes = 0, room = rate_limit_batch(&d->rate_limit);
+    size_t cap = 0;
+    if (most > room)
+        most = room;
+    for (size_t n = 0; it && n < most && n < it->most; n++) {
+        bytes += it->message->text.len + 1;
+        if (n > 0 && d->config.max_bytes && bytes > d->config.max_bytes)
+            break;
+        if (n == cap) {
+            cap = cap ? cap * 2 : 16;
+            run->items = mem_realloc(run->items, cap * sizeof *run->items);
+        }
+        run->items[n] = it;
+        run->view.n = n + 1;
+        if (it->most < most)
+            most = it->most;
+        heap_remove(&d->ready, &it->node);
+        it->state = ITEM_RUNNING;
+        it = following(d, it);
+    }
+}
+
+static bool is_first_of_lane(const struct run *run, size_t i)
+{
+    return i == 0 || run->items[i - 1]->next != run->items[i];
+}
+
+/* Takes the messages out of the run, and frees it. The first of each lane are ready, or wait until `retry`. */
+static void put_back(struct dispatch *d, struct run *run, usec_t retry)
+{
+    for (size_t i = 0; i < run->view.n; i++) {
+        struct item *it = run->items[i];
+        it->lease->running--;
+        if (it->state != ITEM_RUNNING) /* over, or its lease is lost */
+            continue;
+        if (!is_first_of_lane(run, i)) {
+            it->state = ITEM_BEHIND;
+        } else if (retry > 0) {
+            it->state = ITEM_RETRYING;
+            heap_put(&d->retries, &it->node, retry);
+        } else {
+            make_ready(d, it);
+        }
+    }
+    d->runs--;
+    free(run->items);
+    free(run->view.messages);
+    free(run);
+    free_settled_leases(d);
+}
+
+struct dispatch_run *dispatch_run_begin(struct dispatch *d, usec_t now, usec_t *until)
+{
+    *until = INT64_MAX;
+    wake_retries(d, now);
+    if (d->stopping || d->runs == d->config.parallel ||
+        d->done >= d->config.parallel * d->config.max_items)
+        return NULL;
+    if (!heap_first(&d->ready)) {
+        if (heap_first(&d->retries))
+            *until = heap_first(&d->retries)->priority;
+        return NULL;
+    }
+    if (d->paused_until > now) {
+        *until = d->paused_until;
+        return NULL;
+    }
+    struct run *run = mem_zalloc(sizeof *run);
+    fill_run(d, run);
+    for (size_t i = 0; i < run->view.n; i++)
+        run->items[i]->lease->running++;
+    d->runs++;
+    usec_t when = rate_limit_when(&d->rate_limit, run->view.n, now);
+    if (when > now) {
+        *until = when;
+        put_back(d, run, 0);
+        return NULL;
+    }
+    rate_limit_spend(&d->rate_limit, run->view.n, now);
+    run->view.messages = mem_alloc(run->view.n * sizeof *run->view.messages);
+    for (size_t i = 0; i < run->view.n; i++)
+        run->view.messages[i] = run->items[i]->message;
+    return &run->view;
+}
+
+void dispatch_run_delivered(struct dispatch *d, struct dispatch_run *view)
+{
+    struct run *run = (struct run *)view;
+    for (size_t i = 0; i < run->view.n; i++) {
+        struct item *it = run->items[i];
+        if (it->state != ITEM_RUNNING)
+            continue;
+        it->message->state = MESSAGE_DONE;
+        d->done++;
+    }
+    for (size_t i = 0; i < run->view.n; i++)
+        if (run->items[i]->state == ITEM_RUNNING)
+            end_item(d, run->items[i]);
+    put_back(d, run, 0);
+}
+
+/* When a poison message is found, the others of its run are whole again. */
+static void forget_limits(struct dispatch *d)
+{
+    for (struct lease *l = d->leases; l; l = l->next)
+        for (size_t i = 0; i < l->batch.n; i++)
+            l->items[i].most = d->config.max_items;
+}
+
+void dispatch_run_refused(struct dispatch *d, struct dispatch_run *view, const char *reason)
+{
+    struct run *run = (struct run *)view;
+    struct item *it = run->items[0];
+    if (run->view.n > 1) {
+        for (size_t i = 0; i < run->view.n; i++)
+            run->items[i]->most = run->view.n / 2;
+    } else if (it->state == ITEM_RUNNING) {
+        batch_mark_poison(&it->lease->batch, (size_t)(it - it->lease->items), reason);
+        end_item(d, it);
+        forget_limits(d);
+    }
+    put_back(d, run, 0);
+}
+
+void dispatch_run_failed(struct dispatch *d, struct dispatch_run *view, usec_t now)
+{
+    struct run *run = (struct run *)view;
+    d->backoff.current = run->items[0]->delay;
+    usec_t wait = backoff_failed(&d->backoff);
+    for (size_t i = 0; i < run->view.n; i++)
+        run->items[i]->delay = d->backoff.current;
+    put_back(d, run, now + wait);
+}
+
+void dispatch_run_again(struct dispatch *d, struct dispatch_run *view)
+{
+    put_back(d, (struct run *)view, 0);
+}
+
+size_t dispatch_runs(const struct dispatch *d)
+{
+    return d->runs;
+}
+
+void dispatch_pause(struct dispatch *d, usec_t until)
+{
+    d->paused_until = until;
+}
+
+/* Appends the ids of the lease's messages that are in `state` and in no run, as "A-B,C". Gives them the state `then`. */
+static void take_ids(struct lease *l, enum message_state state, enum message_state then, struct buf *ids)
+{
+    struct message *m = l->batch.messages;
+    for (size_t i = 0, end; i < l->batch.n; i = end) {
+        for (end = i; end < l->batch.n && m[end].state == state && l->items[end].state != ITEM_RUNNING &&
+                      m[end].id == m[i].id + (end - i);
+             end++)
+            m[end].state = then;
+        if (end == i) {
+            end++;
+            continue;
+        }
+        if (ids->len > 0)
+            buf_append_char(ids, ',');
+        buf_append_u64(ids, m[i].id);
+        if (end > i + 1) {
+            buf_append_char(ids, '-');
+            buf_append_u64(ids, m[end - 1].id);
+        }
+    }
+}
+
+/* Returns the number of messages changed. */
+static size_t change_state(struct lease *l, enum message_state from, enum message_state to)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->batch.n; i++)
+        if (l->batch.messages[i].state == from) {
+            l->batch.messages[i].state = to;
+            n++;
+        }
+    return n;
+}
+
+static struct dispatch_step step_of_lease(struct dispatch *d, struct lease *l)
+{
+    struct dispatch_step step = {.action = DISPATCH_NOTHING, .lease = l->batch.lease};
+    buf_clear(&d->ids);
+    take_ids(l, MESSAGE_DONE, MESSAGE_TAKEN, &d->ids);
+    if (d->ids.len > 0) {
+        step.action = DISPATCH_ACK;
+    } else {
+        for (size_t i = 0; i < l->batch.n && step.action == DISPATCH_NOTHING; i++)
+            if (l->batch.messages[i].state == MESSAGE_POISON) {
+                step.action = DISPATCH_BURY;
+                step.message = &l->batch.messages[i];
+            }
+    }
+    if (step.action == DISPATCH_NOTHING && d->stopping) {
+        take_ids(l, MESSAGE_WAITING, MESSAGE_GIVEN_BACK, &d->ids);
+        if (d->ids.len > 0)
+            step.action = DISPATCH_NACK;
+    }
+    step.ids = buf_bytes(&d->ids);
+    return step;
+}
+
+struct dispatch_step dispatch_step(struct dispatch *d, usec_t now)
+{
+    struct dispatch_step step = {.action = DISPATCH_NOTHING, .until = INT64_MAX};
+    assert(d->doing.action == DISPATCH_NOTHING);
+    for (struct lease *l = d->leases; l && step.action == DISPATCH_NOTHING; l = l->next) {
+        if (l->unsettled == 0)
+            continue;
+        if (l->touch_at <= now)
+            step = (struct dispatch_step){.action = DISPATCH_TOUCH, .lease = l->batch.lease};
+        else if (l->touch_at < step.until)
+            step.until = l->touch_at;
+    }
+    usec_t until = step.until;
+    for (struct lease *l = d->leases; l && step.action == DISPATCH_NOTHING; l = l->next)
+        if (l->unsettled > 0)
+            step = step_of_lease(d, l);
+    step.until = until;
+    d->doing = step;
+    return step;
+}
+
+static struct lease *lease_of_step(const struct dispatch *d)
+{
+    struct lease *l = d->leases;
+    while (l && l->batch.lease != d->doing.lease)
+        l = l->next;
+    assert(l);
+    return l;
+}
+
+/* Messages that go back to the queue leave their lanes. Nothing is ready any more: the dispatch stops. */
+static void give_back(struct dispatch *d, struct lease *l)
+{
+    for (size_t i = 0; i < l->batch.n; i++) {
+        struct item *it = &l->items[i];
+        if (it->message->state != MESSAGE_GIVEN_BACK || it->state == ITEM_OVER)
+            continue;
+        heap_remove(it->state == ITEM_RETRYING ? &d->retries : &d->ready, &it->node);
+        it->state = ITEM_OVER;
+        d->held--;
+        l->unsettled--;
+    }
+}
+
+void dispatch_step_done(struct dispatch *d, usec_t now)
+{
+    struct lease *l = lease_of_step(d);
+    size_t n;
+    switch (d->doing.action) {
+    case DISPATCH_TOUCH:
+        l->ends = now + d->config.lease - d->config.lease / 10;
+        l->touch_at = now + d->config.lease / 3;
+        break;
+    case DISPATCH_ACK:
+        n = change_state(l, MESSAGE_TAKEN, MESSAGE_BURIED); /* settled, as a buried one is */
+        d->done -= n;
+        l->unsettled -= n;
+        break;
+    case DISPATCH_BURY:
+        l->batch.messages[d->doing.message - l->batch.messages].state = MESSAGE_BURIED;
+        l->unsettled--;
+        break;
+    case DISPATCH_NACK:
+        give_back(d, l);
+        break;
+    case DISPATCH_NOTHING:
+        break;
+    }
+    d->doing = (struct dispatch_step){.action = DISPATCH_NOTHING};
+    free_settled_leases(d);
+}
+
+void dispatch_step_failed(struct dispatch *d, bool doubtful)
+{
+    struct lease *l = lease_of_step(d);
+    if (d->doing.action == DISPATCH_ACK) {
+        change_state(l, MESSAGE_TAKEN, MESSAGE_DONE);
+        l->doubtful = l->doubtful || doubtful;
+    }
+    for (size_t i = 0; i < l->batch.n && d->doing.action == DISPATCH_NACK; i++)
+        if (l->batch.messages[i].state == MESSAGE_GIVEN_BACK && l->items[i].state != ITEM_OVER)
+            l->batch.messages[i].state = MESSAGE_WAITING;
+    d->doing = (struct dispatch_step){.action = DISPATCH_NOTHING};
+}
+
+static bool is_done(const struct message *m)
+{
+    return m->state == MESSAGE_DONE || m->state == MESSAGE_TAKEN;
+}
+
+static size_t count_done(const struct lease *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->batch.n; i++)
+        n += is_done(&l->batch.messages[i]);
+    return n;
+}
+
+/* Forgets what the lease has. Its runs go on, and their outcomes mean nothing. */
+static void forget(struct dispatch *d, struct lease *l)
+{
+    for (size_t i = 0; i < l->batch.n; i++) {
+        struct item *it = &l->items[i];
+        if (it->state == ITEM_OVER)
+            continue;
+        if (it->state == ITEM_READY || it->state == ITEM_RETRYING)
+            heap_remove(it->state == ITEM_READY ? &d->ready : &d->retries, &it->node);
+        it->state = ITEM_OVER;
+        d->held--;
+    }
+    d->done -= count_done(l);
+    l->unsettled = 0;
+}
+
+void dispatch_step_lost(struct dispatch *d, struct buf *ids)
+{
+    struct lease *l = lease_of_step(d);
+    bool ended = l->doubtful && count_done(l) == l->unsettled;
+    change_state(l, MESSAGE_TAKEN, MESSAGE_DONE);
+    if (!l->doubtful)
+        take_ids(l, MESSAGE_DONE, MESSAGE_DONE, ids);
+    if (!ended)
+        d->stopping = true;
+    forget(d, l);
+    d->doing = (struct dispatch_step){.action = DISPATCH_NOTHING};
+    free_settled_leases(d);
+}
+
+bool dispatch_has_expired(const struct dispatch *d, usec_t now)
+{
+    const struct lease *l = d->leases;
+    while (l && (l->unsettled == 0 || now < l->ends))
+        l = l->next;
+    return l != NULL;
+}
+
+void dispatch_stop(struct dispatch *d)
+{
+    d->stopping = true;
+}
+
+bool dispatch_is_stopping(const struct dispatch *d)
+{
+    return d->stopping;
+}
+
+bool dispatch_is_empty(const struct dispatch *d)
+{
+    return !d->leases && d->runs == 0;
+}
+
+void dispatch_resume(struct dispatch *d)
+{
+    assert(dispatch_is_empty(d));
+    memset(d->tails, 0, sizeof d->tails); /* lanes whose messages went back */
+    d->stopping = false;
+}
+
+void dispatch_unacknowledged(const struct dispatch *d, struct buf *ids)
+{
+    for (struct lease *l = d->leases; l; l = l->next) {
+        change_state(l, MESSAGE_TAKEN, MESSAGE_DONE);
+        if (l->unsettled > 0)
+            take_ids(l, MESSAGE_DONE, MESSAGE_DONE, ids);
+    }
+}

@@ -1,0 +1,506 @@
+#include "readers/dispatcher.h"
+
+#include "base/backoff.h"
+#include "base/url.h"
+#include "http/client/http_client.h"
+
+#include <assert.h>
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TARGET_IDS_MAX 4000 /* bytes; a longer list of ids is sent in the body */
+#define CALM (60 * USEC_PER_SEC)
+
+enum phase {
+    PHASE_RELEASE, /* ends the leases of an earlier process or start */
+    PHASE_WORK,
+    PHASE_LAST_RELEASE, /* before the end */
+    PHASE_ENDED,
+};
+
+struct dispatcher {
+    struct dispatcher_config config;
+    char *queue, *reader; /* percent-encoded */
+    char queue_id[NAME_LEN_MAX + 1];
+    struct dispatch *dispatch;
+    struct http_client *client;
+    struct http_call *call, *reserve; /* NULL: none */
+    usec_t reserve_at;                /* when the reserve was sent */
+    usec_t pause;                     /* no request to the queue before this time */
+    struct backoff queue_backoff, destination_backoff;
+    enum phase phase;
+    bool stopping, ended;
+    usec_t give_up;                /* when stopping */
+    const struct message *burying; /* during a DISPATCH_BURY */
+    uint64_t poison_in_row, failures_in_row;
+    usec_t delivered_at, failed_at; /* 0: never */
+    bool failing;                   /* since on_failing; until CALM after failed_at */
+    bool queue_answered, troubled;
+    char trouble[256];
+    struct event *advance;
+    struct queuereader_numbers numbers;
+};
+
+static void advance(struct dispatcher *x);
+
+static void set_trouble(struct dispatcher *x, const char *side, const char *what)
+{
+    char text[sizeof x->trouble];
+    snprintf(text, sizeof text, "%s: %s", side, what);
+    if (x->troubled && strcmp(text, x->trouble) == 0)
+        return;
+    memcpy(x->trouble, text, sizeof text);
+    x->troubled = true;
+    x->config.reader.on_trouble(x->trouble, x->config.reader.arg);
+}
+
+/* The side works. */
+static void clear_trouble(struct dispatcher *x, const char *side)
+{
+    bool first = !x->queue_answered;
+    x->queue_answered = true;
+    if (!first && !(x->troubled && strncmp(x->trouble, side, strlen(side)) == 0))
+        return;
+    x->troubled = false;
+    x->config.reader.on_trouble(NULL, x->config.reader.arg);
+}
+
+const char *dispatcher_trouble(const struct dispatcher *x)
+{
+    if (x->troubled)
+        return x->trouble;
+    return x->queue_answered ? NULL : "connecting to the queue";
+}
+
+static void advance_at(struct dispatcher *x, usec_t delay)
+{
+    struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    evtimer_add(x->advance, &tv);
+}
+
+static void on_advance(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    advance(arg);
+}
+
+static void queue_failed(struct dispatcher *x, const char *why)
+{
+    x->numbers.queue_faults++;
+    set_trouble(x, "queue", why);
+    x->pause = clock_monotonic() + backoff_failed(&x->queue_backoff);
+}
+
+static void queue_works(struct dispatcher *x)
+{
+    backoff_succeeded(&x->queue_backoff);
+    x->pause = 0;
+    clear_trouble(x, "queue: ");
+}
+
+/* Returns true for a reply of 200 or 409. Otherwise the queue has failed. */
+static bool queue_replied(
+    struct dispatcher *x, enum http_client_result result, const struct http_reply_view *reply)
+{
+    char why[128];
+    advance_at(x, 0);
+    if (result == HTTP_CLIENT_OK && (reply->status == 200 || reply->status == 409))
+        return true;
+    if (result != HTTP_CLIENT_OK) {
+        queue_failed(x, http_client_strerror(result));
+        return false;
+    }
+    struct bytes code = queuereader_reply_member(reply->body, "code");
+    snprintf(why, sizeof why, "answered %d %.*s", reply->status, (int)(code.len < 64 ? code.len : 64),
+        code.len ? code.ptr : "");
+    queue_failed(x, why);
+    return false;
+}
+
+static void released(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct dispatcher *x = arg;
+    x->call = NULL;
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    bool replied = queue_replied(x, result, reply);
+    if (x->phase == PHASE_LAST_RELEASE) { /* tried only once */
+        x->phase = PHASE_ENDED;
+    } else if (replied && reply->status == 200 &&
+               queuereader_reply_member(reply->body, "next_id").len > 0) {
+        queue_works(x);
+        x->phase = PHASE_WORK;
+    } else if (replied) {
+        queue_failed(x, "does not answer /release as a simplequeue does");
+    }
+}
+
+static void reserved(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct dispatcher *x = arg;
+    x->reserve = NULL;
+    if (result == HTTP_CLIENT_CANCELLED || !queue_replied(x, result, reply))
+        return;
+    if (reply->status == 409) {
+        char why[160];
+        struct bytes holder = queuereader_reply_member(reply->body, "reader");
+        snprintf(why, sizeof why, "the reader %.*s has leases on this queue",
+            (int)(holder.len < 64 ? holder.len : 64), holder.len ? holder.ptr : "");
+        queue_failed(x, why);
+        return;
+    }
+    uint64_t lease = 0;
+    struct batch batch = {0};
+    struct bytes id = bytes_str(http_reply_header(reply, "X-Millrace-Queue-Id"));
+    bool leased = bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Lease")), &lease);
+    if ((reply->body.len && !(leased && bytes_is_name(id))) || !batch_parse(reply->body, lease, &batch)) {
+        queue_failed(x, "does not answer /reserve as a simplequeue does");
+        return;
+    }
+    queue_works(x);
+    if (batch.n == 0)
+        return;
+    snprintf(x->queue_id, sizeof x->queue_id, "%.*s", (int)id.len, id.ptr);
+    x->numbers.reserved += batch.n;
+    if (dispatch_is_stopping(x->dispatch))
+        batch_free(&batch); /* the release returns them, or the end of their lease */
+    else
+        dispatch_add(x->dispatch, &batch, x->reserve_at);
+}
+
+/* The queue's answer to a step. A refused acknowledgement is not repeated: its messages come again when their lease ends. */
+static void step_answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct dispatcher *x = arg;
+    struct buf ids = {0};
+    int status = result == HTTP_CLIENT_OK ? reply->status : 0;
+    x->call = NULL;
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    if (status >= 400 && status < 500 && status != 408 && status != 409 && status != 429) {
+        x->numbers.acks_refused++;
+        advance_at(x, 0);
+        dispatch_step_done(x->dispatch, clock_monotonic());
+    } else if (!queue_replied(x, result, reply)) {
+        dispatch_step_failed(x->dispatch, result != HTTP_CLIENT_REFUSED);
+    } else if (status == 409) {
+        queue_works(x);
+        dispatch_step_lost(x->dispatch, &ids);
+        if (ids.len > 0)
+            x->config.reader.on_ack_lost(buf_bytes(&ids), x->config.reader.arg);
+    } else {
+        queue_works(x);
+        dispatch_step_done(x->dispatch, clock_monotonic());
+    }
+    buf_free(&ids);
+}
+
+static void buried(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct dispatcher *x = arg;
+    if (result == HTTP_CLIENT_OK && reply->status == 200) {
+        x->numbers.buried++;
+        x->config.reader.on_buried(x->burying, x->config.reader.arg);
+    }
+    step_answered(result, reply, arg);
+}
+
+typedef void reply_fn(enum http_client_result result, const struct http_reply_view *reply, void *arg);
+
+static struct http_call *call_queue(struct dispatcher *x, const char *method, struct buf *target, struct bytes body,
+    usec_t timeout, reply_fn *done)
+{
+    buf_append_char(target, '\0');
+    struct http_call_spec spec = {.method = method,
+        .target = target->ptr,
+        .content_type = body.len ? "text/plain" : NULL,
+        .body = body,
+        .timeout = timeout,
+        .arg = x,
+        .on_done = done};
+    struct http_call *call = http_client_request(x->client, &spec);
+    buf_free(target);
+    return call;
+}
+
+static void reserve(struct dispatcher *x)
+{
+    struct buf target = {0};
+    const struct queuereader_config *c = &x->config.reader;
+    buf_printf(&target, "/reserve?queue=%s&items=%" PRIu64 "&lease=%" PRId64 "&wait=%" PRId64, x->queue,
+        c->items, c->lease / USEC_PER_MSEC, c->wait / USEC_PER_MSEC);
+    if (!x->config.is_shared)
+        buf_printf(&target, "&reader=%s", x->reader);
+    x->reserve_at = clock_monotonic();
+    x->reserve = call_queue(x, "GET", &target, BYTES_NONE, c->wait + c->timeout, reserved);
+}
+
+static void release(struct dispatcher *x)
+{
+    struct buf target = {0};
+    buf_printf(&target, "/release?queue=%s&reader=%s", x->queue, x->reader);
+    x->call = call_queue(x, "POST", &target, BYTES_NONE, 0, released);
+}
+
+static void begin_step(struct dispatcher *x, const struct dispatch_step *step)
+{
+    static const char *const paths[] = {[DISPATCH_TOUCH] = "/touch",
+        [DISPATCH_ACK] = "/ack",
+        [DISPATCH_BURY] = "/bury",
+        [DISPATCH_NACK] = "/nack"};
+    struct buf target = {0};
+    struct bytes body = BYTES_NONE;
+    buf_printf(&target, "%s?queue=%s&lease=%" PRIu64, paths[step->action], x->queue, step->lease);
+    if (step->action == DISPATCH_TOUCH) {
+        buf_printf(&target, "&extend=%" PRId64, x->config.reader.lease / USEC_PER_MSEC);
+    } else if (step->action == DISPATCH_BURY) {
+        buf_printf(&target, "&id=%" PRIu64 "&reason=", step->message->id);
+        url_encode(bytes_str(step->message->reason), &target);
+        x->burying = step->message;
+    } else if (step->ids.len > TARGET_IDS_MAX) {
+        body = step->ids;
+    } else {
+        buf_append_str(&target, "&id=");
+        buf_append_bytes(&target, step->ids);
+    }
+    x->call = call_queue(x, "POST", &target, body, 0, step->action == DISPATCH_BURY ? buried : step_answered);
+}
+
+/* When nothing is left: begins again after a lost lease, or ends. */
+static void leave(struct dispatcher *x)
+{
+    if (x->reserve)
+        http_call_cancel(x->reserve);
+    if (!x->stopping) {
+        dispatch_resume(x->dispatch);
+        x->phase = x->config.is_shared ? PHASE_WORK : PHASE_RELEASE;
+    } else {
+        x->phase = x->config.is_shared ? PHASE_ENDED : PHASE_LAST_RELEASE;
+    }
+}
+
+/* Sends the next request to the queue, or returns the time until then. */
+static usec_t advance_queue(struct dispatcher *x, usec_t now)
+{
+    bool has_failed = x->pause > 0, no_runs = dispatch_runs(x->dispatch) == 0;
+    if (x->stopping && (x->phase == PHASE_RELEASE || (now >= x->give_up && has_failed && no_runs)))
+        x->phase = PHASE_ENDED;
+    if (x->phase == PHASE_ENDED)
+        return INT64_MAX;
+    if (x->pause > now)
+        return x->pause;
+    if (x->phase == PHASE_RELEASE || x->phase == PHASE_LAST_RELEASE) {
+        release(x);
+        return INT64_MAX;
+    }
+    struct dispatch_step step = dispatch_step(x->dispatch, now);
+    if (step.action != DISPATCH_NOTHING) {
+        begin_step(x, &step);
+        return INT64_MAX;
+    }
+    return step.until;
+}
+
+/* Begins runs, and returns the time from which another may begin. */
+static usec_t advance_runs(struct dispatcher *x, usec_t now)
+{
+    usec_t until = INT64_MAX;
+    for (struct dispatch_run *run; (run = dispatch_run_begin(x->dispatch, now, &until));)
+        x->config.deliver(x, run, x->config.arg);
+    return until;
+}
+
+/* After a minute without a failure, reports it. Returns the time when this is due. */
+static usec_t advance_calm(struct dispatcher *x, usec_t now)
+{
+    if (x->failing && now - x->failed_at >= CALM) {
+        x->failing = false;
+        x->config.on_failing(NULL, x->config.arg);
+    }
+    return x->failing ? x->failed_at + CALM : INT64_MAX;
+}
+
+static void advance(struct dispatcher *x)
+{
+    usec_t now = clock_monotonic(), again, due;
+    if (x->ended)
+        return;
+    if (dispatch_has_expired(x->dispatch, now))
+        dispatch_stop(x->dispatch);
+    if (x->phase == PHASE_WORK && dispatch_is_stopping(x->dispatch) && dispatch_is_empty(x->dispatch) && !x->call)
+        leave(x);
+    again = advance_calm(x, now);
+    due = x->phase == PHASE_WORK ? advance_runs(x, now) : INT64_MAX;
+    again = due < again ? due : again;
+    due = x->call ? INT64_MAX : advance_queue(x, now);
+    again = due < again ? due : again;
+    if (x->phase == PHASE_WORK && !x->reserve && x->pause <= now && dispatch_wants_more(x->dispatch))
+        reserve(x);
+    if (x->phase == PHASE_ENDED) {
+        x->ended = true;
+        x->config.reader.on_stopped(QUEUEREADER_STOPPED, x->config.reader.arg);
+    } else if (again != INT64_MAX && !evtimer_pending(x->advance, NULL)) {
+        advance_at(x, again > now ? again - now : 0);
+    }
+}
+
+static char *encoded(const char *text)
+{
+    struct buf out = {0};
+    url_encode(bytes_str(text), &out);
+    buf_append_char(&out, '\0');
+    return out.ptr;
+}
+
+struct dispatcher *dispatcher_new(const struct dispatcher_config *config)
+{
+    const struct queuereader_config *c = &config->reader;
+    uint64_t seed = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40);
+    struct http_client *client = http_client_new(&(struct http_client_config){.base = c->base,
+        .url = c->queue_url,
+        .max_connections = 2, /* a reserve that waits, and everything else */
+        .timeout = c->timeout,
+        .auth_token = c->auth_token});
+    if (!client)
+        return NULL;
+    struct dispatcher *x = mem_zalloc(sizeof *x);
+    x->config = *config;
+    x->client = client;
+    x->queue = encoded(c->queue);
+    x->reader = encoded(c->reader);
+    x->phase = config->is_shared ? PHASE_WORK : PHASE_RELEASE;
+    x->dispatch = dispatch_new(&(struct dispatch_config){.parallel = config->parallel,
+        .order = config->order,
+        .key = config->key,
+        .arg = config->arg,
+        .lines = c->destination.lines,
+        .items = c->items,
+        .max_items = c->destination.max_items,
+        .max_bytes = c->destination.max_bytes,
+        .rate = c->destination.rate,
+        .lease = c->lease,
+        .backoff_min = c->backoff_min,
+        .backoff_max = c->backoff_max,
+        .seed = seed});
+    backoff_init(&x->queue_backoff, c->backoff_min, c->backoff_max, ~seed);
+    backoff_init(&x->destination_backoff, c->backoff_min, c->backoff_max, seed ^ (seed << 21));
+    x->advance = evtimer_new(c->base, on_advance, x);
+    advance_at(x, 0);
+    return x;
+}
+
+void dispatcher_free(struct dispatcher **p)
+{
+    struct dispatcher *x = *p;
+    if (!x)
+        return;
+    http_client_free(&x->client);
+    event_free(x->advance);
+    dispatch_free(&x->dispatch);
+    free(x->queue);
+    free(x->reader);
+    free(x);
+    *p = NULL;
+}
+
+/* If a cancelled reserve has leased messages, the release returns them, or the end of their lease. */
+void dispatcher_stop(struct dispatcher *x)
+{
+    usec_t now = clock_monotonic();
+    x->give_up = x->stopping ? now : now + x->config.reader.drain;
+    x->stopping = true;
+    x->pause = 0;
+    if (x->reserve)
+        http_call_cancel(x->reserve);
+    dispatch_stop(x->dispatch);
+    advance_at(x, 0);
+}
+
+void dispatcher_delivered(struct dispatcher *x, struct dispatch_run *run)
+{
+    x->numbers.delivered += run->n;
+    x->numbers.runs++;
+    x->poison_in_row = x->failures_in_row = 0;
+    x->delivered_at = clock_monotonic();
+    backoff_succeeded(&x->destination_backoff);
+    clear_trouble(x, "destination: ");
+    dispatch_run_delivered(x->dispatch, run);
+    advance_at(x, 0);
+}
+
+static void note_failure(struct dispatcher *x, const char *why, bool is_down)
+{
+    usec_t now = clock_monotonic();
+    x->numbers.deliveries_failed++;
+    bool lasts = ++x->failures_in_row >= DISPATCHER_FAILURES && now - x->delivered_at >= DISPATCHER_PATIENCE;
+    if (is_down || x->delivered_at == 0 || lasts) {
+        set_trouble(x, "destination", why);
+    } else if (!x->failing) {
+        x->failing = true;
+        x->config.on_failing(why, x->config.arg);
+    }
+    x->failed_at = now;
+    advance_at(x, 0);
+}
+
+void dispatcher_failed(struct dispatcher *x, struct dispatch_run *run, const char *why)
+{
+    note_failure(x, why, false);
+    dispatch_run_failed(x->dispatch, run, clock_monotonic());
+}
+
+void dispatcher_down(struct dispatcher *x, struct dispatch_run *run, const char *why, usec_t wait)
+{
+    usec_t now = clock_monotonic();
+    note_failure(x, why, true);
+    if (wait < 0)
+        wait = backoff_failed(&x->destination_backoff);
+    dispatch_run_failed(x->dispatch, run, now); /* a message may be the reason: another is tried first */
+    dispatch_pause(x->dispatch, now + wait);
+}
+
+void dispatcher_later(struct dispatcher *x, struct dispatch_run *run, usec_t wait)
+{
+    dispatch_run_again(x->dispatch, run);
+    dispatch_pause(x->dispatch, clock_monotonic() + wait);
+}
+
+void dispatcher_again(struct dispatcher *x, struct dispatch_run *run)
+{
+    dispatch_run_again(x->dispatch, run);
+    advance_at(x, 0);
+}
+
+void dispatcher_refused(struct dispatcher *x, struct dispatch_run *run, const char *reason)
+{
+    uint64_t limit = x->config.reader.destination.poison_limit;
+    if (limit && run->n == 1 && ++x->poison_in_row > limit) {
+        char why[sizeof x->trouble];
+        snprintf(why, sizeof why, "refuses every message: %s", reason);
+        dispatcher_down(x, run, why, QUEUEREADER_BACKOFF);
+        return;
+    }
+    x->numbers.refused++;
+    clear_trouble(x, "destination: ");
+    dispatch_run_refused(x->dispatch, run, reason);
+    advance_at(x, 0);
+}
+
+const char *dispatcher_queue_id(const struct dispatcher *x)
+{
+    return x->queue_id;
+}
+
+void dispatcher_unacknowledged(const struct dispatcher *x, struct buf *ids)
+{
+    dispatch_unacknowledged(x->dispatch, ids);
+}
+
+struct queuereader_numbers dispatcher_numbers(const struct dispatcher *x)
+{
+    return x->numbers;
+}

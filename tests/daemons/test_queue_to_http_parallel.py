@@ -1,0 +1,153 @@
+"""queue_to_http with several requests at once, in the order of a key, shared, killed, and at a server of which half fails."""
+import collections
+import json
+import random
+import sys
+import threading
+import time
+
+import harness
+from harness import wait_until
+from sink import Sink
+from to_http_case import ToHttp
+
+
+class Busy:
+    """What a sink does that takes its time: how many requests were there at once, at most."""
+
+    def __init__(self, sink, seconds, fails=lambda body: False):
+        self.now = self.most = 0
+        self.changed = threading.Lock()
+        self.seconds, self.fails = seconds, fails
+        sink.lock = NoLock()
+        sink.behave = self.behave
+
+    def behave(self, body):
+        with self.changed:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            answer = 500 if self.fails(body) else 200
+        time.sleep(self.seconds)
+        with self.changed:
+            self.now -= 1
+        return answer
+
+
+class NoLock:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *ignored):
+        return False
+
+
+class Parallel(ToHttp):
+    def test_several_at_once(self):
+        sink = Sink(self)
+        busy = Busy(sink, 0.05)
+        messages = [b"%d" % i for i in range(60)]
+        self.put(messages)
+        self.sender(sink.url, "--parallel=6")
+        self.wait_empty()
+        self.assertEqual(sorted(sink.messages()), sorted(messages))
+        self.assertEqual(busy.most, 6)
+
+    def test_in_the_order_of_a_key(self):
+        sink, rng = Sink(self), harness.seeded()
+        busy = Busy(sink, 0.003, lambda body: rng.random() < 0.3)
+        events = [{"user": {"id": rng.choice(["a", "b", 7, "d", None])}, "n": i} for i in range(200)]
+        self.put([json.dumps(e).encode() for e in events])
+        sender = self.sender(sink.url, "--parallel=4", "--order-by=user.id", "--backoff-min=1ms", "--backoff-max=5ms")
+        self.wait_empty()
+        got = collections.defaultdict(list)
+        for body in sink.taken():
+            e = json.loads(body)
+            got[e["user"]["id"]].append(e["n"])
+        self.assertEqual(dict(got), {user: [e["n"] for e in events if e["user"]["id"] == user] for user in got})
+        self.assertEqual(sum(map(len, got.values())), len(events))
+        self.assertGreater(busy.most, 1)
+        self.assertLessEqual(busy.most, 4)
+        self.assertEqual(sender.get("/health").status, 200)
+
+    def test_a_message_that_fails_delays_no_other(self):
+        sink = Sink(self)
+        sink.behave = lambda body: 500 if body == b"1" else 200
+        self.put([b"%d" % i for i in range(100)])
+        sender = self.sender(sink.url, "--parallel=2", "--backoff-max=200ms")
+        wait_until(lambda: len(sink.taken()) == 99, "the others")
+        wait_until(lambda: self.numbers()["depth"] == 1, "them to be acknowledged")
+        sink.behave = lambda body: 200
+        self.wait_empty()
+        self.assertIn("some deliveries fail", sender.log)
+
+    def test_what_was_delivered_before_a_kill_is_not_repeated(self):
+        """But what was under way: with one request at once, that one and the one before."""
+        for parallel, args in ((1, ()), (4, ("--parallel=4",))):
+            sink = Sink(self)
+            sink.behave = lambda body: "hang" if len(sink.taken_now()) >= 67 else 200
+            sink.taken_now = lambda: [r for r in sink.requests if r[1] == 200]
+            messages = [b"%d" % i for i in range(100)]
+            self.put(messages)
+            sender = self.sender(sink.url, *args)
+            wait_until(lambda: len(sink.requests) >= 67 + parallel, "67 deliveries")
+            sender.kill9()
+            before = sink.messages()
+            sink.behave = lambda body: 200
+            sink.released.set()
+            sender = self.sender(sink.url, *args)
+            self.wait_empty()
+            again = [m for m, n in collections.Counter(sink.messages()).items() if n > 1]
+            self.assertLessEqual(len(again), 2 * parallel, again)
+            self.assertEqual(set(sink.messages()), set(messages))
+            self.assertEqual(len(before), 67)
+            sender.stop()
+
+    def test_two_share_a_queue(self):
+        sinks = [Sink(self), Sink(self)]
+        for s in sinks:
+            Busy(s, 0.01)
+        messages = [b"%d" % i for i in range(200)]
+        self.put(messages)
+        senders = [self.sender(s.url, "--shared", "--items=10") for s in sinks]
+        self.wait_empty()
+        self.assertEqual(sorted(sinks[0].messages() + sinks[1].messages(), key=int), messages)
+        for s in sinks:
+            self.assertGreater(len(s.messages()), 10)
+        for s in senders:
+            self.assertEqual(s.get("/health").status, 200)
+
+    def test_half_of_the_requests_fail(self):
+        """Its successes allow half the speed; nine tenths of that are reached, and the log says it once."""
+        def run(fails):
+            sink = Sink(self)
+            Busy(sink, 0.03, lambda body: len(sink.requests) > 16 and fails())
+            self.put([b"%d" % i for i in range(600)])
+            began = time.monotonic()
+            sender = self.sender(sink.url, "--parallel=16")
+            wait_until(lambda: len(sink.taken()) >= 400, "most", interval=0.005)
+            seconds = time.monotonic() - began
+            log, failed = sender.log, sender.stats()["deliveries_failed_total"]
+            self.wait_empty()
+            sender.stop()
+            return seconds, log, failed
+
+        def share():
+            rng = random.Random(1)
+            seconds, log, failed = run(lambda: rng.random() < 0.5)
+            self.assertIn("some deliveries fail", log)
+            self.assertLessEqual(log.count(" warn "), 5, "one, unless the machine stood still: " + log)
+            self.assertGreater(failed, 300)
+            return 2 * run(lambda: False)[0] / seconds
+        shares = []
+        wait_until(lambda: shares.append(share()) or max(shares) >= 0.9, lambda: "0.9 of what is possible: %s" % shares)
+        print("%.2f of what is possible" % max(shares), file=sys.stderr)
+
+    def test_bad_settings(self):
+        for args in (["--parallel=0"], ["--parallel=257"], ["--order-by=a..b"], ["--shared", "--reader=x"]):
+            done = self.run_program("queue_to_http", "--destination=http://x/", *args)
+            self.assertIn(done.returncode, (64, 78), (args, done))
+            self.assertIn(args[0].split("=")[0].encode(), done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
