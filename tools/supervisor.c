@@ -102,7 +102,8 @@ static void close_output(struct child *c)
     ssize_t n;
     if (c->output == NULL)
         return;
-    evbuffer_unfreeze(bufferevent_get_input(c->output), 0); /* its end is frozen for all but the bufferevent */
+    evbuffer_unfreeze(
+        bufferevent_get_input(c->output), 0); /* its end is frozen for all but the bufferevent */
     while ((n = read(bufferevent_getfd(c->output), piece, sizeof piece)) > 0)
         evbuffer_add(bufferevent_get_input(c->output), piece, (size_t)n);
     forward_lines(c, true);

@@ -624,7 +624,8 @@ static int run_up(const struct options *o, char **argv)
         status = check_daemons(&up);
     } else if ((status = reload_judge(up.daemons, up.n)) != EX_OK) {
         log_error("the configuration is wrong: nothing was started");
-    } else if ((status = init_archive(&up)) != EX_TEMPFAIL) { /* without an archive, events are still stored */
+    } else if ((status = init_archive(&up)) !=
+               EX_TEMPFAIL) { /* without an archive, events are still stored */
         up.base = event_base_new();
         up.rewrite = evtimer_new(up.base, on_rewrite, &up);
         up.measure = event_new(up.base, -1, EV_PERSIST, on_measure, &up);

@@ -89,6 +89,7 @@ static void refuse(
                 "the disk is full, and cursor %s of stream %s keeps retention from deleting %" PRIu64
                 " bytes",
                 most.cursor, stream_name(most.stream), most.bytes);
+        disk_guard_note_full(server->guard);
         set_refusing(server, s, true, why);
         if (req)
             http_problem(req, 503, "storage-full",
@@ -292,7 +293,16 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
     uint64_t hold = cursors_hold(server->cursors, s, NULL);
     bool is_retry =
         marks->producer.len && journal_mark(stream_journal(s), marks->producer, NULL) >= marks->next;
-    if (!lines->n_pieces || is_retry || !stream_is_full(s, hold, daemon_trusted_time(server->daemon)))
+    if (!lines->n_pieces || is_retry)
+        return false;
+    if (disk_guard_refuses(server->guard)) {
+        stats_add(server->refused, 1);
+        set_refusing(server, s, true, disk_guard_why(server->guard));
+        http_problem(req, 503, "storage-full", "free disk space; publishes are then accepted again", "%s",
+            disk_guard_why(server->guard));
+        return true;
+    }
+    if (!stream_is_full(s, hold, daemon_trusted_time(server->daemon)))
         return false;
     struct held h = held_in(server, s);
     char why[2 * NAME_LEN_MAX + 128];
@@ -309,6 +319,15 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
                  : "set retain_bytes or retain_age, or raise disk_limit",
         "%s", why);
     return true;
+}
+
+void http_publish_resume(struct pubsub_server *server)
+{
+    for (size_t i = 0; i < streams_count(server->streams) && server->n_refusing > 0; i++) {
+        struct stream *s = streams_at(server->streams, i);
+        if (!stream_is_full(s, cursors_hold(server->cursors, s, NULL), daemon_trusted_time(server->daemon)))
+            set_refusing(server, s, false, NULL);
+    }
 }
 
 static void publish(struct pubsub_server *server, struct http_request *req, struct stream *s,

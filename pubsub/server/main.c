@@ -47,6 +47,12 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
         nng_publish_tick(w->nng);
 }
 
+static void on_disk(void *arg, bool has_room)
+{
+    if (has_room)
+        http_publish_resume(arg);
+}
+
 static void join_recovery(struct wiring *w)
 {
     if (w->recovering)
@@ -97,6 +103,11 @@ static void take_recovered(void *arg)
     w->tick = event_new(daemon_base(server->daemon), -1, EV_PERSIST, on_tick, w);
     evtimer_add(w->tick, &tv);
     on_tick(-1, 0, w);
+    server->guard = disk_guard_new(&(struct disk_guard_config){.daemon = server->daemon,
+        .dir = options_string(daemon_options(server->daemon), "data_dir"),
+        .what = "publishes",
+        .on_look = on_disk,
+        .arg = server});
     w->scrubber = scrubber_start(server->daemon, streams_set(server->streams));
     if (!server->draining)
         daemon_set_ready(server->daemon);
@@ -203,6 +214,7 @@ static void stop(void *ctx)
     w->server.drained = true; /* the loop has ended, so no part may report the end of the drain */
     if (w->tick)
         event_free(w->tick);
+    disk_guard_free(&w->server.guard);
     nng_publish_close(&w->nng);
     scrubber_stop(&w->scrubber);
     cursors_close(&w->server.cursors);

@@ -8,6 +8,7 @@
 
 #include "base/random_id.h"
 #include "daemon/daemon.h"
+#include "daemon/disk_guard.h"
 #include "pubsub/stream/cursors.h"
 #include "pubsub/stream/streams.h"
 #include "pubsub/stream/subscriber.h"
@@ -21,6 +22,7 @@ struct event;
 struct pubsub_server {
     struct daemon *daemon;
     char life[RANDOM_ID_SIZE]; /* random id of this process, which a copy elsewhere does not have */
+    struct disk_guard *guard;
     struct streams *streams;
     struct cursors *cursors;
     struct untils *untils;
@@ -45,6 +47,9 @@ struct pubsub_server {
 http_handler http_publish, http_producer, http_producers, http_streams; /* http_publish.c */
 http_handler http_sub, http_clients;                                    /* http_sub.c */
 http_handler http_cursors;                                              /* http_cursors.c */
+
+/* Ends the refusals of streams that have room again. */
+void http_publish_resume(struct pubsub_server *server);
 
 /* http_sub.c. Call this function about once a second. It writes heartbeats and rewinds slow subscribers. It also ends
  * requests whose clients have disconnected while the first read waits for a descriptor. */

@@ -2,6 +2,7 @@
 
 #include "pubsub/stream/cursor_file.h"
 #include "daemon/nng_listen.h"
+#include "daemon/disk_guard.h"
 #include "daemon/scrubber.h"
 
 #include <assert.h>
@@ -79,6 +80,7 @@ const struct option_row settings_rows[] = {
         .max = CURSOR_FILE_SLOTS_MAX,
         .help = "maximum number of named cursors"},
     SCRUBBER_SETTING,
+    DISK_GUARD_SETTING,
     {.name = "heartbeat",
         .type = OPTION_DURATION,
         .fallback = "15s",

@@ -57,6 +57,11 @@ bool named_queue_disk_is_full(const struct named_queue *q)
     return q->full;
 }
 
+void named_queue_set_disk_full(struct named_queue *q, bool full)
+{
+    q->full = full;
+}
+
 const struct journal *named_queue_journal(const struct named_queue *q)
 {
     return q->config.journal;

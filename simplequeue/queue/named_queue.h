@@ -133,8 +133,10 @@ const struct openings *named_queue_openings(const struct named_queue *q); /* may
 /* A pointer that the user of the queue may set and read. */
 void named_queue_set_data(struct named_queue *q, void *data);
 void *named_queue_data(const struct named_queue *q);
-/* True if the disk had no space for the last put. */
+/* True if the disk had no space for the last put, unless set since. */
 bool named_queue_disk_is_full(const struct named_queue *q);
+/* For a caller that watches the disk itself. */
+void named_queue_set_disk_full(struct named_queue *q, bool full);
 /* Returns the reason why the queue's storage has failed, or NULL if it has not. */
 const char *named_queue_failure(const struct named_queue *q);
 

@@ -66,7 +66,9 @@ static void put(struct queue_server *server, struct http_request *req, struct qu
     struct pending *p = pending_new(server, req, q);
     p->verb = id_header;
     enum queue_result r = QUEUE_FULL;
-    if (!what->n || !served_queue_puts_wait(q))
+    if (what->n && disk_guard_refuses(server->guard))
+        r = QUEUE_NO_SPACE;
+    else if (!what->n || !served_queue_puts_wait(q))
         r = named_queue_put(q, what, queue_loop_now_at(http_now(req)), put_done, p, &mark);
     if (r == QUEUE_OK)
         return;

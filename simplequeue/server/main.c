@@ -111,8 +111,9 @@ static void stop_waits(void *loop)
 
 /* On a nearly full disk, short messages may have room while long ones have not. So a full disk is logged only from
  * time to time. After a storage failure the daemon is not ready, because readers could not acknowledge their work. */
-static void note_health(struct queue_loop *loop, const struct named_queue *q)
+static void note_health(struct queue_server *server, const struct named_queue *q)
 {
+    struct queue_loop *loop = &server->loop;
     struct served_queue *served = served_of(q);
     const char *error = loop->storage_failed ? NULL : named_queue_failure(q);
     bool full = named_queue_disk_is_full(q);
@@ -126,7 +127,9 @@ static void note_health(struct queue_loop *loop, const struct named_queue *q)
         served->is_disk_full = full;
         loop->n_disk_full += full ? 1 : (size_t)-1;
         if (full ? loop->n_disk_full == 1 : loop->n_disk_full == 0)
-            daemon_set_refusing(loop->daemon, "puts", full ? "the disk is full" : NULL);
+            daemon_set_refusing(loop->daemon, "puts", full ? disk_guard_why(server->guard) : NULL);
+        if (full && !disk_guard_refuses(server->guard))
+            disk_guard_note_full(server->guard);
     }
     if (full && !served->disk_full_logged && queue_loop_now().monotonic >= served->log_disk_full_at) {
         served->disk_full_logged = true;
@@ -145,10 +148,23 @@ static void on_ready(struct named_queue *q, void *arg)
     if (!served_of(q))
         return;
     if (named_queue_journal(q))
-        note_health(&server->loop, q);
+        note_health(server, q);
     wait_wake_all(&served_of(q)->loads, WAIT_RETRY);
     reserve_serve(q);
     overflow_on_ready(server->overflow, q);
+}
+
+static void on_disk(void *arg, bool has_room)
+{
+    struct queue_server *server = arg;
+    bool refuses = disk_guard_refuses(server->guard);
+    for (size_t i = 0; i < queues_count(server->queues) && (refuses || has_room); i++) {
+        struct named_queue *q = queues_at(server->queues, i);
+        if (!served_of(q) || named_queue_disk_is_full(q) == refuses)
+            continue;
+        named_queue_set_disk_full(q, refuses);
+        note_health(server, q);
+    }
 }
 
 static struct queues *open_queues(struct wiring *w, const struct options *o, struct config_error *error)
@@ -186,6 +202,12 @@ static int open_parts(struct wiring *w, const struct options *o, struct config_e
     if (!(server->queues = open_queues(w, o, error)))
         return daemon_start_status(errno);
     server->loop.queues = server->queues;
+    if (data_dir)
+        server->guard = disk_guard_new(&(struct disk_guard_config){.daemon = server->loop.daemon,
+            .dir = data_dir,
+            .what = "puts",
+            .on_look = on_disk,
+            .arg = server});
     /* The overflow log may be in the data directory. So this check comes after open_queues, which creates that
      * directory. */
     if (log && data_dir && overflow_log_check_place(log, data_dir, error->text, sizeof error->text) != 0)
@@ -232,6 +254,7 @@ static void stop(void *ctx)
     }
     stats_remove_gauges(daemon_stats(server->loop.daemon), server);
     scrubber_stop(&w->scrubber);
+    disk_guard_free(&server->guard);
     queues_free(&server->queues);
     if (server->loop.timer)
         event_free(server->loop.timer);

@@ -245,7 +245,9 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
     b->q = queue_creation_obtain(&server->creation, name, &first, NULL, retry_batch, b, &r);
     if (b->q) {
         r = QUEUE_FULL;
-        if (!what->n || !served_queue_puts_wait(b->q))
+        if (what->n && disk_guard_refuses(server->guard))
+            r = QUEUE_NO_SPACE;
+        else if (!what->n || !served_queue_puts_wait(b->q))
             r = named_queue_put(b->q, what, queue_loop_now(), on_put, b, &mark);
         if (queue_is_full(r) && overflow_wait(server->overflow, b->q, &first, NULL, retry_batch, b))
             r = QUEUE_OK;

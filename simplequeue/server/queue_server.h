@@ -14,6 +14,7 @@
 #ifndef SIMPLEQUEUE_QUEUE_SERVER_H
 #define SIMPLEQUEUE_QUEUE_SERVER_H
 
+#include "daemon/disk_guard.h"
 #include "simplequeue/queue/put_request.h"
 #include "simplequeue/server/overflow.h"
 #include "simplequeue/server/queue_creation.h"
@@ -34,6 +35,7 @@ struct queue_server {
     struct queue_loop loop;
     struct queues *queues;
     struct queue_creation creation;
+    struct disk_guard *guard;  /* NULL: queues in memory */
     struct overflow *overflow; /* NULL: a full queue refuses puts */
     struct wait_line strays;   /* reserves for queues that do not exist */
     bool recovered;            /* every queue is open */

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "daemon/nng_listen.h"
+#include "daemon/disk_guard.h"
 #include "daemon/scrubber.h"
 
 const struct option_row settings_rows[] = {
@@ -25,6 +26,7 @@ const struct option_row settings_rows[] = {
         .unit = "bytes",
         .help = "size of a journal's segment files"},
     SCRUBBER_SETTING,
+    DISK_GUARD_SETTING,
     {.name = "max_depth",
         .type = OPTION_INT,
         .fallback = "0",
