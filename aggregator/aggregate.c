@@ -39,7 +39,7 @@ struct aggregate {
     /* One for each stream, in the configuration's order, then one for each input. */
     struct slice_cursor *cursors, *job_cursors, *committed;
     size_t n_cursors, max_cursors;
-    const char *input_path;
+    const char *input_path, *input_content;
     struct storage_job job, clear_job;
     struct storage_job *running; /* the job that the storage thread has; NULL: none */
     bool job_waits;              /* the job failed and waits for a retry */
@@ -234,6 +234,7 @@ static void reject(struct aggregate *a, size_t stream, struct bytes line, uint64
     bool is_input = stream >= a->config.n_streams;
     const struct rejects_entry entry = {.is_file = is_input,
         .name = bytes_str(is_input ? a->input_path : c->stream),
+        .content = is_input ? bytes_str(a->input_content) : BYTES_NONE,
         .offset = c->offset,
         .reason = bytes_str(reason),
         .time = a->wall / USEC_PER_SEC,
@@ -305,9 +306,10 @@ size_t aggregate_add_input(struct aggregate *a, const char *name)
     return a->n_cursors++;
 }
 
-void aggregate_set_input_path(struct aggregate *a, const char *path)
+void aggregate_set_input_file(struct aggregate *a, const char *path, const char *content)
 {
     a->input_path = path;
+    a->input_content = content;
 }
 
 void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes)

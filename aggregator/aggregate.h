@@ -86,8 +86,8 @@ void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, 
 size_t aggregate_inputs_end(const struct aggregate *a);
 /* Adds an input with a name that no input has. Returns its index. */
 size_t aggregate_add_input(struct aggregate *a, const char *name);
-/* Sets the file name that the rejects record for lines of inputs. Borrowed. */
-void aggregate_set_input_path(struct aggregate *a, const char *path);
+/* Sets the name and content (rejects.h) of the file for the entries of its rejected lines. Borrowed; read with each rejected line. */
+void aggregate_set_input_file(struct aggregate *a, const char *path, const char *content);
 /* Moves the cursor past bytes that contain no line to count. */
 void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes);
 /* Sets the wall clock and the trusted time (base/clock_watch.h), for max_ahead, lateness and the times of rejects. They

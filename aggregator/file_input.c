@@ -243,7 +243,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
     int status = 0;
     enum line_source_result r = LINE_SOURCE_LINE;
     prefix_begin(&p);
-    aggregate_set_input_path(in->aggregate, path);
+    aggregate_set_input_file(in->aggregate, path, p.first); /* known before the first line is counted */
     for (; status == 0 && !stopped; n++) {
         r = next_line(s, &line, &length, &has_lf, error);
         if (r != LINE_SOURCE_LINE && r != LINE_SOURCE_SKIPPED)

@@ -187,11 +187,16 @@ void replace_describe(const struct manifest *current, const struct manifest *by,
     *r = (struct manifest_recount){.content = manifest_content(by), .made = by->made};
     r->streams = mem_zalloc((current->n_streams + 1) * sizeof(*r->streams));
     for (size_t i = 0; i < current->n_streams; i++) {
-        if (!is_stream(&current->streams[i]))
+        const struct manifest_stream *from = &current->streams[i];
+        struct manifest_stream *s = &r->streams[r->n_streams];
+        if (is_stream(from))
+            memcpy(s->name, from->name, sizeof(s->name));
+        else if (is_file(from) && strchr(from->id, '.'))
+            snprintf(s->name, sizeof(s->name), "%.*s", NAME_LEN_MAX, strchr(from->id, '.'));
+        else
             continue;
-        struct manifest_stream *s = &r->streams[r->n_streams++];
-        memcpy(s->name, current->streams[i].name, sizeof(s->name));
-        s->end = current->streams[i].end;
+        s->end = from->end;
+        r->n_streams++;
     }
     snprintf(made->change, sizeof(made->change), "replace");
 }

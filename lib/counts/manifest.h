@@ -47,8 +47,8 @@ struct manifest_import {
     uint64_t records, bytes, xxh3;
 };
 
-/* The latest recount whose counts replaced those of the archive. It has judged all lines below `end` of each stream
- * again, including the lines that were rejected before. */
+/* The latest recount whose counts replaced those of the archive. It has judged all lines below `end` of each stream and file
+ * again, including the lines that were rejected before. A file has the name ".CONTENT" (rejects.h). */
 struct manifest_recount {
     uint64_t content;                /* manifest_content of the recounted archive */
     int64_t made;                    /* of the recounted archive; 0: there was no recount */

@@ -58,6 +58,10 @@ static void append_members(struct buf *out, const struct rejects_entry *e)
 {
     buf_printf(out, "{\"%s\":", e->is_file ? "file" : "stream");
     buf_append_json(out, e->name);
+    if (e->content.len > 0) {
+        buf_append_str(out, ",\"content\":");
+        buf_append_json(out, e->content);
+    }
     buf_printf(out, ",\"offset\":\"%" PRIu64 "\",\"reason\":", e->offset);
     buf_append_json(out, e->reason);
     buf_printf(out, ",\"time\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"line\":", e->time, e->length);
@@ -141,6 +145,7 @@ bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc
               (hex.type != JSON_STRING || read_hex(hex.v.string, bytes));
     if (ok) {
         out->name = out->is_file ? file.v.string : stream.v.string;
+        out->content = json_doc_text(*doc, "/content");
         out->reason = reason.v.string;
         out->time = (int64_t)time;
         out->line = hex.type == JSON_STRING ? buf_bytes(bytes) : line.v.string;

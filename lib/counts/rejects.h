@@ -3,7 +3,7 @@
  *     {"stream":"clicks","offset":"8120","reason":"not JSON: ...","time":1331923249,"bytes":42,"line":"{\"t\": oops",
  *      "xxh3":"6fd1a2c07b5e3349"}
  *
- * `file` replaces `stream` in the entry of a line from a file. If the line is not valid UTF-8, U+FFFD replaces the
+ * In the entry of a line from a file, `file` replaces `stream`, and `content` identifies the file whatever its name. If the line is not valid UTF-8, U+FFFD replaces the
  * invalid bytes in `line`, and a member `hex` has the original bytes. A line over max_line is truncated: it is shorter
  * than `bytes`. `xxh3` is the XXH3 of the entry's bytes before it. Entries of former versions have no `xxh3`.
  *
@@ -28,6 +28,8 @@
 struct rejects_entry {
     bool is_file;
     struct bytes name; /* of the stream or file */
+    struct bytes
+        content; /* of a file: the FIRST of its cursor's id (file_input.h); empty: a stream, or not known */
     uint64_t offset;
     struct bytes reason;
     int64_t time;    /* when the line was rejected; wall clock, seconds; 0: unknown */

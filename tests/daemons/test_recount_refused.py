@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+import time
 
 import harness
 from recount_case import RecountTest
@@ -268,6 +269,41 @@ class Rejects(RecountTest):
         self.millrace("recount")
         self.millrace("compact", "--replace=" + self.recounted)
         self.assertEqual(self.files(), self.undisturbed())
+
+    def input(self, *files):
+        """With the old configuration, which rejects every event."""
+        done = self.run_program("aggregator", "--config=" + self.old, "--data-dir=" + self.path("run", "aggregator"),
+                                "--archive=" + self.archive, "--input", *files)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_rejected_lines_of_files_by_their_content(self):
+        """What a recount has judged is neither what came before its end nor what has that name, but those bytes of that file."""
+        self.init()
+        self.post(self.lines(100))
+        one, two = (b"".join(b'{"t":1331923247,"l":"%s-%d"}\n' % (name, i) for i in range(100)) for name in (b"one", b"two"))
+        imported = self.write("imported", b"u|imported,c413:7\n")
+        file = self.write("file", one[:len(one) // 2])
+        self.input(file)
+        self.count(self.old)
+        self.millrace("compact", config=self.old)
+        self.millrace("compact", "--import", imported, config=self.old)
+        self.millrace("recount", "--from", file, config=self.old)
+        judged = one[:len(one) // 2].count(b"\n")
+        self.aggregator.stop()
+        self.write("renamed", one)
+        self.write("file", two)
+        self.input(self.path("renamed"), file)
+        self.count(self.old)
+        time.sleep(1)  # the recounted archive is of a later second than the rejects
+        self.millrace("compactor", "--archive=" + self.recounted, "--aggregator-url=none", "--sortdb-url=none", "--import", imported)
+        self.millrace("compact", "--replace=" + self.recounted, config=self.old)
+        self.aggregator.stop()
+        self.count(self.new)
+        self.assertEqual(self.put_back()["counted"], 200 - judged)
+        self.millrace("compact")
+        exported = self.run_program("compactor", "--archive=" + self.archive, "--export").stdout
+        counted = [b"u|%s-%d,c3gi:1\n" % (name, i) in exported for name in (b"one", b"two") for i in range(100)]
+        self.assertTrue(counted == [False] * judged + [True] * (200 - judged))
 
     def test_no_put_back_during_a_compaction(self):
         self.reject(self.lines(2000))

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         rejects_format(&text, &e);
         bool ok = rejects_parse(bytes_of(text.ptr, text.len - 1), &again, &second, &more);
         assert(ok && bytes_equal(e.line, again.line) && bytes_equal(e.reason, again.reason) &&
-               bytes_equal(e.name, again.name));
+               bytes_equal(e.name, again.name) && bytes_equal(e.content, again.content));
         assert(e.is_file == again.is_file && e.offset == again.offset && e.length == again.length &&
                e.time == again.time);
         json_doc_free(&doc);
