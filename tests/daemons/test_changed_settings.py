@@ -79,6 +79,9 @@ class ChangedSettings(harness.MillraceTest):
                 self.check_long(n)
         self.assertEqual(self.rows("lookup", prefix="http", ns="u"), [(self.check_long(n), n)])
         self.assertEqual(self.run_program("compactor", "--archive=" + self.path("data", "archive"), "--verify").returncode, 0)
+        self.compact("--forget=" + LONG)
+        self.assertEqual(self.rows("lookup", prefix="http"), [])
+        self.assertEqual(self.ask("series", user=LONG, **SPAN)["total"], 0)
 
     def test_a_removed_or_raised_limit_still_marks_the_past(self):
         counters = COUNTERS % "2K"
