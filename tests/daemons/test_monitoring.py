@@ -36,6 +36,15 @@ BESIDE = {
 }
 
 
+# The documented model of a dashboard (Grafana's "Dashboard JSON model"): each member and its type.
+MODEL = {"id": type(None), "uid": str, "title": str, "tags": list, "timezone": str, "editable": bool, "graphTooltip": int, "panels": list,
+         "time": dict, "templating": dict, "annotations": dict, "refresh": str, "schemaVersion": int, "version": int, "links": list}
+PANEL = {"id": int, "title": str, "type": str, "datasource": dict, "gridPos": dict, "fieldConfig": dict, "targets": list}
+TARGETS = {"prometheus": {"refId", "datasource", "expr", "legendFormat"},
+           "yesoreyeram-infinity-datasource": {"refId", "datasource", "type", "source", "parser", "format", "url", "root_selector",
+                                               "url_options", "columns"}}
+
+
 def text_of(path):
     with open(path) as f:
         return f.read()
@@ -68,6 +77,70 @@ class Monitoring(harness.MillraceTest):
         path = self.write("test.yml", "rule_files:\n  - %s\nevaluation_interval: 1m\ntests:\n%s" % (RULES, "".join(tests)))
         self.promtool("test", "rules", path)
 
+    def test_the_dashboard_has_the_documented_model(self):
+        def has(thing, model):
+            self.assertEqual({k: type(v) for k, v in thing.items() if k in model}, model)
+
+        dashboard = json.loads(text_of(DASHBOARD))
+        has(dashboard, MODEL)
+        self.assertEqual(set(dashboard) - set(MODEL), set())
+        sources = {}
+        for variable in dashboard["templating"]["list"]:
+            self.assertEqual(set(variable), {"name", "label", "type", "query"})
+            self.assertEqual(variable["type"], "datasource")
+            sources["${%s}" % variable["name"]] = variable["query"]
+        panels, taken = dashboard["panels"], set()
+        self.assertEqual(len({p["id"] for p in panels}), len(panels))
+        for p in panels:
+            has(p, PANEL)
+            self.assertEqual(set(p) - set(PANEL), set() if "description" not in p else {"description"})
+            self.assertIn(p["type"], ("stat", "timeseries", "table"))
+            self.assertEqual(set(p["fieldConfig"]), {"defaults", "overrides"})
+            at = p["gridPos"]
+            self.assertTrue(set(at) == set("xywh") and at["x"] >= 0 and at["x"] + at["w"] <= 24 and at["h"] > 0, p["title"])
+            cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+            self.assertFalse(cells & taken, p["title"])
+            taken |= cells
+            self.assertEqual(len({t["refId"] for t in p["targets"]}), len(p["targets"]))
+            for t in p["targets"] + [{"datasource": p["datasource"], **p["targets"][0]}]:
+                self.assertEqual(t["datasource"], p["datasource"])
+                self.assertEqual(sources[t["datasource"]["uid"]], t["datasource"]["type"])
+                self.assertEqual(set(t), TARGETS[t["datasource"]["type"]], p["title"])
+
+    def prometheus(self, pipeline):
+        """A Prometheus that scrapes the pipeline twice a second, with the alert rules. Returns ask(path, **parameters)."""
+        program = shutil.which("prometheus")
+        if not program:
+            harness.not_installed(self, "Prometheus is not installed (apt-get install prometheus)")
+        targets = ["        - %s\n" % pipeline.daemon_url(name).split("//")[1] for name in DAEMONS]
+        config = self.write("prometheus.yml", "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\nrule_files: [%s]\n"
+                            "scrape_configs:\n- job_name: millrace\n  static_configs:\n    - targets:\n%s" % (RULES, "".join(targets)))
+        port = self.keep_port()
+        with open(self.path("prometheus.log"), "wb") as log:
+            process = subprocess.Popen(harness.dies_with_us([program, "--config.file=" + config, "--storage.tsdb.path=" + self.path("tsdb"),
+                                                             "--web.listen-address=127.0.0.1:" + port]), stdout=log, stderr=log)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def ask(path, **parameters):
+            try:
+                return harness.request("http://127.0.0.1:" + port, "GET", path + "?" + harness.query(**parameters)).json()["data"]
+            except (OSError, ValueError, KeyError):
+                return None
+        return ask
+
+    def check_by_prometheus(self, pipeline, targets):
+        """Every expression of the dashboard has a result, and every rule can be evaluated."""
+        ask = self.prometheus(pipeline)
+        for t in targets:
+            found = lambda: (ask("/api/v1/query", query=t["expr"]) or {}).get("result")
+            wait_until(found, "a result of " + t["expr"], interval=0.1)
+            for sample in found():
+                for label in re.findall(r"{{(\w+)}}", t["legendFormat"]):
+                    self.assertIn(label, sample["metric"])
+        rules = [r for g in ask("/api/v1/rules")["groups"] for r in g["rules"]]
+        self.assertEqual({r["name"]: r["health"] for r in rules}, dict.fromkeys(FIRES, "ok"))
+
     def test_what_they_name_exists(self):
         config = self.write("pipeline.conf", harness.pipeline_config(self.path("data")))
         pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
@@ -86,6 +159,7 @@ class Monitoring(harness.MillraceTest):
         self.assertGreater(len(named), 15)
         for pattern in re.findall(r'__name__=~"([^"]+)"', expressions):
             self.assertEqual(len({n for n in known if re.fullmatch(pattern, n)}), len(DAEMONS), pattern)
+        self.check_by_prometheus(pipeline, [t for t in targets if "expr" in t])
         asked = [t for t in targets if "url" in t]
         self.assertEqual(len(asked), 2)
         for t in asked:
