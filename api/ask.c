@@ -374,6 +374,7 @@ static void look_up(struct ask *a)
         const struct source_question q = {.target = target.ptr,
             .arg = a,
             .allows_partial = a->query.allows_partial,
+            .patience = a->query.patience,
             .on_record = lookup_record,
             .on_piece = on_piece,
             .on_done = lookup_done};
@@ -602,6 +603,7 @@ static void begin(struct ask *a)
     const struct source_question question = {.target = a->target.ptr,
         .arg = a,
         .allows_partial = a->query.allows_partial,
+        .patience = a->query.patience,
         .on_restart = ask_restart,
         .on_record = ask_record,
         .on_piece = on_piece,

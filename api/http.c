@@ -120,7 +120,7 @@ const struct http_route api_routes[] = {
         .methods = HTTP_GET_,
         .flags = HTTP_ROUTE_NO_HEAD,
         .handler = handle_live,
-        .params = "stream from",
+        .params = "stream from last",
         .help = "stream=NAME: the lines of a stream as Server-Sent Events"},
     {.path = "/v1/pipeline",
         .methods = HTTP_GET_,

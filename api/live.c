@@ -107,7 +107,7 @@ void live_free(struct live **l)
 void live_reply(struct live *l, struct http_request *req)
 {
     char stream[NAME_LEN_MAX + 1];
-    struct bytes from = BYTES_LITERAL("latest"), last = http_header(req, "Last-Event-ID");
+    struct bytes from = BYTES_LITERAL("latest"), lines, last = http_header(req, "Last-Event-ID");
     struct buf target = {0}, headers = {0};
     if (!http_param_name(req, "stream", NULL, stream))
         return;
@@ -116,9 +116,16 @@ void live_reply(struct live *l, struct http_request *req)
             req, 503, "overloaded", "close a page", "%d clients follow streams already", LIVE_CLIENTS_MAX);
         return;
     }
-    http_param(req, "from", &from);
-    buf_printf(&target, "/sub?stream=%s&from=", stream);
-    url_encode(from, &target);
+    bool has_from = http_param(req, "from", &from), has_lines = http_param(req, "last", &lines);
+    buf_printf(&target, "/sub?stream=%s", stream);
+    if (has_from || !has_lines) {
+        buf_append_str(&target, "&from=");
+        url_encode(from, &target);
+    }
+    if (has_lines) { /* pubsub refuses both */
+        buf_append_str(&target, "&last=");
+        url_encode(lines, &target);
+    }
     buf_append_char(&target, '\0');
     buf_append_str(&headers, "Accept: text/event-stream\r\n");
     if (last.len > 0)

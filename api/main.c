@@ -55,6 +55,10 @@ static const struct option_row options[] = {
         .type = OPTION_STRING,
         OPTION_INHERITS_TOKEN("queue_to_pubsub"),
         .help = "file with queue_to_pubsub's token"},
+    {.name = "run_file",
+        .type = OPTION_STRING,
+        .help = "file in which `millrace up` describes its processes, for the web page (default: none; "
+                "`millrace up` sets it)"},
     {.name = "page_dir",
         .type = OPTION_STRING,
         .help = "directory with the web page's files (default: share/millrace/page of the installation)"},
@@ -172,7 +176,8 @@ static int open_page(struct daemon *d, struct api *api, struct config_error *err
         {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"},
         {"aggregator", "aggregator_token_file"}, {"sortdb", "sortdb_token_file"}};
     struct options *o = daemon_options(d);
-    struct http_client *members[PEERS] = {NULL};
+    struct pipeline_config members = {
+        .base = daemon_base(d), .run_file = options_text(o, "run_file"), .own = daemon_stats(d)};
     api->page = page_open(options_text(o, "page_dir"), error);
     if (!api->page)
         return EX_CONFIG;
@@ -187,13 +192,14 @@ static int open_page(struct daemon *d, struct api *api, struct config_error *err
         size_t k = (size_t)(peer_named(token_files[i][0]) - peers);
         if (strcmp(peers[k].name, "sortdb") == 0 && !has_sortdb(o))
             continue;
-        members[k] = daemon_client_new(d, options_text(o, token_files[i][1]),
+        members.urls[k] = peer_url(o, peers[k].name);
+        members.clients[k] = daemon_client_new(d, options_text(o, token_files[i][1]),
             &(struct http_client_config){
-                .url = peer_url(o, peers[k].name), .max_connections = 2, .timeout = POLL_TIMEOUT},
+                .url = members.urls[k], .max_connections = 2, .timeout = POLL_TIMEOUT},
             error);
-        status = members[k] ? 0 : EX_CONFIG;
+        status = members.clients[k] ? 0 : EX_CONFIG;
     }
-    api->pipeline = pipeline_new(daemon_base(d), members);
+    api->pipeline = pipeline_new(&members);
     return status;
 }
 

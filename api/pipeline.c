@@ -3,20 +3,39 @@
 #include "counts/json_fields.h"
 #include <event2/event.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define HISTORY_MAX (3600 / PIPELINE_REST)
+#define RUN_FILE_MAX ((size_t)1 << 20)
 #define ASKED_FOR (5 * USEC_PER_SEC) /* after a request, polls come every second for this time */
 
+/* The numbers of a sample, each from the statistics of one daemon: the sum of a member of all objects of a list, or one number. */
+static const struct {
+    const char *name, *daemon, *list, *member;
+} columns[] = {
+    {"queued", "simplequeue", "/queues", "depth"},
+    {"delivered", "queue_to_pubsub", NULL, "/messages_delivered_total"},
+    {"published", "pubsub", "/streams", "lines_published"},
+    {"counted", "aggregator", NULL, "/events_counted_total"},
+    {"rejected", "aggregator", NULL, "/lines_rejected_total"},
+    {"lag", "aggregator", NULL, "/lag_bytes"},
+    {"reads", "sortdb", NULL, "/total_requests"},
+    {"queries", "api", "/request_seconds", "count"},
+};
+#define HISTORY_COLUMNS (sizeof columns / sizeof *columns)
+
 struct sample {
-    int64_t at; /* Unix seconds; 0: none */
-    uint64_t queued, published, counted, rejected, lag;
+    int64_t at;   /* Unix seconds; 0: none */
+    usec_t taken; /* monotonic: a clock that is set back must not stop the history */
+    uint64_t numbers[HISTORY_COLUMNS];
 };
 
 /* One daemon. `next` collects the poll in progress; `shown` is the last complete one. */
 struct member {
     struct pipeline *pipeline;
     struct http_client *client; /* NULL: not asked */
+    char *url;
     struct answer {
         const char *state;
         struct buf detail, stats; /* JSON text; empty: null */
@@ -25,6 +44,8 @@ struct member {
 
 struct pipeline {
     struct event *timer;
+    struct stats *own;    /* of this process */
+    const char *run_file; /* NULL: none */
     struct member members[PEERS];
     unsigned unanswered; /* calls of the poll in progress */
     bool is_ending;
@@ -47,24 +68,57 @@ static void schedule(struct pipeline *p)
     event_add(p->timer, &wait);
 }
 
+static void append_own_stats(const struct pipeline *p, struct buf *out)
+{
+    buf_append_char(out, '{');
+    stats_print_json_members(p->own, out);
+    buf_append_char(out, '}');
+}
+
 static struct json_doc *stats_of(const struct pipeline *p, const char *name)
 {
+    if (strcmp(name, "api") == 0) {
+        struct buf text = {0};
+        append_own_stats(p, &text);
+        struct json_doc *d = json_doc_parse(buf_bytes(&text));
+        buf_free(&text);
+        return d;
+    }
     for (size_t i = 0; i < PEERS; i++)
         if (strcmp(peers[i].name, name) == 0 && p->members[i].shown.stats.len > 0)
             return json_doc_parse(buf_bytes(&p->members[i].shown.stats));
     return NULL;
 }
 
+/* What pages poll for their own sake is no query. */
+static bool counts(struct bytes name)
+{
+    return !memmem(name.ptr, name.len, "\"/", 2) ||
+           (memmem(name.ptr, name.len, "/v1/", 4) && !memmem(name.ptr, name.len, "/v1/pipeline", 12) &&
+               !memmem(name.ptr, name.len, "/v1/live", 8));
+}
+
 /* The sum of a member of all objects in the object or array at `list`. */
 static uint64_t sum_of(const struct json_doc *d, const char *list, const char *member)
 {
     uint64_t sum = 0, n;
-    char pointer[512];
+    struct buf pointer = {0};
     for (size_t i = 0; i < json_doc_length(d, list); i++) {
         struct bytes name = json_doc_name(d, list, i);
-        snprintf(pointer, sizeof pointer, "%s/%.*s/%s", list, (int)name.len, name.ptr, member);
-        sum += json_doc_u64(d, pointer, &n) ? n : 0;
+        if (!counts(name))
+            continue;
+        buf_clear(&pointer);
+        buf_printf(&pointer, "%s/", list);
+        for (size_t k = 0; k < name.len; k++)
+            if (name.ptr[k] == '/')
+                buf_append_str(&pointer, "~1");
+            else
+                buf_append_char(&pointer, name.ptr[k]);
+        buf_printf(&pointer, "/%s", member);
+        buf_append_char(&pointer, '\0');
+        sum += json_doc_u64(d, pointer.ptr, &n) ? n : 0;
     }
+    buf_free(&pointer);
     return sum;
 }
 
@@ -78,27 +132,21 @@ static uint64_t number(const struct json_doc *d, const char *pointer)
 /* A daemon without statistics keeps its last numbers: its totals do not fall to 0 and rise again. */
 static void take_sample(struct pipeline *p)
 {
-    int64_t now = clock_wall() / USEC_PER_SEC;
-    if (now < p->history[p->newest].at + PIPELINE_REST)
-        return;
-    struct json_doc *queue = stats_of(p, "simplequeue"), *pubsub = stats_of(p, "pubsub");
-    struct json_doc *aggregator = stats_of(p, "aggregator");
     struct sample s = p->history[p->newest];
-    s.at = now;
-    if (queue)
-        s.queued = sum_of(queue, "/queues", "depth");
-    if (pubsub)
-        s.published = sum_of(pubsub, "/streams", "lines_published");
-    if (aggregator) {
-        s.counted = number(aggregator, "/events_counted_total");
-        s.rejected = number(aggregator, "/lines_rejected_total");
-        s.lag = number(aggregator, "/lag_bytes");
+    usec_t now = clock_monotonic();
+    if (s.at > 0 && now < s.taken + PIPELINE_REST * USEC_PER_SEC)
+        return;
+    s.at = clock_wall() / USEC_PER_SEC;
+    s.taken = now;
+    for (size_t i = 0; i < HISTORY_COLUMNS; i++) {
+        struct json_doc *d = stats_of(p, columns[i].daemon);
+        if (d)
+            s.numbers[i] = columns[i].list ? sum_of(d, columns[i].list, columns[i].member)
+                                           : number(d, columns[i].member);
+        json_doc_free(&d);
     }
     p->newest = (p->newest + 1) % HISTORY_MAX;
     p->history[p->newest] = s;
-    json_doc_free(&queue);
-    json_doc_free(&pubsub);
-    json_doc_free(&aggregator);
 }
 
 static void finish_call(struct pipeline *p)
@@ -176,16 +224,20 @@ static void poll_all(evutil_socket_t fd, short what, void *arg)
     finish_call(p);
 }
 
-struct pipeline *pipeline_new(struct event_base *base, struct http_client *clients[PEERS])
+struct pipeline *pipeline_new(const struct pipeline_config *config)
 {
     struct pipeline *p = mem_zalloc(sizeof *p);
     struct timeval soon = {0};
+    p->own = config->own;
+    p->run_file = config->run_file;
     for (size_t i = 0; i < PEERS; i++) {
-        p->members[i] = (struct member){.pipeline = p, .client = clients[i]};
+        p->members[i] = (struct member){.pipeline = p,
+            .client = config->clients[i],
+            .url = mem_strdup(config->urls[i] ? config->urls[i] : "")};
         answer_clear(&p->members[i].shown);
         p->members[i].shown.state = "unknown";
     }
-    p->timer = evtimer_new(base, poll_all, p);
+    p->timer = evtimer_new(config->base, poll_all, p);
     event_add(p->timer, &soon);
     return p;
 }
@@ -199,6 +251,7 @@ void pipeline_free(struct pipeline **pp)
     for (size_t i = 0; i < PEERS; i++) {
         struct member *m = &p->members[i];
         http_client_free(&m->client);
+        free(m->url);
         buf_free(&m->next.detail);
         buf_free(&m->next.stats);
         buf_free(&m->shown.detail);
@@ -216,18 +269,46 @@ static void append_history(const struct pipeline *p, struct buf *out)
         const struct sample *s = &p->history[(p->newest + i) % HISTORY_MAX];
         if (s->at == 0)
             continue;
-        buf_printf(out,
-            "%s{\"t\":%" PRId64 ",\"queued\":%" PRIu64 ",\"published\":%" PRIu64 ",\"counted\":%" PRIu64
-            ",\"rejected\":%" PRIu64 ",\"lag\":%" PRIu64 "}",
-            comma, s->at, s->queued, s->published, s->counted, s->rejected, s->lag);
+        buf_printf(out, "%s{\"t\":%" PRId64, comma, s->at);
+        for (size_t k = 0; k < HISTORY_COLUMNS; k++)
+            buf_printf(out, ",\"%s\":%" PRIu64, columns[k].name, s->numbers[k]);
+        buf_append_char(out, '}');
         comma = ",";
     }
+}
+
+static void append_daemon(
+    struct buf *out, const char *name, const char *url, const char *state, struct bytes detail)
+{
+    buf_printf(out, "{\"name\":\"%s\",\"url\":", name);
+    buf_append_json(out, bytes_str(url));
+    buf_printf(out, ",\"state\":\"%s\",\"detail\":", state);
+    buf_append_json(out, detail);
+    buf_append_str(out, ",\"stats\":");
+}
+
+/* What `millrace up` tells about its processes. A file that cannot be read is none: the daemons above have answered nevertheless. */
+static void append_run_file(const struct pipeline *p, struct buf *out)
+{
+    struct buf text = {0};
+    FILE *f = p->run_file ? fopen(p->run_file, "re") : NULL;
+    if (f) {
+        buf_reserve(&text, RUN_FILE_MAX);
+        text.len = fread(text.ptr, 1, RUN_FILE_MAX, f);
+        fclose(f);
+    }
+    struct json_doc *d = text.len > 0 ? json_doc_parse(buf_bytes(&text)) : NULL;
+    if (d)
+        buf_append_bytes(out, buf_bytes(&text));
+    else
+        buf_append_str(out, "null");
+    json_doc_free(&d);
+    buf_free(&text);
 }
 
 void pipeline_reply(struct pipeline *p, struct http_request *req)
 {
     struct buf out = {0};
-    const char *comma = "";
     usec_t now = clock_monotonic();
     bool was_asked = p->asked && now - p->asked < ASKED_FOR;
     p->asked = now;
@@ -238,17 +319,18 @@ void pipeline_reply(struct pipeline *p, struct http_request *req)
         const struct answer *a = &p->members[i].shown;
         if (!p->members[i].client)
             continue;
-        buf_printf(&out, "%s{\"name\":\"%s\",\"state\":\"%s\",\"detail\":", comma, peers[i].name, a->state);
-        comma = ",";
-        buf_append_json(&out, buf_bytes(&a->detail));
-        buf_append_str(&out, ",\"stats\":");
+        append_daemon(&out, peers[i].name, p->members[i].url, a->state, buf_bytes(&a->detail));
         if (a->stats.len > 0)
             buf_append_bytes(&out, buf_bytes(&a->stats));
         else
             buf_append_str(&out, "null");
-        buf_append_char(&out, '}');
+        buf_append_str(&out, "},");
     }
-    buf_append_str(&out, "],\"history\":[");
+    append_daemon(&out, "api", "", "ready", BYTES_NONE);
+    append_own_stats(p, &out);
+    buf_append_str(&out, "}],\"run\":");
+    append_run_file(p, &out);
+    buf_append_str(&out, ",\"history\":[");
     append_history(p, &out);
     buf_append_str(&out, "]}\n");
     http_add_header_text(req, "Cache-Control", "no-store");

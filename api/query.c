@@ -560,6 +560,19 @@ static int parse_span(struct parse *p)
     return check_zone(p);
 }
 
+static int parse_partial(struct parse *p)
+{
+    struct bytes text;
+    int64_t seconds;
+    p->q->allows_partial = get(p, "partial", &text);
+    if (!p->q->allows_partial || bytes_equal_str(text, "allow"))
+        return 0;
+    if (!bytes_to_i64(text, &seconds) || seconds < 1 || seconds > QUERY_PATIENCE_MAX)
+        return BAD(p, "partial must be allow, or a number of seconds from 1 to %d", QUERY_PATIENCE_MAX);
+    p->q->patience = seconds * USEC_PER_SEC;
+    return 0;
+}
+
 static int parse_shape(struct parse *p)
 {
     struct bytes text;
@@ -570,9 +583,8 @@ static int parse_shape(struct parse *p)
     if (there && p->q->kind != QUERY_BREAKDOWN)
         return BAD(p, "limit belongs to breakdowns");
     p->q->limit = (uint64_t)limit;
-    p->q->allows_partial = get(p, "partial", &text);
-    if (p->q->allows_partial && !bytes_equal_str(text, "allow"))
-        return BAD(p, "partial must be allow");
+    if (parse_partial(p))
+        return -1;
     if (!get(p, "format", &text) || bytes_equal_str(text, "json"))
         return 0;
     p->q->format = QUERY_CSV;

@@ -22,12 +22,14 @@
 #include "counts/counters.h"
 #include "counts/records.h"
 #include "api/units.h"
+#include "base/clock.h"
 #include "base/url.h"
 
 #define QUERY_UNITS_DEFAULT 30
 #define QUERY_LIMIT_DEFAULT 10
 #define QUERY_LIMIT_MAX 10000
-#define QUERY_SERIES_MAX 100 /* keys or sub keys of one query */
+#define QUERY_PATIENCE_MAX 600 /* seconds */
+#define QUERY_SERIES_MAX 100   /* keys or sub keys of one query */
 
 /* A comparison is a series of a span beside that of an earlier one. A query for the top keys of a counter is parsed into a breakdown: that of
  * a counter with a constant key by the same field. */
@@ -52,7 +54,8 @@ struct query {
     enum query_format format;
     bool is_all;         /* period=all: from and to are the first and the last time that can be counted */
     bool is_rounded;     /* round=hour, in a zone that needs it */
-    bool allows_partial; /* partial=allow: answer without a source that fails */
+    bool allows_partial; /* partial=: answer without a source that fails */
+    usec_t patience;     /* partial=SECONDS: for a source; 0: the sources' timeout */
     int64_t now;         /* Unix seconds */
     /* A counter that is not configured: `total` and `sub` point here where the namespace is not empty. */
     bool is_former;

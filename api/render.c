@@ -324,6 +324,7 @@ void render_counters(const struct counters *c, struct buf *out)
 {
     buf_append_char(out, '{');
     member(out, "time", bytes_str(c->time_field));
+    member(out, "time_unit", bytes_str(c->time_unit));
     buf_append_str(out, "\"totals\":[");
     for (size_t i = 0; i < c->n_totals; i++) {
         buf_append_str(out, i ? ",{" : "{");

@@ -337,7 +337,9 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
 
 static void set_deadline(struct question *q)
 {
-    usec_t timeout = q->sources->timeout;
+    usec_t timeout = q->sources->timeout, patience = q->spec.patience;
+    if (patience > 0 && patience < timeout)
+        timeout = patience;
     struct timeval tv = {.tv_sec = timeout / USEC_PER_SEC, .tv_usec = timeout % USEC_PER_SEC};
     evtimer_add(q->deadline, &tv);
 }

@@ -18,7 +18,7 @@
  * 2. A reply without X-Millrace-Complete-Until and X-Millrace-Through does not come from a source: SOURCE_UNAVAILABLE.
  * 3. A question stores a piece of the reply, or a whole lookup record. The counts of a long record are passed to
  *    on_record in several records with the same key.
- * 4. A question ends within `timeout`, and within as much again for each missing source.
+ * 4. A question ends within `timeout` or its own shorter `patience`, and within as much again for each missing source.
  *
  * The loop's thread only.
  */
@@ -81,6 +81,7 @@ struct source_question {
     const char *target; /* "/range?start=...", with at least one parameter; copied */
     void *arg;
     bool allows_partial; /* answer without a source that fails, unless all fail */
+    usec_t patience;     /* a shorter timeout; 0: that of the sources */
     void (*on_restart)(void *arg); /* the question starts again: discard all its records */ /* NULL: none */
     /* The record is valid during the call. Return false if it does not belong to the question; the answer is then invalid. */
     bool (*on_record)(void *arg, const struct record *r);

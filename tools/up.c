@@ -214,6 +214,8 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct config
     if (row->uses_archive && config_setting(up->config, row->name, "archive") == NULL &&
         config_setting(up->config, row->name, "db_file") == NULL)
         tool_add_arg(d->argv, "--archive=%s", up->archive);
+    if (strcmp(row->name, "api") == 0 && config_setting(up->config, "api", "run_file") == NULL)
+        tool_add_arg(d->argv, "--run_file=%s/" RUN_FILE, up->data_dir);
     if (row->compacts) {
         tool_add_compactor_paths(d->argv, up->config, up->data_dir);
         if (config_setting(up->config, row->name, "every") == NULL)

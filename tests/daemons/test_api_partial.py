@@ -1,5 +1,6 @@
 """Answers without a source: refused by name and time, or marked with partial=allow; never short without saying so."""
 import json
+import threading
 import time
 
 import harness
@@ -130,6 +131,25 @@ class Partial(harness.MillraceTest):
         asked = len(self.archive.asked)
         self.archive.act = lambda h: (self.archive.reply if len(self.archive.asked) == asked + 1 else refuse)(h)
         self.ask(status=503, by="country", top=1)
+
+    def test_a_source_that_hangs_is_left_out_after_the_seconds_of_the_request(self):
+        end = threading.Event()
+        self.addCleanup(end.set)
+
+        def hang(h):
+            if not h.path.startswith(("/health", "/stats")):
+                end.wait(harness.PATIENCE)
+            return False
+        self.live.act = hang
+        begin = time.monotonic()
+        got = self.ask(partial="1").json()
+        self.assertEqual((got["partial"], got["total"], got["missing"][0]["source"]), (True, 3, "aggregator"))
+        self.assertIn("timeout", got["missing"][0]["error"])
+        self.assertTrue(0.9 < time.monotonic() - begin < harness.SOON, "%g s" % (time.monotonic() - begin))  # upstream_timeout is 20 s
+        end.set()
+        self.assertNotIn("partial", self.ask(partial="1").json())
+        for text in ("0", "601", "1s", "yes"):
+            self.assertIn("partial must be", self.ask(status=400, partial=text).json()["detail"])
 
     def test_nothing_can_be_reached(self):
         self.archive.act = self.live.act = refuse

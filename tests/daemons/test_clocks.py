@@ -217,6 +217,18 @@ class Aggregator(ClocksTest):
             self.assertLessEqual(self.complete(d), min(stopped, self.now()) + 1, jump)
 
 
+class Api(ClocksTest):
+    def test_the_history_of_the_pipeline_goes_on(self):
+        none = "http://127.0.0.1:1"
+        d = self.start("api", "--config", self.write("api.conf", COUNTERS), *("--%s_url=%s" % (name, none) for name in (
+            "aggregator", "queue", "pubsub", "queue_to_pubsub")), env=self.clocks.env)
+        history = lambda: d.get("/v1/pipeline").json()["history"]
+        first = wait_until(history, "a sample")[0]
+        self.jump(d, -DAY)
+        later = wait_until(lambda: history()[1:], "another sample")[0]
+        self.assertTrue(later["t"] < first["t"] - DAY / 2, (first, later))
+
+
 class Simplequeue(ClocksTest):
     def launch(self):
         return self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never", env=self.clocks.env)

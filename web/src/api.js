@@ -51,9 +51,12 @@ export async function get(path, parameters, signal) {
   }
 }
 
-/** Calls onLines with arrays of lines as they arrive, until the signal aborts. EventSource cannot send a token. */
-export async function follow(stream, signal, onLines) {
-  const reply = await open(target("v1/live", { stream }), signal, "text/event-stream");
+/**
+ * Calls onLines(lines, offset) with arrays of lines as they arrive, until the signal aborts. The offset is that after the last line.
+ * EventSource cannot send a token.
+ */
+export async function follow(parameters, signal, onLines) {
+  const reply = await open(target("v1/live", parameters), signal, "text/event-stream");
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -62,12 +65,15 @@ export async function follow(stream, signal, onLines) {
     const events = (rest + value).split("\n\n");
     rest = events.pop();
     const lines = [];
+    let offset = 0;
     for (const event of events) {
       const parts = event.split("\n");
       const data = parts.filter((line) => line.startsWith("data:"));
-      if (data.length && !parts.some((line) => line.startsWith("event:"))) lines.push(data.map((line) => line.slice(5).replace(/^ /, "")).join("\n"));
+      if (!data.length || parts.some((line) => line.startsWith("event:"))) continue;
+      lines.push(data.map((line) => line.slice(5).replace(/^ /, "")).join("\n"));
+      offset = parseInt(parts.find((line) => line.startsWith("id:"))?.slice(3) ?? "0", 10);
     }
-    if (lines.length) onLines(lines);
+    if (lines.length) onLines(lines, offset);
   }
 }
 

@@ -1,12 +1,13 @@
-// Time series: bars for the period, a line for the period before, hatching over units that are not complete.
+// Time series: bars for the period, a dashed line for the period before, hatching over units that are not complete.
 
 import uPlot from "uplot";
 import { h, svg } from "./dom.js";
 import { compact, count } from "./format.js";
 
-const HEIGHT = 260;
+const HEIGHT = 15; // rem
 const BARS_MAX = 200; // more rows are drawn as a filled line
 
+const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** Stripes that mean "not complete yet". */
@@ -60,12 +61,13 @@ function timeLabels(zone, unit) {
 
 /** `rows` returns the current rows, which change without a new plot. */
 function options(width, rows, { zone, before, onZoom, onCursor }) {
-  const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+  const line = { stroke: colour("--line"), width: 1 };
+  const axis = { stroke: colour("--muted"), grid: line, ticks: { ...line, size: 4 }, font: `${0.75 * rem()}px system-ui, sans-serif` };
   const many = rows().length > BARS_MAX;
   const step = stepOf(rows());
   return {
     width,
-    height: HEIGHT,
+    height: HEIGHT * rem(),
     legend: { show: false },
     tzDate: (t) => uPlot.tzDate(new Date(t * 1000), zone),
     cursor: { drag: { x: Boolean(onZoom), y: false, setScale: false }, y: false },
@@ -73,18 +75,21 @@ function options(width, rows, { zone, before, onZoom, onCursor }) {
       x: { range: (u, low, high) => [low - step * 0.6, high + step * 0.6] },
       y: { range: (u, low, high) => [0, Math.max(1, high * 1.05)] },
     },
-    axes: [{ ...axis, space: 70, values: timeLabels(zone, step) }, { ...axis, size: 56, values: (u, values) => values.map((v) => (Number.isInteger(v) ? compact(v) : "")) }],
+    axes: [
+      { ...axis, grid: { show: false }, space: 4.5 * rem(), size: 2 * rem(), values: timeLabels(zone, step) },
+      { ...axis, ticks: { show: false }, space: 2.5 * rem(), size: 3.2 * rem(), values: (u, values) => values.map((v) => (Number.isInteger(v) ? compact(v) : "")) },
+    ],
     series: [
       {},
       {
         label: "Events",
         stroke: colour("--accent"),
-        fill: many ? colour("--accent-soft") : colour("--accent"),
+        fill: many ? colour("--accent-soft") : colour("--fill"),
         width: many ? 1.5 : 0,
         points: { show: false },
-        paths: many ? undefined : uPlot.paths.bars({ size: [0.8, 60] }),
+        paths: many ? undefined : uPlot.paths.bars({ size: [0.8, 6 * rem()], radius: [0.08, 0] }),
       },
-      ...(before ? [{ label: "Before", stroke: colour("--before"), width: 1.5, dash: [5, 4], points: { show: rows().length < 3 } }] : []),
+      ...(before ? [{ label: "Before", stroke: colour("--before"), width: 2, dash: [5, 4], points: { show: rows().length < 3 } }] : []),
     ],
     hooks: {
       draw: [(u) => drawIncomplete(u, rows())],
@@ -103,7 +108,7 @@ function options(width, rows, { zone, before, onZoom, onCursor }) {
 
 function describe(row) {
   const words = [`${row.date}: ${count(row.n)}`];
-  if (row.before) words.push(`before (${row.before.date}): ${count(row.before.n)}`);
+  if (row.before) words.push(`compared with ${row.before.date}: ${count(row.before.n)}`);
   if (!row.complete) words.push("not complete yet");
   return words.join(", ");
 }
@@ -113,7 +118,7 @@ function table(rows, before, isOpen) {
   const element = h("details", { class: "data", open: isOpen }, h("summary", {}, "Table"),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows of the series" },
       h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Events"),
-        before && h("th", { scope: "col" }, "Before"), h("th", { scope: "col" }, "Complete"))), body)));
+        before && h("th", { scope: "col" }, "Compared with"), h("th", { scope: "col" }, "Complete"))), body)));
   // Thousands of rows cost nothing until somebody looks.
   const fill = () => {
     if (element.open && !body.firstChild)
@@ -126,14 +131,15 @@ function table(rows, before, isOpen) {
 }
 
 /**
- * A chart that keeps its place on the page. `draw` may be called again with new rows.
+ * A chart that keeps its place on the page. `draw(rows, {now, before})` may be called again; the words are the legend's.
  * A row is {t, date, n, complete, before?: {date, n}}.
  */
 export function chart({ label, zone, onZoom }) {
   const plot = h("div", { class: "plot", tabindex: "0", role: "img", "aria-label": label });
+  const legend = h("p", { class: "legend" });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
   const data = h("div");
-  const element = h("div", { class: "chart" }, plot, readout, data);
+  const element = h("div", { class: "chart" }, plot, h("div", { class: "below" }, legend, readout), data);
   let u = null;
   let rows = [];
   let shape = "";
@@ -167,6 +173,7 @@ export function chart({ label, zone, onZoom }) {
   // New rows would end a selection that the pointer has begun.
   let isHeld = false;
   let waiting = null;
+  let lastWords = {};
   const release = () => {
     isHeld = false;
     if (waiting) draw(waiting);
@@ -174,8 +181,17 @@ export function chart({ label, zone, onZoom }) {
   plot.addEventListener("pointerdown", () => { isHeld = true; });
   addEventListener("pointerup", release);
 
-  function draw(next) {
+  /** What the bars, the dashed line and the hatching mean. */
+  function showLegend({ now, before }) {
+    const item = (kind, text) => text && h("span", {}, h("i", { class: kind }), text);
+    const items = [item("now", now), item("before", rows.some((row) => row.before) && before), item("open", rows.some((row) => !row.complete) && "not complete yet")];
+    const next = h("p", { class: "legend" }, items);
+    if (!legend.isEqualNode(next)) legend.replaceChildren(...next.childNodes);
+  }
+
+  function draw(next, words = lastWords) {
     waiting = isHeld ? next : null;
+    lastWords = words;
     if (isHeld) return;
     const nextShape = `${next.length} ${next[0]?.t} ${next.at(-1)?.t} ${next.some((row) => row.before)}`;
     rows = next;
@@ -183,6 +199,7 @@ export function chart({ label, zone, onZoom }) {
     if (u && shape === nextShape) u.setData(columns());
     else make();
     shape = nextShape;
+    showLegend(words);
     showTable();
   }
 
@@ -201,7 +218,7 @@ export function chart({ label, zone, onZoom }) {
   });
 
   const observer = new ResizeObserver(() => {
-    if (u && plot.clientWidth && plot.clientWidth !== u.width) u.setSize({ width: plot.clientWidth, height: HEIGHT });
+    if (u && plot.clientWidth && plot.clientWidth !== u.width) u.setSize({ width: plot.clientWidth, height: HEIGHT * rem() });
   });
   observer.observe(plot);
 
@@ -222,10 +239,11 @@ export function chart({ label, zone, onZoom }) {
 export function sparkline(values, label) {
   const width = 120;
   const height = 28;
-  const most = Math.max(1, ...values);
+  const top = Math.max(1, ...values);
   const points = values.map((v, i) =>
-    `${((i / Math.max(1, values.length - 1)) * width).toFixed(1)},${(height - 2 - (v / most) * (height - 4)).toFixed(1)}`);
+    `${((i / Math.max(1, values.length - 1)) * width).toFixed(1)},${(height - 2 - (v / top) * (height - 4)).toFixed(1)}`);
   return svg("svg", { class: "sparkline", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+    svg("polygon", { points: `0,${height} ${points.join(" ")} ${width},${height}`, class: "area" }),
     svg("polyline", { points: points.join(" "), fill: "none", stroke: "currentColor", "stroke-width": "1.5",
       "vector-effect": "non-scaling-stroke" }));
 }

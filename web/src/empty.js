@@ -1,17 +1,36 @@
-// What a pipeline without events shows.
+// What a time without events shows: the lines that post a first event.
 
 import { h } from "./dom.js";
-import { address, read } from "./state.js";
+import { address } from "./state.js";
 
-export function emptyHint({ time, totals }) {
-  const { period, from } = read();
-  const now = Math.floor(Date.now() / 1000);
-  const fields = [...new Set(totals.flatMap((total) => [total, ...total.subtotals]).map((c) => c.key.match(/^\w+\((\w+)\)$/)?.[1] ?? c.key))]
-    .filter((field) => /^\w+$/.test(field)).slice(0, 4);
-  const event = JSON.stringify(Object.fromEntries([[time, now], ...fields.map((field) => [field, "example"])]));
-  const isAll = period === "all" && !from;
+const UNITS = { s: ["seconds", ""], ms: ["milliseconds", "000"], us: ["microseconds", "000000"], ns: ["nanoseconds", "000000000"] };
+const PATH = /^\w+(\.\w+)*$/;
+
+/** Sets the value at a path such as meta.time. */
+function put(event, path, value) {
+  const names = path.split(".");
+  const last = names.pop();
+  let at = event;
+  for (const name of names) at = typeof at[name] === "object" ? at[name] : (at[name] = {});
+  at[last] ??= value;
+}
+
+/** A field of the event that a counter's key is made of, and an example; null for a constant. */
+function exampleOf({ key }) {
+  const [, name, path] = key.match(/^(\w+)\(([\w.]+)/) ?? [null, "", key];
+  if (!PATH.test(path)) return null;
+  return [path, /^(host|path|query)$/.test(name) ? "http://example.org/" : name === "status_class" ? "200" : "example"];
+}
+
+export function emptyHint({ time, time_unit: unit, totals }, state) {
+  const [unitName, zeros] = UNITS[unit] ?? UNITS.s;
+  const event = {};
+  if (PATH.test(time)) put(event, time, "NOW");
+  for (const [path, value] of totals.flatMap((total) => [total, ...total.subtotals]).map(exampleOf).filter(Boolean).slice(0, 6)) put(event, path, value);
+  // As text, because nanoseconds are beyond the whole numbers of JavaScript.
+  const body = JSON.stringify(event).replace('"NOW"', `${Math.floor(Date.now() / 1000)}${zeros}`).replaceAll("'", "\\u0027");
   return h("div", { class: "empty" }, h("p", {}, "No events have been counted in this time. Post one:"),
-    h("pre", {}, `curl -d '${event}' \\\n  '${new URL("v1/events", document.baseURI).href}'\n`),
-    h("p", { class: "muted" }, `"${time}" is the time, in Unix seconds.`),
-    isAll ? null : h("p", {}, h("a", { href: address({ period: "all", from: "", to: "", unit: "auto" }) }, "Show all time")));
+    h("pre", { tabindex: "0" }, `curl -d '${body}' \\\n  '${new URL("v1/events", document.baseURI).href}'\n`),
+    h("p", { class: "muted" }, `${time} is the time, in Unix ${unitName}.`),
+    state.period === "all" ? null : h("p", {}, h("a", { href: address({ period: "all", from: "", to: "", unit: "auto" }) }, "Show all time")));
 }

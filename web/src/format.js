@@ -1,15 +1,18 @@
 // Numbers, times and texts in the reader's locale.
 
 const whole = new Intl.NumberFormat();
-const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
-const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1 });
-const signed = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1, signDisplay: "exceptZero" });
+const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumSignificantDigits: 4 });
+const tenths = { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 };
+const percent = new Intl.NumberFormat(undefined, tenths);
+const signed = new Intl.NumberFormat(undefined, { ...tenths, signDisplay: "exceptZero" });
 
-export const count = (n) => whole.format(n);
+/** null: not counted. */
+export const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
 export const compact = (n) => short.format(n);
 export const share = (x) => percent.format(x);
-/** The API's change in percent; null after zero. */
-export const change = (x) => (x === null || x === undefined ? "no events before" : signed.format(x / 100));
+/** Of a change in percent; null after zero. */
+export const change = (x) => (x === null || x === undefined ? "–" : signed.format(x / 100).replace("-", "\u2212"));
+export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;
 
 /**
  * Compares only the units that are complete with the units before them, so that a day in progress is not set against a whole one.
@@ -38,6 +41,15 @@ export function moment(seconds, zone) {
   return new Date(seconds * 1000).toLocaleString(undefined, { timeZone: zone, dateStyle: "medium", timeStyle: "short" });
 }
 
+/** The time [from, to) in words. What is no number of seconds, such as the text of a date, stays as it is. */
+export function span(from, to, zone) {
+  if (!Number.isFinite(Number(from)) || !Number.isFinite(Number(to))) return `${from} – ${to}`;
+  const time = new Intl.DateTimeFormat("en", { timeZone: zone, hour: "numeric", minute: "numeric", hourCycle: "h23" });
+  const atMidnight = [from, to].every((t) => time.format(t * 1000) === "00:00");
+  const format = new Intl.DateTimeFormat(undefined, { timeZone: zone, dateStyle: "medium", ...(atMidnight ? {} : { timeStyle: "short" }) });
+  return format.formatRange(from * 1000, to * 1000 - (atMidnight ? 1 : 0));
+}
+
 export function isToday(seconds, zone) {
   const day = (t) => new Date(t).toLocaleDateString("en", { timeZone: zone });
   return day(seconds * 1000) === day(Date.now());
@@ -61,3 +73,7 @@ export function keyText(key) {
   const text = key.length > KEY_SHOWN ? `${key.slice(0, KEY_SHOWN)}… (${count(key.length)} characters)` : key;
   return `\u2068${text === "" ? "(empty)" : text}\u2069`;
 }
+
+const regions = new Intl.DisplayNames(undefined, { type: "region", fallback: "none" });
+/** The name of a country by its code; undefined: it is none. */
+export const countryName = (key) => (/^[A-Z]{2}$/.test(key) ? regions.of(key) : undefined);

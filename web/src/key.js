@@ -1,17 +1,17 @@
 // One key: its series beside the period before, and its breakdowns.
 
 import { get } from "./api.js";
-import { bars } from "./bars.js";
-import { chart } from "./chart.js";
 import { periodControls } from "./controls.js";
 import { byNamespace, configured, constantKey, feedOf, isConstant, totalOf } from "./counters.js";
+import { breakdownPanel, seriesPanel } from "./counts_panels.js";
+import { getCounts } from "./counts.js";
 import { h, select } from "./dom.js";
 import { emptyHint } from "./empty.js";
-import { change, count, isWholeHour, keyText, likeForLike, moment } from "./format.js";
+import { count, keyText, plural } from "./format.js";
+import { latestTime } from "./latest.js";
 import { keepFresh, loadParts } from "./live_update.js";
 import { panel } from "./panel.js";
-import { share } from "./share.js";
-import { address, go, seriesPath, timeOf, unitOf, zoneOf } from "./state.js";
+import { address, go, timeOf } from "./state.js";
 
 const FRESH = 1000; // ms
 const ROWS = 15;
@@ -24,13 +24,17 @@ function remember(ns, key) {
   localStorage.setItem(recentName(ns), JSON.stringify([key, ...recents(ns).filter((k) => k !== key)].slice(0, RECENT)));
 }
 
-/** Keys that begin with `prefix`; without one the largest of the last weeks, if there are any. */
-async function suggest(totals, total, prefix, signal) {
+/** The largest keys of the latest 30 days: [{key, n}]; none if no counter has them. */
+async function largest(totals, total, resolve, signal) {
   const feed = feedOf(totals);
-  const top = prefix ? null : feed?.subtotals.find((s) => s.key === total.key);
-  const largest = top ? await get("v1/breakdown", { ns: top.ns, key: constantKey(feed), period: "30d", limit: SUGGESTIONS }, signal) : null;
-  const reply = largest?.rows.length ? largest : await get("v1/lookup", { ns: total.ns, prefix, limit: SUGGESTIONS }, signal);
-  return reply.rows.map((row) => row.key);
+  const top = feed?.subtotals.find((s) => s.key === total.key);
+  if (!top) return [];
+  const time = timeOf(await resolve({ ns: feed.ns, key: constantKey(feed) }, signal));
+  return (await getCounts("v1/breakdown", { ns: top.ns, key: constantKey(feed), limit: SUGGESTIONS, ...time }, signal)).rows;
+}
+
+async function beginningWith(total, prefix, signal) {
+  return (await get("v1/lookup", { ns: total.ns, prefix, limit: SUGGESTIONS }, signal)).rows;
 }
 
 function finder(totals, total, state) {
@@ -41,7 +45,8 @@ function finder(totals, total, state) {
     controller.abort();
     controller = new AbortController();
     try {
-      const keys = await suggest(totals, total, prefix, controller.signal);
+      const found = prefix ? [] : await largest(totals, total, latestTime(state), controller.signal);
+      const keys = (found.length ? found : await beginningWith(total, prefix, controller.signal)).map((row) => row.key);
       const own = recents(total.ns).filter((key) => key.startsWith(prefix));
       list.replaceChildren(...[...new Set([...own, ...keys])].map((value) => h("option", { value })));
     } catch { /* suggestions are a convenience; the request for the key itself shows the failure */ }
@@ -77,68 +82,55 @@ export function keyView(state, { freshness }) {
 
 /** Without a key: recent and largest keys to choose from. */
 function start(totals, total, state, element) {
-  const found = panel(`Choose a ${total.label || total.ns}`);
-  element.append(found.element);
+  const name = total.label || total.ns;
+  const own = panel(`Your latest: ${name}`);
+  const found = panel(`Choose a ${name}`);
+  const resolve = latestTime(state);
+  const listOf = (rows) => h("ul", { class: "keys" }, rows.map(({ key, n }) => h("li", {},
+    h("a", { href: address({ ns: total.ns, key }) }, h("bdi", {}, keyText(key))), n === undefined ? null : h("span", { class: "muted" }, ` ${count(n)}`))));
+  own.show(listOf(recents(total.ns).map((key) => ({ key }))));
+  element.append(...(recents(total.ns).length ? [own.element] : []), found.element);
   const stop = keepFresh(60000, async (signal) => {
-    const keys = [...new Set([...recents(total.ns), ...await suggest(totals, total, "", signal)])];
-    found.show(keys.length ? h("ul", { class: "keys" }, keys.map((key) =>
-      h("li", {}, h("a", { href: address({ ns: total.ns, key }) }, h("bdi", {}, keyText(key)))))) : emptyHint(await configured(signal)));
+    const top = await largest(totals, total, resolve, signal);
+    const rows = top.length ? top : await beginningWith(total, "", signal);
+    found.note(top.length ? "the largest, with their events" : "");
+    found.show(rows.length ? listOf(rows) : emptyHint(await configured(signal), state));
   }, found.fail);
   return { stop };
 }
 
-function show(totals, total, key, state, element, freshness) {
-  const zone = zoneOf(state);
-  const chosen = state.by && state.sub !== undefined ? total.subtotals.find((s) => s.label === state.by || s.ns === state.by) : null;
-  const series = panel("Events", { wide: true });
-  const plot = chart({ label: "Events", zone, onZoom: (from, to) => go({ from, to, unit: "auto" }) });
+function show(totals, total, key, view, element, freshness) {
+  const chosen = view.by && view.sub !== undefined ? total.subtotals.find((s) => s.label === view.by || s.ns === view.by) : null;
+  const wanted = chosen ? { ns: chosen.ns, key, sub: view.sub } : { ns: total.ns, key };
+  const series = seriesPanel(view, { showsChange: true });
   const grid = h("div", { class: "grid" });
+  const resolve = latestTime(view);
+  let state = view; // with the time that is shown
   element.append(series.element, grid);
   remember(total.ns, key);
 
-  const seriesParameters = () => ({ ...(chosen ? { ns: chosen.ns, key, sub: state.sub } : { ns: total.ns, key }),
-    unit: unitOf(state), ...timeOf(state) });
-  let rows = [];
-  let hint = null;
-  series.element.querySelector(".panel-head").append(share({ name: "series",
-    request: () => ({ path: seriesPath(state), parameters: seriesParameters() }),
-    rows: () => [["date", "events", "before"], ...rows.map((r) => [r.date, r.n, r.before?.n ?? ""])],
-    canvas: plot.canvas }));
-
   async function loadSeries(signal) {
-    const reply = await get(seriesPath(state), seriesParameters(), signal);
-    rows = reply.rows;
-    freshness(reply, zone);
-    series.title(chosen ? h("span", {}, `${count(reply.total)} events with ${chosen.label} `, h("bdi", {}, keyText(state.sub)), " ",
-      h("a", { class: "clear", href: address({ by: "", sub: "" }) }, "Show all")) : `${count(reply.total)} events`);
-    const like = likeForLike(rows);
-    series.note(like ? `${change(like.percent)}${like.then ? ` against ${count(like.then)}` : ""} in the same part of the time from ${
-      moment(reply.before.from, zone)}` : "",
-      reply.round && !isWholeHour(zone) ? "; zones with half hours are answered by whole hours" : "");
-    plot.draw(rows);
-    series.show(plot.element, ...(reply.total ? [] : [hint ??= emptyHint(await configured(signal))]));
+    const reply = await series.load(state, wanted, signal);
+    freshness(reply);
+    const words = plural(reply.total, "event", "events");
+    series.title(...(chosen ? [`${words} with ${chosen.label} `, h("bdi", {}, keyText(view.sub)), " "] : [words]),
+      chosen ? h("a", { class: "clear", href: address({ by: "", sub: "" }) }, "Show all") : "");
   }
 
   const panels = total.subtotals.map((subtotal) => {
-    const p = panel(subtotal.label || subtotal.ns);
-    const parameters = { ns: subtotal.ns, key, limit: ROWS, ...timeOf(state) };
-    p.element.querySelector(".panel-head").append(share({ name: subtotal.label, request: () => ({ path: "v1/breakdown", parameters }),
-      rows: () => [[subtotal.label, "events", "share"], ...(p.reply?.rows ?? []).map((r) => [r.key, r.n, r.share])] }));
+    const own = totalOf(totals, subtotal);
+    const isChosen = subtotal === chosen;
+    const p = breakdownPanel(subtotal, { limit: ROWS, pressed: isChosen ? view.sub : undefined,
+      link: (row) => address({ by: subtotal.label || subtotal.ns, sub: row.key }),
+      note: () => (own && isChosen ? h("a", { class: "own", href: address({ ns: own.ns, key: view.sub, by: "", sub: "" }) }, `Open this ${own.label}`) : "") });
     grid.append(p.element);
-    p.load = async (signal) => {
-      const reply = await get("v1/breakdown", parameters, signal);
-      const own = totalOf(totals, subtotal);
-      p.reply = reply;
-      p.note(`${count(reply.distinct)} in all`, own && subtotal === chosen
-        ? h("a", { class: "own", href: address({ ns: own.ns, key: state.sub, by: "", sub: "" }) }, `Open this ${own.label}`) : "");
-      p.show(bars({ caption: subtotal.label, rows: reply.rows, other: reply.other, total: reply.total,
-        pressed: subtotal === chosen ? state.sub : undefined,
-        link: (row) => address({ by: subtotal.label || subtotal.ns, sub: row.key }) }));
-    };
-    return p;
+    return { load: (signal) => p.load(state, key, signal), fail: p.fail };
   });
 
   const parts = [{ load: loadSeries, fail: series.fail }, ...panels];
-  const stop = keepFresh(FRESH, (signal) => loadParts(parts, signal), series.fail);
-  return { redraw: plot.redraw, stop() { stop(); plot.destroy(); } };
+  const stop = keepFresh(FRESH, async (signal) => {
+    state = await resolve(wanted, signal);
+    await loadParts(parts, signal);
+  }, series.fail);
+  return { redraw: series.redraw, stop() { stop(); series.destroy(); } };
 }

@@ -2,6 +2,7 @@
 
 import { ApiError, hasToken, setToken } from "./api.js";
 import { byId, h } from "./dom.js";
+import { clock } from "./format.js";
 
 const RETRY = 1000; // ms
 const SLOW = 3000; // ms without an answer
@@ -9,18 +10,31 @@ const BUSY_SHARE = 3; // a request that takes a second is made again after three
 const BUSY_MAX = 5000; // ms
 
 const failing = new Set();
+let missing = []; // sources that the latest counts lack
+
+/** The sources that an answer of the API lacks: [{source, error, since}]. */
+export function showMissing(sources) {
+  missing = sources;
+  showBanner();
+}
+
+function wordsOf(error) {
+  if (error) return `${error.message}${error.status === 0 ? " Numbers below may be old." : ""} Trying again.`;
+  const lacks = missing.map((m) => `The ${m.source} has not answered since ${clock(m.since)}`);
+  return lacks.length ? `${lacks.join(". ")}. Numbers below lack its counts.` : "";
+}
 
 function showBanner() {
   const banner = byId("banner");
   const error = [...failing].at(-1)?.error;
-  banner.hidden = !error;
-  if (!error) return;
-  if (error.status === 401) {
+  if (error?.status === 401) {
     if (!banner.querySelector("form")) banner.replaceChildren(tokenForm());
+    banner.hidden = false;
     return;
   }
-  const words = error.status === 0 ? `${error.message} Numbers below may be old.` : error.message;
-  if (banner.textContent !== `${words} Trying again.`) banner.textContent = `${words} Trying again.`;
+  const words = wordsOf(error);
+  banner.hidden = !words;
+  if (words && banner.textContent !== words) banner.textContent = words;
 }
 
 function tokenForm() {
@@ -35,11 +49,11 @@ function tokenForm() {
 const isTemporary = (error) => error instanceof ApiError && (error.status === 0 || error.status === 503 || error.status === 429 || error.status === 401);
 
 /**
- * Loads one part after another: [{load, fail}]. A failure that will not pass is shown by its part, which is not asked again; the
+ * Loads parts side by side: [{load, fail}]. A failure that will not pass is shown by its part, which is not asked again; the
  * other parts go on.
  */
 export async function loadParts(parts, signal) {
-  for (const part of parts.filter((p) => !p.hasFailed)) {
+  const ends = await Promise.allSettled(parts.filter((p) => !p.hasFailed).map(async (part) => {
     try {
       await part.load(signal);
     } catch (error) {
@@ -47,7 +61,9 @@ export async function loadParts(parts, signal) {
       part.hasFailed = true;
       part.fail(error);
     }
-  }
+  }));
+  const failed = ends.find((end) => end.status === "rejected");
+  if (failed) throw failed.reason;
 }
 
 /**

@@ -1,12 +1,14 @@
 // Starts the page: the frame, and the view that the URL names.
 
 import { byId, h } from "./dom.js";
-import { clock, isToday, moment } from "./format.js";
+import { clock, isToday, moment, plural } from "./format.js";
 import { keyView } from "./key.js";
 import { liveView } from "./live.js";
 import { overview } from "./overview.js";
 import { pipelineView } from "./pipeline.js";
-import { address, onChange, read } from "./state.js";
+import { startPipeline, watchPipeline } from "./pipeline_data.js";
+import { problems } from "./problems.js";
+import { address, onChange, read, zoneOf } from "./state.js";
 
 const VIEWS = { overview: ["Overview", overview], key: ["Keys", keyView], live: ["Live", liveView], pipeline: ["Pipeline", pipelineView] };
 const THEMES = ["system", "light", "dark"];
@@ -14,14 +16,30 @@ const THEME = "millrace-theme";
 
 let current = null;
 
-function freshness(reply, zone) {
-  byId("freshness").textContent = `complete until ${isToday(reply.complete_until, zone) ? clock(reply.complete_until, zone) : moment(reply.complete_until, zone)}`;
+/** Up to when the counts of an answer are complete, in the head of the page. */
+function freshness(reply) {
+  const zone = zoneOf(read());
+  const until = reply.complete_until;
+  const time = until && !reply.rows.every((row) => row.complete) ? ` until ${isToday(until, zone) ? clock(until, zone) : moment(until, zone)}` : "";
+  byId("freshness").textContent = until ? `complete${time}` : "completeness not known";
   byId("freshness").title = reply.held_by ? `held back by ${reply.held_by}` : "";
 }
 
 function navigation(chosen, state) {
   byId("nav").replaceChildren(...Object.entries(VIEWS).map(([view, [name]]) =>
-    h("a", { href: address({ view }, { zone: state.zone }), "aria-current": view === chosen ? "page" : null }, name)));
+    h("a", { href: address({ view }, { zone: state.zone }), "aria-current": view === chosen ? "page" : null }, name,
+      view === "pipeline" ? h("span", { id: "trouble", class: "badge", hidden: true }) : null)));
+  showTrouble();
+}
+
+let troubles = 0;
+
+/** The number of problems, beside the view that names them. */
+function showTrouble() {
+  const badge = byId("trouble");
+  badge.hidden = !troubles;
+  badge.textContent = troubles;
+  badge.title = plural(troubles, "problem", "problems");
 }
 
 function showView() {
@@ -29,6 +47,7 @@ function showView() {
   const name = Object.hasOwn(VIEWS, state.view) ? state.view : "overview";
   const top = scrollY;
   current?.stop();
+  byId("freshness").textContent = "";
   current = VIEWS[name][1](state, { freshness });
   navigation(name, state);
   document.title = `${state.key && name === "key" ? `${state.key.slice(0, 60)} – ` : ""}${VIEWS[name][0]} – millrace`;
@@ -42,7 +61,8 @@ function showView() {
 function setTheme(theme) {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  byId("theme").textContent = `Theme: ${theme}`;
+  byId("theme").setAttribute("aria-label", `Theme: ${theme}`);
+  byId("theme").title = `Theme: ${theme}`;
   localStorage.setItem(THEME, theme);
   current?.redraw?.();
 }
@@ -52,3 +72,8 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => curr
 setTheme(THEMES.find((theme) => theme === localStorage.getItem(THEME)) ?? "system");
 onChange(showView);
 showView();
+watchPipeline((pipeline) => {
+  troubles = problems(pipeline).length;
+  showTrouble();
+});
+startPipeline();

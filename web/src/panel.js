@@ -2,17 +2,24 @@
 
 import { h } from "./dom.js";
 
-export function panel(title, { wide = false, actions, note } = {}) {
+export function panel(title, { wide = false } = {}) {
   const heading = h("h2", {}, title);
-  const aside = h("p", { class: "aside" }, note);
+  const aside = h("p", { class: "aside" });
   const body = h("div", { class: "body" }, h("p", { class: "muted" }, "Loading…"));
-  const element = h("section", { class: wide ? "panel wide" : "panel", "aria-busy": "true" },
-    h("div", { class: "panel-head" }, heading, aside, actions), body);
+  const head = h("div", { class: "panel-head" }, heading, aside);
+  const element = h("section", { class: wide ? "panel wide" : "panel", "aria-busy": "true" }, head, body);
   return {
     element,
+    head,
     body,
-    title: (...text) => heading.replaceChildren(...text),
-    note: (...text) => aside.replaceChildren(...text),
+    title(...text) {
+      const next = h("h2", {}, text);
+      if (!heading.isEqualNode(next)) heading.replaceChildren(...next.childNodes);
+    },
+    note(...text) {
+      const next = h("p", { class: "aside" }, text); // a link keeps the focus while its words stay the same
+      if (!aside.isEqualNode(next)) aside.replaceChildren(...next.childNodes);
+    },
     show(...children) {
       element.setAttribute("aria-busy", "false");
       if (body.childNodes.length === children.length && children.every((child, i) => body.childNodes[i].isEqualNode(child))) return;
@@ -34,8 +41,9 @@ export function tile(name) {
   return {
     element: h("section", { class: "tile" }, h("h2", {}, name), value, note),
     show(text, words = "") {
-      value.replaceChildren(text);
-      note.replaceChildren(words);
+      if (value.textContent !== text) value.textContent = text;
+      const next = h("p", { class: "muted" }, words);
+      if (!note.isEqualNode(next)) note.replaceChildren(...next.childNodes);
     },
   };
 }

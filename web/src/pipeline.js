@@ -3,99 +3,117 @@
 import { sparkline } from "./chart.js";
 import { h } from "./dom.js";
 import { bytes, clock, count, duration, moment } from "./format.js";
-import { rateOf, statsOf, watchPipeline } from "./pipeline_data.js";
+import { historySpan, rateOf, ratesOf, statsOf, watchPipeline } from "./pipeline_data.js";
+import { diskOf, problems } from "./problems.js";
 import { share } from "./share.js";
-
-const LATE = 60; // seconds
-const DISK_LOW = 0.05; // of its size
 
 const ROLES = {
   simplequeue: "takes events from apps", queue_to_pubsub: "publishes the queue's events", pubsub: "stores the streams",
-  aggregator: "counts the streams by hour", sortdb: "answers from the archive",
+  aggregator: "counts the streams by hour", compactor: "merges the counts into the archive", sortdb: "serves the archive", api: "answers queries and this page",
 };
 
-/** Each rule returns the words of a problem and the command that mends it, or null. */
-const RULES = [
-  (p) => p.daemons.filter((d) => d.state !== "ready" && d.state !== "unknown").map((d) =>
-    [`${d.name} is ${d.state}${d.detail ? `: ${d.detail}` : ""}.`, d.state === "unreachable" ? "millrace status" : null]),
-  (p) => p.daemons.filter((d) => d.state === "ready" && d.detail).map((d) => [`${d.name}: ${d.detail}`, null]),
-  (p) => p.totals.rejected > 0 && [[`${count(p.totals.rejected)} lines were rejected since the aggregator's start.`, "millrace rejects"]],
-  (p) => p.totals.buried > 0 && [[`${count(p.totals.buried)} messages are buried.`, "curl 'http://127.0.0.1:8080/dead?items=10'"]],
-  (p) => p.daemons.filter((d) => d.stats?.disk_size_bytes && d.stats.disk_free_bytes < DISK_LOW * d.stats.disk_size_bytes).map((d) =>
-    [`${d.name} has only ${bytes(d.stats.disk_free_bytes)} of disk left.`, "millrace doctor"]),
-  (p) => {
-    const age = statsOf(p, "aggregator")?.complete_age_seconds ?? 0;
-    const by = statsOf(p, "aggregator")?.held_by;
-    return age > LATE && [[`Counts are complete only until ${duration(age)} ago${by ? `, held back by ${by}` : ""}.`, "millrace status"]];
-  },
-];
+const NUMBERS = {
+  simplequeue: (p, s, rate) => [["Puts", rate("put")], ["Waiting", count(p.totals.queued)], ["Buried", count(p.totals.buried)], disk(p, s)],
+  queue_to_pubsub: (p, s, rate) => [["Delivered", rate("delivered")], ["In all", count(s.messages_delivered_total)], ["Failed", count(s.deliveries_failed_total ?? 0)]],
+  pubsub: (p, s, rate) => [["Published", rate("published")], ["Subscribers", count(Object.values(s.streams ?? {}).reduce((n, t) => n + t.subscribers, 0))],
+    ["On disk", bytes(Object.values(s.streams ?? {}).reduce((n, t) => n + t.disk_bytes, 0))], disk(p, s)],
+  aggregator: (p, s, rate) => [["Counted", rate("counted")], ["Behind", bytes(p.totals.lag)], ["Rejected", count(p.totals.rejected)],
+    ["Complete until", clock(s.complete_until)], disk(p, s)],
+  sortdb: (p, s, rate) => [["Reads", rate("reads")], ["Records", count(s.records)], ["Size", bytes(s.bytes)]],
+  api: (p, s, rate) => [["Queries", rate("queries")], ["In all", count(p.totals.queries)], ["Memory", bytes(s.resident_memory_bytes)]],
+};
 
-function problems(p) {
-  return RULES.flatMap((rule) => rule(p) || []);
+function disk(p, stats) {
+  if (!stats.disk_free_bytes) return null;
+  const { left, days } = diskOf(p, stats);
+  return ["Disk left", `${bytes(left)}${days === null ? "" : `, full in ${duration(days * 86400)}`}`];
 }
 
-function numbers(name, p) {
-  const stats = statsOf(p, name);
-  if (!stats) return [];
-  return [...own(name, p, stats), ...(stats.disk_free_bytes ? [["Disk left", bytes(stats.disk_free_bytes)]] : [])];
-}
-
-function own(name, p, stats) {
-  const perSecond = (total) => {
-    const rate = rateOf(p, total);
-    return rate === null ? "–" : `${count(Math.round(rate))} a second`;
-  };
-  switch (name) {
-    case "simplequeue": return [["Puts", perSecond("put")], ["Waiting", count(p.totals.queued)], ["Buried", count(p.totals.buried)]];
-    case "queue_to_pubsub": return [["Delivered", perSecond("delivered")]];
-    case "pubsub": return [["Published", perSecond("published")], ["On disk", bytes(Object.values(stats.streams ?? {}).reduce((n, s) => n + s.disk_bytes, 0))]];
-    case "aggregator": return [["Counted", perSecond("counted")], ["Behind", bytes(p.totals.lag)], ["Rejected", count(p.totals.rejected)],
-      ["Complete until", clock(stats.complete_until)]];
-    case "sortdb": return [["Reads", perSecond("reads")], ["Generation", String(stats.generation)], ["Records", count(stats.records)],
-      ["Size", bytes(stats.bytes)], ["Made", moment(stats.db_mtime)]];
-    default: return [];
-  }
-}
-
-/** The totals of the history as rates between samples; a restart begins again at 0. */
-function rates(history, name) {
-  return history.slice(1).map((s, i) => Math.max(0, (s[name] - history[i][name]) / Math.max(1, s.t - history[i].t)));
-}
-
-const HISTORY_COLUMNS = ["t", "queued", "published", "counted", "rejected", "lag"];
+/** What the sparkline of a daemon shows, and its values. */
 const HISTORY = {
-  simplequeue: ["Messages waiting", (h1) => h1.map((s) => s.queued)],
-  pubsub: ["Lines published", (h1) => rates(h1, "published")],
-  aggregator: ["Events counted", (h1) => rates(h1, "counted")],
+  simplequeue: ["Messages waiting", (p) => p.history.map((s) => s.queued), count],
+  queue_to_pubsub: ["Delivered", (p) => ratesOf(p, "delivered")],
+  pubsub: ["Published", (p) => ratesOf(p, "published")],
+  aggregator: ["Counted", (p) => ratesOf(p, "counted")],
+  sortdb: ["Reads", (p) => ratesOf(p, "reads")],
+  api: ["Queries", (p) => ratesOf(p, "queries")],
 };
+const perSecond = (n) => `${count(Math.round(n))}/s`;
 
-function row(daemon, p) {
-  const history = HISTORY[daemon.name];
-  const ok = daemon.state === "ready";
-  return h("section", { class: ok ? "panel daemon" : "panel daemon bad" },
-    h("div", { class: "panel-head" }, h("h2", {}, daemon.name), h("p", { class: ok ? "state good" : "state bad" }, daemon.state)),
-    h("p", { class: "muted" }, ROLES[daemon.name] ?? ""),
-    h("dl", {}, numbers(daemon.name, p).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    history && p.history.length > 1 ? [sparkline(history[1](p.history), `${history[0]}, the last hour`),
-      h("p", { class: "muted" }, `${history[0]}, the last hour`)] : null);
+function spark(name, p) {
+  if (!HISTORY[name] || p.history.length < 3) return null;
+  const [what, valuesOf, words = perSecond] = HISTORY[name];
+  const values = valuesOf(p);
+  const text = `${what}, the last ${duration(historySpan(p))}: at most ${words(Math.max(...values))}`;
+  return [sparkline(values, text), h("p", { class: "muted", "aria-hidden": "true" }, text)];
+}
+
+/** The rejected lines of the last minute by their reasons. */
+function reasons(stats) {
+  const found = stats.last_minute?.reasons ?? [];
+  return found.length ? h("ul", { class: "reasons", "aria-label": "Rejected in the last minute" },
+    found.map((r) => h("li", {}, `${count(r.lines)} × ${r.reason}`))) : null;
+}
+
+function card(name, state, isGood, ...parts) {
+  return h("section", { class: isGood ? "panel daemon" : "panel daemon bad" },
+    h("div", { class: "panel-head" }, h("h2", {}, name), h("p", { class: isGood ? "state good" : "state bad" }, state)),
+    h("p", { class: "muted" }, ROLES[name] ?? ""), parts);
+}
+
+const numbers = (rows) => h("dl", {}, rows.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+
+function daemonCard(d, p) {
+  const rate = (total) => {
+    const n = rateOf(p, total);
+    return n === null ? "–" : perSecond(n);
+  };
+  return card(d.name, d.state, d.state === "ready",
+    d.stats ? numbers(NUMBERS[d.name]?.(p, d.stats, rate) ?? []) : h("p", {}, d.detail),
+    d.name === "aggregator" && d.stats ? reasons(d.stats) : null, spark(d.name, p));
+}
+
+/** The compactor has no address: `millrace up` tells what it said, and sortdb which archive it has made. */
+function compactorCard(p) {
+  const process = p.run?.daemons.compactor;
+  const archive = statsOf(p, "sortdb");
+  if (!process && !archive) return null;
+  const next = process?.said?.match(/next run at (\S+)/)?.[1];
+  const rows = [
+    archive && ["Archive", `${duration(p.time - archive.db_mtime)} old`], archive && ["Generation", count(archive.generation)],
+    ["Next compaction", next ? moment(Date.parse(next) / 1000) : "–"],
+  ];
+  const state = process?.state === "ready" || process?.state === "running" ? "ready" : process?.state ?? "not run by millrace up";
+  return card("compactor", state, !process || (state === "ready" && !/failed/.test(process.said)), numbers(rows));
+}
+
+function cards(p) {
+  const all = p.daemons.map((d) => daemonCard(d, p));
+  const sortdb = p.daemons.findIndex((d) => d.name === "sortdb");
+  all.splice(sortdb < 0 ? all.length - 1 : sortdb, 0, compactorCard(p));
+  return all.filter(Boolean);
 }
 
 export function pipelineView() {
   const wrong = h("div", { role: "status" });
   const grid = h("div", { class: "grid" });
-  const element = h("div", {}, h("h1", { class: "visually-hidden" }, "Pipeline"), h("div", { class: "panel-head" },
+  const element = h("div", {}, h("div", { class: "panel-head" }, h("h1", {}, "Pipeline"),
     share({ name: "pipeline", request: () => ({ path: "v1/pipeline", parameters: {} }), rows: () => history })), wrong, grid);
   let history = [];
   let last = "";
   const stop = watchPipeline((p) => {
     const found = problems(p);
-    history = [HISTORY_COLUMNS, ...p.history.map((s) => HISTORY_COLUMNS.map((name) => s[name]))];
+    const columns = Object.keys(p.history[0] ?? {});
+    history = [columns, ...p.history.map((s) => columns.map((name) => s[name]))];
     const text = JSON.stringify(found);
     if (text !== last)
-      wrong.replaceChildren(found.length ? h("ul", { class: "problems" }, found.map(([words, mend]) => h("li", {}, words, mend ? [" ", h("code", {}, mend)] : null)))
-        : h("p", { class: "good" }, "Everything is ready."));
+      wrong.replaceChildren(found.length ? h("ul", { class: "problems" }, found.map(([words, mend]) => h("li", {}, words, h("code", {}, mend))))
+        : h("p", { class: "fine" }, "Everything is ready."));
     last = text;
-    grid.replaceChildren(...p.daemons.map((d) => row(d, p)));
-  });
+    const now = cards(p);
+    // A card that says the same stays, so that its text can be selected.
+    if (now.length !== grid.childElementCount) grid.replaceChildren(...now);
+    else now.forEach((next, i) => { if (!grid.children[i].isEqualNode(next)) grid.children[i].replaceWith(next); });
+  }, (error) => wrong.replaceChildren(h("p", { class: "error" }, error.message)));
   return { element, stop };
 }

@@ -7,10 +7,12 @@ const EVERY = 1000;
 const RATE_OVER = 5; // seconds
 
 const sum = (objects, name) => (objects ? Object.values(objects).reduce((total, o) => total + Number(o[name] ?? 0), 0) : null);
+const QUERIES = /"\/v1\/(?!pipeline|live)/;
 
 /** The totals since the daemons' start, from the daemons' own statistics; null without them. */
 function totalsOf(daemons) {
   const stats = Object.fromEntries(daemons.map((d) => [d.name, d.stats]));
+  const requests = Object.entries(stats.api?.request_seconds ?? {}).filter(([name]) => QUERIES.test(name));
   return {
     put: sum(stats.simplequeue?.queues, "puts"),
     queued: sum(stats.simplequeue?.queues, "depth"),
@@ -21,20 +23,37 @@ function totalsOf(daemons) {
     rejected: stats.aggregator?.lines_rejected_total ?? null,
     lag: stats.aggregator?.lag_bytes ?? null,
     reads: stats.sortdb?.total_requests ?? null,
+    queries: stats.api ? sum(Object.fromEntries(requests), "count") : null,
   };
 }
 
+const listeners = new Set();
 const recent = []; // the polls of the last seconds
+let failure = null;
 
-/** Calls show({time, daemons, history, totals}) every second. Returns a function that stops it. */
-export function watchPipeline(show, onError = () => {}) {
-  return keepFresh(EVERY, async (signal) => {
-    const reply = await get("v1/pipeline", {}, signal);
-    const pipeline = { ...reply, totals: totalsOf(reply.daemons) };
-    recent.push(pipeline);
-    while (recent.length > 1 && recent[0].time < pipeline.time - RATE_OVER) recent.shift();
-    show(pipeline);
-  }, onError);
+async function poll(signal) {
+  const reply = await get("v1/pipeline", {}, signal);
+  const pipeline = { ...reply, totals: totalsOf(reply.daemons) };
+  recent.push(pipeline);
+  while (recent.length > 1 && (recent[0].time < pipeline.time - RATE_OVER || recent[0].time > pipeline.time)) recent.shift();
+  for (const listener of [...listeners]) listener.show(pipeline);
+}
+
+/** Begins to poll. A token that may not see the pipeline ends it. */
+export function startPipeline() {
+  keepFresh(EVERY, poll, (error) => {
+    failure = error;
+    for (const listener of listeners) listener.fail?.(error);
+  });
+}
+
+/** Calls show({time, daemons, run, history, totals}) now if it is known, and every second. Returns a function that stops it. */
+export function watchPipeline(show, fail) {
+  const listener = { show, fail };
+  listeners.add(listener);
+  if (recent.length) show(recent.at(-1));
+  else if (failure) fail?.(failure);
+  return () => listeners.delete(listener);
 }
 
 /** Events a second of one total over the last seconds; null without two polls that have it. */
@@ -45,5 +64,15 @@ export function rateOf(pipeline, name = "published") {
   return seconds > 0.5 ? Math.max(0, (pipeline.totals[name] - first.totals[name]) / seconds) : null;
 }
 
-export const statsOf = (pipeline, name) => pipeline.daemons.find((d) => d.name === name)?.stats ?? null;
+/** The totals of the history as rates between samples; a restart begins again at 0. */
+export function ratesOf(pipeline, name) {
+  return pipeline.history.slice(1).map((s, i) => Math.max(0, (s[name] - pipeline.history[i][name]) / Math.max(1, s.t - pipeline.history[i].t)));
+}
+
+/** How long the history is, in seconds: an hour, or less after the API's start. */
+export const historySpan = ({ history }) => (history.length > 1 ? history.at(-1).t - history[0].t : 0);
+
+export const daemonOf = (pipeline, name) => pipeline.daemons.find((d) => d.name === name);
+export const statsOf = (pipeline, name) => daemonOf(pipeline, name)?.stats ?? null;
+export const isDown = (pipeline, name) => ["unreachable", "not ready"].includes(daemonOf(pipeline, name)?.state);
 export const streamsOf = (pipeline) => Object.keys(statsOf(pipeline, "pubsub")?.streams ?? {});

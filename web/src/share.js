@@ -28,6 +28,16 @@ function cell(value) {
 
 const csv = (rows) => rows.map((row) => row.map(cell).join(",")).join("\r\n");
 
+/** The chart on the ground of the page, which the canvas does not have. */
+function onGround(canvas) {
+  const copy = h("canvas", { width: canvas.width, height: canvas.height });
+  const pen = copy.getContext("2d");
+  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--panel");
+  pen.fillRect(0, 0, copy.width, copy.height);
+  pen.drawImage(canvas, 0, 0);
+  return copy;
+}
+
 /**
  * Buttons for a panel. `request` returns {path, parameters}; `rows` returns the header and rows of the CSV;
  * `canvas` returns the chart's canvas, or is missing.
@@ -37,6 +47,6 @@ export function share({ name, request, rows, canvas }) {
   return h("span", { class: "share" },
     button("curl", "Copy the request as a curl command", () => copy(curl(request().path, request().parameters))),
     button("CSV", "Save the rows", () => save(`${name}.csv`, new Blob([csv(rows())], { type: "text/csv" }))),
-    canvas && button("PNG", "Save the chart as an image", () => canvas()?.toBlob((blob) => save(`${name}.png`, blob))));
+    canvas && button("PNG", "Save the chart as an image", () => canvas() && onGround(canvas()).toBlob((blob) => save(`${name}.png`, blob))));
 }
 

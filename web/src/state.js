@@ -1,27 +1,31 @@
 // The view is its URL: every choice is a parameter, so links, back and forward work.
 
-const defaults = (view) => ({ view: "overview", period: view === "key" ? "30d" : "today", unit: "auto", zone: "" });
+// The default period is the latest one that has events (latest.js).
+const DEFAULTS = { view: "overview", period: "latest", unit: "auto", zone: "", against: "before" };
 
-export const PERIODS = [
+const PERIODS = [
   ["today", "Today"], ["yesterday", "Yesterday"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"], ["this-month", "This month"],
   ["last-month", "Last month"], ["12mo", "12 months"], ["this-year", "This year"], ["all", "All time"],
 ];
+/** What "latest" means: this period, or if it has no events, as many days up to the newest event. */
+export const LATEST = { overview: { period: "today", days: 1, words: "today" }, key: { period: "30d", days: 30, words: "in the last 30 days" } };
+export const periodsOf = (state) => [["latest", state.view === "key" ? "Latest 30 days" : "Latest day"], ...PERIODS];
 export const UNITS = [["auto", "Automatic"], ["hour", "Hour"], ["day", "Day"], ["week", "Week from Sunday"], ["mweek", "Week from Monday"],
   ["month", "Month"]];
+export const AGAINST = [["before", "The time before"], ["year", "A year before"], ["none", "Nothing"]];
 
 const listeners = new Set();
 
 export function read() {
   const chosen = Object.fromEntries(new URLSearchParams(location.search));
-  return { ...defaults(chosen.view), ...chosen };
+  return { ...DEFAULTS, ...chosen };
 }
 
 export function address(changes, base = read()) {
   const query = new URLSearchParams();
   const all = { ...base, ...changes };
-  const usual = defaults(all.view);
   for (const [name, value] of Object.entries(all))
-    if (value !== undefined && value !== null && value !== "" && value !== usual[name]) query.set(name, value);
+    if (value !== undefined && value !== null && value !== "" && value !== DEFAULTS[name]) query.set(name, value);
   return `?${query}`;
 }
 
@@ -57,25 +61,32 @@ document.addEventListener("click", (event) => {
 });
 
 export const zoneOf = (state) => state.zone || Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+export const isSpan = (state) => Boolean(state.from && state.to);
 
 const HOURS = new Set(["today", "yesterday", "24h"]);
 const MONTHS = new Set(["12mo", "this-year", "last-year", "all"]);
 
 export function unitOf(state) {
   if (state.unit !== "auto") return state.unit;
-  if (state.from && state.to) {
-    const days = (state.to - state.from) / 86400;
-    return days <= 3 ? "hour" : days <= 120 ? "day" : "month";
+  if (isSpan(state)) {
+    const days = (state.to - state.from) / 86400; // NaN: the API says what it takes for a time
+    return days <= 3 ? "hour" : days > 120 ? "month" : "day";
   }
   return HOURS.has(state.period) ? "hour" : MONTHS.has(state.period) ? "month" : "day";
 }
 
-/** Where a series comes from: nothing is before all time. */
-export const seriesPath = (state) => (state.period === "all" && !state.from ? "v1/series" : "v1/compare");
-
 /** The parameters of the API that select the time. */
 export function timeOf(state) {
-  const span = state.from && state.to ? { from: state.from, to: state.to } : { period: state.period };
+  const span = isSpan(state) ? { from: state.from, to: state.to } : { period: state.period };
   // A zone with half hours is answered by whole hours, and the answer says so.
   return { ...span, timezone: zoneOf(state), round: "hour" };
+}
+
+/** The request for a series ({ns, key, sub}). Nothing is before all time. */
+export function seriesRequest(state, series) {
+  const compares = state.against !== "none" && (isSpan(state) || state.period !== "all");
+  return {
+    path: compares ? "v1/compare" : "v1/series",
+    parameters: { ...series, unit: unitOf(state), ...timeOf(state), ...(compares && state.against !== "before" ? { against: state.against } : {}) },
+  };
 }

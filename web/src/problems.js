@@ -1,0 +1,75 @@
+// What is wrong in the pipeline, each with the command that mends it: the rules of `millrace status`.
+
+import { bytes, count, duration, plural } from "./format.js";
+import { daemonOf, statsOf } from "./pipeline_data.js";
+
+const LATE = 60; // seconds
+const DISK_LOW = 0.05; // of its size
+const DAYS_MIN = 3; // until the disk is full
+const DISK_SPAN_MIN = 3600; // seconds over which the growth is measured
+const RESTARTED = 600; // seconds since the last error
+
+const REJECTED = /rejected in the last minute/;
+const MEND_REJECTED = "correct [input] or the sender; then millrace rejects --put-back";
+const WARNINGS = [
+  [REJECTED, MEND_REJECTED],
+  [/has the configured field/, "correct the field's name in the configuration, or the sender"],
+  [/holds completeness back/, "start that producer's host, or remove its mark: millrace producers"],
+  [/./, "millrace help operations"],
+];
+const STATES = { unreachable: "see its log; if it hangs, kill the process: millrace up restarts it", "not ready": "wait; millrace status --watch shows the progress" };
+
+/** Bytes of disk left, and days until it is full at the rate of the last day; null: not known. */
+export function diskOf(p, stats) {
+  const past = p.run?.disk;
+  const seconds = past ? p.time - past.at : 0;
+  const used = past ? past.free - stats.disk_free_bytes : 0;
+  return { left: stats.disk_free_bytes, days: seconds >= DISK_SPAN_MIN && used > 0 ? stats.disk_free_bytes / (used / seconds) / 86400 : null };
+}
+
+function queueProblems(d) {
+  return Object.entries(d.stats?.queues ?? {}).flatMap(([name, q]) => [
+    q.buried > 0 && [`${plural(q.buried, "message is", "messages are")} buried in queue ${name}.`,
+      `curl '${d.url}/dead?queue=${name}'  # retry: curl -X POST '${d.url}/kick?queue=${name}'`],
+    Number(q.paused) > 0 && [`Queue ${name} is paused.`, `curl -X POST '${d.url}/pause?queue=${name}&for=0'`],
+    Number(q.full) > 0 && [`Queue ${name} is full.`, "start or speed up its readers, or raise max_depth or max_bytes"],
+  ].filter(Boolean));
+}
+
+/** Unless the aggregator itself warns, because it rejects most lines. */
+function rejects(p) {
+  const { detail, stats } = daemonOf(p, "aggregator") ?? {};
+  const { rejected, reasons } = stats?.last_minute ?? {};
+  if (!p.totals.rejected || REJECTED.test(detail)) return [];
+  return rejected > 0
+    ? [[`${plural(rejected, "line was", "lines were")} rejected in the last minute: ${reasons.map((r) => `${count(r.lines)} × ${r.reason}`).join(", ")}.`, MEND_REJECTED]]
+    : [[`${plural(p.totals.rejected, "line was", "lines were")} rejected since the aggregator's start.`, "millrace rejects"]];
+}
+
+/** Each rule returns [words, mend] of its problems. */
+const RULES = [
+  (p) => p.daemons.filter((d) => STATES[d.state]).map((d) => [`${d.name} is ${d.state}${d.detail ? `: ${d.detail}` : ""}.`, STATES[d.state]]),
+  (p) => p.daemons.filter((d) => d.state === "ready" && d.detail).flatMap((d) => d.detail.split("\n").map((line) =>
+    [`${d.name}: ${line.replace(/^warning: /, "")}`, WARNINGS.find(([words]) => words.test(line))[1]])),
+  (p) => p.daemons.filter((d) => d.name === "simplequeue").flatMap(queueProblems),
+  rejects,
+  (p) => p.daemons.filter((d) => d.stats?.disk_size_bytes).flatMap((d) => {
+    const { left, days } = diskOf(p, d.stats);
+    const fills = days !== null && days < DAYS_MIN;
+    return left < DISK_LOW * d.stats.disk_size_bytes || fills
+      ? [[`The disk of ${d.name} has ${bytes(left)} left${fills ? ` and is full in ${duration(days * 86400)}` : ""}.`, "free space, or set retain_bytes or retain_age of the streams"]] : [];
+  }),
+  (p) => {
+    const { complete_age_seconds: age, held_by: by } = statsOf(p, "aggregator") ?? {};
+    return age > LATE ? [[`Counts are complete only until ${duration(age)} ago${by ? `, held back by ${by}` : ""}.`, by ? "millrace producers" : "millrace status"]] : [];
+  },
+  (p) => Object.entries(p.run?.daemons ?? {}).filter(([, d]) => d.restarts > 0 && d.error_at > p.time - RESTARTED).map(([name, d]) =>
+    [`${name} was restarted ${plural(d.restarts, "time", "times")}; last error: ${d.error}`, "see the log of millrace up"]),
+  (p) => {
+    const c = p.run?.daemons.compactor;
+    return /failed/.test(c?.said) ? [[`Compaction: ${c.said}${c.error ? `: ${c.error}` : ""}.`, "correct the cause, then run millrace compact"]] : [];
+  },
+];
+
+/** [[words, mend]] of a pipeline that is watched. */
+export const problems = (p) => RULES.flatMap((rule) => rule(p));
