@@ -94,7 +94,7 @@ class FileInput(InputTest):
         self.check_counted(data, other)
 
     def test_a_file_that_changes_between_its_two_reads_is_known_again(self):
-        lines = self.generate(500).splitlines(True)
+        lines = self.generate(5000).splitlines(True)
         data = b"".join(lines)
         self.write("whole", data)
         self.count("whole")
@@ -112,7 +112,7 @@ class FileInput(InputTest):
         thread.start()
         try:
             harness.wait_until(lambda: b"changed while it was read" in subprocess.run(
-                self.command("log"), capture_output=True, cwd=self.dir).stderr, "a change between the two reads")
+                self.command("log"), capture_output=True, cwd=self.dir).stderr, "a change between the two reads", harness.LONG)
         finally:
             stopping.set()
             thread.join()

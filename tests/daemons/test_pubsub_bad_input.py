@@ -67,7 +67,7 @@ CURSORS = [
     ("earliest", b"one\ntwo\nthree\n"), ("latest", b""), ("0", b"one\ntwo\nthree\n"), ("4", b"two\nthree\n"), ("8", b"three\n"),
     ("14", b""), ("00004", b"two\nthree\n"), ("1", (416, "cursor-inside-line")), ("3", (416, "cursor-inside-line")),
     ("13", (416, "cursor-inside-line")), ("15", (416, "cursor-beyond-end")), ("18446744073709551615", (416, "cursor-beyond-end")),
-    ("18446744073709551616", (400, "bad-parameter")), ("", (400, "bad-parameter")), ("-1", (400, "bad-parameter")),
+    ("18446744073709551616", (400, "bad-parameter")), ("", (400, "bad-parameter")), ("-1", b"three\n"),
     ("4x", (400, "bad-parameter")), ("Earliest", (400, "bad-parameter")), ("@0", b"one\ntwo\nthree\n"),
     ("@1", b"one\ntwo\nthree\n"), ("@4102444800", b""), ("@", (400, "bad-parameter")), ("@-1", (400, "bad-parameter")),
     ("@1.5", (400, "bad-parameter")), ("@99999999999999999999", (400, "bad-parameter")),
