@@ -39,14 +39,20 @@ static void render_head(const struct query *q, const struct completeness *comple
             BYTES_LITERAL("the aggregator does not count this counter; restart it with this configuration"));
 }
 
+/* Names the events that the counter counted as `(other)`; always of a counter with max_keys. */
+static void render_over(uint64_t max_keys, uint64_t over, struct buf *out)
+{
+    if (max_keys > 0 || over > 0)
+        buf_printf(out, "\"over_max_keys\":%" PRIu64 ",", over);
+}
+
 static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total, uint64_t over,
     const struct completeness *complete, struct buf *out)
 {
     uint64_t max_keys = query_counter(q)->max_keys;
     if (max_keys > 0)
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", max_keys);
-    if (max_keys > 0 || over > 0)
-        buf_printf(out, "\"over_max_keys\":%" PRIu64 ",", over);
+    render_over(max_keys, over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
     member(out, "timezone", bytes_str(q->calendar.zone.name));
     if (q->is_rounded)
@@ -231,8 +237,11 @@ void render_compare_begin(
         return;
     }
     render_series_head(s, complete, out);
-    buf_printf(out, "\"before\":{\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRIu64 "},\"change\":",
-        before->from, before->to, before->total);
+    buf_append_str(out, "\"before\":{");
+    render_over(query_counter(s->query)->max_keys, before->over, out);
+    buf_printf(out,
+        "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRIu64 "},\"change\":", before->from,
+        before->to, before->total);
     bool is_whole = before->from >= complete->counted_since && s->from >= complete->counted_since;
     render_change(s->total, is_whole ? before->total : 0, false, out);
     buf_append_str(out, ",\"rows\":[");

@@ -270,8 +270,7 @@ struct dispatch_run *dispatch_run_begin(struct dispatch *d, usec_t now, usec_t *
 {
     *until = INT64_MAX;
     wake_retries(d, now);
-    if (d->stopping || d->runs == d->config.parallel ||
-        d->done >= d->config.parallel * d->config.max_items)
+    if (d->stopping || d->runs == d->config.parallel || d->done >= d->config.parallel * d->config.max_items)
         return NULL;
     if (!heap_first(&d->ready)) {
         if (heap_first(&d->retries))

@@ -34,7 +34,8 @@ enum dispatch_order { DISPATCH_IN_ORDER, DISPATCH_BY_KEY, DISPATCH_IN_ANY_ORDER 
 struct dispatch_config {
     size_t parallel;
     enum dispatch_order order;
-    uint64_t (*key)(struct bytes text, void *arg); /* for DISPATCH_BY_KEY: a hash. Equal hashes share a lane */
+    uint64_t (*key)(
+        struct bytes text, void *arg); /* for DISPATCH_BY_KEY: a hash. Equal hashes share a lane */
     void *arg;
     bool lines;       /* messages are lines: an empty message, or one with an LF, is poison */
     size_t items;     /* of a lease */
@@ -64,9 +65,10 @@ struct dispatch_run *dispatch_run_begin(struct dispatch *d, usec_t now, usec_t *
 /* The outcomes. Each frees the run. */
 void dispatch_run_delivered(struct dispatch *d, struct dispatch_run *run);
 void dispatch_run_refused(struct dispatch *d, struct dispatch_run *run, const char *reason);
-void dispatch_run_failed(struct dispatch *d, struct dispatch_run *run, usec_t now); /* retried after a backoff */
-void dispatch_run_again(struct dispatch *d, struct dispatch_run *run);              /* retried at once */
-size_t dispatch_runs(const struct dispatch *d);                                     /* under way */
+void dispatch_run_failed(
+    struct dispatch *d, struct dispatch_run *run, usec_t now);         /* retried after a backoff */
+void dispatch_run_again(struct dispatch *d, struct dispatch_run *run); /* retried at once */
+size_t dispatch_runs(const struct dispatch *d);                        /* under way */
 /* No run begins before that time. */
 void dispatch_pause(struct dispatch *d, usec_t until);
 

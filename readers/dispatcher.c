@@ -130,8 +130,7 @@ static void released(enum http_client_result result, const struct http_reply_vie
     bool replied = queue_replied(x, result, reply);
     if (x->phase == PHASE_LAST_RELEASE) { /* tried only once */
         x->phase = PHASE_ENDED;
-    } else if (replied && reply->status == 200 &&
-               queuereader_reply_member(reply->body, "next_id").len > 0) {
+    } else if (replied && reply->status == 200 && queuereader_reply_member(reply->body, "next_id").len > 0) {
         queue_works(x);
         x->phase = PHASE_WORK;
     } else if (replied) {
@@ -211,8 +210,8 @@ static void buried(enum http_client_result result, const struct http_reply_view 
 
 typedef void reply_fn(enum http_client_result result, const struct http_reply_view *reply, void *arg);
 
-static struct http_call *call_queue(struct dispatcher *x, const char *method, struct buf *target, struct bytes body,
-    usec_t timeout, reply_fn *done)
+static struct http_call *call_queue(struct dispatcher *x, const char *method, struct buf *target,
+    struct bytes body, usec_t timeout, reply_fn *done)
 {
     buf_append_char(target, '\0');
     struct http_call_spec spec = {.method = method,
@@ -331,7 +330,8 @@ static void advance(struct dispatcher *x)
         return;
     if (dispatch_has_expired(x->dispatch, now))
         dispatch_stop(x->dispatch);
-    if (x->phase == PHASE_WORK && dispatch_is_stopping(x->dispatch) && dispatch_is_empty(x->dispatch) && !x->call)
+    if (x->phase == PHASE_WORK && dispatch_is_stopping(x->dispatch) && dispatch_is_empty(x->dispatch) &&
+        !x->call)
         leave(x);
     again = advance_calm(x, now);
     due = x->phase == PHASE_WORK ? advance_runs(x, now) : INT64_MAX;

@@ -15,7 +15,8 @@
 #define DISK_GUARD_SETTING                                                                                   \
     {                                                                                                        \
         .name = "min_free", .type = OPTION_SIZE, .min = 0, .max = INT64_C(1) << 50, .unit = "bytes",         \
-        .help = "refuse new events while less of the disk is free; 0: only when it is full; unset: 5 % of the disk, at most 1G" \
+        .help = "refuse new events while less of the disk is free; 0: only when it is full; unset: 5 % of "  \
+                "the disk, at most 1G"                                                                       \
     }
 
 struct disk_guard;

@@ -103,6 +103,8 @@ class ChangedSettings(harness.MillraceTest):
             self.assertEqual(self.pipeline.ask("api", "GET", several).json()["over_max_keys"], 3)
             self.assertEqual(self.ask("series", user="a", by="by", top=2, **SPAN)["over_max_keys"], 1)
             self.assertEqual(marks(self.ask("breakdown", user="a", by="by", **SPAN)), (3, 1))
+            later = self.ask("compare", user="a", from_=SPAN["to"], to=SPAN["to"] + 3600)
+            self.assertEqual((later["total"], marks(later["before"])), (0, (3, 3)))
         self.configure(counters[:counters.index("[subtotal")])
         self.assertEqual(marks(self.ask("breakdown", ns="c.u", key="a", **SPAN)), (3, 1))
         self.assertNotIn("over_max_keys", self.ask("series", user="a", from_=SPAN["to"], to=SPAN["to"] + 3600))

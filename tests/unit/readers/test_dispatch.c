@@ -59,7 +59,8 @@ static void reserve(struct world *w)
             continue;
         w->place[id] = LEASED;
         w->lease[id] = w->next_lease;
-        buf_printf(&body, "%llu 1 3\n%c-%c\n", (unsigned long long)id, (char)('a' + key_of_id(id)), is_poison(id) ? '!' : '.');
+        buf_printf(&body, "%llu 1 3\n%c-%c\n", (unsigned long long)id, (char)('a' + key_of_id(id)),
+            is_poison(id) ? '!' : '.');
         n++;
     }
     assert_true(batch_parse(buf_bytes(&body), w->next_lease, &batch));
