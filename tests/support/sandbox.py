@@ -17,6 +17,10 @@ mount -t proc proc proc
 mount --rbind /dev dev
 mount -t tmpfs tmpfs tmp
 mount -t tmpfs tmpfs run
+if [ -n "$3" ]; then # the checkout may be below /tmp or on another file system than /
+    mkdir -p ".$3" "$1/checkout-upper" "$1/checkout-work"
+    mount -t overlay overlay -o "lowerdir=$3,upperdir=$1/checkout-upper,workdir=$1/checkout-work" ".$3"
+fi
 ip link set lo up
 cp "$1.script" tmp/script
 exec chroot . /bin/bash /tmp/script
@@ -59,7 +63,8 @@ def run(test, commands, lower=None, environment=None, timeout=harness.LONG):
     directory = os.path.join(test.dir, "sandbox")
     os.makedirs(directory, exist_ok=True)
     test.write("sandbox.script", "\n".join(script) + "\n")
-    argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "/bin/sh", "-c", SETUP, "sh", directory] + ([lower] if lower else [])
+    argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "/bin/sh", "-c", SETUP, "sh", directory,
+            *([lower, ""] if lower else ["", harness.ROOT])]
     with open(test.path("sandbox.log"), "wb") as log:
         status = subprocess.run(harness.dies_with_us(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=timeout).returncode
     text = harness.read_file(test.path("sandbox.log")).decode(errors="replace")
