@@ -1,32 +1,29 @@
 /* aggregate: counts the lines of streams, stores the counts in slices, and answers reads over memory and slices.
  *
- * Lines are counted into the *active* batch in memory. After flush_interval, or once the batch has used its share of
- * the memory, the batch becomes the *flushing* batch, and an empty batch becomes the active one. The storage thread
- * commits the flushing batch to the open slice as a run, and merges runs between commits. A read adds up three layers:
- * the slice's reader, the flushing batch and the active batch.
+ * Lines are counted into the *active* batch in memory. After flush_interval, or at its share of the memory, it
+ * becomes the *flushing* batch, which the storage thread commits to the open slice as a run. A read adds up three
+ * layers: the slice's reader, the flushing batch and the active batch.
  *
  * Invariants
- * 1. Every count is in exactly one layer. The reader shows the slice as it was before the flushing batch's transaction.
- *    After the transaction, a single call of aggregate_poll renews the reader and drops the batch.
- * 2. The transaction of a batch also stores how far its lines reach in each stream. After a crash, counting continues
- *    after the committed lines of each stream, so no line is counted twice or missed.
- * 3. The rejects of a batch are written and synced before its transaction, which records the file's length.
- * 4. If the disk is full, the commit of the batch is retried every AGGREGATE_RETRY. Meanwhile counting continues until
- *    max_memory or max_batch is reached. Then aggregate_is_full returns true, and the feeder pauses. Any other failure
- *    stops all writes until a restart, which counts the uncommitted lines again. Reads continue.
- * 5. A slice holds the counts of one configuration of counters. If the configuration has changed, aggregate_open seals
- *    the open slice and begins a new one.
- * 6. To seal slice n, one transaction commits its last batch and marks the slice as sealed. Later lines count into
- *    slice n + 1. If the disk is full, each step of the seal waits, while counting and reads continue. After a crash
- *    before the transaction, slice n is still open. After a crash behind the transaction, aggregate_open begins slice n
- *    + 1 at the cursors where slice n ended.
- * 7. The slices continue the archive without a gap; otherwise aggregate_open fails. A slice is cleared only after the
- *    current generation of the archive includes it.
+ * 1. Every count is in exactly one layer: a single call of aggregate_poll renews the reader and drops the committed
+ *    batch.
+ * 2. A batch's transaction also stores how far its lines reach in each stream, so after a crash no line is counted
+ *    twice or missed.
+ * 3. A batch's rejects are synced before its transaction, which records their length.
+ * 4. On a full disk the commit is retried every AGGREGATE_RETRY, and counting continues until max_memory or
+ *    max_batch: then aggregate_is_full, and the feeder pauses. Any other failure stops all writes until a restart.
+ *    Reads continue.
+ * 5. A slice has one configuration of counters. If it has changed, aggregate_open seals the open slice and begins a
+ *    new one.
+ * 6. A seal of slice n commits its last batch and its mark in one transaction; later lines count into slice n + 1.
+ *    On a full disk each step waits, while counting and reads continue. After a crash before the transaction slice
+ *    n is open; after a later one, aggregate_open begins slice n + 1 where slice n ended.
+ * 7. The slices continue the archive without a gap, or aggregate_open fails. A slice is cleared only once the
+ *    archive includes it.
  *
- * One owner thread makes every call. A read may run in another thread while the aggregate is held (aggregate_hold). The
- * storage thread calls `notify`, which must only make the owner call aggregate_poll
- * soon. Times are on the monotonic clock unless stated otherwise.
- */
+ * One owner thread makes every call; a read may run in another while the aggregate is held (aggregate_hold).
+ * `notify`, called by the storage thread, makes the owner call aggregate_poll soon. Times are monotonic unless
+ * stated otherwise. */
 #ifndef MILLRACE_AGGREGATE_H
 #define MILLRACE_AGGREGATE_H
 
@@ -74,14 +71,13 @@ void aggregate_close(struct aggregate **a);
 /* Feeding. `stream` is an index into the configuration's streams, or the index of an input. */
 /* The position up to which the stream is counted in memory. Valid until the next feeding call. */
 const struct slice_cursor *aggregate_cursor(const struct aggregate *a, size_t stream);
-/* The position up to which the stream's counts are committed; before the first commit, its start. Lines before this
- * position are never needed again. The id is empty until the stream is first read. */
+/* Where the stream's committed counts end; before the first commit, its start. The id is empty until the stream is
+ * first read. */
 const struct slice_cursor *aggregate_committed(const struct aggregate *a, size_t stream);
-/* Sets the id and first offset of a stream that was never read. Allowed only while the cursor's id is empty. */
+/* Sets the id and first offset of a stream whose cursor has no id. */
 void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, uint64_t offset);
-/* An input is a source of lines that is not a stream, such as a file. It has a cursor like a stream's, whose name
- * begins with a dot. The inputs have the indices from n_streams to aggregate_inputs_end - 1. All inputs with a cursor
- * in the slices are among them. */
+/* An input is a source of lines that is not a stream, such as a file, with a cursor whose name begins with a dot.
+ * Inputs, also those of the slices, have the indices from n_streams to aggregate_inputs_end - 1. */
 #define AGGREGATE_INPUT_MARK '.'
 size_t aggregate_inputs_end(const struct aggregate *a);
 /* Adds an input with a name that no input has. Returns its index. */
@@ -90,10 +86,9 @@ size_t aggregate_add_input(struct aggregate *a, const char *name);
 void aggregate_set_input_file(struct aggregate *a, const char *path, const char *content);
 /* Moves the cursor past bytes that contain no line to count. */
 void aggregate_pass(struct aggregate *a, size_t stream, uint64_t bytes);
-/* Sets the wall clock and the trusted time (base/clock_watch.h), for max_ahead, lateness and the times of rejects. They
- * use the wall clock or the latest trusted time, whichever is later, so that a clock that was set back does not cause
- * rejections. The start of the open slice counts as a trusted time. Deletions of rejects by age use the trusted time
- * alone. */
+/* Sets the wall clock and the trusted time (base/clock_watch.h). max_ahead, lateness and rejects use the wall clock
+ * or the latest trusted time, whichever is later, so that a clock that was set back causes no rejections. Deletions
+ * by age use the trusted time. */
 void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted);
 /* For put_back.h: counts the line of a rejects entry, or rejects the line again with its new reason. */
 enum counters_verdict aggregate_take_rejected(struct aggregate *a, const struct rejects_entry *entry);
@@ -106,20 +101,19 @@ bool aggregate_rejects_end(const struct aggregate *a, struct rejects_place *end)
 const char *aggregate_rejects_dir(const struct aggregate *a);
 /* Counts the line at the cursor (without its LF) and moves the cursor behind the LF. */
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
-/* Rejects the line at the cursor because the line exceeds max_line, and moves the cursor behind the line. The line has
- * `length` bytes without its LF; `head` is its beginning. */
+/* Rejects the line at the cursor because it exceeds max_line, and moves the cursor behind it. It has `length` bytes
+ * without its LF; `head` is its beginning. */
 void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes head, uint64_t length);
-/* Sets the cursor's id, in the form that slices store: the stream's id and the id of the opening
- * (docs/formats/journal.md) that wrote the byte before the cursor. */
+/* Sets the cursor's id in the form of slices: the stream's id and the lineage of the byte before the cursor
+ * (docs/formats/journal.md). */
 void aggregate_set_stream_id(struct aggregate *a, size_t stream, const char *id);
-/* Moves the cursor to `after`: forward past lost bytes, or back to the offset at which a restored copy of the stream
- * differs. */
+/* Moves the cursor to `after`: past lost bytes, or back to where a restored copy of the stream differs. */
 void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);
 /* True while the feeder must pause: memory or the batch is full, or writing has failed. */
 bool aggregate_is_full(const struct aggregate *a);
 
-/* Begins the job that is due: a retry, a flush, or a merge step. The first lines after aggregate_open are flushed at
- * once, later lines every flush_interval. Returns true if a flush began. Call it several times per flush_interval. */
+/* Begins the due job: a retry, a flush (the first lines at once), or a merge step. True if a flush began. Call it
+ * several times per flush_interval. */
 bool aggregate_tick(struct aggregate *a, usec_t now);
 /* Begins a flush unless the storage thread is busy. */
 void aggregate_flush(struct aggregate *a, usec_t now);
@@ -130,10 +124,9 @@ bool aggregate_is_clean(const struct aggregate *a);
 /* The storage's failure, or NULL. *latched: it lasts until a restart. */
 const char *aggregate_failure(const struct aggregate *a, bool *latched);
 
-/* Seals the open slice with everything counted so far. SLICE_OK: the seal has begun, or waits for the storage thread.
- * Call again after each aggregate_poll until aggregate_sealed lists the slice. SLICE_FULL: the disk is full, or too
- * many slices wait to be cleared. A seal that has begun completes once the disk has space. `wall` is the trusted
- * time. */
+/* Seals the open slice. SLICE_OK: begun, or waits for the storage thread: call again after each aggregate_poll
+ * until aggregate_sealed lists the slice. SLICE_FULL: the disk is full, or too many slices are sealed; a seal that
+ * has begun completes later. `wall` is the trusted time. */
 enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT]);
 
 enum aggregate_clear {
@@ -143,8 +136,7 @@ enum aggregate_clear {
     AGGREGATE_CLEAR_NOT_ARCHIVED, /* the archive does not include it or is unreadable: see error */
     AGGREGATE_CLEAR_FAILED,       /* some slices may remain: see error */
 };
-/* Deletes the sealed slices up to `through`. AGGREGATE_CLEAR_BUSY: call again after each aggregate_poll, before
- * aggregate_tick, until the result arrives. */
+/* Deletes the sealed slices up to `through`. BUSY: call again after each aggregate_poll, before aggregate_tick. */
 enum aggregate_clear aggregate_clear(
     struct aggregate *a, usec_t now, uint64_t through, char error[SLICE_ERROR_TEXT]);
 /* The sealed slices, oldest first. Valid until the next seal or clear. */
@@ -159,8 +151,8 @@ enum aggregate_after {
 enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struct reads_layers *out);
 /* The last cleared slice; 0: none. */
 uint64_t aggregate_cleared_slice(const struct aggregate *a);
-/* While held, the aggregate changes neither the slices' readers nor the batch that is being written: the storage thread's
- * result waits. A read that has begun may then run in another thread, while counting continues. */
+/* While held, neither readers nor the batch that is being written change: a read may run in another thread, while
+ * counting continues. */
 void aggregate_hold(struct aggregate *a, bool hold);
 uint64_t aggregate_open_slice(const struct aggregate *a);
 /* When the slice that was open at aggregate_open was begun: wall clock, seconds. */

@@ -7,15 +7,13 @@
  * 1. If a file begins with the bytes that a cursor covers, counting continues at that cursor. So a killed run can be
  *    repeated, and a file that was renamed, copied, packed or unpacked is not counted twice. If a file has grown, only
  *    its new lines are counted.
- * 2. A file is refused if its first line is that of a counted file but the bytes after it differ or are missing: the
- *    file was changed or cut off.
+ * 2. A file that begins like a counted one, but was changed or cut off since, is refused.
  * 3. Offset and id change together, between two lines. Counting verifies the id again before it continues at an offset.
  * 4. Every file is opened, and its format checked, before the first line is counted. A file that turns out to be damaged
  *    keeps the counts of the lines before the damage. The other files are still counted.
  * 5. A last line without LF that is a whole JSON object is counted and hashed as if it had an LF, so the LF may follow. Any other
  *    line without LF is half-written: it stays after the cursor, and a later run counts it. If a line is longer than
- *    LINE_SOURCE_LINE_MAX, only its length is hashed. Empty lines are not counted.
- */
+ *    LINE_SOURCE_LINE_MAX, only its length is hashed. Empty lines are not counted. */
 #ifndef MILLRACE_FILE_INPUT_H
 #define MILLRACE_FILE_INPUT_H
 

@@ -2,12 +2,11 @@
  *
  * 1. Only whole lines are counted. After every callback the cursors of the aggregate and of the stream client are
  *    equal.
- * 2. If a power cut left a hole in the stream, the follower logs the hole and continues after it. The follower stops if
- *    the stream was replaced, truncated, deleted or restored from an older copy, or if lines expired before they were
- *    counted; follower_trouble has the reason. With `accepts_loss`, the follower logs a restored copy or expired lines,
- *    and continues.
- * 3. While aggregate_is_full, the follower reads nothing.
- */
+ * 2. If a power cut left a hole in the stream, the follower logs the hole and continues after it. The follower
+ *    stops if the stream was replaced or restored from an older copy, or if uncounted lines expired;
+ *    follower_trouble has the reason. With `accepts_loss`, the follower logs a restored copy or expired lines, and
+ *    continues.
+ * 3. While aggregate_is_full, the follower reads nothing. */
 #ifndef MILLRACE_FOLLOWER_H
 #define MILLRACE_FOLLOWER_H
 

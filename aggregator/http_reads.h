@@ -34,7 +34,7 @@ void http_reads_finish(struct app *app);
 void http_reads_next(struct app *app);
 
 /* Until the slices are open, and for check_caught_up until every stream has caught up, these answer 503 and return
- * false: after a restart, counts could otherwise be lower than before the restart. */
+ * false. */
 bool http_reads_check_open(const struct app *app, struct http_request *req);
 bool http_reads_check_caught_up(const struct app *app, struct http_request *req);
 

@@ -5,10 +5,9 @@
  * which is not one of the max_keys keys. So every event has one count under each counter, and the counts of a subtotal
  * still add up to the total's.
  *
- * 1. The keys of a limit are the components, except `(other)`, of the slice's counts under the counter: a key has a count from
- *    the line on that admitted it. key_limits_load therefore restores the limits of a slice exactly, up to its cursors.
- * 2. Memory is at most KEY_LIMIT_BYTES for each key of max_keys.
- */
+ * 1. The keys of a limit are the components, except `(other)`, of the slice's counts. So key_limits_load restores
+ *    the limits of a slice exactly.
+ * 2. Memory is at most KEY_LIMIT_BYTES for each key of max_keys. */
 #ifndef MILLRACE_KEY_LIMIT_H
 #define MILLRACE_KEY_LIMIT_H
 

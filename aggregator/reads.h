@@ -6,13 +6,11 @@
  * moment. So reads_run may run in another thread while counting continues, if the readers and the other batch do not
  * change (aggregate_hold). A copy takes a few milliseconds at most: a read that needs more counts waits until the batch is flushed.
  *
- * 1. The records of keys are in the order of the request, all others in the order of keys; the lines of a
- *    search have an order of their own. If the bounds end an answer early, `next` is
- *    the place to continue at: the key of a record, or inside a record `KEY,NAME` with the name of the next count.
+ * 1. Records of keys come in the order of the request, all others in the order of keys. If the bounds end an
+ *    answer, `next` is the place to continue at: a key, or `KEY,NAME` inside a record.
  * 2. Despite the bounds, an answer contains at least one record if any matches, or RECORD_WHOLE_MAX bytes of it. A lookup is never cut.
  * 3. If a layer cannot be read, the request fails instead of returning a partial answer.
- * Keys, and the bounds of a range, are ordered with their separator appended.
- */
+ * Keys, and the bounds of a range, are ordered with their separator appended. */
 #ifndef MILLRACE_READS_H
 #define MILLRACE_READS_H
 

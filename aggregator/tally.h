@@ -1,7 +1,7 @@
 /* tally: counts events into batches in memory.
  *
- * A batch holds the lines counted between two flushes: a table of counts (count_table.h), lookups of hashed texts that are
- * new to the slice, and entries for the rejects file. Batches share an interner until it has used its share of the memory.
+ * A batch holds the counts of the lines between two flushes (count_table.h), new lookups, and rejects. Batches
+ * share an interner until it has used its share of the memory.
  *
  * 1. An event adds one to one count of every total and every subtotal. Skipped and rejected lines add nothing. So the
  *    counts of a subtotal in an hour add up to the total's count of that hour.
@@ -10,8 +10,7 @@
  * 3. A key beyond its counter's max_keys counts as `(other)` and has no lookup.
  * 4. A batch's texts are valid until the batch is freed. Free batches in the order in which they were taken.
  *
- * One thread adds; another may read a batch after tally_take.
- */
+ * One thread adds; another may read a batch after tally_take. */
 #ifndef MILLRACE_TALLY_H
 #define MILLRACE_TALLY_H
 

@@ -2,8 +2,8 @@
  *
  * The tag of a reply is a hash of its body.
  *
- * 1. Two bodies have the same tag only if they have the same bytes. A request that names the tag of the body gets 304, so a 304 never
- *    stands for an answer that has changed, whatever changed it: late events, another generation, another configuration.
+ * 1. Two bodies have the same tag only if they have the same bytes. A request that names the tag of the body gets
+ *    304, so a 304 never stands for a changed answer.
  * 2. The body is made before the tag is known. A late event can change any answer, so no answer is known to be unchanged before the
  *    sources are asked. */
 #ifndef MILLRACE_ETAG_H

@@ -1,8 +1,8 @@
 /* event_body: turns what clients post into events, one JSON object a line, as the queue stores them.
  *
  * 1. All or none: one text that is not a JSON object refuses the whole body. The error names its line or its place in the array.
- * 2. An event keeps its bytes, except for CRs at the end of its line, line ends between its members, which become spaces, and the
- *    time of invariant 3.
+ * 2. An event keeps its bytes, except CRs at its end, line ends between members (now spaces), and the time of
+ *    invariant 3.
  * 3. With `[input] time_default = now`, an event without the time field gets the current time as its first member.
  *
  * One thread at a time. */

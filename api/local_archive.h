@@ -2,14 +2,13 @@
  *
  * A thread opens and checks a new generation (archive/reloader.h). Meanwhile the former generation answers.
  *
- * 1. The archive is looked at once a second: a new generation is opened when the link `current` has changed, or after a shortage of
- *    resources. local_archive_refresh looks at once. A generation of which a file was written to is opened again, with
- *    all checks. If it is refused, it is not used any more.
+ * 1. Once a second, a new generation is opened if the link `current` has changed, or after a shortage.
+ *    local_archive_refresh looks at once. A generation of which a file was written to is opened again, with all
+ *    checks. If it is refused, it is not used any more.
  * 2. The function of local_archive_refresh is called after an opening that began after the call. Then local_archive_generation is the
  *    generation that was current at the call, or a newer one, unless local_archive_error names an error.
  *
- * The loop's thread only.
- */
+ * The loop's thread only. */
 #ifndef MILLRACE_LOCAL_ARCHIVE_H
 #define MILLRACE_LOCAL_ARCHIVE_H
 

@@ -3,7 +3,8 @@
  * 1. All files are read into memory at the start, so replies do no file I/O. An upgrade of the files needs a restart.
  * 2. Only the files of the table in page.c exist. A request never selects a path.
  * 3. Each reply has an ETag of the content, so a browser downloads a file again only after a change.
- * 4. The Content-Security-Policy allows scripts, styles and requests of the page's own origin only.
+ * 4. The Content-Security-Policy allows the page's own origin only. "/" is the page for clients that accept
+ *    text/html.
  *
  * "/" is the page for clients that accept text/html, and the list of endpoints for others. */
 #ifndef MILLRACE_API_PAGE_H

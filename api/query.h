@@ -5,8 +5,8 @@
  * `units=N&unit_reference_ts=T` (the N units up to the unit that contains T), or `period=` (period.h; `all`: all time). The default span
  * is the last 30 units.
  *
- * A series may be several: of several keys (key= or the label repeated), of several sub keys of one key (sub= repeated), or of the largest
- * sub keys and all others (by= with top=).
+ * A series may be several: of several keys or sub keys (repeated), or of the largest sub keys and all others
+ * (top=).
  *
  * 1. An unknown, repeated or contradictory parameter is refused, because a misspelling must not change the question silently.
  * 2. These names are parameters, never labels; use ns= for a counter with such a label:
@@ -14,8 +14,7 @@
  *       against counter partial top
  * 3. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. With `all` the series checks its rows (series_trim).
  * 4. If the local time of the zone is no whole number of hours from UTC somewhere in the span, counts by UTC hour cannot answer exactly.
- *    Such a query is refused, unless it has `round=hour`.
- */
+ *    Such a query is refused, unless it has `round=hour`. */
 #ifndef MILLRACE_QUERY_H
 #define MILLRACE_QUERY_H
 

@@ -5,9 +5,7 @@
  * series_set_trim; then the caller takes the rows of each member in turn.
  *
  * 1. A record is read once, whatever the number of series.
- * 2. The member of the others counts all sub keys without a series of their own, so that the rows of all members add up to all events
- *    that the subtotal counted.
- */
+ * 2. The member of the others counts all other sub keys, so that all rows add up to all events of the subtotal. */
 #ifndef MILLRACE_SERIES_SET_H
 #define MILLRACE_SERIES_SET_H
 

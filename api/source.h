@@ -3,9 +3,8 @@
  *
  * The sources are in order of age: archives first, the aggregator last. Each serves the read protocol
  * (docs/guide/protocol.md). An archive's reply names the last slice that it includes (X-Millrace-Through). The next
- * request then has `after=` with this slice, so each slice counts once. In two cases the question starts again at the
- * first source: if a later source has cleared a slice that the question needs (410), or if two pages of a long answer
- * come from different generations.
+ * request then has `after=` with this slice, so each slice counts once. The question starts again if a later source
+ * has cleared a slice that it needs (410), or if two pages of an answer come from different generations.
  *
  * With a mapped archive, the question waits after a 410 until the archive's current generation is open. The aggregator clears a slice only
  * after `current` names a generation that includes the slice, so the question finds the slice there.
@@ -20,8 +19,7 @@
  *    on_record in several records with the same key.
  * 4. A question ends within `timeout` or its own shorter `patience`, and within as much again for each missing source.
  *
- * The loop's thread only.
- */
+ * The loop's thread only. */
 #ifndef MILLRACE_SOURCE_H
 #define MILLRACE_SOURCE_H
 

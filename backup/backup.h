@@ -1,4 +1,4 @@
-/* backup: copies a running pipeline, from its files alone, so that the copy goes on without loss and without doubles.
+/* backup: copies a running pipeline from its files, without loss and without doubles (docs/internals/backup.md).
  *
  * docs/internals/backup.md has the order of the steps and its proof. In short: consumers are copied before producers, so
  * each cursor in the backup is at or behind the end of its stream. A queue is copied last, up to the first removal of a
@@ -11,8 +11,7 @@
  *    until they are copied.
  * 3. Everything acknowledged before the start is in the backup.
  *
- * One process at a time for each directory of the pipeline. Blocking.
- */
+ * One process at a time for each directory of the pipeline. Blocking. */
 #ifndef MILLRACE_BACKUP_H
 #define MILLRACE_BACKUP_H
 

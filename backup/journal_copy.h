@@ -1,14 +1,13 @@
 /* journal_copy: a consistent prefix of a journal that a daemon is appending to, from its files alone.
  *
- * 1. journal_copy_pin links every segment into the stage. From then on, neither retention nor a trim can take away
- *    what the journal had: a linked file keeps its bytes, because a journal never overwrites a file with two names.
+ * 1. journal_copy_pin links every segment into the stage. From then on the copy keeps what the journal had, because
+ *    a journal never overwrites a file with two names.
  * 2. journal_copy_extend links the segments that began since. It may be called again, and then extends the copy.
- * 3. journal_copy_cut ends the copy behind a whole frame, and replaces the link of the last segment, which the daemon
- *    still writes to, by a copy of its bytes up to there. All other segments are complete and never change again.
+ * 3. journal_copy_cut ends the copy behind a whole frame, and replaces the link of the last segment by a copy. All
+ *    other segments are complete and never change again.
  * 4. The copy's `openings` has only the openings that the copy's frames know.
  *
- * A copy may end with frames that were written but not yet committed. Their appends were not acknowledged.
- */
+ * A copy may end with frames that were written but not yet committed. Their appends were not acknowledged. */
 #ifndef MILLRACE_JOURNAL_COPY_H
 #define MILLRACE_JOURNAL_COPY_H
 

@@ -7,11 +7,10 @@
  *    of repeated keys are smaller than the input.
  * 2. Blocks and buffers stay within the bound. A group of records with one key, and a line longer than a block, need memory
  *    besides: such a line makes a block larger.
- * 3. A run has no name: the file is removed from its directory as soon as it is open, so a killed process leaves no space in use.
+ * 3. A run has no name: its file is unlinked at once, so a killed process leaves nothing behind.
  * 4. A run's records, bytes and checksum are verified as it is read.
  *
- * Lines must have passed record_check. One thread calls; the thread inside is joined before each return that needs its result.
- */
+ * Lines must have passed record_check. One thread calls; the thread inside is joined before each return that needs its result. */
 #ifndef MILLRACE_EXTERNAL_SORT_H
 #define MILLRACE_EXTERNAL_SORT_H
 

@@ -3,12 +3,11 @@
  * 1. Every line passes record_check, or the import is refused with the file and the number of the line. Nothing was published then.
  * 2. A file is known by the checksum of its unpacked text. A file that the archive's manifest lists, or that occurs twice in one
  *    import, is refused unless `again` is set.
- * 3. All files of one import are one text. A rollup in the text is left out if the text has hours or days inside its period,
- *    because it is derived from them; a day must be their sum. A day without its hours is kept if it is before hours_from;
- *    else it is refused, as is a month without its days.
+ * 3. All files of one import are one text. A rollup is left out if the text has hours or days of its period, from
+ *    which it is derived; a day must be their sum. A day without its hours is kept if it is before hours_from; else
+ *    it is refused, as is a month without its days.
  * 4. Subtotals need not add up to totals: an import may carry only some of the counters.
- * 5. Memory: the bound of external_sort, plus the longest line.
- */
+ * 5. Memory: the bound of external_sort, plus the longest line. */
 #ifndef MILLRACE_IMPORT_H
 #define MILLRACE_IMPORT_H
 

@@ -1,12 +1,11 @@
 /* line_sort: sorts lines in memory in the byte order of LC_ALL=C sort.
  *
- * A line is a reference of 16 bytes into one block of text. The sort compares eight bytes at a time, which each reference
- * caches, and moves only references. It distributes them byte by byte from the first byte in which they differ (an in-place
- * radix sort), so a prefix that all lines share is read once.
+ * A line is a reference of 16 bytes into one block of text. The sort compares eight bytes at a time, which each
+ * reference caches, and moves only references. It is an in-place radix sort from the first byte in which the lines
+ * differ, so a shared prefix is read once.
  *
  * 1. No line contains a NUL. A line that is a prefix of another sorts first.
- * 2. The block is followed by LINE_SORT_PADDING readable bytes.
- */
+ * 2. The block is followed by LINE_SORT_PADDING readable bytes. */
 #ifndef MILLRACE_LINE_SORT_H
 #define MILLRACE_LINE_SORT_H
 

@@ -25,11 +25,10 @@
  *         event_base_free(base);
  *     }
  *
- * The reader leases messages and passes them to the destination in order. The messages that it passes at once are a
- * *run*. While the destination works, the reader extends the lease. It acknowledges the messages with the next
- * reserve. After failures it backs off exponentially. A destination with marks stores run->next together with the
- * messages of the run, and it does so only if its mark is run->mark. Such a destination gets each message exactly
- * once. readers/example_reader.c is a complete program that stops cleanly.
+ * The reader leases messages and passes them to the destination in order, one *run* at a time, and acknowledges
+ * them with the next reserve. It extends the lease meanwhile, and backs off after failures. A destination with
+ * marks stores run->next with the messages, and only if its mark is run->mark: so it gets each message exactly
+ * once. readers/example_reader.c also stops cleanly.
  *
  * The destination must answer each run in one of these ways:
  *
@@ -38,19 +37,17 @@
  *     faulted     the messages are not to blame (no connection, 500, a full disk): the run is repeated after a wait
  *     conflict    with marks only: the destination has another mark; reading restarts from that mark
  *
- * 1. The destination has at most one run at a time. It must answer exactly once, immediately or later.
- * 2. run->messages are in the order of the queue and valid until the answer. After a fault or a refusal, the next run
+ * 1. The destination has at most one run, and answers it exactly once, immediately or later.
+ * 2. run->messages are in the order of the queue, valid until the answer. After a fault or a refusal, the next run
  *    starts with the same message.
- * 3. As long as this process and the queue work, the messages of a run are leased until the answer. If a process
- *    dies, its leased messages become ready when their lease expires or when a reader with the same name starts.
- * 4. In any period of t seconds the destination gets at most rate * t + rate / 10 + 1 messages, including failed
- *    attempts. If a timer is late, the reader catches up within that limit. A run has at most rate / 20 + 1 messages.
+ * 3. The messages of a run stay leased until the answer. If the process dies, they become ready when the lease
+ *    expires or a reader of the same name starts.
+ * 4. In t seconds the destination gets at most rate * t + rate / 10 + 1 messages, failed attempts included. A run
+ *    has at most rate / 20 + 1.
  * 5. All calls and callbacks happen on the loop's thread. Nothing blocks.
- * 6. queuereader_stop acknowledges delivered messages, waits for the answer to the current run, acknowledges this
- *    run, releases the leases and calls on_stopped. Without marks, it returns the messages after the current run to
- *    the queue at once, and it retries failed acknowledgements for the time `drain`. The reader also stops and calls
- *    on_stopped if it could not continue without losing or repeating messages.
- * */
+ * 6. queuereader_stop waits for the answer to the current run, acknowledges, releases the leases and calls
+ *    on_stopped. Without marks, it returns later messages at once, and retries acknowledgements for the time
+ *    `drain`. The reader also stops if it would lose or repeat messages. */
 #ifndef MILLRACE_QUEUEREADER_H
 #define MILLRACE_QUEUEREADER_H
 
@@ -66,27 +63,27 @@ struct queuereader_run {
     size_t n; /* with marks it may be 0: only the mark changes */
     const char *queue_id;
     uint64_t mark, next; /* with marks: the mark that the destination must have, and the new mark */
-    /* With `state`: each message that the queue accepted before this time of its clock is stored or buried once the run is
-     * stored; 0: not known. until_age is the time since the queue was asked. */
+    /* With `state`: once the run is stored, each message that the queue accepted before this time of its clock is
+     * stored or buried; 0: not known. until_age is the time since the queue was asked. */
     usec_t until, until_age;
     const char *opening; /* with marks: to be stored with `next` and passed to queuereader_asked; may be "" */
 };
 
 struct queuereader_destination {
-    /* Asks the destination for its mark of this queue. The destination must answer with queuereader_asked or
-     * _faulted. If `ask` is NULL, the destination has no marks and gets every message at least once. */
+    /* Asks for the destination's mark of this queue: answer with queuereader_asked or _faulted. NULL: no marks, and
+     * messages come at least once. */
     void (*ask)(struct queuereader *qr, const char *queue_id, void *arg);
     void (*deliver)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
-    /* States run->until if the destination's mark is run->mark. The run has no messages. The destination must answer with
-     * queuereader_stated, _conflict or _faulted. If `state` is NULL, the destination needs no `until`. */
+    /* States run->until, without messages, if the destination's mark is run->mark: answer with queuereader_stated,
+     * _conflict or _faulted. NULL: no `until` needed. */
     void (*state)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     void *arg;
     bool lines;       /* bury empty messages and messages that contain an LF */
     size_t max_items; /* maximum messages in a run; 0: all messages of a lease */
     size_t max_bytes; /* maximum bytes in a run, unless one message is longer; 0: unlimited */
     uint64_t rate;    /* messages a second, at most 1000000000; 0: unlimited */
-    /* If the destination refuses this many single messages in a row, the next refusal counts as a fault. So a
-     * mistyped address does not bury a whole queue. 0: unlimited. */
+    /* After this many refused single messages in a row, a refusal counts as a fault, so that a mistyped address
+     * does not bury a queue. 0: unlimited. */
     uint64_t poison_limit;
 };
 
@@ -115,9 +112,8 @@ struct queuereader_config {
     /* Called when queuereader_trouble has changed. May be NULL. */
     void (*on_trouble)(const char *trouble, void *arg);
     void (*on_buried)(const struct message *m, void *arg); /* may be NULL */
-    /* Without marks: called if the lease of delivered messages expired before they were acknowledged, so that they
-     * will be delivered again. Not called if an earlier request may have acknowledged them. `ids` is "A-B,C", valid
-     * during the call. May be NULL. */
+    /* Without marks: the lease of delivered messages expired before they were surely acknowledged, so they will be
+     * delivered again. `ids` is "A-B,C", valid during the call. May be NULL. */
     void (*on_ack_lost)(struct bytes ids, void *arg);
     void *arg;
 };
@@ -132,9 +128,8 @@ void queuereader_stop(struct queuereader *qr);
  * With marks, appends nothing. */
 void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids);
 
-/* States the random hexadecimal id of the destination, before queuereader_asked. The queue then stores which messages
- * were acknowledged for this destination, and the reader recognizes an old copy of it. The destination's name in the
- * queue depends on both ids, because with a new id the queue has a new mark in the destination. */
+/* States the destination's random hexadecimal id, before queuereader_asked. The queue then stores what was
+ * acknowledged for it, and the reader recognizes an old copy of the destination. */
 #define QUEUEREADER_DESTINATION_DIGITS 8
 void queuereader_set_destination(struct queuereader *qr, struct bytes id);
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening);
@@ -147,17 +142,14 @@ void queuereader_refused(struct queuereader *qr, const char *reason);
 /* Repeats the run after `wait`, or with QUEUEREADER_BACKOFF after the backoff of the reader. */
 void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait);
 #define QUEUEREADER_BACKOFF ((usec_t)-1)
-/* Repeats the run at once, so that another server gets it. The repetition counts towards `rate`, but is not reported
- * as trouble. */
+/* Repeats the run at once, for another server. Counts towards `rate`, but is no trouble. */
 void queuereader_again(struct queuereader *qr);
 
-/* Returns the current problem, valid until the next call. Returns NULL if both the queue and the destination have
- * answered. */
+/* The current problem, valid until the next call; NULL: queue and destination have answered. */
 const char *queuereader_trouble(const struct queuereader *qr);
 
-/* After QUEUEREADER_OLD_COPY: the queue's id, the id below which the destination has messages of another history, and the id
- * from which on no message of the copy was delivered. If that id is unknown, is_exact is false, and own_from is the first
- * message that the copy may still have. */
+/* After QUEUEREADER_OLD_COPY: the destination has messages below mark_id of another history, and none of the copy
+ * from own_from on; unless is_exact, own_from is the first message that the copy may still have. */
 struct queuereader_old_copy {
     const char *queue_id, *opening;
     uint64_t mark_id, own_from, next_id;

@@ -6,55 +6,47 @@
  *        │                          destination  DELIVER, FENCE
  *        └── conflict, lost lease, another reader of this name, any failure of the queue ── ACK, if any are due
  *
- * For each idle lane the caller gets a step from plan_next, performs the step and reports the outcome. While a batch
- * is being delivered, the next batch is reserved.
+ * For each idle lane the caller gets a step from plan_next, performs it and reports the outcome. While a batch is
+ * being delivered, the next one is reserved.
  *
- * Together with the messages, a destination with marks stores a *mark* for the queue. The mark is a message id * 2^20
- * + the fence. A mark with id M means that all messages below M are settled. The *fence* counts takeovers: a reader
- * that takes over makes an empty delivery, which raises the fence, so that every earlier delivery fails. With each
- * release the queue gives the reader's name a new *epoch*, and only a reader with the latest epoch may reserve. With
- * the following rules each message reaches the destination exactly once, even if processes of the same name crash,
- * pause or run at the same time:
+ * A destination with marks stores, with the messages, a *mark* for the queue: a message id M * 2^20 + a fence. All
+ * messages below M are settled. The *fence* counts takeovers: a reader that takes over raises it by an empty
+ * delivery, so that every earlier delivery fails. Each release gives the reader's name a new *epoch*, and only the
+ * latest epoch may reserve. So each message reaches the destination exactly once, even if processes of one name
+ * crash, pause or run at the same time:
  *
- * 1. A delivery states the known mark of the destination and a new mark, the last id + 1. The destination stores the
- *    delivery only if it has the known mark. Marks never decrease, so no id is stored twice. The answer `duplicate`
- *    means that the mark is already higher, but it does not tell which reader has raised the mark. So the plan treats
- *    this answer as a conflict and starts again with RELEASE.
- * 2. A message below M is acknowledged without a delivery. So each message must be delivered or buried before M
- *    exceeds its id. Rules 3 to 5 ensure this.
- * 3. Messages after a poison message are delivered only when the poison message is buried.
- * 4. Ids may be missing only in the first batch after RELEASE. RELEASE has ended all leases of the name, and no other
- *    reader can have reserved messages meanwhile: if there were a newer epoch or a lease of another name, the reserve
- *    would fail. If ids are missing between later batches, a client without an epoch may have leased these messages,
- *    so the plan starts again.
- * 5. Buried and delayed messages get new ids later. So as long as a delivery of a message may still arrive at the
- *    destination, the message must not be buried or delayed. A reader raises the fence after RELEASE and before its
- *    first reserve. If one of its deliveries was never answered, it raises the fence again before it buries a message
- *    or stops. The raised fence must be stored. The answer `duplicate` is not enough.
+ * 1. A delivery states the known mark and a new one, the last id + 1. The destination stores it only if it has the
+ *    known mark. Marks never decrease, so no id is stored twice. `duplicate` does not tell which reader has raised
+ *    the mark: the plan starts again with RELEASE.
+ * 2. A message below M is acknowledged without a delivery. So each must be delivered or buried before M exceeds its
+ *    id:
+ * 3. Messages after a poison message are delivered only once it is buried.
+ * 4. Ids may be missing only in the first batch after RELEASE, when no other reader can have reserved them. If ids
+ *    are missing later, a client without an epoch may have leased them, and the plan starts again.
+ * 5. Buried and delayed messages get new ids later, so no delivery of such a message may still be under way. The
+ *    reader raises the fence between RELEASE and its first reserve, and, if one of its deliveries was never
+ *    answered, again before it buries a message or stops. The raised fence must be stored; `duplicate` is not
+ *    enough.
  * 6. An old copy of the queue assigns used ids to other messages. So the destination stores the lineage of M - 1
- *    together with M (journal/opening_list.h). If the queue assigned M - 1 in another opening, or if M is above the
- *    queue's next id, the plan ends with PLAN_OLD_COPY and delivers nothing. plan_old_copy returns the id from which
- *    on the messages are the copy's own. When an operator has set M to this id, each message of the copy is delivered
- *    exactly once. A mark without a lineage is compared only with the next id. Conversely, an old copy of the
- *    destination has a mark below messages that were acknowledged. So each acknowledgement names the destination, and
- *    the queue stores the id below which its messages were acknowledged for it. If M is lower, the queue refuses to
- *    reserve, and the plan ends with PLAN_OLD_DESTINATION.
- * 7. After any failure of the queue the plan starts again, because the queue may have been restarted or replaced.
- * 8. After a failure of the destination the same messages are delivered again, in the same order and with the same
- *    marks. Meanwhile their leases are extended. After a refusal the run is halved, until a single message is
- *    refused: this is the poison message.
- * 9. It does no harm if acknowledgements are lost, because rule 2 repeats them.
- * 10. If two processes have the same name, each takes over from the other. A process waits longer each time it was
- *     superseded, so that the other can make progress.
+ *    with M (journal/opening_list.h). If the queue assigned M - 1 in another opening, or M is above its next id,
+ *    the plan ends with PLAN_OLD_COPY and delivers nothing. plan_old_copy has the first id of the copy's own
+ *    messages, to which an operator sets M. An old copy of the destination lacks acknowledged messages. So each
+ *    acknowledgement names the destination, and the queue keeps the id below which messages were acknowledged for
+ *    it. If M is lower, the plan ends with PLAN_OLD_DESTINATION.
+ * 7. After any failure of the queue the plan starts again: the queue may have been restarted or replaced.
+ * 8. After a failure of the destination the same messages are delivered again, with the same marks. After a refusal
+ *    the run is halved, until a single message is refused: the poison message.
+ * 9. Lost acknowledgements are repeated by rule 2.
+ * 10. Of two processes with one name, each waits longer each time it was superseded, so that the other can make
+ *     progress.
  *
- * 11. A *watermark* is a time of the queue's clock. Every message that the queue accepted before it is settled. The
- *     queue's reply to a reserve has a time and the highest id of a message that the queue accepted before that time
- *     and still has. Once M exceeds this id, the time is a watermark. The plan states the watermark with the delivery
- *     that raises M, or by itself, at least every second. A statement 0 means that the watermark is not known.
+ * 11. A *watermark* is a time of the queue's clock before which every accepted message is settled. A reserve's
+ *     reply has a time and the highest remaining id accepted before it. Once M exceeds this id, the time is a
+ *     watermark. The plan states it with the delivery that raises M, or by itself at least every second. 0: not
+ *     known.
  *
- * Without marks, rules 1, 2, 4, 5, 6, 10 and 11 do not apply. Messages are delivered at least once, and several processes
- * of the same name may share the work.
- * */
+ * Without marks, only rules 3 and 7 to 9 apply: messages are delivered at least once, and processes of one name may
+ * share the work. */
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
 
@@ -125,8 +117,8 @@ struct plan_config {
 struct plan *plan_new(const struct plan_config *config);
 void plan_free(struct plan **p);
 
-/* Call this only for an idle lane. If the action is below PLAN_WAIT, the lane is busy until the outcome of the step
- * is reported. Times are monotonic. */
+/* Only for an idle lane. If the action is below PLAN_WAIT, the lane is busy until its outcome is reported. Times
+ * are monotonic. */
 struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now);
 
 /* The answer to RELEASE. */
@@ -138,7 +130,7 @@ struct plan_queue {
     uint64_t acked_below;  /* messages below this id were acknowledged for the destination; 0: unknown */
 };
 void plan_released(struct plan *p, const struct plan_queue *queue);
-/* If `mark` is 0, the destination has no mark of this queue. `opening` is the text that it stored with the mark. */
+/* `mark` 0: the destination has none of this queue. `opening` is the text that it stored with the mark. */
 void plan_asked(struct plan *p, uint64_t mark, struct bytes opening);
 /* Every message that the queue accepted before `before` has left it, is buried, or has at most the id `last_id`. */
 struct plan_accepted {
@@ -159,22 +151,19 @@ void plan_conflict(struct plan *p, usec_t now); /* the mark differs, so the dest
 void plan_refused(struct plan *p, const char *reason);
 void plan_buried(struct plan *p);
 void plan_acknowledged(struct plan *p); /* or refused for good */
-/* Call this if the queue refuses RESERVE for good. If the request contained acks, these may be the reason: the
- * function returns true, and from now on acks are sent separately. Otherwise it returns false, and the caller must
- * report a fault. */
+/* The queue refuses RESERVE for good. True if the request had acks, which are sent separately from now on; else the
+ * caller must report a fault. */
 bool plan_piggyback_refused(struct plan *p);
 void plan_nacked(struct plan *p);
 void plan_lease_lost(struct plan *p); /* answer to BURY, TOUCH, NACK or the acks of a RESERVE */
-/* Call this if the step has failed: no connection, no reply, 5xx or 429. The plan retries after `wait`. If `wait` is
- * negative, it retries after a backoff. */
+/* The step has failed: no connection, no reply, 5xx or 429. The plan retries after `wait`; negative: after a
+ * backoff. */
 void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait);
-/* Call this if the step was a long poll and was cancelled because of plan_stop. */
+/* The step was a long poll, cancelled because of plan_stop. */
 void plan_cancelled(struct plan *p, enum plan_lane lane);
-/* Stops the plan. It acknowledges delivered messages, waits for the current run, acknowledges this run, and releases
- * all other messages. Meanwhile it extends the lease of the run and, without marks, returns the messages after the
- * run. As long as the destination works, failed requests are retried. After that, acknowledgements are retried until
- * `give_up` (only without marks, rule 9), and the release is tried only once. A second call with an earlier `give_up`
- * makes the plan retry at once. */
+/* Stops the plan: waits for the current run, acknowledges, and releases all other messages. Without marks,
+ * acknowledgements are retried until `give_up`, and the messages after the run are returned at once. A second call
+ * with an earlier `give_up` retries at once. */
 void plan_stop(struct plan *p, usec_t give_up);
 /* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". */
 void plan_unacknowledged(const struct plan *p, struct buf *ids);

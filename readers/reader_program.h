@@ -3,9 +3,8 @@
  *
  *     static const struct option_row rows[] = {READER_OPTIONS("queue_to_pubsub", "2000"), ..., {.name = NULL}};
  *
- * A program is ready when the queue and the destination answer. If the reader stops for a reason that no retry can
- * resolve, the program logs the reason, shows it on /health, notifies the service manager and exits with 65
- * (EX_DATAERR). */
+ * A program is ready when the queue and the destination answer. If no retry can help, the program logs the reason,
+ * shows it on /health, notifies the service manager and exits with 65 (EX_DATAERR). */
 #ifndef MILLRACE_READER_PROGRAM_H
 #define MILLRACE_READER_PROGRAM_H
 

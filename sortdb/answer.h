@@ -4,10 +4,9 @@
  * mapped file. At most AHEAD_MAX bytes are queued for a slow client.
  *
  * 1. An answer holds a reference to its generation until its last byte was sent, so it never mixes generations.
- * 2. The server checks the generation for truncation after it has copied the last byte of a short answer, or after the
- *    socket has accepted the last byte of a long answer. After a truncation, a short answer becomes a 503. A long
- *    answer ends without its last chunk, so the client sees that it is incomplete.
- */
+ * 2. The generation is checked for truncation after the last byte of a short answer was copied, or of a long one
+ *    accepted by the socket. After a truncation, a short answer becomes a 503. A long answer ends without its last
+ *    chunk, so the client sees that it is incomplete. */
 #ifndef MILLRACE_SORTDB_ANSWER_H
 #define MILLRACE_SORTDB_ANSWER_H
 

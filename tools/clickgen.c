@@ -4,9 +4,8 @@
  *    point, which may round differently on another machine.
  * 2. A link belongs to one user and has one address. Users, links, countries and referrers are Zipf-distributed.
  * 3. Times rise from `start` to just before `end` in a daily rhythm. Lines may be a few seconds out of order.
- * 4. The sample configuration (etc/clicks.conf) must reject a damaged line. A hostile line is valid and has a key that
- *    is hard to store: with reserved or control bytes, very long, not ASCII, or about as long as the shortest hashed
- *    key. */
+ * 4. The sample configuration (etc/clicks.conf) must reject a damaged line. A hostile line is valid, with a key
+ *    that is hard to store: reserved or control bytes, very long, not ASCII, or about 12 bytes. */
 #include "base/io.h"
 #include "base/progress.h"
 #include "config/options.h"

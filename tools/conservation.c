@@ -4,10 +4,11 @@
  *   2. published = counted + skipped + rejected     for the lines of a slice in each stream
  *   3. counted   = sum of each total                in each slice, and in the archive
  *
- * Each comparison uses ends at which it is exact while the pipeline runs. A slice's file gives, in one snapshot, its tallies and its
- * begin and end in each stream. The journals of the streams are read after the slices, so they include all lines up to these ends.
- * A relay's mark is stored in the frame of its lines, so ids below the mark are published, buried or gone for good. The queue is
- * asked before the journals are read, so every id that it had accepted by then and that is not below the mark must still wait. */
+ * Each comparison uses ends at which it is exact while the pipeline runs. A slice's file gives, in one snapshot,
+ * its tallies and its begin and end in each stream. The journals of the streams are read after the slices, so they
+ * include all lines up to these ends. A relay's mark is stored in the frame of its lines, so ids below the mark are
+ * published, buried or gone for good. The queue is asked before the journals are read, so every id it had accepted
+ * from the mark on must still wait. */
 #include "tools/doctor.h"
 
 #include "counts/counters.h"

@@ -12,10 +12,10 @@
  *    happen during a restart. If a file is missing, log_tail_open reports the loss.
  * 2. Files are read in the order of their creation times, or of their modification times if the file system has no
  *    creation times.
- * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If a process keeps the
- *    file open, the file counts as complete once nothing was written to it for LOG_TAIL_TIMEOUT and the next file has
- *    data. If the kernel cannot tell whether the file has writers (another user's file, NFS), the file counts as
- *    complete once nothing was written for LOG_TAIL_GRACE, or for LOG_TAIL_TIMEOUT if its last line has no LF.
+ * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If a process keeps
+ *    the file open, the file counts as complete once nothing was written to it for LOG_TAIL_TIMEOUT and the next
+ *    file has data. If the kernel cannot tell whether the file has writers (another user's file, NFS), it is
+ *    complete after LOG_TAIL_GRACE without a write, or LOG_TAIL_TIMEOUT without a last LF.
  * 4. The caller stores all lines of a complete file, then calls log_tail_next_file, which names the next file in the
  *    state.
  * 5. A last line without LF is returned once its LF arrives, or once its file is complete.
@@ -23,8 +23,7 @@
  *    each restart checks the length and the sample to detect a truncation. If the sampled bytes are now zeros, the file
  *    counts as unchanged, because a writer without O_APPEND leaves such a hole after a truncation. Lines written
  *    between the last read and the truncation are lost.
- * 7. The state file is locked, so only one process follows a log under one name.
- */
+ * 7. The state file is locked, so only one process follows a log under one name. */
 #ifndef MILLRACE_LOG_TAIL_H
 #define MILLRACE_LOG_TAIL_H
 

@@ -4,10 +4,9 @@
  * 1. Requests follow the flow of events. The look first asks the queue, because an acknowledged event leaves a queue only once a stream
  *    has committed the event. It then asks for the ends of the streams, and last for the aggregator's offsets. If the queue is empty
  *    and each offset has reached its stream's end, every event posted before the look is counted (pipeline_is_settled).
- * 2. The look asks neither a stopped pipeline, because other processes may use its ports by now, nor a failed daemon, because it has no
- *    process, nor a daemon that the configuration leaves out.
- * 3. A number that no daemon gave is -1.
- */
+ * 2. The look asks neither a stopped pipeline, whose ports others may use, nor a failed daemon, nor one that the
+ *    configuration leaves out.
+ * 3. A number that no daemon gave is -1. */
 #ifndef MILLRACE_PIPELINE_STATUS_H
 #define MILLRACE_PIPELINE_STATUS_H
 

@@ -3,10 +3,9 @@
  * 1. With a producer each batch moves the mark from the offset of its first byte to the offset after its last. A batch
  *    can then be sent again after any failure, and an interrupted input continues at the mark.
  * 2. Without a producer a batch is sent again only if the queue cannot have stored it.
- * 3. If the queue refuses a batch with 413, smaller and smaller parts are sent until the refused line is found.
- *    refused() then handles this line before the mark moves past it.
+ * 3. After a 413, smaller and smaller parts are sent until the refused line is found and passed to refused().
  *
- * Calls block. While a call waits for the queue, it reports that once. Soon after *stopped is set, the call stops
+ * Calls block. The first wait for the queue in a call is reported. Soon after *stopped is set, the call stops
  * waiting, and a request in progress is cancelled after PUT_BATCH_STOP_TIMEOUT. */
 #ifndef MILLRACE_PUT_BATCH_H
 #define MILLRACE_PUT_BATCH_H

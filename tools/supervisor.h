@@ -10,8 +10,7 @@
  *    and clients that connect meanwhile wait in the backlog.
  * 3. A program that ends is restarted after a delay, which doubles from delay_min to delay_max. The delay is reset once
  *    the program has been ready for SUPERVISOR_STEADY. The other programs keep running.
- * 4. A required program that exits with EX_USAGE or EX_CONFIG before it was ever ready stops the supervisor, with that
- *    status, because a restart would fail in the same way.
+ * 4. A required program that exits with EX_USAGE or EX_CONFIG before it was ready stops the supervisor with that status.
  * 5. A program that exits with EX_DATAERR is not restarted, because a restart could do harm. The other programs keep
  *    running.
  * 6. The programs after an optional program do not wait until it is ready. If an optional program exits as in 4, it is
@@ -20,8 +19,7 @@
  *    gets SIGTERM when the supervisor dies.
  * 8. To stop a program the supervisor sends one SIGTERM, then one SIGKILL after stop_timeout.
  *
- * One event loop; no call blocks.
- */
+ * One event loop; no call blocks. */
 #ifndef MILLRACE_SUPERVISOR_H
 #define MILLRACE_SUPERVISOR_H
 

@@ -1,14 +1,13 @@
 /* generation: the files that sortdb serves at one moment: all shards of an archive's generation, or one file.
  *
  * 1. A generation is opened and checked whole, and never changes. A reload opens another generation.
- * 2. A generation is reference counted, and the count is atomic: any thread that holds a reference may take another or drop its own.
- *    generation_open returns the first reference. An answer holds a reference until its last byte was sent.
+ * 2. A generation is reference counted, atomically. generation_open returns the first reference; an answer holds
+ *    one until its last byte was sent.
  * 3. Records come in the order of whole lines (records.h), across all shards.
  * 4. Bytes read from a generation are valid only if generation_is_whole of their shard returns true afterwards.
- * 5. A scrub reads an archive's files again, slowly. Once the scrub or a reader has found one damaged, generation_is_whole and
- *    generation_is_untouched are false for the file.
- * 6. Several threads may search one generation at once. A cursor belongs to one thread.
- */
+ * 5. A scrub slowly reads the files again. After damage, generation_is_whole and generation_is_untouched are false
+ *    for the file.
+ * 6. Several threads may search one generation at once. A cursor belongs to one thread. */
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
 
@@ -35,9 +34,8 @@ struct generation_info {
 };
 
 /* Opens the archive's current generation, or db_file, and checks every line. `served` describes the generation to
- * replace; NULL: there is none. A db_file gets the number of the replaced generation plus one. Because db_file has no
- * manifest, an empty file is refused if the served file had lines, and a file without a last LF is refused if the
- * served file had one. */
+ * replace; NULL: there is none. A db_file gets the number of the replaced generation plus one. An empty db_file, or
+ * one without a last LF, is refused after one that had it. */
 enum sorted_file_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     char error[GENERATION_ERROR_TEXT]);
@@ -47,8 +45,8 @@ void generation_unref(struct generation **g);
 
 /* True if the caller's reference is the only one. */
 bool generation_is_unshared(const struct generation *g);
-/* True if an archive's current generation is this one, with the same content, and its mapped files are whole and unmodified. Always
- * false for a db_file. Reads only the manifest. */
+/* True if this is the archive's current generation, with the same content and untouched files. Reads only the
+ * manifest. False for a db_file. */
 bool generation_is_current(const struct generation *g, const struct generation_source *source);
 
 struct generation_info generation_info(const struct generation *g);
@@ -72,9 +70,8 @@ uint32_t generation_shard(const struct generation *g, struct bytes key);
 /* Finds a record's line, with its LF unless the file ends without LF. False: no such record. */
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard);
 
-/* A cursor has one part for each of the `n` shards that it reads: the span of lines still to be read. The parts with a
- * non-empty span come first and form a heap, ordered by their first line. The cursor holds no reference to the
- * generation. */
+/* A cursor has a part (the span of lines still to be read) for each of its `n` shards. The parts that are not empty
+ * come first and form a heap by their first line. It holds no reference to the generation. */
 struct generation_part {
     uint32_t shard;
     struct sorted_span left;
@@ -111,19 +108,19 @@ struct generation_cut {
         part; /* the beginning of a long record that is cut inside, without LF; empty: no record is */
     struct bytes name; /* of that record's first count left out */
 };
-/* Limits the answer to `max_records` records (0: no limit), all of which start within the first `max_bytes` bytes. The answer has at least
- * one record, and all lines of its last key. In an archive, a record of more than RECORD_WHOLE_MAX bytes ends within max_bytes: `part`
- * then follows the lines of the cursor. Returns true if records or counts are left out. */
+/* Limits the answer to `max_records` records (0: unlimited) that start within `max_bytes`, but at least one record
+ * and all lines of its last key. In an archive, a record of more than RECORD_WHOLE_MAX bytes is cut inside: `part`
+ * then follows the lines of the cursor. True if something is left out. */
 bool generation_cursor_cut(
     struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct generation_cut *cut);
-/* Cuts the part of a record's line that begins at `from` (0, or a place: sorted_text.h) to `max_bytes` bytes in the same way. Returns false
- * if it fits. */
+/* Cuts a record's line from `from` on (0, or a place: sorted_text.h) to `max_bytes` bytes in the same way. False:
+ * it fits. */
 bool generation_cut_line(const struct generation *g, struct bytes line, size_t from, uint64_t max_bytes,
     struct generation_cut *cut);
 /* Sets *run to the next lines that are adjacent in one file, about `enough` bytes or a single longer line. False at the
  * end. */
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run);
-/* For a line of the cursor that is no record, although opening has checked every line: marks its file as damaged (invariant 5). */
+/* A line of the cursor is no record, although opening checked it: marks its file as damaged (invariant 5). */
 void generation_cursor_refuse(const struct generation_cursor *c, struct bytes line);
 
 #endif

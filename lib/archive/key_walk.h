@@ -3,11 +3,10 @@
  * A plain key is in the records of its total. The text of a hashed key is in the files of texts; the key is one of a total if the total
  * has a record of the hash. The walk merges the files of texts with the plain keys of each total, all of which are in one order.
  *
- * 1. A line is `TEXT,NS:N NS:N`: the text as in a file of texts, each total that has the key, in the order of the request, and the sum of the
- *    key's hours. Lines are in the order of texts.
+ * 1. A line is `TEXT,NS:N NS:N`: the text, and for each total that has the key, in the order of the request, the
+ *    sum of its hours. Lines are in the order of texts.
  * 2. A walk ends after `limit` lines, or after a bounded amount of work. `next` is then the text to continue with; it sorts after `start`.
- *    So a walk may find few keys, or none, although more follow.
- */
+ *    So a walk may find few keys, or none, although more follow. */
 #ifndef MILLRACE_KEY_WALK_H
 #define MILLRACE_KEY_WALK_H
 

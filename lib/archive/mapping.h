@@ -1,8 +1,8 @@
 /* mapping: a mapped file that may be truncated without ending the process.
  *
- * After a truncation, an access to a page beyond the new end of the file raises SIGBUS, and the rest of the last page
- * reads as zeros. A check before each read does not help, because the file can shrink right after the check. So reading
- * and checking are separate:
+ * After a truncation, a page beyond the new end raises SIGBUS, and the rest of the last page is zeros. A check
+ * before each read does not help, because the file can shrink right after the check. So reading and checking are
+ * separate:
  *
  * 1. A read never fails. The SIGBUS handler finds the mapping of the address, maps a page of zeros there and marks the mapping. The
  *    signal is synchronous and the handler only calls mmap and stores atomics, so this works in any thread, inside memcpy too.
@@ -12,11 +12,10 @@
  * 3. A system call that reads a missing page (a write to a socket) returns EFAULT.
  * 4. After a truncation the mapping stays invalid, even if the file grows back. Open the file again.
  *
- * mapping_is_whole does not detect a write in place that keeps the length. mapping_is_untouched detects such a write,
- * because it compares size and modification time. Operators should replace files by rename.
+ * mapping_is_untouched, unlike mapping_is_whole, detects writes in place, by size and modification time. Operators
+ * should replace files by rename.
  *
- * A SIGBUS at any other address ends the process. Every mapping_open installs the handler again.
- */
+ * A SIGBUS at any other address ends the process. Every mapping_open installs the handler again. */
 #ifndef MILLRACE_MAPPING_H
 #define MILLRACE_MAPPING_H
 

@@ -1,7 +1,7 @@
 /* clock_watch: detects jumps of the wall clock, and provides a trusted time for decisions that cannot be undone.
  *
  * The wall clock jumps when an operator or a time server sets it, or when a virtual machine resumes. clock_watch
- * notices this because the wall clock and the clock since boot (clock_boot) advance by different amounts.
+ * compares it with the clock since boot (clock_boot).
  *
  * 1. The *trusted time* is never later than the wall clock. If the wall clock jumps backwards, the trusted time
  *    follows at once. If it jumps forwards, the trusted time follows after CLOCK_TRUST_AFTER, unless the jump was

@@ -65,9 +65,8 @@ int io_sync_name(const char *path);
  * the deepest directory that already existed. */
 int io_make_dirs(const char *path);
 
-/* If a standard descriptor is closed, opens it on /dev/null in a mode in which reads of standard input, or writes of
- * output, fail with EBADF. main calls this function first. Otherwise the next opened file could get descriptor 2, and
- * log lines would go into that file. */
+/* Opens a closed standard descriptor on /dev/null, so that its use fails with EBADF. main calls this first.
+ * Otherwise the next opened file could get descriptor 2, and log lines would go into that file. */
 void io_reserve_stdio(void);
 
 #endif

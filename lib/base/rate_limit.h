@@ -4,10 +4,10 @@
  * second, plus one. So a timer may be up to a tenth of a second late without losing tokens. During a longer pause,
  * tokens beyond that bound are dropped. The bucket begins with one token.
  *
- * 1. In any period of t seconds, actions spend at most rate * t + rate / 10 + 1 tokens, unless one action spends more
- *    than rate_limit_burst tokens.
- * 2. A caller with enough work reaches the full rate if it runs at most rate_limit_batch actions at once, if each
- *    batch ends before its tokens have arrived again, and if timers are less than 50 ms late. */
+ * 1. In t seconds, actions spend at most rate * t + rate / 10 + 1 tokens, unless one spends more than
+ *    rate_limit_burst.
+ * 2. A caller reaches the full rate if it runs at most rate_limit_batch actions at once and its timers are less
+ *    than 50 ms late. */
 #ifndef MILLRACE_RATE_LIMIT_H
 #define MILLRACE_RATE_LIMIT_H
 

@@ -1,8 +1,7 @@
 /* work_thread: a thread that runs one job at a time for its owner.
  *
- * work_thread_start passes a job to the thread, and work_thread_done returns the job once it is complete. In between only the thread
- * uses the job. One owner thread makes all calls; the thread calls `run` and `notify`.
- */
+ * work_thread_start passes a job to it, and work_thread_done returns the job once it is complete. In between only
+ * the thread uses the job. One owner thread makes all calls; the thread calls `run` and `notify`. */
 #ifndef MILLRACE_WORK_THREAD_H
 #define MILLRACE_WORK_THREAD_H
 

@@ -57,8 +57,8 @@ int config_fail(struct config_error *error, const struct config *c, int line, co
     return -1;
 }
 
-/* Checks a line before inih parses it, because inih accepts some errors: it ignores empty and repeated sections,
- * splits long lines, and appends a line that begins with white space to the previous value. */
+/* Checks a line before inih parses it: inih ignores empty and repeated sections, splits long lines, and appends an
+ * indented line to the previous value. */
 static void check_line(struct reading *r, struct bytes line)
 {
     struct bytes text = bytes_trim(line);

@@ -5,8 +5,8 @@
  * of daemons belong to options.h, the sections of counters to counters.h.
  *
  * 1. Sections and entries are in the order of the file, with their line numbers.
- * 2. config_read fails on a syntax error, a line longer than CONFIG_LINE_MAX, a repeated section or key, an unknown
- *    kind of section, and a setting with white space before it. So no setting silently overrides another. */
+ * 2. config_read fails on a syntax error, a line over CONFIG_LINE_MAX, an indented setting, a repeated section or
+ *    key, or an unknown kind of section. So no setting silently overrides another. */
 #ifndef MILLRACE_CONFIG_H
 #define MILLRACE_CONFIG_H
 

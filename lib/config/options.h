@@ -10,11 +10,10 @@
  *     an inherited setting                  in the same file, under another section (option_row.inherits)
  *     the default in the table
  *
- * 1. A value must have the type that the table states and lie within the table's bounds, whatever its source. An
- *    error names the source: file and line, variable, or option.
- * 2. An unknown setting in the program's own section, an unknown option, or an unknown variable
- *    MILLRACE_<PROGRAM>_... is an error.
- * 3. A program does not check the sections of other programs.
+ * 1. A value must have the row's type and bounds, whatever its source. Errors name file and line, variable, or
+ *    option.
+ * 2. Unknown settings in the program's own section, options and variables MILLRACE_<PROGRAM>_... are errors. Other
+ *    sections are not checked.
  *
  * Every program has the options --help, --version, --config, --instance and --check-config. daemon.c adds the
  * settings that all daemons have. */

@@ -78,8 +78,8 @@ void count_merge_free(struct count_merge **m);
 void count_merge_reset(struct count_merge *m, struct count_source **sources, size_t n);
 
 enum count_next count_merge_next_record(struct count_merge *m);
-/* Instead of count_merge_next_record after a reset: moves each source to its first record, and merges these records as
- * one with this key, whatever their own keys are. COUNT_END: a source has no record. */
+/* Instead of count_merge_next_record after a reset: merges the first record of each source as one with this key.
+ * COUNT_END: a source has no record. */
 enum count_next count_merge_join(struct count_merge *m, struct bytes key);
 /* Valid until the next record. */
 struct bytes count_merge_key(const struct count_merge *m);

@@ -1,8 +1,8 @@
 /* json_fields: extracts selected fields of a JSON object with simdjson's DOM parser. Paths (json_path.h) name the fields.
  *
- * 1. The parser validates the whole line (UTF-8, escapes, numbers, nesting), whichever fields are selected. It refuses
- *    a byte order mark, integers beyond 64 bits, doubles out of range, lone surrogates, and nesting deeper than 1000
- *    levels, where a scalar counts as a level.
+ * 1. The parser validates the whole line (UTF-8, escapes, numbers, nesting), whichever fields are selected. It
+ *    refuses a byte order mark, numbers out of range, lone surrogates, and nesting deeper than 1000 levels, a
+ *    scalar included.
  * 2. If a member occurs twice, the last one wins, also inside a path. Names are compared after unescaping. A path that leads
  *    nowhere yields JSON_MISSING.
  * 3. Memory grows only for a line that is longer than all lines before it, and is freed only by json_fields_free.

@@ -1,10 +1,8 @@
 /* record_check: checks that a line is a record exactly as the archive writes it (docs/formats/records.md).
  *
- * 1. A line passes only if its parts, written again, are the same bytes: hours and sub keys ascend, counts are above 0
- *    and have no leading zeros, and components have their stored form.
+ * 1. A line passes only if its parts, written again, are the same bytes.
  * 2. The hash of a lookup is the hash of its text.
- * 3. The sum of a record with the same key in another line is not checked; the merge does that.
- */
+ * 3. The sum of a record with the same key in another line is not checked; the merge does that. */
 #ifndef MILLRACE_RECORD_CHECK_H
 #define MILLRACE_RECORD_CHECK_H
 

@@ -10,14 +10,12 @@
  * The entries of slice N form a sequence of bytes. The sequence begins in the file N.ndjson and continues in files
  * N-OFFSET.ndjson, where OFFSET is the position in the sequence at which the file begins.
  *
- * 1. Entries are synced before the slice's transaction records the length of the sequence. rejects_open truncates the
- *    sequence to the recorded length, so that it contains every rejected line once. If the sequence is shorter,
- *    rejects_open fails.
+ * 1. Entries are synced before the slice's transaction records their length, and rejects_open truncates them to it,
+ *    so every rejected line is there once. If the sequence is shorter, rejects_open fails.
  * 2. Once a file has an eighth of max_bytes, or is an eighth of max_age old, writing continues in a new file.
- * 3. rejects_expire deletes whole files, but never the newest: files before the front, files older than max_age, and the
- *    oldest files while the entries after the front have more than max_bytes. So a put back, which moves entries from the
- *    front to the end, lets no entry expire.
- */
+ * 3. rejects_expire deletes whole files, but never the newest: those before the front, those older than max_age,
+ *    and the oldest over max_bytes. So a put back, which moves entries from the front to the end, lets no entry
+ *    expire. */
 #ifndef MILLRACE_REJECTS_H
 #define MILLRACE_REJECTS_H
 

@@ -81,10 +81,10 @@ unsigned slice_log_pages(const struct slice *s);
  * was moved. */
 enum slice_result slice_checkpoint(struct slice *s, bool *whole, char error[SLICE_ERROR_TEXT]);
 
-/* Reads the state of a slice with any counters. With SLICE_OK, *state is set; its number is 0 if the file is missing or
- * its creation was interrupted. Call slice_look only while no other connection to the file is open: then SQLite moves
- * the log into the file and syncs it when slice_look closes its connection. Afterwards the state is durable, and a
- * sealed slice can be opened as immutable. */
+/* Reads the state of a slice with any counters. With SLICE_OK, *state is set; its number is 0 if the file is
+ * missing or its creation was interrupted. Call slice_look only while no other connection is open: closing it makes
+ * SQLite move the log into the file. Afterwards the state is durable, and a sealed slice can be opened as
+ * immutable. */
 enum slice_result slice_look(
     const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
 

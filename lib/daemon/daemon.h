@@ -2,20 +2,17 @@
  *
  *     int main(int argc, char **argv) { return daemon_main(&spec, argc, argv); }
  *
- * daemon_main parses the options, handles --help, --version and --check-config, calls spec->start, starts the HTTP
- * server, runs the event loop, and drains on SIGTERM or SIGINT. The exit status is 0 after a clean stop, 64 for a
- * usage error, 78 for a configuration error, 75 for a temporary failure, and 1 for other errors. A port in use and a
- * directory that is locked or not writable count as configuration errors.
+ * daemon_main parses the options, calls spec->start, starts the HTTP server, runs the event loop, and drains on
+ * SIGTERM or SIGINT. Exit status: 0 after a clean stop, 64 usage, 78 configuration (also a port in use, a locked or
+ * unwritable directory), 75 a temporary failure, 1 other.
  *
- * 1. The listening socket comes from the service manager (LISTEN_FDS, LISTEN_PID), otherwise from --address and --port.
- *    Port 0 selects a free port. The daemon logs `listening address=A port=N` or `listening unix=PATH`.
- * 2. /ping and /health answer from the start. Requests to HTTP_ROUTE_WHEN_READY routes get 503 until the daemon calls
- *    daemon_set_ready. This call also sends READY=1 to NOTIFY_SOCKET and logs `ready`. With --daemon, the parent
- *    process exits when the daemon calls daemon_set_ready or daemon_notify_parent. If the daemon ends earlier, the
- *    parent exits with the daemon's status.
- * 3. If a second SIGTERM arrives or drain_timeout has passed since the first, the drain is aborted and the exit
- *    status is 75. Acknowledged data is safe even without a drain. spec->abort_drain has DAEMON_ABORT_TIME_MAX to
- *    report the work that it aborts.
+ * 1. The listening socket comes from the service manager (LISTEN_FDS, LISTEN_PID), otherwise from --address and
+ *    --port. The address is logged.
+ * 2. /ping and /health answer from the start, HTTP_ROUTE_WHEN_READY routes with 503 until daemon_set_ready, which
+ *    sends READY=1 to NOTIFY_SOCKET and logs `ready`. With --daemon, the parent process exits then, at
+ *    daemon_notify_parent, or with the daemon's status.
+ * 3. At a second SIGTERM, or after drain_timeout, the drain is aborted, and the exit status is 75. Acknowledged
+ *    data is safe. spec->abort_drain has DAEMON_ABORT_TIME_MAX to report the work that it aborts.
  * 4. SIGHUP reloads the service's files and calls spec->hangup. The daemon ignores SIGPIPE and SIGXFSZ. Signal handlers run in the loop (evsignal).
  * 5. If the start fails, the daemon logs one error line that states the cause and a remedy. */
 #ifndef MILLRACE_DAEMON_H
@@ -60,25 +57,23 @@ struct daemon_spec {
     const struct http_route *routes; /* the handlers' ctx is the one from `start`; may be NULL */
     /* Makes further checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error. */
     int (*check)(struct options *o, struct config_error *error);
-    /* For a command line that does not start the daemon: does its work, sets the exit status and returns true. If it
-     * returns false, the daemon starts. May be NULL. */
+    /* For a command line that does not start the daemon: does its work, sets the exit status and returns true. May
+     * be NULL. */
     bool (*instead)(struct options *o, int *status);
-    /* Builds the daemon's parts and sets *ctx, the argument of all later callbacks. Returns 0, or an exit status with
-     * the error. `start` must not block for long. If recovery is slow, run it in a thread that calls daemon_post at
-     * the end. */
+    /* Builds the daemon's parts and sets *ctx, the argument of all callbacks. 0, or an exit status with the error.
+     * Must not block for long: a slow recovery runs in a thread and ends with daemon_post. */
     int (*start)(struct daemon *d, void **ctx, struct config_error *error);
-    /* For a daemon with a setting `threads`: returns the ctx of the handlers that run in a worker's thread, with that thread's event base.
-     * There are threads - 1 workers, numbered from 0 (daemon/workers.h). NULL: only the loop serves. */
+    /* For a setting `threads`: the ctx of the handlers that run in worker `worker` (from 0; threads - 1 of them),
+     * with its event base (daemon/workers.h). NULL: only the loop serves. */
     void *(*worker)(void *ctx, size_t worker, struct event_base *base);
     void (*worker_end)(void *worker_ctx); /* the thread has ended; its event base is freed next */
     void (*hangup)(void *ctx);            /* SIGHUP; may be NULL */
     /* Refuses new work, finishes work in flight, then calls daemon_drained once. May be NULL. */
     void (*drain)(void *ctx);
-    /* Called when the drain takes too long. Aborts the work in flight, reports it, and calls daemon_drained within
-     * DAEMON_ABORT_TIME_MAX. Returns false if there is nothing to report. May be NULL. */
+    /* The drain takes too long: aborts and reports the work in flight, and calls daemon_drained within
+     * DAEMON_ABORT_TIME_MAX. False: nothing to report. May be NULL. */
     bool (*abort_drain)(void *ctx);
-    /* Frees everything. At this point the event loop has ended, and on_gone has been called for every waiting
-     * request. */
+    /* Frees everything, after the event loop and every on_gone. */
     void (*stop)(void *ctx);
     void (*extra_stats)(void *ctx, bool json, struct buf *out); /* see http_server_config */
     void (*reset_stats)(void *ctx);                             /* likewise; may be NULL */
@@ -90,22 +85,21 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv);
 struct event_base *daemon_base(struct daemon *d);
 struct options *daemon_options(struct daemon *d);
 struct stats *daemon_stats(struct daemon *d);
-/* Returns the trusted time (base/clock_watch.h), for deletions by age and for the watermark. The daemon checks the
- * clocks at each call and once a second. It logs each jump and counts it in clock_jumps_total. For the loop's thread
- * only. */
+/* The trusted time (base/clock_watch.h), for deletions by age and the watermark. Checked here and once a second;
+ * jumps are logged and counted. Loop's thread only. */
 usec_t daemon_trusted_time(struct daemon *d);
 struct clock_moment daemon_moment(struct daemon *d); /* now */
 
 void daemon_set_ready(struct daemon *d);
-/* With --daemon: lets the parent process exit with status 0. daemon_set_ready calls this function. A daemon that must
- * wait for another daemon before it is ready calls it directly. Further calls do nothing. */
+/* With --daemon: lets the parent exit with 0. For daemons that wait for another daemon before they are ready;
+ * daemon_set_ready calls it. */
 void daemon_notify_parent(void);
 /* Sets the reason, such as "recovering" or "storage failed: ...", for /health and 503 replies. */
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* For damaged files: from now on /health returns 503 with the reason, while all other endpoints work as before. */
+/* For damaged files: /health is 503 with the reason, while all other endpoints work. */
 void daemon_set_degraded(struct daemon *d, const char *why);
-/* For a condition that ends by itself, such as a full disk: /health returns 503 with "refusing WHAT since TIME: WHY" until the
- * condition ends (why NULL). All endpoints work as before. */
+/* For a condition that ends by itself, such as a full disk: /health is 503 with "refusing WHAT since TIME: WHY"
+ * until why is NULL. */
 void daemon_set_refusing(struct daemon *d, const char *what, const char *why);
 /* Sets the one warning that a later call replaces; NULL: none. /health shows it before the others. */
 void daemon_set_notice(struct daemon *d, const char *text);
@@ -125,9 +119,9 @@ void daemon_set_status(struct daemon *d, int status);
  * from any thread. */
 void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg);
 
-/* Creates the directory and its parents if needed, checks that it is writable, and locks DIR/lock until the process
- * ends. If NOTIFY_SOCKET is set in the environment, the function waits up to 15 s for the lock. Returns 0, or -1 with
- * errno and the error. If errno is EWOULDBLOCK, the error names the process that holds the lock. */
+/* Creates the directory and its parents, checks that it is writable, and locks DIR/lock until the process ends;
+ * under NOTIFY_SOCKET waits up to 15 s for the lock. 0, or -1 with errno and the error, which for EWOULDBLOCK names
+ * the holder. */
 int daemon_lock_directory(const char *dir, struct config_error *error);
 /* Returns false if DIR was moved or DIR/lock was removed. */
 bool daemon_holds_directory(const char *dir);
@@ -138,13 +132,12 @@ int daemon_start_status(int why);
 /* Raises the limit of open files to its hard limit. daemon_main calls it. */
 void daemon_raise_file_limit(void);
 
-/* Reads the token from a file into *token, which the caller frees. If path is NULL or empty, *token is NULL. Returns 0, or an
- * exit status with the error if the file is unreadable, readable by everybody, or without a valid token. */
+/* Reads a token into *token, which the caller frees (NULL for a NULL or empty path). 0, or an exit status with the error:
+ * unreadable, readable by everybody, or no valid token. */
 int daemon_read_token(const char *path, char **token, struct config_error *error);
 
-/* Create a client or a pool that sends the token from `token_file` (NULL: no token). Instead of config->base and
- * config->auth_token they use the daemon's event base and this token. The daemon's /stats show the pool's metrics.
- * They return NULL with the error if the token is not readable. */
+/* Create a client or a pool with the daemon's event base and the token from `token_file` (NULL: none). /stats show
+ * the pool's metrics. NULL with the error: the token is not readable. */
 struct http_client *daemon_client_new(struct daemon *d, const char *token_file,
     const struct http_client_config *config, struct config_error *error);
 struct http_pool *daemon_pool_new(struct daemon *d, const char *token_file,

@@ -1,6 +1,6 @@
-/* Commits. A set has two committer threads, which form a pipeline of two stages. In a round, a committer takes the
- * pending batch of every dirty journal, writes the batches (stage one), syncs each file if the policy requires it
- * (stage two), and returns the batches to the owner.
+/* Commits. A set has two committer threads, which form a pipeline of two stages. In a round, a committer takes and
+ * writes the pending batch of every dirty journal (stage one), syncs the files if required (stage two), and returns
+ * the batches.
  *
  * 1. Only one thread at a time is in each stage (`writing`, `syncing`), and a committer stays in stage one until it
  *    can enter stage two. So batches are written, synced and returned in the order of the appends.

@@ -9,9 +9,8 @@
  *                 change under the lock
  *     set->lock   pending, dirty, halted and prealloc of a journal, and the fields of a set that are marked so
  *
- * A pending batch belongs to the owner (under the lock). When a committer takes the batch, it belongs to the
- * committer until it is on set->finished. From then on it belongs to the owner again. A job moves between the owner
- * and the reader thread in the same way. */
+ * A pending batch belongs to the owner (under the lock), to the committer that takes it, and from set->finished on
+ * to the owner again. A job moves between owner and reader thread in the same way. */
 #ifndef MILLRACE_JOURNAL_INTERNAL_H
 #define MILLRACE_JOURNAL_INTERNAL_H
 
@@ -28,9 +27,8 @@ struct segment;
 struct journal_reader;
 struct journal_seek;
 
-/* journal_marks: a table of producers and their marks. An append updates `accepted`, and its commit updates
- * `committed`. A frame and a table contain the *label* of a producer: the name or, with a tag, the name, NUL and the
- * tag. Only the name is the key. */
+/* journal_marks: producers and their marks. An append updates `accepted`, its commit `committed`. The *label* of a
+ * producer in frames and tables is the name or, with a tag, the name, NUL and the tag. Only the name is the key. */
 struct mark {
     char label[MARK_LABEL_MAX]; /* as last committed */
     uint8_t length, name;       /* bytes of label and name; 0: an empty slot */
@@ -51,19 +49,15 @@ void marks_commit(struct marks *m, struct bytes label, uint64_t mark);
 void marks_set(struct marks *m, struct bytes label, uint64_t mark); /* accepted and committed */
 /* Replaces `to` by the committed marks of `from`, which may be the same table. */
 void marks_copy(struct marks *to, const struct marks *from);
-/* marks_table encodes the committed marks as the payload of a table frame. marks_load decodes such a payload and
- * replaces all marks. It returns false if the payload is malformed. */
+/* The committed marks as the payload of a table frame, and back (replaces all marks; false: malformed). */
 void marks_table(const struct marks *m, struct buf *out);
 bool marks_load(struct marks *m, struct bytes table);
 void marks_free(struct marks *m);
 
-/* The fd cache (journal_handoff.c) contains the descriptors through which a set reads its segments. All readers of a
- * segment share one descriptor, and a set keeps at most FD_CACHE_MAX descriptors open. If the process has no free
- * descriptor, the cache closes one of its own to open another segment. So reads continue as long as the cache has at
- * least one descriptor.
+/* The fd cache (journal_handoff.c): the descriptors through which a set reads its segments, one a segment, at most
+ * FD_CACHE_MAX. If the process has no free descriptor, the cache closes one of its own to open another.
  *
- * Before the file of a segment is unlinked, the cache closes its descriptor. So the disk space of a removed file is
- * freed at once. */
+ * The cache closes a segment's descriptor before the file is unlinked, so that its disk space is freed at once. */
 #define FD_CACHE_MAX 8
 
 struct fd_cache_entry {
@@ -81,12 +75,11 @@ struct fd_cache {
 int fd_cache_get(struct fd_cache *cache, const struct segment *s);
 void fd_cache_drop(struct fd_cache *cache, const struct segment *s);
 
-/* journal_frame_index: records some positions at which frames begin, so that a search need not start at the beginning
- * of a segment. Owner thread only.
+/* journal_frame_index: some positions at which frames begin, so that a search need not start at the beginning of a
+ * segment. Owner thread only.
  *
- * Appends and readers add entries. The memory of the index is bounded: it has at most FRAME_INDEX_ENTRIES_MAX entries
- * for each of the FRAME_INDEX_SEGMENTS_MAX segments that were used last. Without an entry a search takes longer, but
- * finds the same frame. */
+ * Appends and readers add entries: at most FRAME_INDEX_ENTRIES_MAX for each of the FRAME_INDEX_SEGMENTS_MAX
+ * segments used last. Without an entry a search takes longer, but finds the same frame. */
 #define FRAME_INDEX_SEGMENTS_MAX 256
 #define FRAME_INDEX_ENTRIES_MAX 128
 
@@ -100,16 +93,16 @@ struct frame_index {
 extern uint64_t journal_index_spacing; /* initial spacing; replaceable for tests */
 
 void frame_index_add(struct journal *j, struct segment *s, const struct index_entry *p);
-/* Returns the last entry whose offset is at most `offset` and before which all frames are older than `time`. If there
- * is no such entry, returns the beginning of the segment. */
+/* The last entry at or below `offset` before which all frames are older than `time`; otherwise the beginning of the
+ * segment. */
 struct index_entry frame_index_find(struct journal *j, struct segment *s, uint64_t offset, usec_t time);
 
-/* journal_prealloc: prepares the file `spare` for the next segment. In a prepared file, a commit writes into blocks
- * that the file already has, so its sync changes no metadata. The filler thread allocates the file and fills it with
- * zeros while no commit runs. Alternatively, the file of a trimmed segment becomes the spare file.
+/* journal_prealloc: prepares the file `spare` for the next segment, so that the sync of a commit changes no
+ * metadata. The filler thread allocates the file and fills it with zeros while no commit runs, or it is the file of
+ * a trimmed segment.
  *
- * The content of the spare file has no meaning until the writer writes a header with a new salt and renames the file
- * to a segment's name. So it does not matter what a crash leaves in the file. */
+ * Its content has no meaning until the writer writes a header with a new salt and renames it, so a crash may leave
+ * anything. */
 #define PREALLOC_NAME "spare"
 
 enum prealloc_state {
@@ -153,11 +146,11 @@ void prealloc_adopt(struct journal *j); /* at the opening: takes over the spare 
 void prealloc_close(struct journal *j); /* waits until no thread uses the file */
 uint64_t prealloc_bytes(const struct journal *j);
 
-/* journal_writer: writes batches to the newest segment of a journal, begins the next segment, and syncs. Its users
- * are the stages of a commit (journal_commit.c), and the owner while it opens or closes a journal.
+/* journal_writer: writes batches to the newest segment of a journal, begins the next segment, and syncs. Used by
+ * the stages of a commit (journal_commit.c), and by the owner while it opens or closes a journal.
  *
- * Two threads may use the writer of a journal at the same time, one in each stage. So the fields that stage two reads
- * (end, position, durable, latched) are changed only under the lock. The result is stored in the batch. */
+ * Two threads may use it at the same time, one in each stage: the fields that stage two reads (end, position,
+ * durable, latched) change only under the lock. */
 struct writer {
     int fd;
     uint64_t sequence, seed, base;
@@ -198,10 +191,10 @@ bool writer_only_copies(struct journal *j, const struct batch *b);
 int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
 /* The unused bytes of the current reserve. */
 uint64_t writer_unused_reserve(const struct writer *w);
-/* Called after the file was truncated: reserves `bytes` bytes again, or as many as the disk has room for. */
+/* After a truncation: reserves `bytes` bytes again, or as many as the disk has room for. */
 void writer_reserve_again(struct journal *j, uint64_t bytes);
-/* Writes a statement into the newest marker: the newest segment is synced up to its last written byte. The caller
- * must know that this is true. */
+/* Writes into the newest marker that the newest segment is synced up to its last written byte, which the caller
+ * must know. */
 void writer_state_synced_end(struct journal *j);
 /* Writes the close frame and closes the file. */
 void writer_close(struct journal *j);
@@ -292,9 +285,8 @@ static inline int journal_dir_sync(const struct journal *j)
     return io->fsync(j->dir_fd);
 }
 
-/* Opens a journal for a repair that has locked the directory. The journal takes over the descriptor, even if the
- * opening fails. If the newest segments are missing, this is no error. With dir_fd -1 the function does the same as
- * journal_open. */
+/* journal_open for a repair, which has locked the directory and gives up the descriptor in any case. Missing newest
+ * segments are no error. dir_fd -1: as journal_open. */
 enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
     int dir_fd, struct journal **out, char *error, size_t error_size);
 
@@ -306,10 +298,9 @@ struct committer {
     bool idle; /* asleep and not yet signalled */
 };
 
-/* A pass over all segments of a set except the newest ones, to find damage early. The owner chooses the next segment,
- * and the reader thread verifies the segment in steps between other jobs. Between two steps the scrub only has a
- * descriptor open, so a trim waits for one step at most. All fields belong to the owner, except the cursor while a
- * step runs. */
+/* A pass over all segments of a set except the newest ones. The owner chooses the next segment, and the reader
+ * thread verifies it in steps between other jobs. All fields belong to the owner, except the cursor while a step
+ * runs. */
 struct scrub {
     struct journal *journal; /* NULL: no pass is running */
     uint64_t sequence;       /* of the current segment, or the number from which to look for the next */
@@ -402,11 +393,10 @@ struct batch *batch_new(struct journal_set *set, struct journal *j);
 void batch_release(struct journal_set *set, struct batch *b);
 void batch_free(struct batch *b);
 
-/* A job is work for the reader thread. The owner submits a job, the reader thread runs the job, and journal_set_poll
- * delivers the result. So every callback runs in the owner's thread, in the order of the jobs.
+/* A job is work for the reader thread: the owner submits it, the reader thread runs it, journal_set_poll delivers
+ * the result, in the order of the jobs.
  *
- * A long job is divided into steps. After a step with `again` set, it is submitted again, so that other jobs can run
- * between the steps. */
+ * A long job has steps: with `again` set it is submitted again, and other jobs run in between. */
 /* The result of a read of spans (journal_sendfile.c). */
 struct span_read {
     struct journal_span_request how;
@@ -479,8 +469,8 @@ void commit_write(struct journal_set *set);
 
 /* journal_segment_list: a journal's segments in order of their sequence numbers. Owner thread only, except segment_new.
  *
- * The first n_trimmed segments are trimmed, but readers may still use them. The segments are removed in order, and
- * each removal is durable before the next one, so the segments on disk never have a gap. */
+ * The first n_trimmed segments are trimmed, but readers may still use them. Each removal, in order, is durable
+ * before the next, so the segments on disk never have a gap. */
 struct segment *segment_new(const char *dir, const struct segment_header *h);
 void segment_free(struct segment *s);
 
@@ -494,8 +484,8 @@ enum journal_result segment_list_find(
 /* Releases a reader's reference to the segment. */
 void segment_list_leave(struct journal *j, struct segment *s);
 
-/* journal_sendfile: reads without copying. The reader thread verifies frames in the file and reports their positions.
- * The owner passes the segment's file (struct journal_file) to the caller. */
+/* journal_sendfile: reads without copying. The reader thread verifies frames in the file; the owner passes the file
+ * (struct journal_file) to the caller. */
 
 /* Reader thread: collects spans, beginning at the cursor. If the result is false, there are none, and the frames must
  * be copied. */

@@ -1,15 +1,14 @@
 /* journal_openings: records in a store's directory which numbers the store assigned in which opening (opening_list.h).
  *
  * The file OPENINGS_FILE is in the store's directory, so that a backup includes it. It is a ring of OPENINGS_MAX
- * slots (docs/formats/journal.md) and has its full size from the start, so that a store can be opened on a full disk.
+ * slots (docs/formats/journal.md), full size from the start, for openings on a full disk.
  *
  * 1. When openings_open returns, the new opening is durable. Only after that may the caller assign a number.
  * 2. If a number is older than the oldest opening in the ring, its opening is unknown, and the id is "".
  * 3. A slot with a wrong checksum is ignored. If the write of the slot was torn, its opening has not assigned any
  *    number. If the slot was damaged later, cursors that contain the id of its opening are refused.
  * 4. An opening that has not assigned any number is replaced by the next one. So only openings with numbers fill the
- *    ring.
- */
+ *    ring. */
 #ifndef MILLRACE_JOURNAL_OPENINGS_H
 #define MILLRACE_JOURNAL_OPENINGS_H
 
@@ -22,8 +21,7 @@
 struct openings *openings_open(const char *dir, uint64_t next);
 /* Whether the directory has the whole file. If so, openings_open needs no disk space. */
 bool openings_exist(const char *dir);
-/* Removes the openings whose first number is above `next` from the bytes of the file: a copy of a store in use may have
- * fewer numbers than its openings. */
+/* Removes from the bytes of the file the openings that begin above `next`, for a copy with fewer numbers. */
 void openings_forget_after(struct buf *ring, uint64_t next);
 
 #endif

@@ -112,8 +112,7 @@ void *filler_main(void *arg)
     return NULL;
 }
 
-/* If segments of the journal are being trimmed, the request is made late, because the file of a trimmed segment will
- * probably become the spare file before. */
+/* If segments are being trimmed, the request is late, because the file of a trimmed segment will probably do. */
 void prealloc_request(struct journal *j)
 {
     struct journal_set *set = j->set;

@@ -1,20 +1,19 @@
 /* opening_list: the openings of a store, and the comparison of two histories. In memory only.
  *
- * A store assigns ascending numbers: a stream assigns offsets, a queue assigns message ids. If an operator restores a
- * backup, the restored store assigns some numbers a second time, for other contents. To detect this, each opening of
- * a store gets a random id (journal_openings.h), and a cursor or a mark contains the id of the opening that assigned
- * the number before it. If the original and the restored store have assigned the same number, the ids differ.
+ * A store assigns ascending numbers: a stream assigns offsets, a queue assigns message ids. If an operator restores
+ * a backup, the restored store assigns some numbers a second time, for other contents. To detect this, each opening
+ * of a store gets a random id (journal_openings.h), and a cursor or mark has the id of the opening before it. If
+ * the original and the restored store have assigned the same number, the ids differ.
  *
  * The *lineage* of a number consists of its opening and all openings before it, the newest first. Each is cut to
  * the first LINEAGE_DIGITS digits of its id. If two histories differ at a number, they parted after the newest opening
  * that both have. A lineage has no gap, so the opening that follows in one history is not in the other.
  *
- * A cursor in a file has the whole lineage. The tag of a mark has its newest openings, as far as they fit beside the
- * producer's name (MARK_LABEL_MAX). If two histories parted before the oldest opening of a lineage, the comparison
- * finds no common opening: it states that they differ, but not from where on.
+ * A cursor in a file has the whole lineage. The tag of a mark has its newest openings, as far as they fit beside
+ * the producer's name (MARK_LABEL_MAX). If two histories parted before the oldest opening of a lineage, it is known
+ * that they differ, but not where.
  *
- * A complete list never changes, so any thread may read it.
- */
+ * A complete list never changes, so any thread may read it. */
 #ifndef MILLRACE_OPENING_LIST_H
 #define MILLRACE_OPENING_LIST_H
 

@@ -26,26 +26,21 @@
  *         event_base_free(base);
  *     }
  *
- * The client requests /sub and passes whole lines to on_lines. When a response ends, the client requests /sub again
- * from its cursor, with backoff. To process every line exactly once, store the cursor atomically with the result of
- * the lines (for example in the same transaction), and start from the stored cursor.
+ * The client requests /sub, passes whole lines to on_lines, and requests again from its cursor when a response
+ * ends. To process every line exactly once, store the cursor atomically with the result of the lines, and start
+ * from it.
  *
- * 1. on_lines gets one or more whole lines at a time. During the call, the cursor is already after the last of these
- *    lines. If a connection breaks within a line, the client requests that line again from its beginning.
- * 2. Every request names the stream's id, so the client never takes the bytes of another stream for those of this
- *    stream.
- * 3. If bytes at the cursor were deleted by retention or lost in a power cut (410), the client calls on_gap with the
- *    offsets before and after these bytes, and continues after them. With STREAM_LOSS_REFUSED, the client stops at
- *    bytes that retention has deleted.
- * 4. The client stops if the stream has another id or history (409), is shorter than the cursor (416), or was removed
- *    (404). While the client is stopped, it delivers no line, returns the reason from stream_client_trouble, and
- *    tries again every five seconds. If the client has no cursor and the stream does not exist yet, the client waits
- *    for the stream and reads it from its beginning, even with "latest".
- * 5. Each time pubsub opens a stream, the opening gets a random id. The cursor contains the lineage of the byte before
- *    it: the opening that wrote the byte, and all openings before that. If an operator restores
- *    an older copy of the stream, pubsub thus recognizes that the cursor does not fit, even after the copy has grown
- *    past the cursor, and where the two histories parted. So store the lineage with the offset. With
- *    STREAM_LOSS_ACCEPTED, the client goes back to the offset from which the copy differs, and on_gap gets
+ * 1. During on_lines the cursor is already after its lines. A line on which a connection breaks is requested again
+ *    from its beginning.
+ * 2. Every request names the stream's id, so the client never takes the bytes of another stream.
+ * 3. If bytes at the cursor were deleted by retention or lost in a power cut (410), the client calls on_gap and
+ *    continues after them; with STREAM_LOSS_REFUSED it stops at deleted bytes.
+ * 4. The client stops if the stream has another id or history (409), is shorter than the cursor (416), or was
+ *    removed (404): stream_client_trouble has the reason, and it tries again every five seconds. Without a cursor
+ *    it waits for a stream that does not exist, and reads it from its beginning.
+ * 5. The cursor contains the lineage of the byte before it: the opening of the stream that wrote it, and those
+ *    before. With it pubsub recognizes that the stream is a restored older copy, and where it differs. Store it
+ *    with the offset. With STREAM_LOSS_ACCEPTED the client goes back to where the copy differs, and on_gap gets
  *    after < before.
  * 6. For the loop thread only. No callback may free the client; any callback may stop or pause it. */
 #ifndef MILLRACE_STREAM_CLIENT_H
@@ -63,10 +58,9 @@ struct stream_client;
 #define STREAM_OPENING_SHORT 31  /* its three newest openings, which tell two histories apart */
 #define STREAM_OPENING_TEXT 2561 /* a lineage: up to 256 times 10 hexadecimal digits, and a NUL */
 
-/* A stream place tells two streams apart even if one is a copy of the other and has the same id. Each pubsub process
- * generates a random id, and replies contain this id and the stream's name (X-Millrace-Stream-Place: LIFE/STREAM). If
- * two places are equal, the stream is the same, whatever address was used. A restart of pubsub changes the place, so
- * compare only places from the latest replies. */
+/* Tells two streams apart even if one is a copy of the other. Places from the latest replies
+ * (X-Millrace-Stream-Place: LIFE/STREAM) are equal only for the same stream. LIFE is random at each start of
+ * pubsub. */
 struct stream_place {
     char text[RANDOM_ID_SIZE + 1 + NAME_LEN_MAX]; /* "": unknown */
 };
@@ -80,8 +74,7 @@ struct stream_cursor {
     char opening[STREAM_OPENING_TEXT]; /* the lineage of the byte before `offset`; "": unknown */
     uint64_t offset;
 };
-/* What the client does if the lines at the cursor are deleted, or if the stream is a restored copy that differs
- * before the cursor. */
+/* If the lines at the cursor are deleted, or the stream is a restored copy that differs before the cursor. */
 enum stream_loss {
     STREAM_LOSS_CROSSED,  /* skip deleted lines; stop at a differing copy */
     STREAM_LOSS_REFUSED,  /* stop at both */
@@ -98,21 +91,21 @@ struct stream_client_config {
     const char *begin;
     size_t max_line; /* of a line, in bytes, without LF; 0: STREAM_LINE_MAX */
     enum stream_loss loss;
-    /* The option of the program that sets STREAM_LOSS_ACCEPTED, for example "--accept-loss", or a command that ends with
-     * "=", which the offset completes. Messages name it. Borrowed; NULL: there is none. */
+    /* The program's option for STREAM_LOSS_ACCEPTED ("--accept-loss"), or a command that ends with "=" for the
+     * offset; named in messages. Borrowed; NULL: none. */
     const char *accept_option;
     /* Called when the first response has set the cursor, but not if `from` has an id. May be NULL. */
     void (*on_begin)(void *arg);
     /* Gets whole lines, each with its LF. `lines` is valid during the call. The cursor is already after these
      * lines. */
     void (*on_lines)(struct bytes lines, void *arg);
-    /* Called for a line longer than max_line. `head` is its beginning, and `length` its length without LF. The cursor
-     * is already after the line. If on_overlong is NULL, the client stops at such a line (invariant 4). */
+    /* A line longer than max_line: `head` is its beginning, `length` without LF; the cursor is after it. NULL: the
+     * client stops (invariant 4). */
     void (*on_overlong)(struct bytes head, uint64_t length, void *arg);
     /* Called when the bytes from `before` up to `after` are lost. The cursor is at `after`. May be NULL. */
     void (*on_gap)(uint64_t before, uint64_t after, void *arg);
-    /* Called if `begin` is an offset that the stream does not have (410, 416). `body` is pubsub's reply. If
-     * on_refused is NULL, the client acts as it does for a cursor. */
+    /* `begin` is an offset that the stream does not have (410, 416); `body` is pubsub's reply. NULL: as for a
+     * cursor. */
     void (*on_refused)(int status, struct bytes body, void *arg);
     /* Called when the result of stream_client_trouble or stream_client_is_caught_up has changed. May be NULL. */
     void (*on_change)(void *arg);
@@ -129,16 +122,14 @@ void stream_client_pause(struct stream_client *c);
 void stream_client_resume(struct stream_client *c);
 
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
-/* The lineage of the byte before `offset`; "" if it is unknown. The offset is that of the cursor or of a line's end in
- * the latest response. If `size` is less than STREAM_OPENING_TEXT, `out` gets as many of the newest openings as fit. */
+/* The lineage of the byte before `offset` (the cursor, or a line's end in the latest response); "" if unknown. A
+ * smaller `size` than STREAM_OPENING_TEXT gets the newest openings. */
 void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char *out, size_t size);
 /* The place from the latest response. Before the first response, .text is "". */
 const struct stream_place *stream_client_place(const struct stream_client *c);
-/* True once the cursor has reached the end that the stream had at the first response. Without a cursor, also true if
- * the stream does not exist. */
+/* True once the cursor has reached the end that the stream had at the first response, or without cursor and stream. */
 bool stream_client_is_caught_up(const struct stream_client *c);
-/* Returns the reason why no lines arrive, or NULL if there is no problem. *refused becomes true if an operator must
- * act (invariant 4). `refused` may be NULL. */
+/* Why no lines arrive; NULL: no problem. *refused (may be NULL): an operator must act (invariant 4). */
 const char *stream_client_trouble(const struct stream_client *c, bool *refused);
 
 #endif

@@ -46,8 +46,8 @@ void stream_program_set_trouble(struct daemon *d, const char *trouble);
 struct stream_client;
 struct stream_client_config;
 /* Starts to follow the configured stream. The caller sets the pubsub, the cursor and the callbacks in config.
- * has_state means that an earlier run stored a state. If that state has no cursor, the stream did not exist at that
- * time, so the client reads the stream from its beginning, even if `from` is `latest`. */
+ * has_state means that an earlier run stored a state. If that state has no cursor, the stream did not exist then,
+ * and is read from its beginning whatever `from` is. */
 struct stream_client *stream_program_follow(
     struct daemon *d, bool has_state, const struct stream_client_config *config);
 /* True if pubsub does not have the stream yet. */

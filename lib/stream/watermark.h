@@ -4,11 +4,10 @@
  * below these ends, as their producers state it. Every line published before the moment lies before the observed ends.
  * Once every stream is processed up to its observed end, the observation is the watermark.
  *
- * 1. The moment of the watermark never decreases. It is on a clock that never jumps. The time stated by producers decreases only
- *    if an observation has an earlier time than the one before, because the clock of a producer was set back.
+ * 1. The moment of the watermark never decreases. It is on a clock that never jumps. It falls only if an
+ *    observation has an earlier time: a producer's clock was set back.
  * 2. The watermark advances even if processing always lags. The oldest pending observation is kept until processing reaches
- *    it. Meanwhile only the newest of the later observations is kept.
- */
+ *    it. Meanwhile only the newest of the later observations is kept. */
 #ifndef MILLRACE_WATERMARK_H
 #define MILLRACE_WATERMARK_H
 

@@ -22,9 +22,8 @@
  * 4. The pending bytes of a fast client may pin large windows in memory. If a client receives less than
  *    SUBSCRIBER_BURST between two ticks, its response is rewound. From then on it pins at most SUBSCRIBER_LOW bytes
  *    and a small window.
- * 5. A response with follow=0 ends normally only at its X-Millrace-End. If it ends earlier, because of a hole,
- *    retention or a stop of the daemon, it is truncated: the client receives the bytes sent so far, but no last
- *    chunk. */
+ * 5. A response with follow=0 ends normally only at its X-Millrace-End. If a hole, retention or a stop ends it
+ *    earlier, it is truncated: the last chunk is missing. */
 
 #define SHARE_MIN ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that one write sends several */
 #define FORMED_WINDOW ((size_t)16 * 1024) /* as events or parts, short lines are up to thirty times as long */

@@ -1,17 +1,14 @@
 /* stream: a named stream of lines in a journal of its own.
  *
- * The payload of the journal is the text of the stream. Each publish is one frame, and the journal's id is the
- * stream's id. A *cursor* consists of an id and an offset. The offset is the number of bytes of the stream before a
- * line.
+ * The journal's payload is the text of the stream, each publish is one frame, and the journal's id is the stream's
+ * id. A *cursor* is an id and an offset, the number of bytes before a line.
  *
- * 1. Every frame contains whole lines. So at the beginning of each frame a line begins, even after a hole and after a
- *    trim.
+ * 1. Every frame contains whole lines, so a line begins at each frame, even after a hole or a trim.
  * 2. A publish is stored completely or not at all. Its callback runs when the frame is committed or refused.
  * 3. The observers of a stream are its subscribers (subscriber.h). After a commit they are called after the callbacks
  *    of the publishes.
- * 4. Retention deletes whole segments, beginning with the earliest, but no byte at or above `hold`. Retention does
- *    not wait for subscribers, so a slow subscriber cannot fill the disk. If the next byte of a subscriber is
- *    deleted, the subscriber ends.
+ * 4. Retention deletes whole segments, the earliest first, but no byte from `hold` on. It does not wait for
+ *    subscribers: one whose next byte is deleted ends.
  *
  * For the loop thread only. Functions return the errors of the journal. */
 #ifndef MILLRACE_PUBSUB_STREAM_H
@@ -95,9 +92,8 @@ struct stream_publish {
     uint64_t lines; /* 0 for a duplicate */
 };
 
-/* Appends the text of `lines`. If there is a producer, the text may be empty. If the result is JOURNAL_OK, `done`
- * will be called exactly once. With any other result `done` will not be called. *mark is set to the producer's
- * committed mark; `mark` may be NULL. */
+/* Appends the text of `lines`, which may be empty with a producer. JOURNAL_OK: `done` will be called exactly once;
+ * else never. *mark (may be NULL) is the producer's committed mark. */
 enum journal_result stream_publish(struct stream *s, const struct lines *lines,
     const struct stream_marks *marks, usec_t time, struct stream_publish *p, uint64_t *mark);
 

@@ -2,9 +2,8 @@
  * be added at its end. Its bytes never change or move.
  *
  * 1. Code with a reference may read the bytes. The release of the last reference frees the window.
- * 2. Each small window is a memory mapping of its own. If it were on the heap, slow clients could pin windows for
- *    ever, and the heap memory around these windows could not be returned to the system. WINDOW_SPARES_MAX freed
- *    mappings are kept for reuse.
+ * 2. Each small window is a memory mapping of its own. On the heap, slow clients could pin windows for ever, and
+ *    the memory around them could not be returned. WINDOW_SPARES_MAX freed mappings are kept for reuse.
  * 3. A large window takes over a buffer that is already filled (window_of), and cannot grow. One freed buffer is kept
  *    for reuse. If there are WINDOW_LARGE_MAX large windows, callers create only small ones. This limits the memory
  *    that clients can pin when they stop reading.

@@ -186,8 +186,8 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
 }
 
 /* A hole in the journal means that messages may be lost that were already delivered. The queue skips their ids, so
- * that a relay never takes a new message for one that it has already published. The number of skipped ids depends on
- * the number of holes and not on the last known id, because the record of an earlier opening may be lost, too. */
+ * that a relay never takes a new message for one that it has already published. The number of skipped ids depends
+ * on the holes, not on the last known id: an earlier OPEN may be lost, too. */
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
 {
     struct journal *j = q->config.journal;

@@ -1,32 +1,25 @@
-/* named_queue: a queue with its name and the marks of its producers. With a data directory, the queue has a journal.
+/* named_queue: a queue with its name, the marks of its producers and, with a data directory, a journal.
  *
- * A durable operation first marks its messages as pending or busy, so that no other operation can use them, and then
- * appends one record to the journal. `done` is called when the journal has committed or refused the record. Without a
- * journal, `done` is called before the operation returns. Many operations may be in progress. They are committed in
- * the order of the calls.
+ * A durable operation marks its messages as pending or busy, so that no other can use them, and appends one record.
+ * `done` is called when the journal has committed or refused it; without a journal, before the operation returns.
+ * Operations are committed in the order of the calls.
  *
- * 1. If an operation returns QUEUE_OK, `done` will be called exactly once. If it returns anything else, it has
- *    changed nothing and will not call `done`.
- * 2. If `done` gets QUEUE_OK, the record is committed. If `done` gets another result, the queue is unchanged.
+ * 1. QUEUE_OK: `done` will be called exactly once. Anything else: nothing was changed, and `done` is not called.
+ * 2. `done` gets QUEUE_OK: the record is committed. Anything else: the queue is unchanged.
  * 3. A duplicate put stores no message and uses no id.
  * 4. After a crash, the queue is restored from the committed records (docs/formats/simplequeue.md).
- * 5. Records before the first one that the queue still needs are trimmed from the journal. The last record is never
- *    trimmed.
- * 6. When the disk is full, messages can still be removed in any order, and delayed messages still become ready. The
- *    disk space for these records is reserved when a message is accepted (named_queue_op.c).
- * 7. Ids never repeat, even if the journal has lost messages in a power cut under JOURNAL_SYNC_NEVER or a repair.
- *    After each hole of the journal the queue skips QUEUE_ID_HOLE ids. This is more than the number of ids that can
- *    be used between two syncs.
- * 8. Each id has an opening, which is in the queue's directory (journal/opening_list.h). With it a relay can distinguish
- *    the messages of a restored copy from those of the original. If a directory of an earlier version is opened on a
- *    full disk, the queue has no openings until the next start.
- * 9. An acknowledgement may name a destination. In the same frame the queue raises the destination's mark to the id
- *    after the acknowledged messages. The marks of destinations are in the table of the producers' marks. With this
- *    mark a relay recognizes an old copy of the destination. The mark may stay too low if the disk or the table is
- *    full, but it is never too high.
+ * 5. Records before the first one that the queue needs are trimmed. The last record is never trimmed.
+ * 6. On a full disk, messages can still be removed in any order, and delayed ones become ready: the space is
+ *    reserved when a message is accepted (named_queue_op.c).
+ * 7. Ids never repeat, even after a power cut under JOURNAL_SYNC_NEVER or a repair: after each hole of the journal
+ *    the queue skips QUEUE_ID_HOLE ids, more than can be used between two syncs.
+ * 8. Each id has an opening (journal/opening_list.h), with which a relay distinguishes the messages of a restored
+ *    copy.
+ * 9. An acknowledgement may name a destination. In the same frame the queue raises the destination's mark, in the
+ *    table of marks, to the id after the messages; with it a relay recognizes an old copy of the destination. It
+ *    may stay too low if the disk or the table is full, but is never too high.
  *
- * This module does not use sockets or the event loop. The owner of the journal set must call journal_set_poll.
- * */
+ * The owner of the journal set must call journal_set_poll. */
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_H
 #define SIMPLEQUEUE_NAMED_QUEUE_H
 
@@ -105,14 +98,14 @@ struct named_queue_config {
     bool existed;            /* before this start: a full disk that prevents its first opening is no fault */
     const char *id;          /* the id of a restored queue, copied; NULL or "": the journal's id */
     uint64_t trim_step;      /* the journal is trimmed in steps of about this many bytes */
-    /* Called after each operation and each load: messages may be ready or loaded now, or the disk may have become
-     * full or have room again. Never called recursively. May be NULL. */
+    /* Called, never recursively, after each operation and load: messages may be ready or loaded, or the disk full
+     * or free again. May be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);
     void *on_ready_arg;
 };
 
-/* Without a journal, returns an empty queue with a new id. With a journal, blocks while it reads the whole journal.
- * If a record is damaged or the opening cannot be written, returns NULL with *result and the error. */
+/* Without a journal, an empty queue with a new id. With one, blocks while it reads the whole journal. NULL with
+ * *result and the error if a record is damaged or the opening cannot be written. */
 struct named_queue *named_queue_open(const struct named_queue_config *config, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size);
 /* No operation may be in progress. Call journal_set_flush before. */
@@ -122,8 +115,7 @@ const char *named_queue_name(const struct named_queue *q);
 const char *named_queue_id(const struct named_queue *q);     /* 32 hex digits */
 struct queue *named_queue_core(const struct named_queue *q); /* to read, reserve, return, touch and release */
 const struct journal *named_queue_journal(const struct named_queue *q);
-/* Returns the producer's committed mark. If the producer is unknown, returns 0 and sets *known to false. `known` may
- * be NULL. */
+/* The producer's committed mark; 0 with *known (may be NULL) false if it is unknown. */
 uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known);
 /* The opening stored with this mark; empty in a queue without a journal. Borrowed until the next poll. */
 struct bytes named_queue_opening(const struct named_queue *q, const char *producer);
@@ -140,17 +132,17 @@ void named_queue_set_disk_full(struct named_queue *q, bool full);
 /* Returns the reason why the queue's storage has failed, or NULL if it has not. */
 const char *named_queue_failure(const struct named_queue *q);
 
-/* If the result is QUEUE_CONFLICT, *mark is the producer's committed mark. With sets_mark the result is
- * QUEUE_MARK_BUSY while a put of the producer is in progress. */
+/* With QUEUE_CONFLICT, *mark is the committed mark. With sets_mark QUEUE_MARK_BUSY while a put of the producer is
+ * in progress. */
 enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
     queue_done_fn *done, void *arg, uint64_t *mark);
 
-/* Returns the result that a put of `n` messages with `bytes` bytes in total would have in a new queue: QUEUE_OK,
- * QUEUE_MEMORY_FULL, QUEUE_NEVER_FITS or QUEUE_TOO_LARGE. */
+/* The result of a put of `n` messages with `bytes` bytes in a new queue: QUEUE_OK, QUEUE_MEMORY_FULL,
+ * QUEUE_NEVER_FITS or QUEUE_TOO_LARGE. */
 enum queue_result named_queue_check_first_put(const struct queue_limits *limits,
     const struct queue_shared *shared, bool on_disk, size_t n, uint64_t bytes);
-/* Returns the reason why there is no room for `n` messages with `bytes` bytes in total: QUEUE_FULL or
- * QUEUE_MEMORY_FULL, or QUEUE_NEVER_FITS if even an empty queue would have no room. */
+/* Why there is no room for `n` messages with `bytes` bytes: QUEUE_FULL, QUEUE_MEMORY_FULL, or QUEUE_NEVER_FITS even
+ * in an empty queue. */
 enum queue_result named_queue_why_full(const struct named_queue *q, size_t n, uint64_t bytes);
 
 enum queue_eviction {
@@ -158,20 +150,18 @@ enum queue_eviction {
     EVICTION_PARTIAL,    /* evict more later: this call ended at a spilled message or at its limit */
     EVICTION_IMPOSSIBLE, /* nothing was changed: eviction cannot make room, or the first message is spilled */
 };
-/* Makes the oldest ready messages busy and adds them to *evicted, until their removal makes room for `n` messages
- * with `bytes` bytes in total. Messages that are already in *evicted (*evicted_bytes bytes in total) count as
- * removed. Afterwards the caller must call named_queue_remove or named_queue_undo_evict. */
+/* Makes the oldest ready messages busy and adds them to *evicted (*evicted_bytes bytes so far), until their removal
+ * makes room for `n` messages with `bytes` bytes. Then call named_queue_remove or named_queue_undo_evict. */
 enum queue_eviction named_queue_evict(
     struct named_queue *q, size_t n, uint64_t bytes, struct id_ranges *evicted, uint64_t *evicted_bytes);
 /* Makes the messages ready again and *ids empty. */
 void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids);
 
-/* Removes messages that queue_take or named_queue_evict has made busy. If the journal refuses the record, the
- * messages become ready again. */
+/* Removes messages that queue_take or named_queue_evict has made busy. If refused, they become ready again. */
 enum queue_result named_queue_remove(
     struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg);
 
-/* The following functions apply to those messages of `ids` that belong to the lease with this number. */
+/* These apply to those messages of `ids` that are under the lease. */
 /* `destination` names the store that has these messages now (invariant 9); empty: none. */
 #define QUEUE_DESTINATION_MAX 8 /* bytes, so that the record fits into the space that a put reserves for it */
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
@@ -181,31 +171,27 @@ enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const
     size_t n, usec_t delay, struct queue_now now, queue_done_fn *done, void *arg);
 enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const struct id_range *ids,
     size_t n, struct bytes reason, struct queue_now now, queue_done_fn *done, void *arg);
-/* Moves up to max_items buried messages to the end of the queue, beginning with the lowest ids. The messages become
- * ready and get new ids. */
+/* Moves up to max_items buried messages, the lowest ids first, to the end of the queue, ready and with new ids. */
 enum queue_result named_queue_kick(
     struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg);
 
-/* Call this function before a take or a reserve of `items` messages. QUEUE_OK: the messages are in memory.
- * QUEUE_LOADING: they are being loaded; try again after on_ready. QUEUE_LATCHED: they cannot be read. */
+/* Before a take or a reserve of `items` messages. QUEUE_LOADING: try again after on_ready. QUEUE_LATCHED: they
+ * cannot be read. */
 enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_t max_bytes);
 /* As named_queue_prepare, for one message. */
 enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id);
 
-/* These functions make leased messages ready again, in their former order. They append no record. They return the
- * number of messages. */
+/* Make leased messages ready again, in their former order, without a record. They return the number of messages. */
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n);
 uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch);
 
-/* Pauses the queue for `length`: it delivers and leases no messages. With QUEUE_PAUSE_OPEN the pause has no end. With
- * 0 the function ends a pause. A restart also ends a pause. */
+/* Pauses deliveries for `length`, QUEUE_PAUSE_OPEN: without end. 0, or a restart, ends the pause. */
 void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now now);
 
-/* Handles a timer of this queue that is due and was removed from the heap. If the delay of a message has ended, the
- * message is remembered for named_queue_move_due. */
+/* Handles a due timer, already removed from the heap. A message whose delay has ended is kept for
+ * named_queue_move_due. */
 void named_queue_timer(struct named_queue *q, const struct queue_timer *timer, struct queue_now now);
-/* Moves the remembered messages to the end of the queue. Call this function after all timers that are due have been
- * handled. */
+/* Moves these messages to the end of the queue, once all due timers are handled. */
 void named_queue_move_due(struct named_queue *q, struct queue_now now);
 
 #endif

@@ -13,9 +13,8 @@
  *     put, lease, move    the operations
  *     named_queue   open, recover, close
  *
- * The op and storage layers call q->step at the end of each step. This function is in named_queue.c. It wakes waiting
- * requests and maintains the storage.
- * */
+ * The op and storage layers call q->step (named_queue.c) at the end of each step, which wakes waiting requests and
+ * maintains the storage. */
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
 #define SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
 
@@ -86,15 +85,12 @@ struct mark {
     char producer[NAME_LEN_MAX + 1];
 };
 
-/* Loads spilled messages. The journal's reader thread reads the records in order. The open journal_reader is called
- * the stream.
+/* Loads spilled messages through a journal_reader, the stream.
  *
  * 1. Only one span is loaded at a time. Messages arrive within journal_set_poll.
- * 2. If the messages of the next span are only a little further in the journal, the loader continues with the open
- *    stream, even within a record. So a record with many messages is read only once, even if its messages are loaded
- *    in parts.
- * 3. As long as the stream is open, the journal does not delete the segment that it reads.
- * */
+ * 2. If the next span is only a little further in the journal, the loader continues with the open stream, even
+ *    within a record, so that a record is read only once.
+ * 3. The journal keeps the segment that the stream reads. */
 struct message_loader {
     struct journal_reader *reader; /* NULL: no stream */
     struct buf in;                 /* the current record and the bytes after it */
@@ -164,8 +160,8 @@ bool limits_have_room(const struct named_queue *q, struct amount in, struct amou
 /* named_queue_marks.c */
 
 void producer_marks_free(struct named_queue *q);
-/* Makes the op raise the producer's mark to `next` in the same frame, unless the mark is as high, another op moves it,
- * or there is no room for it. */
+/* Makes the op raise the producer's mark to `next` in the same frame, unless it is as high, another op moves it, or
+ * there is no room. */
 void producer_mark_raise(struct op *o, struct bytes producer, uint64_t next);
 /* Whether the producer has a mark, or there is room for one. The journal itself limits the producers of a durable queue. */
 bool producer_has_room(const struct named_queue *q, const char *producer);
@@ -187,20 +183,19 @@ uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare);
 /* Until the op is committed or refused, reserve_for_all counts the messages that the op delays. */
 void reserve_expect_move(struct op *o, struct amount amount);
 void reserve_forget_move(struct op *o);
-/* True if a full disk has refused an op of this kind within the last second. A retry at once could make the journal
- * refuse other ops of the same commit. */
+/* True if a full disk has refused an op of this kind within the last second. A retry could make the journal refuse
+ * other ops of the commit. */
 bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now);
 
 struct op *op_new(struct named_queue *q, const struct op_type *type, queue_done_fn *done, void *arg);
 void op_free(struct op *o);
 void op_free_spare(struct named_queue *q);
-/* Appends q->record and then `texts` to the journal. If the result is QUEUE_OK, the op belongs to the journal until
- * op_finish. Otherwise the op is unchanged. */
+/* Appends q->record and `texts`. QUEUE_OK: the op belongs to the journal until op_finish. Else it is unchanged. */
 enum queue_result op_append(struct op *o, struct journal_append *a, const struct bytes *texts, size_t n,
     struct queue_now now, uint64_t *mark);
 /* Encodes the record of an op without texts and appends the record. */
 enum queue_result op_append_record(struct op *o, struct queue_now now);
-/* Calls on_ready. If on_ready is already running, calls it once more after it has returned. */
+/* Calls on_ready; if it is running, once more afterwards. */
 void notify_ready(struct named_queue *q);
 /* Finishes the op, calls `done` for the op and its duplicates, and frees them. */
 void op_finish(const struct journal_commit *c, void *arg);
@@ -217,7 +212,7 @@ void storage_maintain(struct named_queue *q);
 
 /* named_queue_move.c */
 
-/* If `result` is QUEUE_OK, continues the moves that wait for a load. Otherwise ends these moves with `result`. */
+/* QUEUE_OK: continues the moves that wait for a load. Else ends them with `result`. */
 void moves_resume(struct named_queue *q, enum queue_result result);
 
 #endif

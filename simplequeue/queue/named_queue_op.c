@@ -13,9 +13,9 @@
 /* The journal reserves disk space behind its end, so that a queue can be drained even if the disk is full.
  *
  * Invariant: the reserve has room for one REMOVE record for each message in the queue and one MOVE record for each
- * delayed message. If an op would increase this sum, it is refused unless the journal can reserve the new sum. REMOVE
- * and the MOVE of an ended delay need no reserve, because their records are at most as large as the amount by which
- * they decrease the sum. */
+ * delayed message. If an op would increase this sum, it is refused unless the journal can reserve the new sum.
+ * REMOVE and the MOVE of an ended delay need no reserve: their records are no larger than what they free of the
+ * sum. */
 uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare)
 {
     const struct queue_state *s = queue_state(q->core);
@@ -171,9 +171,9 @@ void op_finish(const struct journal_commit *c, void *arg)
     reserve_forget_move(o);
     if (c->result == JOURNAL_OK && kind == OP_PUT && !c->duplicate)
         q->full = false;
-    /* The journal refuses all appends of one commit together. So if an op without a reserve is refused, the cause may
-     * be another op of the same commit, and the refusal does not mean that the disk is full. A refused MOVE always
-     * counts, because its reserve may be lost after an unclean stop. */
+    /* The journal refuses all appends of one commit together. So an op without a reserve may be refused because of
+     * another op of the commit, while the disk is not full. A refused MOVE always counts, because its reserve may
+     * be lost after an unclean stop. */
     if (c->result == JOURNAL_NO_SPACE && (o->reserve || kind == OP_MOVE)) {
         q->full = true;
         if (o->reserve)

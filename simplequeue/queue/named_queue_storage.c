@@ -309,10 +309,9 @@ static bool append_keep(
     return appended;
 }
 
-/* If the oldest segment is sparse, appends its last messages to the end of the journal again, a page at a time, so
- * that the segment can be deleted. The oldest segment is sparse if at most a fourth of it is needed, or if the
- * journal is much longer than the queue. So the queue rewrites at most a fourth of each segment, or about as many
- * bytes as are put. */
+/* Appends the last messages of a sparse oldest segment again, a page at a time, so that it can be deleted. The
+ * oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the queue. So
+ * the queue rewrites at most a fourth of each segment, or about as many bytes as are put. */
 static void keep(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;

@@ -1,30 +1,23 @@
-/* queue: the messages of one queue and their states, in memory. This module does not use the journal or sockets. The
- * caller passes the time (monotonic clock).
+/* queue: the messages of one queue and their states, in memory, without journal and sockets. Times are monotonic.
  *
  *     pending --commit--> ready --reserve--> leased --hold--> busy --remove--> gone
  *                           ^                  |               |---delay---> delayed --due--> busy, moved
  *                           |<-return, expiry--'               |---bury----> buried  --kick-> busy, moved
  *                           `<-----------------abort-----------'
  *
- * A durable change has two steps. First, the message becomes pending (a new message) or busy. When the journal has
- * committed or refused the record, the change is completed or undone. Between the two steps, no reader can get or
- * lease the message. Its lease may end meanwhile.
+ * A durable change has two steps: the message becomes pending (new) or busy, and when the journal has committed or
+ * refused the record, the change is completed or undone. In between no reader can get or lease the message.
  *
- * A message may be *spilled*: only its length and its position in the journal are in memory, but not its bytes (see
- * store.h). A spilled message keeps its state and its position in the queue. Its bytes must be loaded before the
- * message is delivered.
+ * A message may be *spilled*: its bytes are only in the journal (store.h). It keeps its state and position, and its
+ * bytes must be loaded before it is delivered.
  *
- * 1. queue_add assigns consecutive ids. If the journal refuses messages, later messages may get the same ids, unless
- *    messages with higher ids are already committed. Two committed messages never have the same id.
- * 2. The ready message with the lowest id is always delivered first. A message that becomes ready again keeps its id,
- *    and thus its position in the queue.
- * 3. A message belongs to at most one lease. Lease numbers ascend from lease_base and never repeat. The epochs of
- *    readers are numbers of the same sequence.
- * 4. At any time, all leases of a queue belong to readers with the same name. Readers without a name have the name
- *    "".
- * 5. `tries` counts the deliveries of a message. After a restart the count is known only if a record of a delay, a
- *    burial, a move or a copy contains it.
- * */
+ * 1. queue_add assigns consecutive ids. Two committed messages never have the same id; ids of refused messages may
+ *    be used again.
+ * 2. The ready message with the lowest id is delivered first. A message that becomes ready again keeps its id.
+ * 3. A message belongs to at most one lease. Lease numbers ascend from lease_base and never repeat; epochs are of
+ *    the same sequence.
+ * 4. All leases of a queue belong to readers with one name, which may be "".
+ * 5. `tries` counts deliveries; after a restart only of messages whose delay, burial, move or copy recorded it. */
 #ifndef SIMPLEQUEUE_QUEUE_H
 #define SIMPLEQUEUE_QUEUE_H
 
@@ -86,8 +79,7 @@ struct queue_shared {
     struct store_memory memory; /* for messages */
 };
 #define QUEUE_MESSAGE_COST sizeof(struct message) /* memory of a message in addition to its bytes */
-/* The memory that the messages of all queues would need if no message were spilled, and if every message were
- * spilled. */
+/* The memory of all queues if no message were spilled, and if every message were. */
 static inline uint64_t queue_shared_cost(const struct queue_shared *s)
 {
     return s->bytes + s->messages * QUEUE_MESSAGE_COST + s->owners;
@@ -142,13 +134,11 @@ void queue_add_commit_delayed(
 void queue_add_abort(struct queue *q, uint64_t first_id, size_t n);
 /* Adds n to the number of puts. Do not call this for moved messages. */
 void queue_count_puts(struct queue *q, size_t n);
-/* Updates depth_high_water. Do not call this function while a queue contains both the copies and the originals of a
- * move. */
+/* Updates depth_high_water. Not while the queue has both copies and originals of a move. */
 void queue_note_depth(struct queue *q);
 void queue_reset_high_water(struct queue *q);
 
-/* Returns the bytes of a message in the queue, valid until any message is removed or spilled. If the message is
- * spilled, ptr is NULL. */
+/* The bytes of a message in the queue, valid until one is removed or spilled; ptr NULL: spilled. */
 struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries);
 
 /* Deliveries. These functions stop before a spilled message, see queue_in_memory. */
@@ -160,42 +150,39 @@ void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_r
 void queue_count_given(struct queue *q, uint64_t n);
 /* True if the reader may lease messages: no reader with another name has a lease. */
 bool queue_admits(const struct queue *q, const char *reader);
-/* As queue_take, but leases the messages until `deadline`. The function stops before a message that queue_take or
- * queue_block_reserves has made busy. Such a message may become ready again, and relays need messages in the order of
- * ids. Returns the number of the lease, or 0 if no message is ready. queue_admits must be true for the reader. */
+/* As queue_take, but leases the messages until `deadline` (queue_admits must be true). Stops before a message that
+ * queue_take or queue_block_reserves has made busy: it may become ready again, and relays need the order of ids.
+ * The lease's number, or 0: no message is ready. */
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
     usec_t deadline, struct id_ranges *out);
-/* As queue_take, but for eviction: takes only ids below `before`, does not count gets or tries, and ignores a pause.
- * If `spilled` is true, also takes spilled messages. */
+/* As queue_take, but for eviction: only ids below `before`, no gets or tries counted, also during a pause; spilled
+ * messages only if `spilled`. */
 void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spilled, struct id_ranges *out);
 /* Returns the bytes of the committed messages that are not ready. Visits each of these messages. */
 uint64_t queue_bytes_not_ready(struct queue *q);
 
-/* Pauses the queue until queue_resume: no message is delivered or leased. Unless `until` is QUEUE_PAUSE_OPEN, a timer
- * in the heap of deadlines fires at that time. A new pause replaces an earlier one. A restart ends the pause. */
+/* Pauses the queue until queue_resume or a restart: no message is delivered or leased. Unless `until` is
+ * QUEUE_PAUSE_OPEN, a timer fires then. */
 #define QUEUE_PAUSE_OPEN INT64_MAX
 void queue_pause(struct queue *q, usec_t until);
 void queue_resume(struct queue *q);
 
-/* Leases. The ranges in `wanted` may be in any order and overlap. Each function returns the number of messages that
- * it has changed. */
+/* Leases. Ranges in `wanted` may be in any order and overlap. Each function returns the number of messages changed. */
 
 /* Makes those messages of `wanted` busy that belong to the lease, and appends their ids to *out. */
 uint64_t queue_hold(
     struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n, struct id_ranges *out);
-/* Until the change of these busy messages is committed or aborted, reserves get no message with a higher id. Used for
- * delays and burials: if these fail, the message is ready again at its former position. */
+/* Until the change of these busy messages is committed or aborted, reserves get no higher id. For delays and
+ * burials: if these fail, the message is ready again at its former position. */
 void queue_block_reserves(struct queue *q, const struct id_ranges *ids);
 /* Makes those messages of `wanted` ready again that belong to the lease. */
 uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n);
 /* Changes the deadline of the lease. Returns false if no message is leased under this number. */
 bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline);
-/* Ends all leases of readers with this name and begins the next epoch of the name. The epoch is higher than all
- * earlier ones and never 0. A reader sends its epoch with each reserve. When another process has called release with
- * the same name, the epoch is old and the reserve is refused. Returns the number of messages that became ready. */
+/* Ends all leases of readers with this name, begins its next epoch (higher than all before, never 0), and returns
+ * the number of messages that became ready. */
 uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch);
-/* Returns the epoch of the last release with this name, or 0 if unknown. Epochs are only in memory, so after a
- * restart every reader must call release again. */
+/* The epoch of the last release with this name; 0: unknown. Epochs are only in memory. */
 uint64_t queue_epoch(const struct queue *q, const char *reader);
 /* Call this when the timer of the lease has fired. Makes the messages of the lease ready again. */
 void queue_lease_expire(struct queue *q, uint64_t lease);
@@ -239,13 +226,11 @@ bool queue_next_buried(struct queue *q, uint64_t from, uint64_t *id, const struc
 #define QUEUE_WINDOW_MAX ((uint64_t)2 << 20) /* bounds of the read-ahead, a 64th of the memory limit */
 #define QUEUE_WINDOW_MIN ((uint64_t)128 << 10)
 
-/* As long as all queues together use more than `limit` bytes of memory, spills committed messages of this queue,
- * beginning with the newest. Never spills the read-ahead or demanded messages. Must not be called from within another
- * function of the queue. */
+/* While all queues use more than `limit` bytes, spills committed messages of this queue, the newest first, but not
+ * the read-ahead or demanded ones. Not from within another function of the queue. */
 void queue_spill(struct queue *q, uint64_t limit);
-/* Returns true if the first `items` ready messages, or the first `bytes` bytes of ready messages, are in memory.
- * Otherwise *out is the span to load next, or empty (last_id 0) if that span is being loaded. These messages count as
- * demanded: they stay in memory until two more loads have ended. */
+/* True if the first `items` ready messages, or `bytes` bytes of them, are in memory. Else *out is the span to load
+ * next, or empty (last_id 0) if it is being loaded. They stay in memory until two more loads have ended. */
 bool queue_in_memory(struct queue *q, size_t items, uint64_t bytes, uint64_t limit, struct store_span *out);
 /* Called when a load has ended. */
 void queue_demand_turn(struct queue *q);

@@ -153,8 +153,8 @@ static bool is_id(const char *text)
  * the file `queue-id` (docs/formats/simplequeue.md).
  *
  * 1. The file is either missing, or complete and synced. Any other content is an error.
- * 2. The file also contains the id of the journal. If that is not the id of this journal, the file is ignored: in a
- *    new journal message ids start again, so the queue must not keep the old queue id.
+ * 2. The file also contains the id of the journal. With another journal's id the file is ignored: in a new journal
+ *    message ids start again.
  * 3. The file is read after journal_open, which has synced the directory. So if a client has seen an id, the id
  *    survives a power cut.
  *

@@ -8,11 +8,10 @@
  *    pauses of all queues.
  * 4. A queue is created by its first put. queues_may_add checks this put before the queue exists. So an empty queue
  *    is left only if another program fills the disk between the check and the put.
- * 5. No queue is created if the data directory was moved away, because a new directory at its path would have neither
- *    the lock nor the other queues.
+ * 5. No queue is created if the data directory was moved away: a new one at its path would be neither locked nor
+ *    complete.
  * 6. No queue is created if it would use descriptors that connections need. But queues that already exist are all
- *    opened.
- * */
+ *    opened. */
 #ifndef SIMPLEQUEUE_QUEUES_H
 #define SIMPLEQUEUE_QUEUES_H
 

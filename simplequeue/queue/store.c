@@ -579,8 +579,7 @@ void store_set_kept(struct store *s, const struct store_span *page, uint64_t off
     s->changes++;
 }
 
-/* If no page covers the id, the message is added to the preceding page if that page has messages of the same record,
- * otherwise to a new page. */
+/* If no page covers the id, the message joins the preceding page of the same record, or a new page. */
 void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset)
 {
     struct store_page *p = page_of(s, id);

@@ -1,26 +1,21 @@
 /* store: the messages of one queue, by id. Messages that are not needed soon are spilled: only their position in the
  * journal stays in memory.
  *
- * Ids are dense, so messages are stored in pages, in the order of ids. A page begins as one piece of memory. The
- * bytes of messages fill it from the front, and their records fill it from the back:
+ * Messages are stored in pages, in the order of ids. A page is one piece of memory, with the bytes of messages from
+ * the front and their records from the back:
  *
  *     | bytes of 7 | bytes of 8 | bytes of 9 | ...free... | record 9 | record 8 | record 7 |
  *
- * store_spill spills pages whose messages are all committed, and frees the bytes of these messages. A spilled page
- * contains the journal offset of its first record, and a record for each message. If all messages are ready and were
- * never delivered, it contains only a length of four bytes for each. To load a span of pages, the caller reads the
- * journal from span.offset on and passes each message to store_load.
+ * store_spill frees the bytes of pages whose messages are all committed. A spilled page keeps the journal offset of
+ * its first record, and a record for each message; only their lengths if all are ready and were never delivered. To
+ * load a span, the caller reads the journal from span.offset on and passes each message to store_load.
  *
- * 1. Only store_spill removes the bytes of a message from memory, and only store_load loads these bytes. Bytes move
- *    to another address only when a message is dropped or a page is spilled. A `struct message *` is valid until the
- *    next call with the same store.
- * 2. A page is freed when its last message is dropped. When most messages of a page are dropped, the others move to a
- *    smaller piece of memory.
- * 3. store.next_id never decreases, except in store_undo, which makes the ids of uncommitted messages available
- *    again.
- * 4. The offset of a page is not above that of any committed message in the page. The offsets of pages are in the
- *    order of ids, except for pages that were rewritten (store_set_kept).
- * */
+ * 1. Only store_spill removes the bytes of a message, and only store_load loads them. A `struct message *` is valid
+ *    until the next call with the same store.
+ * 2. A page is freed with its last message, and shrinks when most are dropped.
+ * 3. store.next_id never decreases, except in store_undo, for uncommitted messages.
+ * 4. A page's offset is not above that of any committed message in it. Offsets are in the order of ids, except of
+ *    rewritten pages (store_set_kept). */
 #ifndef SIMPLEQUEUE_STORE_H
 #define SIMPLEQUEUE_STORE_H
 
@@ -76,11 +71,9 @@ void store_undo(struct store *s, uint64_t floor);
 
 /* Returns NULL if the message is not in the store. */
 struct message *store_find(struct store *s, uint64_t id);
-/* Returns a copy of a message's record. The message must be in the store. If the message is spilled, this costs less
- * than store_find. */
+/* A copy of a message's record; cheaper than store_find for a spilled one. It must be in the store. */
 struct message store_peek(struct store *s, uint64_t id);
-/* These functions find the first message with an id of at least `from` that is ready, that is not ready, or in any
- * state. They return false if there is none. */
+/* Find the first message with an id of at least `from` that is ready, not ready, or in any state. False: none. */
 bool store_next_ready(struct store *s, uint64_t from, uint64_t *id);
 bool store_next_unready(struct store *s, uint64_t from, uint64_t *id, struct message **m);
 bool store_next_held(struct store *s, uint64_t from, uint64_t *id);
@@ -96,14 +89,13 @@ struct store_span {
     bool kept;                  /* rewritten: the offset is not in the order of ids */
 };
 
-/* Makes `n` pending messages ready. Their record is at `offset`. Offsets must ascend with the ids. Returns the total
- * bytes of the messages. */
+/* Makes `n` pending messages ready, with their record at `offset`; offsets ascend with the ids. Returns their
+ * bytes. */
 uint64_t store_commit(struct store *s, uint64_t first, uint64_t n, uint64_t offset);
 /* Returns the lowest journal offset that a message still needs, or STORE_NO_OFFSET if no message is committed. */
 uint64_t store_lowest_offset(const struct store *s);
 
-/* Adds a message that is ready and spilled. The journal has a copy at `offset`. The id must be below s->next_id and
- * not in the store. */
+/* Adds a ready, spilled message with a copy at `offset`. The id must be below s->next_id and not in the store. */
 void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset);
 /* Returns the total bytes of the messages in pages whose offset is below `offset`. */
 uint64_t store_bytes_below(const struct store *s, uint64_t offset);
@@ -113,15 +105,14 @@ bool store_next_below(const struct store *s, uint64_t offset, uint64_t from, str
 /* Records that all messages of the page were appended to the journal again at `offset`. */
 void store_set_kept(struct store *s, const struct store_span *page, uint64_t offset);
 
-/* Spills pages, beginning with the last ones, until `bytes` bytes of memory are freed. Does not spill the very last
- * page, pages with an id from keep_from to keep_to, pages that are being loaded, and pages that were loaded last.
- * Returns the number of freed bytes. */
+/* Spills pages, the last first, until `bytes` bytes are freed, but not the very last page, ids from keep_from to
+ * keep_to, and pages being loaded or loaded last. Returns the bytes freed. */
 uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint64_t bytes);
 /* True if the message is in the store and spilled. */
 bool store_is_spilled(struct store *s, uint64_t id);
-/* Considers the ready messages with ids of at least `from`. Returns true if the first `items` messages, or the first
- * `bytes` bytes (in whole pages), are in memory. Otherwise *out is a span of about `chunk` bytes to load, or empty
- * (last_id 0) if all missing pages are being loaded. *through is the last id that was examined. */
+/* True if the first `items` ready messages from `from` on, or the first `bytes` bytes of them, are in memory. Else
+ * *out is a span of about `chunk` bytes to load, or empty (last_id 0) if all are being loaded. *through is the last
+ * id examined. */
 bool store_in_memory(struct store *s, uint64_t from, size_t items, uint64_t bytes, uint64_t chunk,
     struct store_span *out, uint64_t *through);
 /* Stores the page of a spilled message in *out. Returns false if the message is in memory or being loaded. */

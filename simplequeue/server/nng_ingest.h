@@ -8,13 +8,11 @@
  * 1. As with HTTP, a reply with status 200 is sent only after the commit.
  * 2. As long as NNG_INGEST_BATCHES_MAX batches, or batches with NNG_INGEST_BYTES_MAX bytes in total, are unanswered,
  *    no further batch is received. nng's buffers fill, and senders must wait.
- * 3. Every batch gets exactly one reply. If nng's buffer is full, this module keeps the reply, and the batch counts
- *    as unanswered. nng drops a reply if the connection is closed or already has 64 unwritten replies. The messages
- *    are stored nevertheless.
+ * 3. Every batch gets exactly one reply. If nng's buffer is full, the reply waits here, and the batch counts as
+ *    unanswered. The messages are stored nevertheless.
  * 4. If a batch exceeds --max-body, it is refused. If it exceeds NNG_INGEST_RECEIVE_FACTOR times --max-body, nng
  *    closes the connection.
- * 5. No batch is received before all queues are recovered.
- * */
+ * 5. No batch is received before all queues are recovered. */
 #ifndef SIMPLEQUEUE_NNG_INGEST_H
 #define SIMPLEQUEUE_NNG_INGEST_H
 

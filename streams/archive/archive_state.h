@@ -12,9 +12,9 @@
  * Each `opening` is that of the byte before `offset` or `end` (stream_client.h). It is omitted if it is unknown: at
  * offset 0, or in a state that an earlier version stored.
  *
- * A state of format 1 is accepted too: its unfinished files are NAME.part beside the finished ones, and are published
- * from there. A state of any other format, or one that contradicts itself, is refused and never overwritten. A state
- * contradicts itself if it names a file twice, if a file has more lines than bytes, or if a file has bytes after the
+ * A state of format 1 is accepted too: its unfinished files are NAME.part beside the finished ones, and are
+ * published from there. A state of any other format, or one that contradicts itself, is refused and never
+ * overwritten. A state contradicts itself if a file is named twice, has more lines than bytes, or bytes after the
  * cursor. */
 #ifndef MILLRACE_ARCHIVE_STATE_H
 #define MILLRACE_ARCHIVE_STATE_H

@@ -7,23 +7,18 @@
  * 1. After a crash, each staged file is cut back to its length in the state, and reading continues at the state's
  *    cursor. So the archive contains every line once. Staged files that are not in the state are deleted.
  * 2. If the state is missing although files are staged, file_archive_open fails.
- * 3. If names follow arrival, one file is written at a time, until the name changes. The published files, in order, are
- *    the stream's bytes. If names follow event time, up to max_open files are written at once. A file is complete after
- *    close_after without a new line. If a name exists, .1, .2 and so on are appended. No published file is ever opened
- *    or replaced.
- * 4. A gap in the stream completes every file. So if names follow arrival, the lines of each file are contiguous in the
- *    stream. In a restored copy of the stream the cursor moves back, but only after all files are published. Until then
- *    the archive is full. So the state never has a file behind its cursor, and no two staged files begin at one offset.
- * 5. During a shortage of space, descriptors or memory, lines wait in memory, the caller stops reading while
- *    file_archive_is_full is true, and file_archive_tick retries. After any other failed write or sync, nothing more is
- *    written until an operator restarts the program.
- * 6. The caller adds only lines that fit on the disk without using a reserve for the state and the manifests
- *    (file_archive_fitting). So complete files can be published on a disk that is full of lines, and removing published
- *    files frees space. When a write fails for lack of space, complete files are published before more lines are
- *    written. If the space suffices for lines but not for compression, lines are still written. The complete files
- *    stay in the staging directory, and publishing is retried.
- * 7. A complete file's descriptor is closed once the file is durable, or earlier if another file needs a descriptor. So
- *    the archive needs few descriptors more than max_open, however many files one call begins.
+ * 3. By arrival, one file is written at a time, and the published files, in order, are the stream's bytes. By event
+ *    time, up to max_open files are written; each is complete after close_after without a line. If a name exists,
+ *    .1, .2 and so on are appended. No published file is ever opened or replaced.
+ * 4. A gap in the stream completes every file. In a restored copy the cursor moves back only after all files are
+ *    published; until then the archive is full. So no two staged files begin at one offset.
+ * 5. During a shortage of space, descriptors or memory, lines wait in memory, file_archive_is_full is true, and
+ *    file_archive_tick retries. Any other failed write or sync is final until a restart.
+ * 6. Lines never use the space reserved for the state and the manifests (file_archive_fitting), so on a full disk
+ *    complete files can be published and moved away, which frees space. If the space suffices for lines but not for
+ *    compression, publishing is retried.
+ * 7. A complete file is closed once it is durable, or when another needs the descriptor, so few more than max_open
+ *    are needed.
  *
  * One thread makes all calls. The module's own threads wake the caller through config.wake. */
 #ifndef MILLRACE_FILE_ARCHIVE_H
@@ -54,8 +49,8 @@ struct file_archive_config {
 /* Returns the number of descriptors that an archive may need at once. With fewer descriptors it may wait forever
  * (invariant 5). */
 size_t file_archive_descriptors(size_t max_open);
-/* Opens and recovers an archive. Returns NULL with the reason: for example, the state belongs to another stream, a staged file is
- * missing or too short, or another archive uses the same names (archive_lock.h). */
+/* Opens and recovers an archive. Returns NULL with the reason, such as a state of another stream, a missing staged
+ * file, or names that another archive uses (archive_lock.h). */
 struct file_archive *file_archive_open(
     const struct file_archive_config *config, usec_t monotonic, char error[ARCHIVE_ERROR_TEXT]);
 /* Waits for the threads. Does not commit: call file_archive_flush first. */

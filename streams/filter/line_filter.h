@@ -43,9 +43,8 @@ enum line_filter_result {
 
 struct line_filter;
 
-/* Returns NULL with the reason: an invalid pattern or path, conditions without a subject, hash without a key, a field in
- * both lists or inside another one, an empty name between commas, or text that is not UTF-8 and so can never name a
- * field. */
+/* Returns NULL with the reason: settings that are invalid, contradict each other or could publish a value by
+ * mistake. */
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT]);
 void line_filter_free(struct line_filter **f);
 /* Replaces the key of a filter that has one; the old key is no longer used. */

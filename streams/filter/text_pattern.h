@@ -7,8 +7,8 @@
  * 2. After TEXT_PATTERN_STEPS_MAX steps (a few milliseconds) the result is UNDECIDED. A text over TEXT_PATTERN_TEXT_MAX
  *    is UNDECIDED too, because a single item may skip all of it. The result depends only on pattern and text, never on
  *    elapsed time.
- * 3. A pattern is refused if it begins with a verb such as (*NO_JIT), or contains a script run, because the cost of a
- *    script run is not counted.
+ * 3. A pattern that begins with a verb such as (*NO_JIT), or has a script run, is refused: its cost would not be
+ *    counted.
  *
  * Not thread-safe: use one per thread. */
 #ifndef MILLRACE_TEXT_PATTERN_H

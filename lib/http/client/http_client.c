@@ -223,8 +223,8 @@ static void fail(struct http_link *l, enum http_client_result result)
     call_end(l->call, result, false);
 }
 
-/* The connection ended. If the call may be resent and the server closed a pooled connection before it sent any byte
- * of a reply, the call goes back to the queue. Otherwise the call fails. */
+/* The connection ended. A call that may be resent goes back to the queue if the server closed a pooled connection
+ * before any byte of a reply. Otherwise the call fails. */
 static void lost(struct http_link *l)
 {
     struct http_call *call = l->call;

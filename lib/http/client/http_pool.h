@@ -6,27 +6,23 @@
  *     else
  *         ... try again in http_pool_wait(pool)
  *
- * Hosts take turns. A fault (no connection, no reply, a reply that is not HTTP, 5xx, 429) marks a host as down for a
- * backoff between backoff_min and backoff_max. After the backoff the host gets one request at a time until a request
- * succeeds.
+ * Hosts take turns. After a fault (no connection, no reply, no HTTP, 5xx, 429) a host is down for a backoff between
+ * backoff_min and backoff_max, and then gets one request at a time until one succeeds.
  *
  * A host that takes long to fail would delay every request sent to it. So while another host is up, a host that
- * failed after t seconds gets no request for t times HTTP_POOL_COOLDOWN_FACTOR seconds, but at most
- * HTTP_POOL_COOLDOWN_MAX. This is the host's cooldown. After a timeout, the host must also answer a probe (OPTIONS *)
- * before it gets a request. The answer ends the cooldown early. If the host closes the connection instead of
- * answering, the cooldown continues. It also continues if the host has answered an earlier probe and its requests
- * timed out nevertheless.
+ * failed after t seconds has a *cooldown* of t times HTTP_POOL_COOLDOWN_FACTOR, at most HTTP_POOL_COOLDOWN_MAX.
+ * After a timeout it must also answer a probe (OPTIONS *), which ends the cooldown early, unless requests timed out
+ * after an earlier probe.
  *
- * 1. When a host works again, the pool uses it after at most backoff_max plus the timeout of a request or probe in
- *    flight. During a cooldown this may take HTTP_POOL_COOLDOWN_MAX. The pool respects Retry-After up to backoff_max.
- * 2. The pool never sends a request twice. If a request fails, the caller decides whether to retry.
- * 3. Any other reply counts as a success, even 4xx, because the host works and only rejects the request.
+ * 1. A host that works again is used after at most backoff_max (Retry-After included) plus the timeout of a
+ *    request, or after its cooldown.
+ * 2. The pool never sends a request twice.
+ * 3. Any other reply, even 4xx, counts as a success: the host works.
  *
  * A URL is http://HOST[:PORT][/TARGET] or unix:PATH. The scheme is required. The rules of http_client.h apply,
  * including its rule on threads.
  *
- * pubsub and simplequeue keep the marks of producers. Such a server must be the only one in its pool (`url`), because
- * with two servers each would know only some of the marks. */
+ * A server that keeps marks of producers must be the only one in its pool (`url`). */
 #ifndef MILLRACE_HTTP_POOL_H
 #define MILLRACE_HTTP_POOL_H
 
@@ -68,17 +64,13 @@ void http_pool_free(struct http_pool **p);
 
 size_t http_pool_size(const struct http_pool *p);
 const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
-/* Returns the host whose turn it is among those that may get a request, or NULL. The turn passes to the next host
- * only with http_pool_request. This function also sends the probes that are due, so a pool without work sends no
- * probes. The function skips hosts whose http_pool_host_bit is set in `but`, for a request that these hosts
- * rejected. */
+/* The host whose turn it is, or NULL. Skips hosts whose http_pool_host_bit is in `but`. Also sends the probes that
+ * are due. The turn passes with http_pool_request. */
 struct http_pool_host *http_pool_next(struct http_pool *p, uint64_t but);
 uint64_t http_pool_host_bit(const struct http_pool_host *h);
-/* Returns the only host of a pool with one host, even if it is down. The caller itself must wait as long as
- * http_pool_wait says. */
+/* The only host of a pool with one, even if it is down: the caller waits for http_pool_wait itself. */
 struct http_pool_host *http_pool_single(struct http_pool *p);
-/* Returns the time until a host may get a request; 0 means now. If every candidate has a request in flight, the
- * result is an estimate. */
+/* Time until a host may get a request; an estimate if every one has a request in flight. */
 usec_t http_pool_wait(const struct http_pool *p);
 
 const char *http_pool_host_url(const struct http_pool_host *h); /* as configured */

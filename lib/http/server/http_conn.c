@@ -308,10 +308,9 @@ static bool run_turn(struct http_conn *c, struct bytes fresh)
         end_request(c);
     if (!c->evicted)
         take_input(c, fresh);
-    /* A corked reply is sent later, together with the replies to requests that arrived at the same time. A write that
-     * wakes a sleeping client costs more than several writes to an awake client. If the socket has already refused
-     * some bytes of this connection, the reply must not be corked: the server watches the socket for writability only
-     * after a write. */
+    /* A corked reply is sent later, together with the replies to requests that arrived at the same time. A write
+     * that wakes a sleeping client costs more than several writes to an awake client. After a partial write the
+     * reply must not be corked: the server watches the socket for writability only after a write. */
     c->corked = !s->in_scheduled && s->n_corked < HTTP_CORKED_MAX && c->state == HTTP_CONN_IDLE &&
                 c->staged.len > 0 && c->staged.len <= HTTP_KEPT_BUFFER_MAX &&
                 http_output_pending(c) == c->staged.len && !c->eof && !c->broken && !c->reset;

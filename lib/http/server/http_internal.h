@@ -11,9 +11,9 @@
  *     http_conn.c          a connection's turn: read, parse, run the handler, write
  *     http_server.c        listening, accepting, connections above the limit, time limits, drain
  *
- * All work on a connection happens in a turn. The event loop starts a turn when the socket is readable or writable,
- * or when the turn was scheduled. A turn parses and handles one request after the other and writes all replies at its
- * end. If a handler replies later, outside a turn, the reply is queued and a turn is scheduled. Therefore:
+ * All work on a connection happens in a turn, when the socket is readable or writable or a turn was scheduled. A
+ * turn handles one request after the other and writes all replies at its end. A later reply is queued, and
+ * schedules a turn. Therefore:
  *
  * 1. No handler runs inside another handler's http_reply.
  * 2. Pipelined requests do not nest on the stack, however many there are.

@@ -238,9 +238,9 @@ void http_output_schedule(struct http_conn *c)
 /* The limit on memory held for all clients together.
  *
  * The share of a connection is its unanswered request, the memory of its handler (http_set_held_bytes), and its
- * unsent output. Each share is bounded, but the sum over many connections is not. So `max_buffered` limits the sum. A
- * connection updates its share at the end of each turn and after each piece of a body, so the sum may be too small by
- * one piece or one reply.
+ * unsent output. Each share is bounded, but the sum over many connections is not. So `max_buffered` limits the sum.
+ * A connection updates its share after each turn and each piece of a body, so the sum may be too small by one piece
+ * or reply.
  *
  * Above the limit, the server closes the connections that hold the most bytes and have transferred few bytes for
  * STALL_TIME. It never closes the connection of a client that reads or sends at a useful speed, or a connection whose

@@ -104,8 +104,8 @@ static bool take_length(struct http_head *h, struct bytes value)
     return true;
 }
 
-/* Refuses every Transfer-Encoding for which a proxy might see another end of the body: a second encoding, an encoding
- * other than chunked, and chunks from an HTTP/1.0 client. */
+/* Refuses every Transfer-Encoding that a proxy might read in another way: a second encoding, one other than
+ * chunked, chunks from HTTP/1.0. */
 static bool take_encoding(struct http_head *h, struct bytes value)
 {
     if (h->is_chunked || h->http10 || !same_word(value, "chunked"))
