@@ -35,7 +35,7 @@ static enum count_next check_whole(struct record_reader *r)
 {
     const struct record_file *f = r->file;
     if (r->at != r->len)
-        return failed(r, "the last line has no end");
+        return failed(r, "the last line has no LF");
     if (!f || r->is_checked)
         return COUNT_END;
     if (f->bytes != f->expected.bytes || f->records != f->expected.records) {
@@ -113,7 +113,7 @@ static enum count_next finish_record(struct record_reader *r)
             next = fill(r);
     }
     if (r->in_record && next == COUNT_END)
-        return failed(r, "the last line has no end");
+        return failed(r, "the last line has no LF");
     return next == COUNT_FAILED ? next : COUNT_FOUND;
 }
 
@@ -294,7 +294,7 @@ enum record_reader_place record_reader_copy_before(
         while (is_part) {
             next = fill(r);
             if (next != COUNT_FOUND)
-                return next == COUNT_END ? (failed(r, "the last line has no end"), READER_FAILED)
+                return next == COUNT_END ? (failed(r, "the last line has no LF"), READER_FAILED)
                                          : READER_FAILED;
             const char *end = memchr(r->window, '\n', r->len);
             is_part = !end;

@@ -189,6 +189,9 @@ static int usage_error(int argc, char **argv)
     if (argc > 1 && s.nearest && strcmp(s.nearest, argv[1]) != 0)
         fprintf(stderr, "millrace query: no question \"%s\"; did you mean \"millrace query %s\"?\n", argv[1],
             s.nearest);
+    else if (argc > 1 && s.nearest)
+        fputs("millrace query: after the question, every option is --NAME VALUE; see millrace query --help\n",
+            stderr);
     else
         fputs(usage, stderr);
     return EX_USAGE;

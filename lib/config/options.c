@@ -381,7 +381,8 @@ static int set(struct options *o, struct option_value *v, const char *text, int 
     char why[300];
     int64_t number = 0;
     if (option_value_read(v->row, text, &number, why, sizeof why) != 0)
-        return fail(o, "%s: %s = %s %s", source, v->row->name, text, why);
+        return strncmp(source, "--", 2) == 0 ? fail(o, "%s=%s %s", source, text, why)
+                                             : fail(o, "%s: %s = %s %s", source, v->row->name, text, why);
     if (rank < v->rank)
         return 0;
     free(v->text);
@@ -683,9 +684,10 @@ int options_refuse(
     const struct options *o, const char *name, struct config_error *error, const char *fmt, ...)
 {
     va_list ap;
-    bool is_set = options_is_set(o, name);
-    int n = snprintf(error->text, sizeof error->text, "%.300s%s%s: ", is_set ? options_source(o, name) : "",
-        is_set ? ": " : "", name);
+    const char *source = options_is_set(o, name) ? options_source(o, name) : "";
+    bool has_name = strncmp(source, "--", 2) == 0;
+    int n = snprintf(error->text, sizeof error->text, "%.300s%s%s: ", source,
+        *source != '\0' && !has_name ? ": " : "", has_name ? "" : name);
     va_start(ap, fmt);
     vsnprintf(error->text + n, sizeof error->text - (size_t)n, fmt, ap);
     va_end(ap);

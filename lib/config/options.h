@@ -48,8 +48,8 @@ struct option_row {
     unsigned flags;
     char letter;       /* -p, or 0 */
     const char *alone; /* the value of --x without `=`; NULL: --x requires a value */
-    /* Unless its own section has the setting, it has the value of the setting `inherits` of the section [of] (NULL: none), or else of
-     * [millrace]. So a name or file that several daemons need is written once. */
+    /* The setting that is its default: `inherits` of the section [of] (NULL: none), or else of [millrace]. So a
+     * name or file that several daemons need is written once. */
     const char *inherits, *of;
 };
 
@@ -111,7 +111,7 @@ void options_show_as(struct options *o, const char *name, const char *text, cons
 size_t options_operands(const struct options *o, char ***operands);
 /* The configuration file, valid until options_free; NULL if there is none. */
 const struct config *options_config(const struct options *o);
-/* Stores the error "SOURCE: NAME: message", or "NAME: message" if the option is unset. Always returns -1, so that
+/* Stores the error "--OPTION: message", "SOURCE: NAME: message", or "NAME: message" if it is unset. Always returns -1, so that
  * callers can write `return options_refuse(...)`. */
 int options_refuse(const struct options *o, const char *name, struct config_error *error, const char *fmt,
     ...) __attribute__((format(printf, 4, 5)));

@@ -85,8 +85,8 @@ class DaemonLife(harness.MillraceTest):
 
     def test_a_budget_that_no_request_fits_is_refused(self):
         """Bodies of max_body are taken from one client with the least that is allowed: no other is needed to be told 503."""
-        self.assertIn("--max-buffered: max_buffered: too small for one request", self.refused(78, "--max-buffered=1M"))
-        self.assertIn("max_buffered: too small", self.refused(78, "--max-buffered=256M", "--max-body=128M"))
+        self.assertIn("--max-buffered: too small for one request", self.refused(78, "--max-buffered=1M"))
+        self.assertIn("--max-buffered: too small", self.refused(78, "--max-buffered=256M", "--max-body=128M"))
         self.refused(78, "--max-buffered=2303K", "--max-body=1M")
         q = self.start("simplequeue", "--max-buffered=2304K", "--max-body=1M")
         for size in (600000, 1 << 20, (1 << 20) - 1):

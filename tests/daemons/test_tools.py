@@ -121,6 +121,8 @@ class WholeTest(harness.MillraceTest):
         wrong = self.run_program("millrace", "query", "series", "--usr", "bitly", *span)
         self.assertEqual(wrong.returncode, 64)
         self.assertIn(b"did you mean user", wrong.stderr)
+        bare = self.run_program("millrace", "query", "series", "--user")
+        self.assertEqual((bare.returncode, b"every option is --NAME VALUE" in bare.stderr), (64, True))
 
     def check_linear(self, config):
         """Ten times the rows take ten times the time, not a hundred times."""

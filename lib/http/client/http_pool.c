@@ -113,7 +113,7 @@ struct http_pool *http_pool_new(const struct http_pool_config *config, char *err
         }
     }
     if (good && p->n == 0) {
-        snprintf(error, error_size, "no destination given");
+        snprintf(error, error_size, "required: http://HOST:PORT/TARGET or unix:PATH");
         good = false;
     }
     if (!good)

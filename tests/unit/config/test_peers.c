@@ -64,8 +64,8 @@ static void what_is_no_address(void **state)
     struct options *o = parse("--pubsub-url=ftp://x y");
     (void)state;
     assert_int_equal(peer_check(o, "pubsub", &error), -1);
-    assert_string_equal(error.text,
-        "--pubsub-url: pubsub_url: \"ftp://x y\" is not an address (http://HOST:PORT or unix:PATH)");
+    assert_string_equal(
+        error.text, "--pubsub-url: \"ftp://x y\" is not an address (http://HOST:PORT or unix:PATH)");
     options_free(&o);
     o = parse(NULL);
     assert_int_equal(peer_check(o, "pubsub", &error), 0);

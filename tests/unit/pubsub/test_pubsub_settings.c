@@ -50,7 +50,7 @@ static void streams_are_names(void **state)
     (void)state;
     good("--streams=");
     good("--streams= clicks,  raw\tx.y-z ,");
-    bad("--data-dir=d", "--streams=clicks,a/b", "--streams: streams: \"a/b\" is not a stream name");
+    bad("--data-dir=d", "--streams=clicks,a/b", "--streams: \"a/b\" is not a stream name");
     bad("--data-dir=d", "--streams=..", "\"..\" is not a stream name");
 }
 

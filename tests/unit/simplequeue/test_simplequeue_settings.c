@@ -48,7 +48,7 @@ static void an_overflow_log_is_meant_to_be_used(void **state)
     overflows_to("--overflow-log=f", NULL, "f");
     overflows_to("--overflow-log=f", "--when-full=overflow", "f");
     overflows_to("--overflow-log=f", "--when-full=reject", NULL);
-    refuses("--when-full=overflow", NULL, "--when-full: when_full: overflow needs overflow_log");
+    refuses("--when-full=overflow", NULL, "--when-full: overflow needs overflow_log");
 }
 
 static void separators_are_newlines_unless_given(void **state)

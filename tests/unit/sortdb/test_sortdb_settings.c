@@ -43,8 +43,7 @@ static void separators_by_name_or_as_they_are(void **state)
     separates("--field-separator=pipe", '|');
     separates("--field-separator=space", ' ');
     separates("--field-separator=:", ':');
-    refuses(
-        "--db-file=f", "--field-separator=ab", "--field-separator: field_separator: ab is not one character");
+    refuses("--db-file=f", "--field-separator=ab", "--field-separator: ab is not one character");
     refuses("--db-file=f", "--field-separator=\n", "not one character");
 }
 
