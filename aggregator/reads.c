@@ -27,7 +27,7 @@ struct reads {
     struct bytes *ns; /* of the search */
 };
 
-/* What is made of the records of a range. */
+/* The form of a range's answer. */
 struct sink {
     const struct reads *reads;
     struct key_search *search; /* NULL: they are printed */

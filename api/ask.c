@@ -259,7 +259,7 @@ static int64_t unit_end(const struct series *s)
     return units_next(c, units_start(c, s->to - 1));
 }
 
-/* A complete answer says no more about completeness than that it is complete. Therefore its text is the same at each repetition. */
+/* A complete answer states no time of completeness. Therefore its text is the same at each repetition. */
 static void judge_completeness(struct ask *a)
 {
     int64_t end = a->query.kind == QUERY_BREAKDOWN ? a->query.to : unit_end(first_series(a));

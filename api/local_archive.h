@@ -5,8 +5,9 @@
  * 1. Once a second, a new generation is opened if the link `current` has changed, or after a shortage.
  *    local_archive_refresh looks at once. A generation of which a file was written to is opened again, with all
  *    checks. If it is refused, it is not used any more.
- * 2. The function of local_archive_refresh is called after an opening that began after the call. Then local_archive_generation is the
- *    generation that was current at the call, or a newer one, unless local_archive_error names an error.
+ * 2. local_archive_refresh calls its function after an opening that began after the call. Then
+ *    local_archive_generation is the generation that was current at the call, or a newer one, unless
+ *    local_archive_error names an error.
  *
  * The loop's thread only. */
 #ifndef MILLRACE_LOCAL_ARCHIVE_H

@@ -106,7 +106,7 @@ static enum compact_result write_record(struct merge *m, enum count_next next)
     return next == COUNT_FAILED ? record_source_failed(m->sum, m->error) : r;
 }
 
-/* Writes the sum, under `key`, of the old record at hand, of the added records [from, to) and of `single`. */
+/* Writes under `key` the sum of the old record, the added records [from, to) and `single`. */
 static enum compact_result write_sum(
     struct merge *m, struct bytes key, bool with_old, size_t from, size_t to, size_t single)
 {
@@ -259,7 +259,7 @@ static enum compact_result write_day(struct merge *m, size_t from, size_t to)
     return hours_text.ptr ? emit(m, hours_text) : write_hours(m, from, to);
 }
 
-/* Writes the month of the group. If the old records have no month, they are of one day; its sum is then in m->single. */
+/* Writes the month of the group. Old records without a month are of one day, whose sum is in m->single. */
 static enum compact_result write_month(struct merge *m)
 {
     enum record_reader_place place;

@@ -21,7 +21,7 @@ struct record_filter {
 
 /* A callback that leaves out the rollups of an archive, which are derived from its hours. Days whose hours were dropped are counts. */
 bool record_filter_is_counted(void *manifest, const struct record_key *key, int64_t start);
-/* True if `wanted` is this namespace, or that of its total: "u" has "u" and "c.u". */
+/* True if `ns` is `wanted`, or a subtotal of it: "u" includes "c.u". */
 bool record_filter_has_namespace(struct bytes ns, struct bytes wanted);
 /* Owns `inner`. The filter must outlive the source. */
 struct count_source *record_filter_source(const struct record_filter *f, struct count_source *inner);

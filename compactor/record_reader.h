@@ -5,12 +5,11 @@
  *    buffer grows for a longer key or lookup.
  * 2. With `expected`, the end of the file is compared with it: records, bytes and checksum. If they differ, the call that
  *    reaches the end fails. So nothing may be published before every reader has ended.
- * 3. Pieces are searched by bisection, so their order is not verified line by line. Readers that are copied in pieces
- *    therefore need `expected`: the bytes are then those of a file whose order was verified when it was written.
+ * 3. Pieces are searched by bisection, so their order is not verified line by line. So readers that are copied in
+ *    pieces need `expected`, which shows that the order was verified when the file was written.
  *
  * A reader that lives in another struct is initialized with record_reader_of_memory or record_reader_of_range and ended with
- * record_reader_end. One thread at a time.
- */
+ * record_reader_end. One thread at a time. */
 #ifndef MILLRACE_RECORD_READER_H
 #define MILLRACE_RECORD_READER_H
 

@@ -4,8 +4,7 @@
  * moves more than a part: counting never pauses for a large table. A slot holds the upper half of the hash and the
  * id + 1. Growing needs only the slots, because the upper half also gives the part and the place in it.
  *
- * Hashes may repeat. The caller compares what each found id stands for. One thread at a time.
- */
+ * Hashes may repeat. The caller compares the entries of the ids found. One thread at a time. */
 #ifndef MILLRACE_ID_INDEX_H
 #define MILLRACE_ID_INDEX_H
 

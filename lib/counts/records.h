@@ -45,9 +45,9 @@ static inline struct bytes period_enclosing(struct bytes text, enum period_unit 
 /* True if the text is stored unchanged: shorter than 12 bytes, without space : , . | control or DEL. */
 bool component_is_plain(struct bytes text);
 /* Bounds a text to `max` bytes; `max` is at least COMPONENT_BOUND_MIN. A longer text is cut between two UTF-8
- * characters. Then "~" and 32 hexadecimal digits follow: 16 of the MD5 of the whole text, and 16 of the MD5 of the cut
- * text before them, which show that a text is cut. A text that looks cut is cut as well, so no text has the hash of
- * another. `space` holds the result. */
+ * characters. Then "~" and 32 hexadecimal digits follow: 16 of the MD5 of the whole text, and 16 of the MD5 of the
+ * cut text before them, which show that a text is cut. A text that already looks cut is cut again, so no text has
+ * the hash of another. `space` holds the result. */
 #define COMPONENT_BOUND_MIN 64
 struct bytes component_bound(struct bytes text, size_t max, struct buf *space);
 /* The base64 form of the first 8 bytes of the MD5: always 12 characters, the last one '='. A cut text has the hash of
@@ -75,8 +75,8 @@ void text_key_unescape(struct bytes key, struct buf *out);
 void text_key_encode(struct bytes text, struct buf *out);
 void text_key_decode(struct bytes key, struct buf *out);
 
-/* In the order of texts, plain keys (component_is_plain) have the place of their text keys. Appends the key to which a search among the
- * plain keys of a total must seek so that it finds all keys at or after `text`. */
+/* In the order of texts, plain keys (component_is_plain) have the place of their text keys. Appends the key at
+ * which a search for the plain keys of a total from `text` on must begin. */
 void text_order_seek_plain(struct bytes text, struct buf *out);
 
 bool namespace_is_valid(struct bytes text); /* [a-z0-9_]{1,16}, not "lookup" */

@@ -76,7 +76,7 @@ static void read_on(struct named_cursor *c)
         journal_reader_read(m->reader, m->to - at < WINDOW ? (size_t)(m->to - at) : WINDOW, window_read, c);
         return;
     }
-    /* The index has the line number at `to`, from which those of the points on the way follow. */
+    /* Count back from `to`, whose line number the index has. */
     struct line_point point = line_index_at(index, m->to);
     int64_t base = point.lines - (int64_t)m->lines;
     for (size_t i = 0; i < m->n_passed; i++)

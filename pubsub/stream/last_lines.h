@@ -3,7 +3,7 @@
  * The search reads backwards from the committed end at the time of the call, a step at a time. It ends early at the
  * earliest offset and at a hole: a reader that begins before a hole cannot pass it.
  *
- * 1. At the result a line begins, and at most `n` lines are between it and that end.
+ * 1. The result is the beginning of a line, at most `n` lines before that end.
  * 2. `done` is called once, perhaps during last_lines_find, unless the search is cancelled. The result is OK, or why the
  *    stream cannot be read. The search is freed before.
  * 3. A search uses at most LAST_LINES_STEP_MAX bytes, but a reader of the journal verifies whole frames. */

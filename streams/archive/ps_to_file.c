@@ -289,8 +289,8 @@ static void update_health(struct writer *w)
         stream_program_set_trouble(w->daemon, trouble);
 }
 
-/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records that, because the
- * stream may exist when the program starts again. */
+/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records this, for a
+ * restart after the stream was created. */
 static void on_change(void *arg)
 {
     struct writer *w = arg;

@@ -269,8 +269,8 @@ static void update_health(struct program *p)
 static void write_state(struct program *p);
 static void end_drain(struct program *p);
 
-/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records that, because the
- * stream may exist when the program starts again. */
+/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records this, for a
+ * restart after the stream was created. */
 static void on_change(void *arg)
 {
     struct program *p = arg;
