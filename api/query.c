@@ -109,7 +109,7 @@ static int unknown_name(struct parse *p, struct bytes name)
     else
         hint_totals(p);
     if (is_parameter)
-        refuse(p, 400, "bad-parameter", "unknown parameter \"%s\"%s", written, meant);
+        refuse(p, 400, "unknown-parameter", "unknown parameter \"%s\"%s", written, meant);
     else
         refuse(p, 404, "unknown-counter", "no parameter or counter \"%s\"%s", written, meant);
     free(written);

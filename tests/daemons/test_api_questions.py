@@ -278,6 +278,7 @@ class Questions(harness.MillraceTest):
                 reply = self.pipeline.ask("api", method, "/v1/%s?%s" % (what, harness.query(**params, **{slip: "1"})), b"{}" if method == "POST" else None)
                 self.assertEqual(reply.status, 400, (what, slip, reply))
                 got = reply.json()
+                self.assertEqual(got["code"], "unknown-parameter", (what, slip))
                 known = {"counters": (), "freshness": (), "openapi.json": (), "incr": ("queue",), "events": ("queue",),
                          "lookup": ("format", "limit")}.get(what, ("format", "limit", "timezone", "period"))
                 if meant in known:

@@ -114,7 +114,7 @@ static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
         if (e.status != slips[i].status || !strstr(e.detail, meant) ||
             (!slips[i].meant && strstr(e.detail, "mean")))
             fail_msg("%s: %d %s", slips[i].query, e.status, e.detail);
-        assert_string_equal(e.code, e.status == 400 ? "bad-parameter" : "unknown-counter");
+        assert_string_equal(e.code, e.status == 400 ? "unknown-parameter" : "unknown-counter");
         assert_non_null(strstr(e.hint, e.status == 400 ? " hour_offset" : "u user"));
     }
 }
