@@ -160,6 +160,7 @@ const struct http_route api_routes[] = {
         .help = "the configured counters"},
     {.path = "/v1/freshness",
         .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_CHECKS_KEYS,
         .handler = handle_freshness,
         .params = "",
         .help = "age of the newest event and of complete counts, for each stream; the archive's age"},

@@ -1,4 +1,5 @@
 """Who may ask the API what: tokens with scopes, keys and rates, web pages of other origins, and the log of requests."""
+import datetime
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+import unittest.mock
 
 import harness
 import test_api
@@ -73,7 +75,7 @@ class TokensTest(AccessTest):
         for target, status in (("series?user=shop", 200), ("series?ns=u&key=shop", 200), ("series?user=a%2Cb%2A", 200),
                                ("breakdown?user=shop&by=country", 200), ("compare?user=shop", 200),
                                ("series?user=shop&by=country&sub=US", 200), ("counters", 200),
-                               ("series?user=shop&user=a%2Cb%2A", 200), ("series?user=shop&user=shop2", 403),
+                               ("freshness", 200), ("series?user=shop&user=a%2Cb%2A", 200), ("series?user=shop&user=shop2", 403),
                                ("series?ns=u&key=shop&key=x", 403), ("series?user=shop&by=country&top=2", 200),
                                ("series?user=x&by=country&top=2", 403), ("series?feed=&by=user&top=2", 403),
                                ("series?user=shop2", 403), ("series?user=sho", 403), ("series?user=a%2Cbc", 403),
@@ -228,12 +230,20 @@ class RequestLogTest(AccessTest):
         return [json.loads(line) for line in harness.read_file(path).decode().splitlines()]
 
     def wait_lines(self, path, n):
-        return wait_until(lambda: os.path.exists(path) and len(self.lines(path)) >= n and self.lines(path),
-                          lambda: harness.read_file(path))
+        """The lines of other requests than the harness's."""
+        def lines():
+            found = [e for e in self.lines(path) if e["path"] not in ("/health", "/ping")] if os.path.exists(path) else []
+            return len(found) >= n and found
+        return wait_until(lines, lambda: harness.read_file(path))
+
+    def start_log(self, *args):
+        log = self.path("requests.log")
+        self.start_api("--request-log=" + log, *args)
+        return log
 
     def test_a_line_for_each_request(self):
-        log = self.path("requests.log")
-        self.start_api("--request-log=" + log, self.tokens("shop read SECRET\n"))
+        with unittest.mock.patch.dict(os.environ, TZ="Asia/Tokyo"):  # the times are UTC anyway
+            log = self.start_log(self.tokens("shop read SECRET\n"))
         began = time.time()
         reply = self.ask("/v1/series?user=PRIVATE", "SECRET")
         self.ask("/v1/%22quoted%22", "SECRET")
@@ -241,24 +251,28 @@ class RequestLogTest(AccessTest):
         with socket.create_connection(("127.0.0.1", int(self.api.url.rsplit(":", 1)[1]))) as s:
             s.sendall(b"GARBAGE\r\n\r\n")
             s.recv(1000)
-        lines = wait_until(lambda: [e for e in self.lines(log) if e["path"] not in ("/health", "/ping")][3:] and
-                           [e for e in self.lines(log) if e["path"] not in ("/health", "/ping")], "four lines")
+        ended = time.time()
+        lines = self.wait_lines(log, 4)
         self.assertEqual([(e["token"], e["method"], e["path"], e["status"]) for e in lines],
                          [("shop", "GET", "/v1/series", 200), (None, "GET", "/v1/%22quoted%22", 404),
                           (None, "GET", "/v1/series", 401), (None, "", "", 400)])
         first = lines[0]
         self.assertEqual(set(first), {"time", "remote", "token", "method", "path", "status", "bytes", "usec"})
         self.assertRegex(first["remote"], r"^127\.0\.0\.1:\d+$")
-        self.assertRegex(first["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
+        for e in lines:
+            self.assertRegex(e["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
+            self.assertTrue(began - 0.1 <= datetime.datetime.fromisoformat(e["time"][:-1] + "+00:00").timestamp() <= ended + 0.1, e)
         self.assertGreater(first["bytes"], len(reply.body))
         self.assertTrue(0 < first["usec"] < (time.time() - began) * 1e6)
+        self.ask("/v1/" + "x" * 3000, "SECRET")
+        more = self.wait_lines(log, 5)
+        self.assertEqual((more[:4], more[4]["path"]), (lines, "/v1/" + "x" * 996))
         text = harness.read_file(log)
         for secret in (b"SECRET", b"PRIVATE", b"WRONGWORD"):
             self.assertNotIn(secret, text)
 
     def test_a_client_that_leaves(self):
-        log = self.path("requests.log")
-        self.start_api("--request-log=" + log)
+        log = self.start_log()
         release = threading.Event()
         self.addCleanup(release.set)
         self.source.act = lambda h: release.wait()
@@ -267,12 +281,30 @@ class RequestLogTest(AccessTest):
         wait_until(lambda: self.source.asked, "the question")
         c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         c.close()
-        line = wait_until(lambda: [e for e in self.lines(log) if e["path"] == "/v1/series"], "the line")[0]
-        self.assertEqual((line["status"], line["bytes"]), (0, 0))
+        line = self.wait_lines(log, 1)[0]
+        self.assertEqual((line["path"], line["status"], line["bytes"]), ("/v1/series", 0, 0))
+
+    def test_a_client_that_leaves_within_the_reply(self):
+        log = self.start_log()
+        with socket.create_connection(("127.0.0.1", int(self.api.url.rsplit(":", 1)[1]))) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.sendall(b"GET /v1/series?user=k&unit=hour&from=0&to=360000000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            self.assertEqual(s.recv(15), b"HTTP/1.1 200 OK")
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        line = self.wait_lines(log, 1)[0]
+        self.assertEqual((line["status"], line.get("cut")), (200, True))
+
+    def test_a_link_is_not_followed(self):
+        link = self.path("link")
+        os.symlink(self.path("elsewhere"), link)
+        daemon = self.daemon("api", "--config", self.config, "--queue-url", self.source.url, "--aggregator-url",
+                             self.source.url, "--request-log=" + link)
+        wait_until(lambda: not daemon.alive(), lambda: daemon.log)
+        self.assertIn(link, daemon.log)
+        self.assertFalse(os.path.exists(self.path("elsewhere")))
 
     def test_hup_begins_a_new_file(self):
-        log = self.path("requests.log")
-        self.start_api("--request-log=" + log)
+        log = self.start_log()
         self.ask("/v1/counters")
         os.rename(log, log + ".1")
         os.kill(self.api.pid, signal.SIGHUP)
@@ -283,29 +315,39 @@ class RequestLogTest(AccessTest):
         self.assertEqual(os.stat(log).st_mode & 0o777 & 0o007, 0)
 
     def test_a_stop_writes_the_last_lines(self):
-        log = self.path("requests.log")
-        self.start_api("--request-log=" + log)
+        log = self.start_log()
         for _ in range(50):
             self.ask("/v1/counters")
         self.api.stop()
         self.assertEqual(len([e for e in self.lines(log) if e["path"] == "/v1/counters"]), 50)
 
-    def test_a_full_disk_loses_whole_lines_and_no_reply(self):
-        log = self.path("requests.log")
-        self.start_api("--request-log=" + log)
-        limits = resource.prlimit(self.api.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(self.api.pid, resource.RLIMIT_FSIZE, (1000, limits[1]))
+    def statistics(self):
+        """All requests so far, and lines lost."""
+        text = self.ask("/metrics").text
+        replies = sum(int(n) for n in re.findall(r"(?m)^millrace_api_requests_total\{[^}]*\} (\d+)", text))
+        return replies, int(re.search(r"millrace_api_request_log_lost_total (\d+)", text)[1])
 
-        def lost():
-            self.assertEqual(self.ask("/v1/counters").status, 200)
-            found = re.search(r"millrace_api_request_log_lost_total (\d+)", self.ask("/metrics").text)
-            return found and int(found[1]) > 0
-        wait_until(lost, lambda: self.api.log)
-        self.assertIn("request log", self.api.log)
-        self.lines(log)
-        resource.prlimit(self.api.pid, resource.RLIMIT_FSIZE, limits)
-        n = len(self.lines(log))
-        wait_until(lambda: self.ask("/v1/counters") and len(self.lines(log)) > n, "lines again")
+    def test_a_full_disk_loses_whole_lines_and_no_reply(self):
+        log = self.start_log()
+        limits = resource.prlimit(self.api.pid, resource.RLIMIT_FSIZE)
+
+        def fill():
+            resource.prlimit(self.api.pid, resource.RLIMIT_FSIZE, (os.path.getsize(log) + 500, limits[1]))
+            for _ in range(2):  # flushes that fail one after the other
+                before = self.statistics()[1]
+                wait_until(lambda: self.statistics()[1] > before, lambda: self.api.log)
+            self.lines(log)
+            resource.prlimit(self.api.pid, resource.RLIMIT_FSIZE, limits)
+            n = len(self.lines(log))
+            wait_until(lambda: self.ask("/v1/counters") and len(self.lines(log)) > n, "lines again")
+        for times in (1, 2):
+            fill()
+            self.assertEqual(self.api.log.count("cannot write the request log"), times, self.api.log)
+        lost = self.statistics()[1]
+        self.assertEqual(lost, self.statistics()[1])
+        replies, _ = self.statistics()  # and this request itself
+        self.api.stop()
+        self.assertEqual(len(self.lines(log)) + lost, replies + 1)
 
 
 if __name__ == "__main__":
