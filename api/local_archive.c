@@ -68,6 +68,7 @@ static void take(struct local_archive *a, struct reloader_outcome *o)
         struct generation_info info = generation_info(o->generation);
         generation_unref(&a->generation);
         a->generation = o->generation;
+        generation_expect_searches(a->generation); /* the loop waits for its reads */
         a->is_written = false;
         log_info("reading the archive", LOG_U("generation", info.number), LOG_U("through", info.through),
             LOG_U("records", info.records), LOG_U("bytes", info.bytes));

@@ -5,6 +5,8 @@
 #include "archive/sub_filter.h"
 #include "base/url.h"
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct archive_read {
     struct generation *g;
@@ -15,7 +17,8 @@ struct archive_read {
     struct period_walk walk;                                     /* of a range with rollups */
     struct bytes *params_of_kind; /* the values of the repeated parameter: sub or ns */
     size_t n_of_kind;
-    struct key_walk_answer keys;
+    struct key_walk *key_walk;
+    struct key_walk_answer keys; /* `lines`: of the latest step */
     struct buf filtered;
     struct bytes rest; /* of the run in progress */
     bool needs_lf;     /* the run ends the last line of a file, which has no LF */
@@ -56,8 +59,13 @@ static bool next_period(struct archive_read *r, struct bytes *run)
 
 static bool next_keys(struct archive_read *r, struct bytes *run)
 {
+    if (!r->key_walk)
+        return false;
+    buf_clear(&r->keys.lines);
+    if (!key_walk_step(r->key_walk, &r->keys))
+        key_walk_free(&r->key_walk);
     *run = buf_bytes(&r->keys.lines);
-    return r->at++ == 0 && run->len > 0;
+    return true;
 }
 
 static void gather(struct archive_read *r, const char *name)
@@ -103,7 +111,8 @@ static bool begin_keys(struct archive_read *r)
     q.ns = r->params_of_kind;
     q.n_ns = r->n_of_kind;
     r->next_run = next_keys;
-    return key_walk_run(r->g, &q, &r->keys);
+    r->key_walk = key_walk_new(r->g, &q);
+    return r->key_walk != NULL;
 }
 
 struct archive_read *archive_read_new(struct generation *g, const char *target)
@@ -131,12 +140,22 @@ void archive_read_free(struct archive_read **rp)
     if (!r)
         return;
     generation_cursor_free(&r->cursor);
+    key_walk_free(&r->key_walk);
     generation_unref(&r->g);
     key_walk_answer_free(&r->keys);
     buf_free(&r->filtered);
     free(r->params_of_kind);
     url_query_free(&r->params);
     free(r);
+}
+
+/* Begins to read the mapped pages of a piece and of the next one from the disk. */
+static void fetch_ahead(struct bytes run)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)run.ptr & (page - 1);
+    size_t len = run.len < 2 * ARCHIVE_PIECE ? run.len : 2 * ARCHIVE_PIECE;
+    if (before + len > page)
+        madvise((char *)(uintptr_t)run.ptr - before, before + len, MADV_WILLNEED);
 }
 
 bool archive_read_next(struct archive_read *r, struct bytes *piece)
@@ -149,6 +168,8 @@ bool archive_read_next(struct archive_read *r, struct bytes *piece)
     if (r->rest.len == 0 && !r->next_run(r, &r->rest))
         return false;
     bool is_whole = r->next_run == next_keys;
+    if (!is_whole && r->n_of_kind == 0) /* otherwise the run is not in the mapping */
+        fetch_ahead(r->rest);
     *piece = bytes_of(r->rest.ptr, is_whole || r->rest.len < ARCHIVE_PIECE ? r->rest.len : ARCHIVE_PIECE);
     r->rest = bytes_of(r->rest.ptr + piece->len, r->rest.len - piece->len);
     r->needs_lf = r->rest.len == 0 && piece->len > 0 && piece->ptr[piece->len - 1] != '\n';

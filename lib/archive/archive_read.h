@@ -3,7 +3,7 @@
  * The request is a target as a client would send it: /mget, /range or /keys with parameters.
  *
  * 1. The answer has the lines that sortdb would send, in one piece after the other. A range has no pages.
- * 2. A piece is at most ARCHIVE_PIECE bytes, except that all lines of /keys are one. A line may be in several pieces.
+ * 2. A piece is at most ARCHIVE_PIECE bytes, and a line may be in several. A piece of /keys is one whole line, or empty.
  * 3. The read holds a reference to its generation. The bytes are valid only if archive_read_is_whole returns true afterwards.
  */
 #ifndef MILLRACE_ARCHIVE_READ_H

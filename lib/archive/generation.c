@@ -252,6 +252,15 @@ bool generation_is_untouched(const struct generation *g, char error[GENERATION_E
     return true;
 }
 
+void generation_expect_searches(struct generation *g)
+{
+    for (uint32_t i = 0; i < g->info.shards; i++) {
+        mapping_expect_searches(g->files[i]->mapping);
+        if (g->texts)
+            mapping_expect_searches(g->texts[i]->mapping);
+    }
+}
+
 void generation_scrub(struct generation *g, size_t bytes)
 {
     uint32_t shards = g->info.shards;

@@ -60,6 +60,10 @@ bool generation_is_whole(const struct generation *g, uint32_t shard, char error[
 /* False if a file was modified after generation_open; the error names the file. Makes one system call for each file. */
 bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
 
+/* From now on, a page of records that is not in memory is read alone: a search waits for no others. A reader of many pages then asks for
+ * them ahead, as archive_read does. */
+void generation_expect_searches(struct generation *g);
+
 /* Reads about `bytes` more of the files again. For one thread, which keeps a reference meanwhile. */
 void generation_scrub(struct generation *g, size_t bytes);
 

@@ -16,21 +16,22 @@ struct stream {
     bool is_live;
 };
 
-struct walk {
+struct key_walk {
     const struct generation *g;
-    const struct key_walk_query *q;
+    struct key_walk_query q;
     struct stream *streams; /* one for each total, then the texts */
     size_t n;
     struct buf key; /* for searches */
     size_t work, bytes;
+    uint64_t keys; /* found */
 };
 
 /* Moves a stream to its next line. A line that is no record ends the stream, because its file has changed. */
-static void advance(const struct walk *w, struct stream *s)
+static void advance(const struct key_walk *w, struct stream *s)
 {
     struct bytes line;
     bool is_total = s < &w->streams[w->n - 1];
-    size_t ns = is_total ? w->q->ns[s - w->streams].len + 1 : 0;
+    size_t ns = is_total ? w->q.ns[s - w->streams].len + 1 : 0;
     buf_clear(&s->text);
     s->is_live = generation_cursor_next(&s->cursor, 1, &line);
     if (!s->is_live)
@@ -48,7 +49,7 @@ static void advance(const struct walk *w, struct stream *s)
         buf_append_bytes(&s->text, s->key);
 }
 
-static void set_key(struct walk *w, struct bytes ns, struct bytes key)
+static void set_key(struct key_walk *w, struct bytes ns, struct bytes key)
 {
     buf_clear(&w->key);
     buf_append_bytes(&w->key, ns);
@@ -57,33 +58,33 @@ static void set_key(struct walk *w, struct bytes ns, struct bytes key)
 }
 
 /* A stream of plain keys has nothing for a prefix that no plain key has. It also yields hashed keys, which the walk passes over. */
-static void begin_total(struct walk *w, struct stream *s, struct bytes ns)
+static void begin_total(struct key_walk *w, struct stream *s, struct bytes ns)
 {
     struct buf start = {0};
-    if (w->q->prefix.len > 0 && !component_is_plain(w->q->prefix))
+    if (w->q.prefix.len > 0 && !component_is_plain(w->q.prefix))
         return;
-    if (w->q->start.len > 0) {
+    if (w->q.start.len > 0) {
         set_key(w, ns, BYTES_NONE);
         buf_append_bytes(&start, buf_bytes(&w->key));
-        text_order_seek_plain(w->q->start, &start);
+        text_order_seek_plain(w->q.start, &start);
     }
-    set_key(w, ns, w->q->prefix);
+    set_key(w, ns, w->q.prefix);
     generation_prefix(w->g, buf_bytes(&w->key), buf_bytes(&start), &s->cursor);
     buf_free(&start);
 }
 
-static bool begin_texts(struct walk *w, struct stream *s)
+static bool begin_texts(struct key_walk *w, struct stream *s)
 {
     struct buf prefix = {0}, start = {0};
-    text_key_encode(w->q->prefix, &prefix);
-    text_key_encode(w->q->start, &start);
+    text_key_encode(w->q.prefix, &prefix);
+    text_key_encode(w->q.start, &start);
     bool found = generation_texts(w->g, buf_bytes(&prefix), buf_bytes(&start), &s->cursor);
     buf_free(&prefix);
     buf_free(&start);
     return found;
 }
 
-static struct stream *first_stream(const struct walk *w)
+static struct stream *first_stream(const struct key_walk *w)
 {
     struct stream *first = NULL;
     for (size_t i = 0; i < w->n; i++) {
@@ -96,7 +97,7 @@ static struct stream *first_stream(const struct walk *w)
 }
 
 static void append_total(
-    struct walk *w, struct bytes text, size_t ns, struct bytes value, bool *is_first, struct buf *out)
+    struct key_walk *w, struct bytes text, size_t ns, struct bytes value, bool *is_first, struct buf *out)
 {
     struct bytes hour;
     uint64_t n, sum = 0;
@@ -107,21 +108,21 @@ static void append_total(
     if (*is_first)
         buf_append_bytes(out, text);
     buf_append_char(out, *is_first ? RECORD_SEPARATOR : ' ');
-    buf_append_bytes(out, w->q->ns[ns]);
+    buf_append_bytes(out, w->q.ns[ns]);
     buf_append_char(out, ':');
     buf_append_u64(out, sum);
     *is_first = false;
 }
 
 /* Appends a line for the text of a hash. False: no total has the hash. */
-static bool append_hashed(struct walk *w, const struct stream *texts, struct buf *out)
+static bool append_hashed(struct key_walk *w, const struct stream *texts, struct buf *out)
 {
     bool is_first = true;
     for (size_t i = 0; i + 1 < w->n; i++) {
         struct bytes line;
         struct record record;
         uint32_t shard;
-        set_key(w, w->q->ns[i], texts->record.value);
+        set_key(w, w->q.ns[i], texts->record.value);
         w->work++;
         if (!generation_find(w->g, buf_bytes(&w->key), &line, &shard))
             continue;
@@ -135,7 +136,7 @@ static bool append_hashed(struct walk *w, const struct stream *texts, struct buf
 }
 
 /* Appends a line for the totals that have this plain key, and takes it from their streams. */
-static void append_plain(struct walk *w, struct bytes text, struct buf *out)
+static void append_plain(struct key_walk *w, struct bytes text, struct buf *out)
 {
     struct buf same = {0};
     bool is_first = true;
@@ -151,41 +152,65 @@ static void append_plain(struct walk *w, struct bytes text, struct buf *out)
     buf_free(&same);
 }
 
-static void run(struct walk *w, struct key_walk_answer *a)
+bool key_walk_step(struct key_walk *w, struct key_walk_answer *a)
 {
-    struct stream *s, *texts = &w->streams[w->n - 1];
-    for (uint64_t keys = 0; (s = first_stream(w)); w->work++) {
-        if (keys == w->q->limit || w->work >= WORK_MAX || w->bytes >= BYTES_MAX) {
-            text_key_decode(buf_bytes(&s->text), &a->next);
-            a->more = true;
-            return;
-        }
-        if (s != texts && !component_is_hash(s->key)) {
-            append_plain(w, buf_bytes(&s->text), &a->lines);
-            keys++;
-            continue;
-        }
-        keys += s == texts && append_hashed(w, s, &a->lines);
-        advance(w, s);
+    struct stream *s = first_stream(w), *texts = &w->streams[w->n - 1];
+    if (!s)
+        return false;
+    if (w->keys == w->q.limit || w->work >= WORK_MAX || w->bytes >= BYTES_MAX) {
+        text_key_decode(buf_bytes(&s->text), &a->next);
+        a->more = true;
+        return false;
     }
+    w->work++;
+    if (s != texts && !component_is_hash(s->key)) {
+        append_plain(w, buf_bytes(&s->text), &a->lines);
+        w->keys++;
+        return true;
+    }
+    w->keys += s == texts && append_hashed(w, s, &a->lines);
+    advance(w, s);
+    return true;
+}
+
+struct key_walk *key_walk_new(const struct generation *g, const struct key_walk_query *q)
+{
+    struct key_walk *w = mem_zalloc(sizeof(*w));
+    *w = (struct key_walk){.g = g, .q = *q, .n = q->n_ns + 1};
+    w->streams = mem_zalloc(w->n * sizeof(*w->streams));
+    if (!begin_texts(w, &w->streams[q->n_ns])) {
+        key_walk_free(&w);
+        return NULL;
+    }
+    for (size_t i = 0; i < q->n_ns; i++)
+        begin_total(w, &w->streams[i], q->ns[i]);
+    for (size_t i = 0; i < w->n; i++)
+        advance(w, &w->streams[i]);
+    return w;
+}
+
+void key_walk_free(struct key_walk **wp)
+{
+    struct key_walk *w = *wp;
+    *wp = NULL;
+    if (!w)
+        return;
+    for (size_t i = 0; i < w->n; i++) {
+        generation_cursor_free(&w->streams[i].cursor);
+        buf_free(&w->streams[i].text);
+    }
+    free(w->streams);
+    buf_free(&w->key);
+    free(w);
 }
 
 bool key_walk_run(const struct generation *g, const struct key_walk_query *q, struct key_walk_answer *a)
 {
-    struct walk w = {.g = g, .q = q, .n = q->n_ns + 1};
-    w.streams = mem_zalloc(w.n * sizeof(*w.streams));
-    bool found = begin_texts(&w, &w.streams[q->n_ns]);
-    for (size_t i = 0; i < q->n_ns && found; i++)
-        begin_total(&w, &w.streams[i], q->ns[i]);
-    for (size_t i = 0; i < w.n && found; i++)
-        advance(&w, &w.streams[i]);
-    run(&w, a);
-    for (size_t i = 0; i < w.n; i++) {
-        generation_cursor_free(&w.streams[i].cursor);
-        buf_free(&w.streams[i].text);
-    }
-    free(w.streams);
-    buf_free(&w.key);
+    struct key_walk *w = key_walk_new(g, q);
+    bool found = w != NULL;
+    while (w && key_walk_step(w, a))
+        continue;
+    key_walk_free(&w);
     return found;
 }
 

@@ -170,3 +170,9 @@ void mapping_expect_scan(struct mapping *m, bool scan)
     if (m->len > 0)
         madvise(m->base, m->len, scan ? MADV_SEQUENTIAL : MADV_NORMAL);
 }
+
+void mapping_expect_searches(struct mapping *m)
+{
+    if (m->len > 0)
+        madvise(m->base, m->len, MADV_RANDOM);
+}

@@ -37,7 +37,9 @@ bool mapping_is_whole(struct mapping *m);
 bool mapping_is_untouched(const struct mapping *m);
 /* The file's modification time when it was opened, in Unix seconds. */
 int64_t mapping_modified(const struct mapping *m);
-/* Advises the kernel to expect sequential reads if `scan` is true, else random reads. */
+/* Advises the kernel to expect sequential reads if `scan` is true, else any reads. */
 void mapping_expect_scan(struct mapping *m, bool scan);
+/* Advises the kernel to read only the pages that are touched. */
+void mapping_expect_searches(struct mapping *m);
 
 #endif
