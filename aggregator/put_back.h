@@ -11,13 +11,13 @@
  * 3. If the rejects cannot be read, the front stays before the first entry that was not read. A damaged entry is logged
  *    and moves to the end.
  * 4. Files before the committed front are deleted.
- * 5. If a recount has replaced the archive (manifest.h), it has judged all lines of streams and files below its ends again. Their entries move to the
- *    end, and are never counted. A put back and a compaction exclude each other by the lock of the archive, and the
- *    compactor refuses a recount whose lines were put back before (compactor/replace.h). So each line is counted once.
+ * 5. If a recount has replaced the archive (manifest.h), it has judged all lines of streams and files below its
+ *    ends again. Their entries move to the end, and are never counted. A put back and a compaction exclude each
+ *    other by the lock of the archive. The compactor refuses a recount whose lines were put back before
+ *    (compactor/replace.h). So each line is counted once.
  *
  * Lines that are put back increase `events` and `skipped`. `rejected` does not change, because it counted these lines
- * when they were first rejected.
- */
+ * when they were first rejected. */
 #ifndef MILLRACE_PUT_BACK_H
 #define MILLRACE_PUT_BACK_H
 

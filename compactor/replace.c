@@ -178,7 +178,7 @@ enum compact_result replace_check_open(
     if (counters == XXH3_64bits(by->counters, strlen(by->counters)))
         return COMPACT_OK;
     return compact_fail(
-        error, COMPACT_REFUSED, "the aggregator counts other counters than the recount" SAME_COUNTERS);
+        error, COMPACT_REFUSED, "the aggregator has other counters than the recount" SAME_COUNTERS);
 }
 
 void replace_describe(const struct manifest *current, const struct manifest *by, struct manifest *made)

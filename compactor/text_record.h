@@ -1,6 +1,6 @@
 /* text_record: the part of a source of counts (count_merge.h) that holds a record as archive text.
  *
- * A source that reads text embeds a text_record first. Its next_record calls text_record_set with each line; its
+ * A source that reads text embeds a text_record first. Its next_record sets each line with text_record_set, and its
  * next_value is text_record_next_value. */
 #ifndef MILLRACE_TEXT_RECORD_H
 #define MILLRACE_TEXT_RECORD_H

@@ -15,8 +15,8 @@ static char *spare_path(const struct journal *j)
     return dir_path(j->dir, PREALLOC_NAME);
 }
 
-/* Waits until no commit has run for a while. Zeros written during a commit would delay this commit by as much time as
- * they save later. While a commit runs, the journal is not idle, but appends that only wait for sync_ms do not count.
+/* Waits until no commit has run for a while. Zeros written during a commit would delay this commit by as much time
+ * as they save later. A journal with a commit under way is not idle; one whose appends only wait for sync_ms is.
  * Returns true if the filler may write more zeros. */
 static bool wait_for_idle(struct journal *j, bool *abandoned)
 {

@@ -1,9 +1,9 @@
 /* nng_ingest: accepts puts over nng's REQ/REP, for applications that do not use HTTP. docs/guide/protocol.md
  * describes the requests and replies.
  *
- * One raw REP socket listens at all URLs and is served by the event loop. Each request, called a batch, keeps its nng
- * message until its put is committed, because the header of the message contains the address for the reply. So
- * replies may be sent in any order, and no thread waits for a commit.
+ * One raw REP socket listens at all URLs and is served by the event loop. Each request, called a batch, keeps its
+ * nng message, which has the address for the reply, until its put is committed. So replies may be sent in any
+ * order, and no thread waits for a commit.
  *
  * 1. As with HTTP, a reply with status 200 is sent only after the commit.
  * 2. As long as NNG_INGEST_BATCHES_MAX batches, or batches with NNG_INGEST_BYTES_MAX bytes in total, are unanswered,

@@ -74,7 +74,7 @@ class Refused(RecountTest):
         self.millrace("recount")
         self.aggregator.stop()
         self.count(self.old)
-        self.refuse("the aggregator counts other counters than the recount; restart the aggregator")
+        self.refuse("the aggregator has other counters than the recount; restart the aggregator")
         self.post(self.rest[2000:3000])
         self.wait_counted()
         self.aggregator.stop()
