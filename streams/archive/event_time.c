@@ -174,7 +174,7 @@ static enum scan_result read_member(
     bool fits = length <= sizeof repeat->text && *out >= REPEAT_MIN && *out <= REPEAT_MAX;
     repeat->length = fits ? length : 0;
     repeat->lead = (size_t)(name - before);
-    repeat->hundred = *out - *out % 100;
+    repeat->hundred = fits ? *out - *out % 100 : 0;
     if (fits)
         memcpy(repeat->text, before, length);
     return FOUND;
