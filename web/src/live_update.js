@@ -86,6 +86,7 @@ export function keepFresh(interval, load, onError, { mayWait = false } = {}) {
     try {
       await load(controller.signal);
       failing.delete(self);
+      if (!mayWait) wait = Math.max(wait, Math.min(BUSY_MAX, BUSY_SHARE * (performance.now() - began)));
     } catch (error) {
       if (controller.signal.aborted) return;
       if (!isTemporary(error)) {
@@ -101,7 +102,7 @@ export function keepFresh(interval, load, onError, { mayWait = false } = {}) {
       clearTimeout(slow);
     }
     showBanner();
-    if (!controller.signal.aborted) timer = setTimeout(next, mayWait ? wait : Math.max(wait, Math.min(BUSY_MAX, BUSY_SHARE * (performance.now() - began))));
+    if (!controller.signal.aborted) timer = setTimeout(next, wait);
   }
 
   function next() {

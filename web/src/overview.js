@@ -36,7 +36,7 @@ export function overview(view, { freshness }) {
       : `${like.then ? `from ${count(like.then)}` : "no events"} in ${reply.complete_until < reply.to ? "the same part of " : ""}${span(reply.before.from, reply.before.to, zone)}`);
     const until = reply.complete_until;
     if (until && reply.rows.every((row) => row.complete)) complete.show("the end", "of this time");
-    else complete.show(until ? clock(until, zone) : "–", reply.held_by ? `held back by ${reply.held_by}` : until && !isToday(until, zone) ? moment(until, zone) : "every event accepted before");
+    else complete.show(until ? clock(until, zone) : "–", reply.held_by ? `held back by ${reply.held_by}` : !until ? "not known" : isToday(until, zone) ? "every event accepted before" : moment(until, zone));
   }
 
   async function loadSeries(feed, signal) {

@@ -73,10 +73,12 @@ function daemonCard(d, p) {
     d.name === "aggregator" && d.stats ? reasons(d.stats) : null, spark(d.name, p));
 }
 
+let archive = null; // as sortdb has told last
+
 /** The compactor has no address: `millrace up` tells what it said, and sortdb which archive it has made. */
 function compactorCard(p) {
   const process = p.run?.daemons.compactor;
-  const archive = statsOf(p, "sortdb");
+  archive = statsOf(p, "sortdb") ?? archive;
   if (!process && !archive) return null;
   const next = process?.said?.match(/next run at (\S+)/)?.[1];
   const rows = [
