@@ -330,18 +330,10 @@ static void slices(struct http_request *req, void *ctx)
 const struct http_route app_routes[] = {
     READ_PROTOCOL_ROUTES(
         http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range, http_reads_keys),
-    {.path = "/seal",
-        .methods = HTTP_POST_,
-        .handler = seal,
-        .help = "seal slice ?slice= and begin the next"},
-    {.path = "/clear",
-        .methods = HTTP_POST_,
-        .handler = clear,
-        .help = "delete archived slices up to ?through="},
-    {.path = "/putback",
-        .methods = HTTP_POST_,
-        .handler = put_back,
-        .help = "count rejected lines again (millrace rejects --put-back)"},
-    {.path = "/slices", .methods = HTTP_GET_, .handler = slices, .help = "list the slices"},
+    HTTP_ROUTE("/seal", HTTP_POST_, 0, seal, NULL, "seal slice ?slice= and begin the next"),
+    HTTP_ROUTE("/clear", HTTP_POST_, 0, clear, NULL, "delete archived slices up to ?through="),
+    HTTP_ROUTE("/putback", HTTP_POST_, 0, put_back, NULL,
+        "count rejected lines again (millrace rejects --put-back)"),
+    HTTP_ROUTE("/slices", HTTP_GET_, 0, slices, NULL, "list the slices"),
     {0},
 };

@@ -121,20 +121,28 @@ enum compact_result archive_recover(const char *archive, char error[COMPACT_ERRO
     return r;
 }
 
+/* The next generation of the names, from the newest to the oldest. */
+static bool next_generation(struct dirent **names, int *n, uint64_t *generation)
+{
+    while (*n > 0)
+        if (manifest_directory_number(names[--*n]->d_name, generation))
+            return true;
+    return false;
+}
+
 enum compact_result archive_undo(
     const char *archive, uint64_t current, uint64_t through, char error[COMPACT_ERROR_TEXT])
 {
     struct dirent **names;
-    int n = scandir(archive, &names, NULL, alphasort);
+    int n = scandir(archive, &names, NULL, alphasort), left = n;
     enum compact_result r = COMPACT_OK;
     if (n < 0)
         return compact_fail_errno(error, archive);
-    for (int i = n; i-- > 0 && r == COMPACT_OK;) {
-        uint64_t generation;
+    for (uint64_t generation; r == COMPACT_OK && next_generation(names, &left, &generation);) {
         char path[PATH_MAX];
         struct manifest m;
-        if (!manifest_directory_number(names[i]->d_name, &generation) || generation <= current)
-            continue;
+        if (generation <= current)
+            break;
         archive_path(archive, generation, false, path);
         r = from_manifest(manifest_read(path, &m, error));
         if (r == COMPACT_OK && m.through > through)
@@ -154,18 +162,14 @@ enum compact_result archive_prune(
     const char *archive, uint64_t current, unsigned keep, char error[COMPACT_ERROR_TEXT])
 {
     struct dirent **names;
-    int n = scandir(archive, &names, NULL, alphasort);
+    int n = scandir(archive, &names, NULL, alphasort), left = n;
     unsigned kept = 0;
     enum compact_result r = COMPACT_OK;
     if (n < 0)
         return compact_fail_errno(error, archive);
-    for (int i = n; i-- > 0 && r == COMPACT_OK;) {
-        uint64_t generation;
-        if (!manifest_directory_number(names[i]->d_name, &generation) || generation > current)
-            continue;
-        if (kept++ >= keep && generation != current)
+    for (uint64_t generation; r == COMPACT_OK && next_generation(names, &left, &generation);)
+        if (generation <= current && kept++ >= keep && generation != current)
             r = remove_generation(archive, generation, error);
-    }
     free_names(names, n);
     return r;
 }

@@ -33,11 +33,6 @@ struct import_file {
     XXH3_state_t *hash;
 };
 
-static const char *shown_name(const char *path)
-{
-    return strcmp(path, "-") == 0 ? "standard input" : path;
-}
-
 /* The manifest is JSON, which would need more than a byte for a byte that is not UTF-8. */
 static void set_name(struct manifest_import *entry, const char *path)
 {
@@ -137,7 +132,10 @@ static enum compact_result read_file(
     const struct import_spec *spec, struct import *i, const char *path, char error[COMPACT_ERROR_TEXT])
 {
     char why[LINE_SOURCE_ERROR_MAX];
-    struct import_file f = {.spec = spec, .import = i, .name = shown_name(path), .hash = XXH3_createState()};
+    struct import_file f = {.spec = spec,
+        .import = i,
+        .name = strcmp(path, "-") == 0 ? "standard input" : path,
+        .hash = XXH3_createState()};
     set_name(&f.entry, path);
     XXH3_64bits_reset(f.hash);
     f.lines = line_source_open(path, why);

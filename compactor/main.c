@@ -335,19 +335,16 @@ static const struct act {
 };
 static const struct act merge_act = {"", run_merge, .changes = true};
 
-static bool is_asked(const struct options *o, const struct act *a)
-{
-    return a->is_text ? options_text(o, a->option) != NULL : options_bool(o, a->option);
-}
-
 /* Finds the act of the options. An import may also drop hours. Returns NULL after storing the error. */
 static const struct act *find_act(const struct options *o, char error[COMPACT_ERROR_TEXT])
 {
     const struct act *found = &merge_act;
     char **files;
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        bool is_asked =
+            acts[i].is_text ? options_text(o, acts[i].option) != NULL : options_bool(o, acts[i].option);
         bool joins = strcmp(found->option, "import") == 0 && strcmp(acts[i].option, "drop_hours_before") == 0;
-        if (!is_asked(o, &acts[i]) || joins)
+        if (!is_asked || joins)
             continue;
         if (found != &merge_act) {
             snprintf(

@@ -493,14 +493,6 @@ static enum compact_result finish_shard(struct merge *m, uint32_t k)
     return r;
 }
 
-static void report_collisions(const struct merge *m)
-{
-    const char *one, *other;
-    uint64_t n = count_merge_collisions(m->added, &one);
-    m->report->collisions = n + count_merge_collisions(m->sum, &other);
-    snprintf(m->report->collision, sizeof(m->report->collision), "%s", n > 0 ? one : other);
-}
-
 static uint32_t shards_here(const struct merge_spec *spec)
 {
     uint32_t n = 0;
@@ -529,7 +521,10 @@ enum compact_result merge_run(
         r = write_group(&m);
     for (uint32_t k = 0; k < spec->n_shards && r == COMPACT_OK; k++)
         r = finish_shard(&m, k);
-    report_collisions(&m);
+    const char *one, *other;
+    uint64_t n = count_merge_collisions(m.added, &one);
+    report->collisions = n + count_merge_collisions(m.sum, &other);
+    snprintf(report->collision, sizeof(report->collision), "%s", n > 0 ? one : other);
     if (spec->on_progress)
         spec->on_progress(report, spec->arg);
     for (uint32_t k = 0; k < spec->n_shards; k++)

@@ -76,14 +76,6 @@ static void add_part(struct period *p, struct bytes line)
         record_sum_add_value(&p->sum, value_of(line));
 }
 
-static const char *compare(struct period *p)
-{
-    struct bytes sum = record_sum_line(&p->sum);
-    return sum.ptr && bytes_equal(value_of(sum), value_of(p->rollup))
-               ? NULL
-               : "the rollup is not the sum of its parts";
-}
-
 /* Ends a period. *wrong is the key of a rollup, or of a record inside the period. */
 static const char *close_period(struct verify_rollups *v, struct period *p, struct bytes *wrong)
 {
@@ -91,14 +83,15 @@ static const char *close_period(struct verify_rollups *v, struct period *p, stru
         return NULL;
     const char *why = NULL;
     bool needed = v->has_rollups && p->parts > 1;
+    struct bytes sum = needed && p->rollup.ptr ? record_sum_line(&p->sum) : BYTES_NONE;
     if (p->rollup.ptr && p->parts == 0)
         why = "the rollup has no parts";
     else if (p->rollup.ptr && !needed)
         why = "a rollup of one part";
     else if (!p->rollup.ptr && needed)
         why = "the rollup of this period is missing";
-    else if (needed)
-        why = compare(p);
+    else if (needed && !(sum.ptr && bytes_equal(value_of(sum), value_of(p->rollup))))
+        why = "the rollup is not the sum of its parts";
     *wrong = p->rollup.ptr ? p->rollup : p->sum.key;
     p->text = BYTES_NONE;
     return why;
@@ -112,11 +105,6 @@ static const char *close_day(struct verify_rollups *v, struct bytes *wrong)
     d->text = BYTES_NONE;
     *wrong = d->rollup;
     return d->parts > 0 ? "the day is before hours_from and has hours" : NULL;
-}
-
-static bool is_same_series(const struct verify_rollups *v, struct bytes line)
-{
-    return v->series.ptr && bytes_starts_with(line, v->series);
 }
 
 /* Finds the total of a new series. */
@@ -197,7 +185,7 @@ const char *verify_rollups_add(
     struct bytes month = period_enclosing(key->period, key->unit, PERIOD_MONTH);
     struct bytes day =
         key->unit == PERIOD_MONTH ? BYTES_NONE : period_enclosing(key->period, key->unit, PERIOD_DAY);
-    bool is_same = is_same_series(v, line);
+    bool is_same = v->series.ptr && bytes_starts_with(line, v->series);
     const char *why = NULL;
     if (!is_same || !bytes_equal(day, v->day.text))
         why = close_day(v, wrong);

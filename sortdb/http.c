@@ -472,14 +472,9 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
 
 const struct http_route app_routes[] = {
     READ_PROTOCOL_ROUTES(get, mget, fwmatch, range, keys),
-    {.path = "/reload",
-        .methods = HTTP_GET_ | HTTP_POST_,
-        .handler = reload,
-        .help = "open and check the newest files, then serve them"},
-    {.path = "/exit",
-        .methods = HTTP_GET_ | HTTP_POST_,
-        .flags = HTTP_ROUTE_NEEDS_TOKEN | HTTP_ROUTE_NO_HEAD,
-        .handler = exit_daemon,
-        .help = "stop the daemon, as SIGTERM does"},
+    HTTP_ROUTE("/reload", HTTP_GET_ | HTTP_POST_, 0, reload, NULL,
+        "open and check the newest files, then serve them"),
+    HTTP_ROUTE("/exit", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_NEEDS_TOKEN | HTTP_ROUTE_NO_HEAD, exit_daemon,
+        NULL, "stop the daemon, as SIGTERM does"),
     {0},
 };

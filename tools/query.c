@@ -87,11 +87,6 @@ static bool is_question(const char *name)
     return query_questions[i] != NULL;
 }
 
-static bool is_any_of(const char *word, const char *one, const char *two, const char *three)
-{
-    return strcmp(word, one) == 0 || strcmp(word, two) == 0 || strcmp(word, three) == 0;
-}
-
 static bool parse_args(struct ask *a, int argc, char **argv)
 {
     if (argc < 2 || !is_question(argv[1]))
@@ -106,7 +101,7 @@ static bool parse_args(struct ask *a, int argc, char **argv)
         if (took == 0)
             return false;
     }
-    return is_any_of(a->format, "table", "json", "csv");
+    return strcmp(a->format, "table") == 0 || strcmp(a->format, "json") == 0 || strcmp(a->format, "csv") == 0;
 }
 
 static int print_answer(const struct ask *a, const struct buf *body)

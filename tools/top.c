@@ -58,14 +58,6 @@ struct top {
     struct key *keys; /* KEYS_MAX, by id of the interner */
 };
 
-static uint64_t lines_in_window(const struct top *t)
-{
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < BUCKETS; i++)
-        sum += t->lines[i];
-    return sum;
-}
-
 static void count(struct top *t, struct bytes text)
 {
     if (text.len > KEY_SHOWN)
@@ -147,9 +139,11 @@ static void draw(struct top *t, usec_t now)
 {
     usec_t window = t->bucket * BUCKETS, age = now - t->began;
     double seconds = (double)(age < window ? (age > 0 ? age : 1) : window) / USEC_PER_SEC;
-    uint64_t lines = lines_in_window(t);
+    uint64_t lines = 0;
     size_t n;
     struct row *list = ranking(t, &n);
+    for (unsigned i = 0; i < BUCKETS; i++)
+        lines += t->lines[i];
     if (!t->once)
         fputs(CLEAR, stdout);
     printf("%s: %" PRIu64 " lines in %.0f s, %.1f/s", options_string(t->o, "stream"), lines, seconds,

@@ -236,12 +236,9 @@ static bool retry_events_if_wanted(struct http_request *req, void *ctx)
 }
 
 static const struct http_route routes[] = {
-    {.path = "/pub",
-        .methods = HTTP_POST_,
-        .flags = HTTP_ROUTE_DECODES_BODY,
-        .handler = http_publish,
-        .params = "stream producer mark next opening until until_age",
-        .help = "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, until_age="},
+    HTTP_ROUTE("/pub", HTTP_POST_, HTTP_ROUTE_DECODES_BODY, http_publish,
+        "stream producer mark next opening until until_age",
+        "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, until_age="),
     {.path = "/sub",
         .methods = HTTP_GET_,
         .on_overload = retry_events_if_wanted,
@@ -249,34 +246,19 @@ static const struct http_route routes[] = {
         .params = "stream from last id follow multipart",
         .help = "the lines of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=; "
                 "Accept: text/event-stream"},
-    {.path = "/cursors",
-        .methods = HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_,
-        .handler = http_cursors,
-        .params = "stream name from id backwards",
-        .help = "named cursors; POST stream=, name=, from= creates or moves a cursor (backwards=1); DELETE "
-                "stream=, "
-                "name="},
-    {.path = "/clients",
-        .methods = HTTP_GET_,
-        .handler = http_clients,
-        .params = "format",
-        .help = "subscribers; ?format=json"},
-    {.path = "/producer",
-        .methods = HTTP_GET_,
-        .handler = http_producer,
-        .params = "stream producer",
-        .help = "the mark of producer= in stream="},
-    {.path = "/producers",
-        .methods = HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_,
-        .handler = http_producers,
-        .params = "stream producer mark stating",
-        .help = "every producer's mark and until in stream= (stating=1: only with until); POST producer=, "
-                "mark= sets one; DELETE producer= removes one"},
-    {.path = "/streams",
-        .methods = HTTP_GET_,
-        .handler = http_streams,
-        .params = "",
-        .help = "every stream, as JSON"},
+    HTTP_ROUTE("/cursors", HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_, 0, http_cursors,
+        "stream name from id backwards",
+        "named cursors; POST stream=, name=, from= creates or moves a cursor (backwards=1); DELETE "
+        "stream=, "
+        "name="),
+    HTTP_ROUTE("/clients", HTTP_GET_, 0, http_clients, "format", "subscribers; ?format=json"),
+    HTTP_ROUTE(
+        "/producer", HTTP_GET_, 0, http_producer, "stream producer", "the mark of producer= in stream="),
+    HTTP_ROUTE("/producers", HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_, 0, http_producers,
+        "stream producer mark stating",
+        "every producer's mark and until in stream= (stating=1: only with until); POST producer=, "
+        "mark= sets one; DELETE producer= removes one"),
+    HTTP_ROUTE("/streams", HTTP_GET_, 0, http_streams, "", "every stream, as JSON"),
     {.path = NULL},
 };
 

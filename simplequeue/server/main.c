@@ -320,44 +320,40 @@ static void drain(void *ctx)
 #define BITLY HTTP_ROUTE_LENIENT    /* unknown parameters are ignored, as in bitly's simplequeue */
 #define NO_HEAD HTTP_ROUTE_NO_HEAD
 #define TOKEN HTTP_ROUTE_NEEDS_TOKEN
-#define ROUTE(path_, methods_, flags_, handler_, params_, help_)                                             \
-    {                                                                                                        \
-        .path = (path_), .methods = (methods_), .flags = (flags_), .handler = (handler_),                    \
-        .params = (params_), .help = (help_)                                                                 \
-    }
 
 static const struct http_route queue_routes[] = {
-    ROUTE("/put", GET_OR_POST, READY | BITLY | NO_HEAD | HTTP_ROUTE_DECODES_BODY, http_put,
+    HTTP_ROUTE("/put", GET_OR_POST, READY | BITLY | NO_HEAD | HTTP_ROUTE_DECODES_BODY, http_put,
         "queue data delay " MARKS, "put one message: ?data= or the body, ?delay="),
-    ROUTE("/mput", GET_OR_POST, READY | BITLY | NO_HEAD | HTTP_ROUTE_DECODES_BODY, http_mput,
+    HTTP_ROUTE("/mput", GET_OR_POST, READY | BITLY | NO_HEAD | HTTP_ROUTE_DECODES_BODY, http_mput,
         "queue data separator delay " MARKS, "put messages: ?separator=&delay="),
-    ROUTE("/get", GET_OR_POST, READY | BITLY | NO_HEAD, http_get, "queue", "take one message"),
-    ROUTE("/mget", GET_OR_POST, READY | BITLY | NO_HEAD, http_mget, "queue items separator",
+    HTTP_ROUTE("/get", GET_OR_POST, READY | BITLY | NO_HEAD, http_get, "queue", "take one message"),
+    HTTP_ROUTE("/mget", GET_OR_POST, READY | BITLY | NO_HEAD, http_mget, "queue items separator",
         "take messages: ?items=&separator="),
-    ROUTE("/dump", GET_OR_POST, BITLY, http_dump, "queue from", "list the ready messages: ?from="),
-    ROUTE("/reserve", GET_OR_POST, READY | NO_HEAD, http_reserve,
+    HTTP_ROUTE("/dump", GET_OR_POST, BITLY, http_dump, "queue from", "list the ready messages: ?from="),
+    HTTP_ROUTE("/reserve", GET_OR_POST, READY | NO_HEAD, http_reserve,
         "queue items lease wait reader epoch ack destination mark",
         "lease messages: ?items=&lease=&wait=&reader=&epoch=&ack=&destination=&mark="),
-    ROUTE("/ack", GET_OR_POST, READY | NO_HEAD, http_ack, "queue lease id destination",
+    HTTP_ROUTE("/ack", GET_OR_POST, READY | NO_HEAD, http_ack, "queue lease id destination",
         "delete leased messages: ?lease=&id=&destination="),
-    ROUTE("/nack", GET_OR_POST, READY | NO_HEAD, http_nack, "queue lease id delay",
+    HTTP_ROUTE("/nack", GET_OR_POST, READY | NO_HEAD, http_nack, "queue lease id delay",
         "return leased messages: ?lease=&id=&delay="),
-    ROUTE("/bury", GET_OR_POST, READY | NO_HEAD, http_bury, "queue lease id reason",
+    HTTP_ROUTE("/bury", GET_OR_POST, READY | NO_HEAD, http_bury, "queue lease id reason",
         "bury leased messages: ?lease=&id=&reason="),
-    ROUTE("/touch", GET_OR_POST, READY | NO_HEAD, http_touch, "queue lease extend",
+    HTTP_ROUTE("/touch", GET_OR_POST, READY | NO_HEAD, http_touch, "queue lease extend",
         "extend a lease: ?lease=&extend="),
-    ROUTE("/release", GET_OR_POST, READY | NO_HEAD, http_release, "queue reader destination",
+    HTTP_ROUTE("/release", GET_OR_POST, READY | NO_HEAD, http_release, "queue reader destination",
         "end a reader's leases: ?reader=&destination="),
-    ROUTE("/producer", GET_OR_POST, 0, http_producer, "queue producer", "a producer's mark: ?producer="),
-    ROUTE("/producers", GET_OR_POST | HTTP_DELETE_, 0, http_producers, "queue producer mark",
+    HTTP_ROUTE("/producer", GET_OR_POST, 0, http_producer, "queue producer", "a producer's mark: ?producer="),
+    HTTP_ROUTE("/producers", GET_OR_POST | HTTP_DELETE_, 0, http_producers, "queue producer mark",
         "every producer's mark; POST ?producer=&mark= sets one; DELETE ?producer= removes one"),
-    ROUTE("/dead", GET_OR_POST, 0, http_dead, "queue items from", "list the buried messages: ?items=&from="),
-    ROUTE("/kick", GET_OR_POST, READY | NO_HEAD, http_kick, "queue items",
+    HTTP_ROUTE(
+        "/dead", GET_OR_POST, 0, http_dead, "queue items from", "list the buried messages: ?items=&from="),
+    HTTP_ROUTE("/kick", GET_OR_POST, READY | NO_HEAD, http_kick, "queue items",
         "make buried messages ready again: ?items="),
-    ROUTE("/pause", HTTP_POST_, READY | TOKEN, http_pause, "queue for",
+    HTTP_ROUTE("/pause", HTTP_POST_, READY | TOKEN, http_pause, "queue for",
         "pause deliveries: ?for=MS, 0 ends the pause"),
-    ROUTE("/empty", HTTP_POST_, READY | TOKEN, http_empty, "queue", "delete the ready messages"),
-    ROUTE("/exit", GET_OR_POST, TOKEN | NO_HEAD, http_exit, NULL, "stop the daemon, as SIGTERM does"),
+    HTTP_ROUTE("/empty", HTTP_POST_, READY | TOKEN, http_empty, "queue", "delete the ready messages"),
+    HTTP_ROUTE("/exit", GET_OR_POST, TOKEN | NO_HEAD, http_exit, NULL, "stop the daemon, as SIGTERM does"),
     {0},
 };
 

@@ -23,9 +23,9 @@ def source(*path):
 def routes():
     """path -> its parameters, or None if the row of the table of routes does not list them."""
     found = {}
-    for row in re.findall(r"\{\.path = \"(/v1/[^\"]+)\"(.*?)(?=\n    \{)", source("api", "http.c"), re.S):
-        params = re.search(r"\.params = ((?:\"[^\"]*\"\s*)+)", row[1])
-        found[row[0]] = set("".join(re.findall('"([^"]*)"', params[1])).split()) if params else None
+    row = r"HTTP_ROUTE\(\s*\"(/v1/[^\"]+)\",[^,]+,[^,]+,\s*\w+,\s*(NULL|\"[^\"]*\")"
+    for path, params in re.findall(row, source("api", "http.c")):
+        found[path] = None if params == "NULL" else set(params.strip('"').split())
     return found
 
 

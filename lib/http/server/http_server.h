@@ -75,6 +75,12 @@ struct http_route {
     const char *help;   /* one line for the list of endpoints */
     const char *params; /* allowed parameters, separated by spaces; NULL: any */
 };
+/* A row with the usual members. */
+#define HTTP_ROUTE(path_, methods_, flags_, handler_, params_, help_)                                        \
+    {                                                                                                        \
+        .path = (path_), .methods = (methods_), .flags = (flags_), .handler = (handler_),                    \
+        .params = (params_), .help = (help_)                                                                 \
+    }
 
 /* A request that has ended. The texts are valid during the call. */
 struct http_ended {
