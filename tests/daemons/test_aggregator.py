@@ -522,7 +522,7 @@ max_keys = 7
             self.assertLess(peak, 40 << 20)
         r = self.run_program("aggregator", "--config", self.config, "--data-dir", self.path("data"), "--max-memory=31M")
         self.assertEqual(r.returncode, 64)
-        self.assertIn(b"max_memory = 31M is out of bounds: 33554432..", r.stderr)
+        self.assertIn(b"--max-memory=31M is out of bounds: 32M..", r.stderr)
 
     def test_other_counters_are_refused(self):
         self.launch().stop()
