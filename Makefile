@@ -9,7 +9,7 @@ EVENTS ?=
 CONFIG ?=
 ONCE   ?=
 
-.PHONY: all build page setup run test test-full bench install clean format check-format tidy
+.PHONY: all package build page setup run test test-full bench install clean format check-format tidy
 
 all: build
 
@@ -41,6 +41,10 @@ bench: build
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+package: build
+	@scripts/setup --package
+	@cd $(BUILD) && cpack --config CPackConfig.cmake >/dev/null && ls package/*.deb
 
 format:
 	@scripts/format

@@ -12,6 +12,7 @@
 #include "config/options.h"
 #include "config/peers.h"
 #include "tools/agreement.h"
+#include "tools/handover.h"
 #include "tools/reload.h"
 #include "tools/supervisor.h"
 #include "tools/tool.h"
@@ -20,6 +21,7 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -32,6 +34,7 @@
 
 #define RUN_FILE "run.json"
 #define N_COLOURS 6
+#define N_SIGNALS 4
 #define SEPARATORS " ,\t"
 #define PEERS_MAX 5
 #define COMPACT_EVERY "1d" /* unless [compactor] sets it */
@@ -137,6 +140,7 @@ struct up {
     struct event *measure; /* takes a disk sample */
     struct supervisor *supervisor;
     bool colours, is_up, ended, run_file_is_old;
+    bool is_replaced; /* by a new version of this program, once the daemons have ended */
     bool is_stopping; /* on request, or because of `refused` */
     size_t refused;   /* the daemon whose end stops the pipeline; n: none */
     int status;
@@ -163,11 +167,16 @@ static int open_socket(struct up *up, const char *name, struct config_error *err
             error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535", name, port_text);
     if (options_bool(up->options, "free_ports"))
         port = 0;
-    int low = listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
+    d->listen_fd = handover_take(name, address, (int)port);
+    int low = d->listen_fd >= 0
+                  ? d->listen_fd
+                  : listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
     if (low < 0)
         return config_fail(error, NULL, 0, "%s: %s", name, reason);
-    d->listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
-    close(low);
+    if (low != d->listen_fd) {
+        d->listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
+        close(low);
+    }
     listen_url(d->listen_fd, url, sizeof url);
     up->urls[up->n - 1] = mem_strdup(url);
     return 0;
@@ -270,6 +279,7 @@ static int add_daemons(struct up *up, struct config_error *error)
     for (size_t i = 0; i < N_DAEMONS; i++)
         if ((all || runs[i]) && is_wanted(up, &daemon_rows[i]) && add_daemon(up, &daemon_rows[i], error) != 0)
             return -1;
+    handover_end();
     return agreement_check(&(struct agreement){up->config, runs_here, up}, error);
 }
 
@@ -448,7 +458,7 @@ static void on_stopped(int status, void *arg)
 {
     struct up *up = arg;
     up->status = status;
-    up->ended = true;
+    up->ended = !up->is_replaced;
     event_base_loopbreak(up->base);
 }
 
@@ -487,10 +497,29 @@ static void reload(struct up *up)
     up->counted = fresh;
 }
 
+/* Stops the daemons and keeps their sockets; run_up then executes the new version. */
+static void replace(struct up *up)
+{
+    const struct supervisor_program own = {.argv = up->argv};
+    if (up->is_stopping)
+        return;
+    if (reload_judge(&own, 1) != EX_OK) {
+        log_error("the new version refuses the configuration: the old one keeps running");
+        return;
+    }
+    log_info("changing to the new version");
+    up->is_replaced = up->is_stopping = true;
+    supervisor_stop(up->supervisor, EX_OK);
+}
+
 static void on_signal(evutil_socket_t sig, short what, void *arg)
 {
     struct up *up = arg;
     (void)what;
+    if (sig == SIGUSR2) {
+        replace(up);
+        return;
+    }
     for (size_t i = 0; i < up->n && sig == SIGHUP; i++) {
         struct supervisor_report r = supervisor_report(up->supervisor, i);
         if (r.state == SUPERVISOR_READY)
@@ -503,6 +532,7 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
     log_info("stopping", LOG_S("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
     sd_notify(0, "STOPPING=1");
     up->is_stopping = true;
+    up->is_replaced = false;
     supervisor_stop(up->supervisor, EX_OK);
 }
 
@@ -525,16 +555,16 @@ static int run_pipeline(struct up *up)
         log_error("cannot start the pipeline", LOG_S("error", error));
         return EX_TEMPFAIL;
     }
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct event *events[3];
-    for (int i = 0; i < 3; i++) {
+    static const int signals[N_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGUSR2};
+    struct event *events[N_SIGNALS];
+    for (int i = 0; i < N_SIGNALS; i++) {
         events[i] = evsignal_new(up->base, signals[i], on_signal, up);
         event_add(events[i], NULL);
     }
     up->refused = up->n;
     supervisor_start(up->supervisor);
     event_base_dispatch(up->base);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < N_SIGNALS; i++)
         event_free(events[i]);
     write_run_file(up);
     supervisor_free(&up->supervisor);
@@ -634,6 +664,12 @@ static int run_up(const struct options *o, char **argv)
         event_add(up.measure, &(struct timeval){.tv_sec = DISK_EVERY});
         event_active(up.measure, EV_TIMEOUT, 1);
         status = run_pipeline(&up);
+        if (up.is_replaced && status == EX_OK) {
+            handover_exec(up.daemons, up.n, up.argv);
+            log_error(
+                "cannot run the new version", LOG_S("path", up.argv[0]), LOG_S("error", strerror(errno)));
+            status = EX_OSERR;
+        }
         event_free(up.rewrite);
         event_free(up.measure);
         event_base_free(up.base);
@@ -663,8 +699,9 @@ int tool_up(int argc, char **argv)
     log_init("up", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
     enum options_result r = options_parse(&spec, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
-    static char self[] = "/proc/self/exe";
+    char self[PATH_MAX] = ""; /* where a new version is put */
     char **own = mem_zalloc(((size_t)argc + 2) * sizeof *own);
+    (void)!readlink("/proc/self/exe", self, sizeof self - 1);
     own[0] = self;
     memcpy(own + 1, argv, (size_t)argc * sizeof *argv);
     if (r == OPTIONS_OK)

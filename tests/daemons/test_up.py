@@ -4,7 +4,9 @@ import json
 import os
 import resource
 import shutil
+import signal
 import socket
+import threading
 
 import harness
 from harness import USERS_BY_COUNTRY, wait_until
@@ -209,6 +211,38 @@ class Up(harness.MillraceTest):
         status, sortdb = self.status_of("sortdb")
         self.assertEqual((status, sortdb["state"]), (2, "failed"), sortdb)
         self.assertIn(os.path.basename(shard) + ": has checksum", sortdb["detail"])
+        pipeline.interrupt()
+
+    def test_a_new_version_takes_the_sockets_over_and_nothing_is_refused(self):
+        pipeline = self.up().wait_ready()
+        before = {name: d for name, d in pipeline.run_file()["daemons"].items()}
+        stop, posted, refused = threading.Event(), [0], []
+
+        def post():
+            while not stop.is_set():
+                try:
+                    reply = pipeline.ask("simplequeue", "POST", "/put", event("bitly"))
+                    posted[0] += reply.status == 200
+                    if reply.status != 200:
+                        refused.append(reply)
+                except harness.UNREACHABLE as e:
+                    refused.append(e)
+        thread = threading.Thread(target=post)
+        thread.start()
+        wait_until(lambda: posted[0] > 20, "posts")
+        os.kill(pipeline.pid, signal.SIGUSR2)
+        wait_until(lambda: pipeline.log.count("pipeline ready") == 2, lambda: pipeline.log)
+        pipeline.wait_ready()
+        at = posted[0]
+        wait_until(lambda: posted[0] > at + 20, "posts")
+        stop.set()
+        thread.join()
+        self.assertEqual(refused, [])
+        after = pipeline.run_file()["daemons"]
+        for name, d in before.items():
+            self.assertEqual(after[name]["url"], d["url"])
+            self.assertNotEqual(after[name]["pid"], d["pid"])
+        self.wait_total(pipeline, "bitly", posted[0])
         pipeline.interrupt()
 
     def test_a_reporting_side_that_cannot_start_does_not_stop_ingestion(self):

@@ -1,0 +1,10 @@
+# Run by CPack after the installation: the files that Debian's policy asks of a package.
+set(root "${CPACK_TEMPORARY_DIRECTORY}/usr/share")
+file(GLOB pages "${root}/man/man1/*.1")
+execute_process(COMMAND gzip -9 -n -f ${pages} COMMAND_ERROR_IS_FATAL ANY)
+get_filename_component(etc "${CMAKE_CURRENT_LIST_DIR}/../etc/debian" ABSOLUTE)
+file(RENAME "${root}/doc/millrace/LICENSE" "${root}/doc/millrace/copyright")
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
+file(WRITE "${root}/doc/millrace/changelog" "millrace (${CPACK_PACKAGE_VERSION}) unstable; urgency=medium\n\n  * Release ${CPACK_PACKAGE_VERSION}.\n\n -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")
+execute_process(COMMAND gzip -9 -n -f "${root}/doc/millrace/changelog" COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND chmod -R u=rwX,go=rX "${CPACK_TEMPORARY_DIRECTORY}" COMMAND_ERROR_IS_FATAL ANY)

@@ -1,0 +1,26 @@
+# `make package`: a Debian package of what `make install PREFIX=/usr` installs, but for the library (component devel).
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME millrace)
+set(CPACK_PACKAGE_VENDOR millrace)
+set(MILLRACE_MAINTAINER "The millrace developers <millrace@users.noreply.github.com>" CACHE STRING "Maintainer of the Debian package")
+set(CPACK_PACKAGE_CONTACT ${MILLRACE_MAINTAINER})
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "click-stream pipeline with exact hourly counts")
+set(CPACK_PACKAGE_DESCRIPTION "A queue, streams, hourly counts and an API for series and breakdowns,
+ on one host and without other services. Acknowledged events are never
+ lost, and none is counted twice.")
+set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};millrace;Unspecified;/")
+set(CPACK_SET_DESTDIR ON)
+set(CPACK_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/package)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS adduser)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS logrotate)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/etc/debian/postinst ${CMAKE_SOURCE_DIR}/etc/debian/prerm
+  ${CMAKE_SOURCE_DIR}/etc/debian/postrm ${CMAKE_SOURCE_DIR}/etc/debian/conffiles)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/debian_files.cmake)
+include(CPack)
