@@ -33,8 +33,10 @@ static int remove_entry(const char *daemon)
     while (list && bytes_next_word(&list, ",", &word)) {
         const char *equals = memchr(word.ptr, '=', word.len);
         uint64_t number;
-        bool is_valid = equals && bytes_to_u64(bytes_of(equals + 1, (size_t)(word.ptr + word.len - equals - 1)), &number);
-        if (is_valid && fd < 0 && (!daemon || bytes_equal_str(bytes_of(word.ptr, (size_t)(equals - word.ptr)), daemon)))
+        bool is_valid =
+            equals && bytes_to_u64(bytes_of(equals + 1, (size_t)(word.ptr + word.len - equals - 1)), &number);
+        if (is_valid && fd < 0 &&
+            (!daemon || bytes_equal_str(bytes_of(word.ptr, (size_t)(equals - word.ptr)), daemon)))
             fd = (int)number;
         else
             buf_printf(&rest, "%s%.*s", rest.len ? "," : "", (int)word.len, word.ptr);

@@ -17,7 +17,7 @@ def commands():
     found, text = [], harness.read_file(os.path.join(ROOT, "docs/guide/service.md")).decode()
     for block in re.findall(r"(?m)(?:^    .*\n)+", text):
         lines = [line[4:] for line in block.splitlines()]
-        if lines[0].startswith(("#", "[", "15 ")):
+        if lines[0].startswith(("#", "[", "15 ", "make package")):
             continue
         for line in lines:
             if lines[0].startswith("$ ") and not line.startswith("$ "):

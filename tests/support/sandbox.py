@@ -3,6 +3,7 @@ their own. What they install, write or start is gone afterwards."""
 import os
 import re
 import shlex
+import shutil
 import subprocess
 
 import harness
@@ -23,6 +24,7 @@ if [ -n "$3" ]; then # the checkout may be below /tmp or on another file system 
 fi
 ip link set lo up
 cp "$1.script" tmp/script
+cp "$1.files"/* tmp/ 2>/dev/null || true
 exec chroot . /bin/bash /tmp/script
 """
 
@@ -49,8 +51,8 @@ class Result:
         self.command, self.status, self.output = command, status, output
 
 
-def run(test, commands, lower=None, environment=None, timeout=harness.LONG):
-    """Runs the lines of shell one after another, each where the one before it left. Returns a Result for each."""
+def run(test, commands, lower=None, environment=None, files=(), timeout=harness.LONG):
+    """Runs the lines of shell one after another, each where the one before it left. Returns a Result for each. `files` are copied to /tmp."""
     support = os.path.dirname(os.path.realpath(__file__))
     script = ["export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
               "cat > /usr/local/sbin/sudo <<'END'\n" + SUDO + "END", "chmod 755 /usr/local/sbin/sudo",
@@ -62,6 +64,9 @@ def run(test, commands, lower=None, environment=None, timeout=harness.LONG):
         script += [command, "status=$?; echo; echo '%s'%d $status" % (MARK, number)]
     directory = os.path.join(test.dir, "sandbox")
     os.makedirs(directory, exist_ok=True)
+    os.makedirs(directory + ".files", exist_ok=True)
+    for path in files:
+        shutil.copy(path, directory + ".files")
     test.write("sandbox.script", "\n".join(script) + "\n")
     argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "/bin/sh", "-c", SETUP, "sh", directory,
             *([lower, ""] if lower else ["", harness.ROOT])]

@@ -81,8 +81,9 @@ def stop(name):
     return 0
 
 
-def main(act, *names):
-    names = [n for n in names if not n.startswith("-")]
+def main(*words):
+    options = [w for w in words if w.startswith("-")]
+    act, *names = [w for w in words if not w.startswith("-")]
     status = 0
     for name in names:
         name = name.removesuffix(".service")
@@ -90,15 +91,22 @@ def main(act, *names):
             status = start(name) or status
         elif act in ("stop", "disable"):
             status = stop(name) or status
-        elif act in ("restart", "try-restart", "deb-systemd-invoke"):
+        elif act in ("restart", "try-restart"):
             status = stop(name) or start(name) or status
         elif act == "reload":
             subprocess.run(unit_of(name)["ExecReload"].replace("$MAINPID", str(pid_of(name))).split(), check=True)
         elif act == "is-active":
             status = 0 if pid_of(name) else 3
+        elif act == "kill":
+            number = next(o for o in options if o.startswith("--signal=")).removeprefix("--signal=")
+            os.kill(pid_of(name), getattr(signal, "SIG" + number))
+        elif act == "preset":
+            pass
+        elif act == "is-enabled":
+            print("enabled")
         else:
             sys.exit("systemctl: %s is not supported here" % act)
     return status
 
 
-sys.exit(main(*[a for a in sys.argv[1:] if a != "--now"]))
+sys.exit(main(*sys.argv[1:]))
