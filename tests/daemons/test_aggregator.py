@@ -271,7 +271,7 @@ class AggregatorTest(harness.MillraceTest):
                 connection.close()
             return overtaken
 
-        harness.wait_until(overtakes, "a request to be answered before the large read")
+        harness.wait_until(overtakes, "a request to be answered before the large read", harness.LONG)
         gone = harness.connect(d.url)
         gone.request("GET", large)
         gone.close()
