@@ -125,7 +125,7 @@ class StrangersTest(MillraceTest):
         for wrong in ("http://stats.example", "stats.example:80", "*.example"):
             result = self.run_program("simplequeue", "--check-config", "--allowed-hosts=" + wrong)
             self.assertEqual(result.returncode, 78, wrong)
-            self.assertIn(b"allowed_hosts", result.stderr)
+            self.assertIn(b"--allowed-hosts", result.stderr)
 
 
 class LinksTest(MillraceTest):
