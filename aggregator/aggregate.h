@@ -124,9 +124,9 @@ bool aggregate_is_clean(const struct aggregate *a);
 /* The storage's failure, or NULL. *latched: it lasts until a restart. */
 const char *aggregate_failure(const struct aggregate *a, bool *latched);
 
-/* Seals the open slice. SLICE_OK: begun, or waits for the storage thread: call again after each aggregate_poll
- * until aggregate_sealed lists the slice. SLICE_FULL: the disk is full, or too many slices are sealed; a seal that
- * has begun completes later. `wall` is the trusted time. */
+/* Begins to seal the open slice. After SLICE_OK, call again after each aggregate_poll until aggregate_sealed lists
+ * the slice. SLICE_FULL: the disk is full, or too many slices are sealed; a seal that has begun completes later.
+ * `wall` is the trusted time. */
 enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT]);
 
 enum aggregate_clear {

@@ -44,7 +44,7 @@ enum slice_result chain_open(const struct chain_config *config, struct sealed *s
 /* Sets *next to the slice after the newest sealed one. At least one must exist. */
 void chain_follow(const struct sealed *sealed, struct chain_next *next);
 /* The last slice that the current generation of the archive includes; 0: none, or no archive yet. SLICE_FOREIGN if the
- * archive does not belong to these slices: its last slice never existed or ended at another position. */
+ * archive does not belong to these slices: its last slice was never sealed here, or ended at another position. */
 enum slice_result chain_archived(
     const char *archive, const struct sealed *sealed, uint64_t *through, char error[SLICE_ERROR_TEXT]);
 

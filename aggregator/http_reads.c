@@ -192,7 +192,8 @@ static bool is_turn_over(struct http_reads *reads, usec_t now)
     return reads->spent >= TURN_READS;
 }
 
-/* Begins the read. If it needs too many counts of the batch in memory, flushes the batch. Returns false if the storage thread is busy. */
+/* Begins the read. If the read needs too many counts from the batch in memory, flushes the batch. Returns false if the storage thread
+ * is busy. */
 static bool begin_read(
     struct app *app, struct http_request *req, struct reads *r, struct reads_layers *layers)
 {

@@ -25,8 +25,8 @@ struct asks *asks_new(struct event_base *base, struct sources *sources, const st
     uint64_t max_rows, int64_t max_age);
 /* Call it after sources_free, when all requests have ended. */
 void asks_free(struct asks **a);
-/* Answers the request. The query's texts are borrowed until the request ends. `unknown`: of a counter that is not configured, the
- * error with which the request is refused unless the sources have records of it. */
+/* Answers the request. The query's texts are borrowed until the request ends. `unknown` is NULL if the
+ * counter is configured. Otherwise it is the error to send if the sources have no records of the counter. */
 void ask_start(
     struct asks *asks, struct http_request *req, const struct query *q, const struct query_error *unknown);
 

@@ -162,7 +162,8 @@ static void send_cursor(struct server *s, struct http_request *req, struct gener
     answer_send(req, g, lines, &s->scratch);
 }
 
-/* The start of a cursor: after the record, if the request names a place inside it. Keys with a separator are after the key before it. */
+/* Returns the start of a cursor: the key, or the key and a separator if the request names a place inside its record. The separator
+ * makes the cursor start after this record. */
 static struct bytes cursor_start(struct server *s, const struct generation *g, const struct read_span *span)
 {
     if (span->start_name.len == 0)

@@ -46,8 +46,8 @@ static inline struct bytes period_enclosing(struct bytes text, enum period_unit 
 bool component_is_plain(struct bytes text);
 /* Bounds a text to `max` bytes; `max` is at least COMPONENT_BOUND_MIN. A longer text is cut between two UTF-8
  * characters. Then "~" and 32 hexadecimal digits follow: 16 of the MD5 of the whole text, and 16 of the MD5 of the
- * cut text before them, which show that a text is cut. A text that already looks cut is cut again, so no text has
- * the hash of another. `space` holds the result. */
+ * cut text before them, which show that a text is cut. A text that already looks cut is cut again, so that it cannot
+ * have the hash of another text. The result is `text`, or is stored in `space`. */
 #define COMPONENT_BOUND_MIN 64
 struct bytes component_bound(struct bytes text, size_t max, struct buf *space);
 /* The base64 form of the first 8 bytes of the MD5: always 12 characters, the last one '='. A cut text has the hash of

@@ -161,8 +161,8 @@ static void write_formed(struct http_subscriber *h, struct buf *text)
     buf_free(text);
 }
 
-/* An event stream begins with `cursor` as its id. So if the client disconnects before the gap event, it resumes at
- * the gap. */
+/* The first id of an event stream is `cursor`. If the client disconnects before the gap event, it resumes at the
+ * gap. */
 static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t offset, uint64_t end)
 {
     struct buf text = {0};

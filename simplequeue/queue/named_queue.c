@@ -213,8 +213,8 @@ static void step(struct named_queue *q)
     storage_maintain(q);
 }
 
-/* Precedes the first id that this session gives out. A directory of an earlier version is opened without openings while the disk is
- * full, so that it can still be drained. */
+/* Precedes the first id that this session gives out. If a full disk prevents the file of openings in the directory of an earlier
+ * version, the queue opens without this file, so that it can still be drained. */
 static enum queue_result add_opening(struct named_queue *q, char *error, size_t error_size)
 {
     const char *dir = q->config.dir;

@@ -344,8 +344,8 @@ static void keep(struct named_queue *q)
         q->wanted = spilled;
 }
 
-/* A trim never removes the last record, because this record contains the next id. It removes the last OPEN record
- * only after a new one is committed, or was refused because the disk is full. */
+/* A trim never removes the last record, because this record contains the next id. Before the last
+ * OPEN record is removed, a new one is committed, unless the disk is full. */
 void storage_maintain(struct named_queue *q)
 {
     if (!q->config.journal)
