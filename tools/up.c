@@ -110,7 +110,8 @@ static const struct daemon_row daemon_rows[] = {
 struct last_error {
     char *text;         /* NULL: none */
     int64_t at;         /* Unix seconds */
-    bool is_of_process; /* logged by the current process */
+    bool is_of_process; /* logged by `pid` */
+    pid_t pid;          /* the latest process */
 };
 
 struct disk_sample {
@@ -294,7 +295,7 @@ static void close_socket(struct supervisor_program *d)
 static void set_error(struct last_error *e, struct bytes text, bool is_of_process)
 {
     free(e->text);
-    *e = (struct last_error){bytes_dup(text), clock_wall() / USEC_PER_SEC, is_of_process};
+    *e = (struct last_error){bytes_dup(text), clock_wall() / USEC_PER_SEC, is_of_process, e->pid};
 }
 
 /* The text of a line `TIME error DAEMON TEXT`, or a whole line of JSON with this level. BYTES_NONE: another line. */
@@ -416,8 +417,10 @@ static void note_end(struct up *up, size_t program, const struct supervisor_repo
     struct last_error *e = &up->errors[program];
     if ((r->state == SUPERVISOR_RESTARTING || r->state == SUPERVISOR_FAILED) && !e->is_of_process)
         set_error(e, bytes_str(r->last_end), false);
-    if (r->state == SUPERVISOR_STARTING)
+    if (r->pid != 0 && r->pid != e->pid) {
+        e->pid = r->pid;
         e->is_of_process = false;
+    }
     if (r->state == SUPERVISOR_STOPPED && !up->is_stopping) {
         up->refused = program;
         up->is_stopping = true;
@@ -490,9 +493,14 @@ static void reload(struct up *up)
     buf_free(&changes);
     bool counts_anew = reload_changes_counters(counted, fresh);
     log_info("configuration read", LOG_S("counters", counts_anew ? "changed" : "unchanged"));
-    for (size_t i = 0; i < up->n && counts_anew; i++)
-        if (has_counters(up->daemons[i].name))
-            supervisor_renew(up->supervisor, i);
+    for (size_t i = 0; i < up->n && counts_anew; i++) {
+        if (!has_counters(up->daemons[i].name))
+            continue;
+        if (supervisor_report(up->supervisor, i).state == SUPERVISOR_FAILED)
+            log_warn("this daemon failed and starts only with `millrace up`: restart the pipeline",
+                LOG_S("daemon", up->daemons[i].name));
+        supervisor_renew(up->supervisor, i);
+    }
     config_free(&up->counted);
     up->counted = fresh;
 }

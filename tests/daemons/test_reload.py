@@ -102,6 +102,31 @@ class Reload(harness.MillraceTest):
         wait_until(lambda: self.total(pipeline, country="JP") == 1, lambda: pipeline.log)
         pipeline.interrupt()
 
+    def aggregator_of_status(self, pipeline):
+        done = self.run_program("millrace", "status", "--json", "--config", pipeline.config_path)
+        return json.loads(done.stdout)["daemons"]["aggregator"]
+
+    def test_status_names_the_reason_of_refused_counters_until_they_are_corrected(self):
+        pipeline = self.up().wait_ready()
+        self.config(USERS_BY_COUNTRY.replace("key = l", "key = h", 1))
+        self.reload(pipeline, "configuration read counters=changed")
+        wait_until(lambda: pipeline.run_file()["daemons"]["aggregator"]["restarts"] >= 2, lambda: pipeline.log)
+        aggregator = wait_until(lambda: (lambda d: d["state"] == "restarting" and d)(self.aggregator_of_status(pipeline)), lambda: pipeline.log)
+        self.assertIn("has a different key now", aggregator["detail"])
+        self.config()
+        self.reload(pipeline, "configuration read counters=changed")
+        wait_until(lambda: self.aggregator_of_status(pipeline)["state"] == "ready", lambda: pipeline.log)
+        pipeline.interrupt()
+
+    def test_a_daemon_that_failed_at_the_start_is_named(self):
+        self.up().wait_ready().interrupt()
+        self.config(USERS_BY_COUNTRY.replace("key = l", "key = h", 1))
+        pipeline = harness.Pipeline(self, self.path("pipeline.conf"), self.path("data"))
+        wait_until(lambda: pipeline.run_file()["daemons"]["aggregator"]["state"] == "failed", lambda: pipeline.log)
+        self.config()
+        self.reload(pipeline, "restart the pipeline daemon=aggregator")
+        pipeline.interrupt()
+
     def test_everything_is_judged_before_anything_starts(self):
         config = self.config(USERS_BY_COUNTRY + "\n[total z]\nkeyy = c\n")
         done = self.run_program("millrace", "up", "--config", config)
