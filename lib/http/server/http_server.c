@@ -22,6 +22,7 @@
 #define ACCEPT_PAUSE_USEC 100000
 #define SWEEP_MIN (10 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
+#define SWEEP_DRAINING (100 * USEC_PER_MSEC)
 #define OVER_LIMIT_MAX 64
 #define RESERVE_MAX 256 /* descriptors left to the daemon's own files */
 
@@ -302,6 +303,8 @@ void http_server_drain(struct http_server *s)
     struct http_conn *c;
     s->draining = true;
     stop_listening(s);
+    s->now = clock_monotonic();
+    event_add(s->sweep_event, &(struct timeval){.tv_usec = SWEEP_DRAINING});
     TAILQ_FOREACH(c, &s->conns, link)
     {
         if (c->state == HTTP_CONN_IDLE) {
