@@ -10,6 +10,7 @@
 #include "counts/manifest.h"
 #include "counts/slice_reader.h"
 #include "tools/tool.h"
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -199,6 +200,20 @@ static int check_sealed(const struct recount *r, const struct json_doc *slices)
     return EX_OK;
 }
 
+/* The directory of the new archive may be missing, empty, or of a recount. Anything else, such as the directory of a daemon, stays as it
+ * is. */
+static int check_directory(const struct recount *r)
+{
+    DIR *dir = access(r->counting, F_OK) != 0 ? opendir(r->to) : NULL;
+    const struct dirent *e = dir ? readdir(dir) : NULL;
+    while (e && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0))
+        e = readdir(dir);
+    bool is_other = e != NULL;
+    if (dir)
+        closedir(dir);
+    return is_other ? fail(EX_CONFIG, "%s has other files; recount into another directory", r->to) : EX_OK;
+}
+
 /* Tells at the start what `compact --replace` would refuse at the end. */
 static int check_aggregator(const struct recount *r)
 {
@@ -292,7 +307,9 @@ static int run(const struct options *o)
     const char *to = options_text(o, "to_archive");
     r.to = to ? mem_strdup(to) : mem_printf("%s/recount", r.pipeline.data_dir);
     r.counting = mem_printf("%s/counting", r.to);
-    int status = read_current(&r);
+    int status = check_directory(&r);
+    if (status == EX_OK)
+        status = read_current(&r);
     if (status == EX_OK)
         status = check_aggregator(&r);
     if (status == EX_OK)

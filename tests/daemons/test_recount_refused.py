@@ -148,10 +148,14 @@ class Refused(RecountTest):
     def test_not_a_recount(self):
         self.prepare()
         self.assertIn("--replace names the archive itself", self.millrace("compact", "--replace=" + self.archive, expect=78))
-        self.assertIn("no such directory", self.millrace("compact", "--replace=" + self.path("nowhere"), expect=78))
+        self.assertIn("no such directory; run `millrace recount` first",
+                      self.millrace("compact", "--replace=" + self.path("nowhere"), expect=78))
         os.mkdir(self.recounted)
         self.refuse("no recounted archive")
-        self.assertIn("recount into another directory", self.millrace("recount", "--to-archive=" + self.archive, expect=78))
+        for other in (self.archive, self.path("run", "aggregator"), self.path("pubsub")):
+            before = sorted(os.listdir(other))
+            self.assertIn("recount into another directory", self.millrace("recount", "--to-archive=" + other, expect=78))
+            self.assertEqual(sorted(os.listdir(other)), before)
         self.assertIn("--from needs files", self.millrace("recount", "--from", expect=64))
 
 
