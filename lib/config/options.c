@@ -257,6 +257,8 @@ static void append_option(const struct option_row *r, struct buf *out)
     while (out->len - start < HELP_COLUMN)
         buf_append_char(out, ' ');
     struct buf text = {0}, notes = {0}, bounds = {0};
+    if (r->means != NULL && *r->means != '\0')
+        append_note(&notes, "bitly's name; use %s", r->means);
     buf_append_str(&text, r->help);
     if (r->alone != NULL)
         append_note(&notes, "alone: %s", r->alone);
@@ -314,7 +316,7 @@ void options_print_settings(const struct options *o, struct buf *out)
     for (size_t i = 0; i < o->n_values; i++) {
         const struct option_value *v = &o->values[i];
         size_t start = out->len;
-        if (v->row->flags & OPTION_COMMAND_LINE)
+        if (v->row->flags & OPTION_COMMAND_LINE || v->row->means != NULL)
             continue;
         const char *text = v->is_set ? v->text : "", *source = v->is_set ? v->source : "unset";
         buf_printf(out, "%s = %s", v->row->name, v->shown ? v->shown : text);
@@ -376,6 +378,46 @@ static const char *suggestion(const struct options *o, const char *name, char *o
     return out;
 }
 
+static char *keep(struct options *o, struct bytes text)
+{
+    o->kept = mem_realloc(o->kept, (o->n_kept + 1) * sizeof *o->kept);
+    o->kept[o->n_kept] = bytes_dup(text);
+    return o->kept[o->n_kept++];
+}
+
+const char *options_keep(struct options *o, struct bytes text)
+{
+    return keep(o, text);
+}
+
+static int set(struct options *o, struct option_value *v, const char *text, int rank, const char *source);
+
+/* Sets what the row `means`. */
+static int set_meant(
+    struct options *o, const struct option_row *row, const char *text, int rank, const char *source)
+{
+    const char *list = row->means;
+    struct bytes word;
+    log_warn(*row->means != '\0' ? "setting has a better name" : "setting has no effect",
+        LOG_S("setting", row->name), LOG_S("use", row->means), LOG_S("source", source));
+    if (row->flags & OPTION_OPERAND)
+        o->operands[o->n_operands++] = keep(o, bytes_str(text));
+    while (!(row->flags & OPTION_OPERAND) && bytes_next_word(&list, " ", &word)) {
+        char *name = keep(o, word), *value = strchr(name, '=');
+        struct option_value *v;
+        if (value != NULL)
+            *value++ = '\0';
+        v = find(o, name);
+        assert(v != NULL);
+        const char *meant = value != NULL ? value : text;
+        if (v->rank == rank && !(v->row->flags & OPTION_LIST) && strcmp(v->text, meant) != 0)
+            return fail(o, "%s sets %s = %s, but %s sets %s", source, name, meant, v->source, v->text);
+        if (set(o, v, meant, rank, source) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int set(struct options *o, struct option_value *v, const char *text, int rank, const char *source)
 {
     char why[300];
@@ -385,11 +427,15 @@ static int set(struct options *o, struct option_value *v, const char *text, int 
                                              : fail(o, "%s: %s = %s %s", source, v->row->name, text, why);
     if (rank < v->rank)
         return 0;
+    if (v->row->means != NULL && rank > RANK_DEFAULT && set_meant(o, v->row, text, rank, source) != 0)
+        return -1;
+    bool joins = (v->row->flags & OPTION_LIST) && v->rank == rank && rank == RANK_COMMAND_LINE;
+    char *kept = joins ? mem_printf("%s %s", v->text, text) : mem_strdup(text);
     free(v->text);
     free(v->source);
     *v = (struct option_value){.row = v->row,
         .is_set = true,
-        .text = mem_strdup(text),
+        .text = kept,
         .number = number,
         .source = mem_strdup(source),
         .rank = rank};
@@ -409,7 +455,7 @@ static void underscored(char *name)
 static int read_arguments(struct options *o, int argc, char **argv)
 {
     bool only_operands = false;
-    o->operands = mem_zalloc(((size_t)argc + 1) * sizeof *o->operands);
+    o->operands = mem_zalloc(((size_t)argc + 2) * sizeof *o->operands);
     for (int at = 1; at < argc; at++) {
         char *arg = argv[at], name[80], shown[90], hint[120];
         const char *value = NULL;
@@ -603,6 +649,19 @@ int options_inherit(
     return set(o, v, text, RANK_DEFAULT, source) == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
 }
 
+int options_rewrite(struct options *o, const char *name, const char *text, struct config_error *error)
+{
+    struct option_value *v = find(o, name);
+    assert(v != NULL && v->rank > RANK_DEFAULT);
+    char *kept = mem_strdup(text), *source = mem_strdup(v->source); /* set frees both */
+    int rank = v->rank;
+    v->rank = RANK_UNSET; /* replaces a list instead of adding to it */
+    int result = set(o, v, kept, rank, source);
+    free(kept);
+    free(source);
+    return result == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
+}
+
 int options_set_default(struct options *o, const char *name, int64_t number, struct config_error *error)
 {
     char text[24];
@@ -724,11 +783,4 @@ void options_show_as(struct options *o, const char *name, const char *text, cons
 bool options_check_only(const struct options *o)
 {
     return options_bool(o, "check_config");
-}
-
-const char *options_keep(struct options *o, struct bytes text)
-{
-    o->kept = mem_realloc(o->kept, (o->n_kept + 1) * sizeof *o->kept);
-    o->kept[o->n_kept] = bytes_dup(text);
-    return o->kept[o->n_kept++];
 }

@@ -36,6 +36,8 @@ enum option_type {
 #define OPTION_WARN_OBSOLETE 1 /* bitly's setting that the service manager replaces: logs a warning */
 #define OPTION_COMMAND_LINE 2  /* not allowed in the file: --config, --daemon */
 #define OPTION_FIRST 4         /* inherits only the first name of a list */
+#define OPTION_LIST 8          /* the values of a repeated --x are joined by spaces */
+#define OPTION_OPERAND 16      /* with `means`: the value is an operand */
 
 struct option_row {
     const char *name; /* with underscores */
@@ -51,6 +53,10 @@ struct option_row {
     /* The setting that is its default: `inherits` of the section [of] (NULL: none), or else of [millrace]. So a
      * name or file that several daemons need is written once. */
     const char *inherits, *of;
+    /* For a setting of bitly's simplehttp that has a better name here: the settings that it sets, separated by spaces. "drop" gets its
+     * value, "method=GET" the value GET; "": none. Using it logs a warning. Two settings of one source that set different values are an
+     * error. NULL: not such a setting. */
+    const char *means;
 };
 
 #define OPTION_INHERITS_TOKEN(DAEMON) .inherits = "auth_token_file", .of = (DAEMON)
@@ -101,6 +107,9 @@ int options_set_default(struct options *o, const char *name, int64_t number, str
 /* The same for a text. --check-config prints `source`. */
 int options_inherit(
     struct options *o, const char *name, const char *text, const char *source, struct config_error *error);
+
+/* Replaces the text of a set setting by the same in another form. The source remains. Returns 0, or -1 with the error. */
+int options_rewrite(struct options *o, const char *name, const char *text, struct config_error *error);
 
 /* Copies a text. The copy is valid until options_free. */
 const char *options_keep(struct options *o, struct bytes text);

@@ -10,8 +10,48 @@
 
 #define INTO_ITSELF "a stream cannot be republished into itself: its lines would multiply without end"
 
+/* Reads bitly's form of pubsub_url, http://HOST:PORT/sub?multipart=0, as the address, and as the stream `default` unless the URL or
+ * `stream` names another. */
+static int read_sub_url(struct options *o, struct config_error *error)
+{
+    static const char scheme[] = "http://";
+    const char *url = options_text(o, "pubsub_url");
+    if (url == NULL || strncmp(url, scheme, strlen(scheme)) != 0 || strchr(url, ' ') != NULL)
+        return 0;
+    const char *path = strchr(url + strlen(scheme), '/');
+    size_t end = strlen("/sub");
+    if (path == NULL || strncmp(path, "/sub", end) != 0 || (path[end] != '\0' && path[end] != '?'))
+        return 0;
+    struct url_query query;
+    if (url_query_parse(bytes_str(path + end + (path[end] == '?')), &query) != 0)
+        return options_refuse(o, "pubsub_url", error, "invalid escape in the query");
+    const char *stream = NULL, *unknown = NULL;
+    for (size_t i = 0; i < query.n; i++)
+        if (bytes_equal_str(query.params[i].name, "stream"))
+            stream = options_keep(o, query.params[i].value);
+        else if (!bytes_equal_str(query.params[i].name, "multipart"))
+            unknown = options_keep(o, query.params[i].name);
+    url_query_free(&query);
+    if (unknown != NULL)
+        return options_refuse(
+            o, "pubsub_url", error, "of /sub only multipart and stream are accepted, not %s", unknown);
+    bool named = options_is_set(o, "stream");
+    if (named && stream != NULL && strcmp(stream, options_string(o, "stream")) != 0)
+        return options_refuse(o, "stream", error, "pubsub_url names another stream, %s", stream);
+    log_warn("pubsub_url has a better form",
+        LOG_S("pubsub_url", options_keep(o, bytes_of(url, (size_t)(path - url)))),
+        LOG_S("stream", named            ? options_string(o, "stream")
+                        : stream != NULL ? stream
+                                         : "default"));
+    if (!named && options_inherit(o, "stream", stream != NULL ? stream : "default", "pubsub_url", error) != 0)
+        return -1;
+    return options_rewrite(o, "pubsub_url", options_keep(o, bytes_of(url, (size_t)(path - url))), error);
+}
+
 int stream_program_check(struct options *o, struct config_error *error)
 {
+    if (read_sub_url(o, error) != 0)
+        return -1;
     if (options_check_name(o, "stream", error) != 0 || peer_check(o, "pubsub", error) != 0)
         return -1;
     const char *from = options_string(o, "from");

@@ -10,8 +10,8 @@
 
 /* clang-format off */
 #define STREAM_OPTIONS(STREAM_HELP, LINE_HELP)                                                                       \
-    {.name = "pubsub_url", .type = OPTION_STRING,                                                            \
-        .help = "URL of pubsub (default: from the configuration)"},                                           \
+    {.name = "pubsub_url", .type = OPTION_STRING, .flags = OPTION_LIST,                                       \
+        .help = "URL of pubsub (default: from the configuration); bitly's form with /sub?multipart=0 is accepted"},                                           \
     {.name = "pubsub_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN("pubsub"), .help = "file with the token for pubsub"},          \
     {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .inherits = "streams", .flags = OPTION_FIRST, .help = (STREAM_HELP)},                  \
     {.name = "from", .type = OPTION_STRING, .fallback = "earliest",                                          \
@@ -25,7 +25,7 @@
                 "not ready"}
 /* clang-format on */
 
-/* Checks these settings. Returns 0, or -1 with the error. */
+/* Checks these settings, before any of them is used: bitly's form of pubsub_url is replaced. Returns 0, or -1 with the error. */
 int stream_program_check(struct options *o, struct config_error *error);
 
 /* Checks that to_stream is not the source stream. `url` is the address of the pubsub with to_stream (NULL: the pubsub

@@ -4,13 +4,17 @@
 #include "daemon/nng_listen.h"
 #include "daemon/disk_guard.h"
 #include "daemon/scrubber.h"
+#include "base/log.h"
 
 #include <assert.h>
 
+#define DIR_BESIDE "pubsub-data" /* for `pubsub --port=N` alone, as bitly's was started */
 #define SEGMENTS_MIN 3 /* the current segment, the prepared next segment, and one that is being read */
 
 const struct option_row settings_rows[] = {
-    {.name = "data_dir", .type = OPTION_STRING, .help = "directory of the streams (required)"},
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .help = "directory of the streams (default without a configuration file: " DIR_BESIDE ")"},
     {.name = "sync",
         .type = OPTION_SYNC,
         .fallback = "0",
@@ -151,6 +155,13 @@ int settings_check(struct options *o, struct config_error *error)
     struct stream_limits limits;
     struct bytes name;
     bool is_prefix;
+    if (!options_text(o, "data_dir") && c == NULL) {
+        log_warn("data_dir is not set: streams are stored in the working directory",
+            LOG_S("path", DIR_BESIDE),
+            LOG_S("hint", "--data-dir names another directory, --retain-bytes and --retain-age limit it"));
+        if (options_inherit(o, "data_dir", DIR_BESIDE, "default", error) != 0)
+            return -1;
+    }
     if (!options_text(o, "data_dir"))
         return config_fail(
             error, NULL, 0, "data_dir is not set: set the directory of the streams (--data-dir=DIR)");

@@ -48,10 +48,10 @@ bool param_items(struct queue_server *server, struct http_request *req, size_t f
     return true;
 }
 
-bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out)
+bool param_separator(struct http_request *req, struct bytes fallback, bool may_be_empty, struct bytes *out)
 {
     *out = fallback;
-    if (!http_param(req, "separator", out) || out->len > 0)
+    if (!http_param(req, "separator", out) || out->len > 0 || may_be_empty)
         return true;
     http_problem(req, 400, "bad-parameter", NULL, "separator is empty");
     return false;

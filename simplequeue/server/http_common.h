@@ -38,7 +38,7 @@ bool param_destination(struct http_request *req, struct bytes *destination);
 /* items=; at least 1. If it exceeds --max-mget, --max-mget applies. */
 bool param_items(struct queue_server *server, struct http_request *req, size_t fallback, size_t *items);
 /* separator=; must not be empty; default: the fallback. */
-bool param_separator(struct http_request *req, struct bytes fallback, struct bytes *out);
+bool param_separator(struct http_request *req, struct bytes fallback, bool may_be_empty, struct bytes *out);
 
 /* Returns the queue, if needed after its creation. If the result is NULL, the function has refused the request, or
  * the request waits for the creation and the handler will be called again. So a handler must call this function

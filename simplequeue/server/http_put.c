@@ -96,7 +96,7 @@ void http_mput(struct http_request *req, void *ctx)
 {
     struct queue_server *server = ctx;
     struct bytes separator;
-    if (!param_separator(req, server->mput_separator, &separator))
+    if (!param_separator(req, server->mput_separator, false, &separator))
         return;
     records_split(&server->records, message_data(req), separator);
     struct queue_put what = {.messages = server->records.at, .n = server->records.n};

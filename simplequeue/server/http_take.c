@@ -69,6 +69,6 @@ void http_mget(struct http_request *req, void *ctx)
     struct queue_server *server = ctx;
     struct bytes separator;
     size_t items;
-    if (param_items(server, req, 1, &items) && param_separator(req, server->mget_separator, &separator))
+    if (param_items(server, req, 1, &items) && param_separator(req, server->mget_separator, true, &separator))
         take(server, req, items, separator, http_mget);
 }

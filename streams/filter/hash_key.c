@@ -6,6 +6,7 @@
 #include <nettle/hmac.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,6 +29,16 @@ struct hash_key *hash_key_of(struct bytes secret)
     hmac_sha256_digest(&k->hmac, sizeof id, id);
     for (size_t i = 0; i < ID_BYTES; i++)
         snprintf(k->id + 2 * i, 3, "%02x", id[i]);
+    return k;
+}
+
+struct hash_key *hash_key_random(void)
+{
+    char secret[HASH_KEY_MIN];
+    struct hash_key *k = NULL;
+    if (getrandom(secret, sizeof secret, 0) == (ssize_t)sizeof secret)
+        k = hash_key_of(bytes_of(secret, sizeof secret));
+    explicit_bzero(secret, sizeof secret);
     return k;
 }
 

@@ -20,6 +20,7 @@ struct hash_key;
 /* Reads the key file. Returns NULL with the reason. */
 struct hash_key *hash_key_read(const char *path, char *error, size_t error_size);
 struct hash_key *hash_key_of(struct bytes secret);
+struct hash_key *hash_key_random(void); /* NULL: the system has no random bytes */
 void hash_key_free(struct hash_key **k);
 const char *hash_key_id(const struct hash_key *k);
 /* Writes the value's token, without a NUL. */

@@ -53,7 +53,8 @@ static const struct option_row option_rows[] = {
         .help = "fields whose values are replaced by keyed hashes, separated by commas"},
     {.name = "hash_key_file",
         .type = OPTION_STRING,
-        .help = "file with the key: at least 16 bytes, not readable by others"},
+        .help = "file with the key: at least 16 bytes, not readable by others (default without to_stream: a "
+                "random key for each start)"},
     {.name = "filter_subject",
         .type = OPTION_STRING,
         .help = "field that filter_values, filter_prefix and filter_pattern test"},
@@ -66,6 +67,14 @@ static const struct option_row option_rows[] = {
     {.name = "filter_pattern",
         .type = OPTION_STRING,
         .help = "pass only lines whose filter_subject matches this PCRE2 pattern"},
+    {.name = "blacklist_fields", .type = OPTION_STRING, .means = "drop", .help = "fields to remove"},
+    {.name = "encrypted_fields", .type = OPTION_STRING, .means = "hash", .help = "fields to hash"},
+    {.name = "expected_key", .type = OPTION_STRING, .means = "filter_subject", .help = "field to test"},
+    {.name = "expected_value", .type = OPTION_STRING, .means = "filter_values", .help = "its value"},
+    {.name = "expected_value_regex",
+        .type = OPTION_STRING,
+        .means = "filter_pattern",
+        .help = "pattern for its value"},
     {.name = "heartbeat",
         .type = OPTION_STRING,
         .fallback = "_heartbeat_",
@@ -128,6 +137,9 @@ static int make_filter(
             "set hash too; without it nothing is hashed, and all values are published in plain text");
     if (key_file != NULL && (*key = hash_key_read(key_file, why, sizeof why)) == NULL)
         return options_refuse(o, "hash_key_file", error, "%s", why);
+    /* Subscribers of /sub get new tokens after a restart. A stream would keep tokens that nobody can make again. */
+    if (key_file == NULL && options_text(o, "hash") != NULL && options_text(o, "to_stream") == NULL)
+        *key = hash_key_random();
     struct line_filter_spec spec = {.drop = options_text(o, "drop"),
         .hash = options_text(o, "hash"),
         .key = *key,
@@ -590,6 +602,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     p->daemon = d;
     if (make_filter(o, &p->key, &p->filter, error) != 0)
         return EX_CONFIG;
+    if (p->key != NULL && options_text(o, "hash_key_file") == NULL)
+        log_warn("hash_key_file is not set: this run's tokens differ from those of other runs");
     p->scheduler = line_scheduler_new(daemon_base(d));
     p->source = stream_program_connect(d, error);
     if (p->source == NULL || daemon_read_token(options_text(o, "pubsub_token_file"), &p->token, error) != 0)
@@ -633,7 +647,7 @@ static void hangup(void *ctx)
     struct program *p = ctx;
     const char *path = options_text(daemon_options(p->daemon), "hash_key_file");
     char why[LINE_FILTER_ERROR_TEXT];
-    if (p->key == NULL)
+    if (p->key == NULL || path == NULL)
         return;
     struct hash_key *key = hash_key_read(path, why, sizeof why);
     if (key == NULL) {

@@ -21,12 +21,14 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/reject_file.h"
+#include "base/xxh3.h"
 #include "streams/filter/republisher.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 
 #include <errno.h>
 #include <event2/event.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -39,13 +41,15 @@ static const struct option_row option_rows[] = {
     STREAM_ACCEPT_LOSS_OPTION,
     {.name = "destination",
         .type = OPTION_STRING,
+        .flags = OPTION_LIST,
         .help = HTTP_POOL_URLS_HELP "%s is replaced by one line in escaped form"},
     {.name = "destination_token_file",
         .type = OPTION_STRING,
         .help = "file with the token that each destination gets as Authorization: Bearer"},
     {.name = "state",
         .type = OPTION_STRING,
-        .help = "state file: the offset below which all lines are delivered"},
+        .help = "state file: the offset below which all lines are delivered (default: "
+                ".ps_to_http-STREAM-HASH.json in the working directory, HASH of pubsub_url and destination)"},
     {.name = "method",
         .type = OPTION_CHOICE,
         .fallback = "POST",
@@ -61,6 +65,7 @@ static const struct option_row option_rows[] = {
         .min = 1,
         .max = 1000000,
         .help = "maximum lines per request"},
+    {.name = "bare_line", .type = OPTION_BOOL, .help = "with batch=1: send the line without its LF"},
     {.name = "batch_bytes",
         .type = OPTION_SIZE,
         .fallback = "1M",
@@ -121,6 +126,21 @@ static const struct option_row option_rows[] = {
         .max = 3600000,
         .unit = "ms",
         .help = "interval at which the state is stored"},
+    {.name = "destination_get_url",
+        .type = OPTION_STRING,
+        .means = "destination method=GET",
+        .help = "URL with %s for a GET of each line"},
+    {.name = "destination_post_url",
+        .type = OPTION_STRING,
+        .means = "destination method=POST batch=1 bare_line=true",
+        .help = "URL for a POST of each line"},
+    {.name = "round_robin",
+        .type = OPTION_BOOL,
+        .help = "required with several of bitly's destination URLs, which then take turns"},
+    {.name = "max_silence",
+        .type = OPTION_STRING,
+        .means = "",
+        .help = "no effect: ps_to_http notices a dead connection to pubsub and reconnects"},
     {.name = "to_stream",
         .type = OPTION_STRING,
         .help = "instead of destination: stream of another pubsub; each line is stored once"},
@@ -165,6 +185,7 @@ struct program {
     bool state_found; /* a state was found at the start or stored since */
     bool state_failed;
     /* settings */
+    bool bare_line;
     bool get; /* GET instead of POST, with the line in the URL */
     bool skip_refused;
     size_t batch_lines, batch_bytes, parallel;
@@ -193,6 +214,19 @@ static int refuse_settings(
     return 0;
 }
 
+static int set_default_state(struct options *o, struct config_error *error)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s %s", peer_url(o, "pubsub"), options_text(o, "destination"));
+    uint64_t hash = XXH3_64bits(path.ptr, path.len);
+    buf_clear(&path);
+    buf_printf(&path, ".ps_to_http-%s-%016" PRIx64 ".json", options_string(o, "stream"), hash);
+    const char *kept = options_keep(o, buf_bytes(&path));
+    buf_free(&path);
+    log_warn("state is not set: it is stored in the working directory", LOG_S("path", kept));
+    return options_inherit(o, "state", kept, "default", error);
+}
+
 static int check_destination(struct options *o, struct config_error *error)
 {
     static const char *const of_our_own[] = {"to_url", "to_token_file", "producer", NULL};
@@ -204,19 +238,25 @@ static int check_destination(struct options *o, struct config_error *error)
     struct http_pool *pool = http_pool_new(&config, why, sizeof why);
     if (pool == NULL)
         return options_refuse(o, "destination", error, "%s", why);
-    bool all_placeholders = http_pool_without_placeholder(pool) == NULL;
+    bool all_placeholders = http_pool_without_placeholder(pool) == NULL, several = http_pool_size(pool) > 1;
     http_pool_free(&pool);
+    if (several && !options_bool(o, "round_robin") &&
+        (options_is_set(o, "destination_get_url") || options_is_set(o, "destination_post_url")))
+        return options_refuse(o, "destination", error,
+            "several destinations take turns: set --round-robin; to send each line to all, start one "
+            "ps_to_http for each");
     if (strcmp(options_string(o, "method"), "GET") == 0 && !all_placeholders)
         return options_refuse(o, "destination", error, "method GET requires %%s in each URL");
     if (strstr(options_text(o, "destination"), "%s") != NULL && options_is_set(o, "batch") &&
         options_int(o, "batch") > 1)
         return options_refuse(
             o, "batch", error, "a request to a destination with %%s has one line: omit batch");
+    if (options_bool(o, "bare_line") && options_int(o, "batch") > 1)
+        return options_refuse(o, "bare_line", error, "requires batch=1");
     if (refuse_settings(o, of_our_own, "only allowed with to_stream or to_queue", error) != 0)
         return -1;
-    if (options_text(o, "state") == NULL)
-        return options_refuse(
-            o, "state", error, "required with destination, for example --state=/var/lib/clicks.state");
+    if (options_text(o, "state") == NULL && set_default_state(o, error) != 0)
+        return -1;
     if (!options_bool(o, "skip_refused")) {
         if (refuse_settings(o, of_refusals, "requires skip_refused", error) != 0)
             return -1;
@@ -231,7 +271,7 @@ static int check_destination(struct options *o, struct config_error *error)
 static int check(struct options *o, struct config_error *error)
 {
     static const char *const of_strangers[] = {"state", "destination_token_file", "method", "content_type",
-        "batch", "batch_bytes", "gather", "parallel", "skip_refused", "poison_limit", "rejects",
+        "batch", "bare_line", "batch_bytes", "gather", "parallel", "skip_refused", "poison_limit", "rejects",
         "rejects_max_bytes", "rejects_max_age", "commit_every", "accept_loss", NULL};
     struct url_address address;
     int ways = (options_text(o, "destination") != NULL) + (options_text(o, "to_stream") != NULL) +
@@ -521,14 +561,17 @@ static void start_waiting(struct program *p)
             continue;
         }
         struct buf target = {0};
-        http_pool_fill_target(host, bytes_of(b->lines.ptr, b->lines.len - 1), &target); /* without the LF */
+        struct bytes line = bytes_of(b->lines.ptr, b->lines.len - 1); /* without the LF */
+        http_pool_fill_target(host, line, &target);
         b->host = host;
         b->state = UNDER_WAY;
         p->under_way++;
         http_pool_request(host, &(struct http_call_spec){.method = p->get ? "GET" : "POST",
                                     .target = target.ptr,
                                     .content_type = p->get ? NULL : p->content_type,
-                                    .body = p->get ? BYTES_NONE : buf_bytes(&b->lines),
+                                    .body = p->get         ? BYTES_NONE
+                                            : p->bare_line ? line
+                                                           : buf_bytes(&b->lines),
                                     .arg = b,
                                     .on_done = answered});
         buf_free(&target);
@@ -625,6 +668,7 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
         return EX_CONFIG;
     p->rejects = (struct reject_file){options_text(o, "rejects"),
         (uint64_t)options_int(o, "rejects_max_bytes"), options_int(o, "rejects_max_age") * USEC_PER_MSEC};
+    p->bare_line = options_bool(o, "bare_line");
     p->get = strcmp(options_string(o, "method"), "GET") == 0;
     p->batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch");
     p->batch_bytes = (size_t)options_int(o, "batch_bytes");

@@ -324,7 +324,7 @@ class Subscribe(PubsubTest):
 
 class Life(PubsubTest):
     def test_settings(self):
-        run = self.run_program("pubsub")
+        run = self.run_program("pubsub", "--config", self.write("empty.conf", ""))
         self.assertEqual(run.returncode, 78)
         self.assertIn(b"data_dir", run.stderr)
         run = self.run_program("pubsub", "--data-dir=" + self.path("p"), "--streams=ok,not/ok")

@@ -236,7 +236,7 @@ class Everywhere:
                 ("/put", 400, "missing-data"), ("/put?data=", 400, "missing-data"), ("/mput", 400, "missing-data"),
                 ("/put?queue=a/b&data=x", 400, "bad-parameter"), ("/get?queue=", 400, "bad-parameter"),
                 ("/mget?items=0", 400, "bad-parameter"), ("/mget?items=-1", 400, "bad-parameter"),
-                ("/mget?separator=", 400, "bad-parameter"), ("/reserve?lease=0", 400, "bad-parameter"),
+                ("/mput?separator=", 400, "bad-parameter"), ("/reserve?lease=0", 400, "bad-parameter"),
                 ("/reserve?wait=x", 400, "bad-parameter"), ("/reserve?ack=5", 400, "bad-parameter"),
                 ("/reserve?ack=5:", 400, "bad-parameter"), ("/reserve?ack=5:1", 409, "lease-lost"),
                 ("/reserve?reader=a%20b", 400, "bad-parameter"),

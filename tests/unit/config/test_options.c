@@ -183,6 +183,55 @@ static void test_choice_of_a_longer_word(void **state)
     options_free(&o);
 }
 
+static const struct option_row renamed_rows[] = {
+    {.name = "target", .type = OPTION_STRING, .flags = OPTION_LIST, .help = "x"},
+    {.name = "way", .type = OPTION_CHOICE, .fallback = "post", .choices = "get|post", .help = "x"},
+    {.name = "get_from", .type = OPTION_STRING, .means = "target way=get", .help = "x"},
+    {.name = "post_to", .type = OPTION_STRING, .means = "target way=post", .help = "x"},
+    {.name = "nothing", .type = OPTION_BOOL, .means = "", .help = "x"},
+    {.name = "input", .type = OPTION_STRING, .flags = OPTION_OPERAND, .means = "FILE", .help = "x"},
+    {.name = NULL},
+};
+static const struct options_spec renamed = {
+    .program = "simplequeue", .summary = "x", .operands = "FILE...", .rows = {renamed_rows, NULL}};
+
+static void test_names_with_a_meaning(void **state)
+{
+    struct config_error error;
+    struct buf out = {0};
+    char **operands;
+    (void)state;
+    struct options *o = parse(&renamed, OPTIONS_OK, ARG("--get-from=a"), ARG("--get-from=b"));
+    assert_string_equal(options_string(o, "target"), "a b");
+    assert_string_equal(options_string(o, "way"), "get");
+    assert_string_equal(options_source(o, "way"), "--get-from");
+    assert_true(options_is_set(o, "get_from"));
+    options_print_settings(o, &out);
+    assert_null(memmem(out.ptr, out.len, "get_from =", 10));
+    assert_int_equal(options_rewrite(o, "target", "c", &error), 0);
+    assert_string_equal(options_string(o, "target"), "c");
+    assert_true(options_is_set(o, "target"));
+    buf_free(&out);
+    options_free(&o);
+    o = parse(&renamed, OPTIONS_OK, NULL, NULL);
+    assert_null(options_string(o, "target"));
+    assert_string_equal(options_string(o, "way"), "post");
+    options_free(&o);
+    o = parse(&renamed, OPTIONS_USAGE, ARG("--get-from=a"), ARG("--post-to=a"));
+    assert_string_equal(options_error(o), "--post-to sets way = post, but --get-from sets get");
+    options_free(&o);
+    o = parse(&renamed, OPTIONS_OK, ARG("--nothing"), ARG("--input=in"));
+    assert_int_equal(options_operands(o, &operands), 1);
+    assert_string_equal(operands[0], "in");
+    options_free(&o);
+    setenv("MILLRACE_SIMPLEQUEUE_GET_FROM", "a", 1);
+    o = parse(&renamed, OPTIONS_OK, ARG("--way=post"), NULL); /* the command line is above the environment */
+    assert_string_equal(options_string(o, "target"), "a");
+    assert_string_equal(options_string(o, "way"), "post");
+    options_free(&o);
+    unsetenv("MILLRACE_SIMPLEQUEUE_GET_FROM");
+}
+
 static void test_environment(void **state)
 {
     (void)state;
@@ -223,7 +272,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_choice_of_a_longer_word),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_what_is_refused_later), cmocka_unit_test(test_help_names_everything)};
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_names_with_a_meaning),
+        cmocka_unit_test(test_names), cmocka_unit_test(test_what_is_refused_later),
+        cmocka_unit_test(test_help_names_everything)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
