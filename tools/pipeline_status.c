@@ -273,6 +273,8 @@ static const struct {
     {"recovering", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
     {"waiting", "", "wait: it starts once the daemons above are ready", STATUS_ATTENTION},
     {"starting", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
+    {"refusing", "another stream",
+        "restore pubsub from a copy, or give the stream a new name: millrace help operations", STATUS_DOWN},
     {"refusing", "cursor", "move or delete the cursor (POST or DELETE /cursors), or free disk space",
         STATUS_DOWN},
     {"refusing", "the disk is full", "free disk space; it resumes by itself", STATUS_DOWN},

@@ -177,10 +177,10 @@ class Up(harness.MillraceTest):
     def state(self, pipeline, name):
         return pipeline.run_file()["daemons"].get(name, {}).get("state")
 
-    def count_one_and_stop(self):
+    def count_one_and_stop(self, total=1):
         pipeline = self.up().wait_ready()
         self.put(pipeline, event("bitly"))
-        self.wait_total(pipeline, "bitly", 1)
+        self.wait_total(pipeline, "bitly", total)
         pipeline.interrupt()
 
     def test_a_damaged_slice_does_not_stop_ingestion(self):
@@ -265,6 +265,30 @@ class Up(harness.MillraceTest):
         pipeline = self.up()
         self.assert_ingestion_goes_on(pipeline)
         wait_until(lambda: self.status_of("aggregator")[1]["state"] == "refusing", lambda: self.status_of("aggregator"))
+        detail = self.run_program("millrace", "status", "--data-dir", self.path("data")).stdout.decode()
+        self.assertIn("give the stream a new name", detail)
+        pipeline.interrupt()
+        pipeline = self.up(millrace={"streams": "clicks2"}, pubsub={"streams": None})
+        wait_until(lambda: self.state(pipeline, "aggregator") == "ready", lambda: pipeline.log)
+        self.put(pipeline, event("bitly"))
+        self.wait_total(pipeline, "bitly", 2)
+        pipeline.interrupt()
+
+    def test_a_restored_stream_is_accepted_by_a_variable(self):
+        self.count_one_and_stop()
+        for name in ("pubsub", "simplequeue"):
+            shutil.copytree(self.path("data", name), self.path("copy", name))
+        self.count_one_and_stop(2)
+        for name in ("pubsub", "simplequeue"):
+            shutil.rmtree(self.path("data", name))
+            os.rename(self.path("copy", name), self.path("data", name))
+        pipeline = self.up()
+        wait_until(lambda: "is a restored copy" in (self.status_of("aggregator")[1]["detail"] or ""), lambda: pipeline.log)
+        pipeline.interrupt()
+        pipeline = harness.Pipeline(self, pipeline.config_path, self.path("data"), env={"MILLRACE_AGGREGATOR_ACCEPT_LOSS": "yes"})
+        pipeline.wait_ready()
+        self.put(pipeline, event("bitly"))
+        self.wait_total(pipeline, "bitly", 3)
         pipeline.interrupt()
 
     def test_a_wrong_setting_of_the_aggregator_stops_the_pipeline(self):
