@@ -10,6 +10,7 @@
 #include "base/rate_limit.h"
 #include "base/progress.h"
 #include "tools/access_log.h"
+#include "tools/csv_record.h"
 #include "tools/put_batch.h"
 #include "tools/put_counted.h"
 #include "tools/put_rejects.h"
@@ -46,9 +47,9 @@ static const struct option_row rows[] = {
     {.name = "format",
         .type = OPTION_CHOICE,
         .fallback = "lines",
-        .choices = "lines|combined",
+        .choices = "lines|combined|csv",
         .help = "lines: a line is an event; combined: the lines are a web server's access log (common or "
-                "combined)"},
+                "combined); csv: the first line of each file names the fields"},
     {.name = "follow",
         .type = OPTION_BOOL,
         .letter = 'f',
@@ -147,9 +148,11 @@ struct put {
     struct progress progress;
     struct put_rejects rejects;
     bool is_access_log;
-    struct buf event; /* of a line of an access log */
-    bool skipping;    /* skipping the rest of a line that is too long; the line was reported */
-    bool unfinished;  /* the last line has no LF */
+    struct buf event;      /* of a line of an access log */
+    struct csv *csv;       /* NULL: another format */
+    uint64_t record_start; /* of the current record of csv */
+    bool skipping;         /* skipping the rest of a line that is too long; the line was reported */
+    bool unfinished;       /* the last line has no LF */
 };
 
 static volatile sig_atomic_t stopped;
@@ -238,6 +241,17 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
         refusal->start - p->files[i].base, clock_monotonic());
 }
 
+/* Refuses a line that is no event. */
+static int refuse(struct put *p, const struct put_batch_refusal *refusal, uint64_t end)
+{
+    int status = p->rejects.file.path == NULL ? flush(p) : 0;
+    if (status == 0)
+        status = refused(refusal, p);
+    if (status == 0)
+        put_batch_add(p->batch, BYTES_NONE, end);
+    return status == 0 ? flush_if_late(p) : status;
+}
+
 /* Adds the event of a line of an access log. */
 static int add_access(struct put *p, struct bytes line, uint64_t start, uint64_t end)
 {
@@ -246,13 +260,40 @@ static int add_access(struct put *p, struct bytes line, uint64_t start, uint64_t
     const char *wrong = line.len > 0 ? access_log_read(line, &p->event) : NULL;
     if (!wrong)
         return add(p, line.len > 0 ? buf_bytes(&p->event) : line, end);
-    struct put_batch_refusal refusal = {.line = line, .why = bytes_str(wrong), .start = start};
-    int status = p->rejects.file.path == NULL ? flush(p) : 0;
-    if (status == 0)
-        status = refused(&refusal, p);
-    if (status == 0)
-        put_batch_add(p->batch, BYTES_NONE, end);
-    return status == 0 ? flush_if_late(p) : status;
+    return refuse(p, &(struct put_batch_refusal){line, bytes_str(wrong), start}, end);
+}
+
+static int add_csv_result(struct put *p, enum csv_result r, uint64_t end)
+{
+    struct bytes text = csv_text(p->csv);
+    const struct file_count *f = &p->files[p->n_files - 1];
+    switch (r) {
+    case CSV_MORE:
+        return flush_if_late(p);
+    case CSV_NONE:
+        if (csv_has_names(p->csv)) /* skip_to_mark reads them again */
+            put_batch_add(p->batch, BYTES_NONE, end);
+        return flush_if_late(p);
+    case CSV_EVENT:
+        return add(p, csv_event(p->csv), end);
+    case CSV_WRONG:
+        break;
+    }
+    if (!csv_has_names(p->csv)) {
+        progress_leave();
+        fprintf(stderr, "millrace put: %s: %s\n", shown_name(f->name), csv_wrong(p->csv));
+        return EX_DATAERR;
+    }
+    while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r'))
+        text.len--;
+    return refuse(p, &(struct put_batch_refusal){text, bytes_str(csv_wrong(p->csv)), p->record_start}, end);
+}
+
+static int add_csv(struct put *p, struct bytes line, uint64_t start, uint64_t end)
+{
+    if (!csv_is_inside(p->csv))
+        p->record_start = start;
+    return add_csv_result(p, csv_add(p->csv, line), end);
 }
 
 /* Skips a line that is too long. `end` is 0 until the end of the line is found. Without --rejects, stores the lines
@@ -313,15 +354,21 @@ static int put_lines(struct put *p)
         switch (r) {
         case LINE_SOURCE_LINE:
             p->unfinished = line.ptr[line.len - 1] != '\n';
-            status = p->is_access_log ? add_access(p, line, start, offset(p)) : add(p, line, offset(p));
+            status = p->csv             ? add_csv(p, line, start, offset(p))
+                     : p->is_access_log ? add_access(p, line, start, offset(p))
+                                        : add(p, line, offset(p));
             break;
         case LINE_SOURCE_SKIPPING:
+            if (p->csv && (csv_is_inside(p->csv) || !csv_has_names(p->csv)))
+                return print_error("a record has a line over 64 MiB, or a quote is missing", EX_DATAERR);
             status = skip_long_line(p, start, 0);
             break;
         case LINE_SOURCE_SKIPPED:
             status = skip_long_line(p, start, offset(p));
             break;
         case LINE_SOURCE_END:
+            if (p->tail == NULL && p->csv && p->idle_status == 0 && csv_end(p->csv) == CSV_WRONG)
+                return add_csv_result(p, CSV_WRONG, offset(p));
             if (p->tail == NULL)
                 return p->idle_status;
             status = flush(p);
@@ -356,22 +403,41 @@ static void begin_file(struct put *p, const char *name, uint64_t base)
     p->files[p->n_files++] = (struct file_count){.name = name, .base = base};
 }
 
+/* Reads the names of the fields, and then skips to the mark. */
+static int skip_to_mark(struct put *p, uint64_t base)
+{
+    char error[LINE_SOURCE_ERROR_MAX];
+    uint64_t reached, offset = p->resume - base;
+    struct bytes line;
+    while (p->csv && !csv_has_names(p->csv)) {
+        enum line_source_result r = line_source_next(p->source, false, &line, error);
+        if (r == LINE_SOURCE_END)
+            break;
+        if (r == LINE_SOURCE_FAILED)
+            return print_error(error, EX_DATAERR);
+        if (r != LINE_SOURCE_LINE || csv_add(p->csv, line) == CSV_WRONG ||
+            line_source_offset(p->source) > offset)
+            return print_error("this is not the input posted before under this producer", EX_DATAERR);
+    }
+    if (line_source_skip(p->source, offset, &reached, error) != 0)
+        return print_error(error, EX_DATAERR);
+    put_batch_begin_at(p->batch, base + reached);
+    return 0;
+}
+
 static int put_file(struct put *p, const char *name, uint64_t *base)
 {
     char error[LINE_SOURCE_ERROR_MAX];
-    uint64_t reached;
     int status = 0;
     p->source = line_source_open(name, error);
     if (p->source == NULL)
         return print_error(error, EX_NOINPUT);
     line_source_on_idle(p->source, on_idle, p);
     begin_file(p, name, *base);
-    if (p->resume > *base) {
-        if (line_source_skip(p->source, p->resume - *base, &reached, error) != 0)
-            status = print_error(error, EX_DATAERR);
-        else
-            put_batch_begin_at(p->batch, *base + reached);
-    }
+    if (p->csv)
+        csv_begin(p->csv);
+    if (p->resume > *base)
+        status = skip_to_mark(p, *base);
     p->progress.resumed = p->packed_before + line_source_consumed(p->source);
     p->unfinished = false;
     if (status == 0)
@@ -480,8 +546,8 @@ static void print_posted(const struct put *p)
         bool all = f->whole && f->lines <= left;
         uint64_t lines = f->lines < left ? f->lines : left;
         left -= lines;
-        fprintf(stderr, "%s%s %" PRIu64 " line%s of %s", i > 0 ? ", " : "", all ? "all" : "the first", lines,
-            lines == 1 ? "" : "s", shown_name(f->name));
+        fprintf(stderr, "%s%s %" PRIu64 " %s%s of %s", i > 0 ? ", " : "", all ? "all" : "the first", lines,
+            p->csv ? "record" : "line", lines == 1 ? "" : "s", shown_name(f->name));
     }
     fprintf(stderr, "\n");
 }
@@ -536,6 +602,8 @@ static int check(const struct options *o)
         return print_error("--state needs --follow", EX_USAGE);
     if (follows && options_string(o, "producer") == NULL)
         return print_error("--follow needs --producer, to continue at its mark", EX_USAGE);
+    if (follows && strcmp(options_string(o, "format"), "csv") == 0)
+        return print_error("--format=csv reads whole files: omit --follow", EX_USAGE);
     if (follows && (n != 1 || strcmp(files[0], "-") == 0))
         return print_error("--follow needs one file", EX_USAGE);
     int status = n == 0 ? check_standard_input() : 0;
@@ -580,6 +648,8 @@ static int put_with(const struct options *o)
         free(token);
         return EX_CANTCREAT;
     }
+    if (strcmp(options_string(o, "format"), "csv") == 0)
+        p.csv = csv_new();
     rate_limit_init(&p.rate, (uint64_t)options_int(o, "rate"));
     if (rate_limit_batch(&p.rate) < p.batch_lines)
         p.batch_lines = rate_limit_batch(&p.rate);
@@ -614,6 +684,7 @@ static int put_with(const struct options *o)
     put_counted_report(&counted, put_batch_numbers(p.batch).posted);
     put_batch_free(&p.batch);
     buf_free(&p.event);
+    csv_free(&p.csv);
     free(p.files);
     pipeline_close(&p.pipeline);
     free(token);

@@ -1,0 +1,46 @@
+/* csv_record: turns the records of a CSV file (RFC 4180) into events, JSON objects. The first record names the fields.
+ *
+ *     time,user,note            {"time":1332547200,"user":"ann","note":"a, b"}
+ *     1332547200,ann,"a, b"
+ *
+ * 1. Quotes have no meaning beyond RFC 4180: a value in quotes may contain commas, line ends, and quotes as "".
+ * 2. An empty value is left out. A value of at most CSV_NUMBER_MAX bytes that is a JSON number without an exponent stays a number, so 007
+ *    is a text. Bytes that are not UTF-8 become U+FFFD.
+ * 3. A record with more or fewer fields than the first one is wrong, and so is a quote within a value without quotes. After a wrong
+ *    record, the next line begins a new record.
+ * 4. A byte order mark before the first record, and empty lines, are ignored. */
+#ifndef MILLRACE_CSV_RECORD_H
+#define MILLRACE_CSV_RECORD_H
+
+#include "base/bytes.h"
+
+#define CSV_NUMBER_MAX 18 /* longer ones may not fit 64 bits */
+#define CSV_FIELDS_MAX 1000
+#define CSV_RECORD_MAX ((size_t)16 << 20)
+
+enum csv_result {
+    CSV_MORE,  /* the record continues in the next line */
+    CSV_NONE,  /* the names of the fields, or an empty line */
+    CSV_EVENT, /* csv_event has it */
+    CSV_WRONG, /* csv_wrong has the reason, csv_text the record; without names (csv_has_names) the file cannot be read */
+};
+
+struct csv;
+
+struct csv *csv_new(void);
+void csv_free(struct csv **c);
+/* The next line is the first of a file. */
+void csv_begin(struct csv *c);
+/* A line with its LF. Without an LF, the line ends the file. */
+enum csv_result csv_add(struct csv *c, struct bytes line);
+/* The file ends. CSV_WRONG if a record does not end before, else CSV_NONE. */
+enum csv_result csv_end(struct csv *c);
+bool csv_has_names(const struct csv *c);
+bool csv_is_inside(const struct csv *c); /* the last line did not end its record */
+
+/* Borrowed until the next call of csv_add, csv_end or csv_begin. */
+struct bytes csv_event(const struct csv *c);
+struct bytes csv_text(const struct csv *c);
+const char *csv_wrong(const struct csv *c);
+
+#endif
