@@ -3,7 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum state { BEGIN, PLAIN, QUOTED, CLOSED }; /* CLOSED: after a quote in QUOTED, which ends the value unless another follows */
+enum state {
+    BEGIN,
+    PLAIN,
+    QUOTED,
+    CLOSED
+}; /* CLOSED: after a quote in QUOTED, which ends the value unless another follows */
 
 struct csv {
     struct buf names; /* of the fields, each as JSON */
@@ -126,7 +131,8 @@ static enum csv_result end_record(struct csv *c)
         return take_names(c);
     if (c->n_fields != c->n_names) {
         char why[sizeof c->wrong];
-        snprintf(why, sizeof why, "the record has %zu fields, and the first line has %zu", c->n_fields, c->n_names);
+        snprintf(why, sizeof why, "the record has %zu fields, and the first line has %zu", c->n_fields,
+            c->n_names);
         return fail(c, why);
     }
     buf_clear(&c->event);

@@ -14,7 +14,7 @@
 const struct option_row settings_rows[] = {
     {.name = "data_dir",
         .type = OPTION_STRING,
-        .help = "directory of the streams (default without a configuration file: " DIR_BESIDE ")"},
+        .help = "directory of the streams (default without --config: " DIR_BESIDE ")"},
     {.name = "sync",
         .type = OPTION_SYNC,
         .fallback = "0",
@@ -155,7 +155,7 @@ int settings_check(struct options *o, struct config_error *error)
     struct stream_limits limits;
     struct bytes name;
     bool is_prefix;
-    if (!options_text(o, "data_dir") && c == NULL) {
+    if (!options_text(o, "data_dir") && !options_text(o, "config")) {
         log_warn("data_dir is not set: streams are stored in the working directory",
             LOG_S("path", DIR_BESIDE),
             LOG_S("hint", "--data-dir names another directory, --retain-bytes and --retain-age limit it"));

@@ -46,6 +46,10 @@ class Pubsub(Originals):
         self.pubsub = self.start("pubsub", "--address=127.0.0.1", "--port=" + self.port, port=False)
         self.assertEqual(self.pubsub.get("/sub?stream=default&from=earliest&follow=0").body, b'{"n": 1}\n')
         self.assertIn("pubsub-data is in use", self.refused(78, "pubsub", "--port=0"))
+        self.pubsub.stop()
+        installed = {"MILLRACE_CONFIG": self.write("millrace.conf", "[millrace]\ndata_dir = %s\n" % self.path("other"))}
+        self.pubsub = self.start("pubsub", "--address=127.0.0.1", "--port=" + self.port, port=False, env=installed)
+        self.assertEqual(self.pubsub.get("/sub?stream=default&from=earliest&follow=0").body, b'{"n": 1}\n')
 
 
 class PsToFile(Originals):

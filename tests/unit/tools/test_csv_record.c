@@ -34,7 +34,9 @@ static void test_values(void **state)
     (void)state;
     check("a,b\n1,x\n", "{\"a\":1,\"b\":\"x\"}");
     check("a,b\r\n1,x\r\n\r\n2,y", "{\"a\":1,\"b\":\"x\"}{\"a\":2,\"b\":\"y\"}");
-    check("\xEF\xBB\xBF" "a,b\n,\nx,\n", "{}{\"a\":\"x\"}");
+    check("\xEF\xBB\xBF"
+          "a,b\n,\nx,\n",
+        "{}{\"a\":\"x\"}");
     check("a\n\xff\n", "{\"a\":\"\xEF\xBF\xBD\"}");
     check("a\n\n1\n", "{\"a\":1}");
     check("", "");
@@ -43,8 +45,8 @@ static void test_values(void **state)
 static void test_numbers(void **state)
 {
     static const char *const numbers[] = {"0", "-1", "10", "1.50", "-0.5", "123456789012345678"};
-    static const char *const texts[] = {
-        "007", "00", "-", "1.", ".5", "1e5", "+1", "1 ", " 1", "0x1", "-01", "1.2.3", "1234567890123456789", "NaN"};
+    static const char *const texts[] = {"007", "00", "-", "1.", ".5", "1e5", "+1", "1 ", " 1", "0x1", "-01",
+        "1.2.3", "1234567890123456789", "NaN"};
     char file[100], expected[100];
     (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -71,8 +73,8 @@ static void test_quotes(void **state)
 static void test_wrong_records(void **state)
 {
     (void)state;
-    check("a,b\n1\n1,2,3\n4,5\n",
-        "!the record has 1 fields, and the first line has 2!the record has 3 fields, and the first line has 2{\"a\":4,\"b\":5}");
+    check("a,b\n1\n1,2,3\n4,5\n", "!the record has 1 fields, and the first line has 2!the record has 3 "
+                                  "fields, and the first line has 2{\"a\":4,\"b\":5}");
     check("a\nx\"y\nz\n", "!a quote within a value without quotes{\"a\":\"z\"}");
     check("a\n\"x\"y\n\"\nb\"c\nz\n", "!text after a closing quote!text after a closing quote{\"a\":\"z\"}");
     check("a\n\"x\ny\n", "!the closing quote of a value is missing");
