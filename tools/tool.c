@@ -20,7 +20,9 @@ static int run_with(const struct options_spec *spec, int argc, char **argv,
 {
     struct options *o;
     struct buf run_file = {0};
-    enum options_result r = options_parse(spec, argc, argv, &o);
+    struct options_spec own = *spec;
+    own.is_tool = true;
+    enum options_result r = options_parse(&own, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
     /* If --data-dir is given, a pipeline must have run there. Otherwise the tool would ask the default ports, which may
      * belong to another pipeline. */

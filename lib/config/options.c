@@ -544,8 +544,21 @@ static int read_environment(struct options *o)
     return 0;
 }
 
+/* True if a person has set X_url beside the token file of X: the token of this file's daemon is not for another address.
+ * The command line of a daemon is not a person's: `millrace up` writes the addresses of its own daemons there. */
+static bool is_for_another(struct options *o, const struct option_row *row, const struct config_section *own)
+{
+    char url[80];
+    size_t len = strlen(row->name), end = strlen("token_file");
+    if (len <= end || strcmp(row->name + len - end, "token_file") != 0)
+        return false;
+    snprintf(url, sizeof url, "%.*surl", (int)(len - end), row->name);
+    const struct option_value *v = find(o, url);
+    return v && ((o->spec->is_tool && v->rank > RANK_DEFAULT) || (own && config_entry(own, url)));
+}
+
 /* Sets what the own section may still override. */
-static int inherit(struct options *o)
+static int inherit(struct options *o, const struct config_section *own)
 {
     for (size_t i = 0; i < o->n_values; i++) {
         const struct option_row *row = o->values[i].row;
@@ -553,7 +566,7 @@ static int inherit(struct options *o)
         const struct config_entry *e = NULL;
         for (size_t k = 0; row->inherits && !e && k < 2; k++)
             e = config_entry(config_section(o->config, sections[k], ""), row->inherits);
-        if (!e)
+        if (!e || is_for_another(o, row, own))
             continue;
         char source[300];
         const char *list = e->value;
@@ -579,9 +592,9 @@ static int read_file(struct options *o)
         return instance == NULL ? 0 : fail(o, "--instance needs --config");
     if (config_read(path, &o->config, &error) != 0)
         return fail(o, "%s", error.text);
-    if (inherit(o) != 0)
-        return -1;
     const struct config_section *s = config_section(o->config, o->spec->program, instance ? instance : "");
+    if (inherit(o, s) != 0)
+        return -1;
     if (s == NULL)
         return instance == NULL ? 0 : fail(o, "%s has no section [%s %s]", path, o->spec->program, instance);
     for (size_t i = 0; i < s->n_entries; i++) {

@@ -51,7 +51,8 @@ struct option_row {
     char letter;       /* -p, or 0 */
     const char *alone; /* the value of --x without `=`; NULL: --x requires a value */
     /* The setting that is its default: `inherits` of the section [of] (NULL: none), or else of [millrace]. So a
-     * name or file that several daemons need is written once. */
+     * name or file that several daemons need is written once. X_token_file
+     * inherits nothing if X_url is set in the own section: a token is not sent to another address. */
     const char *inherits, *of;
     /* For a setting of bitly's simplehttp that has a better name here: the settings that it sets, separated by spaces. "drop" gets its
      * value, "method=GET" the value GET; "": none. Using it logs a warning. Two settings of one source that set different values are an
@@ -78,6 +79,7 @@ struct options_spec {
     const char *summary;  /* one line for --help */
     const char *operands; /* for --help, "FILE..."; NULL: operands are errors */
     const char *more;     /* the end of --help, whole lines; NULL: nothing */
+    bool is_tool;         /* a person writes its command line: an address there gets no inherited token */
     const char *sections; /* a further kind of section that --check-config prints; NULL: none */
     const struct option_row
         *rows[OPTIONS_TABLES_MAX]; /* tables; a row with a NULL name ends each table; NULL ends the list */

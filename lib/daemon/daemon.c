@@ -30,7 +30,8 @@
 #include <unistd.h>
 
 #define DRAIN_POLL_MS 10
-#define LOCK_WAIT_MS 15000 /* above the default drain_timeout */
+#define NEW_CONNECTION (2 * USEC_PER_SEC) /* so long a first request may be on its way */
+#define LOCK_WAIT_MS 15000                /* above the default drain_timeout */
 #define LOCK_POLL_MS 20
 #define HEAD_BYTES (256 * 1024) /* of a request, besides its body */
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
@@ -350,7 +351,7 @@ struct daemon {
     struct http_server *http;
     struct service *service; /* NULL: spec->is_service is false */
     struct workers *workers; /* NULL: the loop alone serves */
-    struct event *signals[3], *drain_check, *drain_limit, *clock_tick;
+    struct event *signals[3], *drain_begin, *drain_check, *drain_limit, *clock_tick;
     struct clock_watch clocks;
     struct stats_counter *clock_jumps;
     void *ctx;
@@ -599,10 +600,9 @@ void daemon_drained(struct daemon *d)
     d->drained = true;
 }
 
-void daemon_begin_stop(struct daemon *d)
+static void begin_drain(struct daemon *d)
 {
-    if (d->draining)
-        return;
+    event_del(d->drain_begin);
     pthread_mutex_lock(&d->state_lock);
     d->draining = true;
     d->ready = false;
@@ -619,6 +619,25 @@ void daemon_begin_stop(struct daemon *d)
     else
         d->drained = true;
     event_active(d->drain_check, EV_TIMEOUT, 0);
+}
+
+/* Begins the drain when each new connection has sent its first request, or is NEW_CONNECTION old. Until then the daemon
+ * serves as before, but accepts no connections. */
+static void try_drain(evutil_socket_t fd, short what, void *arg)
+{
+    struct daemon *d = arg;
+    (void)fd;
+    (void)what;
+    if (d->http != NULL && http_server_stop_accepting(d->http, NEW_CONNECTION))
+        event_add(d->drain_begin, &(struct timeval){.tv_usec = DRAIN_POLL_MS * 1000});
+    else
+        begin_drain(d);
+}
+
+void daemon_begin_stop(struct daemon *d)
+{
+    if (!d->draining && !evtimer_pending(d->drain_begin, NULL))
+        try_drain(-1, 0, d);
 }
 
 void daemon_fail(struct daemon *d, int status)
@@ -648,6 +667,8 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
             d->spec->hangup(d->ctx);
     } else if (d->draining) {
         end_drain(d);
+    } else if (evtimer_pending(d->drain_begin, NULL)) {
+        begin_drain(d);
     } else {
         daemon_begin_stop(d);
     }
@@ -837,6 +858,7 @@ static int start(struct daemon *d, struct config_error *error)
             event_add(d->signals[i], NULL);
         }
         pthread_sigmask(SIG_SETMASK, &before, NULL);
+        d->drain_begin = evtimer_new(d->base, try_drain, d);
         d->drain_check = evtimer_new(d->base, check_drain, d);
         d->drain_limit = evtimer_new(d->base, on_drain_timeout, d);
         d->clock_tick = event_new(d->base, -1, EV_PERSIST, on_clock_tick, d);
@@ -888,6 +910,8 @@ static int run(const struct daemon_spec *spec, struct options *o)
     for (int i = 0; i < 3; i++)
         if (d.signals[i] != NULL)
             event_free(d.signals[i]);
+    if (d.drain_begin != NULL)
+        event_free(d.drain_begin);
     if (d.drain_check != NULL)
         event_free(d.drain_check);
     if (d.drain_limit != NULL)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from unittest import mock
 
 import harness
@@ -36,6 +37,31 @@ class DaemonLife(harness.MillraceTest):
     def run_to_end(self, *args, env=None):
         done = self.run_program("echo_daemon", *args, env=dict(os.environ, **(env or {})))
         return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def test_a_connection_from_before_the_stop_is_served(self):
+        """Its client cannot know of the stop. On a machine that stood still for two seconds it is closed, and tried again."""
+        def served():
+            d = self.start("echo_daemon")
+            place = d.url.split("//")[1].split(":")
+            early = socket.create_connection((place[0], int(place[1])), timeout=harness.PATIENCE)
+            self.addCleanup(early.close)
+            wait_until(lambda: "http_connections 2" in d.get("/metrics").text, "both connections")
+            began = time.monotonic()
+            d.process.terminate()
+
+            def is_refused():
+                try:
+                    socket.create_connection((place[0], int(place[1])), timeout=harness.PATIENCE).close()
+                    return False
+                except ConnectionRefusedError:
+                    return True
+            wait_until(is_refused, "it to accept no more")
+            early.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            got = b"".join(iter(lambda: early.recv(4096), b""))
+            self.assertEqual(d.process.wait(harness.PATIENCE), 0)
+            self.assertTrue(got.endswith(b"OK") or time.monotonic() - began > 2, got)
+            return got.endswith(b"OK")
+        wait_until(served, "a machine that does not stand still")
 
     def refused(self, status, *args, env=None):
         got, _, err = self.run_to_end(*args, env=env)

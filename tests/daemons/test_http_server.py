@@ -850,20 +850,6 @@ class Gone(Probe):
         self.assertEqual(busy.to_end(), b"")
         self.assertEqual(self.p.process.wait(harness.PATIENCE), 0)
 
-    def test_a_new_connection_may_ask_once_during_a_drain(self):
-        """Its client could not know of the stop. A machine that stood still for half a second is asked again."""
-        def ask_in_time():
-            self.probe()
-            began = time.monotonic()
-            client = self.client()
-            self.p.process.terminate()
-            self.said("draining")
-            got = client.send(get("/ping")).to_end()
-            self.assertEqual(self.p.process.wait(harness.PATIENCE), 0)
-            self.assertTrue(b"\r\nConnection: close\r\n" in got or time.monotonic() - began > 0.5, got)
-            return got.endswith(b"OK")
-        wait_until(ask_in_time, "a machine that does not stand still")
-
 
 class Shown(Probe):
     def test_replies_are_counted_by_endpoint(self):

@@ -51,6 +51,19 @@ class OnePlace(harness.MillraceTest):
         wait_until(lambda: all(d["stats"] for d in pipeline.ask("api", "GET", "/v1/pipeline", headers=bearer).json()["daemons"]), "the page's numbers")
         pipeline.interrupt()
 
+    def test_a_token_is_not_sent_to_another_address(self):
+        token = self.token("token", "s3cret")
+        elsewhere = "http://10.0.0.1:8081"
+        for program, url, args, has_token in ((["aggregator", "--data-dir", self.path("a")], None, [], True),
+                                              (["aggregator", "--data-dir", self.path("a")], elsewhere, [], False),
+                                              (["millrace", "tail"], None, [], True),
+                                              (["millrace", "tail"], None, ["--pubsub-url", elsewhere], False)):
+            section = {"aggregator": {"pubsub_url": url}} if url else {}
+            config = self.config(millrace={"auth_token_file": token}, **section)
+            done = self.run_program(*program, "--config", config, "--check-config", *args)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual("pubsub_token_file = " + token in done.stdout.decode(), has_token, done.stdout)
+
     def test_a_section_overrides_and_check_config_names_the_place(self):
         shown = self.accepted(millrace={"streams": "a, b"}, aggregator={"streams": "b"})
         self.assertRegex(shown, r"(?m)^stream = a +; .*pipeline.conf:\d+$")

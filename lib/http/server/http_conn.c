@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define DRAIN_GRACE (500 * USEC_PER_MSEC)
 #define LINGER_USEC_MAX (2 * USEC_PER_SEC) /* how long a closing connection discards input */
 
 /* Calls on_gone for a request whose reply is not complete. */
@@ -240,12 +239,6 @@ static void take_input(struct http_conn *c, struct bytes fresh)
     buf_append(&c->in, fresh.ptr + used, fresh.len - used);
 }
 
-/* True while a new connection's first request may be on its way: its client cannot know that the server stops. */
-static bool awaits_first_request(const struct http_conn *c, usec_t now)
-{
-    return c->first && !c->eof && now - c->since <= DRAIN_GRACE;
-}
-
 /* Returns true if the connection must be closed now. */
 static bool is_over(struct http_conn *c)
 {
@@ -259,8 +252,7 @@ static bool is_over(struct http_conn *c)
     }
     if (c->broken || c->reset)
         return true;
-    if (c->state == HTTP_CONN_IDLE && c->server->draining && !has_unparsed(c) &&
-        !awaits_first_request(c, c->server->now))
+    if (c->state == HTTP_CONN_IDLE && c->server->draining && !has_unparsed(c))
         enter(c, HTTP_CONN_FINISHING);
     if (c->state < HTTP_CONN_FINISHING || http_output_pending(c) > 0)
         return false;
@@ -441,8 +433,6 @@ bool http_conn_is_late(struct http_conn *c, usec_t now)
         return true;
     switch (c->state) {
     case HTTP_CONN_IDLE:
-        if (c->server->draining && c->first && !awaits_first_request(c, now))
-            return true;
         return http_output_pending(c) == 0 &&
                passed(c->since, c->first ? config->header_timeout : config->idle_timeout, now);
     case HTTP_CONN_HEADER:

@@ -22,7 +22,6 @@
 #define ACCEPT_PAUSE_USEC 100000
 #define SWEEP_MIN (10 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
-#define SWEEP_DRAINING (100 * USEC_PER_MSEC)
 #define OVER_LIMIT_MAX 64
 #define RESERVE_MAX 256 /* descriptors left to the daemon's own files */
 
@@ -298,13 +297,24 @@ static void stop_listening(struct http_server *s)
 
 /* The server reads once more from each idle connection, so that a request that has just arrived still gets its
  * reply. */
+bool http_server_stop_accepting(struct http_server *s, usec_t age)
+{
+    struct http_conn *c;
+    usec_t now = clock_monotonic();
+    stop_listening(s);
+    TAILQ_FOREACH(c, &s->conns, link)
+    {
+        if (c->first && now - c->since < age)
+            return true;
+    }
+    return false;
+}
+
 void http_server_drain(struct http_server *s)
 {
     struct http_conn *c;
     s->draining = true;
     stop_listening(s);
-    s->now = clock_monotonic();
-    event_add(s->sweep_event, &(struct timeval){.tv_usec = SWEEP_DRAINING});
     TAILQ_FOREACH(c, &s->conns, link)
     {
         if (c->state == HTTP_CONN_IDLE) {

@@ -142,8 +142,10 @@ size_t http_descriptors_with_connections(size_t connections);
 /* Accepts connections on a listening socket, which the server owns. 0 or -1. Public connections reach only
  * HTTP_ROUTE_PUBLIC routes, need no token, and may together use half of max_connections and of the descriptors. */
 int http_server_listen_fd(struct http_server *s, int fd, bool is_public);
-/* Stops accepting and closes idle connections. Requests in progress are answered, with Connection: close, and so is the
- * first request of a connection that was made half a second ago or later. */
+/* Stops accepting. Returns true if a connection that is younger than `age` has not sent its first request: its client
+ * cannot know that the server stops. */
+bool http_server_stop_accepting(struct http_server *s, usec_t age);
+/* Stops accepting and closes idle connections. Requests in progress are answered, with Connection: close. */
 void http_server_drain(struct http_server *s);
 /* Open connections of all servers that share limits. After a drain, 0 means that every reply was delivered. */
 size_t http_server_connections(const struct http_server *s);
