@@ -29,7 +29,7 @@ enum compact_result record_source_add_shards(const char *directory, const struct
     enum compact_result r = COMPACT_OK;
     for (uint32_t k = 0; k < m->shards && r == COMPACT_OK; k++) {
         char *path = mem_printf("%s/%s", directory, m->files[k].name);
-        struct count_source *source;
+        struct count_source *source = NULL;
         r = record_source_open_shard(path, &m->files[k], &source, error);
         if (r == COMPACT_OK)
             count_sources_add(out, filter ? record_filter_source(filter, source) : source);
