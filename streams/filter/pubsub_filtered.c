@@ -177,6 +177,9 @@ static int check(struct options *o, struct config_error *error)
     if (to == NULL && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
         return options_refuse(
             o, "to_stream", error, "nothing to do: set --to_stream to publish, or --port to serve /sub");
+    if (options_is_set(o, "expected_value") && strchr(options_string(o, "expected_value"), ',') != NULL)
+        return options_refuse(o, "expected_value", error,
+            "filter_values separates values by commas; use filter_pattern instead");
     if (make_filter(o, &key, &filter, error) != 0)
         return -1;
     line_filter_free(&filter);

@@ -141,6 +141,7 @@ class Filtered(Originals):
         f.process.send_signal(signal.SIGHUP)
         self.assertEqual(f.get("/ping").status, 200)
         f.stop()
+        self.assertIn("use filter_pattern", self.refused(78, "pubsub_filtered", "--port=0", "--expected-key=c", "--expected-value=a,b"))
         f, again = self.passes("--encrypted-fields=ip", "--expected-key=c", "--expected-value-regex=^US")
         self.assertEqual([line["c"] for line in again], ["US", "USA", "US"])
         self.assertNotEqual(again[0]["ip"], got[0]["ip"], "another run has another key")
