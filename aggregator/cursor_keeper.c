@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "counts/json_fields.h"
 #include "http/client/http_client.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@ struct stream_cursor_state {
     size_t stream;
     bool is_sent, is_asking;
     uint64_t sent, asked;
+    uint64_t first; /* the first line that pubsub still has, if lines after the committed cursor have expired */
     int logged; /* the last logged status; 0: none */
 };
 
@@ -83,6 +85,11 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     s->is_asking = false;
     if (result != HTTP_CLIENT_OK)
         return;
+    if (reply->status == 410) {
+        struct json_doc *doc = json_doc_parse(reply->body);
+        json_doc_u64(doc, "/after", &s->first);
+        json_doc_free(&doc);
+    }
     if (reply->status != 200) {
         static const struct bytes other = BYTES_LITERAL("\"code\":\"other-history\"");
         bool is_other = reply->body.len > 0 && memmem(reply->body.ptr, reply->body.len, other.ptr, other.len);
@@ -107,13 +114,16 @@ void cursor_keeper_tick(struct cursor_keeper *k)
     for (size_t i = 0; i < k->n; i++) {
         struct stream_cursor_state *s = &k->streams[i];
         const struct slice_cursor *c = aggregate_committed(k->aggregate, i);
-        if (!c->id[0] || s->is_asking || (s->is_sent && s->sent == c->offset))
+        bool is_left = s->first > c->offset; /* its lineage is unknown */
+        uint64_t from = is_left ? s->first : c->offset;
+        if (!c->id[0] || s->is_asking || (s->is_sent && s->sent == from))
             continue;
         struct buf target = {0};
-        buf_printf(&target, "/cursors?stream=%s&name=%s&from=%" PRIu64 "&id=%s%s%c", c->stream, k->name,
-            c->offset, c->id, s->is_sent ? "" : "&backwards=1", '\0');
+        buf_printf(&target, "/cursors?stream=%s&name=%s&from=%" PRIu64 "&id=%.*s%s%c", c->stream, k->name,
+            from, (int)(is_left ? strcspn(c->id, ".") : strlen(c->id)), c->id,
+            s->is_sent ? "" : "&backwards=1", '\0');
         s->is_asking = true;
-        s->asked = c->offset;
+        s->asked = from;
         http_client_request(k->client, &(struct http_call_spec){.method = "POST",
                                            .target = target.ptr,
                                            .headers = k->headers,
