@@ -17,7 +17,8 @@ struct stream_cursor_state {
     size_t stream;
     bool is_sent, is_asking;
     uint64_t sent, asked;
-    uint64_t first; /* the first line that pubsub still has, if lines after the committed cursor have expired */
+    uint64_t
+        first;  /* the first line that pubsub still has, if lines after the committed cursor have expired */
     int logged; /* the last logged status; 0: none */
 };
 
