@@ -9,7 +9,7 @@
 
 #define LANES 4096 /* for DISPATCH_BY_KEY; keys that share a lane only wait for each other */
 #define LANE_NONE UINT32_MAX
-#define HELD_FACTOR 8 /* leases' messages that are held at most, while many wait for a retry */
+#define HELD_FACTOR 8 /* leases' messages that are held outside runs at most, while many wait for a retry */
 
 enum item_state {
     ITEM_BEHIND, /* an earlier message of its lane is not settled */
@@ -38,7 +38,8 @@ struct lease {
     size_t unsettled; /* not acknowledged, buried, returned or dropped */
     size_t running;   /* in runs */
     usec_t ends, touch_at;
-    bool doubtful; /* an acknowledgement was not answered */
+    bool doubtful;    /* an acknowledgement was not answered */
+    bool may_be_over; /* and it was of all that was unsettled */
 };
 
 struct run {
@@ -52,12 +53,14 @@ struct dispatch {
     struct item *tails[LANES];
     struct heap ready, retries;
     uint64_t next_age;
-    size_t runs, held, done; /* messages that are held: not over; and done: not acknowledged */
+    size_t runs;
+    size_t held, running, done; /* messages that are not over, in runs, delivered but not acknowledged */
     struct rate_limit rate_limit;
     struct backoff backoff;
     usec_t paused_until;
     bool stopping;
     struct dispatch_step doing;
+    usec_t doing_since;
     struct buf ids;
 };
 
@@ -110,8 +113,10 @@ static void free_settled_leases(struct dispatch *d)
 
 bool dispatch_wants_more(const struct dispatch *d)
 {
-    return !d->stopping && d->held - d->retries.n <= d->config.items / 2 &&
-           d->held <= d->config.items * HELD_FACTOR;
+    if (d->stopping) /* then runs may have messages of a lost lease */
+        return false;
+    size_t idle = d->held - d->running;
+    return idle - d->retries.n <= d->config.items / 2 && idle <= d->config.items * HELD_FACTOR;
 }
 
 static uint32_t lane_of(const struct dispatch *d, struct bytes text)
@@ -144,6 +149,12 @@ static bool is_no_line(struct dispatch *d, struct batch *batch, size_t i)
     return batch->messages[i].state == MESSAGE_POISON;
 }
 
+static void extend(const struct dispatch *d, struct lease *l, usec_t asked)
+{
+    l->ends = asked + d->config.lease - d->config.lease / 10;
+    l->touch_at = asked + d->config.lease / 3;
+}
+
 void dispatch_add(struct dispatch *d, struct batch *batch, usec_t asked)
 {
     struct lease *l = mem_zalloc(sizeof *l), **last = &d->leases;
@@ -155,8 +166,7 @@ void dispatch_add(struct dispatch *d, struct batch *batch, usec_t asked)
     *batch = (struct batch){0};
     l->items = mem_zalloc(l->batch.n * sizeof *l->items);
     l->unsettled = l->batch.n;
-    l->ends = asked + d->config.lease - d->config.lease / 10;
-    l->touch_at = asked + d->config.lease / 3;
+    extend(d, l, asked);
     for (size_t i = 0; i < l->batch.n; i++) {
         struct item *it = &l->items[i];
         *it = (struct item){.lease = l,
@@ -260,6 +270,7 @@ static void put_back(struct dispatch *d, struct run *run, usec_t retry)
         }
     }
     d->runs--;
+    d->running -= run->view.n;
     free(run->items);
     free(run->view.messages);
     free(run);
@@ -286,6 +297,7 @@ struct dispatch_run *dispatch_run_begin(struct dispatch *d, usec_t now, usec_t *
     for (size_t i = 0; i < run->view.n; i++)
         run->items[i]->lease->running++;
     d->runs++;
+    d->running += run->view.n;
     usec_t when = rate_limit_when(&d->rate_limit, run->view.n, now);
     if (when > now) {
         *until = when;
@@ -439,6 +451,7 @@ struct dispatch_step dispatch_step(struct dispatch *d, usec_t now)
             step = step_of_lease(d, l);
     step.until = until;
     d->doing = step;
+    d->doing_since = now;
     return step;
 }
 
@@ -465,14 +478,14 @@ static void give_back(struct dispatch *d, struct lease *l)
     }
 }
 
-void dispatch_step_done(struct dispatch *d, usec_t now)
+void dispatch_step_done(struct dispatch *d)
 {
     struct lease *l = lease_of_step(d);
     size_t n;
+    l->doubtful = l->may_be_over = false; /* an earlier acknowledgement has not ended it */
     switch (d->doing.action) {
     case DISPATCH_TOUCH:
-        l->ends = now + d->config.lease - d->config.lease / 10;
-        l->touch_at = now + d->config.lease / 3;
+        extend(d, l, d->doing_since);
         break;
     case DISPATCH_ACK:
         n = change_state(l, MESSAGE_TAKEN, MESSAGE_BURIED); /* settled, as a buried one is */
@@ -497,8 +510,9 @@ void dispatch_step_failed(struct dispatch *d, bool doubtful)
 {
     struct lease *l = lease_of_step(d);
     if (d->doing.action == DISPATCH_ACK) {
-        change_state(l, MESSAGE_TAKEN, MESSAGE_DONE);
+        bool all = change_state(l, MESSAGE_TAKEN, MESSAGE_DONE) == l->unsettled;
         l->doubtful = l->doubtful || doubtful;
+        l->may_be_over = l->may_be_over || (doubtful && all);
     }
     for (size_t i = 0; i < l->batch.n && d->doing.action == DISPATCH_NACK; i++)
         if (l->batch.messages[i].state == MESSAGE_GIVEN_BACK && l->items[i].state != ITEM_OVER)
@@ -538,11 +552,10 @@ static void forget(struct dispatch *d, struct lease *l)
 void dispatch_step_lost(struct dispatch *d, struct buf *ids)
 {
     struct lease *l = lease_of_step(d);
-    bool ended = l->doubtful && count_done(l) == l->unsettled;
     change_state(l, MESSAGE_TAKEN, MESSAGE_DONE);
     if (!l->doubtful)
         take_ids(l, MESSAGE_DONE, MESSAGE_DONE, ids);
-    if (!ended)
+    if (!l->may_be_over)
         d->stopping = true;
     forget(d, l);
     d->doing = (struct dispatch_step){.action = DISPATCH_NOTHING};

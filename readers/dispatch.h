@@ -88,7 +88,7 @@ struct dispatch_step {
     usec_t until;
 };
 struct dispatch_step dispatch_step(struct dispatch *d, usec_t now);
-void dispatch_step_done(struct dispatch *d, usec_t now); /* also if the queue refuses the request for good */
+void dispatch_step_done(struct dispatch *d); /* also if the queue refuses the request for good */
 /* The step is to be repeated. `doubtful`: the queue may have processed it. */
 void dispatch_step_failed(struct dispatch *d, bool doubtful);
 /* The queue does not have the lease. Appends the ids of its messages that were delivered, and are now delivered again. Stops

@@ -183,7 +183,7 @@ static void step_answered(enum http_client_result result, const struct http_repl
     if (status >= 400 && status < 500 && status != 408 && status != 409 && status != 429) {
         x->numbers.acks_refused++;
         advance_at(x, 0);
-        dispatch_step_done(x->dispatch, clock_monotonic());
+        dispatch_step_done(x->dispatch);
     } else if (!queue_replied(x, result, reply)) {
         dispatch_step_failed(x->dispatch, result != HTTP_CLIENT_REFUSED);
     } else if (status == 409) {
@@ -193,7 +193,7 @@ static void step_answered(enum http_client_result result, const struct http_repl
             x->config.reader.on_ack_lost(buf_bytes(&ids), x->config.reader.arg);
     } else {
         queue_works(x);
-        dispatch_step_done(x->dispatch, clock_monotonic());
+        dispatch_step_done(x->dispatch);
     }
     buf_free(&ids);
 }
@@ -428,6 +428,7 @@ void dispatcher_delivered(struct dispatcher *x, struct dispatch_run *run)
     x->delivered_at = clock_monotonic();
     backoff_succeeded(&x->destination_backoff);
     clear_trouble(x, "destination: ");
+    dispatch_pause(x->dispatch, 0);
     dispatch_run_delivered(x->dispatch, run);
     advance_at(x, 0);
 }

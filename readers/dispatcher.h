@@ -6,9 +6,9 @@
  *     delivered   the messages are acknowledged
  *     refused     the run can never be delivered: it is halved; a single message is buried with the reason
  *     failed      this attempt has failed: its messages are delivered again after a backoff, others at once
- *     down        the destination takes nothing now: no run begins before `wait` is over
+ *     down        the destination takes nothing now: no run begins before `wait` is over, or another is delivered
  *     again       the run is repeated at once, at another server
- *     later       it was not sent: no run begins before `wait` is over
+ *     later       it was not sent; likewise
  *
  * 1. A destination is in trouble, and on_trouble gets the reason, if it is down, or if DISPATCHER_FAILURES runs in a row
  *    have failed and none has succeeded for DISPATCHER_PATIENCE. So a server that fails now and then is reported once, by

@@ -7,9 +7,11 @@ import threading
 import time
 
 import harness
-from harness import wait_until
+from harness import Daemon, wait_until
 from sink import Sink
 from to_http_case import ToHttp
+
+WAIT = 4  # seconds
 
 
 class Busy:
@@ -101,6 +103,20 @@ class Parallel(ToHttp):
             self.assertEqual(set(sink.messages()), set(messages))
             self.assertEqual(len(before), 67)
             sender.stop()
+
+    def test_all_go_on_when_the_server_is_back(self):
+        """The request that finds this out ends the wait of the others."""
+        sink = Sink(self)
+        sink.lock = NoLock()
+        sink.behave = lambda body: 500
+        self.put([b"%d" % i for i in range(20)])
+        sender = Daemon(self, "queue_to_http", "--queue-url=" + self.queue.url, "--destination=" + sink.url,
+                        "--parallel=4", "--backoff-max=%ds" % WAIT)
+        wait_until(lambda: "answered 500" in sender.log, "the first failures")
+        sink.behave = lambda body: time.sleep(0.1) or 200
+        wait_until(lambda: len(sink.taken()) == 20, "all")
+        first, second = sorted(r[0] for r in sink.requests if r[1] == 200)[:2]
+        self.assertLess(second - first, WAIT * 0.7)
 
     def test_two_share_a_queue(self):
         sinks = [Sink(self), Sink(self)]

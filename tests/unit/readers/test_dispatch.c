@@ -187,7 +187,7 @@ static void take_step(struct world *w)
             w->buried[step.message->id]++;
             w->place[step.message->id] = GONE;
         }
-        dispatch_step_done(w->d, w->now);
+        dispatch_step_done(w->d);
     }
     buf_free(&text);
 }
@@ -298,9 +298,34 @@ static void leases_are_extended_and_expire(void **state)
     assert_int_equal(step.action, DISPATCH_NOTHING);
     assert_int_equal(step.until, usual.lease / 3);
     assert_int_equal(dispatch_step(d, step.until).action, DISPATCH_TOUCH);
-    dispatch_step_done(d, 3 * USEC_PER_SEC);
+    dispatch_step_done(d); /* however late the answer is, the lease counts from the request */
     assert_false(dispatch_has_expired(d, 11 * USEC_PER_SEC));
     assert_true(dispatch_has_expired(d, 12 * USEC_PER_SEC));
+    dispatch_free(&d);
+}
+
+static void small_leases_serve_all_runs(void **state)
+{
+    (void)state;
+    struct dispatch_config config = usual;
+    config.parallel = 9;
+    config.items = 1;
+    config.order = DISPATCH_IN_ANY_ORDER;
+    struct dispatch *d = dispatch_new(&config);
+    struct dispatch_run *runs[9];
+    usec_t until;
+    for (size_t i = 0; i < 9; i++) {
+        struct batch batch;
+        char body[32];
+        snprintf(body, sizeof body, "%zu 1 1\na\n", i + 1);
+        assert_true(dispatch_wants_more(d));
+        assert_true(batch_parse(bytes_str(body), i + 1, &batch));
+        dispatch_add(d, &batch, 0);
+        runs[i] = dispatch_run_begin(d, 0, &until);
+        assert_non_null(runs[i]);
+    }
+    for (size_t i = 0; i < 9; i++)
+        dispatch_run_delivered(d, runs[i]);
     dispatch_free(&d);
 }
 
@@ -324,6 +349,47 @@ static void a_doubtful_acknowledgement(void **state)
     }
 }
 
+/* A doubtful acknowledgement has not ended the lease if another message was unsettled. */
+static void a_doubtful_acknowledgement_of_some(void **state)
+{
+    (void)state;
+    struct dispatch_config config = usual;
+    struct buf ids = {0};
+    usec_t until;
+    config.parallel = 2;
+    struct dispatch *d = three(&config, "1 1 1\na\n2 1 1\na\n");
+    dispatch_run_delivered(d, dispatch_run_begin(d, 0, &until));
+    assert_int_equal(dispatch_step(d, 0).action, DISPATCH_ACK);
+    dispatch_run_delivered(d, dispatch_run_begin(d, 0, &until));
+    dispatch_step_failed(d, true);
+    assert_int_equal(dispatch_step(d, 0).action, DISPATCH_ACK);
+    dispatch_step_lost(d, &ids);
+    assert_true(dispatch_is_stopping(d));
+    buf_free(&ids);
+    dispatch_free(&d);
+}
+
+/* The lease was there after the doubtful acknowledgement, so that has not ended it. */
+static void a_doubtful_acknowledgement_that_was_repeated(void **state)
+{
+    (void)state;
+    struct buf ids = {0};
+    usec_t until;
+    struct dispatch *d = three(&usual, "1 1 1\na\n2 1 1\na\n");
+    dispatch_run_delivered(d, dispatch_run_begin(d, 0, &until));
+    assert_int_equal(dispatch_step(d, 0).action, DISPATCH_ACK);
+    dispatch_step_failed(d, true);
+    assert_int_equal(dispatch_step(d, 0).action, DISPATCH_ACK);
+    dispatch_step_done(d);
+    dispatch_run_delivered(d, dispatch_run_begin(d, 0, &until));
+    assert_int_equal(dispatch_step(d, 0).action, DISPATCH_ACK);
+    dispatch_step_lost(d, &ids);
+    assert_true(bytes_equal_str(buf_bytes(&ids), "2"));
+    assert_true(dispatch_is_stopping(d));
+    buf_free(&ids);
+    dispatch_free(&d);
+}
+
 static void no_lines_are_buried(void **state)
 {
     (void)state;
@@ -338,7 +404,7 @@ static void no_lines_are_buried(void **state)
         struct dispatch_step step = dispatch_step(d, 0);
         assert_int_equal(step.action, DISPATCH_BURY);
         assert_string_equal(step.message->reason, reasons[i]);
-        dispatch_step_done(d, 0);
+        dispatch_step_done(d);
     }
     dispatch_run_delivered(d, run);
     dispatch_free(&d);
@@ -351,6 +417,9 @@ int main(void)
         cmocka_unit_test(waits_grow_and_delay_their_lane_only),
         cmocka_unit_test(leases_are_extended_and_expire),
         cmocka_unit_test(a_doubtful_acknowledgement),
+        cmocka_unit_test(a_doubtful_acknowledgement_of_some),
+        cmocka_unit_test(a_doubtful_acknowledgement_that_was_repeated),
+        cmocka_unit_test(small_leases_serve_all_runs),
         cmocka_unit_test(no_lines_are_buried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
