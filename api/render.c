@@ -37,6 +37,9 @@ static void render_head(const struct query *q, const struct completeness *comple
     else if (complete->is_not_counted)
         member(out, "note",
             BYTES_LITERAL("the aggregator does not count this counter; restart it with this configuration"));
+    else if (q->sub && q->total->max_keys > 0)
+        member(out, "note",
+            BYTES_LITERAL("the total has max_keys: events of keys over it are under the key (other)"));
 }
 
 /* Names the events that the counter counted as `(other)`; always of a counter with max_keys. */

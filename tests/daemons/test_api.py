@@ -311,6 +311,7 @@ class ApiTest(harness.MillraceTest):
             self.assertEqual([got[k] for k in ("total", "max_keys", "over_max_keys")], [total, 2, 2])
         got = self.ask("breakdown", user="bitly", by="country", **span).json()
         self.assertEqual([got[k] for k in ("total", "max_keys", "over_max_keys", "distinct")], [3, 2, 2, 2])
+        self.assertIn("(other)", got["note"], "events of the key may have lost it")
         self.assertNotIn("max_keys", self.ask("series", feed="", **span).json())
         user = [t for t in self.ask("counters").json()["totals"] if t["ns"] == "u"][0]
         self.assertEqual((user["max_keys"], user["subtotals"][0]["max_keys"]), (5, 2))
