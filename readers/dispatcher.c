@@ -230,12 +230,13 @@ static void reserve(struct dispatcher *x)
 {
     struct buf target = {0};
     const struct queuereader_config *c = &x->config.reader;
+    usec_t wait = x->pause > 0 ? 0 : c->wait; /* after a fault, a quick answer shows that the queue works */
     buf_printf(&target, "/reserve?queue=%s&items=%" PRIu64 "&lease=%" PRId64 "&wait=%" PRId64, x->queue,
-        c->items, c->lease / USEC_PER_MSEC, c->wait / USEC_PER_MSEC);
+        c->items, c->lease / USEC_PER_MSEC, wait / USEC_PER_MSEC);
     if (!x->config.is_shared)
         buf_printf(&target, "&reader=%s", x->reader);
     x->reserve_at = clock_monotonic();
-    x->reserve = call_queue(x, "GET", &target, BYTES_NONE, c->wait + c->timeout, reserved);
+    x->reserve = call_queue(x, "GET", &target, BYTES_NONE, wait + c->timeout, reserved);
 }
 
 static void release(struct dispatcher *x)

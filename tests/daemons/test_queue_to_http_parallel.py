@@ -118,6 +118,17 @@ class Parallel(ToHttp):
         first, second = sorted(r[0] for r in sink.requests if r[1] == 200)[:2]
         self.assertLess(second - first, WAIT * 0.7)
 
+    def test_ready_again_after_a_restart_of_an_empty_queue(self):
+        port = self.keep_port()
+        args = ["--data-dir=" + self.path("q2"), "--sync=never", "--address=127.0.0.1", "--port=" + port]
+        queue = self.start("simplequeue", *args, port=False)
+        sender = self.start("queue_to_http", "--queue-url=http://127.0.0.1:" + port, "--destination=http://127.0.0.1:1",
+                            "--wait=10m")
+        queue.kill9()
+        wait_until(lambda: sender.get("/health").status == 503, "the fault to be noticed")
+        self.start("simplequeue", *args, port=False)
+        wait_until(lambda: sender.get("/health").status == 200, "the queue to be reached")
+
     def test_two_share_a_queue(self):
         sinks = [Sink(self), Sink(self)]
         for s in sinks:
