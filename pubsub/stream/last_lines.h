@@ -6,7 +6,7 @@
  * 1. The result is the beginning of a line, at most `n` lines before that end.
  * 2. `done` is called once, perhaps during last_lines_find, unless the search is cancelled. The result is OK, or why the
  *    stream cannot be read. The search is freed before.
- * 3. A search uses at most LAST_LINES_STEP_MAX bytes, but a reader of the journal verifies whole frames. */
+ * 3. A search uses at most twice LAST_LINES_STEP_MAX bytes. A reader of the journal also verifies whole frames. */
 #ifndef MILLRACE_PUBSUB_LAST_LINES_H
 #define MILLRACE_PUBSUB_LAST_LINES_H
 
