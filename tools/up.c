@@ -692,6 +692,7 @@ static int run_up(const struct options *o, char **argv)
             free(*arg);
         free(up.daemons[i].argv);
     }
+    config_free(&up.counted);
     free(up.libexec);
     free(path);
     return status;

@@ -304,7 +304,7 @@ bool http_server_stop_accepting(struct http_server *s, usec_t age)
     stop_listening(s);
     TAILQ_FOREACH(c, &s->conns, link)
     {
-        if (c->first && now - c->since < age)
+        if (c->first && c->state < HTTP_CONN_HANDLER && now - c->since < age)
             return true;
     }
     return false;

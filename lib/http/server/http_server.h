@@ -142,7 +142,7 @@ size_t http_descriptors_with_connections(size_t connections);
 /* Accepts connections on a listening socket, which the server owns. 0 or -1. Public connections reach only
  * HTTP_ROUTE_PUBLIC routes, need no token, and may together use half of max_connections and of the descriptors. */
 int http_server_listen_fd(struct http_server *s, int fd, bool is_public);
-/* Stops accepting. Returns true if a connection that is younger than `age` has not sent its first request: its client
+/* Stops accepting. Returns true if a connection that is younger than `age` has not sent all of its first request: its client
  * cannot know that the server stops. */
 bool http_server_stop_accepting(struct http_server *s, usec_t age);
 /* Stops accepting and closes idle connections. Requests in progress are answered, with Connection: close. */
