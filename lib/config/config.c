@@ -129,6 +129,13 @@ static char *next_line(char *out, int size, void *stream)
     return out;
 }
 
+static bool is_same_key(const char *a, const char *b)
+{
+    while (*a && (*a == *b || (*a == '-' && *b == '_') || (*a == '_' && *b == '-')))
+        a++, b++;
+    return *a == *b;
+}
+
 static int take_entry(void *arg, const char *section, const char *key, const char *value)
 {
     struct reading *r = arg;
@@ -142,7 +149,7 @@ static int take_entry(void *arg, const char *section, const char *key, const cha
     if (*key == '\0')
         fail_at(r, r->line, "the key before = is missing");
     for (size_t i = r->sections[r->n_sections - 1].n_entries; i < r->n_entries; i++)
-        if (strcmp(r->entries[i].key, key) == 0)
+        if (is_same_key(r->entries[i].key, key))
             fail_at(r, r->line, "%s is repeated, first in line %d", key, r->entries[i].line);
     if (r->n_entries == r->cap_entries) {
         r->cap_entries = r->cap_entries ? 2 * r->cap_entries : 64;
@@ -228,13 +235,6 @@ const struct config_section *config_section(const struct config *c, const char *
         if (strcmp(c->sections[i].kind, kind) == 0 && strcmp(c->sections[i].name, name) == 0)
             return &c->sections[i];
     return NULL;
-}
-
-static bool is_same_key(const char *a, const char *b)
-{
-    while (*a && (*a == *b || (*a == '-' && *b == '_') || (*a == '_' && *b == '-')))
-        a++, b++;
-    return *a == *b;
 }
 
 const struct config_entry *config_entry(const struct config_section *s, const char *key)
