@@ -458,7 +458,8 @@ static bool refuse_counts(struct ask *a)
     return true;
 }
 
-/* Only the aggregator knows since when a counter counts. Without the aggregator, rows may be complete only if an earlier answer told. */
+/* Only the aggregator knows since when a counter counts. Without the aggregator, rows are complete only if an earlier
+ * answer had that time. */
 static void note_since(struct ask *a)
 {
     const struct query *q = &a->query;
@@ -480,7 +481,7 @@ static void note_since(struct ask *a)
         complete->counted_since = *since;
 }
 
-/* A set lacks a source if either of its two questions did. */
+/* A source is missing if either of the two questions of a set did not reach it. */
 static void note_completeness(struct ask *a, const struct completeness *complete)
 {
     if (!a->is_set || a->complete.n_missing == 0 || complete->n_missing > 0)

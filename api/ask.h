@@ -7,7 +7,7 @@
  *    503. If the query alone needs more than half of the limit, it is answered with 413.
  * 3. An answer of more than ASK_PIECE bytes is streamed, unless all its rows are complete and its text is short enough to be collected
  *    for an ETag. The next piece is made when the client has received the previous pieces.
- * 4. All counts are known before the reply begins. An answer lacks a source only if the query allows a partial answer, and then
+ * 4. All counts are known before the reply begins. The counts of a source are missing only if the query allows a partial answer, and then
  *    names the source. */
 #ifndef MILLRACE_ASK_H
 #define MILLRACE_ASK_H

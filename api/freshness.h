@@ -1,6 +1,6 @@
 /* freshness: how recent the counts are. It asks the sources for their state and makes the answer of /v1/freshness.
  *
- * 1. The answer is 200 even if a source fails. It then names the source and lacks what the source would tell.
+ * 1. The answer is 200 even if a source fails. It then names the source, and omits what only the source knows.
  * 2. All ages are relative to the clock of this process.
  *
  * The loop's thread only. */

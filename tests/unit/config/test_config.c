@@ -47,7 +47,8 @@ static void test_refuses_by_line(void **state)
     refuse(bytes_str("[total u]\nkey = l\n[input]\n[total u]\n"),
         "x.conf:4: section [total u] is repeated, first in line 1");
     refuse(bytes_str("[input]\ntime = t\ntime = u\n"), "x.conf:3: time is repeated, first in line 2");
-    refuse(bytes_str("[pubsub]\ndata-dir = a\ndata_dir = b\n"), "x.conf:3: data_dir is repeated, first in line 2");
+    refuse(bytes_str("[pubsub]\ndata-dir = a\ndata_dir = b\n"),
+        "x.conf:3: data_dir is repeated, first in line 2");
     refuse(bytes_str("[inputs]\n"), "x.conf:1: unknown section [inputs]");
     refuse(bytes_str("time = t\n"), "x.conf:1: time comes before any [section]");
     refuse(bytes_str("[input]\ntime\n"), "x.conf:2: expected a [section], a `key = value` or a comment");
