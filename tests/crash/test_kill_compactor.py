@@ -78,6 +78,14 @@ class KillCompactor(harness.MillraceTest):
         text = process.communicate(timeout=harness.PATIENCE)[1]
         self.assertEqual(process.returncode, expect, text)
 
+    def finish_all(self):
+        """Runs until every slice is archived: the request of a killed run may seal a slice behind the back of the next."""
+        for _ in range(5):
+            self.finish(self.begin())
+            if not self.aggregator.sealed() and not self.aggregator.counts:
+                return
+        self.fail("slices remain: %s" % self.aggregator.sealed())
+
     def kill_after(self, process, seconds):
         """-9 after that time, or when it ends before."""
         try:
@@ -126,9 +134,8 @@ class KillCompactor(harness.MillraceTest):
         for _ in range(harness.rounds(8)):
             self.one_round(usual)
             self.assertEqual(watcher.wrong, [])
-        self.finish(self.begin())
+        self.finish_all()
         self.assertEqual(self.archived(), self.expected())
-        self.assertEqual(self.aggregator.sealed(), [])
         answers = watcher.answers
         harness.wait_until(lambda: watcher.answers > answers, "one more answer")
         watcher.over.set()

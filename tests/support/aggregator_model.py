@@ -121,12 +121,12 @@ class Aggregator:
         path, _, query = target.partition("?")
         if path in self.answers:
             return self.answers[path]
-        if path == "/stats":
-            return 200, {"events": len(self.counts), "skipped": 0, "rejected": 0}
-        if path == "/slices":
-            return 200, {"open": self.open, "slices": [{"slice": n, "state": "sealed"} for n in self.sealed()]}
-        n = int(query.partition("=")[2])
-        with self.lock:
+        with self.lock:  # a slice that is being sealed is not in /slices yet
+            if path == "/stats":
+                return 200, {"events": len(self.counts), "skipped": 0, "rejected": 0}
+            if path == "/slices":
+                return 200, {"open": self.open, "slices": [{"slice": n, "state": "sealed"} for n in self.sealed()]}
+            n = int(query.partition("=")[2])
             return self.seal(n) if path == "/seal" else self.clear(n)
 
     def seal(self, n):
