@@ -49,6 +49,8 @@ struct ask {
     struct series series;
     struct query query_before; /* of a comparison: the same question for the span before */
     struct series series_before;
+    struct query query_total; /* of a subtotal: for the events that the total counted as `(other)` */
+    struct series series_total;
     struct series_set set;  /* of several series */
     bool is_set;            /* the question is for the counts of the set */
     struct query query_top; /* of the largest sub keys, which are asked for before the set's counts */
@@ -134,6 +136,7 @@ static void ask_free(struct ask *a)
     a->magic = 0;
     series_reset(&a->series);
     series_reset(&a->series_before);
+    series_reset(&a->series_total);
     series_set_free(&a->set);
     breakdown_reset(&a->breakdown);
     buf_free(&a->out);
@@ -173,7 +176,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 static bool hold(struct ask *a, size_t piece)
 {
     size_t bytes = sizeof *a + piece + series_bytes(&a->series) + series_bytes(&a->series_before) +
-                   series_set_bytes(&a->set) + a->breakdown.bytes + a->out.cap;
+                   series_bytes(&a->series_total) + series_set_bytes(&a->set) + a->breakdown.bytes +
+                   a->out.cap;
     a->hold = http_hold(a->req, bytes);
     return a->hold == HTTP_HOLD_OK;
 }
@@ -490,6 +494,87 @@ static void note_completeness(struct ask *a, const struct completeness *complete
         a->complete.until = 0;
 }
 
+static void after_counts(struct ask *a)
+{
+    next_step(a, is_breakdown(a) ? select_rows : render);
+}
+
+static void append_key(struct buf *target, const char *ns, const char *stored, int64_t hour)
+{
+    char text[HOUR_TEXT_MAX + 1];
+    struct buf raw = {0};
+    buf_append_str(&raw, ns);
+    buf_append_char(&raw, '|');
+    buf_append_str(&raw, stored);
+    if (hour >= 0) {
+        hour_encode(hour, text);
+        buf_append_char(&raw, '.');
+        buf_append_str(&raw, text);
+    }
+    url_encode(buf_bytes(&raw), target);
+    buf_free(&raw);
+}
+
+static bool total_over_record(void *arg, const struct record *r)
+{
+    struct ask *a = arg;
+    return series_add(&a->series_total, r);
+}
+
+static void total_over_restart(void *arg)
+{
+    struct ask *a = arg;
+    series_reset(&a->series_total);
+}
+
+static void total_over_done(
+    void *arg, enum source_result result, const struct completeness *complete, const char *why)
+{
+    struct ask *a = arg;
+    a->question = NULL;
+    if (a->complete.n_missing == 0 && complete->n_missing > 0) {
+        a->complete = *complete;
+        a->complete.until = 0;
+    }
+    first_series(a)->over.total = a->breakdown.over.total = a->series_total.over.counter;
+    if (!a->req)
+        ask_free(a);
+    else if (result == SOURCE_STOPPED)
+        refuse(a);
+    else if (result != SOURCE_OK)
+        unavailable(a, complete, why);
+    else
+        after_counts(a);
+}
+
+/* A subtotal lacks the events whose key became `(other)`. Asks for their number, because a limit that was removed still
+ * affects the past. */
+static void ask_total_over(struct ask *a)
+{
+    struct buf target = {0};
+    buf_append_str(&target, "/mget?k=");
+    append_key(&target, a->query.total->ns, COMPONENT_OTHER, -1);
+    buf_append_char(&target, '\0');
+    const struct source_question question = {.target = target.ptr,
+        .arg = a,
+        .allows_partial = a->query.allows_partial,
+        .patience = a->query.patience,
+        .on_restart = total_over_restart,
+        .on_record = total_over_record,
+        .on_piece = on_piece,
+        .on_done = total_over_done};
+    a->question = source_ask(a->asks->sources, &question);
+    buf_free(&target);
+}
+
+/* The question for the largest sub keys of a set is followed by the question for the set. */
+static bool wants_total_over(const struct ask *a)
+{
+    const struct query *q = &a->query;
+    return q->sub && q->total->kind != COUNTER_CONSTANT && strcmp(q->stored, COMPONENT_OTHER) != 0 &&
+           (q->top == 0 || a->is_set);
+}
+
 static void counts_done(
     void *arg, enum source_result result, const struct completeness *complete, const char *why)
 {
@@ -509,24 +594,10 @@ static void counts_done(
         unavailable(a, complete, why);
     else if (refuse_counts(a))
         ask_free(a);
+    else if (wants_total_over(a))
+        ask_total_over(a);
     else
-        next_step(a, is_breakdown(a) ? select_rows : render);
-}
-
-static void append_key(struct buf *target, const char *ns, const char *stored, int64_t hour)
-{
-    char text[HOUR_TEXT_MAX + 1];
-    struct buf raw = {0};
-    buf_append_str(&raw, ns);
-    buf_append_char(&raw, '|');
-    buf_append_str(&raw, stored);
-    if (hour >= 0) {
-        hour_encode(hour, text);
-        buf_append_char(&raw, '.');
-        buf_append_str(&raw, text);
-    }
-    url_encode(buf_bytes(&raw), target);
-    buf_free(&raw);
+        after_counts(a);
 }
 
 /* Returns the nearest hour that a key can contain. */
@@ -660,6 +731,9 @@ void ask_start(
     a->query_before.to = q->before_to;
     series_init(&a->series, q);
     series_init(&a->series_before, &a->query_before);
+    query_copy(&a->query_total, q);
+    a->query_total.sub = NULL;
+    series_init(&a->series_total, &a->query_total);
     query_copy(&a->query_top, q);
     a->query_top.kind = QUERY_BREAKDOWN;
     a->query_top.limit = q->top;

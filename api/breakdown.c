@@ -191,7 +191,7 @@ bool breakdown_select(struct breakdown *b)
         b->rows = mem_alloc(room);
         b->bytes += room;
         if (query_may_have_other(b->query))
-            b->over = count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
+            b->over.counter = count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
     }
     for (; b->table < BREAKDOWN_TABLES && left > 0; b->table++, b->slot = 0) {
         struct breakdown_table *t = &b->tables[b->table];

@@ -50,7 +50,7 @@ struct breakdown {
     struct breakdown_sum
         last;       /* the last row so far; its count is 0 until there are as many rows as the limit */
     uint64_t shown; /* sum of the rows */
-    uint64_t over;  /* events that the subtotal counted as `(other)` */
+    struct query_over over;
 };
 
 void breakdown_init(struct breakdown *b, const struct query *q);

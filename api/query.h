@@ -89,6 +89,12 @@ static inline bool query_may_have_other(const struct query *q)
     return query_counter(q)->kind != COUNTER_CONSTANT;
 }
 
+/* The events in a query's span that max_keys counted as `(other)`. */
+struct query_over {
+    uint64_t counter; /* by the queried counter */
+    uint64_t total;   /* by the total of the queried subtotal */
+};
+
 struct query_error {
     int status;
     const char *code;

@@ -37,25 +37,24 @@ static void render_head(const struct query *q, const struct completeness *comple
     else if (complete->is_not_counted)
         member(out, "note",
             BYTES_LITERAL("the aggregator does not count this counter; restart it with this configuration"));
-    else if (q->sub && q->total->max_keys > 0)
-        member(out, "note",
-            BYTES_LITERAL("the total has max_keys: events of keys over it are under the key (other)"));
 }
 
-/* Names the events that the counter counted as `(other)`; always of a counter with max_keys. */
-static void render_over(uint64_t max_keys, uint64_t over, struct buf *out)
+/* The members stand always if the counter, or its total, has max_keys. */
+static void render_over(const struct query *q, const struct query_over *over, struct buf *out)
 {
-    if (max_keys > 0 || over > 0)
-        buf_printf(out, "\"over_max_keys\":%" PRIu64 ",", over);
+    if (query_counter(q)->max_keys > 0 || over->counter > 0)
+        buf_printf(out, "\"over_max_keys\":%" PRIu64 ",", over->counter);
+    if (q->sub && (q->total->max_keys > 0 || over->total > 0))
+        buf_printf(out, "\"total_over_max_keys\":%" PRIu64 ",", over->total);
 }
 
-static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total, uint64_t over,
-    const struct completeness *complete, struct buf *out)
+static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total,
+    const struct query_over *over, const struct completeness *complete, struct buf *out)
 {
     uint64_t max_keys = query_counter(q)->max_keys;
     if (max_keys > 0)
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", max_keys);
-    render_over(max_keys, over, out);
+    render_over(q, over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
     member(out, "timezone", bytes_str(q->calendar.zone.name));
     if (q->is_rounded)
@@ -79,7 +78,7 @@ static void render_series_head(const struct series *s, const struct completeness
     if (q->sub)
         member(out, "sub", q->sub_key);
     member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
-    render_span(q, s->from, s->to, s->total, s->over, complete, out);
+    render_span(q, s->from, s->to, s->total, &s->over, complete, out);
 }
 
 void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out)
@@ -185,7 +184,7 @@ void render_set_begin(const struct series_set *set, const struct completeness *c
     }
     render_head(q, complete, out);
     member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
-    render_span(q, first->from, first->to, set->total, first->over, complete, out);
+    render_span(q, first->from, first->to, set->total, &first->over, complete, out);
     buf_append_str(out, "\"series\":[");
 }
 
@@ -241,7 +240,7 @@ void render_compare_begin(
     }
     render_series_head(s, complete, out);
     buf_append_str(out, "\"before\":{");
-    render_over(query_counter(s->query)->max_keys, before->over, out);
+    render_over(s->query, &before->over, out);
     buf_printf(out,
         "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRIu64 "},\"change\":", before->from,
         before->to, before->total);
@@ -293,7 +292,7 @@ void render_breakdown_begin(const struct breakdown *b, const struct completeness
         return;
     }
     render_head(b->query, complete, out);
-    render_span(b->query, b->query->from, b->query->to, b->total, b->over, complete, out);
+    render_span(b->query, b->query->from, b->query->to, b->total, &b->over, complete, out);
     buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
 }
 

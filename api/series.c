@@ -95,7 +95,7 @@ static bool add_hour(struct series *s, int64_t hour, uint64_t n, bool is_over)
     if (hour < s->query->from || hour >= s->query->to)
         return true;
     if (is_over) {
-        s->is_too_large |= __builtin_add_overflow(s->over, n, &s->over);
+        s->is_too_large |= __builtin_add_overflow(s->over.counter, n, &s->over.counter);
         return true;
     }
     note_hour(s, hour);

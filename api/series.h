@@ -46,9 +46,9 @@ struct series {
         needs_dropped_hours; /* of a day of which the archive has no hours, and which lies in two units or partly in the span */
     int64_t from, to;    /* the span of the rows; before series_trim the query's */
     int64_t first, last; /* hours with counts; first > last: none */
-    uint64_t over;       /* events in the span that the queried counter counted as `(other)` */
-    int64_t next;        /* start of the next row */
-    size_t n_rows;       /* so far */
+    struct query_over over;
+    int64_t next;  /* start of the next row */
+    size_t n_rows; /* so far */
 };
 
 /* The query must outlive the series. */

@@ -99,7 +99,7 @@ static bool add_subtotal(struct series_set *set, const struct record *r, const s
     while (record_next_count(&value, &name, &n, &bad)) {
         struct series_member *m = find(set, name);
         if (may_have_other && bytes_equal_str(name, COMPONENT_OTHER))
-            first->is_too_large |= __builtin_add_overflow(first->over, n, &first->over);
+            first->is_too_large |= __builtin_add_overflow(first->over.counter, n, &first->over.counter);
         if (!m && set->n > set->n_named)
             m = &set->members[set->n_named];
         if (m && !series_add_count(&m->series, period->start, n))

@@ -120,7 +120,7 @@ class ApiRollups(RollupsCase):
         records = [(b"lookup|" + s, t) for s, t in texts.items()]
         records.append((b"c.u|k." + hour_text(START).encode(), b" ".join(s + b":3" for s in stored)))
         self.begin(records)
-        for limit, requests in ((50, 2), (10000, 11)):
+        for limit, requests in ((50, 3), (10000, 12)):
             del self.live.asked[:]
             got = self.ask("breakdown", user="k", from_=START, to=START + HOUR, limit=limit)
             self.assertEqual([r["key"].encode() for r in got["rows"]], sorted(texts[s] for s in stored[:limit]))

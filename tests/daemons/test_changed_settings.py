@@ -99,6 +99,10 @@ class ChangedSettings(harness.MillraceTest):
             for key, expected in totals.items():
                 self.assertEqual(marks(self.ask("series", user=key, **SPAN)), expected, (key, settings))
             self.assertEqual(marks(self.ask("series", user="a", by="by", sub="x", **SPAN)), (1, 1))
+            for kind, more in (("series", {"sub": "x"}), ("compare", {"sub": "x"}), ("series", {"top": 2}), ("breakdown", {})):
+                for user, over in (("a", 3), ("c", 3), ("(other)", 0 if settings != counters else None)):
+                    got = self.ask(kind, user=user, by="by", **more, **SPAN)
+                    self.assertEqual(got.get("total_over_max_keys"), over, (kind, user, settings))
             several = "/v1/series?user=a&user=b&" + query(**SPAN)
             self.assertEqual(self.pipeline.ask("api", "GET", several).json()["over_max_keys"], 3)
             self.assertEqual(self.ask("series", user="a", by="by", top=2, **SPAN)["over_max_keys"], 1)
@@ -107,7 +111,10 @@ class ChangedSettings(harness.MillraceTest):
             self.assertEqual((later["total"], marks(later["before"])), (0, (3, 3)))
         self.configure(counters[:counters.index("[subtotal")])
         self.assertEqual(marks(self.ask("breakdown", ns="c.u", key="a", **SPAN)), (3, 1))
-        self.assertNotIn("over_max_keys", self.ask("series", user="a", from_=SPAN["to"], to=SPAN["to"] + 3600))
+        self.assertEqual(self.ask("breakdown", ns="c.u", key="a", **SPAN)["total_over_max_keys"], 3)
+        self.configure(counters)
+        for name in ("over_max_keys", "total_over_max_keys"):
+            self.assertNotIn(name, self.ask("series", user="a", by="by", sub="x", from_=SPAN["to"], to=SPAN["to"] + 3600))
 
     def test_a_counter_that_only_the_api_has_is_not_complete(self):
         """The API was restarted with a newer configuration, and the aggregator was not."""
