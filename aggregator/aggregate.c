@@ -61,8 +61,14 @@ struct aggregate {
     bool latched;
     char failure[SLICE_ERROR_TEXT + 64];
     struct aggregate_numbers numbers;
-    int64_t *newest; /* of each stream: the latest event time counted since the start */
+    struct slice_tally at_start; /* of all slices, as committed at the start */
+    int64_t *newest;             /* of each stream: the latest event time counted since the start */
 };
+
+static struct slice_tally add_tallies(struct slice_tally x, struct slice_tally y)
+{
+    return (struct slice_tally){x.events + y.events, x.skipped + y.skipped, x.rejected + y.rejected};
+}
 
 static enum slice_result fail_errno(const char *what, const char *path, char *error)
 {
@@ -125,6 +131,7 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
     a->number = state->number;
     a->before = state->before;
     a->counted = state->tally;
+    a->at_start = add_tallies(state->before, state->tally);
     a->rejects_length = state->rejects_length;
     a->merge_is_due = a->job.merge_is_due;
     a->merge_is_behind = a->job.merge_is_behind;
@@ -598,11 +605,6 @@ enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, c
     return SLICE_OK;
 }
 
-static struct slice_tally add_tallies(struct slice_tally x, struct slice_tally y)
-{
-    return (struct slice_tally){x.events + y.events, x.skipped + y.skipped, x.rejected + y.rejected};
-}
-
 enum aggregate_clear aggregate_clear(
     struct aggregate *a, usec_t now, uint64_t through, char error[SLICE_ERROR_TEXT])
 {
@@ -678,9 +680,18 @@ int64_t aggregate_newest_event(const struct aggregate *a, size_t stream)
     return a->newest[stream];
 }
 
+static struct slice_tally committed_tally(const struct aggregate *a)
+{
+    const struct slice_state *state = a->reader ? slice_reader_state(a->reader) : NULL;
+    return state ? add_tallies(state->before, state->tally) : a->next.before;
+}
+
 void aggregate_numbers(const struct aggregate *a, struct aggregate_numbers *out)
 {
+    struct slice_tally now = committed_tally(a), then = a->at_start;
     *out = a->numbers;
+    out->committed = (struct slice_tally){
+        now.events - then.events, now.skipped - then.skipped, now.rejected - then.rejected};
     out->slice = add_tallies(a->counted, a->ending);
     out->total = add_tallies(out->slice, a->before);
     out->memory = memory_of(a);

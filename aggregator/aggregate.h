@@ -161,7 +161,8 @@ int64_t aggregate_open_started(const struct aggregate *a);
 struct aggregate_numbers {
     struct slice_tally slice,
         total; /* of the open slice and of all slices, each including the batches in memory */
-    struct slice_tally counted; /* since the start; never decreases */
+    struct slice_tally counted;   /* since the start; never decreases */
+    struct slice_tally committed; /* since the start; may be less than `counted` */
     uint64_t rows_flushed, flushes, collisions, holes;
     int64_t
         newest_event; /* the latest event time counted since the start, at most the latest trusted time; 0: none */

@@ -361,7 +361,7 @@ static int count_files(struct file_input *in, char **files, size_t n)
     fprintf(stderr,
         "aggregator: counted %" PRIu64 ", rejected %" PRIu64 ", skipped %" PRIu64 "; %" PRIu64
         " of %zu files were counted before; %.2f s\n",
-        numbers.counted.events, numbers.counted.rejected, numbers.counted.skipped, in->files_known, n,
+        numbers.committed.events, numbers.committed.rejected, numbers.committed.skipped, in->files_known, n,
         (double)(clock_monotonic() - began) / USEC_PER_SEC);
     if (stopped)
         return print_error("stopped; the same command continues", EXIT_STOPPED);

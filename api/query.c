@@ -234,10 +234,13 @@ static int parse_by(struct parse *p, struct bytes by)
     p->q->sub = counters_find_sub_label(c, total, by);
     if (p->q->sub)
         return 0;
+    size_t n = 0;
     buf_printf(&text, "%s is counted by (ns, label):", total->label);
     for (size_t i = 0; i < c->n_subtotals; i++)
         if (&c->totals[c->subtotals[i].total] == total)
-            buf_printf(&text, " %s %s", c->subtotals[i].ns, c->subtotals[i].label);
+            buf_printf(&text, "%s %s %s", n++ ? "," : "", c->subtotals[i].ns, c->subtotals[i].label);
+    if (n == 0)
+        buf_printf(&text, " nothing; add [subtotal S.%s] to the configuration", total->ns);
     hint(p, &text);
     by = shown(by);
     return refuse(

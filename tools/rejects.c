@@ -325,6 +325,9 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
                    : "counted %" PRIu64 ", skipped %" PRIu64 ", rejected again %" PRIu64 ", kept %" PRIu64
                      "\n",
         sums[0], sums[1], sums[2], sums[3]);
+    if (sums[2] > 0)
+        fail("the aggregator rejected lines again",
+            "if the configuration was corrected, reload the aggregator, then repeat the command", 0);
     if (sums[4] > 0 && status == 0)
         status = fail("damaged entries were kept", "millrace rejects names them", EX_DATAERR);
     return tool_flush("rejects", status);

@@ -235,6 +235,14 @@ class ApiTest(harness.MillraceTest):
         for params in ({"ns": "old", "key": "other"}, {"ns": "gone", "key": "k"}, {"ns": "old", "key": "k", "by": "s"}):
             self.assertEqual(self.ask("series", 404, **params).json()["code"], "unknown-counter")
 
+    def test_the_hint_lists_the_subtotals_or_says_there_are_none(self):
+        config = self.write("plain.conf", '[input]\ntime = t\n[total a]\nkey = "a"\n[total u]\nkey = u\nlabel = user\n[subtotal c.a]\nkey = c\nlabel = country\n')
+        self.config = config
+        self.start_api()
+        hint = lambda **params: self.ask("breakdown", 404, **params).json()["hint"]
+        self.assertEqual(hint(ns="a", by="none"), "a is counted by (ns, label): c.a country")
+        self.assertEqual(hint(user="k", by="none"), "user is counted by (ns, label): nothing; add [subtotal S.u] to the configuration")
+
     def test_all_time_is_from_the_first_count_to_now(self):
         hours = [MARCH, MARCH + 40 * 86400, int(time.time()) // 3600 * 3600]
         self.source.records = {"u|bitly": " ".join("%s:%d" % (hour_text(h), i + 1) for i, h in enumerate(hours)),

@@ -5,12 +5,14 @@ import os
 import pty
 import re
 import shutil
+import sqlite3
 import subprocess
 import threading
 import unittest
 
 import harness
 from input_case import InputTest
+from small_disk import SmallDisk
 
 
 def lines_of(n):
@@ -41,6 +43,19 @@ class FileInput(InputTest):
         self.assertIn("2 of 3 files were counted before", self.count("a.ndjson", "copy.ndjson", "packed.gz"))
         os.rename(self.path("a.ndjson"), self.path("renamed.ndjson"))
         self.assertIn("counted 0, rejected 0, skipped 0; 1 of 1 files were counted before", self.count("renamed.ndjson"))
+        self.check_counted(data)
+
+    def test_on_a_full_disk_it_states_what_is_committed(self):
+        data = self.generate(60000)
+        self.write("log", data)
+        disk = SmallDisk(self, "3m", "data")
+        said = self.count("log", expect=75, options=["--max-memory=32M", "--flush-interval=20"])
+        events, rejected, skipped = map(int, re.search(r"counted (\d+), rejected (\d+), skipped (\d+);", said).groups())
+        committed = dict(sqlite3.connect(self.slices()[-1]).execute("SELECT key, value FROM meta"))
+        self.assertEqual((events, rejected, skipped), tuple(committed[k] for k in ("events", "rejected", "skipped")))
+        self.assertTrue(0 < events + rejected + skipped < data.count(b"\n"), said)
+        disk.grow("100m")
+        self.count("log")
         self.check_counted(data)
 
     def test_a_file_that_grew(self):
