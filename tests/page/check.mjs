@@ -80,8 +80,8 @@ const checks = {
 
   async "follows links, back and forward"() {
     const page = await open(query({ view: "key", ns: "u", key: "bitly", period: "7d" }));
-    const bar = page.locator(".bars a", { hasText: "JP" });
-    await bar.click();
+    const bar = page.locator(".bars th", { hasText: "JP" });
+    await bar.click({ position: { x: (await bar.boundingBox()).width - 3, y: 5 } }); // far from the text
     await page.getByRole("heading", { name: /events? with country/ }).waitFor();
     assert.equal(new URL(page.url()).searchParams.get("sub"), "JP");
     await page.locator("select[name=unit]").selectOption("hour");
@@ -167,6 +167,11 @@ const checks = {
     assert.equal(await page.getByText("Invalid").count(), 0);
     await page.goto(task.base + query({ view: "key", ns: "u", key: "bitly", from: "2012-03-01", to: "2012-03-08" }));
     await page.getByText("No events have been counted in this time").waitFor(); // dates, as the API takes them
+    await page.goto(task.base + query({ view: "key", ns: "gone", key: "bitly" }));
+    await page.locator(".panel .error", { hasText: 'no counter "gone"' }).waitFor();
+    assert.equal(await page.locator("select[name=ns]").inputValue(), "gone");
+    await page.goto(task.base + query({ view: "key", ns: "u", key: "bitly", by: "gone", sub: "x" }));
+    await page.locator(".panel .error", { hasText: 'user is not counted by "gone"' }).waitFor();
     await close(page);
   },
 

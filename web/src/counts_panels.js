@@ -41,7 +41,7 @@ export function seriesPanel(view, { showsChange = false } = {}) {
       request = seriesRequest(state, series);
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows;
-      p.note(state.isOld ? oldNote(state) : "", reply.round && !isWholeHour(zone) ? "Zones with half hours are answered by whole hours." : "");
+      p.note(state.isOld ? oldNote(state) : "", reply.note ?? "", reply.round && !isWholeHour(zone) ? "Zones with half hours are answered by whole hours." : "");
       const like = reply.before && likeForLike(rows);
       moved.textContent = like?.then ? change(like.percent) : "";
       moved.title = like ? `${count(like.now)} now, ${count(like.then)} in the same part of the other time` : "";

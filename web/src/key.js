@@ -70,10 +70,12 @@ export function keyView(state, { freshness }) {
   const stopFirst = keepFresh(3600000, async (signal) => {
     const { totals } = await configured(signal);
     if (stopped || inner || totals.length === 0) return;
-    const total = byNamespace(totals, state.ns) ?? totals.find((t) => !isConstant(t)) ?? totals[0];
+    // A counter that is not configured: the API knows whether it was, and says so.
+    const former = state.ns && { ns: state.ns, key: "", label: "", subtotals: [] };
+    const total = byNamespace(totals, state.ns) ?? (former || totals.find((t) => !isConstant(t)) || totals[0]);
     const key = state.key ?? (isConstant(total) ? constantKey(total) : undefined);
     element.replaceChildren(h("h1", {}, key === undefined ? "Find a key" : h("bdi", {}, keyText(key))),
-      periodControls(state, finder(totals, total, state)));
+      periodControls(state, finder(total === former ? [former, ...totals] : totals, total, state)));
     inner = key === undefined || key === "" ? start(totals, total, state, element)
       : show(totals, total, key, state, element, freshness);
   }, (error) => element.replaceChildren(h("p", { class: "error" }, error.message)));
@@ -101,7 +103,8 @@ function start(totals, total, state, element) {
 
 function show(totals, total, key, view, element, freshness) {
   const chosen = view.by && view.sub !== undefined ? total.subtotals.find((s) => s.label === view.by || s.ns === view.by) : null;
-  const wanted = chosen ? { ns: chosen.ns, key, sub: view.sub } : { ns: total.ns, key };
+  const isFormer = !chosen && view.by && view.sub !== undefined; // a subtotal that is not configured
+  const wanted = chosen ? { ns: chosen.ns, key, sub: view.sub } : { ns: total.ns, key, ...(isFormer ? { by: view.by, sub: view.sub } : {}) };
   const series = seriesPanel(view, { showsChange: true });
   const grid = h("div", { class: "grid" });
   const resolve = latestTime(view);
