@@ -68,7 +68,7 @@ static const struct topic {
     {"commands", "docs/guide/millrace.md", "the subcommands of millrace"},
     {"service", "docs/guide/service.md", "install, and run with systemd"},
     {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
-    {"backup", "docs/guide/backup.md", "back up, restore, upgrade, move"},
+    {"recovery", "docs/guide/backup.md", "back up, restore, upgrade, move"},
     {"exactness", "docs/guide/exactness.md", "each failure, and what is lost"},
     {"security", "docs/guide/security.md", "permissions, tokens, web pages"},
     {"protocol", "docs/guide/protocol.md", "every endpoint"},

@@ -85,7 +85,7 @@ class ApiSources(harness.MillraceTest):
         self.assertEqual(self.api.post("/v1/events", b"{}").status, 200)
         self.assertEqual(seen, {name: "Bearer of-" + name for name in ("sortdb", "aggregator", "queue")})
         for missing in range(3):
-            refused = self.run_program("api", "--config", self.path("test.conf"), *urls, tokens[missing] + "-no")
+            refused = self.run_program("api", "--config", self.path("test.conf"), "--port=0", *urls, tokens[missing] + "-no")
             self.assertEqual(refused.returncode, 78, refused)
             self.assertIn(b"cannot read the token file", refused.stderr)
 
