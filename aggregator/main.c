@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define COMPLETE_AGE_MAX 120.0 /* seconds; from this age on /health names the producer that is behind */
+#define PIECE ((size_t)128 << 10) /* of a stream, counted in one turn of the loop; requests wait as long */
+#define COMPLETE_AGE_MAX 120.0    /* seconds; from this age on /health names the producer that is behind */
 
 #define TICKS_A_FLUSH 4
 #define TICK_MAX (250 * USEC_PER_MSEC)
@@ -416,7 +417,7 @@ static int open_parts(struct wiring *w, struct options *o, struct config_error *
         return EX_CONFIG;
     w->client = daemon_client_new(app->daemon, options_text(o, "pubsub_token_file"),
         &(struct http_client_config){
-            .url = peer_url(o, "pubsub"), .max_connections = (int)app->streams.n + 2},
+            .url = peer_url(o, "pubsub"), .max_connections = (int)app->streams.n + 2, .read_size = PIECE},
         error);
     if (w->client == NULL)
         return EX_CONFIG;
