@@ -76,8 +76,8 @@ class Up(harness.MillraceTest):
             self.put(pipeline, event("bitly"))
             n += 1
             self.wait_total(pipeline, "bitly", n)
-            wait_until(lambda: pipeline.run_file()["daemons"][name]["state"] == "ready", name + " to be ready again")
-            self.assertNotEqual(pipeline.daemon_pid(name), before)
+            wait_until(lambda: pipeline.daemon_pid(name) not in (0, None, before) and
+                       pipeline.run_file()["daemons"][name]["state"] == "ready", name + " to be ready again")
             self.assertEqual(pipeline.daemon_url(name), url, "a restart keeps the address")
         pipeline.interrupt()
 
