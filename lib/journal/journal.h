@@ -264,13 +264,14 @@ struct journal_scrubbed journal_set_scrubbed(const struct journal_set *set);
 void journal_trim(struct journal *j, uint64_t offset);
 
 struct journal_retention {
-    uint64_t max_bytes; /* of journal_disk_bytes; 0: unlimited */
+    uint64_t min_bytes; /* payload that is enough to keep; 0: unlimited */
+    uint64_t max_files; /* of journal_disk_bytes; 0: unlimited */
     usec_t max_age;     /* 0: unlimited */
     uint64_t hold;      /* never remove bytes from here on (the lowest cursor); UINT64_MAX: no limit */
 };
-/* Removes the earliest segment while the journal exceeds max_bytes or the segment's end is older than max_age, but
- * none that reaches above `hold`. The end is the time of the latest frame or of the next segment's creation,
- * whichever is earlier; if that is after `now`, the end of the next segment. */
+/* Removes the earliest segment while the later ones contain min_bytes, the files exceed max_files, or the segment's
+ * end is older than max_age, but none that reaches above `hold`. The end is the time of the latest frame or of the
+ * next segment's creation, whichever is earlier; if that is after `now`, the end of the next segment. */
 void journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
 /* The size of the files that journal_retain would remove without `hold`. */
 uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now);

@@ -188,13 +188,17 @@ static usec_t ended_at(const struct journal *j, size_t i, usec_t now)
 static size_t first_kept(
     const struct journal *j, const struct journal_retention *keep, uint64_t hold, usec_t now)
 {
-    uint64_t bytes = journal_disk_bytes(j) - journal_trimmed_bytes(j);
+    uint64_t files = journal_disk_bytes(j) - journal_trimmed_bytes(j);
+    uint64_t payload = journal_bytes_between(j, 0, UINT64_MAX);
     size_t i = j->n_trimmed;
     for (; all_below(j, i, hold); i++) {
+        const struct segment *s = j->segments[i];
+        payload -= s->end - s->base; /* of the later segments */
         bool old = keep->max_age && ended_at(j, i, now) < now - keep->max_age;
-        if (!old && (!keep->max_bytes || bytes <= keep->max_bytes))
+        bool spare = keep->min_bytes && payload >= keep->min_bytes;
+        if (!old && !spare && (!keep->max_files || files <= keep->max_files))
             break;
-        bytes -= j->segments[i]->size;
+        files -= s->size;
     }
     return i;
 }

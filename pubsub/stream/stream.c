@@ -140,7 +140,11 @@ bool stream_set_failed(struct stream *s)
 static struct journal_retention retention(const struct stream *s, uint64_t hold)
 {
     return (struct journal_retention){
-        .max_bytes = s->limits.retain_bytes, .max_age = s->limits.retain_age, .hold = hold};
+        .min_bytes = s->limits.retain_bytes,
+        .max_files = s->limits.retain_bytes ? s->limits.disk_limit : 0,
+        .max_age = s->limits.retain_age,
+        .hold = hold,
+    };
 }
 
 uint64_t stream_held_back(const struct stream *s, uint64_t hold, usec_t now)
@@ -153,7 +157,7 @@ void stream_retain(struct stream *s, uint64_t hold, usec_t now)
 {
     uint64_t before = journal_earliest(s->journal);
     struct journal_retention keep = retention(s, hold);
-    if (keep.max_bytes || keep.max_age)
+    if (keep.min_bytes || keep.max_age)
         journal_retain(s->journal, &keep, now);
     uint64_t earliest = journal_earliest(s->journal);
     if (earliest != before) {

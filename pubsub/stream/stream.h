@@ -22,9 +22,12 @@ struct line_index;
 struct openings;
 
 struct stream_limits {
-    uint64_t retain_bytes; /* retention deletes segments while the files exceed this size; 0: unlimited */
-    usec_t retain_age;     /* retention deletes older segments; 0: unlimited */
-    uint64_t disk_limit;   /* publishes are refused while the files exceed this size; 0: unlimited */
+    uint64_t
+        retain_bytes;  /* retention deletes a segment once the later ones have so many bytes; 0: unlimited */
+    usec_t retain_age; /* retention deletes older segments; 0: unlimited */
+    uint64_t
+        disk_limit; /* while the files exceed this size, publishes are refused, and retention by retain_bytes
+                              may keep less; 0: unlimited */
 };
 
 /* Opens or creates the journal. The parent of its directory must exist. Blocks during the recovery. */

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 #define STREAMS_MAGIC 0x53545253
+#define RETAINED_SEGMENTS 8                /* at least, in what retention keeps */
+#define SEGMENT_LEAST ((uint64_t)64 << 10) /* as the setting segment_bytes */
 
 struct streams {
     unsigned magic;
@@ -48,14 +50,26 @@ void streams_free(struct streams **ss)
     *ss = NULL;
 }
 
+/* Retention deletes whole segments, so they are small against what it keeps. */
+static uint64_t segment_bytes(const struct streams *ss, const struct stream_limits *limits)
+{
+    uint64_t part = limits->retain_bytes / RETAINED_SEGMENTS, most = ss->config.segment_bytes;
+    if (!part || (most && part >= most))
+        return most;
+    return part > SEGMENT_LEAST ? part : SEGMENT_LEAST;
+}
+
 static enum streams_result open_one(
     struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size)
 {
+    struct stream_limits limits = {0};
+    if (ss->config.limits)
+        limits = ss->config.limits(ss->config.limits_arg, name);
     struct buf dir = {0};
     buf_printf(&dir, "%s/%s%c", ss->dir, name, '\0');
     struct journal_config config = {
         .dir = dir.ptr,
-        .segment_bytes = ss->config.segment_bytes,
+        .segment_bytes = segment_bytes(ss, &limits),
         .max_producers = ss->config.max_producers,
         .shares_files = true,
         .count = bytes_count_lines,
@@ -67,10 +81,7 @@ static enum streams_result open_one(
         return r == JOURNAL_NO_SPACE         ? STREAMS_NO_SPACE
                : r == JOURNAL_NO_DESCRIPTORS ? STREAMS_OUT_OF_DESCRIPTORS
                                              : STREAMS_STORAGE;
-    if (ss->config.limits) {
-        struct stream_limits limits = ss->config.limits(ss->config.limits_arg, name);
-        stream_set_limits(*out, &limits);
-    }
+    stream_set_limits(*out, &limits);
     name_table_add(&ss->table, stream_name(*out), *out);
     return STREAMS_OK;
 }

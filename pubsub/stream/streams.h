@@ -26,7 +26,7 @@ struct streams_config {
     const char *dir; /* an existing directory, locked by this process; copied */
     size_t max_streams;
     size_t max_producers;   /* in each stream; 0: the journal's default */
-    uint64_t segment_bytes; /* 0: the journal's default */
+    uint64_t segment_bytes; /* at most; an eighth of retain_bytes if that is less. 0: the journal's default */
     /* Returns the limits of a stream; NULL: no stream has limits. */
     struct stream_limits (*limits)(void *arg, const char *name);
     void *limits_arg;

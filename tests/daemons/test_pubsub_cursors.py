@@ -172,6 +172,20 @@ class Retention(CursorTest):
         wait_until(lambda: self.listed()["disk_bytes"] <= 512 * 1024, "the rest to go")
         self.assertGreater(self.earliest(), held)
 
+    def test_at_least_what_the_setting_says_in_small_files(self):
+        """Also after a restart; and nobody set segment_bytes."""
+        keep = 1 << 20
+        p = super(CursorTest, self).pubsub("--retain-bytes=1M")
+        for blocks in range(1, 101):
+            self.fill(1)
+            latest = blocks * len(BLOCK)
+            self.assertGreaterEqual(latest - self.earliest(), min(latest, keep), "after %d blocks" % blocks)
+            if blocks == 50:
+                p.stop()
+                p = super(CursorTest, self).pubsub("--retain-bytes=1M")
+        wait_until(lambda: latest - self.earliest() <= keep + keep // 4, "no more than another file to stay")
+        self.assertGreater(self.segments(), 7)
+
     def test_by_age(self):
         self.pubsub("--retain-age=1s")
         self.fill(10)

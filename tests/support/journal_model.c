@@ -358,7 +358,7 @@ static void retain(void)
         m.cursor = earliest + (end - earliest) / (1 + model_below(4));
     bool held = model_below(2);
     struct journal_retention keep = {
-        .max_bytes = 1 + model_below(20000), .hold = held ? m.cursor : UINT64_MAX};
+        .min_bytes = 1 + model_below(20000), .hold = held ? m.cursor : UINT64_MAX};
     journal_retain(m.j, &keep, 1);
     CHECK(!held || journal_earliest(m.j) <= m.cursor);
 }

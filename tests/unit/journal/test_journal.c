@@ -89,7 +89,7 @@ static void test_retention_by_age_bytes_and_cursor(void **state)
     journal_retain(f->j, &keep, 1120);
     uint64_t aged = journal_earliest(f->j);
     assert_true(aged > 10000 && aged <= 20000);
-    keep = (struct journal_retention){.max_bytes = 1, .hold = 25500};
+    keep = (struct journal_retention){.min_bytes = 1, .hold = 25500};
     journal_retain(f->j, &keep, 1);
     assert_true(journal_earliest(f->j) > aged && journal_earliest(f->j) <= 25500);
     settle(f);

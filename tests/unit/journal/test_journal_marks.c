@@ -183,7 +183,7 @@ static void test_retention_keeps_marks(void **state)
     reopen(f);
     assert_int_equal(append(f, "gone", 0, 7, "its only line", &a), JOURNAL_OK);
     fill_segments(f, 40, 1);
-    struct journal_retention keep = {.max_bytes = 5000, .hold = UINT64_MAX};
+    struct journal_retention keep = {.min_bytes = 5000, .hold = UINT64_MAX};
     journal_retain(f->j, &keep, 1);
     settle(f);
     assert_true(journal_earliest(f->j) > 30000);
