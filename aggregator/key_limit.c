@@ -135,7 +135,7 @@ enum slice_result key_limit_load(
     struct count_merge *m = count_merge_new(sources.list, sources.n);
     if (load_records(l, m, buf_bytes(&prefix)) == COUNT_FAILED) {
         snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(m));
-        result = count_merge_is_unreadable(m) ? SLICE_FAILED : SLICE_DAMAGED;
+        result = count_merge_failure(m) == COUNT_UNREADABLE ? SLICE_FAILED : SLICE_DAMAGED;
     }
     count_merge_free(&m);
     count_sources_free(&sources);

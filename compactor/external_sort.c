@@ -275,8 +275,10 @@ static enum count_next block_next_record(struct count_source *base)
     struct block_source *s = (struct block_source *)base;
     struct bytes line;
     enum count_next r = block_next(s->block, &line);
-    if (r == COUNT_FAILED)
+    if (r == COUNT_FAILED) {
+        s->record.base.failure = COUNT_TOO_LARGE;
         return text_record_damaged(&s->record, "a sum exceeds 2^64 - 1");
+    }
     return r == COUNT_FOUND ? text_record_set(&s->record, line) : r;
 }
 

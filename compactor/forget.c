@@ -126,7 +126,7 @@ static enum compact_result scan(struct forget *f, const char *archive, const str
                 break;
         }
         if (r == COMPACT_OK && next == COUNT_FAILED)
-            r = compact_fail(error, s->is_unreadable ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", s->error);
+            r = compact_fail(error, record_source_result(s->failure), "%s", s->error);
     }
     count_sources_free(&shards);
     return r;

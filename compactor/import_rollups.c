@@ -26,7 +26,7 @@ struct rollups {
 static enum count_next follow_failure(struct rollups *s)
 {
     snprintf(s->record.base.error, sizeof s->record.base.error, "%s", count_merge_error(s->merge));
-    s->record.base.is_unreadable = count_merge_is_unreadable(s->merge);
+    s->record.base.failure = count_merge_failure(s->merge);
     return COUNT_FAILED;
 }
 

@@ -59,8 +59,7 @@ static enum compact_result reader_failed(struct merge *m, const struct record_re
 {
     if (!r->base.error[0])
         return m->taken;
-    return compact_fail(
-        m->error, r->base.is_unreadable ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", r->base.error);
+    return compact_fail(m->error, record_source_result(r->base.failure), "%s", r->base.error);
 }
 
 /* Copies the shard's old records before the key. BYTES_NONE: all. */

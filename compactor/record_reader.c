@@ -71,7 +71,7 @@ static enum count_next fill(struct record_reader *r)
         n = io->pread(r->fd, r->window + left, want, (off_t)r->next);
     while (n < 0 && errno == EINTR);
     if (n < 0) {
-        r->base.is_unreadable = true;
+        r->base.failure = COUNT_UNREADABLE;
         return failed(r, strerror(errno));
     }
     if (n == 0)
@@ -357,7 +357,7 @@ static const struct count_source_kind kind = {next_record, next_value, close_rea
 static void init(struct record_reader *r, int fd, const char *name)
 {
     memset(r, 0, offsetof(struct record_reader, base.error) + 1);
-    memset(&r->base.is_unreadable, 0, sizeof(*r) - offsetof(struct record_reader, base.is_unreadable));
+    memset(&r->base.failure, 0, sizeof(*r) - offsetof(struct record_reader, base.failure));
     r->base.kind = &kind;
     r->base.container = name;
     r->fd = fd;

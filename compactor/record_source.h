@@ -22,6 +22,7 @@ enum compact_result record_source_add_shards(const char *directory, const struct
 /* The same for an open file, which the source takes over. `name` stands for the path in errors; `read_bytes` is the buffer. */
 struct count_source *record_source_of_file(
     int fd, const char *name, const struct manifest_file *expected, size_t read_bytes);
+enum compact_result record_source_result(enum count_failure failure);
 /* Returns the result of a failed merge and copies its error. */
 enum compact_result record_source_failed(const struct count_merge *m, char error[COMPACT_ERROR_TEXT]);
 

@@ -38,8 +38,14 @@ enum compact_result record_source_add_shards(const char *directory, const struct
     return r;
 }
 
+enum compact_result record_source_result(enum count_failure failure)
+{
+    return failure == COUNT_UNREADABLE  ? COMPACT_FAILED
+           : failure == COUNT_TOO_LARGE ? COMPACT_REFUSED
+                                        : COMPACT_DAMAGED;
+}
+
 enum compact_result record_source_failed(const struct count_merge *m, char error[COMPACT_ERROR_TEXT])
 {
-    return compact_fail(
-        error, count_merge_is_unreadable(m) ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", count_merge_error(m));
+    return compact_fail(error, record_source_result(count_merge_failure(m)), "%s", count_merge_error(m));
 }

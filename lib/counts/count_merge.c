@@ -36,7 +36,7 @@ struct count_merge {
     uint64_t collisions;
     char collision[COLLISION_TEXT];
     char error[COUNT_ERROR_TEXT];
-    bool is_unreadable;
+    enum count_failure failure;
 };
 
 void count_sources_add(struct count_sources *s, struct count_source *source)
@@ -63,7 +63,7 @@ enum count_next count_source_follow(
     s->count = inner->count;
     if (r == COUNT_FAILED) {
         memcpy(s->error, inner->error, sizeof(s->error));
-        s->is_unreadable = inner->is_unreadable;
+        s->failure = inner->failure;
     }
     return r;
 }
@@ -162,7 +162,7 @@ void count_merge_free(struct count_merge **mp)
 static enum count_next source_failed(struct count_merge *m, const struct count_source *s)
 {
     snprintf(m->error, sizeof(m->error), "%s", s->error);
-    m->is_unreadable = s->is_unreadable;
+    m->failure = s->failure;
     return COUNT_FAILED;
 }
 
@@ -336,8 +336,10 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
     *out = (struct count_value){.name = buf_bytes(&m->name)};
     for (;;) {
         struct count_source *s = first.source;
-        if (__builtin_add_overflow(out->count, s->count, &out->count))
+        if (__builtin_add_overflow(out->count, s->count, &out->count)) {
+            m->failure = COUNT_TOO_LARGE;
             return record_failed(m, s, "the sum exceeds 2^64 - 1", buf_bytes(&m->key));
+        }
         if (fetch_value(m, s) == COUNT_FAILED)
             return COUNT_FAILED;
         if (m->values.n == 0 ||
@@ -357,9 +359,9 @@ const char *count_merge_error(const struct count_merge *m)
     return m->error;
 }
 
-bool count_merge_is_unreadable(const struct count_merge *m)
+enum count_failure count_merge_failure(const struct count_merge *m)
 {
-    return m->is_unreadable;
+    return m->failure;
 }
 
 uint64_t count_merge_collisions(const struct count_merge *m, const char **key)

@@ -22,6 +22,11 @@ struct count_source;
 
 /* After COUNT_FAILED, the error text says why. */
 enum count_next { COUNT_END, COUNT_FOUND, COUNT_FAILED };
+enum count_failure {
+    COUNT_DAMAGED,    /* what was read is wrong */
+    COUNT_UNREADABLE, /* a read error */
+    COUNT_TOO_LARGE,  /* a sum exceeds 2^64 - 1 */
+};
 
 struct count_source_kind {
     /* Moves to the next record, whether or not all values of the current record were read. Sets `key`, and `line` if
@@ -44,7 +49,7 @@ struct count_source {
     struct bytes name, text; /* valid until next_value */
     uint64_t count;
     char error[COUNT_ERROR_TEXT];
-    bool is_unreadable; /* after COUNT_FAILED: true for a read error, false for damaged bytes */
+    enum count_failure failure; /* after COUNT_FAILED */
 };
 
 static inline void count_source_close(struct count_source **s)
@@ -100,8 +105,8 @@ enum count_next count_merge_skip_values(struct count_merge *m, struct bytes name
 /* Fails the merge at the current record, as if a source had failed. Returns COUNT_FAILED. */
 enum count_next count_merge_fail(struct count_merge *m, const char *what);
 const char *count_merge_error(const struct count_merge *m);
-/* After COUNT_FAILED: true for a read error, false for damaged bytes. */
-bool count_merge_is_unreadable(const struct count_merge *m);
+/* After COUNT_FAILED. */
+enum count_failure count_merge_failure(const struct count_merge *m);
 /* The number of lookups so far for which sources had different texts. *key is the key of the latest such lookup,
  * without separator. */
 uint64_t count_merge_collisions(const struct count_merge *m, const char **key);

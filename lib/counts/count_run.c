@@ -339,9 +339,12 @@ static enum count_next damaged(struct run_source *s, const char *what)
 static enum count_next read_block(struct run_source *s, uint32_t block, struct buf *data)
 {
     const struct block *b = &s->index->blocks[block];
+    bool is_unreadable = false;
     s->at_block = block;
-    if (s->read(s->arg, s->index->run, block, data, &s->base.is_unreadable, s->base.error) != 0)
+    if (s->read(s->arg, s->index->run, block, data, &is_unreadable, s->base.error) != 0) {
+        s->base.failure = is_unreadable ? COUNT_UNREADABLE : COUNT_DAMAGED;
         return COUNT_FAILED;
+    }
     if (data->len != b->bytes || checksum(s->index->run, block, buf_bytes(data)) != b->checksum)
         return damaged(s, "its checksum does not match");
     return COUNT_FOUND;

@@ -539,7 +539,7 @@ static enum slice_result merge_part(struct slice *s, struct slice_written *w, bo
     r = m->sink.result;
     if (copied == COUNT_FAILED && !write_failed) {
         snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(m->merge));
-        r = count_merge_is_unreadable(m->merge) ? SLICE_FAILED : SLICE_DAMAGED;
+        r = count_merge_failure(m->merge) == COUNT_UNREADABLE ? SLICE_FAILED : SLICE_DAMAGED;
     }
     if (*is_over) {
         /* Replace the input runs by the merged run. */

@@ -71,7 +71,7 @@ enum slice_result slice_verify(const char *path, bool (*pace)(void *arg, size_t 
         struct count_source *source = slice_reader_source(reader, i, BYTES_NONE);
         if (read_run(source, pace, arg, &stopped) == COUNT_FAILED) {
             snprintf(error, SLICE_ERROR_TEXT, "%s", source->error);
-            r = source->is_unreadable ? SLICE_FAILED : SLICE_DAMAGED;
+            r = source->failure == COUNT_UNREADABLE ? SLICE_FAILED : SLICE_DAMAGED;
         }
         count_source_close(&source);
     }

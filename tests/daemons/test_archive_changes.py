@@ -125,6 +125,25 @@ class Imports(Changes):
         self.assertEqual(self.export(), text_of(self.counts.lines()))
         self.assertEqual(self.manifest()["through"], 1)
 
+    def test_a_sum_beyond_64_bits(self):
+        """It is refused, not called damage; and goes on without the key's archived counts."""
+        most = b"u|user1,c413:%d\n" % (2**64 - 1)
+        one = self.write("one", b"u|user1,c413:1\n")
+        aggregator = Aggregator(self)
+        slices = "--aggregator-url=" + aggregator.url, "--slices=" + aggregator.dir
+        aggregator.counts = {b"u|user1,c413": 7, b"u|user2,c413": 1}
+        self.compactor("--import", self.write("most", most))
+        before = self.generations(), self.files()
+        for args in (("--import", one), slices):
+            self.assertRegex(self.compactor(*args, expect=78).stderr.decode(), r'refused.*2\^64 - 1 at .*u\|user1')
+            self.assertEqual((self.generations(), self.files()), before)
+        self.compactor("--verify")
+        self.compactor("--forget=u|user1")
+        self.compactor(*slices)
+        self.assertEqual(self.export(), b"u|user1,c413:7\nu|user2,c413:1\n")
+        hours = self.write("hours", b"".join(b"c.u|user1.%s,US:%d\n" % (hour(4, 13, h), 2**63) for h in (1, 2)))
+        self.assertRegex(self.compactor("--import", hours, expect=78).stderr.decode(), r'refused.*2\^64 - 1 at .*user1')
+
     def test_wrong_lines_are_named_and_nothing_changes(self):
         self.imported()
         before = self.generations(), self.files()

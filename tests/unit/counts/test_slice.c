@@ -545,7 +545,7 @@ static void a_failed_read_is_not_damage(void **state)
     fault_vfs_set(SQLITE_IOERR_READ);
     struct count_source *source = slice_reader_source(reader, 0, BYTES_NONE);
     assert_int_equal(source->kind->next_record(source), COUNT_FAILED);
-    assert_true(source->is_unreadable);
+    assert_int_equal(source->failure, COUNT_UNREADABLE);
     count_source_close(&source);
     fault_vfs_set(0);
     slice_reader_close(&reader);
