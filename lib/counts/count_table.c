@@ -13,7 +13,8 @@
 
 struct part {
     struct count_slot *slots;
-    uint32_t n_slots, n; /* at most two thirds full */
+    uint32_t n_slots;
+    uint32_t left; /* so many keys more until it grows */
 };
 
 struct count_table {
@@ -29,6 +30,14 @@ uint32_t count_tag(size_t counter, int64_t hour)
            (uint32_t)((hour - HOUR_FIRST) / SECONDS_PER_HOUR);
 }
 
+/* The keys with which part i grows: from half to three quarters of its slots. With one limit for all, they would all grow
+ * within a few thousand events, because the hash spreads the keys evenly. */
+static uint32_t limit_of(size_t i, uint32_t n_slots)
+{
+    size_t rank = (i % GROUP_PARTS) * (PARTS / GROUP_PARTS) + i / GROUP_PARTS;
+    return (uint32_t)((uint64_t)n_slots * (2 * PARTS + 1 + rank) / (4 * PARTS));
+}
+
 struct count_table *count_table_new(uint64_t seed)
 {
     struct count_table *t = mem_zalloc(sizeof(*t));
@@ -36,7 +45,7 @@ struct count_table *count_table_new(uint64_t seed)
     t->seed[1] = seed * UINT64_C(0xbf58476d1ce4e5b9) ^ UINT64_C(0x94d049bb133111eb);
     t->bytes = sizeof(*t);
     for (size_t i = 0; i < PARTS; i++)
-        t->parts[i] = (struct part){.slots = &t->first[i * FIRST_SLOTS], .n_slots = FIRST_SLOTS};
+        t->parts[i] = (struct part){&t->first[i * FIRST_SLOTS], FIRST_SLOTS, limit_of(i, FIRST_SLOTS)};
     return t;
 }
 
@@ -81,7 +90,9 @@ static struct count_slot *find_slot(const struct part *p, const struct count_slo
 static void grow(struct count_table *t, struct part *p)
 {
     struct part old = *p;
+    size_t at = (size_t)(p - t->parts);
     p->n_slots *= 2;
+    p->left = limit_of(at, p->n_slots) - limit_of(at, old.n_slots);
     p->slots = mem_zalloc(p->n_slots * sizeof(*p->slots));
     t->bytes += p->n_slots * sizeof(*p->slots);
     for (size_t i = 0; i < old.n_slots; i++)
@@ -103,7 +114,7 @@ void count_table_add(struct count_table *t, const struct count_slot *key, uint64
     }
     *s = *key;
     t->n++;
-    if (++p->n * 3 > p->n_slots * 2)
+    if (--p->left == 0)
         grow(t, p);
 }
 

@@ -3,8 +3,8 @@
  * A key names a counter by its index (totals first, then subtotals), an hour, and one or two interned texts. The caller
  * prefetches the slots of all keys of an event, then adds to them. Counts are sorted only when a flush or a read takes them.
  *
- * 1. The table consists of small parts, and each part grows alone. So counting never pauses to move a large table. The
- *    counts of a key lie in a sixteenth of the parts, so that a read of the key searches only these.
+ * 1. The table consists of small parts. Each part grows alone, and the parts at different times, so counting never
+ *    pauses to move a large table. The counts of a key lie in a sixteenth of the parts, so that a read of the key searches only these.
  * 2. Each key has one slot. Its count is below 2^32, because the caller ends a batch before it has that many events.
  * 3. count_table_source yields records (records.h) in order. It adds up the counts of ids that have the same stored form.
  * 4. A source holds copies and stays valid when the table changes. Several threads may read the table while none adds.

@@ -1,7 +1,7 @@
 /* id_index: finds ids by 64-bit hashes. The interner keeps two: texts by their hash, and hashed texts by their stored form.
  *
- * The index is open addressing in many small parts, each at most half full. A part grows alone, so no single addition
- * moves more than a part: counting never pauses for a large table. A slot holds the upper half of the hash and the
+ * The index is open addressing in many small parts, each at most 5/8 full. A part grows alone, and the parts at
+ * different times, so counting never pauses for a large table. A slot holds the upper half of the hash and the
  * id + 1. Growing needs only the slots, because the upper half also gives the part and the place in it.
  *
  * Hashes may repeat. The caller compares the entries of the ids found. One thread at a time. */
@@ -18,7 +18,8 @@
 
 struct id_index_part {
     uint64_t *slots;
-    uint32_t n_slots, n;
+    uint32_t n_slots;
+    uint32_t left; /* so many ids more until it grows */
 };
 
 struct id_index {
