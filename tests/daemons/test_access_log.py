@@ -1,6 +1,7 @@
 """`millrace put --format=combined` and etc/access.conf: a real nginx's default log, followed and counted; other lines are refused."""
 import os
 import shutil
+import socket
 import subprocess
 
 import harness
@@ -47,6 +48,10 @@ class AccessLog(harness.MillraceTest):
         reply = self.pipeline.ask("api", "GET", "/v1/breakdown?" + harness.query(ns=ns, key=key, period="all")).json()
         return {row["key"]: row["n"] for row in reply["rows"]}
 
+    def listens(self, url):
+        with socket.socket(socket.AF_UNIX) as s:
+            return s.connect_ex(url[len("unix:"):]) == 0
+
     def test_nginx(self):
         if not NGINX:
             harness.not_installed(self, "nginx is not installed (apt-get install nginx)")
@@ -54,10 +59,10 @@ class AccessLog(harness.MillraceTest):
         server = subprocess.Popen(harness.dies_with_us([NGINX, "-p", self.dir, "-e", self.path("error.log"), "-c", config]),
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(lambda: (server.kill(), server.wait()))
-        wait_until(lambda: os.path.exists(self.path("nginx.sock")), "nginx to listen")
+        url = "unix:" + self.path("nginx.sock")
+        wait_until(lambda: self.listens(url), "nginx to listen")  # its socket is there before it listens
         follower = self.daemon("millrace", "put", "--config", self.config, "--data-dir", self.path("data"), "--format=combined",
                                "--follow", "--producer=web1", self.path("access.log"), port=False)
-        url = "unix:" + self.path("nginx.sock")
         for path, n in (("/a?x=1", 3), ("/b%20c", 2), ("/missing", 4)):
             for _ in range(n):
                 harness.request(url, "GET", path, headers={"Referer": "http://www.example.org/x", "User-Agent": 'a "b"'})
