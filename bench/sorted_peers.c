@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#if defined HAVE_LMDB || defined HAVE_CDB
 /* Splits the line at *at, and moves *at behind it. */
 static bool next_record(struct bytes text, size_t *at, struct record *out)
 {
@@ -17,6 +18,7 @@ static bool next_record(struct bytes text, size_t *at, struct record *out)
     *at = end + 1;
     return ok;
 }
+#endif
 
 #ifdef HAVE_LMDB
 #include <lmdb.h>
