@@ -137,6 +137,8 @@ struct journal_append {
     size_t reserve;
     /* Stored with the mark until the producer's next append. Name and tag have at most MARK_LABEL_MAX - 1 bytes. */
     struct bytes tag;
+    bool
+        begins_segment; /* ends the newest segment if the disk has room for another; the payload may then be empty */
     /* Sets the mark to `next`, whatever it is; 0 removes the producer. JOURNAL_MARK_BUSY while other appends of the
      * producer are under way, and for these meanwhile. */
     bool sets_mark;

@@ -49,6 +49,7 @@ static void enqueue(struct journal *j, const struct journal_append *a, struct by
         e->size = frame_size(label.len, size);
         frame_append(&b->frames, &f, a->pieces, a->n_pieces);
         b->reserve = a->reserve > b->reserve ? a->reserve : b->reserve;
+        b->begins_segment |= a->begins_segment;
         b->end = j->accepted_end;
         b->time = j->accepted_time;
         if (size > 0 && b->time > b->latest)
@@ -113,7 +114,7 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
     size_t size = 0;
     for (size_t i = 0; i < a->n_pieces && size <= JOURNAL_FRAME_MAX; i++)
         size += a->pieces[i].len;
-    assert(size > 0 || named);
+    assert(size > 0 || named || a->begins_segment);
     enum journal_result r = admit(j, duplicate ? 0 : size, named && !m);
     if (r != JOURNAL_OK)
         return r;

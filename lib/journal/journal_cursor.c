@@ -193,3 +193,18 @@ enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct b
     free(pieces);
     return same ? CURSOR_FRAME : got < 0 ? CURSOR_IO : CURSOR_BAD;
 }
+
+enum cursor_status cursor_reread(struct cursor *c)
+{
+    struct frame f;
+    bool inside = cursor_is_inside(c);
+    buf_free(&c->in);
+    c->in_position = c->position;
+    c->verified = 0;
+    if (!inside)
+        return CURSOR_FRAME;
+    enum cursor_status status = cursor_peek(c, &f);
+    if (status == CURSOR_FRAME)
+        cursor_enter(c, &f);
+    return status;
+}

@@ -12,8 +12,9 @@ struct index_entry {
 };
 
 struct cursor {
-    int fd;        /* -1: none */
-    bool borrowed; /* the descriptor belongs to the fd cache */
+    int fd;           /* -1: none */
+    bool borrowed;    /* the descriptor belongs to the fd cache */
+    unsigned version; /* of the segment's file; see job_enter */
     uint64_t seed;
     uint64_t position; /* of the next frame in the file */
     uint64_t offset;   /* of its payload */
@@ -60,5 +61,8 @@ bool cursor_is_inside(const struct cursor *c);
 /* Appends n bytes of the payload to *out, beginning at byte `skip`. CURSOR_BAD: the file has changed since
  * cursor_enter. */
 enum cursor_status cursor_read(struct cursor *c, size_t skip, size_t n, struct buf *out);
+
+/* The file was replaced by one with the same frames, whose payloads may differ. Drops the bytes read before. */
+enum cursor_status cursor_reread(struct cursor *c);
 
 #endif

@@ -96,6 +96,22 @@ uint64_t *segments_list(const char *dir, size_t *count)
     return list;
 }
 
+void unfinished_segments_remove(const char *dir)
+{
+    DIR *d = opendir(dir);
+    uint64_t number;
+    if (!d)
+        return;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (!has_number(e->d_name, ".seg.new", &number))
+            continue;
+        char *path = dir_path(dir, e->d_name);
+        io->unlink(path);
+        free(path);
+    }
+    closedir(d);
+}
+
 int newest_marker_read(const char *dir, uint64_t *sequence)
 {
     DIR *d = opendir(dir);

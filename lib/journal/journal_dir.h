@@ -33,6 +33,9 @@ char *segment_path(const char *dir, uint64_t sequence, const char *suffix);
 /* The sequence numbers of a directory's segments, ascending; the caller frees them. NULL with errno. */
 uint64_t *segments_list(const char *dir, size_t *count);
 
+/* Removes segments whose creation was interrupted. Failures are ignored: such files are never read. */
+void unfinished_segments_remove(const char *dir);
+
 /* Stores the highest number of all markers, or 0 if there is no marker. Returns -1 with errno if the directory cannot
  * be read. */
 int newest_marker_read(const char *dir, uint64_t *sequence);

@@ -234,11 +234,13 @@ enum cursor_status job_enter(struct job *job)
         c->system = errno;
         return CURSOR_IO;
     }
+    bool is_old = c->fd >= 0 && c->version != job->segment->version;
     if (c->fd < 0)
         cursor_begin(c, fd, job->segment->seed, job->segment->base);
     c->fd = fd;
     c->borrowed = true;
-    return CURSOR_FRAME;
+    c->version = job->segment->version;
+    return is_old ? cursor_reread(c) : CURSOR_FRAME;
 }
 
 void job_begin(struct job *job)

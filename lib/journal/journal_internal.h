@@ -21,6 +21,7 @@
 #include "journal/journal_dir.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct batch;
 struct segment;
@@ -116,6 +117,7 @@ struct prealloc {
     enum prealloc_state state;
     bool recycled;  /* holds old bytes instead of zeros */
     bool abandon;   /* the journal is being closed */
+    bool paused;    /* no file of a trimmed segment is recycled */
     bool allocated; /* BUSY, but its blocks are allocated: a committer may take it at once */
     bool hurry;     /* a committer waits for it */
     bool trimmed;   /* a segment was trimmed after the last request */
@@ -140,6 +142,8 @@ void prealloc_discard(struct journal *j); /* to free its blocks for a commit tha
 /* Reader thread: turns the file of a trimmed segment into the spare file. Returns 1 if done, 0 if no spare file is
  * wanted, or -1 with errno. */
 int prealloc_recycle(struct journal *j, const struct segment *s);
+/* Owner: prealloc_recycle does nothing while paused. */
+void prealloc_pause_recycling(struct journal *j, bool paused);
 
 /* Owner. */
 void prealloc_adopt(struct journal *j); /* at the opening: takes over the spare file of an earlier session */
@@ -207,7 +211,10 @@ struct segment {
     usec_t created; /* wall clock */
     unsigned refs;  /* readers inside it */
     bool damaged;   /* a scrub has reported its damage */
-    bool shared;    /* a caller got its file (journal_file) */
+    bool
+        shared; /* a caller got its file (journal_file), or an erasure has passed: the file is never recycled */
+    bool recycled;    /* in a recycled file: old bytes may follow the frames */
+    unsigned version; /* reader thread: how often its file was replaced */
     char *path;
     struct frame_index *index; /* NULL: no entries */
     struct journal_file *file; /* in use by callers; NULL: none */
@@ -233,6 +240,7 @@ struct batch {
     usec_t latest;       /* the latest time of a payload; 0: none */
     size_t reserve;      /* the largest reserve of its appends; 0: it may use reserved blocks */
     enum journal_result result;
+    bool begins_segment;     /* ends the newest segment */
     bool sync;               /* must be synced before it is returned to the owner */
     uint64_t position;       /* end of its frames in the file */
     struct segment *rolled;  /* a segment created for this batch, even if the batch was refused later */
@@ -275,6 +283,8 @@ struct journal {
     struct prealloc prealloc;
     struct journal *next_to_fill;
 
+    struct erase *erase; /* the erasure under way; NULL: none */
+    atomic_bool closing; /* the erasure ends with its next step */
     struct writer writer;
     uint64_t newest_marker; /* the number in the newest marker; 0: there is none */
 };

@@ -487,6 +487,7 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
         journal_free(j);
         return r;
     }
+    unfinished_segments_remove(j->dir);
     writer_state_synced_end(j);
     j->accepted_end = j->committed_end = o.end;
     j->accepted_time = j->committed_time = o.last_time;
@@ -515,6 +516,7 @@ void journal_close(struct journal **p)
     *p = NULL;
     struct journal_set *set = j->set;
     assert(j->magic == JOURNAL_MAGIC && j->readers == 0);
+    j->closing = true;
     while (j->unfinished || j->jobs)
         set_wait(set);
     set_lock(set); /* the journal may be on the dirty list without a pending batch */

@@ -103,6 +103,7 @@ void *filler_main(void *arg)
         struct prealloc made = make_spare(j);
         set_lock(set);
         made.abandon = j->prealloc.abandon;
+        made.paused = j->prealloc.paused;
         made.trimmed = j->prealloc.trimmed;
         made.busy = j->prealloc.busy;
         j->prealloc = made;
@@ -193,7 +194,7 @@ int prealloc_recycle(struct journal *j, const struct segment *s)
     if (set_never_syncs(set) || s->size < j->segment_bytes || s->shared)
         return 0;
     set_lock(set);
-    bool wanted = !p->abandon && (p->state == PREALLOC_NONE || p->state == PREALLOC_NO_SPACE);
+    bool wanted = !p->abandon && !p->paused && (p->state == PREALLOC_NONE || p->state == PREALLOC_NO_SPACE);
     if (!p->abandon)
         p->trimmed = true;
     if (wanted)
@@ -216,6 +217,13 @@ int prealloc_recycle(struct journal *j, const struct segment *s)
     set_unlock(set);
     errno = system;
     return done ? 1 : -1;
+}
+
+void prealloc_pause_recycling(struct journal *j, bool paused)
+{
+    set_lock(j->set);
+    j->prealloc.paused = paused;
+    set_unlock(j->set);
 }
 
 void prealloc_adopt(struct journal *j)

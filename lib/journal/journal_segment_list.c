@@ -13,6 +13,7 @@ struct segment *segment_new(const char *dir, const struct segment_header *h)
     s->base = s->end = h->base;
     s->seed = segment_seed(h);
     s->created = h->created;
+    s->recycled = h->recycled;
     s->path = segment_path(dir, h->sequence, "");
     return s;
 }

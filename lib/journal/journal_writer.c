@@ -242,7 +242,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
 {
     if (b->frames.len == 0 || (b->reserve == 0 && j->writer.no_space))
         return false;
-    if (passes_hole(j, b))
+    if (passes_hole(j, b) || b->begins_segment)
         return true;
     if (b->reserve == 0 && j->writer.position < j->writer.found)
         return false;

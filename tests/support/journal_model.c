@@ -1,6 +1,7 @@
 #include "support/cm.h"
 #include "support/journal_model.h"
 
+#include "journal/journal_erase.h"
 #include "journal/journal_internal.h"
 #include "support/journal_settle.h"
 #include "support/power.h"
@@ -23,7 +24,11 @@ struct model_entry {
     bool sets;          /* the mark, to any number */
     unsigned char fill; /* byte i of the payload is fill + i */
     usec_t time;        /* may fall */
+    /* Erased bytes are zero. While an erasure is under way, or after one that failed, the bytes are either. */
+    enum { KEPT, PERHAPS, ERASED } erased;
 };
+
+#define ERASED_AT_ONCE 20
 
 struct model {
     char dir[64];
@@ -36,6 +41,11 @@ struct model {
     uint64_t end, shown; /* where the next append starts; the highest end that anyone was shown */
     uint64_t cursor;     /* retention must not pass it */
     unsigned long steps;
+    struct {
+        bool under_way;
+        struct journal_range ranges[ERASED_AT_ONCE];
+        size_t n;
+    } erasure;
 };
 
 static struct model m;
@@ -108,12 +118,21 @@ enum journal_result model_open(void)
     return r;
 }
 
+static bool bytes_are_zero(struct bytes b)
+{
+    for (size_t i = 0; i < b.len; i++)
+        if (b.ptr[i] != 0)
+            return false;
+    return true;
+}
+
 static bool is_payload_of(const struct model_entry *e, struct bytes payload)
 {
     if (payload.len != e->length)
         return false;
+    bool blank = e->erased == ERASED || (e->erased == PERHAPS && bytes_are_zero(payload));
     for (size_t i = 0; i < payload.len; i++)
-        if ((unsigned char)payload.ptr[i] != (unsigned char)(e->fill + i))
+        if ((unsigned char)payload.ptr[i] != (blank ? 0 : (unsigned char)(e->fill + i)))
             return false;
     return true;
 }
@@ -286,7 +305,9 @@ static void check_window(const struct journal_window *w, void *arg)
         if (!e || r->offset >= e->start + e->length)
             e = entry_at(r->offset);
         CHECK(e && r->offset < e->start + e->length);
-        CHECK((unsigned char)w->data.ptr[i] == (unsigned char)(e->fill + (r->offset - e->start)));
+        unsigned char byte = (unsigned char)w->data.ptr[i];
+        bool is_old = byte == (unsigned char)(e->fill + (r->offset - e->start));
+        CHECK(e->erased == KEPT ? is_old : byte == 0 || (is_old && e->erased == PERHAPS));
     }
     if (w->result == JOURNAL_GONE)
         CHECK(w->edges.before == r->offset && w->edges.after % JOURNAL_HOLE == 0);
@@ -350,6 +371,53 @@ static void seek_some(void)
     CHECK(s.offset == expected);
 }
 
+static bool replace(char *payload, size_t len, size_t from, size_t to)
+{
+    CHECK(from == 0 && to == len);
+    memset(payload, 0, len);
+    return true;
+}
+
+static void set_erased(int erased)
+{
+    for (size_t i = 0; i < m.count; i++)
+        for (size_t k = 0; k < m.erasure.n; k++)
+            if (m.entries[i].length && m.entries[i].start == m.erasure.ranges[k].offset &&
+                m.entries[i].erased != ERASED)
+                m.entries[i].erased = erased;
+}
+
+static void on_erased(enum journal_result r, const char *error, void *arg)
+{
+    (void)arg;
+    CHECK(error[0]);
+    if (r == JOURNAL_OK)
+        set_erased(ERASED);
+    m.erasure.under_way = false;
+}
+
+/* Some lines, at once or while other steps go on. */
+static void erase_some(void)
+{
+    uint64_t earliest = journal_earliest(m.j);
+    if (m.erasure.under_way)
+        return;
+    m.erasure.n = 0;
+    for (size_t i = 0; i < m.acked && m.erasure.n < ERASED_AT_ONCE; i++) {
+        const struct model_entry *e = &m.entries[i];
+        if (e->length && e->start >= earliest && model_below(4) == 0)
+            m.erasure.ranges[m.erasure.n++] = (struct journal_range){e->start, e->start + e->length};
+    }
+    struct journal_erasure what = {m.erasure.ranges, m.erasure.n, replace};
+    enum journal_result r = journal_erase(m.j, &what, on_erased, NULL);
+    CHECK(r == JOURNAL_OK || r == JOURNAL_LATCHED);
+    m.erasure.under_way = r == JOURNAL_OK;
+    if (r == JOURNAL_OK)
+        set_erased(PERHAPS);
+    while (m.erasure.under_way && m.steps % 2)
+        set_wait(m.set);
+}
+
 /* Retention as a daemon asks for it, holding back for a cursor that moves now and then. */
 static void retain(void)
 {
@@ -366,7 +434,7 @@ static void retain(void)
 void model_step(void)
 {
     m.steps++;
-    switch (model_below(15)) {
+    switch (model_below(16)) {
     case 0:
         journal_set_flush(m.set);
         break;
@@ -391,6 +459,10 @@ void model_step(void)
     case 6:
         if (model_below(4) == 0)
             seek_some();
+        break;
+    case 7:
+        if (model_below(4) == 0)
+            erase_some();
         break;
     default:
         append_new();

@@ -335,6 +335,8 @@ static int power_rename(const char *from, const char *to)
         struct change *c = add(RENAME, from);
         c->to = mem_strdup(to);
         c->over = over;
+        if (over) /* what was written to the file that had the name */
+            renamed(to, over);
         renamed(from, to);
     } else if (over) {
         unlink(over);
