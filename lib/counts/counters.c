@@ -1,4 +1,5 @@
 #include "counts/counters.h"
+#include "base/erased_line.h"
 #include "counts/event_seconds.h"
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
@@ -531,6 +532,8 @@ enum counters_verdict counters_extract(
     const struct counters *c = r->counters;
     const char *why;
     memset(out, 0, sizeof *out);
+    if (erased_line_is(line))
+        return COUNTERS_SKIPPED;
     if (json_fields_extract(r->fields, line, r->values, &why) != 0)
         return reject(r, out, why, NULL);
     if (c->skip_if && r->values[VALUE_SKIP].type != JSON_MISSING)

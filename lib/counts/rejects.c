@@ -1,5 +1,6 @@
 #include "counts/rejects.h"
 
+#include "base/erased_line.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/xxh3.h"
@@ -87,6 +88,35 @@ void rejects_format(struct buf *out, const struct rejects_entry *e)
     append_members(out, e);
     append_sum(out, bytes_of(out->ptr + start, out->len - start));
     buf_append_char(out, '\n');
+}
+
+bool rejects_format_erased(struct buf *out, struct bytes text, const struct rejects_entry *entry)
+{
+    static const char *const reasons[] = {"erased", "erased "};
+    struct rejects_entry e = *entry;
+    size_t start = out->len;
+    char *line = mem_alloc(text.len + ERASED_LINE_MIN);
+    bool fits = false;
+    /* The number of bytes of the line is a member too. If its digits leave a gap of one byte, the reason fills it. */
+    for (size_t r = 0; r < 2 && !fits; r++) {
+        e.reason = bytes_str(reasons[r]);
+        for (size_t n = ERASED_LINE_MIN; n < text.len && !fits;) {
+            erased_line_write(line, n);
+            e.line = bytes_of(line, n);
+            e.length = n;
+            out->len = start;
+            rejects_format(out, &e);
+            size_t made = out->len - start - 1;
+            fits = made == text.len;
+            if (made >= text.len)
+                break;
+            n += text.len - made > 2 ? text.len - made - 2 : 1;
+        }
+    }
+    free(line);
+    if (!fits)
+        out->len = start;
+    return fits;
 }
 
 static bool has_right_sum(struct bytes text)

@@ -40,6 +40,10 @@ void rejects_format(struct buf *out, const struct rejects_entry *entry);
  * is wrong, or because it has none and is not the text that rejects_format wrote before there were checksums. */
 bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc **doc, struct buf *bytes);
 
+/* Makes an entry of the same length (with its LF) whose line is erased (base/erased_line.h). False: the entry is too
+ * short, because a former version wrote it without a checksum. */
+bool rejects_format_erased(struct buf *out, struct bytes text, const struct rejects_entry *entry);
+
 /* Selects entries; a zeroed filter selects all. */
 struct rejects_filter {
     struct bytes reason; /* text that the reason contains */

@@ -16,6 +16,7 @@
 #include <sysexits.h>
 
 #define TICK_MAX USEC_PER_SEC
+#define ERASE_BODY_MAX ((size_t)64 << 20) /* some three million lines */
 
 struct wiring {
     struct pubsub_server server; /* first member, because handlers get it as their ctx */
@@ -258,6 +259,12 @@ static const struct http_route routes[] = {
         "stream producer mark stating",
         "every producer's mark and until in stream= (stating=1: only with until); POST producer=, "
         "mark= sets one; DELETE producer= removes one"),
+    {.path = "/erase",
+        .methods = HTTP_GET_ | HTTP_POST_,
+        .max_body = ERASE_BODY_MAX,
+        .handler = http_erase,
+        .params = "stream id",
+        .help = "POST lines \"OFFSET LENGTH\": erases these lines of stream=, in the background; GET: its state"},
     HTTP_ROUTE("/streams", HTTP_GET_, 0, http_streams, "", "every stream, as JSON"),
     {.path = NULL},
 };

@@ -47,6 +47,7 @@ struct pubsub_server {
 http_handler http_publish, http_producer, http_producers, http_streams; /* http_publish.c */
 http_handler http_sub, http_clients;                                    /* http_sub.c */
 http_handler http_cursors;                                              /* http_cursors.c */
+http_handler http_erase;                                                /* http_erase.c */
 
 /* Ends the refusals of streams that have room again. */
 void http_publish_resume(struct pubsub_server *server);

@@ -363,6 +363,14 @@ void block_cache_add(struct block_cache *c, uint64_t offset, struct bytes data, 
     }
 }
 
+void block_cache_clear(struct block_cache *c)
+{
+    while (c->windows.n)
+        drop(c, &c->windows, c->windows.n - 1);
+    while (c->spans.n)
+        drop(c, &c->spans, c->spans.n - 1);
+}
+
 void block_cache_free(struct block_cache **p)
 {
     struct block_cache *c = *p;
@@ -373,10 +381,7 @@ void block_cache_free(struct block_cache **p)
         assert(!c->readers[i].waiters.first);
         close_reader(&c->readers[i]);
     }
-    while (c->windows.n)
-        drop(c, &c->windows, c->windows.n - 1);
-    while (c->spans.n)
-        drop(c, &c->spans, c->spans.n - 1);
+    block_cache_clear(c);
     free(c->windows.at);
     free(c->spans.at);
     free(c);

@@ -83,6 +83,8 @@ void block_cache_add(struct block_cache *c, uint64_t offset, struct bytes data, 
 /* Drops unused blocks and readers. Call this about once a second with the monotonic time. `lowest` is the lowest
  * offset of all subscribers. */
 void block_cache_tidy(struct block_cache *c, uint64_t lowest, usec_t now);
+/* Drops all blocks. Call this after stored bytes were replaced. */
+void block_cache_clear(struct block_cache *c);
 /* Call this after retention. Drops blocks and readers below `earliest`. */
 void block_cache_trim(struct block_cache *c, uint64_t earliest);
 

@@ -1,5 +1,6 @@
 #include "pubsub/stream/stream.h"
 
+#include "base/erased_line.h"
 #include "base/errno_class.h"
 #include "journal/journal_openings.h"
 #include "pubsub/stream/block_cache.h"
@@ -24,8 +25,11 @@ struct stream {
     struct block_cache *cache;
     struct stream_limits limits;
     bool refusing, failed;
-    uint64_t disk;  /* size of the files at the last measurement */
-    uint64_t since; /* bytes published after that */
+    uint64_t disk;              /* size of the files at the last measurement */
+    uint64_t since;             /* bytes published after that */
+    struct stream_lines erased; /* of the erasure under way */
+    struct stream_erasure erasure;
+    char erase_error[JOURNAL_ERROR_TEXT];
 };
 
 static void on_commit(struct journal *j, void *arg)
@@ -219,6 +223,54 @@ enum journal_result stream_publish(struct stream *s, const struct lines *lines,
         .n_pieces = lines->n_pieces,
     };
     return journal_append(s->journal, &append, time, publish_committed, p, mark);
+}
+
+static bool erase_line(char *payload, size_t len, size_t from, size_t to)
+{
+    bool begins = from == 0 || payload[from - 1] == '\n';
+    size_t n = to - from - 1; /* without the LF */
+    (void)len;
+    if (!begins || n < ERASED_LINE_MIN || memchr(payload + from, '\n', to - from) != payload + to - 1)
+        return false;
+    erased_line_write(payload + from, n);
+    return true;
+}
+
+/* Subscribers that begin to read now must not get the old bytes from the cache. */
+static void on_erased(enum journal_result r, const char *error, void *arg)
+{
+    struct stream *s = arg;
+    assert(s->magic == STREAM_MAGIC);
+    if (s->cache)
+        block_cache_clear(s->cache);
+    free(s->erased.ranges);
+    s->erased = (struct stream_lines){0};
+    s->erasure.state = r == JOURNAL_OK ? STREAM_ERASE_DONE : STREAM_ERASE_FAILED;
+    s->erasure.result = r;
+    snprintf(s->erase_error, sizeof s->erase_error, "%s", error);
+}
+
+enum journal_result stream_erase(struct stream *s, struct stream_lines *lines)
+{
+    if (lines->n && lines->ranges[lines->n - 1].end > journal_committed_end(s->journal))
+        return JOURNAL_CONFLICT;
+    struct journal_erasure what = {lines->ranges, lines->n, erase_line};
+    enum journal_result r = journal_erase(s->journal, &what, on_erased, s);
+    if (r != JOURNAL_OK)
+        return r;
+    s->erased = *lines;
+    s->erasure = (struct stream_erasure){.state = STREAM_ERASE_RUNS, .lines = lines->n};
+    *lines = (struct stream_lines){0};
+    return JOURNAL_OK;
+}
+
+struct stream_erasure stream_erasure(const struct stream *s)
+{
+    struct stream_erasure e = s->erasure;
+    if (e.state == STREAM_ERASE_RUNS)
+        journal_erase_progress(s->journal, &e.examined, &e.total);
+    e.error = s->erase_error;
+    return e;
 }
 
 enum lines_result lines_from_body(struct bytes body, size_t max_line, struct lines *out)

@@ -10,11 +10,15 @@
  * 4. Retention deletes whole segments, the earliest first, but no byte from `hold` on. It does not wait for
  *    subscribers: one whose next byte is deleted ends.
  *
+ * 5. An erasure replaces lines by erased lines of the same length (base/erased_line.h). Offsets, and everything that
+ *    refers to them, stay valid.
+ *
  * For the loop thread only. Functions return the errors of the journal. */
 #ifndef MILLRACE_PUBSUB_STREAM_H
 #define MILLRACE_PUBSUB_STREAM_H
 
 #include "journal/journal.h"
+#include "journal/journal_erase.h"
 
 struct stream;
 struct block_cache;
@@ -99,6 +103,25 @@ struct stream_publish {
  * else never. *mark (may be NULL) is the producer's committed mark. */
 enum journal_result stream_publish(struct stream *s, const struct lines *lines,
     const struct stream_marks *marks, usec_t time, struct stream_publish *p, uint64_t *mark);
+
+/* Lines to erase, each with its LF. */
+struct stream_lines {
+    struct journal_range *ranges; /* ascending, not overlapping */
+    size_t n;
+};
+/* The latest erasure since the daemon started. */
+struct stream_erasure {
+    enum { STREAM_ERASE_NONE, STREAM_ERASE_RUNS, STREAM_ERASE_DONE, STREAM_ERASE_FAILED } state;
+    size_t lines;
+    uint64_t examined, total; /* bytes */
+    enum journal_result result;
+    const char *error; /* after FAILED; valid until the next erasure */
+};
+/* Starts to erase the lines, in the background. Takes over `lines` if the result is OK. CONFLICT: a range is not within
+ * the committed bytes. BUSY: an erasure is under way. The erasure fails with CONFLICT at a range that is not one whole
+ * line of at least ERASED_LINE_MIN bytes; lines before it may be erased. */
+enum journal_result stream_erase(struct stream *s, struct stream_lines *lines);
+struct stream_erasure stream_erasure(const struct stream *s);
 
 /* Where a subscription starts: "earliest", "latest", an offset, "@UNIXTIME" (whole seconds), or "-N": the last N lines,
  * N from 1 to STREAM_LAST_MAX. */

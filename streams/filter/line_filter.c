@@ -1,5 +1,6 @@
 #include "streams/filter/line_filter.h"
 
+#include "base/erased_line.h"
 #include "base/log.h"
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
@@ -493,6 +494,8 @@ enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes li
 {
     struct json_value asked[ASKED_FIELDS] = {{.type = JSON_MISSING}, {.type = JSON_MISSING}};
     const char *reason;
+    if (erased_line_is(line))
+        return LINE_FILTERED;
     if (json_fields_extract(f->fields, line, asked, &reason) != 0)
         return LINE_REFUSED;
     bool beats = f->has_heartbeat && asked[HEARTBEAT].type != JSON_MISSING;

@@ -10,6 +10,8 @@
  *    occurs twice, the last one counts. Conditions see the line before hashing.
  * 4. A heartbeat (a line that has the heartbeat field) passes regardless of the conditions.
  *
+ * 5. An erased line (base/erased_line.h) does not pass.
+ *
  * Not thread-safe: one per thread. */
 #ifndef MILLRACE_LINE_FILTER_H
 #define MILLRACE_LINE_FILTER_H

@@ -18,6 +18,7 @@
 #include "streams/archive/archive_lock.h"
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
+#include "base/erased_line.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/reject_file.h"
@@ -589,6 +590,17 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     start_waiting(arg);
 }
 
+/* An erased line is not sent: the batch only moves the cursor in its turn. */
+static void pass_erased(struct program *p, uint64_t begin, uint64_t end)
+{
+    struct batch *b = p->last;
+    if (b == NULL || b->state != DONE)
+        b = batch_new(p, b, begin);
+    b->state = DONE;
+    b->end = end;
+    stream_client_opening_at(p->stream, end, b->opening, sizeof b->opening);
+}
+
 static void on_lines(struct bytes lines, void *arg)
 {
     struct program *p = arg;
@@ -597,6 +609,12 @@ static void on_lines(struct bytes lines, void *arg)
         struct batch *b = p->last;
         size_t n = (size_t)((char *)memchr(lines.ptr, '\n', lines.len) + 1 - lines.ptr);
         char newest[STREAM_OPENING_SHORT];
+        if (erased_line_is(bytes_of(lines.ptr, n - 1))) {
+            pass_erased(p, at, at + n);
+            at += n;
+            lines = bytes_of(lines.ptr + n, lines.len - n);
+            continue;
+        }
         stream_client_opening_at(p->stream, at + n, newest, sizeof newest);
         if (b == NULL || b->state != GATHERING || is_full_batch(p, b) ||
             strncmp(b->opening, newest, sizeof newest - 1) != 0) {
@@ -608,6 +626,7 @@ static void on_lines(struct bytes lines, void *arg)
         b->end = at += n;
         lines = bytes_of(lines.ptr + n, lines.len - n);
     }
+    drop_done(p);
     start_waiting(p);
     p->was_full = p->was_full || is_full(p);
     if (is_full(p))

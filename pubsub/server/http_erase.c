@@ -1,0 +1,107 @@
+#include "pubsub/server/pubsub_server.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* /erase. The client finds the lines, because pubsub does not know what an event is. */
+
+static void reply_state(struct http_request *req, int status, struct stream *s)
+{
+    static const char *const states[] = {[STREAM_ERASE_NONE] = "none",
+        [STREAM_ERASE_RUNS] = "running",
+        [STREAM_ERASE_DONE] = "done",
+        [STREAM_ERASE_FAILED] = "failed"};
+    struct stream_erasure e = stream_erasure(s);
+    struct buf out = {0};
+    buf_printf(&out,
+        "{\"stream\":\"%s\",\"id\":\"%s\",\"state\":\"%s\",\"lines\":%zu,\"examined_bytes\":%" PRIu64
+        ",\"total_bytes\":%" PRIu64,
+        stream_name(s), journal_id(stream_journal(s)), states[e.state], e.lines, e.examined, e.total);
+    if (e.state == STREAM_ERASE_FAILED) {
+        buf_append_str(&out, ",\"error\":");
+        buf_append_json(
+            &out, e.result == JOURNAL_CONFLICT
+                      ? BYTES_LITERAL("a range is not one whole line of at least 4 bytes with its LF")
+                      : bytes_str(e.error));
+    }
+    buf_append_str(&out, "}\n");
+    http_reply(req, status, "application/json", buf_bytes(&out));
+    buf_free(&out);
+}
+
+/* Removes a number and the byte behind it. */
+static bool take_number(struct bytes *text, char behind, uint64_t *number)
+{
+    const char *end = text->len ? memchr(text->ptr, behind, text->len) : NULL;
+    size_t n = end ? (size_t)(end - text->ptr) : 0;
+    if (!end || !bytes_to_u64(bytes_of(text->ptr, n), number))
+        return false;
+    *text = bytes_of(end + 1, text->len - n - 1);
+    return true;
+}
+
+/* Returns the number of the line in the body that is wrong, or 0. */
+static size_t read_lines(struct bytes body, struct stream_lines *out)
+{
+    size_t room = 0;
+    uint64_t after = 0;
+    *out = (struct stream_lines){0};
+    while (body.len) {
+        struct journal_range r;
+        uint64_t length;
+        if (!take_number(&body, ' ', &r.offset) || !take_number(&body, '\n', &length) || r.offset < after ||
+            length == 0 || length > JOURNAL_FRAME_MAX || r.offset > UINT64_MAX - length)
+            return out->n + 1;
+        after = r.end = r.offset + length;
+        if (out->n == room) {
+            room = room ? room * 2 : 64;
+            out->ranges = mem_realloc(out->ranges, room * sizeof *out->ranges);
+        }
+        out->ranges[out->n++] = r;
+    }
+    return 0;
+}
+
+static void start(struct http_request *req, struct stream *s)
+{
+    struct stream_lines lines;
+    size_t wrong = read_lines(http_body(req), &lines);
+    enum journal_result r = wrong || lines.n == 0 ? JOURNAL_CONFLICT : stream_erase(s, &lines);
+    if (wrong)
+        http_problem(req, 400, "bad-request",
+            "send lines \"OFFSET LENGTH\", ascending; LENGTH includes the LF",
+            "line %zu of the body is not \"OFFSET LENGTH\", or overlaps the line before", wrong);
+    else if (lines.n == 0 && r == JOURNAL_CONFLICT)
+        http_problem(req, 400, "empty-body", NULL, "there is no line to erase");
+    else if (r == JOURNAL_CONFLICT)
+        http_problem(req, 416, "cursor-beyond-end", NULL, "a line is past the end of the stream");
+    else if (r == JOURNAL_BUSY)
+        http_problem(req, 409, "erasure-running", "GET /erase?stream= shows its progress",
+            "another erasure of stream %s is under way", stream_name(s));
+    else if (r != JOURNAL_OK)
+        http_problem(
+            req, 503, r == JOURNAL_LATCHED ? "storage-failed" : "not-ready", NULL, "%s", journal_strerror(r));
+    else
+        reply_state(req, 202, s);
+    free(lines.ranges);
+    if (r == JOURNAL_OK)
+        log_info("erasing lines", LOG_S("stream", stream_name(s)), LOG_U("lines", stream_erasure(s).lines));
+}
+
+void http_erase(struct http_request *req, void *ctx)
+{
+    struct pubsub_server *server = ctx;
+    struct bytes id = BYTES_NONE;
+    if (server_refuse_if_down(server, req) || !http_require_local(req))
+        return;
+    struct stream *s = server_find_stream(server, req, NULL, false);
+    (void)http_param(req, "id", &id);
+    if (!s || !server_check_stream_id(req, s, id, NULL))
+        return;
+    if (http_method(req) == HTTP_POST_)
+        start(req, s);
+    else
+        reply_state(req, 200, s);
+}
