@@ -541,8 +541,13 @@ void aggregate_poll(struct aggregate *a, usec_t now)
     if (!job)
         return;
     a->running = NULL;
+    if (job == &a->clear_job && job->kind == STORAGE_CLEAR) {
+        job->kind = STORAGE_CLOSE_CLEARED;
+        job->readers = sealed_forget(&a->sealed, job->removed);
+        start_job(a, job, now);
+        return;
+    }
     if (job == &a->clear_job) {
-        sealed_forget(&a->sealed, job->removed);
         a->is_cleared = true;
         return;
     }

@@ -40,21 +40,31 @@ enum slice_result sealed_unlink(
     return rc == 0 ? SLICE_OK : SLICE_FAILED;
 }
 
-void sealed_forget(struct sealed *s, size_t n)
+struct slice_reader **sealed_forget(struct sealed *s, size_t n)
 {
+    struct slice_reader **readers = mem_zalloc((n + 1) * sizeof(struct slice_reader *));
     for (size_t i = 0; i < n; i++) {
-        slice_reader_close(&s->slices[i].reader);
+        readers[i] = s->slices[i].reader;
         slice_state_free(&s->slices[i].state);
         free(s->slices[i].path);
     }
     s->n -= n;
     if (n > 0)
         memmove(&s->slices[0], &s->slices[n], s->n * sizeof(s->slices[0]));
+    return readers;
+}
+
+void sealed_close_readers(struct slice_reader **readers, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        slice_reader_close(&readers[i]);
+    free(readers);
 }
 
 void sealed_free(struct sealed *s)
 {
-    sealed_forget(s, s->n);
+    size_t n = s->n;
+    sealed_close_readers(sealed_forget(s, n), n);
     free(s->slices);
     *s = (struct sealed){0};
 }

@@ -32,8 +32,11 @@ const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number);
  * the list, so that another thread may read the list meanwhile. */
 enum slice_result sealed_unlink(
     const struct sealed *s, uint64_t through, size_t *removed, char error[SLICE_ERROR_TEXT]);
-/* Takes the oldest `n` slices from the list and closes their readers. */
-void sealed_forget(struct sealed *s, size_t n);
+/* Takes the oldest `n` slices from the list. Returns an array of their readers. The last close of a deleted file frees its
+ * space, which blocks, so the caller passes the array to a thread that may block. */
+struct slice_reader **sealed_forget(struct sealed *s, size_t n);
+/* Closes the readers and frees the array. */
+void sealed_close_readers(struct slice_reader **readers, size_t n);
 void sealed_free(struct sealed *s);
 
 #endif

@@ -131,6 +131,9 @@ static void run_job(void *ctx, void *arg)
     case STORAGE_CLEAR:
         job->result = clear(job);
         break;
+    case STORAGE_CLOSE_CLEARED: /* the result remains that of the clear */
+        sealed_close_readers(job->readers, job->removed);
+        break;
     }
     job->log_pages = s->slice ? slice_log_pages(s->slice) : 0;
     job->merge_is_due = s->slice && slice_merge_is_due(s->slice);

@@ -7,6 +7,9 @@
  * batch and the seal. After the owner has renewed its reader, FOLD moves the log into the file and opens a reader of
  * the sealed slice. After the owner has closed its old reader, CLOSE closes the slice, which removes the log. BEGIN
  * creates the next slice.
+ *
+ * A clear consists of two jobs, because reads use the readers of deleted slices until the owner has taken the slices from
+ * the list: CLEAR unlinks the files, and CLOSE_CLEARED closes the readers.
  */
 #ifndef MILLRACE_STORAGE_H
 #define MILLRACE_STORAGE_H
@@ -25,6 +28,7 @@ enum storage_kind {
     STORAGE_CLOSE,
     STORAGE_BEGIN,
     STORAGE_CLEAR, /* deletes sealed slices that the archive includes */
+    STORAGE_CLOSE_CLEARED, /* closes the readers of the deleted slices, which frees the space of the files */
 };
 
 struct storage_job {
@@ -40,6 +44,8 @@ struct storage_job {
     const char *archive;
     const struct sealed *sealed;
     uint64_t through;
+    /* STORAGE_CLOSE_CLEARED: the readers of the `removed` slices; the thread frees the array. */
+    struct slice_reader **readers;
     /* The result. STORAGE_CLEAR sets SLICE_FOREIGN if the archive does not include the slices or cannot be read. */
     enum slice_result result;
     struct slice_written written;

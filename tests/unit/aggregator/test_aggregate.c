@@ -1020,6 +1020,7 @@ static void many_keys_are_answered_as_one_by_one(void **state)
 
 static struct io_ops watching;
 static bool synced_by_loop;
+static unsigned closes_of_deleted;
 
 static int watching_fsync(int fd)
 {
@@ -1031,6 +1032,23 @@ static int watching_unlink(const char *path)
 {
     synced_by_loop = synced_by_loop || pthread_equal(pthread_self(), loop_thread);
     return io_system.unlink(path);
+}
+
+/* The last close of a deleted file frees its space, which takes long. */
+static int watching_close(int fd)
+{
+    struct stat st;
+    bool is_deleted = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 0;
+    closes_of_deleted += is_deleted;
+    synced_by_loop = synced_by_loop || (is_deleted && pthread_equal(pthread_self(), loop_thread));
+    return close(fd);
+}
+
+static void watch_closes(bool on)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    assert_int_equal(
+        vfs->xSetSystemCall(vfs, "close", on ? (sqlite3_syscall_ptr)watching_close : NULL), SQLITE_OK);
 }
 
 /* Also while a batch waits for room, which clearing may make. */
@@ -1056,10 +1074,14 @@ static void the_loop_deletes_no_slice(void **state)
     watching.fsync = watching_fsync;
     watching.unlink = watching_unlink;
     io = &watching;
+    watch_closes(true);
     synced_by_loop = false;
+    closes_of_deleted = 0;
     assert_int_equal(aggregate_clear(a, 0, 2, error), AGGREGATE_CLEAR_BUSY);
     assert_int_equal(clear(a, 2), AGGREGATE_CLEAR_OK);
     assert_false(synced_by_loop);
+    assert_int_equal(closes_of_deleted, 2);
+    watch_closes(false);
     io = &io_system;
     assert_int_equal(access(in_dir("slices/0000000002.db"), F_OK), -1);
     assert_int_equal(count_after(a, 1), -1);
