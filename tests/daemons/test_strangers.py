@@ -1,8 +1,10 @@
 """What a web page of another site can have a browser of this host send: no daemon does it, but for what is made for pages."""
+import ctypes
 import os
 import re
 import resource
 import socket
+import subprocess
 
 import harness
 from harness import MillraceTest, Pipeline, pipeline_config
@@ -13,6 +15,7 @@ FOREIGN = ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
 PUBLIC = {("api", "/v1/events"), ("api", "/v1/pixel.gif")}
 EVENT = b'{"t":1332637200,"l":"bitly"}'
+TOKEN = {"Authorization": "Bearer secret"}
 
 
 class StrangersTest(MillraceTest):
@@ -126,6 +129,55 @@ class StrangersTest(MillraceTest):
             result = self.run_program("simplequeue", "--check-config", "--allowed-hosts=" + wrong)
             self.assertEqual(result.returncode, 78, wrong)
             self.assertIn(b"--allowed-hosts", result.stderr)
+
+
+class OtherHostsTest(MillraceTest):
+    """A network of its own. A client of OTHER has an address that is not of loopback, as a client on another host."""
+    OTHER = "10.0.0.1"
+
+    def setUp(self):
+        super().setUp()
+        libc, new_network = ctypes.CDLL(None, use_errno=True), 0x40000000
+        network = os.open("/proc/self/ns/net", os.O_RDONLY)
+        self.addCleanup(os.close, network)
+        if libc.unshare(new_network):
+            self.skipTest("no right to make a network")
+        self.addCleanup(libc.setns, network, new_network)
+        for command in ("link set lo up", "address add %s/32 dev lo" % self.OTHER):
+            subprocess.run(["ip", *command.split()], check=True)
+
+    def daemons_of(self, *token):
+        config = self.write("a.conf", "[input]\ntime = t\n[total all]\nkey = \"all\"\n")
+        token = ["--auth-token-file=" + path for path in token]
+        queue, pubsub = [self.start(name, *token, listen="0.0.0.0") for name in ("simplequeue", "pubsub")]
+        for d, target in ((queue, "/put"), (pubsub, "/pub?stream=clicks")):
+            self.assertEqual(d.post(target, EVENT, headers=TOKEN).status, 200)
+        return queue, pubsub, self.start(
+            "aggregator", "--config=" + config, "--data-dir=" + self.path("counts"), "--pubsub-url=" + pubsub.url,
+            "--archive=" + self.path("archive"), *token, *[t.replace("auth", "pubsub") for t in token], listen="0.0.0.0")
+
+    def acts(self, daemons, headers):
+        """The status of each act, asked for from this host and from another one."""
+        targets = ("/producers?producer=p&mark=1", "/producers?stream=clicks&producer=p&mark=1",
+                   "/seal?slice=1", "/clear?through=1", "/putback?until_slice=1&until_offset=0")
+        served = (*daemons[:2], *[daemons[2]] * 3)
+        for d, target in zip(served, targets):
+            port = d.url.rsplit(":", 1)[1]
+            yield [harness.request("http://%s:%s" % (host, port), "POST", target, b"", headers).status
+                   for host in ("127.0.0.1", self.OTHER)]
+
+    def test_acts_on_counts_and_marks_are_for_this_host(self):
+        for here, other in self.acts(self.daemons_of(), {}):
+            self.assertNotIn(here, (401, 403, 404))
+            self.assertEqual(other, 403)
+
+    def test_with_a_token_it_is_for_the_token(self):
+        token = self.write("token", "secret\n")
+        os.chmod(token, 0o600)
+        daemons = self.daemons_of(token)
+        self.assertEqual([*self.acts(daemons, {})], [[401, 401]] * 5)
+        for statuses in self.acts(daemons, TOKEN):
+            self.assertFalse({401, 403, 404}.intersection(statuses), statuses)
 
 
 class LinksTest(MillraceTest):
