@@ -60,13 +60,14 @@ static struct bytes shown(struct bytes name)
     return bytes_of(name.ptr, name.len < NAME_SHOWN ? name.len : NAME_SHOWN);
 }
 
-static void hint_totals(struct parse *p)
+static void hint_totals(struct parse *p, const char *more)
 {
     const struct counters *c = p->context->counters;
     struct buf text = {0};
     buf_append_str(&text, "counters (ns, label):");
     for (size_t i = 0; i < c->n_totals; i++)
         buf_printf(&text, " %s %s%s", c->totals[i].ns, c->totals[i].label, i + 1 < c->n_totals ? "," : "");
+    buf_append_str(&text, more);
     hint(p, &text);
 }
 
@@ -107,7 +108,7 @@ static int unknown_name(struct parse *p, struct bytes name)
     if (is_parameter)
         hint_parameters(p);
     else
-        hint_totals(p);
+        hint_totals(p, "; a removed counter: its ns and key");
     if (is_parameter)
         refuse(p, 400, "unknown-parameter", "unknown parameter \"%s\"%s", written, meant);
     else
@@ -189,7 +190,7 @@ static int parse_ns(struct parse *p, struct bytes ns)
     if (!found && parse_former(p, ns))
         return 0;
     if (!found) {
-        hint_totals(p);
+        hint_totals(p, "");
         ns = shown(ns);
         return refuse(p, 404, "unknown-counter", "no counter \"%.*s\"", (int)ns.len, ns.ptr);
     }
@@ -266,7 +267,7 @@ static int parse_top(struct parse *p)
     const struct counter *of = counters_find_total_label(c, name);
     of = of ? of : counters_find(c, name);
     if (!of || memchr(name.ptr, '.', name.len)) {
-        hint_totals(p);
+        hint_totals(p, "");
         name = shown(name);
         return refuse(p, 404, "unknown-counter", "no counter \"%.*s\"", (int)name.len, name.ptr);
     }

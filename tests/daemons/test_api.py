@@ -234,6 +234,7 @@ class ApiTest(harness.MillraceTest):
         self.assertNotIn("note", self.ask("series", ns="u", key="k").json())
         for params in ({"ns": "old", "key": "other"}, {"ns": "gone", "key": "k"}, {"ns": "old", "key": "k", "by": "s"}):
             self.assertEqual(self.ask("series", 404, **params).json()["code"], "unknown-counter")
+        self.assertIn("a removed counter: its ns and key", self.ask("series", 404, old="k").json()["hint"])
 
     def test_the_hint_lists_the_subtotals_or_says_there_are_none(self):
         config = self.write("plain.conf", '[input]\ntime = t\n[total a]\nkey = "a"\n[total u]\nkey = u\nlabel = user\n[subtotal c.a]\nkey = c\nlabel = country\n')
