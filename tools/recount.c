@@ -97,6 +97,15 @@ static int run_with_files(char **own, char **files, size_t n_files)
     return status;
 }
 
+#define MANIFEST_SUFFIX ".manifest.json"
+
+/* A glob for the files of ps_to_file may also match the manifests. */
+static bool is_manifest(const char *path)
+{
+    size_t n = strlen(path), suffix = strlen(MANIFEST_SUFFIX);
+    return n > suffix && strcmp(path + n - suffix, MANIFEST_SUFFIX) == 0;
+}
+
 /* True if ps_to_file has written the file: there is a manifest beside it. */
 static bool has_manifest(const char *path)
 {
@@ -107,7 +116,7 @@ static bool has_manifest(const char *path)
         if (n > suffix && strcmp(path + n - suffix, packed[i]) == 0)
             break;
     }
-    char *name = mem_printf("%.*s.manifest.json", (int)(n - suffix), path);
+    char *name = mem_printf("%.*s" MANIFEST_SUFFIX, (int)(n - suffix), path);
     bool has = access(name, F_OK) == 0;
     free(name);
     return has;
@@ -133,6 +142,8 @@ static int count_all(const struct recount *r, char **files, size_t n)
     size_t n_parts = 0, n_inputs = 0;
     int status = EX_OK;
     for (size_t i = 0; i < n; i++) {
+        if (is_manifest(files[i]))
+            continue;
         if (has_manifest(files[i]))
             parts[n_parts++] = files[i];
         else

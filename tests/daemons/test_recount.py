@@ -252,7 +252,9 @@ class Files(RecountTest):
         self.assertEqual(self.files(self.recounted), expected)
         shutil.rmtree(self.recounted)
         files = self.archive_stream([self.lines(200, seed=2)])  # the archive ends within the last file
-        self.millrace("recount", "--from", *files)
+        manifests = [re.sub(r"\.zst$", "", name) + ".manifest.json" for name in files]
+        self.assertEqual([name for name in manifests if not os.path.exists(name)], [])
+        self.millrace("recount", "--from", *files, *manifests)
         self.assertEqual(self.files(self.recounted), expected)
         self.millrace("compact", "--replace=" + self.recounted)
         self.check_exact()
