@@ -236,7 +236,8 @@ class Files(RecountTest):
         expected = self.undisturbed()
         self.expire()
         said = self.millrace("recount", expect=65)
-        self.assertRegex(said, r"stream clicks: lines from offset 0 to \d+ have expired; if files of ps_to_file have the missing lines")
+        self.assertRegex(said, r"stream clicks: lines from offset 0 to \d+ have expired; if files of ps_to_file have the missing lines, name them with "
+                         "millrace recount --from")
         missing = self.millrace("recount", "--from", *files[1:], expect=65)
         self.assertRegex(missing, r"lines from offset 0 to \d+ have expired")
         self.assertRegex(self.millrace("recount", "--from", *files, files[0], expect=65), "have the same part of stream clicks")
