@@ -215,7 +215,8 @@ static void on_change(void *arg)
     const char *trouble = stream_client_trouble(r->stream, &refused);
     if (trouble && refused)
         fail(r, EX_DATAERR,
-            "stream %s: %s; if files of ps_to_file have the missing lines, name them with millrace recount --from",
+            "stream %s: %s; if files of ps_to_file have the missing lines, name them with millrace recount "
+            "--from",
             r->target.streams[r->at].name, trouble);
 }
 

@@ -27,7 +27,7 @@ enum storage_kind {
     STORAGE_FOLD,
     STORAGE_CLOSE,
     STORAGE_BEGIN,
-    STORAGE_CLEAR, /* deletes sealed slices that the archive includes */
+    STORAGE_CLEAR,         /* deletes sealed slices that the archive includes */
     STORAGE_CLOSE_CLEARED, /* closes the readers of the deleted slices, which frees the space of the files */
 };
 

@@ -129,6 +129,27 @@ class Hosts(WatermarkTest):
         self.wait_complete()
         self.assertEqual(self.look()[1], 1)
 
+    def test_a_removed_host_that_returns_is_asked_once(self):
+        """The removal took the mark, so its relay cannot know what is stored, until the operator says so by the command it names."""
+        self.start_pubsub()
+        self.start_aggregator()
+        host = Host(self, "gone")
+        host.put()
+        self.wait_complete()
+        name = host.id
+        host.relay.kill9()
+        self.assertEqual(request(self.pubsub_url, "DELETE", "/producers?" + query(stream=STREAM, producer=name)).status, 200)
+        host.put()
+        host.start_relay()
+        wait_until(lambda: not host.relay.alive(), "the relay to stop")
+        self.assertEqual(host.relay.process.returncode, 65)
+        command = re.search(r"run: millrace (producers --queue=default --set=\w+ --mark=\d+)", host.relay.log)[1]
+        done = self.run_program("millrace", *command.split(), "--url=" + host.url)
+        self.assertEqual(done.returncode, 0, done)
+        host.start_relay()
+        self.wait_complete()
+        self.assertEqual(self.look()[1], 2)
+
     def test_several_queues_while_all_is_killed(self):
         random = seeded()
         self.start_pubsub()
