@@ -280,11 +280,27 @@ const char *const query_questions[] = {
 static void (*const prints[])(const struct json_doc *d) = {print_series, print_compare, print_breakdown,
     print_breakdown, print_lookup, print_counters, print_freshness};
 
+/* What the rows alone do not tell: a removed counter, and events that were counted as `(other)` because of max_keys. */
+static void print_notes(const struct json_doc *answer)
+{
+    static const char *const over[][2] = {
+        {"/over_max_keys", "events"}, {"/total_over_max_keys", "events of any key"}};
+    struct bytes note = json_doc_text(answer, "/note");
+    if (note.ptr)
+        printf("note: %.*s\n", (int)note.len, note.ptr);
+    for (size_t i = 0; i < sizeof over / sizeof *over; i++) {
+        int64_t n = number_of(answer, over[i][0]);
+        if (n > 0)
+            printf("over max_keys: %" PRId64 " %s counted as (other)\n", n, over[i][1]);
+    }
+}
+
 void query_print(const char *question, const struct json_doc *answer)
 {
     for (size_t i = 0; query_questions[i]; i++)
         if (strcmp(query_questions[i], question) == 0)
             prints[i](answer);
+    print_notes(answer);
     const time_t since = (time_t)number_of(answer, "/counted_since");
     char date[sizeof "2026-01-31 00:00:00"];
     if (since > 0 && strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", gmtime(&since)) > 0)

@@ -116,6 +116,17 @@ class ChangedSettings(harness.MillraceTest):
         for name in ("over_max_keys", "total_over_max_keys"):
             self.assertNotIn(name, self.ask("series", user="a", by="by", sub="x", from_=SPAN["to"], to=SPAN["to"] + 3600))
 
+    def test_a_table_says_what_is_limited_or_removed(self):
+        table = lambda *args: self.run_program(
+            "millrace", "query", *args, "--config", self.config, "--from=1331920800", "--to=1331924400").stdout.decode()
+        self.configure((COUNTERS % "2K").replace("label = user\n", "label = user\nmax_keys = 1\n"))
+        self.count(("a", "x"), ("b", "x"), ("c", "y"))
+        self.assertIn("\nover max_keys: 2 events counted as (other)\n", table("series", "--user=a"))
+        self.assertIn("\nover max_keys: 2 events of any key counted as (other)\n", table("breakdown", "--user=a", "--by=by"))
+        self.configure(COUNTERS[:COUNTERS.index("[subtotal c.u]")] % "2K")
+        self.assertRegex(table("breakdown", "--ns=c.u", "--key=a"), r"1\s+total\n(.*\n)*note: this counter is not configured")
+        self.assertNotIn("note:", table("series", "--user=a"))
+
     def test_a_counter_that_only_the_api_has_is_not_complete(self):
         """The API was restarted with a newer configuration, and the aggregator was not."""
         counters = COUNTERS % "2K"
