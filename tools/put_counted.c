@@ -1,5 +1,6 @@
 #include "tools/put_counted.h"
 
+#include "counts/counters.h"
 #include "counts/json_fields.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,6 +37,20 @@ void put_counted_begin(struct put_counted *c, const struct config *config, const
     json_doc_free(&doc);
 }
 
+/* Fields of counters that none of the aggregator's first events had. */
+static void print_absent_fields(const struct json_doc *d)
+{
+    size_t n = json_doc_length(d, "/absent_fields");
+    if (n == 0)
+        return;
+    fprintf(stderr, "millrace put: warning: no event of %d has the configured field ", COUNTERS_SAMPLE);
+    for (size_t i = 0; i < n; i++) {
+        struct bytes field = json_doc_text(d, "/absent_fields/%zu", i);
+        fprintf(stderr, "%s%.*s", i ? ", " : "", (int)field.len, field.ptr);
+    }
+    fputs(" (correct the field's name in the configuration, or the sender)\n", stderr);
+}
+
 void put_counted_report(struct put_counted *c, uint64_t posted)
 {
     usec_t end = clock_monotonic() + WAIT_MAX;
@@ -57,6 +72,8 @@ void put_counted_report(struct put_counted *c, uint64_t posted)
             "rejects)\n",
             rejected - c->rejected, lines - c->lines, (int)reason.len, reason.ptr, (int)offset.len,
             offset.ptr, (int)source.len, source.ptr, (int)line.len, line.ptr);
+    if (d && lines > c->lines)
+        print_absent_fields(d);
     json_doc_free(&d);
     pipeline_close(&c->pipeline);
 }

@@ -15,8 +15,8 @@ struct put_counted {
 
 /* Reads the aggregator's totals. */
 void put_counted_begin(struct put_counted *c, const struct config *config, const char *data_dir);
-/* Waits a moment until the aggregator has taken `posted` more lines, and prints how many were rejected and why. Ends *c, which may
- * be zeroed. */
+/* Waits a moment until the aggregator has taken `posted` more lines. Prints how many were rejected and why, and the configured fields
+ * that no event has. Ends *c, which may be zeroed. */
 void put_counted_report(struct put_counted *c, uint64_t posted);
 
 #endif

@@ -58,6 +58,13 @@ class LineWatchTest(harness.MillraceTest):
             done = self.run_program("millrace", "put", "--data-dir", self.path("data"), *args)
             self.assertEqual((done.returncode, b"warning" in done.stderr), (0, False), done)
 
+    def test_put_names_a_field_that_no_event_has(self):
+        events = self.write("events", '{"ts":1332637200,"user":"a","c":"JP"}\n' * 1500)
+        done = self.run_program("millrace", "put", "--data-dir", self.path("data"), events)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(b"millrace put: warning: no event of 1000 has the configured field country (correct the field's name in the "
+                      b"configuration, or the sender)\n", done.stderr)
+
     def test_a_field_that_no_event_has(self):
         self.put(*[{"ts": 1332637200, "user": "a", "c": "JP"}] * 999)
         wait_until(lambda: self.last_minute()["counted"] == 999, self.last_minute)
