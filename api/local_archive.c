@@ -34,6 +34,8 @@ struct local_archive {
     TAILQ_HEAD(, archive_wait) waits; /* in the order of their tickets */
     struct stats *stats;
     struct stats_counter *failures;
+    void (*changed)(void *arg);
+    void *changed_arg;
 };
 
 static uint64_t request(struct local_archive *a)
@@ -93,6 +95,7 @@ static void on_opened(void *arg)
     if (!a->reloader || !reloader_take(a->reloader, &o))
         return;
     take(a, &o);
+    a->changed(a->changed_arg);
     while ((w = TAILQ_FIRST(&a->waits)) && w->ticket <= o.ticket) {
         void (*fn)(void *) = w->fn;
         void *fn_arg = w->arg;
@@ -107,7 +110,8 @@ static double read_generation(void *ctx)
     return a->generation ? (double)generation_info(a->generation).number : 0;
 }
 
-struct local_archive *local_archive_new(const char *dir, struct event_base *base, struct stats *stats)
+struct local_archive *local_archive_new(
+    const char *dir, struct event_base *base, struct stats *stats, void (*changed)(void *arg), void *arg)
 {
     struct local_archive *a = mem_zalloc(sizeof *a);
     struct buf link = {0};
@@ -116,6 +120,8 @@ struct local_archive *local_archive_new(const char *dir, struct event_base *base
     a->dir = dir;
     a->link = link.ptr;
     a->stats = stats;
+    a->changed = changed;
+    a->changed_arg = arg;
     TAILQ_INIT(&a->waits);
     a->notify = loop_notify_new(base, on_opened, a);
     a->reloader = reloader_new(&(struct reloader_config){

@@ -135,6 +135,20 @@ static void api_stop(void *ctx)
     free(api);
 }
 
+/* Without an archive queries get 503, but events are taken, so /health only warns. */
+static void on_archive(void *arg)
+{
+    struct api *api = arg;
+    const char *error = local_archive_error(api->archive);
+    struct buf text = {0};
+    if (error[0])
+        buf_printf(&text, "cannot open the archive, %s: %s",
+            local_archive_generation(api->archive) ? "the former generation stays in use" : "queries get 503",
+            error);
+    daemon_set_notice(api->daemon, error[0] ? text.ptr : NULL);
+    buf_free(&text);
+}
+
 static int add_source(struct sources_config *sources, struct options *o, const char *name,
     const char *token_file, char **token, struct config_error *error)
 {
@@ -152,7 +166,8 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     char *sortdb = NULL, *aggregator = NULL;
     int status = 0;
     if (options_text(o, "archive")) {
-        api->archive = local_archive_new(options_text(o, "archive"), daemon_base(d), daemon_stats(d));
+        api->archive = local_archive_new(
+            options_text(o, "archive"), daemon_base(d), daemon_stats(d), on_archive, api);
         sources.local = api->archive;
         sources.names[sources.n++] = "archive";
     } else if (has_sortdb(o))

@@ -262,6 +262,9 @@ static const struct {
     [API] = {NULL, "request_seconds", "/v1/", "/count"},
 };
 
+#define RESTORE_ARCHIVE \
+    "restore the file that the reason names, or return to an older generation: millrace help compactor"
+
 /* The remedy of a state, the first whose words are in the reason. */
 static const struct {
     const char *state, *words, *remedy;
@@ -281,6 +284,8 @@ static const struct {
     {"refusing", "disk_limit", "set retain_bytes or retain_age, or raise disk_limit", STATUS_DOWN},
     {"refusing", "", "see the reason, and millrace help operations", STATUS_DOWN},
     {"failing", "", "repair the disk, then restart the daemon", STATUS_DOWN},
+    {"restarting", "cannot serve error=",
+RESTORE_ARCHIVE, STATUS_DOWN},
     {"restarting", "", "see the log of `millrace up`; `millrace doctor` checks disk, limits and files",
         STATUS_DOWN},
     {"failed", "", "follow the reason, then restart `millrace up`", STATUS_DOWN},
@@ -353,9 +358,11 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
             ? "correct the field's name in the configuration, or the sender"
         : contains(&d->detail, "holds completeness back")
             ? "start that producer's host, or remove its mark: millrace producers; see millrace help counting"
-            : "see millrace help operations";
+        : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
+                                                          : "see millrace help operations";
+    enum status_level level = contains(&d->detail, "queries get 503") ? STATUS_DOWN : STATUS_ATTENTION;
     if (d->ready && contains(&d->detail, "warning: "))
-        add_problem(s, STATUS_ATTENTION, remedy, "%s: %.*s", pipeline_daemon_name(i), (int)d->detail.len,
+        add_problem(s, level, remedy, "%s: %.*s", pipeline_daemon_name(i), (int)d->detail.len,
             d->detail.ptr);
 }
 
@@ -408,8 +415,8 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
     s->all_ready = s->all_ready && (d->ready || i == COMPACTOR);
     if (d->ready && p->restarts > 0 && p->error_at > clock_wall() / USEC_PER_SEC - RESTARTED_AGE_MAX)
         add_problem(s, STATUS_ATTENTION, "see the log of `millrace up`",
-            "%s was restarted %u times; last error: %s", pipeline_daemon_name(i), p->restarts,
-            p->last_error ? p->last_error : "unknown");
+            "%s was restarted %u time%s; last error: %s", pipeline_daemon_name(i), p->restarts,
+            p->restarts == 1 ? "" : "s", p->last_error ? p->last_error : "unknown");
 }
 
 static void look_at_disk(struct pipeline_status *s)

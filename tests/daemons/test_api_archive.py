@@ -129,6 +129,7 @@ class SwitchTest(ArchiveCase):
         reply = self.api.post("/reload")
         self.assertEqual((reply.status, reply.json()["code"]), (503, "reload-failed"))
         self.assertIn("checksum", reply.json()["detail"])
+        self.assertIn("warning: cannot open the archive, the former generation stays in use: ", self.api.get("/health").text)
         self.begin(self.records(15), 3, 2)
         self.assertEqual(self.api.post("/reload?format=json").json()["generation"], 3)
         self.assertEqual(self.total().json()["total"], 15)
@@ -174,11 +175,13 @@ class SwitchTest(ArchiveCase):
 
     def test_without_an_archive_at_the_start(self):
         self.api = self.start("api", "--config", self.config, "--aggregator-url", self.live.url, "--archive", self.archive)
+        wait_until(lambda: "warning: cannot open the archive, queries get 503: " in self.api.get("/health").text, lambda: self.api.log)
         self.assertEqual(self.api.get("/health").status, 200, "events are taken")
         self.assertEqual(self.total().status, 503)
         self.begin(self.records(10))
         wait_until(lambda: self.total().status == 200, lambda: self.api.log)
         self.assertEqual(self.total().json()["total"], 10)
+        self.assertEqual(self.api.get("/health").text, "ready\n")
 
     def test_reload_answers_when_the_generation_is_in_use(self):
         self.begin(self.records(10))

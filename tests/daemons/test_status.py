@@ -145,7 +145,7 @@ class StatusTest(harness.MillraceTest):
         pipeline.kill9_daemon("api")
         wait_until(lambda: "signal 9" in str(self.look()[1]["daemons"]["api"]["last_error"]), self.text)
         wait_until(lambda: self.state("api") == "ready", self.text)
-        self.assertIn("api was restarted 1 times; last error: ", self.text())
+        self.assertIn("api was restarted 1 time; last error: ", self.text())
         shard, = glob.glob(os.path.join(self.data, "archive", "current", "shard-*.csv"))
         with open(shard, "ab") as f:
             f.write(b"damage")
@@ -157,6 +157,13 @@ class StatusTest(harness.MillraceTest):
             status, look = self.look()
             return status == 2 and "shard-0-of-1.csv" in (look["daemons"]["sortdb"]["last_error"] or "")
         wait_until(shows_it, self.text)
+        self.assertIn("return to an older generation", self.text())
+
+    def test_an_archive_that_the_api_cannot_open(self):
+        pipeline = self.up("--run=simplequeue,pubsub,aggregator,api", api={"archive": self.path("data", "archive")}).wait_ready()
+        wait_until(lambda: "api: warning: cannot open the archive, queries get 503: " in self.text(), self.text)
+        self.assertEqual(self.look()[0], 2)
+        self.assertEqual(pipeline.ask("api", "GET", "/health").status, 200)
 
     def test_daemons_that_do_not_run_are_off(self):
         self.up("--run=simplequeue,pubsub").wait_ready()
