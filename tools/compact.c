@@ -11,7 +11,12 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING, {.name = NULL}};
+static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
+    {.name = "aggregator_url",
+        .type = OPTION_STRING,
+        .help = "address of the aggregator (default: the pipeline's); none: merge no slices; stopped: merge the "
+                "slices that the aggregator sealed before it was stopped"},
+    {.name = NULL}};
 
 static void add_options(char **argv, const struct options *o)
 {
@@ -66,7 +71,9 @@ static int exec_compactor(const struct options *o)
     for (size_t i = 0; i < 2; i++) {
         char key[64];
         snprintf(key, sizeof key, "%s_url", daemons[i]);
-        if (!config_setting(config, "compactor", key))
+        if (i == 0 && options_is_set(o, key))
+            tool_add_arg(own, "--%s=%s", key, options_string(o, key));
+        else if (!config_setting(config, "compactor", key))
             add_url(own, key, &p, daemons[i], config);
     }
     add_options(own, o);

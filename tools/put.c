@@ -474,7 +474,8 @@ static int put_files(struct put *p, char **files, size_t n)
         status = flush(p);
     if (status == 0 && !stopped && base < p->resume)
         return print_error(
-            "the input ends before the producer's mark: it is another input, or a part of it is missing",
+            "the input ends before the producer's mark: a part of it is missing, or it is another input, which needs "
+            "another --producer",
             EX_DATAERR);
     return stopped && status == 0 ? 128 + SIGINT : status;
 }

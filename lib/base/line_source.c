@@ -352,7 +352,7 @@ int line_source_skip(
     if (s->text.len == s->at || s->text.ptr[s->at] == '\n')
         return 0;
     snprintf(why, sizeof why,
-        "no line ends at byte %llu: this is not the input posted before under this producer",
+        "no line ends at byte %llu: this producer has posted another input, which needs another --producer",
         (unsigned long long)offset);
     return fail(s, error, why);
 }

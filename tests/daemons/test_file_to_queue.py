@@ -127,10 +127,11 @@ class Files(QueueTest):
 
     def test_another_input_under_the_name(self):
         self.assertEqual(self.put("--producer=p", self.write("a", "0123456789\n" * 10)).returncode, 0)
-        for content, words in (("x" * 200 + "\n", b"no line ends at byte 110"), ("short\n", b"another input")):
+        for content, words in (("x" * 200 + "\n", b"no line ends at byte 110"), ("short\n", b"ends before the producer's mark")):
             done = self.put("--producer=p", self.write("b", content))
             self.assertEqual(done.returncode, 65, done)
             self.assertIn(words, done.stderr)
+            self.assertIn(b"needs another --producer", done.stderr)
         self.assertEqual(self.depth(), 10)
 
     def test_a_last_line_without_a_line_feed(self):

@@ -1,0 +1,224 @@
+"""The guides are true: the commands of docs/guide, executed in order as they stand in a copy of this machine, succeed and print what the guide
+says. test_service.py runs service.md, test_example_readers.py the programs of readers.md, test_nginx_log.py the recipe of logs.md, test_openapi.py
+the programs of api.md."""
+# seconds: 180
+import os
+import re
+import shutil
+
+import guide
+import harness
+
+DOCS = ("docs", "guide")
+# Guides whose blocks are no commands of millrace, and the one with a test of its own.
+ELSEWHERE = ("archive.md", "security.md", "from-nsq.md", "service.md")
+LEASE = "lease=$(sed -n 's/X-Millrace-Lease: //p' /tmp/reply | tr -d '\\r'); eval \"$(echo {} | sed s/lease=[0-9A-Z]*/lease=$lease/)\""
+STREAMS = [*guide.INSTALL, "begin pubsub 'millrace pubsub --data-dir=/var/lib/pubsub' && poll 'curl http://127.0.0.1:8081/health'",
+           "begin queue 'millrace simplequeue --data-dir=/var/lib/queue' && poll 'curl http://127.0.0.1:8080/health'"]
+# Answers every request with 200, and counts the lines and the requests in /tmp/sink.
+SINK = r"""cat > /tmp/sink.py <<'END'
+import http.server
+class Sink(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def answer(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with open("/tmp/sink", "ab") as f:
+            f.write(b"%s %d\n" % (self.path.encode(), body.count(b"\n") + (not body.endswith(b"\n"))))
+        self.send_response(200); self.send_header("Content-Length", "0"); self.end_headers()
+    do_GET = do_POST = do_OPTIONS = answer
+http.server.ThreadingHTTPServer(("", 9000), Sink).serve_forever()
+END
+begin sink 'python3 /tmp/sink.py'; touch /tmp/sink; poll 'curl http://127.0.0.1:9000/'; : > /tmp/sink"""
+
+
+class Guides(harness.MillraceTest):
+    def walk(self, name, given, **how):
+        self.assertGreater(guide.walk(self, (*DOCS, name), given, **how), 0)
+
+    def need(self, *programs):
+        for name in programs:
+            if not shutil.which(name):
+                harness.not_installed(self, name + " is not installed (scripts/setup --test)")
+
+    def test_every_guide_with_commands_is_walked(self):
+        walked = set(re.findall(r'self\.walk\("([\w-]+\.md)"', harness.read_file(__file__).decode()))
+        with_blocks = {name for name in os.listdir(os.path.join(harness.ROOT, *DOCS)) if guide.blocks(*DOCS, name)}
+        self.assertEqual(with_blocks - walked, set(ELSEWHERE))
+
+    def test_simplequeue(self):
+        self.need("nngcat")
+        self.walk("simplequeue.md", [*guide.INSTALL, "mkdir -p /var/log /run/queue"], treat=[
+            ("millrace simplequeue --data-dir=/var/lib/queue --nng", "rm -r /var/lib/queue && serve {}"),
+            ("millrace simplequeue", "serve {}"),
+            ("curl -i", "serve 'millrace simplequeue' && curl -d first http://127.0.0.1:8080/put && curl -d second http://127.0.0.1:8080/put && "
+                        "{raw} | sed s/1795250082525037/1/ | tee /tmp/reply"),
+            ("curl -X POST 'http://127.0.0.1:8080/ack", LEASE),
+        ], vary=("1795250082525037", "07f899744881ab7d04583373e361323f"))
+
+    def test_streams(self):
+        self.walk("streams.md", STREAMS, treat=[
+            ("curl --data-binary @batch", "printf '{\"a\":3}\\n' > batch; curl --data-binary @batch 'http://127.0.0.1:8081/pub?stream=clicks&producer=loader&mark=0&next=1000' && {raw}"),
+            ("curl -N 'http://127.0.0.1:8081/sub?stream=clicks'", "until_ 'curl -d {\\\"late\\\":1} http://127.0.0.1:8081/pub?stream=clicks; grep -q late /tmp/follow.out' {}"),
+            ("curl -N 'http://127.0.0.1:8081/sub?stream=clicks&from=123456", "id=$(curl -d '{\"b\":1}' 'http://127.0.0.1:8081/pub?stream=clicks' | grep -o '[0-9a-f]\\{32\\}'); "
+             "until_ 'grep -q b /tmp/follow.out' \"$(echo {} | sed \"s/from=123456/from=16/; s/62528bf0.../$id/\")\""),
+            ("curl -N", "until_ 'grep -q a /tmp/follow.out' {}"),
+            ("curl -i 'http://127.0.0.1:8080/reserve?queue=work", "{raw} | tee /tmp/reply; grep -q '\"a\":1' /tmp/reply"),
+            ("curl -X POST 'http://127.0.0.1:8080/ack", LEASE.replace("s/lease=", "s/FIRST-LAST/1-2/\\;s/lease=")),
+            ("millrace ps_to_http", "begin http {} && poll 'curl http://127.0.0.1:8080/get?queue=work\\&items=0 || curl http://127.0.0.1:8080/stats?queue=work'"),
+            ("touch clicks.log", "until_ 'cmp clicks.log <(curl http://127.0.0.1:8081/sub?stream=clicks\\&from=earliest\\&follow=0)' {}"),
+            ("curl -X POST   'http://127.0.0.1:8081/cursors?stream=clicks&name=billing&from=123456'", "eval \"$(echo {} | sed s/123456/16/)\""),
+        ], skipped=("[pubsub]", "new EventSource", "data: "))
+
+    def test_stream_tools(self):
+        """Each program runs until it has done its work on the stream, and stops cleanly."""
+        self.need("zstd")
+        self.walk("stream-tools.md", [
+            *guide.pipeline(), SINK, "ip addr add 10.0.0.5/32 dev lo; ip addr add 10.0.0.6/32 dev lo; echo 10.0.0.6 backup >> /etc/hosts",
+            "mkdir -p /var/clicks && head -c 32 /dev/urandom > /etc/millrace/hash.key && chmod 600 /etc/millrace/hash.key",
+            "begin backup 'millrace pubsub --config= --data-dir=/var/lib/backup --address=10.0.0.6' && poll 'curl http://backup:8081/health'",
+            "lines=$(curl 'http://127.0.0.1:8081/sub?stream=clicks&from=earliest&follow=0' | wc -l)"], treat=[
+            ("millrace ps_to_file", "until_ 'ls /var/clicks/.ps_to_file-names-*.staging/* && ls -A /var/clicks | grep -q json' {} && find /var/clicks | head -30"),
+            ("python3 -c", "cd /tmp && mkdir files && cd files && millrace ps_to_file --stream=clicks --filename-format=/tmp/files/%S.ndjson --compress=zstd & poll 'ls /tmp/files/*.manifest.json'; "
+             "kill $! && wait $!; cd /tmp/files && eval {} > ../printed && head -c \"$(stat -c %s ../printed)\" <(curl 'http://127.0.0.1:8081/sub?stream=clicks&from=earliest&follow=0') | cmp - ../printed && test -s ../printed; status=$?; cd /root/work; (exit $status)"),
+            ("millrace pubsub_filtered", "until_ '[ \"$(curl http://127.0.0.1:8081/sub?stream=clicks_public\\&from=earliest\\&follow=0 | grep -c h:)\" -gt 1000 ]' {}"),
+            ("millrace ps_to_http --stream=clicks --to-queue", "until_ '[ \"$(curl http://127.0.0.1:8080/dump?queue=work | grep -c .)\" = $lines ]' {}"),
+            ("millrace ps_to_http --stream=clicks --to-stream", "until_ '[ \"$(curl http://backup:8081/sub?stream=clicks\\&from=earliest\\&follow=0 | wc -l)\" = $lines ]' {}"),
+            ("millrace ps_to_http", ": > /tmp/sink; until_ '[ $(awk \"{n += \\$2} END {print n + 0}\" /tmp/sink) -ge $lines ]' {}"),
+        ], skipped=("/var/clicks/2013",))
+
+    def test_readers(self):
+        """test_example_readers.py runs the programs."""
+        delivered = "curl -o /dev/null --data-binary $'%s\\n' http://127.0.0.1:8080/mput && : > /tmp/sink && until_ '[ $(wc -l < /tmp/sink) -ge %d ]' {}"
+        ten = r"\n".join('{"user":{"id":%d}}' % i for i in range(10)).replace('"', r'\x22')
+        self.walk("readers.md", [
+            *STREAMS, SINK, "ip addr add 10.0.0.1/32 dev lo; ip addr add 10.0.0.2/32 dev lo; sed s/9000/80/ /tmp/sink.py > /tmp/sink80.py; begin sink80 'python3 /tmp/sink80.py'",
+            "begin relay 'millrace queue_to_pubsub --stream=clicks'; curl -o /dev/null -d '{}' http://127.0.0.1:8080/put; "
+            "poll 'curl http://127.0.0.1:8081/producers?stream=clicks | grep -q mark'; end $pid_relay; QUEUE_ID=$(curl http://127.0.0.1:8080/stats?format=json | grep -o '\"queue_id\":\"[0-9a-f]*' | cut -d'\"' -f4)"], treat=[
+            ("curl 'http://127.0.0.1:8081/producer?stream=clicks&producer=2e6da103", "eval \"$(echo {} | sed s/2e6da103f5b70dc38cf9ef95c70ffc5b/$QUEUE_ID/)\""),
+            ("curl -X POST \"http://127.0.0.1:8081/pub", "{raw} | grep '\"duplicate\":false'"),
+            ("millrace queue_to_http --destination='http://127.0.0.1:9000/collect' --batch=500", delivered % (ten, 1)),
+            ("millrace queue_to_http", delivered % (ten, 10)),
+            ("millrace queue_exec --queue=mail", "printf '#!/bin/sh\\necho \"$1\" >> /tmp/mails\\n' > send; chmod 755 send; curl -o /dev/null --data-binary $'a\\nb c\\n' 'http://127.0.0.1:8080/mput?queue=mail'; until_ 'grep -qx \"b c\" /tmp/mails && grep -qx a /tmp/mails' {}"),
+            ("millrace queue_exec --batch", "printf '#!/bin/sh\\ncat >> /tmp/loaded\\n' > /usr/local/bin/load; chmod 755 /usr/local/bin/load; curl -o /dev/null -d x http://127.0.0.1:8080/put; until_ 'grep -q x /tmp/loaded' {}"),
+        ], skipped=("#!/bin/sh", "import sys", "def work", "def ask", "def messages", "while True", "cc "), vary=("524288001",))
+
+    def test_logs(self):
+        self.need("zstd")
+        given = [*guide.pipeline(events=0), "for d in 01 02; do millrace gen --events=100 | gzip > clicks-2013-02-$d.ndjson.gz; done; millrace gen --events=100 > clicks.ndjson; gzip -c clicks.ndjson > old.gz",
+                 "mkdir -p /var/log/nginx && cp clicks.ndjson /var/log/nginx/clicks.log",
+                 "echo '192.0.2.7 - ann [24/Mar/2012:00:00:00 +0000] \"GET /a?b=c HTTP/1.1\" 200 512 \"http://example.org/\" \"curl/7.88\"' > /var/log/nginx/access.log",
+                 "printf 't,user,note\\n1332547200,ann,\"a, b\"\\n' > clicks-2013-01.csv; cp clicks-2013-01.csv x.csv; gzip -c x.csv > clicks-2013-02.csv.gz"]
+        self.walk("logs.md", given, treat=[
+            ("millrace put --follow", "until_ 'curl \"http://127.0.0.1:8080/producer?producer=web1\" | grep -q \"known.:true\"' {}"),
+            ("millrace put --format=combined", "until_ 'curl \"http://127.0.0.1:8081/sub?stream=requests&from=earliest&follow=0\" | tee /tmp/follow.out | grep -q time' {}"),
+            ("millrace up --config=etc/access.conf", "end $pid_up; begin access {}; poll 'grep -q \"pipeline ready\" /tmp/access.err'; export MILLRACE_CONFIG=etc/access.conf"),
+        ], skipped=("t,user,note", "log_format", "/var/log/nginx/clicks.log {", "[Unit]"))
+
+    def test_sortdb(self):
+        self.walk("sortdb.md", [*guide.pipeline(), "millrace compact 2> /dev/null; end $pid_up; mkdir millrace-data; ln -s /var/lib/millrace/archive millrace-data/archive; printf 'a\\tb\\n' > names.tab"], treat=[
+            ("millrace sortdb --archive", "serve {}"),
+            ("millrace sortdb --db-file=names.tab", "serve {}"),
+            ("millrace sortdb --db-file=names.tab", "end $pid_serve; {raw} poll 'curl localhost:8083/health'"),
+        ])
+
+    def test_protocol(self):
+        self.walk("protocol.md", guide.pipeline(), skipped=('{"type":', "queue=clicks", '{"status":'))
+
+    def test_compactor(self):
+        """Before 2024-01-01 there are counts of 2012, of one key."""
+        self.need("zstd")
+        self.walk("compactor.md", [
+            *guide.pipeline(), "millrace gen --events=500 --start=1331942400 > 2012.ndjson; sed 's/\"l\": \"[^\"]*\"/\"l\": \"jehiah\"/' 2012.ndjson | millrace put --quiet; millrace status --wait > /dev/null",
+            "millrace compact --quiet 2> /dev/null || millrace compact",
+            "printf 'u|ann,c3p1:1\\n' > clicks-2011.csv; printf 'u|bob,c3p1:2\\n' | zstd -q > clicks-2012.csv.zst; printf 'u|eve,c3p1:3\\n' | gzip > old.gz",
+            "ln -s /var/lib/millrace/archive archive && cp archive/current/shard-0-of-1.csv /tmp/all.csv"], treat=[
+            ("millrace compactor --archive=archive --aggregator-url=none", "(mkdir new && cd new && cp ../clicks-2011.csv . && {raw} && grep -q ann archive/current/*.csv)"),
+            ("millrace compact --config clicks.conf --aggregator-url=none --forget", "millrace put --quiet clicks.ndjson; {raw}"),
+            ("millrace compact --config clicks.conf --replace=DIR", "millrace compact && millrace recount && eval \"$(echo {} | sed s,DIR,/var/lib/millrace/recount,)\"; [ $? = 78 ]"),
+            ("grep ", "cp /tmp/all.csv archive/current/shard-0-of-1.csv; {raw}"),
+        ], skipped=("[compactor]", "15 3 ", "systemctl"))
+
+    def test_api(self):
+        """Answers have the members of the guide's; numbers depend on the time."""
+        event = '{\\"t\\":%s,\\"l\\":\\"%s\\",\\"c\\":\\"%s\\",\\"u\\":\\"http://%s/\\"}'
+        kinds = [("bitly", "US", "www.facebook.com")] * 12 + [("bitly", "US", "www.nasa.gov")] * 2 + [("bitly", "JP", "www.nasa.gov")] * 3 + [
+            ("bitly", c, "www.noaa.gov") for c in ("DE", "ES", "FR", "GB")] + [("nasa", "US", "www.nasa.gov")] * 2 + [("nasa", "JP", "example.org")] * 10
+        post = ["for t in 1332637200 $(date +%s); do printf '%s\\n' " + " ".join('"%s"' % (event % (("$t",) + k)) for k in kinds) + "; done > clicks.ndjson",
+                "millrace put --quiet clicks.ndjson; millrace status --wait > /dev/null; poll 'curl http://127.0.0.1:8088/v1/freshness | grep complete_age.:[0-9]'"]
+        self.walk("api.md", [*guide.pipeline(events=0), *post], treat=[
+            ("curl --data-binary @clicks.ndjson", "head -2 clicks.ndjson > two && mv two clicks.ndjson && {raw}"),
+            ("curl 'http://127.0.0.1:8088/v1/series?user=bitly&period=7d&partial=allow'",
+             "mv /var/lib/millrace/archive/current /tmp/current; kill -9 $(pidof api); poll 'curl http://127.0.0.1:8088/health | grep \"open the archive\"'; "
+             "{raw}; mv /tmp/current /var/lib/millrace/archive/current; poll '! curl http://127.0.0.1:8088/health | grep warning'"),
+        ], skipped=("<img",), loose=True, vary=('"clicks/web2"', '"web2"', "/data/archive", "it is being opened"))
+
+    def test_millrace(self):
+        stop = "end $pid_up; "
+        self.walk("millrace.md", [*guide.pipeline(events=0), stop + "millrace gen --events=2000 --start=$(($(date +%s) - 90000)) --span=1d > clicks.ndjson; "
+                                  "sed -i 's,millrace-data,/var/lib/millrace,' etc/clicks.conf"], treat=[
+            ("millrace up", "begin up {}; poll 'grep -q \"pipeline ready\" /tmp/up.err'"),
+            ("millrace tail --config etc/clicks.conf c=US", "until_ 'millrace put --quiet clicks.ndjson; grep -q US /tmp/follow.out' {} > /dev/null"),
+            ("millrace top", "millrace top --config etc/clicks.conf --once --window 2s --by l & {raw} --once --window 2s & sleep 0.3; millrace put --quiet clicks.ndjson; wait $!"),
+            ("millrace bench", "end $pid_up; {raw}"),
+            ("millrace journal check DIR", "eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\""),
+            ("millrace journal dump DIR", "eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\" | head -100"),
+            ("millrace journal repair DIR", "eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\""),
+        ], skipped=("millrace: down", "daemon  "), loose=True)
+
+    def test_counting(self):
+        """test_recount.py runs the steps of a recount."""
+        self.need("zstd")
+        files = "millrace ps_to_file --stream=clicks --filename-format=/var/clicks/%Y/%m/%S.ndjson --compress=zstd"
+        self.walk("counting.md", [
+            *guide.pipeline(), "mkdir /var/clicks; mount -t tmpfs tmpfs /var/clicks; begin files '%s'; poll 'ls /var/clicks/*/*/*.zst'; end $pid_files" % files,
+            "printf '%s\\n' '{\"t\":\"noon\",\"l\":\"bitly\"}' | millrace put --quiet; millrace status --wait > /dev/null",
+            "for d in 01 02; do millrace gen --events=100 --seed=$d | gzip > 2012-03-$d.ndjson.gz; done"], treat=[
+            ("millrace rejects --config clicks.conf --reason", "poll {}' | grep noon'; {raw}"),
+            ("millrace producers", "eval \"$(echo {} | sed s/ID/$(curl http://127.0.0.1:8080/stats?format=json | grep -o '\"queue_id\":\"[0-9a-f]*' | cut -d'\"' -f4)/)\""),
+            ("millrace aggregator", "end $pid_up; {raw} && up"),
+            ("millrace recount", "millrace compact && {raw} 2> /tmp/err; status=$?; cat /tmp/err; [ $status = 0 ]"),
+        ], skipped=("[input]", "[total u]", "[total page]"))
+
+    def test_backup(self):
+        self.need("rsync")
+        queue = "$(curl http://127.0.0.1:8080/stats?format=json | grep -o '\"queue_id\":\"[0-9a-f]*' | cut -d'\"' -f4)"
+        self.walk("backup.md", [*guide.pipeline(), "mkdir -p /backup /newhost/backup"], treat=[
+            ("millrace restore /backup/2012-11-19", "end $pid_up; rm -r /var/lib/millrace; {raw}"),
+            ("millrace up", "up && [ \"$(curl 'http://127.0.0.1:8081/sub?stream=clicks&from=earliest&follow=0' | wc -l)\" = 2000 ]"),
+            ("systemctl stop millrace", "end $pid_up"),
+            ("rsync", "eval \"$(echo {} | sed s/NEWHOST:/\\\\/newhost/)\""),
+            ("millrace restore /backup/last", "rm -r /var/lib/millrace; {raw} && up"),
+            ("millrace producers --stream=clicks --set=QUEUEID --next-id=ID", "QUEUEID=%s; eval \"$(echo {} | sed \"s/QUEUEID/$QUEUEID/; s/=ID/=3000/\")\"" % queue),
+            ("millrace producers --queue=default --set=NAME", "curl -d x 'http://127.0.0.1:8080/put?producer=app7&mark=0&next=100'; eval \"$(echo {} | sed 's/NAME/app7/; s/=ID/=150/')\""),
+            ("millrace producers --stream=clicks --set=QUEUEID", "eval \"$(echo {} | sed \"s/QUEUEID/$QUEUEID/\")\""),
+            ("millrace simplequeue --restored", "end $pid_up; cp -a /var/lib/millrace/simplequeue COPY; {raw}"),
+            ("millrace simplequeue --data-dir=COPY", "serve {}; end $pid_serve; unset pid_serve; up"),
+        ])
+
+    def test_operations(self):
+        self.walk("operations.md", [*guide.pipeline(), "millrace compact && millrace put --quiet clicks.ndjson && millrace status --wait > /dev/null",
+                                    "curl -o /dev/null -X POST http://127.0.0.1:8082/seal?slice=2; mkdir BACKUP; cp -a /var/lib/millrace/aggregator BACKUP/; end $pid_up; ls -R BACKUP",
+                                    "serve 'millrace simplequeue --data-dir=DIR --segment-bytes=64K'; for i in $(seq 30); do head -c 9000 /dev/zero | tr '\\0' $((i % 10)) | "
+                                    "curl -o /dev/null --data-binary @- http://127.0.0.1:8080/put?queue=NAME; done; end $pid_serve; unset pid_serve; ls -R DIR",
+                                    "first=$(ls DIR/queues/NAME/*.seg | sed -n 2p); printf X | dd of=$first bs=1 seek=30000 conv=notrunc status=none"], treat=[
+            ("millrace journal check", "{raw}; [ $? = 65 ] && [ $(millrace simplequeue --data-dir=DIR --port=0; echo $?) = 78 ]"),
+            ("cp DIR/queues", "eval \"$(echo {} | sed s/NAME~damaged-TIME/NAME~damaged-*/)\""),
+            ("rm OTHER", "rm OTHER/queues/rescued/$(basename $first)"),
+            ("millrace simplequeue --port=8090", "serve {} && curl http://127.0.0.1:8090/stats?queue=rescued && end $pid_serve"),
+            ("cp BACKUP", "DIR=/var/lib/millrace; eval \"$(echo {} | sed \"s,0000000042,0000000002,; s,DIR,$DIR,\")\" && up && curl http://127.0.0.1:8082/health"),
+        ], skipped=("max_body", "2012-03-25"))
+
+    def test_from_simplehttp(self):
+        """Each program of the command lines works on the stream of the first."""
+        self.walk("from-simplehttp.md", [*guide.INSTALL, "export MILLRACE_CONFIG=; printf 'a\\tb\\n' > users.tab; mkdir -p /var/log"], treat=[
+            ("millrace pubsub --port=8080", "begin pubsub {}; poll 'curl http://127.0.0.1:8080/ping'; curl -d '{\"a\":1,\"ip\":\"192.0.2.1\"}' http://127.0.0.1:8080/pub"),
+            ("millrace simplequeue", "begin queue {}; poll 'curl http://127.0.0.1:8081/ping'"),
+            ("millrace ps_to_file", "until_ 'ls -A /var/log | grep clicks || ls -A /var/log | grep ps_to_file' {}"),
+            ("millrace ps_to_http", "until_ 'curl http://127.0.0.1:8081/dump | grep 192.0.2.1' {}"),
+            ("millrace pubsub_filtered", "until_ 'timeout 2 curl -N \"http://127.0.0.1:8082/sub?multipart=0&from=earliest\" | grep h:' {}"),
+            ("millrace sortdb", "until_ 'curl http://127.0.0.1:8083/get?key=a | grep b' {}"),
+        ])
+
+
+if __name__ == "__main__":
+    harness.main()
