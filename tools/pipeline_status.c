@@ -265,6 +265,8 @@ static const struct {
 #define RESTORE_ARCHIVE \
     "restore the file that the reason names, or return to an older generation: millrace help compactor"
 
+#define FREE_DISK "free disk space; it resumes by itself"
+
 /* The remedy of a state, the first whose words are in the reason. */
 static const struct {
     const char *state, *words, *remedy;
@@ -280,7 +282,7 @@ static const struct {
         "restore pubsub from a copy, or give the stream a new name: millrace help operations", STATUS_DOWN},
     {"refusing", "cursor", "move or delete the cursor (POST or DELETE /cursors), or free disk space",
         STATUS_DOWN},
-    {"refusing", "the disk is full", "free disk space; it resumes by itself", STATUS_DOWN},
+    {"refusing", "the disk is full", FREE_DISK, STATUS_DOWN},
     {"refusing", "disk_limit", "set retain_bytes or retain_age, or raise disk_limit", STATUS_DOWN},
     {"refusing", "", "see the reason, and millrace help operations", STATUS_DOWN},
     {"failing", "", "repair the disk, then restart the daemon", STATUS_DOWN},
@@ -359,8 +361,12 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
         : contains(&d->detail, "holds completeness back")
             ? "start that producer's host, or remove its mark: millrace producers; see millrace help counting"
         : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
-                                                          : "see millrace help operations";
-    enum status_level level = contains(&d->detail, "queries get 503") ? STATUS_DOWN : STATUS_ATTENTION;
+        : contains(&d->detail, "the disk is full")        ? FREE_DISK
+        : contains(&d->detail, "the disk is nearly full")
+            ? "free space, or set retain_bytes or retain_age of the streams"
+            : "see millrace help operations";
+    bool is_down = contains(&d->detail, "queries get 503") || contains(&d->detail, "the disk is full");
+    enum status_level level = is_down ? STATUS_DOWN : STATUS_ATTENTION;
     if (d->ready && contains(&d->detail, "warning: "))
         add_problem(s, level, remedy, "%s: %.*s", pipeline_daemon_name(i), (int)d->detail.len,
             d->detail.ptr);

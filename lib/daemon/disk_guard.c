@@ -50,7 +50,8 @@ static void look(struct disk_guard *g)
     uint64_t min = min_free_of(g, (uint64_t)fs.f_blocks * fs.f_frsize);
     g->free = (uint64_t)fs.f_bavail * fs.f_frsize;
     g->was_full = g->was_full && g->free < g->free_when_full + DISK_GUARD_ROOM;
-    g->refuses = is_below(g->free, min, g->refuses);
+    bool was_refusing = g->refuses;
+    g->refuses = is_below(g->free, min, was_refusing);
     bool warns = is_below(g->free, 2 * min, g->warns);
     size_text(min, wanted);
     if (g->refuses)
@@ -61,9 +62,12 @@ static void look(struct disk_guard *g)
     if (warns && !g->warns)
         log_warn("the disk is nearly full", LOG_S("path", g->dir), LOG_U("free_bytes", g->free),
             LOG_U("min_free", min));
-    if (warns != g->warns) {
-        snprintf(notice, sizeof notice, "the disk is nearly full: below %s free, %s are refused", wanted,
-            g->config.what);
+    if (warns != g->warns || g->refuses != was_refusing) {
+        if (g->refuses)
+            snprintf(notice, sizeof notice, "%s; %s are refused", g->why, g->config.what);
+        else
+            snprintf(notice, sizeof notice, "the disk is nearly full: below %s free, %s are refused", wanted,
+                g->config.what);
         daemon_set_notice(g->config.daemon, warns ? notice : NULL);
     }
     g->warns = warns;

@@ -44,6 +44,7 @@ class MinFree(harness.MillraceTest):
         self.health(daemon, 200, "warning: the disk is nearly full: below ")
         self.assertEqual(post(), 200)
         self.leave(min_free - MB // 2)
+        wait_until(lambda: "the disk is full: " in daemon.get("/health").text, "a full disk on /health before anything is posted")
         wait_until(lambda: post() == 503, "a refusal")
         reply = daemon.post(target, b"x\n")
         self.assertEqual((reply.status, reply.json()["code"], reply.header("Retry-After")), (503, "storage-full", "1"), reply)
