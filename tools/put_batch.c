@@ -135,11 +135,19 @@ static struct tries tries_of(const struct put_batch *b)
 static void print_reply(const struct put_batch *b, const struct reply *r)
 {
     progress_leave();
-    if (r->status != 0)
-        fprintf(stderr, "millrace put: the queue answered %d: %.*s\n", r->status, (int)r->body.len,
-            r->body.ptr != NULL ? r->body.ptr : "");
-    else
+    if (r->status == 0) {
         fprintf(stderr, "millrace put: %s: %s\n", b->url, http_client_strerror(r->result));
+        return;
+    }
+    struct json_doc *doc = json_doc_parse(buf_bytes(&r->body));
+    struct bytes text = json_doc_text(doc, "/detail"), hint = json_doc_text(doc, "/hint");
+    if (!text.ptr)
+        text = bytes_trim(buf_bytes(&r->body));
+    fprintf(stderr, "millrace put: the queue answered %d: %.*s", r->status, (int)text.len, text.ptr ? text.ptr : "");
+    if (hint.ptr)
+        fprintf(stderr, " (%.*s)", (int)hint.len, hint.ptr);
+    fputc('\n', stderr);
+    json_doc_free(&doc);
 }
 
 /* Waits before another attempt, at most until the timeout, so that the last attempt is made then. Returns false if the

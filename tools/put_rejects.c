@@ -93,7 +93,7 @@ void put_rejects_report(struct put_rejects *r, usec_t now, bool last)
         (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
         return;
     progress_leave();
-    fprintf(stderr, "millrace put: %" PRIu64 " lines that the queue refused are in %s\n", r->n, r->file.path);
+    fprintf(stderr, "millrace put: %" PRIu64 " refused lines are in %s\n", r->n, r->file.path);
     r->reported = r->n;
     r->reported_at = now;
 }

@@ -293,7 +293,7 @@ class Waiting(QueueTest):
         name = self.write("a", numbered(10))
         refused = self.put(name)
         self.assertEqual(refused.returncode, 65, refused)
-        self.assertIn(b"401", refused.stderr)
+        self.assertIn(b"the queue answered 401: a token is required (send Authorization: Bearer ", refused.stderr)
         self.assertEqual(self.put("--queue-token-file=" + self.path("token"), name).returncode, 0)
         self.assertEqual(self.put("--queue-token-file=" + self.path("none"), name).returncode, 78)
 

@@ -39,7 +39,7 @@ class Refused(QueueTest):
             self.assertEqual(self.stored()[before:], short)
             self.assertEqual(self.kept(), long)
             self.assertIn(b"the line at byte 0 of %s (1001 bytes) cannot be posted" % name.encode(), done.stderr)
-            self.assertIn(b"6 lines that the queue refused are in", done.stderr)
+            self.assertIn(b"6 refused lines are in", done.stderr)
             os.unlink(self.path("rejects"))
         self.assertEqual(self.mark(), len(text))
         self.assertEqual(self.put_aside("--producer=p", name).returncode, 0)

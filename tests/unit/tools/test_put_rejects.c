@@ -79,7 +79,7 @@ static void test_their_number_is_told_once_a_minute(void **state)
     put_rejects_report(&rejects, start + minute - 1, false);
     assert_silent();
     put_rejects_report(&rejects, start + minute, false);
-    assert_said("42 lines that the queue refused are in");
+    assert_said("42 refused lines are in");
     put_rejects_report(&rejects, start + 3 * minute, false);
     assert_silent();
     refuse(start + 3 * minute);
