@@ -1,8 +1,8 @@
-/* bench_archive PORT BYTES FILE SYNC_MS: the bare loop beside which ps_to_file is measured. It asks the pubsub at PORT for
- * the stream `s` from its beginning, over HTTP/1.1 as ps_to_file does, and writes what comes into FILE, BYTES of it; that
- * is all it does. Another thread syncs the file every SYNC_MS, as ps_to_file's commits do (0: nobody).
+/* bench_archive PORT BYTES FILE SYNC_MS: the bare loop to which ps_to_file is compared. It reads the stream `s` of the
+ * pubsub at PORT from its beginning, over HTTP/1.1 as ps_to_file does, and writes the first BYTES bytes to FILE. Another
+ * thread syncs the file every SYNC_MS milliseconds, as the commits of ps_to_file do (0: no syncs).
  *
- * Prints the processor seconds that it took. */
+ * Prints the processor time in seconds. */
 #include "base/bytes.h"
 #include "bench/load.h"
 

@@ -1,10 +1,11 @@
 /* Reading a stream's backlog: makes one, serves its files by a bare sendfile loop, and reads from either server.
  *
- *     bench_backlog make DIR LINES BYTES       a journal of frames of LINES lines of 450 bytes, about BYTES in all
- *     bench_backlog serve DIR                  prints its port; sends every client the journal's files, 256 KB a call
- *     bench_backlog read PORT PATH N BYTES     N clients get PATH, BYTES each, or all there is when that is less: bytes a
- *                                              second, together
- * The server is pinned to processor 0, the reader to processor 1; the reader only receives, into one buffer. */
+ *     bench_backlog make DIR LINES BYTES       makes a journal of about BYTES bytes, in frames of LINES lines of 450 bytes
+ *     bench_backlog serve DIR                  prints its port; sends the journal's files to each client, 256 KB per call
+ *     bench_backlog read PORT PATH N BYTES     N clients get PATH and read at most BYTES bytes each; prints the sum of
+ *                                              their bytes a second
+ * The server is pinned to processor 0, the reader to processor 1. The reader receives into one buffer and does nothing
+ * else. */
 #include "journal/journal.h"
 #include "bench/servers.h"
 #include <errno.h>

@@ -4,7 +4,7 @@
  *     bench_count CONFIG FILE [ROUNDS] [EVENTS] [BATCH] [reads]
  *
  * FILE has one event a line and is repeated until EVENTS are counted. After each BATCH events, or after 256 KiB, the loop does
- * what it does between two reads of a stream; BATCH 0: only after 256 KiB. With `reads` it also looks up counts meanwhile, and
+ * the same work as between two reads of a stream; BATCH 0: only after 256 KiB. With `reads` it also looks up counts meanwhile, and
  * measures the memory of the process.
  *
  * Both are measured by the processor time of all threads, so that a busy machine changes little. Prints the median of the
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define ID "0123456789abcdef0123456789abcdef"
-#define CHUNK_BYTES (256 << 10) /* about what a read of a stream gives */
+#define CHUNK_BYTES (256 << 10) /* about the size of one read of a stream */
 #define ROUNDS_MAX 100
 
 static struct counters *counters;

@@ -38,7 +38,7 @@ static size_t filter_all(struct line_filter *f, struct bytes text, struct buf *o
     return lines;
 }
 
-/* Of this thread: what a core does, whatever else the machine does. */
+/* Processor time of this thread, which other load on the machine does not change. */
 static usec_t cpu_time(void)
 {
     struct timespec t;

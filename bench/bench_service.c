@@ -1,15 +1,14 @@
-/* bench_service: what an application and an operator notice beside the rate.
+/* bench_service: latency, memory, and puts beside many connections.
  *
  *     bench_service SIMPLEQUEUE latency|memory|connections [ROUNDS]
  *
- * latency: puts at half of the full rate measured just before, by an open-loop client (load.h), beside a bare loop, all of it before
- *          other programs where that is allowed. A virtual machine is given
- *          processors for part of the time only, and then p99 says how long it was without: so what was measured while
- *          time was stolen from it is measured again, up to LOAD_MOST_TRIES times, and how many rounds were without is said. And
- *          how long the disk takes for a commit's bytes, one after the other, with no queue before it.
- * memory:  resident memory a waiting message, beside redis and beanstalkd.
- * connections: puts beside 10,000 idle connections, 200 long-polling readers, 200 clients that send their headers byte by byte
- *          and 20 that ask for 9 MB each and take nothing, against a server without them. */
+ * latency: puts at half of the maximum rate, by an open-loop client (load.h), compared to a bare loop, with priority over other
+ *          programs if this is allowed. The host of a virtual machine may take processors away, and p99 would then show these
+ *          gaps. So a measurement with stolen time is repeated, up to LOAD_MOST_TRIES times, and the number of rounds without
+ *          stolen time is printed. Also prints how long the disk takes to sync the bytes of one commit after another.
+ * memory:  resident memory per waiting message, compared to redis and beanstalkd.
+ * connections: puts to a server with 10,000 idle connections, 200 long-polling readers, 200 clients that send their headers
+ *          byte by byte, and 20 clients that request 9 MB each and read nothing, compared to a server without these. */
 #include "base/clock.h"
 #include "bench/servers.h"
 #include "bench/talk.h"
@@ -30,7 +29,7 @@
 #define BATCH 100
 #define MAX_ROUNDS 25
 #define PACED_SECONDS 0.5
-#define COMMIT ((size_t)16 << 10) /* about what sync=0 writes between two syncs */
+#define COMMIT ((size_t)16 << 10) /* about the size of a commit with sync=0 */
 #define DISK_FILE ((size_t)8 << 20)
 #define MOST_COMMITS 100000
 #define WAITING 500000
@@ -286,7 +285,7 @@ static void open_many(const struct server *s, int n, const char *text)
     }
 }
 
-/* 200 bytes a second, one to each; whoever was closed comes again. */
+/* Sends 200 bytes a second, one to each connection, and reopens closed connections. */
 static void drip(const struct server *s)
 {
     int fds[DRIPPING];

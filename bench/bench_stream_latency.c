@@ -1,21 +1,21 @@
-/* How long messages take from a publisher to a subscriber, for the servers of bench_streams but NATS, whose pings stand between
- * the messages.
+/* The latency from a publisher to a subscriber, for the servers of bench_streams except NATS, which sends pings between the
+ * messages.
  *
- *     bench_stream_latency PROTOCOL PORT RATE SECONDS    prints p50, p99, p99.9 and the worst in milliseconds, and 1 when no
+ *     bench_stream_latency PROTOCOL PORT RATE SECONDS    prints p50, p99, p99.9 and the maximum in milliseconds, and 1 if no
  *                                                        time was stolen from the machine meanwhile, else 0
- *     bench_stream_latency bare                          prints its port: a server, asked as pubsub is, that writes what is
- *                                                        published to the subscriber and does nothing else
+ *     bench_stream_latency bare                          prints its port: a server with pubsub's protocol that only forwards
+ *                                                        published messages to the subscriber
  *
- * A virtual machine is given processors for part of the time only, and then p99 says how long it was without. So a measurement
- * in which time was stolen is taken again, up to LOAD_MOST_TRIES times; and what the bare loop shows in the same round is what
- * machine and sockets take.
+ * The host of a virtual machine may take processors away, and p99 would then show these gaps. So a measurement with stolen
+ * time is repeated, up to LOAD_MOST_TRIES times. The bare loop of the same round shows the share of the machine and the
+ * sockets.
  *
- * RATE messages a second of 450 bytes are published 10 a request, open loop: batch k is due at k * 10 / RATE whatever the
- * server does, its messages say when that was, and their latency counts from then. So a stall costs every message
- * that was due meanwhile. One subscriber looks at every message. The first tenth of the batches is warming up and not counted.
+ * RATE messages of 450 bytes a second are published in requests of 10 messages, open-loop: batch k is due at k * 10 / RATE,
+ * even if the server is late. Each message contains its due time, and its latency starts at this time. So a stall delays every
+ * message that is due meanwhile. One subscriber checks every message. The first tenth of the batches is not counted.
  *
- * The client sleeps while nothing is due and nothing comes, so that it can be run before all other programs (measuring.prefer):
- * one that never sleeps is one that others are given its processor instead of, for milliseconds at a time. */
+ * The client sleeps until a batch is due or a message arrives. Therefore it can have priority over all other programs
+ * (measuring.prefer): the kernel interrupts such a program for milliseconds if it never sleeps. */
 #include "base/clock.h"
 #include "bench/servers.h"
 #include "bench/stream_talk.h"
@@ -30,7 +30,8 @@
 #include <unistd.h>
 
 #define BATCH 10
-#define PUBLISHERS 64 /* in turn: a server that takes one connection's requests one by one is not asked to */
+#define PUBLISHERS                                                                                           \
+    64 /* they take turns, because some servers process the requests of one connection one after the other */
 #define READ_SIZE (256 * 1024)
 
 struct client {
@@ -58,7 +59,7 @@ static void publish(struct client *c, usec_t now)
     int fd = c->publishers[c->sent % PUBLISHERS];
     if (c->sent == c->batches || due > now)
         return;
-    (void)!recv(fd, answers, sizeof answers, MSG_DONTWAIT); /* of its last request; nobody waits for them */
+    (void)!recv(fd, answers, sizeof answers, MSG_DONTWAIT); /* of its last request; not waited for */
     buf_clear(&c->batch);
     c->talk->publish(&c->batch, BATCH, (uint64_t)due);
     if (send(fd, c->batch.ptr, c->batch.len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)c->batch.len)
@@ -74,7 +75,7 @@ static void finish_message(struct client *c, usec_t now)
     c->latencies[c->n++] = (double)(now - (usec_t)strtoull(c->stamp, NULL, 16)) / 1e3;
 }
 
-/* Takes what is of one message; how much that was. */
+/* Takes the bytes of at most one message. Returns their number. */
 static size_t take_message(struct client *c, const char *text, size_t n, usec_t now)
 {
     size_t at = (size_t)(c->got % c->talk->delivered), left = c->talk->delivered - at;
@@ -90,7 +91,7 @@ static size_t take_message(struct client *c, const char *text, size_t n, usec_t 
     return used;
 }
 
-/* Until something comes, or the next batch is due. */
+/* Waits until a message arrives or the next batch is due. */
 static void sleep_on(const struct client *c, usec_t now)
 {
     usec_t left = c->sent == c->batches ? USEC_PER_SEC : next_due(c) - now;

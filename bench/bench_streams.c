@@ -1,12 +1,12 @@
-/* bench_streams PROTOCOL PORT SUBSCRIBERS MESSAGES PUBLISHERS [slow]: one lean client for every server that publishes to
- * subscribers; prints messages delivered a second, summed over the subscribers.
+/* bench_streams PROTOCOL PORT SUBSCRIBERS MESSAGES PUBLISHERS [slow]: one client for all servers with subscribers. Prints the
+ * messages delivered a second, summed over the subscribers.
  *
- * Messages of 450 bytes are published 100 a request by PUBLISHERS connections, each with one request under way where the
- * server answers any, while no subscriber is more than WINDOW messages behind, so that no server drops any. What is
- * received is counted in bytes. The client never sleeps: waking it would be work for the server, and its own wake-ups
- * would be what is measured where little is under way.
+ * PUBLISHERS connections publish messages of 450 bytes, 100 in a request. If the server answers requests, each connection has
+ * at most one unanswered request. The client pauses while a subscriber is more than WINDOW messages behind, so that no server
+ * drops messages. Received messages are counted by their bytes. The client never sleeps: a sleeping client would cost the server
+ * wake-ups, and would measure its own.
  *
- * `slow` adds two subscribers for which nobody waits: one reads 1 KB a second, one nothing. */
+ * `slow` adds two subscribers that do not make the client pause: one reads 1 KB a second, the other reads nothing. */
 #include "base/clock.h"
 #include "bench/load.h"
 #include "bench/stream_talk.h"

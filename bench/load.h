@@ -1,11 +1,11 @@
-/* load: one lean client for every server that is measured, so that ratios compare servers and nothing else.
+/* load: one client for all measured servers, so that ratios compare only the servers. The client does little work.
  *
- * It keeps `connections` connections to 127.0.0.1 busy with one request each until `requests` requests are answered.
- * A request may be a pipeline: `replies` replies answer it. Replies are read only as far as it takes to know where they
- * end and that they are what was wanted.
+ * The client keeps `connections` connections to 127.0.0.1 busy, each with one request, until `requests` requests are
+ * answered. A request may be a pipeline, with `replies` replies. The client parses only the end and the success of a
+ * reply.
  *
- * With a `rate` the client is open-loop: request k is due at k / rate, whatever the server does, and its latency counts
- * from when it was due. So a stall costs every request that was due meanwhile, as it costs users. */
+ * With a `rate` the client is open-loop: request k is due at k / rate, even if earlier replies are missing, and its
+ * latency starts at that time. So a stall delays every request that is due meanwhile, as it delays users. */
 #ifndef MILLRACE_BENCH_LOAD_H
 #define MILLRACE_BENCH_LOAD_H
 
@@ -22,40 +22,40 @@ struct load {
     int connections;
     uint64_t requests;
     struct bytes request; /* the same bytes every time, unless `make` is set */
-    /* The next request of a connection, from the reply before it (none: BYTES_NONE): replaces what is in `request`. */
+    /* Replaces `request` by the next request of the connection. `reply` is the previous reply; BYTES_NONE: none. */
     void (*make)(unsigned connection, struct bytes reply, struct buf *request);
-    /* Length of the first reply in `have`; 0 when more must come first; LOAD_BAD when it is not what was wanted. */
+    /* Returns the length of the first reply in `have`; 0: it is incomplete; LOAD_BAD: it is an error. */
     size_t (*reply_length)(struct bytes have);
-    size_t replies; /* to one request; 0 is 1 */
-    /* Sent when connected; everything up to the end of `hello_end` is its answer. Empty: none. */
+    size_t replies; /* per request; 0 means 1 */
+    /* Appends the text to send after connecting. Its answer ends with `hello_end`. Empty: nothing is sent. */
     void (*hello)(unsigned connection, struct buf *out);
     const char *hello_end;
     double rate; /* requests a second; 0: as fast as they are answered */
 };
 
-/* Seconds it took, or a negative number when the server failed or answered what was not wanted. With a rate `latency`
- * is filled. */
+/* Returns the duration in seconds, or a negative number if the server fails or answers with an error. With a rate,
+ * sets *latency. */
 double load_run(const struct load *l, struct load_latency *latency);
 
-/* A connection to 127.0.0.1, or -1. */
+/* Returns a connection to 127.0.0.1, or -1. */
 int load_connect(int port);
 
-/* Binds the calling thread to one processor; nothing on a machine with fewer. */
+/* Binds the calling thread to one processor, if the machine has it. */
 void load_pin(int processor);
 
-/* This program and what it starts from now on go before all others, where that is allowed: what is to be measured is how
- * long a server takes, not how long it waits for a processor. Whoever never sleeps is halted now and then all the same: it
- * pauses before it measures. */
+/* Gives this program and its later children priority over all other programs, if this is allowed. So the benchmark
+ * measures the server, not its wait for a processor. The kernel still interrupts a program that never sleeps, so such a
+ * program sleeps before each measurement. */
 bool load_prefer(void);
 
 double load_median(double *values, size_t n); /* sorts them */
 
-/* Ticks (of 10 ms, mostly) that the machine below a virtual one gave the processors to others, since it was started: the
- * steal of /proc/stat, all processors together. What is measured while this grows is not what a server does. */
+/* Returns the steal time of /proc/stat, in ticks (usually of 10 ms), summed over all processors: the time that the host
+ * of a virtual machine gave to other machines. A measurement during which this time grows is not usable. */
 uint64_t load_stolen(void);
-/* Whether what was measured since load_stolen was `stolen` counts: nothing was taken from the machine, or it was the last of
- * LOAD_MOST_TRIES, the first of which is 0. */
 #define LOAD_MOST_TRIES 16
+/* Returns true if a measurement is usable: no time was stolen since load_stolen returned `stolen`, or this was the last
+ * of LOAD_MOST_TRIES tries. The first try has tries 0. */
 bool load_counts(uint64_t stolen, size_t tries);
 
 #endif

@@ -61,7 +61,7 @@ static void raw_take(int fd, void *arg)
         r->whole[r->n_whole++] = fd;
 }
 
-/* All that a turn brought is written at once, synced, and answered. */
+/* Writes all requests of the turn at once, syncs the file, and answers them. */
 static void raw_end_turn(void *arg)
 {
     struct raw *r = arg;
