@@ -38,7 +38,8 @@ struct lease {
     size_t unsettled; /* not acknowledged, buried, returned or dropped */
     size_t running;   /* in runs */
     usec_t ends, touch_at;
-    bool doubtful;    /* an acknowledgement was not answered */
+    bool nack_first; /* the order in which acknowledgements and returns are tried changes with each failure */
+    bool doubtful;   /* an acknowledgement was not answered */
     bool may_be_over; /* and it was of all that was unsettled */
 };
 
@@ -414,21 +415,20 @@ static struct dispatch_step step_of_lease(struct dispatch *d, struct lease *l)
 {
     struct dispatch_step step = {.action = DISPATCH_NOTHING, .lease = l->batch.lease};
     buf_clear(&d->ids);
-    take_ids(l, MESSAGE_DONE, MESSAGE_TAKEN, &d->ids);
-    if (d->ids.len > 0) {
-        step.action = DISPATCH_ACK;
-    } else {
-        for (size_t i = 0; i < l->batch.n && step.action == DISPATCH_NOTHING; i++)
-            if (l->batch.messages[i].state == MESSAGE_POISON) {
-                step.action = DISPATCH_BURY;
-                step.message = &l->batch.messages[i];
-            }
-    }
-    if (step.action == DISPATCH_NOTHING && d->stopping) {
-        take_ids(l, MESSAGE_WAITING, MESSAGE_GIVEN_BACK, &d->ids);
+    for (int i = 0; i < 2 && step.action == DISPATCH_NOTHING; i++) {
+        bool nack = (i == 1) != l->nack_first;
+        if (nack && d->stopping)
+            take_ids(l, MESSAGE_WAITING, MESSAGE_GIVEN_BACK, &d->ids);
+        else if (!nack)
+            take_ids(l, MESSAGE_DONE, MESSAGE_TAKEN, &d->ids);
         if (d->ids.len > 0)
-            step.action = DISPATCH_NACK;
+            step.action = nack ? DISPATCH_NACK : DISPATCH_ACK;
     }
+    for (size_t i = 0; i < l->batch.n && step.action == DISPATCH_NOTHING; i++)
+        if (l->batch.messages[i].state == MESSAGE_POISON) {
+            step.action = DISPATCH_BURY;
+            step.message = &l->batch.messages[i];
+        }
     step.ids = buf_bytes(&d->ids);
     return step;
 }
@@ -517,6 +517,7 @@ void dispatch_step_failed(struct dispatch *d, bool doubtful)
     for (size_t i = 0; i < l->batch.n && d->doing.action == DISPATCH_NACK; i++)
         if (l->batch.messages[i].state == MESSAGE_GIVEN_BACK && l->items[i].state != ITEM_OVER)
             l->batch.messages[i].state = MESSAGE_WAITING;
+    l->nack_first = d->doing.action == DISPATCH_ACK;
     d->doing = (struct dispatch_step){.action = DISPATCH_NOTHING};
 }
 
@@ -583,6 +584,15 @@ bool dispatch_is_stopping(const struct dispatch *d)
 bool dispatch_is_empty(const struct dispatch *d)
 {
     return !d->leases && d->runs == 0;
+}
+
+bool dispatch_has_outcomes(const struct dispatch *d)
+{
+    for (const struct lease *l = d->leases; l; l = l->next)
+        for (size_t i = 0; i < l->batch.n; i++)
+            if (is_done(&l->batch.messages[i]) || l->batch.messages[i].state == MESSAGE_POISON)
+                return true;
+    return d->runs > 0;
 }
 
 void dispatch_resume(struct dispatch *d)

@@ -1,26 +1,25 @@
-/* dispatch: decides which messages of a queue are delivered when, several deliveries at a time. It uses no clock and no
- * sockets. reader_plan.h is for destinations that keep marks; this is for all others.
+/* dispatch: decides which messages of a queue are delivered when, with several deliveries at a time. It uses no clock and
+ * no sockets. It is for destinations without marks (queuereader.h).
  *
  *     leased ──▶ ready ──▶ in a run ──▶ done ──▶ acknowledged
  *                  ▲          │
  *                  └── retry ◀┴──▶ poison ──▶ buried
  *
- * A *run* is what one delivery has: up to max_items messages. Up to `parallel` runs are under way. A *lane* is a
- * sequence of messages that must arrive in order: all messages, those of one key, or a message alone.
+ * A *run* is one delivery of at most max_items messages. At most `parallel` runs are under way. A *lane* is a sequence of
+ * messages that must be delivered in order: all messages, all messages of one key, or a single message.
  *
- * 1. Of a lane at most one run is under way, and it has the lane's first messages. So a message that fails delays its
- *    lane only.
- * 2. Messages that failed wait before they are delivered again, longer after each failure in a row. A run that is
- *    refused is halved, until a single message is refused: this is the poison message. It is buried, and its lane goes
- *    on.
- * 3. No run begins while parallel * max_items messages are delivered and not yet acknowledged. So if the process dies,
- *    at most twice as many messages are delivered again.
- * 4. A lease is extended as long as a message of it is not settled. If a lease is lost, only a new start keeps the order:
- *    as after dispatch_stop, no more runs begin, what is done is acknowledged, and the rest goes back to the queue. When
- *    the dispatch is empty, the caller releases its leases and calls dispatch_resume.
+ * 1. Each lane has at most one run under way, with the first messages of the lane. So a failing message delays only its
+ *    own lane.
+ * 2. Messages of a failed run are delivered again after a delay that grows with each failure in a row. A refused run is
+ *    halved, until a single message is refused: the poison message. This message is buried, and its lane continues.
+ * 3. No run begins while parallel * max_items messages are delivered but not acknowledged. So if the process dies, at
+ *    most twice as many messages are delivered again.
+ * 4. A lease is extended until all of its messages are settled. If a lease is lost, only a new start keeps the order: as
+ *    after dispatch_stop, no more runs begin, delivered messages are acknowledged, and all others return to the queue.
+ *    Once the dispatch is empty, the caller releases its leases and calls dispatch_resume.
  *
- * The caller gets runs from dispatch_run_begin, and one step at a time from dispatch_step. It reports each outcome once.
- * Times are monotonic. */
+ * The caller gets runs from dispatch_run_begin, and one step at a time from dispatch_step. The caller reports each outcome
+ * exactly once. Times are monotonic. */
 #ifndef MILLRACE_DISPATCH_H
 #define MILLRACE_DISPATCH_H
 
@@ -41,7 +40,7 @@ struct dispatch_config {
     size_t items;     /* of a lease */
     size_t max_items; /* maximum messages of a run; at least 1 */
     size_t max_bytes; /* maximum bytes of a run, unless one message is longer; 0: unlimited */
-    uint64_t rate;    /* messages a second, failed attempts included (rate_limit.h); 0: unlimited */
+    uint64_t rate;    /* messages a second, failed attempts included; 0: unlimited */
     usec_t lease;
     usec_t backoff_min, backoff_max;
     uint64_t seed;
@@ -91,17 +90,19 @@ struct dispatch_step dispatch_step(struct dispatch *d, usec_t now);
 void dispatch_step_done(struct dispatch *d); /* also if the queue refuses the request for good */
 /* The step is to be repeated. `doubtful`: the queue may have processed it. */
 void dispatch_step_failed(struct dispatch *d, bool doubtful);
-/* The queue does not have the lease. Appends the ids of its messages that were delivered, and are now delivered again. Stops
+/* The queue does not have the lease any more. Appends the ids of its delivered messages, which will be delivered again. Stops
  * the dispatch, unless an earlier, doubtful acknowledgement has ended the lease. */
 void dispatch_step_lost(struct dispatch *d, struct buf *ids);
 
-/* True if a lease has ended although it was to be extended. The caller must call dispatch_stop. */
+/* True if a lease has expired. The caller must then call dispatch_stop. */
 bool dispatch_has_expired(const struct dispatch *d, usec_t now);
-/* No more runs begin. The steps acknowledge what is delivered and return the rest. */
+/* No more runs begin. The next steps acknowledge the delivered messages and return all others. */
 void dispatch_stop(struct dispatch *d);
 bool dispatch_is_stopping(const struct dispatch *d);
 bool dispatch_is_empty(const struct dispatch *d); /* no messages and no runs */
-void dispatch_resume(struct dispatch *d);         /* of an empty one */
+/* True if there are runs, or messages to acknowledge or bury. All others may be returned by ending the leases. */
+bool dispatch_has_outcomes(const struct dispatch *d);
+void dispatch_resume(struct dispatch *d); /* of an empty one */
 /* Appends the ids of messages that are delivered and not acknowledged. */
 void dispatch_unacknowledged(const struct dispatch *d, struct buf *ids);
 

@@ -2,7 +2,7 @@
 
 #include "base/backoff.h"
 #include "base/url.h"
-#include "http/client/http_client.h"
+#include "readers/queue_call.h"
 
 #include <assert.h>
 #include <event2/event.h>
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define TARGET_IDS_MAX 4000 /* bytes; a longer list of ids is sent in the body */
 #define CALM (60 * USEC_PER_SEC)
+#define DRAIN (10 * USEC_PER_SEC)
 
 enum phase {
     PHASE_RELEASE, /* ends the leases of an earlier process or start */
@@ -54,7 +54,8 @@ static void set_trouble(struct dispatcher *x, const char *side, const char *what
         return;
     memcpy(x->trouble, text, sizeof text);
     x->troubled = true;
-    x->config.reader.on_trouble(x->trouble, x->config.reader.arg);
+    if (x->config.reader.on_trouble)
+        x->config.reader.on_trouble(x->trouble, x->config.reader.arg);
 }
 
 /* The side works. */
@@ -65,7 +66,8 @@ static void clear_trouble(struct dispatcher *x, const char *side)
     if (!first && !(x->troubled && strncmp(x->trouble, side, strlen(side)) == 0))
         return;
     x->troubled = false;
-    x->config.reader.on_trouble(NULL, x->config.reader.arg);
+    if (x->config.reader.on_trouble)
+        x->config.reader.on_trouble(NULL, x->config.reader.arg);
 }
 
 const char *dispatcher_trouble(const struct dispatcher *x)
@@ -77,8 +79,7 @@ const char *dispatcher_trouble(const struct dispatcher *x)
 
 static void advance_at(struct dispatcher *x, usec_t delay)
 {
-    struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
-    evtimer_add(x->advance, &tv);
+    queue_call_set_timer(x->advance, delay);
 }
 
 static void on_advance(evutil_socket_t fd, short what, void *arg)
@@ -106,17 +107,10 @@ static void queue_works(struct dispatcher *x)
 static bool queue_replied(
     struct dispatcher *x, enum http_client_result result, const struct http_reply_view *reply)
 {
-    char why[128];
+    char why[QUEUE_CALL_REASON_MAX];
     advance_at(x, 0);
-    if (result == HTTP_CLIENT_OK && (reply->status == 200 || reply->status == 409))
+    if (queue_call_succeeded(result, reply, why))
         return true;
-    if (result != HTTP_CLIENT_OK) {
-        queue_failed(x, http_client_strerror(result));
-        return false;
-    }
-    struct bytes code = queuereader_reply_member(reply->body, "code");
-    snprintf(why, sizeof why, "answered %d %.*s", reply->status, (int)(code.len < 64 ? code.len : 64),
-        code.len ? code.ptr : "");
     queue_failed(x, why);
     return false;
 }
@@ -145,18 +139,14 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
     if (result == HTTP_CLIENT_CANCELLED || !queue_replied(x, result, reply))
         return;
     if (reply->status == 409) {
-        char why[160];
-        struct bytes holder = queuereader_reply_member(reply->body, "reader");
-        snprintf(why, sizeof why, "the reader %.*s has leases on this queue",
-            (int)(holder.len < 64 ? holder.len : 64), holder.len ? holder.ptr : "");
+        char why[QUEUE_CALL_REASON_MAX];
+        queue_call_describe_holder(reply, why);
         queue_failed(x, why);
         return;
     }
-    uint64_t lease = 0;
     struct batch batch = {0};
-    struct bytes id = bytes_str(http_reply_header(reply, "X-Millrace-Queue-Id"));
-    bool leased = bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Lease")), &lease);
-    if ((reply->body.len && !(leased && bytes_is_name(id))) || !batch_parse(reply->body, lease, &batch)) {
+    struct bytes id;
+    if (!queue_call_parse_batch(reply, &batch, &id)) {
         queue_failed(x, "does not answer /reserve as a simplequeue does");
         return;
     }
@@ -176,21 +166,20 @@ static void step_answered(enum http_client_result result, const struct http_repl
 {
     struct dispatcher *x = arg;
     struct buf ids = {0};
-    int status = result == HTTP_CLIENT_OK ? reply->status : 0;
     x->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
         return;
-    if (status >= 400 && status < 500 && status != 408 && status != 409 && status != 429) {
+    if (queue_call_is_refused(result, reply)) {
         x->numbers.acks_refused++;
         advance_at(x, 0);
         dispatch_step_done(x->dispatch);
     } else if (!queue_replied(x, result, reply)) {
         dispatch_step_failed(x->dispatch, result != HTTP_CLIENT_REFUSED);
-    } else if (status == 409) {
+    } else if (reply->status == 409) {
         queue_works(x);
         dispatch_step_lost(x->dispatch, &ids);
-        if (ids.len > 0)
-            x->config.reader.on_ack_lost(buf_bytes(&ids), x->config.reader.arg);
+        if (ids.len > 0 && x->config.on_ack_lost)
+            x->config.on_ack_lost(buf_bytes(&ids), x->config.reader.arg);
     } else {
         queue_works(x);
         dispatch_step_done(x->dispatch);
@@ -203,7 +192,8 @@ static void buried(enum http_client_result result, const struct http_reply_view 
     struct dispatcher *x = arg;
     if (result == HTTP_CLIENT_OK && reply->status == 200) {
         x->numbers.buried++;
-        x->config.reader.on_buried(x->burying, x->config.reader.arg);
+        if (x->config.reader.on_buried)
+            x->config.reader.on_buried(x->burying, x->config.reader.arg);
     }
     step_answered(result, reply, arg);
 }
@@ -261,7 +251,7 @@ static void begin_step(struct dispatcher *x, const struct dispatch_step *step)
         buf_printf(&target, "&id=%" PRIu64 "&reason=", step->message->id);
         url_encode(bytes_str(step->message->reason), &target);
         x->burying = step->message;
-    } else if (step->ids.len > TARGET_IDS_MAX) {
+    } else if (step->ids.len > QUEUE_CALL_IDS_MAX) {
         body = step->ids;
     } else {
         buf_append_str(&target, "&id=");
@@ -319,7 +309,8 @@ static usec_t advance_calm(struct dispatcher *x, usec_t now)
 {
     if (x->failing && now - x->failed_at >= CALM) {
         x->failing = false;
-        x->config.on_failing(NULL, x->config.arg);
+        if (x->config.on_failing)
+            x->config.on_failing(NULL, x->config.arg);
     }
     return x->failing ? x->failed_at + CALM : INT64_MAX;
 }
@@ -331,8 +322,10 @@ static void advance(struct dispatcher *x)
         return;
     if (dispatch_has_expired(x->dispatch, now))
         dispatch_stop(x->dispatch);
-    if (x->phase == PHASE_WORK && dispatch_is_stopping(x->dispatch) && dispatch_is_empty(x->dispatch) &&
-        !x->call)
+    bool is_over = x->stopping && !x->config.is_shared
+                       ? !dispatch_has_outcomes(x->dispatch) /* the release does the rest */
+                       : dispatch_is_empty(x->dispatch);
+    if (x->phase == PHASE_WORK && dispatch_is_stopping(x->dispatch) && is_over && !x->call)
         leave(x);
     again = advance_calm(x, now);
     due = x->phase == PHASE_WORK ? advance_runs(x, now) : INT64_MAX;
@@ -343,23 +336,16 @@ static void advance(struct dispatcher *x)
         reserve(x);
     if (x->phase == PHASE_ENDED) {
         x->ended = true;
-        x->config.reader.on_stopped(QUEUEREADER_STOPPED, x->config.reader.arg);
+        if (x->config.reader.on_stopped)
+            x->config.reader.on_stopped(QUEUEREADER_STOPPED, x->config.reader.arg);
     } else if (again != INT64_MAX && !evtimer_pending(x->advance, NULL)) {
         advance_at(x, again > now ? again - now : 0);
     }
 }
 
-static char *encoded(const char *text)
-{
-    struct buf out = {0};
-    url_encode(bytes_str(text), &out);
-    buf_append_char(&out, '\0');
-    return out.ptr;
-}
-
 struct dispatcher *dispatcher_new(const struct dispatcher_config *config)
 {
-    const struct queuereader_config *c = &config->reader;
+    struct queuereader_config reader = queue_call_config(&config->reader), *c = &reader;
     uint64_t seed = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40);
     struct http_client *client = http_client_new(&(struct http_client_config){.base = c->base,
         .url = c->queue_url,
@@ -370,19 +356,21 @@ struct dispatcher *dispatcher_new(const struct dispatcher_config *config)
         return NULL;
     struct dispatcher *x = mem_zalloc(sizeof *x);
     x->config = *config;
+    x->config.reader = reader;
+    x->config.drain = config->drain ? config->drain : DRAIN;
     x->client = client;
-    x->queue = encoded(c->queue);
-    x->reader = encoded(c->reader);
+    x->queue = queue_call_encode(c->queue);
+    x->reader = queue_call_encode(config->is_shared ? "" : c->reader);
     x->phase = config->is_shared ? PHASE_WORK : PHASE_RELEASE;
-    x->dispatch = dispatch_new(&(struct dispatch_config){.parallel = config->parallel,
+    x->dispatch = dispatch_new(&(struct dispatch_config){.parallel = config->parallel ? config->parallel : 1,
         .order = config->order,
         .key = config->key,
         .arg = config->arg,
-        .lines = c->destination.lines,
+        .lines = config->lines,
         .items = c->items,
-        .max_items = c->destination.max_items,
-        .max_bytes = c->destination.max_bytes,
-        .rate = c->destination.rate,
+        .max_items = config->max_items ? config->max_items : c->items,
+        .max_bytes = config->max_bytes,
+        .rate = config->rate,
         .lease = c->lease,
         .backoff_min = c->backoff_min,
         .backoff_max = c->backoff_max,
@@ -412,7 +400,7 @@ void dispatcher_free(struct dispatcher **p)
 void dispatcher_stop(struct dispatcher *x)
 {
     usec_t now = clock_monotonic();
-    x->give_up = x->stopping ? now : now + x->config.reader.drain;
+    x->give_up = x->stopping ? now : now + x->config.drain;
     x->stopping = true;
     x->pause = 0;
     if (x->reserve)
@@ -443,7 +431,8 @@ static void note_failure(struct dispatcher *x, const char *why, bool is_down)
         set_trouble(x, "destination", why);
     } else if (!x->failing) {
         x->failing = true;
-        x->config.on_failing(why, x->config.arg);
+        if (x->config.on_failing)
+            x->config.on_failing(why, x->config.arg);
     }
     x->failed_at = now;
     advance_at(x, 0);
@@ -479,7 +468,7 @@ void dispatcher_again(struct dispatcher *x, struct dispatch_run *run)
 
 void dispatcher_refused(struct dispatcher *x, struct dispatch_run *run, const char *reason)
 {
-    uint64_t limit = x->config.reader.destination.poison_limit;
+    uint64_t limit = x->config.poison_limit;
     if (limit && run->n == 1 && ++x->poison_in_row > limit) {
         char why[sizeof x->trouble];
         snprintf(why, sizeof why, "refuses every message: %s", reason);

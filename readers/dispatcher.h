@@ -1,22 +1,53 @@
-/* dispatcher: delivers the messages of a queue to a destination without marks, several at a time (dispatch.h), and
- * retries until the destination accepts them. Each message is delivered at least once.
+/* dispatcher: delivers the messages of a queue to a destination, at least once each, and retries until the destination
+ * accepts them.
  *
- * The caller gets runs by `deliver` and answers each once, immediately or later:
+ *     #include <event2/event.h>
+ *     #include <millrace/dispatcher.h>
+ *     #include <stdio.h>
  *
- *     delivered   the messages are acknowledged
+ *     static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
+ *     {
+ *         (void)arg;
+ *         for (size_t i = 0; i < run->n; i++)
+ *             printf("%.*s\n", (int)run->messages[i]->text.len, run->messages[i]->text.ptr);
+ *         if (fflush(stdout) == 0)
+ *             dispatcher_delivered(x, run); // or another answer; now or later
+ *         else
+ *             dispatcher_down(x, run, "standard output is full", QUEUEREADER_BACKOFF);
+ *     }
+ *     int main(void)
+ *     {
+ *         struct event_base *base = event_base_new();
+ *         struct dispatcher *x = dispatcher_new(&(struct dispatcher_config){.deliver = deliver, .max_items = 100,
+ *             .reader = {.base = base, .queue_url = "http://127.0.0.1:8080", .queue = "default",
+ *                 .reader = "my_reader", .items = 100, .lease = 30 * USEC_PER_SEC}});
+ *         event_base_dispatch(base);
+ *         dispatcher_free(&x);
+ *         event_base_free(base);
+ *     }
+ *
+ * readers/example_reader.c also stops cleanly.
+ *
+ * `deliver` gets a run, and the caller answers the run exactly once, immediately or later:
+ *
+ *     delivered   the messages are acknowledged, and deleted from the queue
  *     refused     the run can never be delivered: it is halved; a single message is buried with the reason
- *     failed      this attempt has failed: its messages are delivered again after a backoff, others at once
- *     down        the destination takes nothing now: no run begins before `wait` is over, or another is delivered
- *     again       the run is repeated at once, at another server
- *     later       it was not sent; likewise
+ *     failed      the messages are delivered again after a backoff; other messages are not delayed
+ *     down        the destination accepts nothing: no run begins for the time `wait`, unless another run is delivered
+ *     again       the run is repeated at once, for example at another server
+ *     later       the run was not sent: no run begins for the time `wait`
  *
- * 1. A destination is in trouble, and on_trouble gets the reason, if it is down, or if DISPATCHER_FAILURES runs in a row
- *    have failed and none has succeeded for DISPATCHER_PATIENCE. So a server that fails now and then is reported once, by
- *    on_failing.
- * 2. A shared dispatcher has no name at the queue, and takes its share beside other shared readers. If it dies, its messages
- *    come back when their lease has expired. Otherwise they come back when a reader of the same name starts.
+ * 1. dispatch.h describes order, retries and the messages that are repeated after a crash.
+ * 2. The destination is in trouble, and on_trouble gets the reason, if it is down, or if DISPATCHER_FAILURES runs in a row
+ *    have failed and no run was delivered for DISPATCHER_PATIENCE. Single failures are reported only by on_failing.
+ * 3. In t seconds the destination gets at most rate * t + rate / 10 + 1 messages, failed attempts included. A run has at
+ *    most rate / 20 + 1.
+ * 4. A shared dispatcher has no name at the queue, and shares the messages with other shared readers. If it dies, its
+ *    messages become ready when their lease expires; without is_shared, also when a reader of the same name starts.
+ * 5. dispatcher_stop waits for the answers to the current runs, returns all other messages at once, acknowledges, releases
+ *    the leases and calls on_stopped. It retries acknowledgements for the time `drain`.
  *
- * All calls and callbacks are on the loop's thread. See queuereader.h for the settings and for stopping. */
+ * All calls and callbacks happen on the loop's thread. Nothing blocks. */
 #ifndef MILLRACE_DISPATCHER_H
 #define MILLRACE_DISPATCHER_H
 
@@ -29,35 +60,47 @@
 struct dispatcher;
 
 struct dispatcher_config {
-    /* Of `destination`, only lines, max_items, max_bytes, rate and poison_limit are used. */
-    struct queuereader_config reader;
-    size_t parallel; /* runs under way */
+    struct queuereader_config reader; /* without `destination` */
+    size_t parallel;                  /* runs under way; 0: 1 */
     enum dispatch_order order;
-    uint64_t (*key)(struct bytes text, void *arg); /* as of dispatch_config */
+    uint64_t (*key)(struct bytes text, void *arg); /* as in dispatch_config */
     bool is_shared;
+    bool lines;       /* bury empty messages and messages that contain an LF */
+    size_t max_items; /* maximum messages in a run; 0: reader.items */
+    size_t max_bytes; /* maximum bytes in a run, unless one message is longer; 0: unlimited */
+    uint64_t rate;    /* messages a second, at most 1000000000; 0: unlimited */
+    /* After this many refused single messages in a row, a refusal counts as `down`, so that a mistyped address does not
+     * bury a queue. 0: unlimited. */
+    uint64_t poison_limit;
+    usec_t drain; /* how long dispatcher_stop retries acknowledgements (the last may take longer); 0: 10 s */
     void (*deliver)(struct dispatcher *x, struct dispatch_run *run, void *arg);
-    /* Some runs fail (`why`), or none has failed for a minute (NULL). */
+    /* Some runs fail, with the reason of the latest; NULL: none has failed for a minute. May be NULL. */
     void (*on_failing)(const char *why, void *arg);
-    void *arg; /* of the callbacks here */
+    /* The lease of delivered messages expired before they were surely acknowledged, so they will be delivered again.
+     * `ids` is "A-B,C", valid during the call. Gets reader.arg. May be NULL. */
+    void (*on_ack_lost)(struct bytes ids, void *arg);
+    void *arg; /* of key, deliver and on_failing */
 };
 
 /* Starts in the next iteration of the loop. Returns NULL if queue_url is invalid. */
 struct dispatcher *dispatcher_new(const struct dispatcher_config *config);
 /* All runs must have been answered. */
 void dispatcher_free(struct dispatcher **x);
-/* As queuereader_stop. */
+/* Stops (invariant 5). A second call retries each pending acknowledgement at once and for the last time. */
 void dispatcher_stop(struct dispatcher *x);
 
 void dispatcher_delivered(struct dispatcher *x, struct dispatch_run *run);
 void dispatcher_refused(struct dispatcher *x, struct dispatch_run *run, const char *reason);
 void dispatcher_failed(struct dispatcher *x, struct dispatch_run *run, const char *why);
+/* `wait` may be QUEUEREADER_BACKOFF. */
 void dispatcher_down(struct dispatcher *x, struct dispatch_run *run, const char *why, usec_t wait);
 void dispatcher_again(struct dispatcher *x, struct dispatch_run *run);
 void dispatcher_later(struct dispatcher *x, struct dispatch_run *run, usec_t wait);
 
 const char *dispatcher_queue_id(const struct dispatcher *x);
-/* As of queuereader.h. */
+/* As queuereader_trouble. */
 const char *dispatcher_trouble(const struct dispatcher *x);
+/* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". These will be delivered again. */
 void dispatcher_unacknowledged(const struct dispatcher *x, struct buf *ids);
 struct queuereader_numbers dispatcher_numbers(const struct dispatcher *x);
 

@@ -41,7 +41,8 @@ struct executor {
     /* the run */
     pid_t pid; /* 0: none */
     bool timed_out;
-    int in, out; /* our ends of the pipes; -1: closed */
+    int in, out;              /* our ends of the pipes; -1: closed */
+    struct dispatch_run *run; /* NULL: none */
     struct buf input, line;
     size_t written;
     uint64_t shown, hidden; /* bytes of output logged, and not logged */
@@ -154,9 +155,11 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 /* `exited` is true only if the command exited by itself. */
 static void end_run(struct executor *x, const char *how, int code, bool exited)
 {
-    struct queuereader *reader = reader_program_reader(x->program);
+    struct dispatcher *dispatcher = reader_program_dispatcher(x->program);
+    struct dispatch_run *run = x->run;
     char why[256];
     x->pid = 0;
+    x->run = NULL;
     event_del(x->timer);
     (void)read_output(x);
     show_line(x, 0);
@@ -169,11 +172,11 @@ static void end_run(struct executor *x, const char *how, int code, bool exited)
         log_info("output not logged", LOG_U("bytes", x->hidden));
     }
     if (exited && code == EX_OK)
-        queuereader_delivered(reader);
+        dispatcher_delivered(dispatcher, run);
     else if (exited && code == EX_DATAERR)
-        queuereader_refused(reader, why);
+        dispatcher_refused(dispatcher, run, why);
     else
-        queuereader_faulted(reader, why, QUEUEREADER_BACKOFF);
+        dispatcher_down(dispatcher, run, why, QUEUEREADER_BACKOFF);
 }
 
 static void on_child(evutil_socket_t fd, short what, void *arg)
@@ -263,14 +266,15 @@ static bool start_run(struct executor *x)
     return true;
 }
 
-static void deliver(struct queuereader *reader, const struct queuereader_run *run, void *arg)
+static void deliver(struct dispatcher *dispatcher, struct dispatch_run *run, void *arg)
 {
-    (void)reader;
+    (void)dispatcher;
     struct executor *x = arg;
-    assert(!x->pid);
+    assert(!x->pid && !x->run);
+    x->run = run;
     buf_clear(&x->input);
     for (size_t i = 0; i < run->n; i++) {
-        const struct message *m = &run->messages[i];
+        const struct message *m = run->messages[i];
         if (x->framed)
             buf_printf(&x->input, "%" PRIu64 " %" PRIu64 " %zu\n", m->id, m->tries, m->text.len);
         buf_append_bytes(&x->input, m->text);
@@ -308,13 +312,15 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     x->child_event = evsignal_new(daemon_base(d), SIGCHLD, on_child, x);
     x->timer = evtimer_new(daemon_base(d), on_timer, x);
     event_add(x->child_event, NULL);
-    struct queuereader_destination destination = {
-        .deliver = deliver,
-        .arg = x,
+    struct dispatcher_config config = {
         .lines = !x->framed,
         .max_bytes = INPUT_MAX,
+        .parallel = 1,
+        .order = DISPATCH_IN_ORDER,
+        .deliver = deliver,
+        .arg = x,
     };
-    x->program = reader_program_new(d, &destination, error);
+    x->program = reader_program_new_dispatcher(d, &config, error);
     return x->program ? 0 : EX_CONFIG;
 }
 
@@ -340,6 +346,8 @@ static void stop(void *ctx)
         kill(-x->pid, SIGKILL);
         waitpid(x->pid, NULL, 0);
     }
+    if (x->run)
+        dispatcher_again(reader_program_dispatcher(x->program), x->run);
     close_end(&x->in, &x->in_event);
     close_end(&x->out, &x->out_event);
     event_free(x->child_event);

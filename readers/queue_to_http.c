@@ -276,7 +276,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     if (!s->pool)
         return EX_CONFIG;
     struct dispatcher_config config = {
-        .reader.destination = {.lines = s->lines, .max_bytes = BODY_MAX},
+        .lines = s->lines,
+        .max_bytes = BODY_MAX,
         .parallel = s->parallel,
         .order = field             ? DISPATCH_BY_KEY
                  : s->parallel > 1 ? DISPATCH_IN_ANY_ORDER

@@ -1,8 +1,8 @@
 #include "readers/queuereader.h"
 
-#include "http/client/http_client.h"
-#include "readers/reader_plan.h"
 #include "base/url.h"
+#include "readers/queue_call.h"
+#include "readers/reader_plan.h"
 
 #include <assert.h>
 #include <event2/event.h>
@@ -12,13 +12,7 @@
 #include <unistd.h>
 
 #define QUEUEREADER_MAGIC 0x51524452
-#define DEFAULT_WAIT (20 * USEC_PER_SEC)
-#define DEFAULT_TIMEOUT (10 * USEC_PER_SEC)
-#define DEFAULT_DRAIN (10 * USEC_PER_SEC)
-#define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
-#define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
 #define STATE_WAIT USEC_PER_SEC /* with `state`, the longest wait: the queue's answer has a time to state */
-#define TARGET_IDS_MAX 4000     /* bytes; a longer list of ids is sent in the body */
 
 struct queuereader {
     unsigned magic;
@@ -27,12 +21,9 @@ struct queuereader {
     struct plan *plan;
     struct http_client *client;
     struct http_call *call; /* to the queue; NULL: none */
-    bool carries_acks;      /* the current or last call contains acks */
-    bool acks_doubtful;     /* the queue may have processed plan_acks from an earlier request */
     bool with_destination;  /* the destination has a run or a request for its mark */
     size_t run_length;      /* of that run */
     size_t burying;         /* during PLAN_BURY: the index of the message in plan_batch */
-    uint64_t poison_in_row;
     char destination[QUEUEREADER_DESTINATION_DIGITS + 1]; /* "": unnamed */
     bool stopping, ended;
     struct event *advance;
@@ -97,8 +88,7 @@ static void queue_faulted(struct queuereader *qr, const char *why)
 
 static void advance_at(struct queuereader *qr, usec_t delay)
 {
-    struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
-    evtimer_add(qr->advance, &tv);
+    queue_call_set_timer(qr->advance, delay);
 }
 
 static void on_advance(evutil_socket_t fd, short what, void *arg)
@@ -108,42 +98,20 @@ static void on_advance(evutil_socket_t fd, short what, void *arg)
     advance(arg);
 }
 
-struct bytes queuereader_reply_member(struct bytes json, const char *name)
-{
-    char key[64];
-    int len = snprintf(key, sizeof(key), "\"%s\":\"", name);
-    const char *at = json.len ? memmem(json.ptr, json.len, key, (size_t)len) : NULL;
-    if (!at)
-        return BYTES_NONE;
-    at += len;
-    const char *end = memchr(at, '"', json.len - (size_t)(at - json.ptr));
-    return end ? bytes_of(at, (size_t)(end - at)) : BYTES_NONE;
-}
-
 /* Ends the call. If the call has failed, handles the fault and returns false. */
 static bool queue_replied(
     struct queuereader *qr, enum http_client_result result, const struct http_reply_view *reply)
 {
     assert(qr->magic == QUEUEREADER_MAGIC);
     qr->call = NULL;
-    bool answered_well = result == HTTP_CLIENT_OK && (reply->status == 200 || reply->status == 409);
-    if (qr->carries_acks && !answered_well && result != HTTP_CLIENT_REFUSED)
-        qr->acks_doubtful = true;
     if (result == HTTP_CLIENT_CANCELLED) { /* by stop or free */
         plan_cancelled(qr->plan, PLAN_QUEUE);
         return false;
     }
     advance_at(qr, 0);
-    if (result != HTTP_CLIENT_OK) {
-        queue_faulted(qr, http_client_strerror(result));
-        return false;
-    }
-    if (answered_well)
+    char why[QUEUE_CALL_REASON_MAX];
+    if (queue_call_succeeded(result, reply, why))
         return true;
-    char why[128];
-    struct bytes code = queuereader_reply_member(reply->body, "code");
-    snprintf(why, sizeof(why), "answered %d %.*s", reply->status, (int)(code.len < 64 ? code.len : 64),
-        code.len ? code.ptr : "");
     queue_faulted(qr, why);
     return false;
 }
@@ -164,7 +132,7 @@ static void released(enum http_client_result result, const struct http_reply_vie
     bool whole = reply->status == 200 && id.len &&
                  bytes_to_u64(queuereader_reply_member(reply->body, "next_id"), &next_id);
     bool fences = bytes_to_u64(queuereader_reply_member(reply->body, "epoch"), &epoch);
-    if (!whole || (qr->config.destination.ask && !fences)) {
+    if (!whole || !fences) {
         queue_faulted(qr, "does not answer /release as a simplequeue does");
         return;
     }
@@ -179,16 +147,6 @@ static struct bytes ids_of(struct bytes acks)
 {
     const char *colon = memchr(acks.ptr, ':', acks.len);
     return bytes_of(colon + 1, acks.len - (size_t)(colon + 1 - acks.ptr));
-}
-
-/* The queue has processed plan_acks, or their lease is lost. */
-static void acks_are_through(struct queuereader *qr, bool lost)
-{
-    bool report = lost && qr->carries_acks && !qr->acks_doubtful && !qr->config.destination.ask;
-    if (report && qr->config.on_ack_lost)
-        qr->config.on_ack_lost(ids_of(plan_acks(qr->plan)), qr->config.arg);
-    if (qr->carries_acks)
-        qr->acks_doubtful = false;
 }
 
 /* Called when the epoch is not the latest any more: another process of this name has taken over, or the queue was
@@ -209,13 +167,6 @@ static void superseded(struct queuereader *qr, bool by_another)
     plan_superseded(qr->plan, now);
 }
 
-/* True if a retry would get the same status again. */
-static bool is_refusal(enum http_client_result result, const struct http_reply_view *reply)
-{
-    int status = result == HTTP_CLIENT_OK ? reply->status : 0;
-    return status >= 400 && status < 500 && status != 408 && status != 409 && status != 429;
-}
-
 static struct plan_accepted accepted_of(const struct http_reply_view *reply)
 {
     struct plan_accepted a = {0};
@@ -228,7 +179,7 @@ static struct plan_accepted accepted_of(const struct http_reply_view *reply)
 static void reserved(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
-    if (is_refusal(result, reply) && plan_piggyback_refused(qr->plan)) {
+    if (queue_call_is_refused(result, reply) && plan_piggyback_refused(qr->plan)) {
         qr->call = NULL;
         advance_at(qr, 0);
         return;
@@ -237,10 +188,8 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
         return;
     if (reply->status == 409) {
         struct bytes code = queuereader_reply_member(reply->body, "code");
-        struct bytes holder = queuereader_reply_member(reply->body, "reader");
-        char why[160];
+        char why[QUEUE_CALL_REASON_MAX];
         if (bytes_equal_str(code, "lease-lost")) {
-            acks_are_through(qr, true);
             plan_lease_lost(qr->plan);
         } else if (bytes_equal_str(code, "stale-epoch")) {
             superseded(qr, queuereader_reply_member(reply->body, "epoch").len > 0);
@@ -249,23 +198,19 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
             (void)bytes_to_u64(queuereader_reply_member(reply->body, "acked_below"), &acked_below);
             plan_destination_behind(qr->plan, acked_below);
         } else {
-            snprintf(why, sizeof(why), "the reader %.*s has leases on this queue",
-                (int)(holder.len < 64 ? holder.len : 64), holder.len ? holder.ptr : "");
+            queue_call_describe_holder(reply, why);
             queue_faulted(qr, why);
         }
         return;
     }
-    uint64_t lease = 0;
     struct batch batch = {0};
-    struct bytes id = queue_id_of(reply);
-    bool leased = bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Lease")), &lease);
-    if ((reply->body.len && !(leased && id.len)) || !batch_parse(reply->body, lease, &batch)) {
+    struct bytes id;
+    if (!queue_call_parse_batch(reply, &batch, &id)) {
         queue_faulted(qr, "does not answer /reserve as a simplequeue does");
         return;
     }
     answered(qr, PLAN_QUEUE);
     qr->numbers.reserved += batch.n;
-    acks_are_through(qr, false);
     struct plan_accepted accepted = accepted_of(reply);
     plan_reserved(qr->plan, id, &batch, &accepted, clock_monotonic());
 }
@@ -278,17 +223,6 @@ static void touched(enum http_client_result result, const struct http_reply_view
     answered(qr, PLAN_QUEUE);
     if (reply->status == 200)
         plan_touched(qr->plan);
-    else
-        plan_lease_lost(qr->plan);
-}
-
-static void nacked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
-{
-    struct queuereader *qr = arg;
-    if (!queue_replied(qr, result, reply))
-        return;
-    if (reply->status == 200)
-        plan_nacked(qr->plan);
     else
         plan_lease_lost(qr->plan);
 }
@@ -308,19 +242,17 @@ static void buried(enum http_client_result result, const struct http_reply_view 
     }
 }
 
-/* If the queue refuses acknowledgements for good, the messages become ready again when their lease expires. With
- * marks, the plan recognizes such messages as delivered. */
+/* If the queue refuses acknowledgements for good, the messages become ready again when their lease expires. The plan
+ * recognizes them as delivered by their marks. */
 static void acknowledged(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
-    if (is_refusal(result, reply)) {
+    if (queue_call_is_refused(result, reply)) {
         qr->call = NULL;
         qr->numbers.acks_refused++;
-        qr->acks_doubtful = false;
         plan_acknowledged(qr->plan);
         advance_at(qr, 0);
     } else if (queue_replied(qr, result, reply)) {
-        acks_are_through(qr, reply->status == 409);
         plan_acknowledged(qr->plan);
     }
 }
@@ -331,7 +263,6 @@ static void call_queue(struct queuereader *qr, const char *method, struct buf *t
     usec_t timeout, reply_fn *done)
 {
     buf_append_char(target, '\0');
-    qr->carries_acks = done == acknowledged || (done == reserved && plan_acks(qr->plan).len > 0);
     struct http_call_spec spec = {
         .method = method,
         .target = target->ptr,
@@ -368,8 +299,7 @@ static void reserve(struct queuereader *qr, const struct plan_step *step)
         wait = STATE_WAIT;
     buf_printf(&target, "/reserve?queue=%s&reader=%s&items=%" PRIu64 "&lease=%" PRId64 "&wait=%" PRId64,
         qr->queue, qr->reader, qr->config.items, qr->config.lease / USEC_PER_MSEC, wait / USEC_PER_MSEC);
-    if (qr->config.destination.ask)
-        buf_printf(&target, "&epoch=%" PRIu64 "&mark=%" PRIu64, plan_epoch(qr->plan), plan_mark_id(qr->plan));
+    buf_printf(&target, "&epoch=%" PRIu64 "&mark=%" PRIu64, plan_epoch(qr->plan), plan_mark_id(qr->plan));
     append_destination(qr, &target);
     struct bytes acks = plan_acks(qr->plan);
     if (acks.len)
@@ -383,14 +313,6 @@ static void touch(struct queuereader *qr, const struct plan_step *step)
     buf_printf(&target, "/touch?queue=%s&lease=%" PRIu64 "&extend=%" PRId64, qr->queue, step->lease,
         qr->config.lease / USEC_PER_MSEC);
     call_queue(qr, "POST", &target, BYTES_NONE, 0, touched);
-}
-
-static void nack(struct queuereader *qr, const struct plan_step *step)
-{
-    struct buf target = {0};
-    buf_printf(&target, "/nack?queue=%s&lease=%" PRIu64 "&id=%" PRIu64 "-%" PRIu64, qr->queue, step->lease,
-        step->from, step->to);
-    call_queue(qr, "POST", &target, BYTES_NONE, 0, nacked);
 }
 
 static void bury(struct queuereader *qr, const struct plan_step *step)
@@ -413,7 +335,7 @@ static void acknowledge(struct queuereader *qr, const struct plan_step *step)
     struct buf target = {0};
     buf_printf(&target, "/ack?queue=%s&lease=%.*s", qr->queue, lease, acks.ptr);
     append_destination(qr, &target);
-    if (ids.len > TARGET_IDS_MAX)
+    if (ids.len > QUEUE_CALL_IDS_MAX)
         body = ids;
     else
         buf_printf(&target, "&id=%.*s", (int)ids.len, ids.ptr);
@@ -488,7 +410,6 @@ void queuereader_delivered(struct queuereader *qr)
 {
     destination_answers(qr);
     answered(qr, PLAN_DESTINATION);
-    qr->poison_in_row = 0;
     qr->numbers.delivered += qr->run_length;
     qr->numbers.runs += qr->run_length > 0;
     plan_delivered(qr->plan);
@@ -511,13 +432,6 @@ void queuereader_conflict(struct queuereader *qr)
 
 void queuereader_refused(struct queuereader *qr, const char *reason)
 {
-    uint64_t limit = qr->config.destination.poison_limit;
-    if (limit && qr->run_length == 1 && ++qr->poison_in_row > limit) {
-        char why[sizeof(qr->trouble)];
-        snprintf(why, sizeof(why), "refuses every message: %s", reason);
-        queuereader_faulted(qr, why, QUEUEREADER_BACKOFF);
-        return;
-    }
     destination_answers(qr);
     answered(qr, PLAN_DESTINATION);
     qr->numbers.refused++;
@@ -530,12 +444,6 @@ void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait)
     qr->numbers.deliveries_failed++;
     set_trouble(qr, "destination", why);
     plan_faulted(qr->plan, PLAN_DESTINATION, clock_monotonic(), wait);
-}
-
-void queuereader_again(struct queuereader *qr)
-{
-    destination_answers(qr);
-    plan_faulted(qr->plan, PLAN_DESTINATION, clock_monotonic(), 0);
 }
 
 const char *queuereader_end_text(enum queuereader_end end)
@@ -596,7 +504,6 @@ static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now
         [PLAN_TOUCH] = touch,
         [PLAN_BURY] = bury,
         [PLAN_ACK] = acknowledge,
-        [PLAN_NACK] = nack,
         [PLAN_ASK] = ask,
         [PLAN_DELIVER] = deliver,
         [PLAN_STATE] = state,
@@ -621,21 +528,14 @@ static void advance(struct queuereader *qr)
         advance_at(qr, again > now ? again - now : 0);
 }
 
-static char *encoded(const char *text)
-{
-    struct buf out = {0};
-    url_encode(bytes_str(text), &out);
-    buf_append_char(&out, '\0');
-    return out.ptr;
-}
-
 struct queuereader *queuereader_new(const struct queuereader_config *config)
 {
+    struct queuereader_config filled = queue_call_config(config);
     struct http_client_config client_config = {
         .base = config->base,
         .url = config->queue_url,
         .max_connections = 1,
-        .timeout = config->timeout ? config->timeout : DEFAULT_TIMEOUT,
+        .timeout = filled.timeout,
         .auth_token = config->auth_token,
     };
     struct http_client *client = http_client_new(&client_config);
@@ -643,24 +543,15 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
         return NULL;
     struct queuereader *qr = mem_zalloc(sizeof(*qr));
     qr->magic = QUEUEREADER_MAGIC;
-    qr->config = *config;
+    qr->config = filled;
     qr->client = client;
-    qr->config.wait = config->wait ? config->wait : DEFAULT_WAIT;
-    qr->config.timeout = client_config.timeout;
-    qr->config.drain = config->drain ? config->drain : DEFAULT_DRAIN;
-    qr->config.backoff_min = config->backoff_min ? config->backoff_min : DEFAULT_BACKOFF_MIN;
-    qr->config.backoff_max = config->backoff_max ? config->backoff_max : DEFAULT_BACKOFF_MAX;
-    qr->queue = encoded(config->queue);
-    qr->reader = encoded(config->reader);
-    qr->destination_answered = !config->destination.ask;
+    qr->queue = queue_call_encode(config->queue);
+    qr->reader = queue_call_encode(config->reader);
     qr->plan = plan_new(&(struct plan_config){
-        .marks = config->destination.ask != NULL,
         .states = config->destination.state != NULL,
         .lines = config->destination.lines,
         .items = config->items,
-        .max_items = config->destination.max_items,
         .max_bytes = config->destination.max_bytes,
-        .rate = config->destination.rate,
         .lease = config->lease,
         .backoff_min = qr->config.backoff_min,
         .backoff_max = qr->config.backoff_max,
@@ -689,18 +580,11 @@ void queuereader_free(struct queuereader **qr)
 /* Cancels a long poll. If the cancelled request has leased messages, the next release returns these messages. */
 void queuereader_stop(struct queuereader *qr)
 {
-    usec_t now = clock_monotonic();
     if (!qr->stopping && qr->call)
         http_call_cancel(qr->call);
-    plan_stop(qr->plan, qr->stopping ? now : now + qr->config.drain);
+    plan_stop(qr->plan);
     qr->stopping = true;
     advance_at(qr, 0);
-}
-
-void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids)
-{
-    if (!qr->config.destination.ask)
-        plan_unacknowledged(qr->plan, ids);
 }
 
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr)

@@ -1,53 +1,25 @@
-/* queuereader: delivers the messages of a queue to a destination, and retries until the destination accepts them.
- *
- *     #include <event2/event.h>
- *     #include <millrace/queuereader.h>
- *     #include <stdio.h>
- *
- *     static void deliver(struct queuereader *qr, const struct queuereader_run *run, void *arg)
- *     {
- *         (void)arg;
- *         for (size_t i = 0; i < run->n; i++)
- *             printf("%.*s\n", (int)run->messages[i].text.len, run->messages[i].text.ptr);
- *         if (fflush(stdout) == 0)
- *             queuereader_delivered(qr); // or _refused, or _faulted; now or later
- *         else
- *             queuereader_faulted(qr, "standard output is full", QUEUEREADER_BACKOFF);
- *     }
- *     int main(void)
- *     {
- *         struct event_base *base = event_base_new();
- *         struct queuereader *qr = queuereader_new(&(struct queuereader_config){.base = base,
- *             .queue_url = "http://127.0.0.1:8080", .queue = "default", .reader = "my_reader", .items = 100,
- *             .lease = 30 * USEC_PER_SEC, .destination = {.deliver = deliver}});
- *         event_base_dispatch(base);
- *         queuereader_free(&qr);
- *         event_base_free(base);
- *     }
+/* queuereader: delivers the messages of a queue exactly once and in order, to a destination that keeps marks.
+ * dispatcher.h is for all other destinations.
  *
  * The reader leases messages and passes them to the destination in order, one *run* at a time, and acknowledges
- * them with the next reserve. It extends the lease meanwhile, and backs off after failures. A destination with
- * marks stores run->next with the messages, and only if its mark is run->mark: so it gets each message exactly
- * once. readers/example_reader.c also stops cleanly.
+ * them with the next reserve. It extends the lease meanwhile, and backs off after failures. The destination stores
+ * run->next, its new *mark*, in one step with the messages, and only if its mark is run->mark.
  *
  * The destination must answer each run in one of these ways:
  *
  *     delivered   the messages are acknowledged, and deleted from the queue
  *     refused     the run can never be delivered: it is halved; a single message is buried with the reason
  *     faulted     the messages are not to blame (no connection, 500, a full disk): the run is repeated after a wait
- *     conflict    with marks only: the destination has another mark; reading restarts from that mark
+ *     conflict    the destination has another mark; reading restarts from that mark
  *
  * 1. The destination has at most one run, and answers it exactly once, immediately or later.
  * 2. run->messages are in the order of the queue, valid until the answer. After a fault or a refusal, the next run
  *    starts with the same message.
  * 3. The messages of a run stay leased until the answer. If the process dies, they become ready when the lease
  *    expires or a reader of the same name starts.
- * 4. In t seconds the destination gets at most rate * t + rate / 10 + 1 messages, failed attempts included. A run
- *    has at most rate / 20 + 1.
- * 5. All calls and callbacks happen on the loop's thread. Nothing blocks.
- * 6. queuereader_stop waits for the answer to the current run, acknowledges, releases the leases and calls
- *    on_stopped. Without marks, it returns later messages at once, and retries acknowledgements for the time
- *    `drain`. The reader also stops if it would lose or repeat messages. */
+ * 4. All calls and callbacks happen on the loop's thread. Nothing blocks.
+ * 5. queuereader_stop waits for the answer to the current run, acknowledges once, releases the leases and calls
+ *    on_stopped. The reader also stops if it would lose or repeat messages. */
 #ifndef MILLRACE_QUEUEREADER_H
 #define MILLRACE_QUEUEREADER_H
 
@@ -60,18 +32,17 @@ struct queuereader;
 
 struct queuereader_run {
     const struct message *messages;
-    size_t n; /* with marks it may be 0: only the mark changes */
+    size_t n; /* 0: only the mark changes */
     const char *queue_id;
-    uint64_t mark, next; /* with marks: the mark that the destination must have, and the new mark */
+    uint64_t mark, next; /* the mark that the destination must have, and the new mark */
     /* With `state`: once the run is stored, each message that the queue accepted before this time of its clock is
      * stored or buried; 0: not known. until_age is the time since the queue was asked. */
     usec_t until, until_age;
-    const char *opening; /* with marks: to be stored with `next` and passed to queuereader_asked; may be "" */
+    const char *opening; /* to be stored with `next` and passed to queuereader_asked; may be "" */
 };
 
 struct queuereader_destination {
-    /* Asks for the destination's mark of this queue: answer with queuereader_asked or _faulted. NULL: no marks, and
-     * messages come at least once. */
+    /* Asks for the destination's mark of this queue: answer with queuereader_asked or _faulted. */
     void (*ask)(struct queuereader *qr, const char *queue_id, void *arg);
     void (*deliver)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     /* States run->until, without messages, if the destination's mark is run->mark: answer with queuereader_stated,
@@ -79,12 +50,7 @@ struct queuereader_destination {
     void (*state)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     void *arg;
     bool lines;       /* bury empty messages and messages that contain an LF */
-    size_t max_items; /* maximum messages in a run; 0: all messages of a lease */
     size_t max_bytes; /* maximum bytes in a run, unless one message is longer; 0: unlimited */
-    uint64_t rate;    /* messages a second, at most 1000000000; 0: unlimited */
-    /* After this many refused single messages in a row, a refusal counts as a fault, so that a mistyped address
-     * does not bury a queue. 0: unlimited. */
-    uint64_t poison_limit;
 };
 
 enum queuereader_end {
@@ -106,15 +72,11 @@ struct queuereader_config {
     usec_t wait;                            /* the longest time that a request waits for messages; 0: 20 s */
     usec_t timeout;                         /* for the queue's answers, in addition to wait; 0: 10 s */
     usec_t backoff_min, backoff_max;        /* 0: 50 ms, 2 s */
-    usec_t drain; /* how long queuereader_stop retries acknowledgements (the last may take longer); 0: 10 s */
     struct queuereader_destination destination;
     void (*on_stopped)(enum queuereader_end end, void *arg); /* may be NULL */
     /* Called when queuereader_trouble has changed. May be NULL. */
     void (*on_trouble)(const char *trouble, void *arg);
     void (*on_buried)(const struct message *m, void *arg); /* may be NULL */
-    /* Without marks: the lease of delivered messages expired before they were surely acknowledged, so they will be
-     * delivered again. `ids` is "A-B,C", valid during the call. May be NULL. */
-    void (*on_ack_lost)(struct bytes ids, void *arg);
     void *arg;
 };
 
@@ -122,11 +84,8 @@ struct queuereader_config {
 struct queuereader *queuereader_new(const struct queuereader_config *config);
 /* Frees the reader immediately. Afterwards the destination must not answer its run. */
 void queuereader_free(struct queuereader **qr);
-/* Stops the reader (invariant 6). A second call retries each pending acknowledgement at once and for the last time. */
+/* Stops the reader (invariant 5). */
 void queuereader_stop(struct queuereader *qr);
-/* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". These will be delivered again.
- * With marks, appends nothing. */
-void queuereader_unacknowledged(const struct queuereader *qr, struct buf *ids);
 
 /* States the destination's random hexadecimal id, before queuereader_asked. The queue then stores what was
  * acknowledged for it, and the reader recognizes an old copy of the destination. */
@@ -142,8 +101,6 @@ void queuereader_refused(struct queuereader *qr, const char *reason);
 /* Repeats the run after `wait`, or with QUEUEREADER_BACKOFF after the backoff of the reader. */
 void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait);
 #define QUEUEREADER_BACKOFF ((usec_t)-1)
-/* Repeats the run at once, for another server. Counts towards `rate`, but is no trouble. */
-void queuereader_again(struct queuereader *qr);
 
 /* The current problem, valid until the next call; NULL: queue and destination have answered. */
 const char *queuereader_trouble(const struct queuereader *qr);

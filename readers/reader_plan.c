@@ -1,7 +1,5 @@
 #include "readers/reader_plan.h"
 
-#include "base/rate_limit.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +40,6 @@ struct plan {
     struct plan_config config;
     enum plan_phase phase;
     bool stopping;
-    usec_t give_up;      /* when stopping: after this time acknowledgements are not retried */
     bool over;           /* the work ends when both lanes are idle */
     enum plan_phase end; /* the phase after the work */
     bool busy[PLAN_LANES];
@@ -72,12 +69,11 @@ struct plan {
 
     struct leased leased[BATCHES_MAX]; /* the first is being delivered */
     size_t n_leased;
-    bool dry;                     /* the last reserve emptied the queue */
-    bool unresolved;              /* an unanswered delivery may still reach the destination */
-    size_t limit;                 /* messages per delivery */
-    size_t suspect_end;           /* end of the refused run; up to this message `limit` stays halved */
-    struct rate_limit rate_limit; /* of config.rate */
-    struct buf acks[ACKS_MAX];    /* one lease each, oldest first */
+    bool dry;                  /* the last reserve emptied the queue */
+    bool unresolved;           /* an unanswered delivery may still reach the destination */
+    size_t limit;              /* messages per delivery */
+    size_t suspect_end;        /* end of the refused run; up to this message `limit` stays halved */
+    struct buf acks[ACKS_MAX]; /* one lease each, oldest first */
 };
 
 struct plan *plan_new(const struct plan_config *config)
@@ -85,7 +81,6 @@ struct plan *plan_new(const struct plan_config *config)
     struct plan *p = mem_zalloc(sizeof(*p));
     p->config = *config;
     p->phase = p->end = PHASE_RELEASE;
-    rate_limit_init(&p->rate_limit, config->rate);
     backoff_init(&p->backoff[PLAN_QUEUE], config->backoff_min, config->backoff_max, config->seed);
     backoff_init(&p->backoff[PLAN_DESTINATION], config->backoff_min, config->backoff_max, ~config->seed);
     backoff_init(&p->rival, config->backoff_min, config->backoff_max, config->seed ^ (config->seed << 21));
@@ -256,23 +251,16 @@ static struct plan_step state_step(const struct plan *p, usec_t now)
 }
 
 /* The run begins with the first unsettled message. */
-static struct plan_step deliver_step(struct plan *p, size_t first, usec_t now)
+static struct plan_step deliver_step(const struct plan *p, size_t first)
 {
     const struct batch *b = &p->leased[0].batch;
-    size_t count = 0, bytes = 0, most = p->limit;
-    if (p->config.max_items && most > p->config.max_items)
-        most = p->config.max_items;
-    if (most > rate_limit_batch(&p->rate_limit))
-        most = rate_limit_batch(&p->rate_limit);
-    while (first + count < b->n && count < most && b->messages[first + count].state == MESSAGE_WAITING) {
+    size_t count = 0, bytes = 0;
+    while (first + count < b->n && count < p->limit && b->messages[first + count].state == MESSAGE_WAITING) {
         bytes += b->messages[first + count].text.len + 1;
         if (count && p->config.max_bytes && bytes > p->config.max_bytes)
             break;
         count++;
     }
-    usec_t when = rate_limit_when(&p->rate_limit, count, now);
-    if (when > now)
-        return (struct plan_step){.action = PLAN_PAUSE, .until = when};
     struct plan_step step = mark_step(p, b->messages[first + count - 1].id + 1, 0);
     step.first = first;
     step.count = count;
@@ -296,7 +284,7 @@ static struct plan_step destination_step(struct plan *p, usec_t now)
         return p->config.states && p->phase == PHASE_WORK && !p->stopping ? state_step(p, now) : wait;
     if (is_poison(p, first))
         return p->unresolved ? fence_step(p) : wait;
-    return deliver_step(p, first, now);
+    return deliver_step(p, first);
 }
 
 static struct plan_step touch_step(const struct plan *p, usec_t now)
@@ -329,25 +317,9 @@ static struct plan_step work_queue_step(const struct plan *p, usec_t now)
     return touch;
 }
 
-/* A step that returns the messages after the current run to the queue. */
-static struct plan_step nack_step(const struct plan *p)
-{
-    for (size_t i = p->config.marks ? p->n_leased : 0; i < p->n_leased; i++) {
-        const struct plan_step *run = &p->doing[PLAN_DESTINATION];
-        const struct batch *b = &p->leased[i].batch;
-        size_t first = i == 0 ? run->first + run->count : 0;
-        if (first < b->n && b->messages[first].state != MESSAGE_GIVEN_BACK)
-            return (struct plan_step){.action = PLAN_NACK,
-                .lease = b->lease,
-                .from = b->messages[first].id,
-                .to = b->messages[b->n - 1].id};
-    }
-    return (struct plan_step){.action = PLAN_WAIT};
-}
-
 /* As long as the destination has a run, the plan extends the lease of this run. A stop may be cut short. So when
- * stopping, the plan acknowledges delivered messages and returns the messages after the run at once, and does not
- * wait for the run. With marks, only the release returns messages (rule 5). */
+ * stopping, the plan acknowledges delivered messages at once and does not wait for the run. Only the release returns
+ * messages (rule 5). */
 static struct plan_step leaving_queue_step(struct plan *p, usec_t now)
 {
     if (!p->busy[PLAN_DESTINATION] || p->phase != PHASE_WORK)
@@ -356,10 +328,7 @@ static struct plan_step leaving_queue_step(struct plan *p, usec_t now)
         batch_take_done(front(p), &p->acks[0]);
     if (p->stopping && p->acks[0].len)
         return (struct plan_step){.action = PLAN_ACK};
-    if (p->lease_lost)
-        return (struct plan_step){.action = PLAN_WAIT};
-    struct plan_step touch = touch_step(p, now), nack = nack_step(p);
-    return p->stopping && touch.action != PLAN_TOUCH && nack.action == PLAN_NACK ? nack : touch;
+    return p->lease_lost ? (struct plan_step){.action = PLAN_WAIT} : touch_step(p, now);
 }
 
 static struct plan_step queue_step(struct plan *p, usec_t now)
@@ -399,8 +368,6 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     p->since[lane] = now;
     if (step.action == PLAN_RESERVE)
         p->acks_piggyback = p->acks[0].len > 0;
-    if (step.action == PLAN_DELIVER)
-        rate_limit_spend(&p->rate_limit, step.count, now);
     return step;
 }
 
@@ -462,7 +429,7 @@ void plan_released(struct plan *p, const struct plan_queue *queue)
     else if (p->doubted && !is_of_this_history(p, &own_from))
         p->phase = PHASE_OLD_COPY;
     else
-        p->phase = p->config.marks ? PHASE_ASK : PHASE_WORK;
+        p->phase = PHASE_ASK;
     p->doubted = false;
 }
 
@@ -498,7 +465,7 @@ static void add_batch(struct plan *p, struct batch *batch, usec_t now)
 {
     for (size_t i = 0; i < batch->n; i++) {
         struct message *m = &batch->messages[i];
-        if (p->config.marks && m->id < p->mark >> PLAN_FENCE_BITS)
+        if (m->id < p->mark >> PLAN_FENCE_BITS)
             m->state = MESSAGE_DONE;
         else if (p->config.lines && m->text.len == 0)
             batch_mark_poison(batch, i, "empty");
@@ -532,9 +499,9 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch,
     bool same = bytes_equal_str(queue_id, p->queue_id);
     if (same)
         add_claim(p, accepted, now);
-    if (!same || (p->config.marks && !p->fresh && !is_contiguous(p, batch))) {
+    if (!same || (!p->fresh && !is_contiguous(p, batch))) {
         p->over = true;
-    } else if (batch->n && p->config.marks && batch->messages[batch->n - 1].id >= PLAN_ID_MAX) {
+    } else if (batch->n && batch->messages[batch->n - 1].id >= PLAN_ID_MAX) {
         p->over = true;
         p->end = PHASE_MARKS_USED_UP;
     } else if (batch->n && !p->over) {
@@ -599,8 +566,7 @@ void plan_delivered(struct plan *p)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
-    if (p->config.marks)
-        p->mark = step->next;
+    p->mark = step->next;
     p->unresolved = false;
     if (step->count) {
         statement_done(p);
@@ -660,18 +626,6 @@ void plan_acknowledged(struct plan *p)
         p->phase = PHASE_RELEASE;
 }
 
-void plan_nacked(struct plan *p)
-{
-    const struct plan_step *step = &p->doing[PLAN_QUEUE];
-    struct batch *b = front(p);
-    succeed_step(p, PLAN_QUEUE, PLAN_NACK);
-    if (step->lease != b->lease)
-        batch_free(&p->leased[--p->n_leased].batch);
-    for (size_t i = 0; i < b->n && step->lease == b->lease; i++)
-        if (b->messages[i].id >= step->from)
-            b->messages[i].state = MESSAGE_GIVEN_BACK;
-}
-
 void plan_lease_lost(struct plan *p)
 {
     enum plan_action action = p->doing[PLAN_QUEUE].action;
@@ -695,14 +649,13 @@ void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
     end_step(p, lane, p->doing[lane].action);
     p->pause[lane] = now + (wait >= 0 ? wait : backoff_failed(&p->backoff[lane]));
     if (lane == PLAN_QUEUE) {
-        bool acks_can_wait = !p->config.marks && now < p->give_up;
-        if (p->stopping && (p->phase == PHASE_RELEASE || (p->phase == PHASE_ACK && !acks_can_wait)))
+        if (p->stopping && (p->phase == PHASE_RELEASE || p->phase == PHASE_ACK))
             p->end = PHASE_STOPPED;
         p->over = p->over || p->stopping || is_at_work(p);
         return;
     }
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
-    if (step->action == PLAN_DELIVER && step->count && p->config.marks)
+    if (step->action == PLAN_DELIVER && step->count)
         p->unresolved = true;
     if (p->phase == PHASE_FENCE)
         p->phase = PHASE_ASK; /* the fence may have changed the mark */
@@ -717,32 +670,10 @@ void plan_cancelled(struct plan *p, enum plan_lane lane)
     end_step(p, lane, p->doing[lane].action);
 }
 
-void plan_stop(struct plan *p, usec_t give_up)
+void plan_stop(struct plan *p)
 {
     p->stopping = true;
-    p->give_up = give_up;
     p->pause[PLAN_QUEUE] = 0;
-}
-
-/* `done` is "LEASE:IDS". */
-static void append_ids(struct bytes done, struct buf *ids)
-{
-    const char *colon = done.len ? memchr(done.ptr, ':', done.len) : NULL;
-    if (!colon)
-        return;
-    if (ids->len)
-        buf_append_char(ids, ',');
-    buf_append(ids, colon + 1, done.len - (size_t)(colon + 1 - done.ptr));
-}
-
-void plan_unacknowledged(const struct plan *p, struct buf *ids)
-{
-    struct buf done = {0};
-    batch_append_done(&p->leased[0].batch, &done);
-    for (size_t i = 0; i < ACKS_MAX; i++)
-        append_ids(buf_bytes(&p->acks[i]), ids);
-    append_ids(buf_bytes(&done), ids);
-    buf_free(&done);
 }
 
 const struct batch *plan_batch(const struct plan *p)

@@ -1,5 +1,5 @@
-/* reader_plan: decides the next step of a queue reader, based on the outcomes of earlier steps. It uses no clock and
- * no sockets.
+/* reader_plan: decides the next step of a queue reader whose destination keeps marks, based on the outcomes of earlier
+ * steps. It uses no clock and no sockets.
  *
  *     RELEASE ─▶ ASK ─▶ FENCE ─▶ work, in two lanes at once:
  *        ▲                          queue        RESERVE (with acks), TOUCH, BURY
@@ -43,10 +43,7 @@
  * 11. A *watermark* is a time of the queue's clock before which every accepted message is settled. A reserve's
  *     reply has a time and the highest remaining id accepted before it. Once M exceeds this id, the time is a
  *     watermark. The plan states it with the delivery that raises M, or by itself at least every second. 0: not
- *     known.
- *
- * Without marks, only rules 3 and 7 to 9 apply: messages are delivered at least once, and processes of one name may
- * share the work. */
+ *     known. */
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
 
@@ -69,7 +66,6 @@ enum plan_action {
     PLAN_TOUCH,   /* extend step.lease: plan_touched */
     PLAN_BURY,    /* bury message step.first, with its reason: plan_buried */
     PLAN_ACK,     /* plan_acks: plan_acknowledged */
-    PLAN_NACK,    /* after plan_stop: return ids step.from to step.to of step.lease: plan_nacked */
     /* the destination's lane */
     PLAN_ASK,     /* request the destination's mark of this queue: plan_asked */
     PLAN_DELIVER, /* step.count messages from step.first; 0: only change the mark: plan_delivered ... */
@@ -95,20 +91,16 @@ struct plan_step {
     uint64_t mark, next;
     char opening[MARK_LABEL_MAX]; /* to store with `next` */
     uint64_t lease;
-    uint64_t from, to; /* ids */
     bool wait;
     usec_t until;
     struct plan_watermark watermark; /* PLAN_DELIVER with messages, PLAN_STATE */
 };
 
 struct plan_config {
-    bool marks;       /* the destination keeps marks */
-    bool states;      /* the destination keeps watermarks (rule 11); needs marks */
+    bool states;      /* the destination keeps watermarks (rule 11) */
     bool lines;       /* messages are lines: an empty message, or one with an LF, is poison */
     uint64_t items;   /* maximum messages per reserve; fewer in a reply mean that the queue is empty */
-    size_t max_items; /* maximum messages in a delivery; 0: unlimited */
     size_t max_bytes; /* maximum bytes in a delivery, unless one message is longer; 0: unlimited */
-    uint64_t rate;    /* messages a second (rate_limit.h); 0: unlimited */
     usec_t lease;
     usec_t backoff_min, backoff_max;
     uint64_t seed;
@@ -154,19 +146,15 @@ void plan_acknowledged(struct plan *p); /* or refused for good */
 /* The queue refuses RESERVE for good. True if the request had acks, which are sent separately from now on; else the
  * caller must report a fault. */
 bool plan_piggyback_refused(struct plan *p);
-void plan_nacked(struct plan *p);
-void plan_lease_lost(struct plan *p); /* answer to BURY, TOUCH, NACK or the acks of a RESERVE */
+void plan_lease_lost(struct plan *p); /* answer to BURY, TOUCH or the acks of a RESERVE */
 /* The step has failed: no connection, no reply, 5xx or 429. The plan retries after `wait`; negative: after a
  * backoff. */
 void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait);
 /* The step was a long poll, cancelled because of plan_stop. */
 void plan_cancelled(struct plan *p, enum plan_lane lane);
-/* Stops the plan: waits for the current run, acknowledges, and releases all other messages. Without marks,
- * acknowledgements are retried until `give_up`, and the messages after the run are returned at once. A second call
- * with an earlier `give_up` retries at once. */
-void plan_stop(struct plan *p, usec_t give_up);
-/* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". */
-void plan_unacknowledged(const struct plan *p, struct buf *ids);
+/* Stops the plan: waits for the current run, acknowledges once, and releases all other messages. A lost
+ * acknowledgement is repeated by the next process (rule 9). */
+void plan_stop(struct plan *p);
 
 /* After PLAN_OLD_COPY. */
 struct plan_old_copy {

@@ -137,9 +137,7 @@ static void on_ack_lost(struct bytes ids, void *arg)
 static void warn_unacknowledged(struct reader_program *p)
 {
     struct buf ids = {0};
-    if (p->reader)
-        queuereader_unacknowledged(p->reader, &ids);
-    else
+    if (p->dispatcher)
         dispatcher_unacknowledged(p->dispatcher, &ids);
     if (ids.len > 0) {
         warn_redelivery(p, "the queue did not accept their acknowledgement", buf_bytes(&ids));
@@ -148,7 +146,7 @@ static void warn_unacknowledged(struct reader_program *p)
     buf_free(&ids);
 }
 
-/* What the copy lacks, and the command that goes on. Only queue_to_pubsub has marks, and a stream. */
+/* Describes what the copy lacks, and the command that continues. Only queue_to_pubsub has a queuereader, and a stream. */
 static void describe_old_copy(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_copy copy = queuereader_old_copy(p->reader);
@@ -225,39 +223,41 @@ static void on_stopped(enum queuereader_end end, void *arg)
     daemon_fail(p->daemon, EX_DATAERR); /* a retry cannot help: the operator must decide */
 }
 
-/* Sets what the two kinds of readers have in common. *token must be freed when the reader has been created. */
-static struct queuereader_config reader_config(
-    struct reader_program *p, const struct queuereader_destination *destination, const char *token)
+static struct queuereader_config reader_config(struct reader_program *p, const char *token)
 {
     struct options *o = daemon_options(p->daemon);
-    uint64_t items = (uint64_t)options_int(o, "items");
-    struct queuereader_config config = {
+    return (struct queuereader_config){
         .base = daemon_base(p->daemon),
         .queue_url = peer_url(o, "simplequeue"),
         .queue = options_string(o, "queue"),
         .reader = options_string(o, "reader"),
         .auth_token = token,
-        .items = items,
+        .items = (uint64_t)options_int(o, "items"),
         .lease = options_int(o, "lease") * USEC_PER_MSEC,
         .wait = options_int(o, "wait") * USEC_PER_MSEC,
         .timeout = options_int(o, "queue_timeout") * USEC_PER_MSEC,
         .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
         .backoff_max = options_int(o, "backoff_max") * USEC_PER_MSEC,
-        .drain = options_int(o, "drain_timeout") * USEC_PER_MSEC,
-        .destination = *destination,
         .on_stopped = on_stopped,
         .on_trouble = on_trouble,
         .on_buried = on_buried,
-        .on_ack_lost = on_ack_lost,
         .arg = p,
     };
-    if (!destination->ask) {
-        config.destination.max_items = (size_t)options_int(o, "batch");
-        config.destination.rate = (uint64_t)options_int(o, "rate");
-        config.destination.poison_limit = (uint64_t)options_int(o, "poison_limit");
-        if (!options_is_set(o, "items") && config.destination.max_items > items)
-            config.items = config.destination.max_items;
-    }
+}
+
+/* Adds READER_BATCH_OPTIONS to the caller's config. */
+static struct dispatcher_config dispatcher_config(
+    const struct options *o, const struct dispatcher_config *given, const struct queuereader_config *reader)
+{
+    struct dispatcher_config config = *given;
+    config.reader = *reader;
+    config.max_items = (size_t)options_int(o, "batch");
+    config.rate = (uint64_t)options_int(o, "rate");
+    config.poison_limit = (uint64_t)options_int(o, "poison_limit");
+    config.drain = options_int(o, "drain_timeout") * USEC_PER_MSEC;
+    config.on_ack_lost = on_ack_lost;
+    if (!options_is_set(o, "items") && config.max_items > reader->items)
+        config.reader.items = config.max_items;
     return config;
 }
 
@@ -269,13 +269,13 @@ static struct reader_program *program_new(struct daemon *d, const struct queuere
         return NULL;
     struct reader_program *p = mem_zalloc(sizeof(*p));
     p->daemon = d;
-    struct queuereader_config config = reader_config(p, destination, token);
+    struct queuereader_config reader = reader_config(p, token);
     if (dispatcher) {
-        struct dispatcher_config all = *dispatcher;
-        all.reader = config;
-        p->dispatcher = dispatcher_new(&all);
+        struct dispatcher_config config = dispatcher_config(daemon_options(d), dispatcher, &reader);
+        p->dispatcher = dispatcher_new(&config);
     } else {
-        p->reader = queuereader_new(&config);
+        reader.destination = *destination;
+        p->reader = queuereader_new(&reader);
     }
     free(token);
     register_stats(p);
@@ -293,7 +293,7 @@ struct reader_program *reader_program_new(
 struct reader_program *reader_program_new_dispatcher(
     struct daemon *d, const struct dispatcher_config *config, struct config_error *error)
 {
-    return program_new(d, &config->reader.destination, config, error);
+    return program_new(d, NULL, config, error);
 }
 
 struct dispatcher *reader_program_dispatcher(struct reader_program *p)

@@ -33,7 +33,7 @@
     READER_MS("queue_timeout", "10s", 10, 600000, "timeout for the queue's answers, in addition to wait"),              \
     READER_MS("backoff_min", "50ms", 1, 60000, "delay after the first failure"),                              \
     READER_MS("backoff_max", "2s", 1, 600000, "longest delay between attempts")
-/* For destinations without marks. ITEMS_HELP is what contains the messages of a batch, such as "POST". */
+/* For programs with a dispatcher. ITEMS_HELP names what contains the messages of a batch, such as "POST". */
 #define READER_BATCH_OPTIONS(BATCH, ITEMS_HELP)                                                              \
     {.name = "batch", .type = OPTION_INT, .fallback = (BATCH), .min = 1, .max = 100000,                      \
         .help = "maximum messages per " ITEMS_HELP "; if rate is set, also at most rate / 20 + 1"},                     \
@@ -51,13 +51,12 @@ int reader_program_check(struct options *o, struct config_error *error);
  * explicit `items`. */
 int reader_program_check_batch(struct options *o, struct config_error *error);
 
-/* Starts to read. If the destination has no marks, its max_items, rate and poison_limit come from
- * READER_BATCH_OPTIONS. Returns NULL with the error if this fails. If some delivered messages are not acknowledged at
- * the end, the program logs their ids and exits with 75. */
+/* Starts to read for a destination that keeps marks. Returns NULL with the error if this fails. */
 struct reader_program *reader_program_new(
     struct daemon *d, const struct queuereader_destination *destination, struct config_error *error);
 struct queuereader *reader_program_reader(struct reader_program *p);
-/* As reader_program_new, with a dispatcher. `config` has all but `reader`, of which `destination` is used. */
+/* Starts a dispatcher. `reader`, max_items, rate, poison_limit, drain and on_ack_lost come from the settings. If some
+ * delivered messages are not acknowledged at the end, the program logs their ids and exits with 75. */
 struct reader_program *reader_program_new_dispatcher(
     struct daemon *d, const struct dispatcher_config *config, struct config_error *error);
 struct dispatcher *reader_program_dispatcher(struct reader_program *p);

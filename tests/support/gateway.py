@@ -1,8 +1,9 @@
 """A gateway before a queue, which a test makes fail: in the way of a reader, while the test itself asks the queue."""
 import http.server
+import select
 import threading
 
-from harness import UNREACHABLE, Reply, request
+from harness import UNREACHABLE, Reply, connect
 
 
 class Gateway:
@@ -26,11 +27,21 @@ class Gateway:
                 if answer == "hang":
                     gateway.opened.wait()
                 try:
-                    reply = Reply(answer, {}, b"no") if isinstance(answer, int) else request(
-                        queue_url, self.command, self.path, body)
-                    self.answer(reply)
+                    self.answer(Reply(answer, {}, b"no") if isinstance(answer, int) else self.ask_queue(body))
                 except UNREACHABLE:
                     self.close_connection = True
+
+            def ask_queue(self, body):
+                """A client that leaves takes its request with it: the queue must not answer a long poll of nobody."""
+                c = connect(queue_url)
+                try:
+                    c.request(self.command, self.path, body)
+                    if self.connection in select.select([c.sock, self.connection], [], [])[0]:
+                        raise ConnectionAbortedError
+                    r = c.getresponse()
+                    return Reply(r.status, r.headers, r.read())
+                finally:
+                    c.close()
 
             def answer(self, reply):
                 self.send_response(reply.status)

@@ -410,6 +410,100 @@ static void no_lines_are_buried(void **state)
     dispatch_free(&d);
 }
 
+static void a_stop_tries_acknowledgements_and_returns_in_turn(void **state)
+{
+    (void)state;
+    struct dispatch *d = three(&usual, "1 1 1\na\n2 1 1\nb\n3 1 1\nc\n");
+    usec_t until;
+    dispatch_run_delivered(d, dispatch_run_begin(d, 0, &until));
+    dispatch_stop(d);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(dispatch_step(d, 0).action, DISPATCH_ACK);
+        dispatch_step_failed(d, false);
+        assert_int_equal(dispatch_step(d, 0).action, DISPATCH_NACK);
+        dispatch_step_failed(d, false);
+    }
+    assert_true(dispatch_has_outcomes(d));
+    assert_int_equal(dispatch_step(d, 0).action, DISPATCH_ACK);
+    dispatch_step_done(d);
+    assert_false(dispatch_has_outcomes(d));
+    assert_int_equal(dispatch_step(d, 0).action, DISPATCH_NACK);
+    dispatch_step_done(d);
+    assert_true(dispatch_is_empty(d));
+    dispatch_free(&d);
+}
+
+/* With many messages in hand. */
+static struct dispatch *paced(uint64_t rate, size_t max_items)
+{
+    struct dispatch_config config = usual;
+    struct buf framed = {0};
+    config.rate = rate;
+    config.max_items = max_items;
+    config.lease = 1000 * USEC_PER_SEC;
+    for (int i = 1; i <= 20000; i++)
+        buf_printf(&framed, "%d 1 1\nx\n", i);
+    buf_append_char(&framed, '\0');
+    struct dispatch *d = three(&config, framed.ptr);
+    buf_free(&framed);
+    return d;
+}
+
+/* What the destination sees from `*now` until `end`, when each timer is `late` and each answer takes `trip`. A third of the
+ * tries fail, some are waited out for `pause`. Never more than the rate and what the bucket holds, from any moment on. */
+static size_t sent_until(
+    struct dispatch *d, double rate, usec_t *now, usec_t end, usec_t late, usec_t trip, usec_t pause)
+{
+    size_t sent = 0, tries = 0;
+    double behind = 0;
+    while (*now < end) {
+        usec_t until;
+        struct dispatch_run *run = dispatch_run_begin(d, *now, &until);
+        if (run == NULL) {
+            *now = until + late;
+            continue;
+        }
+        double due = (double)*now * rate / USEC_PER_SEC;
+        behind = tries == 0 || (double)sent - due < behind ? (double)sent - due : behind;
+        sent += run->n;
+        assert_true((double)sent - due - behind <= rate / 10 + 1.001);
+        *now += trip;
+        if (++tries % 3 == 0) {
+            dispatch_run_again(d, run);
+            dispatch_pause(d, tries % 30 == 0 ? *now + pause : 0);
+            continue;
+        }
+        dispatch_run_delivered(d, run);
+        assert_int_equal(dispatch_step(d, *now).action, DISPATCH_ACK);
+        dispatch_step_done(d);
+    }
+    return sent;
+}
+
+static void the_rate_is_reached_and_kept_by_tries_too(void **state)
+{
+    static const uint64_t rates[] = {3, 20, 100, 500, 2000};
+    (void)state;
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        for (size_t most = 1; most <= 1000; most += 999) {
+            struct dispatch *d = paced(rates[i], most);
+            usec_t now = USEC_PER_SEC;
+            size_t sent = sent_until(d, (double)rates[i], &now, 5 * USEC_PER_SEC, 2 * USEC_PER_MSEC, 200, 0);
+            assert_in_range(sent, 4 * rates[i] - rates[i] / 20 - 1, 4 * rates[i] + rates[i] / 10 + 1);
+            dispatch_free(&d);
+        }
+}
+
+static void the_rate_holds_after_a_pause(void **state)
+{
+    (void)state;
+    struct dispatch *d = paced(100, 1);
+    usec_t now = USEC_PER_SEC;
+    size_t sent = sent_until(d, 100, &now, 11 * USEC_PER_SEC, 0, 100, 700 * USEC_PER_MSEC);
+    assert_in_range(sent, 300, 900);
+    dispatch_free(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +515,9 @@ int main(void)
         cmocka_unit_test(a_doubtful_acknowledgement_that_was_repeated),
         cmocka_unit_test(small_leases_serve_all_runs),
         cmocka_unit_test(no_lines_are_buried),
+        cmocka_unit_test(a_stop_tries_acknowledgements_and_returns_in_turn),
+        cmocka_unit_test(the_rate_is_reached_and_kept_by_tries_too),
+        cmocka_unit_test(the_rate_holds_after_a_pause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

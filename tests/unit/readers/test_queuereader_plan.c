@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 static const struct plan_config usual = {
-    .marks = true,
     .lines = true,
     .lease = 10 * USEC_PER_SEC,
     .backoff_min = 10 * USEC_PER_MSEC,
@@ -71,8 +70,6 @@ static void acks_are_ranges(void **state)
     batch_free(&b);
 }
 
-#define LATER (100 * USEC_PER_SEC) /* until when a stop tries to acknowledge */
-
 static void released(struct plan *p, uint64_t next_id, uint64_t epoch)
 {
     plan_released(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, epoch, BYTES_NONE, 0});
@@ -120,8 +117,6 @@ static struct plan *begun(const struct plan_config *config, uint64_t next_id, ui
     expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
     released(p, next_id, 5);
     assert_int_equal(plan_epoch(p), 5);
-    if (!config->marks)
-        return p;
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
     plan_asked(p, mark, BYTES_NONE);
@@ -599,7 +594,6 @@ static void runs_are_bounded(void **state)
     (void)state;
     struct plan_config config = usual;
     config.max_bytes = 6;
-    config.max_items = 3;
     struct plan *p = begun(&config, 1, 0);
     reserve(p, "1 1 2\naa\n2 1 2\nbb\n3 1 2\ncc\n4 1 9\nddddddddd\n5 1 0\n\n");
     expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
@@ -610,74 +604,6 @@ static void runs_are_bounded(void **state)
     plan_free(&p);
 }
 
-/* With many messages in hand. */
-static struct plan *paced(uint64_t rate, size_t max_items)
-{
-    struct plan_config config = usual;
-    config.rate = rate;
-    config.backoff_min = 1;
-    config.lease = 1000 * USEC_PER_SEC;
-    config.max_items = max_items;
-    struct plan *p = begun(&config, 1, 0);
-    struct buf framed = {0};
-    for (int i = 1; i <= 20000; i++)
-        buf_printf(&framed, "%d 1 1\nx\n", i);
-    buf_append_char(&framed, '\0');
-    reserve(p, framed.ptr);
-    buf_free(&framed);
-    return p;
-}
-
-/* What the destination sees from `*now` until `end`, when each timer is `late` and each answer takes `trip`. A third of the
- * tries fail, some are waited out for `pause`. Never more than the rate and what the bucket holds, from any moment on. */
-static size_t sent_until(
-    struct plan *p, double rate, usec_t *now, usec_t end, usec_t late, usec_t trip, usec_t pause)
-{
-    size_t sent = 0, tries = 0;
-    double behind = 0;
-    while (*now < end) {
-        struct plan_step s = next(p, PLAN_DESTINATION, *now);
-        if (s.action == PLAN_PAUSE) {
-            *now = s.until + late;
-            continue;
-        }
-        double due = (double)*now * rate / USEC_PER_SEC;
-        behind = tries == 0 || (double)sent - due < behind ? (double)sent - due : behind;
-        sent += s.count;
-        assert_true((double)sent - due - behind <= rate / 10 + 1.001);
-        *now += trip;
-        if (++tries % 3 == 0)
-            plan_faulted(p, PLAN_DESTINATION, *now, tries % 30 == 0 ? pause : 0);
-        else
-            plan_delivered(p);
-    }
-    return sent;
-}
-
-static void the_rate_is_reached_and_kept_by_tries_too(void **state)
-{
-    static const uint64_t rates[] = {3, 20, 100, 500, 2000};
-    (void)state;
-    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
-        for (size_t most = 1; most <= 1000; most += 999) {
-            struct plan *p = paced(rates[i], most);
-            usec_t now = USEC_PER_SEC;
-            size_t sent = sent_until(p, (double)rates[i], &now, 5 * USEC_PER_SEC, 2 * USEC_PER_MSEC, 200, 0);
-            assert_in_range(sent, 4 * rates[i] - rates[i] / 20 - 1, 4 * rates[i] + rates[i] / 10 + 1);
-            plan_free(&p);
-        }
-}
-
-static void the_rate_holds_after_a_pause(void **state)
-{
-    (void)state;
-    struct plan *p = paced(100, 1);
-    usec_t now = USEC_PER_SEC;
-    size_t sent = sent_until(p, 100, &now, 11 * USEC_PER_SEC, 0, 100, 700 * USEC_PER_MSEC);
-    assert_in_range(sent, 300, 900);
-    plan_free(&p);
-}
-
 static void stopping_acknowledges_and_releases(void **state)
 {
     (void)state;
@@ -685,7 +611,7 @@ static void stopping_acknowledges_and_releases(void **state)
     reserve(p, "1 1 1\na\n2 1 3\nb\nc\n");
     reserve(p, "");
     expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    plan_stop(p, LATER);
+    plan_stop(p);
     expect(p, PLAN_QUEUE, 0, PLAN_PAUSE); /* until the lease is to be extended */
     plan_delivered(p);
     expect(p, PLAN_QUEUE, 0, PLAN_ACK);
@@ -703,7 +629,7 @@ static void stopping_fences_what_was_left_without_an_answer(void **state)
     struct plan *p = begun(&usual, 1, 0);
     reserve(p, "1 1 1\na\n");
     expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    plan_stop(p, LATER);
+    plan_stop(p);
     fails(p, PLAN_DESTINATION, 0);
     expect_run(p, 0, 0, 0, PLAN_MARK(1, 1), PLAN_MARK(1, 2));
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
@@ -714,58 +640,28 @@ static void stopping_fences_what_was_left_without_an_answer(void **state)
     plan_free(&p);
 }
 
-static struct plan_step expect_nack(struct plan *p, uint64_t lease, uint64_t from, uint64_t to)
-{
-    struct plan_step s = next(p, PLAN_QUEUE, 0);
-    assert_int_equal(s.action, PLAN_NACK);
-    assert_int_equal(s.lease, lease);
-    assert_int_equal(s.from, from);
-    assert_int_equal(s.to, to);
-    return s;
-}
-
 /* Stopped with one message of three with the destination, and two in a second lease. */
 static struct plan *stopped_in_a_run(void)
 {
     struct plan_config config = usual;
     struct batch second;
-    config.marks = false;
-    config.max_items = 1;
-    struct plan *p = begun(&config, 6, 0);
-    reserve(p, "1 1 1\na\n2 1 3\nb\nc\n3 1 1\nd\n");
+    config.max_bytes = 1;
+    struct plan *p = begun(&config, 1, 0);
+    reserve(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nd\n");
     expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
     assert_true(batch_parse(BYTES_LITERAL("4 1 1\ne\n5 1 1\nf\n"), 2, &second));
     plan_reserved(p, BYTES_LITERAL("q"), &second, &(struct plan_accepted){0}, 0);
-    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
-    plan_stop(p, LATER);
-    expect_nack(p, 1, 2, 3);
-    return p;
-}
-
-static void stopping_gives_back_what_was_not_begun(void **state)
-{
-    (void)state;
-    struct plan *p = stopped_in_a_run();
-    plan_nacked(p);
-    expect_nack(p, 2, 4, 5);
-    plan_nacked(p);
+    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    plan_stop(p);
     expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
-    struct plan_step s = next(p, PLAN_QUEUE, usual.lease / 2);
-    assert_true(s.action == PLAN_TOUCH && s.lease == 1);
-    plan_touched(p);
-    plan_delivered(p);
-    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
-    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
-    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
-    plan_acknowledged(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    plan_free(&p);
+    return p;
 }
 
 static void a_lease_lost_in_a_stop_is_left(void **state)
 {
     (void)state;
     struct plan *p = stopped_in_a_run();
+    expect(p, PLAN_QUEUE, usual.lease / 2, PLAN_TOUCH);
     plan_lease_lost(p);
     expect(p, PLAN_QUEUE, usual.lease, PLAN_WAIT);
     plan_delivered(p);
@@ -788,11 +684,6 @@ static void a_stop_tries_again_what_the_queue_does_not_answer(void **state)
 {
     (void)state;
     struct plan *p = stopped_in_a_run();
-    fails(p, PLAN_QUEUE, 0);
-    tried_again(p, 0, PLAN_NACK);
-    plan_nacked(p);
-    expect_nack(p, 2, 4, 5);
-    plan_nacked(p);
     usec_t now = usual.lease / 2;
     expect(p, PLAN_QUEUE, now, PLAN_TOUCH);
     fails(p, PLAN_QUEUE, now);
@@ -801,8 +692,6 @@ static void a_stop_tries_again_what_the_queue_does_not_answer(void **state)
     plan_delivered(p);
     now = tried_again(p, now, PLAN_ACK);
     assert_true(bytes_equal_str(plan_acks(p), "1:1"));
-    fails(p, PLAN_QUEUE, now);
-    now = tried_again(p, now, PLAN_ACK);
     plan_acknowledged(p);
     expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
     fails(p, PLAN_QUEUE, now);
@@ -810,36 +699,24 @@ static void a_stop_tries_again_what_the_queue_does_not_answer(void **state)
     plan_free(&p);
 }
 
-static void expect_unacknowledged(struct plan *p, const char *expected)
-{
-    struct buf ids = {0};
-    plan_unacknowledged(p, &ids);
-    assert_true(bytes_equal_str(buf_bytes(&ids), expected));
-    buf_free(&ids);
-}
-
 /* Of three messages of one lease the first is done, the second with the destination. */
 static void a_stop_acknowledges_at_once_what_is_done(void **state)
 {
     (void)state;
     struct plan_config config = usual;
-    config.marks = false;
-    config.max_items = 1;
-    struct plan *p = begun(&config, 6, 0);
+    config.max_bytes = 1;
+    struct plan *p = begun(&config, 1, 0);
     reserve(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nc\n");
     reserve(p, "");
     expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
     plan_delivered(p);
     expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
-    expect_unacknowledged(p, "1");
-    plan_stop(p, LATER);
+    plan_stop(p);
     expect(p, PLAN_QUEUE, 0, PLAN_ACK);
     assert_true(bytes_equal_str(plan_acks(p), "1:1"));
     plan_delivered(p); /* while that is on its way */
-    expect_unacknowledged(p, "1,2");
     expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
     plan_acknowledged(p);
-    expect_unacknowledged(p, "2");
     expect(p, PLAN_QUEUE, 0, PLAN_ACK);
     assert_true(bytes_equal_str(plan_acks(p), "1:2"));
     plan_acknowledged(p);
@@ -847,37 +724,14 @@ static void a_stop_acknowledges_at_once_what_is_done(void **state)
     plan_free(&p);
 }
 
-static void a_stop_gives_acks_up_in_the_end(void **state)
-{
-    (void)state;
-    for (int hurried = 0; hurried < 2; hurried++) {
-        struct plan *p = stopped_in_a_run();
-        plan_nacked(p);
-        expect_nack(p, 2, 4, 5);
-        plan_nacked(p);
-        plan_delivered(p);
-        expect(p, PLAN_QUEUE, 0, PLAN_ACK);
-        fails(p, PLAN_QUEUE, 0);
-        expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
-        if (hurried)
-            plan_stop(p, 0);
-        usec_t now = hurried ? 0 : LATER;
-        expect(p, PLAN_QUEUE, now, PLAN_ACK); /* once more */
-        fails(p, PLAN_QUEUE, now);
-        expect(p, PLAN_QUEUE, now, PLAN_STOPPED);
-        expect_unacknowledged(p, "1");
-        plan_free(&p);
-    }
-}
-
-/* There the mark tells what is done: nobody has to wait for a queue that is gone. */
-static void with_marks_a_stop_tries_to_acknowledge_once(void **state)
+/* The mark shows which messages are done, so a stop need not wait for the queue. */
+static void a_stop_tries_to_acknowledge_once(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
     reserve(p, "1 1 1\na\n");
     expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    plan_stop(p, LATER);
+    plan_stop(p);
     plan_delivered(p);
     expect(p, PLAN_QUEUE, 0, PLAN_ACK);
     fails(p, PLAN_QUEUE, 0);
@@ -889,9 +743,7 @@ static void with_marks_a_stop_tries_to_acknowledge_once(void **state)
 static void a_touch_that_fails_is_tried_again_while_the_run_lasts(void **state)
 {
     (void)state;
-    struct plan_config config = usual;
-    config.marks = false;
-    struct plan *p = begun(&config, 1, 0);
+    struct plan *p = begun(&usual, 1, 0);
     reserve(p, "1 1 1\na\n");
     expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
     usec_t now = usual.lease / 2;
@@ -902,27 +754,6 @@ static void a_touch_that_fails_is_tried_again_while_the_run_lasts(void **state)
     assert_int_equal(next(p, PLAN_QUEUE, now).until, now + usual.lease / 3);
     plan_delivered(p);
     expect(p, PLAN_QUEUE, now, PLAN_ACK);
-    plan_free(&p);
-}
-
-static void without_marks_nothing_is_asked_or_fenced(void **state)
-{
-    (void)state;
-    struct plan_config config = usual;
-    config.marks = false;
-    struct plan *p = begun(&config, 9, 0);
-    reserve(p, "3 1 1\na\n");
-    reserve(p, "8 1 1\nb\n"); /* another process has those between */
-    struct plan_step s = next(p, PLAN_DESTINATION, 0);
-    assert_true(s.action == PLAN_DELIVER && s.count == 1);
-    plan_faulted(p, PLAN_DESTINATION, 0, 0);
-    next(p, PLAN_DESTINATION, 0);
-    plan_refused(p, "bad");
-    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
-    plan_buried(p);
-    s = next(p, PLAN_DESTINATION, 0);
-    assert_int_equal(plan_batch(p)->messages[s.first].id, 8);
-    plan_delivered(p);
     plan_free(&p);
 }
 
@@ -1050,22 +881,17 @@ int main(void)
         cmocka_unit_test(poison_is_buried_before_what_follows_is_delivered),
         cmocka_unit_test(halving_finds_the_poison),
         cmocka_unit_test(runs_are_bounded),
-        cmocka_unit_test(the_rate_is_reached_and_kept_by_tries_too),
-        cmocka_unit_test(the_rate_holds_after_a_pause),
         cmocka_unit_test(stopping_acknowledges_and_releases),
         cmocka_unit_test(stopping_fences_what_was_left_without_an_answer),
-        cmocka_unit_test(stopping_gives_back_what_was_not_begun),
         cmocka_unit_test(a_lease_lost_in_a_stop_is_left),
         cmocka_unit_test(a_stop_tries_again_what_the_queue_does_not_answer),
         cmocka_unit_test(a_stop_acknowledges_at_once_what_is_done),
-        cmocka_unit_test(a_stop_gives_acks_up_in_the_end),
-        cmocka_unit_test(with_marks_a_stop_tries_to_acknowledge_once),
+        cmocka_unit_test(a_stop_tries_to_acknowledge_once),
         cmocka_unit_test(a_touch_that_fails_is_tried_again_while_the_run_lasts),
         cmocka_unit_test(a_watermark_rides_on_the_run_that_reaches_it),
         cmocka_unit_test(an_idle_reader_states_every_second),
         cmocka_unit_test(times_are_dropped_when_ids_or_clocks_change),
         cmocka_unit_test(a_fenced_reader_states_nothing),
-        cmocka_unit_test(without_marks_nothing_is_asked_or_fenced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

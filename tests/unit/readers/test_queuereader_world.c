@@ -100,7 +100,6 @@ struct world {
 };
 
 static const struct plan_config config = {
-    .marks = true,
     .states = true,
     .lines = true,
     .lease = LEASE * STEP,
