@@ -5,7 +5,7 @@
 #include "api/freshness.h"
 #include "api/lookup.h"
 #include "api/openapi.h"
-#include "api/reload.h"
+#include "api/archive_reload.h"
 #include "api/render.h"
 
 static bool may_see(struct http_request *req, const struct query *q, struct bytes key)
@@ -139,7 +139,7 @@ const struct http_route api_routes[] = {
     HTTP_ROUTE("/v1/incr", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_WRITES, events_incr,
         "ns key sub n queue producer mark next",
         "ns=&key=: put n= events (default 1) that count under this key onto the local queue"),
-    HTTP_ROUTE("/reload", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_OPEN, reload_archive, "format",
+    HTTP_ROUTE("/reload", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_OPEN, archive_reload, "format",
         "open the archive's current generation, if the api reads the archive itself"),
     {.path = NULL},
 };

@@ -26,7 +26,6 @@
 
 #define CHECK "conservation"
 #define TRIES 3
-#define DEAD_MAX 100000
 
 /* The lines of a slice in a stream. */
 struct part {
@@ -46,7 +45,7 @@ struct counted_slice {
 struct queue {
     char name[NAME_LEN_MAX + 1], id[NAME_LEN_MAX + 1];
     uint64_t next_id, depth, buried;
-    uint64_t from, to;  /* ids, from the marks in the stream's frames; to 0: nothing is published */
+    uint64_t from, to;  /* ids, from the marks in the stream's frames; `to` is 0 if nothing was published */
     uint64_t published; /* lines of these ids */
 };
 

@@ -13,9 +13,9 @@ from harness import ROOT
 
 # The folders of lib/, lowest first: each may include those before it.
 LIB = ("base", "config", "journal", "counts", "archive", "http", "daemon", "stream")
-PARTS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api", "backup")
-# A backup decodes the formats of other parts.
-MAY_USE = {"backup": ("simplequeue", "readers")}
+PARTS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api", "backup", "tools")
+# A backup decodes the formats of other parts, and the tools show batches and restore backups.
+MAY_USE = {"backup": ("simplequeue", "readers"), "tools": ("readers", "backup")}
 
 
 def sources(*endings):

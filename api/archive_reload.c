@@ -1,4 +1,4 @@
-#include "api/reload.h"
+#include "api/archive_reload.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void on_refreshed(void *arg)
     free(call);
 }
 
-void reload_archive(struct http_request *req, void *ctx)
+void archive_reload(struct http_request *req, void *ctx)
 {
     struct api *api = ctx;
     struct bytes format;

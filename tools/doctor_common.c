@@ -1,0 +1,98 @@
+/* What doctor.c and conservation.c have in common. */
+#include "tools/doctor.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+void doctor_find(
+    struct doctor *d, enum status_level level, const char *check, const char *remedy, const char *fmt, ...)
+{
+    static const char *const words[] = {"ok", "warn", "fail"};
+    struct buf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&text, fmt, ap);
+    va_end(ap);
+    d->level = level > d->level ? level : d->level;
+    if (d->json) {
+        struct buf out = {0};
+        buf_printf(&out, "%s{\"check\":\"%s\",\"result\":\"%s\",\"finding\":", d->findings ? ",\n" : "",
+            check, words[level]);
+        buf_append_json(&out, bytes_str(text.ptr));
+        buf_append_str(&out, ",\"remedy\":");
+        buf_append_json(&out, bytes_str(remedy ? remedy : ""));
+        buf_append_char(&out, '}');
+        fwrite(out.ptr, 1, out.len, stdout);
+        buf_free(&out);
+    } else {
+        printf("%-4s  %-12s  %s\n", words[level], check, text.ptr);
+        if (remedy)
+            printf("   -> %s\n", remedy);
+    }
+    d->findings++;
+    buf_free(&text);
+}
+
+void doctor_append_dir(const struct doctor *d, const char *daemon, const char *below, struct buf *out)
+{
+    const char *set = config_setting(d->config, daemon, "data_dir");
+    if (set)
+        buf_printf(out, "%s%s", set, below);
+    else
+        buf_printf(out, "%s/%s%s", d->data_dir, daemon, below);
+}
+
+void doctor_each_entry(
+    struct doctor *d, const char *dir, void (*fn)(struct doctor *d, const char *path, const char *name))
+{
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char *path = mem_printf("%s/%s", dir, names[i]->d_name);
+        if (names[i]->d_name[0] != '.')
+            fn(d, path, names[i]->d_name);
+        free(path);
+        free(names[i]);
+    }
+    free(names);
+}
+
+FILE *doctor_run_compactor(const struct doctor *d, const char *option, int fd, pid_t *pid)
+{
+    char *argv[TOOL_ARGS_MAX + 1] = {NULL};
+    char *libexec = tool_libexec_dir();
+    int ends[2];
+    tool_add_arg(argv, "%s/compactor", libexec);
+    if (d->config)
+        tool_add_arg(argv, "--config=%s", d->config->path);
+    tool_add_compactor_paths(argv, d->config, d->data_dir);
+    tool_add_arg(argv, "%s", option);
+    *pid = -1;
+    if (pipe2(ends, O_CLOEXEC) == 0) {
+        *pid = fork();
+        if (*pid == 0) {
+            dup2(ends[1], fd);
+            execv(argv[0], argv);
+            _exit(EX_OSERR);
+        }
+        close(ends[1]);
+    }
+    for (size_t i = 0; argv[i]; i++)
+        free(argv[i]);
+    free(libexec);
+    return *pid > 0 ? fdopen(ends[0], "r") : NULL;
+}
+
+int doctor_end_compactor(FILE *output, pid_t pid)
+{
+    int status = -1;
+    if (output)
+        fclose(output);
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
