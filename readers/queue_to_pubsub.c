@@ -20,13 +20,7 @@ struct relay {
 
 static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_to_pubsub", "2000"),
-    {.name = "pubsub_url",
-        .type = OPTION_STRING,
-        .help = "address of pubsub (default: from the configuration)"},
-    {.name = "pubsub_token_file",
-        .type = OPTION_STRING,
-        OPTION_INHERITS_TOKEN("pubsub"),
-        .help = "file with the token for pubsub"},
+    PEER_OPTIONS("pubsub", "pubsub", ""),
     {.name = "stream",
         .type = OPTION_STRING,
         .fallback = "clicks",

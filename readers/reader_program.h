@@ -8,6 +8,7 @@
 #ifndef MILLRACE_READER_PROGRAM_H
 #define MILLRACE_READER_PROGRAM_H
 
+#include "config/peers.h"
 #include "daemon/daemon.h"
 #include "readers/dispatcher.h"
 #include "readers/queuereader.h"
@@ -20,9 +21,7 @@
 
 /* clang-format off */
 #define READER_OPTIONS(READER_NAME, ITEMS)                                                                          \
-    {.name = "queue_url", .type = OPTION_STRING,                                                             \
-        .help = "address of simplequeue (default: from the configuration)"},                                      \
-    {.name = "queue_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN("simplequeue"), .help = "file with the token for simplequeue"},      \
+    PEER_OPTIONS("queue", "simplequeue", ""),                                    \
     {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "queue to read"},       \
     {.name = "reader", .type = OPTION_STRING, .fallback = (READER_NAME),                                     \
         .help = "name of this reader at the queue"},                                                          \

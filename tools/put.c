@@ -7,6 +7,8 @@
 #include "base/line_source.h"
 #include "tools/log_tail.h"
 #include "config/options.h"
+#include "config/peers.h"
+#include "config/reject_options.h"
 #include "base/rate_limit.h"
 #include "base/progress.h"
 #include "tools/access_log.h"
@@ -32,13 +34,7 @@
 #define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* longest time that a line waits until its batch is full */
 
 static const struct option_row rows[] = {
-    {.name = "queue_url",
-        .type = OPTION_STRING,
-        .help = "address of simplequeue (default: [simplequeue] of the file)"},
-    {.name = "queue_token_file",
-        .type = OPTION_STRING,
-        OPTION_INHERITS_TOKEN("simplequeue"),
-        .help = "file with simplequeue's token"},
+    PEER_OPTIONS("queue", "simplequeue", ""),
     TOOL_DATA_DIR_SETTING,
     {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "name of the queue"},
     {.name = "producer",
@@ -63,18 +59,7 @@ static const struct option_row rows[] = {
         .help =
             "file for lines that the queue refuses (over its max_message); lines over 64 MiB are skipped and "
             "not kept (default: the first line of either kind ends the put)"},
-    {.name = "rejects_max_bytes",
-        .type = OPTION_SIZE,
-        .fallback = "256M",
-        .max = INT64_C(1) << 40,
-        .unit = "bytes",
-        .help = "delete the oldest lines of rejects once FILE and FILE.1 exceed this size; 0: unlimited"},
-    {.name = "rejects_max_age",
-        .type = OPTION_DURATION,
-        .fallback = "30d",
-        .max = INT64_C(3660) * 24 * 3600 * 1000,
-        .unit = "s",
-        .help = "delete lines of rejects after this time; 0: keep them"},
+    REJECT_LIMIT_OPTIONS,
     {.name = "rate",
         .type = OPTION_INT,
         .fallback = "0",
@@ -241,7 +226,7 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
         refusal->start - p->files[i].base, clock_monotonic());
 }
 
-/* Refuses a line that is no event. */
+/* Refuses a line that is not an event. */
 static int refuse(struct put *p, const struct put_batch_refusal *refusal, uint64_t end)
 {
     int status = p->rejects.file.path == NULL ? flush(p) : 0;
@@ -612,7 +597,7 @@ static int check(const struct options *o)
         int one = check_file(files[i]);
         status = one != 0 ? one : status;
     }
-    const char *rejects = options_string(o, "rejects");
+    const char *rejects = options_text(o, "rejects");
     struct stat st;
     if (status != 0 || rejects == NULL)
         return status;
@@ -643,8 +628,7 @@ static int put_with(const struct options *o)
         return status;
     if (daemon_read_token(options_string(o, "queue_token_file"), &token, &error) != 0)
         return print_error(error.text, EX_CONFIG);
-    struct reject_file rejects = {options_string(o, "rejects"), (uint64_t)options_int(o, "rejects_max_bytes"),
-        options_int(o, "rejects_max_age") * USEC_PER_MSEC};
+    struct reject_file rejects = reject_options_file(o);
     if (put_rejects_open(&p.rejects, &rejects) != 0) {
         free(token);
         return EX_CANTCREAT;

@@ -2,6 +2,7 @@
 #include "base/bytes.h"
 #include "base/progress.h"
 #include "base/url.h"
+#include "config/peers.h"
 #include "counts/counters.h"
 #include "counts/rejects.h"
 #include "counts/slice_reader.h"
@@ -43,13 +44,7 @@ static const struct option_row rows[] = {
         .help =
             "with --put-back: change nothing; show how many lines the counters of --config would count or "
             "reject, and why"},
-    {.name = "aggregator_url",
-        .type = OPTION_STRING,
-        .help = "address of the aggregator (default: [aggregator] of the file)"},
-    {.name = "aggregator_token_file",
-        .type = OPTION_STRING,
-        OPTION_INHERITS_TOKEN("aggregator"),
-        .help = "file with the aggregator's token"},
+    PEER_OPTIONS("aggregator", "aggregator", ""),
     {.name = NULL},
 };
 

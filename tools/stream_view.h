@@ -8,6 +8,7 @@
 #ifndef MILLRACE_STREAM_VIEW_H
 #define MILLRACE_STREAM_VIEW_H
 
+#include "config/peers.h"
 #include "counts/json_fields.h"
 #include "tools/tool.h"
 
@@ -19,8 +20,7 @@
         .help = "where to begin: earliest, latest, an offset, @UNIXTIME or -N, the last N lines"},           \
     {.name = "follow", .type = OPTION_BOOL, .fallback = "true",                                              \
         .help = "wait for new lines at the end of the stream; false: end there"},                            \
-    {.name = "pubsub_url", .type = OPTION_STRING, .help = "address of pubsub (default: the pipeline's)"},    \
-    {.name = "pubsub_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN("pubsub"), .help = "file with pubsub's token"}
+    PEER_OPTIONS("pubsub", "pubsub", "")
 /* clang-format on */
 
 struct stream_view;

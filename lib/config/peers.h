@@ -15,6 +15,15 @@
 #define PORT_QUEUE_TO_PUBSUB 8084 /* under `millrace up`; otherwise the daemon serves HTTP only with --port */
 #define PORT_API 8088
 
+/* The settings PREFIX_url and PREFIX_token_file of a program that asks DAEMON. WHY follows in the help. */
+/* clang-format off */
+#define PEER_OPTIONS(PREFIX, DAEMON, WHY)                                                                    \
+    {.name = PREFIX "_url", .type = OPTION_STRING,                                                           \
+        .help = "address of " DAEMON WHY " (default: [" DAEMON "] of the configuration)"},                   \
+    {.name = PREFIX "_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN(DAEMON),                     \
+        .help = "file with the token of " DAEMON}
+/* clang-format on */
+
 struct peer {
     const char *name;
     int port;

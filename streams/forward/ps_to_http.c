@@ -21,7 +21,7 @@
 #include "base/erased_line.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "base/reject_file.h"
+#include "config/reject_options.h"
 #include "base/xxh3.h"
 #include "streams/filter/republisher.h"
 #include "stream/stream_client.h"
@@ -108,18 +108,7 @@ static const struct option_row option_rows[] = {
     {.name = "rejects",
         .type = OPTION_STRING,
         .help = "with skip_refused: file to which the lines left out are appended"},
-    {.name = "rejects_max_bytes",
-        .type = OPTION_SIZE,
-        .fallback = "256M",
-        .max = INT64_C(1) << 40,
-        .unit = "bytes",
-        .help = "delete the oldest lines of rejects once FILE and FILE.1 exceed this size; 0: unlimited"},
-    {.name = "rejects_max_age",
-        .type = OPTION_DURATION,
-        .fallback = "30d",
-        .max = INT64_C(3660) * 24 * 3600 * 1000,
-        .unit = "s",
-        .help = "delete lines of rejects after this time; 0: keep them"},
+    REJECT_LIMIT_OPTIONS,
     {.name = "commit_every",
         .type = OPTION_DURATION,
         .fallback = "1s",
@@ -643,7 +632,8 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     struct program *p = arg;
     (void)before;
-    struct batch *b = batch_new(p, p->last, after); /* without lines: it moves the cursor in its turn */
+    struct batch *b = batch_new(
+        p, p->last, after); /* a batch without lines: it only moves the cursor, after the earlier batches */
     b->state = DONE;
     drop_done(p);
 }
@@ -685,8 +675,7 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
         error);
     if (p->pool == NULL)
         return EX_CONFIG;
-    p->rejects = (struct reject_file){options_text(o, "rejects"),
-        (uint64_t)options_int(o, "rejects_max_bytes"), options_int(o, "rejects_max_age") * USEC_PER_MSEC};
+    p->rejects = reject_options_file(o);
     p->bare_line = options_bool(o, "bare_line");
     p->get = strcmp(options_string(o, "method"), "GET") == 0;
     p->batch_lines = line_by_line ? 1 : (size_t)options_int(o, "batch");

@@ -1,0 +1,23 @@
+/* reject_options: the settings of a file of refused lines (base/reject_file.h). The row `rejects` belongs to the program. */
+#ifndef MILLRACE_REJECT_OPTIONS_H
+#define MILLRACE_REJECT_OPTIONS_H
+
+#include "base/reject_file.h"
+#include "config/options.h"
+
+/* clang-format off */
+#define REJECT_LIMIT_OPTIONS                                                                                 \
+    {.name = "rejects_max_bytes", .type = OPTION_SIZE, .fallback = "256M", .max = INT64_C(1) << 40, .unit = "bytes", \
+        .help = "delete the oldest lines of rejects once FILE and FILE.1 exceed this size; 0: unlimited"},   \
+    {.name = "rejects_max_age", .type = OPTION_DURATION, .fallback = "30d", .max = INT64_C(3660) * 24 * 3600 * 1000, \
+        .unit = "s", .help = "delete lines of rejects after this time; 0: keep them"}
+/* clang-format on */
+
+/* The path is NULL if `rejects` is not set. It is borrowed from the options. */
+static inline struct reject_file reject_options_file(const struct options *o)
+{
+    return (struct reject_file){options_text(o, "rejects"), (uint64_t)options_int(o, "rejects_max_bytes"),
+        options_int(o, "rejects_max_age") * USEC_PER_MSEC};
+}
+
+#endif
