@@ -3,7 +3,7 @@ PRESET ?= release
 BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
 # Tests wait more than they compute.
-TESTS  ?= $(shell expr 4 \* $(JOBS))
+TESTS  ?= $(shell expr 6 \* $(JOBS))
 PREFIX ?= /usr/local
 EVENTS ?=
 CONFIG ?=
@@ -33,7 +33,7 @@ test: build
 
 test-full: build
 	@scripts/setup --test
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(TESTS)
+	@MILLRACE_TEST_DIR=$${TMPDIR:-/tmp} ctest --test-dir $(BUILD) --output-on-failure -j $(TESTS)
 	@BUILD=$(BUILD) TESTS=$(TESTS) scripts/test-clocks || test $$? -eq 77
 
 bench: build

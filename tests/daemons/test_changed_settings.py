@@ -47,7 +47,11 @@ class ChangedSettings(harness.MillraceTest):
         return done.stderr.decode()
 
     def ask(self, path, **params):
-        reply = self.pipeline.ask("api", "GET", "/v1/%s?%s" % (path, query(**params)))
+        def answered():
+            """After a start or a compaction the archive may still be opened: that is no answer."""
+            reply = self.pipeline.ask("api", "GET", "/v1/%s?%s" % (path, query(**params)))
+            return None if reply.status == 503 and b"being opened" in reply.body else reply
+        reply = wait_until(answered, "the archive to be open")
         self.assertEqual(reply.status, 200, (params, reply))
         return reply.json()
 

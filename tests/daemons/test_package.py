@@ -20,7 +20,8 @@ class Package(harness.MillraceTest):
         for name in ("cpack", "dpkg-shlibdeps", "dpkg-deb"):
             if not shutil.which(name):
                 self.skipTest("no " + name)
-        done = subprocess.run(["cpack", "--config", os.path.join(harness.BUILD, "CPackConfig.cmake"), "-B", self.path("package")],
+        done = subprocess.run(["cpack", "--config", os.path.join(harness.BUILD, "CPackConfig.cmake"), "-B", self.path("package"),
+                               "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip"],
                               capture_output=True, text=True, timeout=harness.LONG)
         self.assertEqual(done.returncode, 0, done)
         name, = [f for f in os.listdir(self.path("package")) if f.endswith(".deb")]
@@ -53,7 +54,7 @@ class Package(harness.MillraceTest):
             "owner": "stat -c %U:%a /var/lib/millrace",
             "config": "echo '# mine' >> /etc/millrace/millrace.conf",
             "put": PUT,
-            "flow": "(while [ ! -e /tmp/stop ]; do " + PUT + "; done > /tmp/codes 2>&1) & sleep 0.5",
+            "flow": "(while [ ! -e /tmp/stop ]; do " + PUT + "; sleep 0.01; done > /tmp/codes 2>&1) & sleep 0.5",
             "pids before": "grep -o '\"pid\":[0-9]*' /var/lib/millrace/run.json",
             "upgrade": "dpkg --force-unsafe-io -i /tmp/newer.deb",
             "settled": "sleep 1; millrace status --wait",

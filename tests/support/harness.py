@@ -4,6 +4,7 @@ Every test gets a directory of its own and daemons on port 0; nothing outlives a
 named by MILLRACE_BUILD (ctest sets it). MILLRACE_ROUNDS and MILLRACE_SEED steer the random ones; the seed is
 printed. Real clicks and the oracle are used where MILLRACE_SHARED, or ../shared beside the checkout, has them.
 """
+import contextlib
 import glob
 import gzip
 import http.client
@@ -51,16 +52,31 @@ def seeded():
     return random.Random(seed)
 
 
-def wait_until(condition, what, timeout=PATIENCE, interval=0.01):
-    """Polls until condition() is true and returns what it gave; fails by name when it never is."""
-    end = time.monotonic() + timeout
+def wait_until(condition, what, timeout=PATIENCE, interval=None):
+    """Polls until condition() is true and returns what it gave; fails by name when it never is. Without an interval it polls
+    less and less often, so that a test that waits leaves the processors to others."""
+    start = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > end:
+        waited = time.monotonic() - start
+        if waited > timeout:
             raise AssertionError("waited %g s in vain for: %s" % (timeout, what() if callable(what) else what))
-        time.sleep(interval)
+        time.sleep(min(max(waited / 10, 0.005), 0.05) if interval is None else interval)
+
+
+def files_directory():
+    """Where tests keep their files: MILLRACE_TEST_DIR (make test-full: the disk), or memory if the machine has plenty of it. Tests that
+    sync would otherwise wait for the disk most of their time. None: where temporary files are."""
+    if os.environ.get("MILLRACE_TEST_DIR"):
+        return os.environ["MILLRACE_TEST_DIR"]
+    with contextlib.suppress(OSError):
+        shm = os.statvfs("/dev/shm")
+        available = int(re.search(r"(?m)^MemAvailable: *(\d+) kB", read_file("/proc/meminfo").decode())[1]) << 10
+        if os.access("/dev/shm", os.W_OK) and min(shm.f_bavail * shm.f_frsize, available) >= 8 << 30:
+            return "/dev/shm"
+    return None
 
 
 def slower_and_slower(unit, attempt, tries=4):
@@ -244,7 +260,7 @@ class MillraceTest(unittest.TestCase):
     maxDiff = 4000
 
     def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="millrace-test-")
+        self.dir = tempfile.mkdtemp(prefix="millrace-test-", dir=files_directory())
         self.daemons = []
         self.addCleanup(self._clean_up)
 
