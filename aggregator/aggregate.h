@@ -15,9 +15,9 @@
  *    Reads continue.
  * 5. A slice has one configuration of counters. If it has changed, aggregate_open seals the open slice and begins a
  *    new one.
- * 6. A seal of slice n commits its last batch and its mark in one transaction; later lines count into slice n + 1.
- *    On a full disk each step waits, while counting and reads continue. After a crash before the transaction slice
- *    n is open; after a later one, aggregate_open begins slice n + 1 where slice n ended.
+ * 6. A seal of slice n commits its last batch and its mark in one transaction; later lines count into slice n + 1. On
+ *    a full disk each step waits, while counting and reads continue. After a crash before this transaction, slice n
+ *    is open. After a later crash, aggregate_open begins slice n + 1 where slice n ended.
  * 7. The slices continue the archive without a gap, or aggregate_open fails. A slice is cleared only once the
  *    archive includes it.
  *
@@ -36,8 +36,8 @@
 
 struct aggregate;
 
-/* The least max_memory. Half of it is for what does not depend on the setting: SQLite, merges, buffers, and memory that
- * is free but not returned to the system. */
+/* The least max_memory. Half of it is for memory that does not depend on the setting: SQLite, merges, buffers, and
+ * memory that is free but not returned to the system. */
 #define AGGREGATE_MEMORY_MIN ((size_t)32 << 20)
 
 struct aggregate_config {

@@ -1,7 +1,7 @@
 /* archived_file: a file that ps_to_file has written, as a part of its stream (docs/guide/stream-tools.md).
  *
  * The manifest beside the file names the stream's id and the range of offsets. If the range is as long as the
- * uncompressed file, the file is exactly this part of the stream. Files named by event time are no such parts.
+ * uncompressed file, the file is exactly this part of the stream. Files named by event time are not such parts.
  *
  * Bytes are verified before they are used: archived_file_verify reads the whole file once.
  */

@@ -1,8 +1,8 @@
 /* cursor_keeper: moves a named cursor in each stream at pubsub, so that retention never deletes lines that are not counted.
  *
- * 1. The keeper moves a cursor only to a position that a transaction of the slice has committed, or, before the first,
- *    to where counting begins. If lines after that position have expired, the cursor moves to the first line that is
- *    left: no more expire while the aggregator refuses.
+ * 1. The keeper moves a cursor only to a position that a transaction of the slice has committed, or, before the
+ *    first, to where counting begins. If lines after that position have expired, the cursor moves to the first
+ *    remaining line, so that no more lines expire while the aggregator refuses the stream.
  * 2. Only the first request after a start may move a cursor back, because the slices may be a restored older copy. If
  *    pubsub refuses a later request, another process has moved the cursor, and the keeper logs the refusal.
  * 3. The cursors have an owner's key, so that no other client moves them. The keeper creates the key once and stores it in

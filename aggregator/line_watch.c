@@ -117,7 +117,7 @@ const struct line_watch_reason *line_watch_reason(const struct line_watch *w, si
     return NULL;
 }
 
-/* The reason of the most lines. */
+/* The most frequent reason. */
 static const struct line_watch_reason *most(const struct line_watch *w)
 {
     const struct line_watch_reason *r, *found = NULL;

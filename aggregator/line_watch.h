@@ -1,5 +1,5 @@
-/* line_watch: what happened to the lines of the last minute: counted, skipped, or rejected for which reasons. For /health, /stats
- * and the log.
+/* line_watch: the outcomes of the lines of the last minute: counted, skipped, or rejected, with the reasons. For
+ * /health, /stats and the log.
  *
  * 1. The window ends now and is LINE_WATCH_SECONDS long. Its parts are of one second.
  * 2. At most LINE_WATCH_REASONS reasons are distinguished; lines with further reasons count as the last one, LINE_WATCH_OTHER.

@@ -46,7 +46,7 @@ struct reads_answer {
 void reads_answer_free(struct reads_answer *a);
 
 /* The records of `keys`, in this order; without keys, the keys that begin with `prefix` and are between start and end,
- * inclusive. An empty start or end is no bound. The record `start` is read from the count `start_name` on. With
+ * inclusive. An empty start or end means no bound. The record `start` is read from the count `start_name` on. With
  * `search`, the keys that the search finds; all else but max_records is ignored. */
 struct reads_query {
     const struct key_search_query *search; /* NULL: records */

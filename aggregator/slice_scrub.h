@@ -19,8 +19,8 @@ void slice_scrub_tick(struct slice_scrub *s);
 /* Ends the thread. Call it before the aggregate is closed. */
 void slice_scrub_free(struct slice_scrub **s);
 
-/* Makes /health name the unreadable slice, from the error of a read, and the mend. Only the first call has an effect,
- * because the state lasts until a restart. */
+/* Makes /health show the error of a read, which names the unreadable slice, and the remedy. Only the first call has
+ * an effect, because the state lasts until a restart. */
 void slice_scrub_report(struct app *app, const char *error);
 
 #endif

@@ -24,9 +24,8 @@ struct batch {
     struct count_table *table; /* NULL: no batch */
     struct interner *texts;
     bool owns_texts;
-    uint32_t
-        lookup_mark; /* texts whose lookups were added since the slice began have this mark, or a greater one */
-    uint32_t *lookups; /* ids of hashed texts */
+    uint32_t lookup_mark; /* texts whose lookups were added since the slice began have at least this mark */
+    uint32_t *lookups;    /* ids of hashed texts */
     size_t n_lookups, room_lookups;
     struct buf rejects;
     uint64_t events;

@@ -2,13 +2,13 @@
  *
  * 1. All queries together keep the loop busy for about a millisecond at a time, and take turns. Then the loop handles other events.
  * 2. All memory of a query counts towards max_buffered: sums, rows, and text that the client has not received. If the
- *    limit is exceeded, a breakdown frees its memory, waits until another breakdown has its rows, and begins anew. The
- *    breakdown that was asked for first waits the least. If there is no other breakdown, the query is answered with
- *    503. If the query alone needs more than half of the limit, it is answered with 413.
+ *    limit is exceeded, a breakdown frees its memory, waits until another breakdown has its rows, and begins anew.
+ *    The breakdown that was asked for first waits the least. If there is no other breakdown to wait for, the query is
+ *    answered with 503. If the query alone needs more than half of the limit, it is answered with 413.
  * 3. An answer of more than ASK_PIECE bytes is streamed, unless all its rows are complete and its text is short enough to be collected
  *    for an ETag. The next piece is made when the client has received the previous pieces.
- * 4. All counts are known before the reply begins. The counts of a source are missing only if the query allows a partial answer, and then
- *    names the source. */
+ * 4. All counts are known before the reply begins. If the query allows a partial answer, the counts of a source may
+ *    be missing, and the answer names this source. */
 #ifndef MILLRACE_ASK_H
 #define MILLRACE_ASK_H
 

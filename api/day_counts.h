@@ -1,7 +1,7 @@
 /* day_counts: adds up the counts of one UTC day in a total's value ("c413:2 c41l:5 ..."), 64 bytes at once where the processor can.
  *
- * Only the well-formed counts at the beginning of the value are read. The first count of another day, of an hour out of bounds, or
- * malformed, stays for the caller, who judges it. */
+ * Only the well-formed counts at the beginning of the value are read. Stops before the first count that is malformed,
+ * of another day, or of an hour out of bounds. The caller must judge this count. */
 #ifndef MILLRACE_DAY_COUNTS_H
 #define MILLRACE_DAY_COUNTS_H
 

@@ -1,6 +1,7 @@
-/* event_body: turns what clients post into events, one JSON object a line, as the queue stores them.
+/* event_body: converts the body of a post into events in the form that the queue stores: one JSON object per line.
  *
- * 1. All or none: one text that is not a JSON object refuses the whole body. The error names its line or its place in the array.
+ * 1. A single text that is not a JSON object refuses the whole body. The error names its line or its place in the
+ *    array.
  * 2. An event keeps its bytes, except CRs at its end, line ends between members (now spaces), and the time of
  *    invariant 3.
  * 3. With `[input] time_default = now`, an event without the time field gets the current time as its first member.

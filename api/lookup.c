@@ -27,7 +27,7 @@ struct lookup {
     struct http_request *req;
     struct question *question;
     struct sources *upstream;
-    unsigned rounds; /* after the first in which the sources found no key */
+    unsigned rounds; /* in which the sources found no key, without the first */
     const struct counters *counters;
     struct bytes prefix;
     struct buf start;
@@ -250,7 +250,7 @@ static void reply(struct lookup *l, const struct completeness *complete)
 
 static void ask(struct lookup *l);
 
-/* The sources end their work for an answer before they have found a key, among many that are no keys of these totals. Asks them to go on
+/* The sources end their work for an answer before they have found a key, among many keys of other totals. Asks them to go on
  * from there. False: there are keys, no more follow, or this was done often enough. */
 static bool go_on(struct lookup *l)
 {

@@ -90,7 +90,7 @@ static struct json_doc *stats_of(const struct pipeline *p, const char *name)
     return NULL;
 }
 
-/* What pages poll for their own sake is no query. */
+/* Polls of pages for their own display are not counted as queries. */
 static bool counts(struct bytes name)
 {
     return !memmem(name.ptr, name.len, "\"/", 2) ||

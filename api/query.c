@@ -155,7 +155,7 @@ enum period_unit query_largest_period(const struct query *q)
                               : strcmp(zone->name, "UTC") == 0 || strcmp(zone->name, "Etc/UTC") == 0;
     if (q->kind == QUERY_BREAKDOWN)
         return PERIOD_MONTH;
-    if (q->kind == QUERY_COMPARE) /* a longer period may lie in both spans */
+    if (q->kind == QUERY_COMPARE) /* the two spans may overlap */
         return PERIOD_HOUR;
     if (!is_utc || q->calendar.unit == UNIT_HOUR)
         return PERIOD_HOUR;
@@ -301,7 +301,7 @@ static int parse_counter(struct parse *p)
     struct query *q = p->q;
     bool has_ns = get(p, "ns", &ns);
     if (get(p, "counter", &by))
-        return BAD(p, "counter belongs to top; name the counter by ns= and key=, or by LABEL=");
+        return BAD(p, "counter is a parameter of top only; name the counter by ns= and key=, or by LABEL=");
     if ((has_ns && parse_ns(p, ns)) || parse_label(p))
         return -1;
     if (!q->total)
@@ -359,7 +359,7 @@ static int parse_several(struct parse *p)
         return -1;
     q->top = (uint64_t)top;
     if (has_top && (q->kind != QUERY_SERIES || !q->sub || get(p, "sub", &q->sub_key)))
-        return BAD(p, "top belongs to a series with by=LABEL, and without sub");
+        return BAD(p, "top needs a series with by=LABEL and without sub");
     if (q->n_values > QUERY_SERIES_MAX)
         return BAD(p, "at most %d values of %.*s", QUERY_SERIES_MAX, (int)q->repeated.len, q->repeated.ptr);
     if (q->n_values > 0 && q->sub && !is_sub)
@@ -374,7 +374,7 @@ static int parse_sub_key(struct parse *p)
     if (q->top > 0)
         return 0;
     if (q->kind == QUERY_BREAKDOWN && has_sub)
-        return BAD(p, "sub belongs to series");
+        return BAD(p, "sub is a parameter of series only");
     if (q->kind == QUERY_BREAKDOWN && !q->sub)
         return refuse(p, 400, "missing-parameter", "a breakdown needs by=LABEL, or the ns of a subtotal");
     if (q->kind != QUERY_BREAKDOWN && q->sub && !has_sub)
@@ -510,7 +510,7 @@ static int parse_against(struct parse *p)
     struct bytes against;
     bool is_given = get(p, "against", &against);
     if (is_given && q->kind != QUERY_COMPARE)
-        return BAD(p, "against belongs to compare");
+        return BAD(p, "against is a parameter of compare only");
     if (q->kind == QUERY_COMPARE && q->is_all)
         return BAD(p, "nothing is before all time; ask for a shorter period");
     if (is_given && bytes_equal_str(against, "year")) {
@@ -585,7 +585,7 @@ static int parse_shape(struct parse *p)
     if (parse_number(p, "limit", 1, QUERY_LIMIT_MAX, &there, &limit))
         return -1;
     if (there && p->q->kind != QUERY_BREAKDOWN)
-        return BAD(p, "limit belongs to breakdowns");
+        return BAD(p, "limit is a parameter of breakdowns only");
     p->q->limit = (uint64_t)limit;
     if (parse_partial(p))
         return -1;

@@ -13,7 +13,7 @@
  *       ns key by sub unit units unit_reference_ts from to period timezone hour_offset week_start round limit format
  *       against counter partial top
  * 3. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. With `all` the series checks its rows (series_trim).
- * 4. If the local time of the zone is no whole number of hours from UTC somewhere in the span, counts by UTC hour cannot answer exactly.
+ * 4. If the local time of the zone is not a whole number of hours from UTC somewhere in the span, counts by UTC hour cannot answer exactly.
  *    Such a query is refused, unless it has `round=hour`. */
 #ifndef MILLRACE_QUERY_H
 #define MILLRACE_QUERY_H
@@ -30,8 +30,8 @@
 #define QUERY_PATIENCE_MAX 600 /* seconds */
 #define QUERY_SERIES_MAX 100   /* keys or sub keys of one query */
 
-/* A comparison is a series of a span beside that of an earlier one. A query for the top keys of a counter is parsed into a breakdown: that of
- * a counter with a constant key by the same field. */
+/* A comparison has the series of a span and the series of an earlier span. A query for the top keys of a counter is
+ * parsed into the breakdown by the same field of a counter with a constant key. */
 enum query_kind { QUERY_SERIES, QUERY_BREAKDOWN, QUERY_COMPARE, QUERY_TOP };
 enum query_format { QUERY_JSON, QUERY_CSV };
 

@@ -102,8 +102,8 @@ static bool add_hour(struct series *s, int64_t hour, uint64_t n, bool is_over)
     return add_to_unit(s, unit_of(s, hour), n);
 }
 
-/* The day and the hours of the counts at the beginning of a total's value: those in one row, or those before or after the span. False:
- * the first count is malformed. */
+/* Parses the counts of one day at the beginning of a total's value, as far as they belong to one row, or lie before
+ * or after the span. Returns false if the first count is malformed. */
 static bool find_day(struct series *s, struct bytes value, struct day_counts *d, int64_t *day, int64_t *hour)
 {
     const struct query *q = s->query;

@@ -66,7 +66,7 @@ struct source_missing {
 
 struct completeness {
     int64_t
-        until; /* Unix seconds; 0: not known. If the archive is missing 0; if the aggregator is, what the archive includes */
+        until; /* Unix seconds; 0: not known. 0 if the archive is missing; if the aggregator is missing, the last slice that the archive includes */
     char held_by[2 * NAME_LEN_MAX + 2]; /* STREAM/PRODUCER that holds it back; "": none */
     int64_t
         counted_since; /* Unix seconds; earlier events are not counted, because the counter was added then; 0: all */
@@ -95,7 +95,8 @@ struct source_question {
 };
 size_t sources_count(const struct sources *s);
 struct local_archive *sources_local(const struct sources *s); /* NULL: all sources are asked by HTTP */
-/* Sends a GET request to one source, for what the read protocol does not tell. on_done is called exactly once, never from inside. */
+/* Sends a GET request to one source, for information that is not part of the read protocol. on_done is called exactly
+ * once, never before this function returns. */
 struct http_call *sources_get(struct sources *s, size_t source, const char *target,
     void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
     void *arg);

@@ -1,4 +1,4 @@
-/* backup: copies a running pipeline from its files, without loss and without doubles (docs/internals/backup.md).
+/* backup: copies a running pipeline from its files, without loss and without duplicates (docs/internals/backup.md).
  *
  * docs/internals/backup.md has the order of the steps and its proof. In short: consumers are copied before producers, so
  * each cursor in the backup is at or behind the end of its stream. A queue is copied last, up to the first removal of a
@@ -24,9 +24,10 @@ extern const char *const backup_place_names[BACKUP_PLACES];
 #define BACKUP_CONFIG "pipeline.conf" /* in a backup: the copy of the configuration */
 
 struct backup_spec {
-    const char *places[BACKUP_PLACES]; /* directories; one that does not exist is not of this host */
-    const char *config;                /* path of the configuration; NULL: none */
-    const char *to;                    /* must not exist; its parent must */
+    const char
+        *places[BACKUP_PLACES]; /* directories; if one does not exist, its daemon runs on another host */
+    const char *config;         /* path of the configuration; NULL: none */
+    const char *to;             /* must not exist; its parent must */
     void (*on_progress)(const char *step, uint64_t done, uint64_t total, void *arg); /* bytes */
     void *arg;
 };

@@ -49,7 +49,7 @@ enum backup_result tree_make_parent(const char *path, char error[BACKUP_ERROR_TE
 enum backup_result tree_list(const char *root, struct tree_list *out, char error[BACKUP_ERROR_TEXT]);
 /* Syncs every file and directory of the tree. */
 enum backup_result tree_sync(const char *root, char error[BACKUP_ERROR_TEXT]);
-/* Removes the directory and everything in it. It is no error if the directory does not exist. */
+/* Removes the directory and everything in it. It is not an error if the directory does not exist. */
 enum backup_result tree_remove(const char *root, char error[BACKUP_ERROR_TEXT]);
 
 #endif

@@ -28,7 +28,7 @@ struct journal_copy {
     bool is_queue;                /* the payloads are records of a queue */
     char id[JOURNAL_ID_TEXT];     /* of the journal */
     uint64_t first, newest;       /* sequence numbers of the linked segments */
-    struct journal_copy_place at; /* what the daemon had written when the journal was pinned */
+    struct journal_copy_place at; /* length of the journal when it was pinned */
     struct journal_copy_place end;
     struct journal_copy_mark *marks; /* at `end` */
     size_t n_marks;

@@ -99,7 +99,7 @@ static double put(const struct server *s, uint64_t requests, double rate, struct
 }
 
 struct paced {
-    double rate; /* of requests when they are not paced, a second */
+    double rate; /* requests a second at the maximum rate */
     struct load_latency latency;
     bool quiet;
 };

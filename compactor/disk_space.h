@@ -1,4 +1,4 @@
-/* disk_space: refuses early what the disk has no room for, and names the space it needs. */
+/* disk_space: refuses a run early if the disk has too little space, and names the required space. */
 #ifndef MILLRACE_DISK_SPACE_H
 #define MILLRACE_DISK_SPACE_H
 

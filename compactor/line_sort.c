@@ -25,7 +25,7 @@ static uint64_t load(const char *block, const struct line_ref *r, uint32_t depth
     return left == 0 ? 0 : bytes >> (STEP - left) * 8 << (STEP - left) * 8;
 }
 
-/* A line of which all bytes are cached or compared: no line contains a NUL. */
+/* True if all bytes of the line are cached or compared. A NUL shows this, because no line contains a NUL. */
 static bool is_at_end(uint64_t cache)
 {
     return (cache & 0xff) == 0;

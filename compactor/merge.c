@@ -27,7 +27,7 @@ struct merge {
     struct buf group; /* "c.u|jehiah.c4", or a whole key */
     size_t base;      /* of `group`: the part before the period */
     struct held_records held;
-    size_t n;      /* added records; an old one may follow */
+    size_t n;      /* added records; an old record may follow */
     size_t single; /* an old record that was read before its turn, or NONE */
     struct record_reader *readers;
     struct count_source **sources;

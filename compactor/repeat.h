@@ -1,9 +1,9 @@
 /* repeat: runs the compactor by a schedule until SIGTERM or SIGINT.
  *
- * 1. Each run is a process of its own: its memory ends with it, and a stop can kill it at any point (run.h). A run
- *    that fails, or that finds the archive locked, is repeated by the schedule.
- * 2. The time of the last complete run is that of the current generation, or of a run of this process that found nothing
- *    new. So a start after a missed time runs at once.
+ * 1. Each run is a separate process: its memory is freed at its end, and a stop can kill it at any point (run.h). A
+ *    run that fails, or that finds the archive locked, is repeated by the schedule.
+ * 2. The time of the last complete run is the time of the current generation, or of a later run of this process that
+ *    found nothing new. So a start after a missed time runs at once.
  * 3. Readiness and the next time go to sd_notify. */
 #ifndef MILLRACE_REPEAT_H
 #define MILLRACE_REPEAT_H

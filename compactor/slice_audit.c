@@ -34,7 +34,7 @@ struct slice_audit *slice_audit_new(const char *path, const struct slice_state *
         const char *rest = words;
         if (bytes_next_word(&rest, " ", &kind) && bytes_next_word(&rest, " ", &ns) &&
             (bytes_equal_str(kind, "total") || bytes_equal_str(kind, "subtotal"))) {
-            ns.ptr = line.ptr + (ns.ptr - words); /* the same bytes of the text that stays */
+            ns.ptr = line.ptr + (ns.ptr - words); /* the same bytes in a->text, which outlives `words` */
             if (a->n == 0 || !bytes_equal(a->sums[a->n - 1].ns, ns)) {
                 a->sums = mem_realloc(a->sums, (a->n + 1) * sizeof(*a->sums));
                 a->sums[a->n++] = (struct counter_sum){ns, 0};

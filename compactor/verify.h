@@ -3,10 +3,12 @@
  * 1. The size, record count and checksum of each file; the order of its lines; each line as the archive writes it
  *    (record_check); each record in the shard of its key.
  * 2. Each day is the sum of its hours, and each month of its days. The texts are the lookups.
- * 3. No hour of a subtotal has more counts than its total. An hour may have fewer: the counter may have been added later, or an import may
- *    lack it. Such hours are reported. After an import, more counts are reported too and are no error.
- * 4. Each index is that of its file. A missing one is reported and is no error, since an index is derived.
- * 5. The generation equals the one before plus its slices, if both are there and no change (change.h) made the generation.
+ * 3. No hour of a subtotal has more counts than its total. An hour may have fewer counts: the counter may have been
+ *    added later, or may be missing from an import. Such hours are reported. After an import, surplus counts are
+ *    reported too, but are not an error.
+ * 4. Each index belongs to its file. A missing index is reported, but is not an error, because it can be rebuilt.
+ * 5. The generation equals its predecessor plus its slices, if both exist and the generation was not made by a change
+ *    (change.h).
  *
  * Memory: the sums of one day and one month of a key, and one index. Files are mapped.
  */

@@ -396,7 +396,7 @@ void dispatcher_free(struct dispatcher **p)
     *p = NULL;
 }
 
-/* If a cancelled reserve has leased messages, the release returns them, or the end of their lease. */
+/* If a cancelled reserve has leased messages, they become ready at the release, or when their lease expires. */
 void dispatcher_stop(struct dispatcher *x)
 {
     usec_t now = clock_monotonic();

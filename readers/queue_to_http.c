@@ -234,7 +234,7 @@ static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
     g->call = http_pool_request(g->host, &spec);
 }
 
-/* The lane of a message: its field's value. Messages without the field, or that are no JSON object, share one. */
+/* The lane of a message: its field's value. All messages without the field, and all that are not JSON objects, share one lane. */
 static uint64_t key_of(struct bytes text, void *arg)
 {
     struct sender *s = arg;

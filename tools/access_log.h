@@ -8,7 +8,7 @@
  *
  * 1. A member whose value is "-" is left out. `bytes` is 0 then.
  * 2. The servers escape bytes as \xHH, \" and \\; the event has the bytes themselves. Bytes that are not UTF-8 become U+FFFD.
- * 3. A request that is no "METHOD TARGET PROTOCOL" becomes the member `request`.
+ * 3. A request not of the form "METHOD TARGET PROTOCOL" becomes the member `request`.
  * 4. Further fields at the end of the line are ignored. */
 #ifndef MILLRACE_ACCESS_LOG_H
 #define MILLRACE_ACCESS_LOG_H

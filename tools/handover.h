@@ -7,8 +7,8 @@
 
 /* Executes `argv` with the sockets of the programs. Returns only if that fails, with errno; the sockets are then as before. */
 void handover_exec(const struct supervisor_program *programs, size_t n, char **argv);
-/* Returns the socket that the previous version had for the daemon; -1: none, or one of another port than `port` (0: any) or another path
- * than `address`. The caller owns it. */
+/* Returns the daemon's socket from the previous version, which the caller then owns. Returns -1 if there is none, or
+ * if its port differs from `port` (0: any port) or its path from `address`. */
 int handover_take(const char *daemon, const char *address, int port);
 /* Closes the sockets that were not taken. */
 void handover_end(void);

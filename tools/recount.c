@@ -225,7 +225,7 @@ static int check_directory(const struct recount *r)
     return is_other ? fail(EX_CONFIG, "%s has other files; recount into another directory", r->to) : EX_OK;
 }
 
-/* Tells at the start what `compact --replace` would refuse at the end. */
+/* Refuses at the start what `compact --replace` would refuse at the end. */
 static int check_aggregator(const struct recount *r)
 {
     const char *why = "", *url = pipeline_url(&r->pipeline, "aggregator");

@@ -34,8 +34,8 @@ struct generation_info {
 };
 
 /* Opens the archive's current generation, or db_file, and checks every line. `served` describes the generation to
- * replace; NULL: there is none. A db_file gets the number of the replaced generation plus one. An empty db_file, or
- * one without a last LF, is refused after one that had it. */
+ * replace; NULL: there is none. A db_file gets the number of the replaced generation plus one. After a db_file with a
+ * last LF, a reload refuses a db_file that is empty or has no last LF. */
 enum sorted_file_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     char error[GENERATION_ERROR_TEXT]);
@@ -124,7 +124,7 @@ bool generation_cut_line(const struct generation *g, struct bytes line, size_t f
 /* Sets *run to the next lines that are adjacent in one file, about `enough` bytes or a single longer line. False at the
  * end. */
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run);
-/* A line of the cursor is no record, although opening checked it: marks its file as damaged (invariant 5). */
+/* Call this if a line of the cursor is not a record, although opening checked it: marks the file as damaged (invariant 5). */
 void generation_cursor_refuse(const struct generation_cursor *c, struct bytes line);
 
 #endif

@@ -26,7 +26,7 @@ struct key_walk {
     uint64_t keys; /* found */
 };
 
-/* Moves a stream to its next line. A line that is no record ends the stream, because its file has changed. */
+/* Moves a stream to its next line. A line that is not a record ends the stream, because its file has changed. */
 static void advance(const struct key_walk *w, struct stream *s)
 {
     struct bytes line;

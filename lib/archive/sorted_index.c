@@ -91,7 +91,7 @@ struct sorted_index *sorted_index_open(
     *i = (struct sorted_index){.magic = INDEX_MAGIC_NUMBER, .text = text, .blocks = index_blocks(text.len)};
     const char *footer = file.len < SORTED_INDEX_FOOTER ? NULL : file.ptr + file.len - SORTED_INDEX_FOOTER;
     if (!footer || get_le64(footer + FOOTER_MAGIC) != INDEX_MAGIC)
-        return refuse(i, error, "is no index, or of a later version");
+        return refuse(i, error, "is not an index, or of a later version");
     if (XXH3_64bits(file.ptr, file.len - sizeof(uint64_t)) != get_le64(footer + FOOTER_CHECKSUM))
         return refuse(i, error, "is damaged");
     if (get_le64(footer + FOOTER_BYTES) != text.len || get_le64(footer + FOOTER_XXH3) != xxh3)

@@ -57,7 +57,7 @@ int io_sync_parent(const char *path);
 /* True if both paths name the same file. The file need not exist. */
 bool io_is_same_file(const char *one, const char *other);
 /* Syncs the directory that contains `path`, so that the file's name is durable. The process that created the file may
- * have been killed before it did this. It is no error if the directory is unreadable or its file system is
+ * have been killed before it did this. It is not an error if the directory is unreadable or its file system is
  * read-only. */
 int io_sync_name(const char *path);
 /* mkdir -p. 0, or -1 with errno. After a success the directory survives a power cut, even if another process created

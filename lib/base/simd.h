@@ -10,7 +10,7 @@
 #include <immintrin.h>
 
 #define SIMD __attribute__((target("avx2,bmi,popcnt")))
-#define SIMD_STEP ((size_t)64) /* two vectors; one bit of a word per byte */
+#define SIMD_STEP ((size_t)64) /* two vectors, which give one 64-bit word with a bit for each byte */
 
 static inline bool simd_available(void)
 {

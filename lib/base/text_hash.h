@@ -1,5 +1,5 @@
-/* text_hash: the hash of tables in memory whose keys come from outside. The seed is random in each process, so a client
- * cannot choose keys that collide. The value must never be stored in a file.
+/* text_hash: a hash for tables in memory whose keys are chosen by clients. The seed is random in each process, so a
+ * client cannot choose keys that collide. The value must never be stored in a file.
  *
  * Include this header before uthash.h; the tables of that file then use this hash. */
 #ifndef MILLRACE_TEXT_HASH_H

@@ -23,7 +23,7 @@ struct count_source;
 /* After COUNT_FAILED, the error text says why. */
 enum count_next { COUNT_END, COUNT_FOUND, COUNT_FAILED };
 enum count_failure {
-    COUNT_DAMAGED,    /* what was read is wrong */
+    COUNT_DAMAGED,    /* the data that was read is wrong */
     COUNT_UNREADABLE, /* a read error */
     COUNT_TOO_LARGE,  /* a sum exceeds 2^64 - 1 */
 };
@@ -68,7 +68,7 @@ void count_sources_add(struct count_sources *s, struct count_source *source);
 /* Closes all sources. */
 void count_sources_free(struct count_sources *s);
 
-/* For a source that stands before another one: shows the position of `inner`, whose last call returned r, as its own. Returns r. */
+/* For a source that wraps another source: takes over the position of `inner`, whose last call returned r. Returns r. */
 enum count_next count_source_follow(
     struct count_source *s, const struct count_source *inner, enum count_next r);
 

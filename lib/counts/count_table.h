@@ -53,8 +53,9 @@ bool count_range_has(const struct count_range *r, struct bytes key);
 /* Sets wanted[i] for each counter (totals first, then subtotals) whose records may be in the range. */
 void count_range_note_counters(const struct count_range *r, const struct counters *c, bool *wanted);
 
-/* Copies of counts, in a table whose ids have the same texts: all counts, or those of the wanted counters whose key is one of the ids
- * `keys`, and whose sub key is one of `subs`. Ids are below n_ids. Without `subs`, every sub key is wanted; a total has none. */
+/* Copies counts into a table whose ids have the same texts. Copies all counts, or only the counts of the wanted
+ * counters whose key is one of the ids `keys` and whose sub key is one of `subs`. Ids are below n_ids. Without
+ * `subs`, every sub key is wanted; a total has none. */
 struct count_choice {
     const bool *wanted;
     const uint32_t *keys, *subs;

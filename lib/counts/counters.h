@@ -103,8 +103,8 @@ void counters_reader_set_now(struct counters_reader *r, int64_t now);
 enum counters_verdict counters_extract(
     struct counters_reader *r, struct bytes line, struct counters_event *out);
 
-/* The i-th field of a counter that none of the first COUNTERS_SAMPLE counted events had; NULL: no more. While there is such a field,
- * each further COUNTERS_SAMPLE events decide again. */
+/* Returns the i-th configured field that is missing from all of the first COUNTERS_SAMPLE counted events; NULL: no
+ * more. While there is such a field, each further COUNTERS_SAMPLE events decide again. */
 #define COUNTERS_SAMPLE 1000
 const char *counters_reader_absent(const struct counters_reader *r, size_t i);
 

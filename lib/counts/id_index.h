@@ -1,8 +1,8 @@
 /* id_index: finds ids by 64-bit hashes. The interner keeps two: texts by their hash, and hashed texts by their stored form.
  *
- * The index is open addressing in many small parts, each at most 5/8 full. A part grows alone, and the parts at
- * different times, so counting never pauses for a large table. A slot holds the upper half of the hash and the
- * id + 1. Growing needs only the slots, because the upper half also gives the part and the place in it.
+ * The index is open addressing in many small parts, each at most 5/8 full. Each part grows separately, at its own
+ * time, so counting never pauses for a large table. A slot holds the upper half of the hash and the id + 1. Growing
+ * needs only the slots, because the upper half also gives the part and the place in it.
  *
  * Hashes may repeat. The caller compares the entries of the ids found. One thread at a time. */
 #ifndef MILLRACE_ID_INDEX_H

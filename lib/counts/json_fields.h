@@ -77,7 +77,7 @@ size_t json_doc_length(
 struct bytes json_doc_name(const struct json_doc *d, const char *pointer, size_t i);
 
 /* Calls `item` for each element of an array, in order, with a document of the element, which is valid during the call. An absent
- * array has no elements. False: the value is no array, or `item` has returned false, and the rest was left out. Takes time in
+ * array has no elements. False: the value is not an array, or `item` has returned false, and the rest was left out. Takes time in
  * proportion to the array, as json_doc_at for each element does not. */
 bool json_doc_each(const struct json_doc *d, const char *pointer,
     bool (*item)(const struct json_doc *item, size_t i, void *arg), void *arg);

@@ -73,7 +73,7 @@ static struct bytes path(struct bytes text, const char *argument, struct buf *sp
     return found.len > 0 ? found : BYTES_LITERAL("/");
 }
 
-/* Decodes escapes, and + as a space. A text with a bad escape, or that decodes to bytes which are no UTF-8, stays as it is. */
+/* Decodes escapes, and + as a space. A text with a bad escape, or that does not decode to UTF-8, is unchanged. */
 static struct bytes decode(struct bytes text, struct buf *space)
 {
     bool is_plain = before_any(text, "%+").len == text.len;

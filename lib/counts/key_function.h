@@ -1,4 +1,4 @@
-/* key_function: what a key takes of its field's text.
+/* key_function: functions that compute a key from the text of its field.
  *
  *     host(url)            example.com                 of http://www@Example.com:80/a?b
  *     path(url)            /a                          of http://example.com/a?b, or of /a?b
@@ -17,8 +17,8 @@
 
 struct key_function;
 
-/* Splits `name(field)` or `name(field,argument)`. Returns NULL if the text is no call of a function; the parts are then
- * unchanged. They are not empty, except *argument of a function without one. */
+/* Splits `name(field)` or `name(field,argument)`. Returns NULL, and leaves the parts unchanged, if the text is not a
+ * call of a function. They are not empty, except *argument of a function without one. */
 const struct key_function *key_function_parse(struct bytes text, struct bytes *field, struct bytes *argument);
 /* `text` is not empty. The result is valid as long as `text` and `space` are unchanged. */
 struct bytes key_function_apply(

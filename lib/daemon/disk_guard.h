@@ -33,7 +33,7 @@ struct disk_guard *disk_guard_new(const struct disk_guard_config *config);
 void disk_guard_free(struct disk_guard **g);
 /* The guard may be NULL, and then never refuses. */
 bool disk_guard_refuses(const struct disk_guard *g);
-/* "the disk is full", and how full unless a write found no space. Valid until the next look. */
+/* "the disk is full", with the free bytes, unless a write found no space. Valid until the next look. */
 const char *disk_guard_why(const struct disk_guard *g);
 /* A write found no space. There is room again once DISK_GUARD_ROOM more is free than now. */
 #define DISK_GUARD_ROOM (256 << 10)

@@ -127,7 +127,8 @@ const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
 void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char *out, size_t size);
 /* The place from the latest response. Before the first response, .text is "". */
 const struct stream_place *stream_client_place(const struct stream_client *c);
-/* True once the cursor has reached the end that the stream had at the first response, or without cursor and stream. */
+/* True once the cursor has reached the end that the stream had at the first response. Also true if there is no cursor
+ * and no stream. */
 bool stream_client_is_caught_up(const struct stream_client *c);
 /* Why no lines arrive; NULL: no problem. *refused (may be NULL): an operator must act (invariant 4). */
 const char *stream_client_trouble(const struct stream_client *c, bool *refused);

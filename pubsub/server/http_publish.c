@@ -222,7 +222,7 @@ static void state_only(
     mark = journal_mark(stream_journal(s), bytes_str(until->producer), &known);
     if (http_body(req).len > 0 || http_param(req, "opening", &text) || !http_param(req, "mark", &text)) {
         http_problem(req, 400, "bad-parameter",
-            "producer=NAME&mark=A&until=T, with the producer's mark; with lines also next=B",
+            "producer=NAME&mark=A&until=T, where A is the producer's mark; to publish lines, also set next=B",
             "until needs the producer's mark, and lines need next");
     } else if (!known || stated != mark) {
         reply_conflict(req, mark);

@@ -60,7 +60,7 @@ struct cursor_file {
     struct write *batch;
     size_t n_batch;
     int error;                  /* errno of the finished batch */
-    struct work_thread *thread; /* while under_way it uses batch and error */
+    struct work_thread *thread; /* while under_way is set, the thread uses batch and error */
 };
 
 /* The seed is the position of the unit, so that a unit that was written for another position is invalid. */

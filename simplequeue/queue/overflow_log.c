@@ -41,7 +41,7 @@ struct overflow_log {
     struct known known; /* the file written last; only for the batch that is being written */
 };
 
-/* Writing: in the thread. */
+/* The following functions run in the thread. */
 
 /* Opens the file for writing at position st->st_size. Syncs the directory, because an earlier process may have been
  * killed before it did so. Pipes and sockets are refused, because they lose lines that nobody reads, and block

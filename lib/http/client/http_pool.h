@@ -50,10 +50,10 @@ struct http_pool_config {
     int max_connections;             /* to each */
     usec_t connect_timeout, timeout; /* as of http_client_config */
     usec_t backoff_min, backoff_max; /* 0: 50 ms, 2 s */
-    usec_t tolerance;       /* a 5xx does not mark a host as down this long after a success; 0: it does */
-    size_t max_reply;       /* as of http_client_config */
-    bool cut_reply;         /* likewise */
-    const char *auth_token; /* NULL: none; sent to every host */
+    usec_t tolerance;                /* for this time after a success, a 5xx does not mark the host as down */
+    size_t max_reply;                /* as of http_client_config */
+    bool cut_reply;                  /* likewise */
+    const char *auth_token;          /* NULL: none; sent to every host */
 };
 
 /* Returns NULL with the error if there is no URL, an invalid URL, or too many URLs. If config->base is NULL, the

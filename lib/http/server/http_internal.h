@@ -173,7 +173,7 @@ struct http_server {
     struct http_endpoint *endpoints;
     size_t n_endpoints;              /* first the daemon's, then the built-in ones */
     struct http_endpoint *unknown;   /* after these; counts requests without a route */
-    struct http_endpoint *preflight; /* the last; answers OPTIONS of web pages */
+    struct http_endpoint *preflight; /* last of `endpoints`; for OPTIONS requests of web pages */
 
     struct http_listener *listeners;
     bool accept_logged;

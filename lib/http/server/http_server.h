@@ -173,7 +173,7 @@ const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "
 bool http_is_admin(const struct http_request *req);
 /* False if the request's token has a list of keys without this key. */
 bool http_may_see(const struct http_request *req, struct bytes ns, struct bytes key);
-/* For a restricted operation of an open route: false, with a 403, if the client is no admin. */
+/* For a restricted operation of an open route: false, with a 403, if the client is not an admin. */
 bool http_require_admin(struct http_request *req);
 /* For an operation that changes stored data: false, with a 403, without the token or, if none is configured, from
  * another host. */
