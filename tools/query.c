@@ -87,21 +87,55 @@ static bool is_question(const char *name)
     return query_questions[i] != NULL;
 }
 
+/* The index of the first word that is neither an option nor its value; argc: none. */
+static int find_question(int argc, char **argv)
+{
+    int i = 1;
+    while (i < argc && strncmp(argv[i], "--", 2) == 0)
+        i += strchr(argv[i], '=') || strcmp(argv[i], "--show-curl") == 0 ? 1 : 2;
+    return i < argc ? i : argc;
+}
+
+/* Prints what is wrong with the word that should name a question. */
+static void refuse_question(const char *word)
+{
+    struct suggest s = suggest_for(word ? word : "");
+    for (size_t i = 0; query_questions[i]; i++)
+        suggest_try(&s, query_questions[i]);
+    if (!word)
+        fputs("millrace query: no question", stderr);
+    else
+        fprintf(stderr, "millrace query: no question \"%s\"", word);
+    if (word && s.nearest)
+        fprintf(stderr, "; did you mean \"millrace query %s\"?\n", s.nearest);
+    else
+        fputs("; see millrace query --help\n", stderr);
+}
+
 static bool parse_args(struct ask *a, int argc, char **argv)
 {
-    if (argc < 2 || !is_question(argv[1]))
+    int question = find_question(argc, argv);
+    if (question == argc || !is_question(argv[question])) {
+        refuse_question(question < argc ? argv[question] : NULL);
         return false;
-    a->what = argv[1];
+    }
+    a->what = argv[question];
     static char file[PATH_MAX]; /* `a` refers to it */
     a->config = config_default(file, sizeof file) ? file : NULL;
     a->format = "table";
     buf_printf(&a->target, "/v1/%s", a->what);
-    for (int i = 2, took; i < argc; i += took) {
-        took = take_option(a, argc - i, argv + i);
-        if (took == 0)
+    for (int i = 1, took; i < argc; i += took) {
+        took = i == question ? 1 : take_option(a, argc - i, argv + i);
+        if (took == 0) {
+            fprintf(stderr,
+                "millrace query: \"%s\": every option is --NAME VALUE; see millrace query --help\n", argv[i]);
             return false;
+        }
     }
-    return strcmp(a->format, "table") == 0 || strcmp(a->format, "json") == 0 || strcmp(a->format, "csv") == 0;
+    if (strcmp(a->format, "table") == 0 || strcmp(a->format, "json") == 0 || strcmp(a->format, "csv") == 0)
+        return true;
+    fprintf(stderr, "millrace query: --format %s: it must be table, json or csv\n", a->format);
+    return false;
 }
 
 static int print_answer(const struct ask *a, const struct buf *body)
@@ -176,22 +210,6 @@ static int ask_api(struct ask *a)
     return exit_status;
 }
 
-static int usage_error(int argc, char **argv)
-{
-    struct suggest s = suggest_for(argc > 1 ? argv[1] : "");
-    for (size_t i = 0; query_questions[i]; i++)
-        suggest_try(&s, query_questions[i]);
-    if (argc > 1 && s.nearest && strcmp(s.nearest, argv[1]) != 0)
-        fprintf(stderr, "millrace query: no question \"%s\"; did you mean \"millrace query %s\"?\n", argv[1],
-            s.nearest);
-    else if (argc > 1 && s.nearest)
-        fputs("millrace query: after the question, every option is --NAME VALUE; see millrace query --help\n",
-            stderr);
-    else
-        fputs(usage, stderr);
-    return EX_USAGE;
-}
-
 int tool_query(int argc, char **argv)
 {
     struct ask a = {0};
@@ -205,11 +223,11 @@ int tool_query(int argc, char **argv)
         fputs(usage, stdout);
         return EX_OK;
     }
-    if (parse_args(&a, argc, argv)) {
-        status = ask_api(&a);
-    } else {
-        status = usage_error(argc, argv);
+    if (argc < 2) {
+        fputs(usage, stderr);
+        return EX_USAGE;
     }
+    status = parse_args(&a, argc, argv) ? ask_api(&a) : EX_USAGE;
     buf_free(&a.target);
     return status;
 }

@@ -123,6 +123,22 @@ class WholeTest(harness.MillraceTest):
         self.assertIn(b"did you mean user", wrong.stderr)
         bare = self.run_program("millrace", "query", "series", "--user")
         self.assertEqual((bare.returncode, b"every option is --NAME VALUE" in bare.stderr), (64, True))
+        self.check_usage(config)
+
+    def check_usage(self, config):
+        """Options may stand before the question, as with every other subcommand; an error names the word."""
+        after = self.run_program("millrace", "query", "counters", "--format", "json", "--config", config)
+        before = self.run_program("millrace", "query", "--config=" + config, "--format", "json", "counters")
+        self.assertEqual((before.returncode, before.stdout), (0, after.stdout), before)
+        curl = self.run_program("millrace", "query", "--show-curl", "--config", config, "counters").stdout
+        self.assertTrue(curl.startswith(b"curl 'http://"), curl)
+        for args, error in ((("--config", config, "seris"), b'no question "seris"; did you mean "millrace query series"?'),
+                            (("nonsense", "--user=x"), b'no question "nonsense"; see millrace query --help'),
+                            (("--user", "bitly"), b"no question; see millrace query --help"),
+                            (("counters", "--format=yaml"), b"--format yaml: it must be table, json or csv"),
+                            (("series", "--user=bitly", "extra"), b'"extra": every option is --NAME VALUE; see millrace query --help')):
+            done = self.run_program("millrace", "query", *args)
+            self.assertEqual((done.returncode, done.stderr), (64, b"millrace query: " + error + b"\n"))
 
     def check_linear(self, config):
         """Ten times the rows take ten times the time, not a hundred times."""
