@@ -54,7 +54,6 @@ static void check_versions(struct doctor *d)
         doctor_find(d, STATUS_FINE, "versions", NULL, "%zu daemons run " MILLRACE_VERSION, same);
 }
 
-/* Low space is a problem of the status. */
 static void check_disk(struct doctor *d)
 {
     struct statvfs fs;
@@ -65,7 +64,8 @@ static void check_disk(struct doctor *d)
         doctor_find(d, STATUS_ATTENTION, "disk", "delete files: df -i shows the file system",
             "%s has %" PRIu64 " free inodes", d->data_dir, (uint64_t)fs.f_favail);
     else
-        doctor_find(d, STATUS_FINE, "disk", NULL, "%.1f GB of %.1f GB free",
+        doctor_find(d, d->status.is_disk_low ? STATUS_ATTENTION : STATUS_FINE, "disk",
+            d->status.is_disk_low ? STATUS_DISK_REMEDY : NULL, "%.1f GB of %.1f GB free",
             (double)fs.f_bavail * (double)fs.f_frsize / 1e9, (double)fs.f_blocks * (double)fs.f_frsize / 1e9);
 }
 
@@ -192,8 +192,10 @@ static void check_journal(struct doctor *d, const char *path, const char *name)
             "%s: %" PRIu64 " frames in %" PRIu64 " segments are intact", path, damage.sum.frames,
             damage.sum.segments);
     else
-        doctor_find(d, STATUS_DOWN, "journals", r == JOURNAL_DAMAGED ? remedy : NULL, "%s",
-            damage.first[0] ? damage.first : error);
+        doctor_find(d, STATUS_DOWN, "journals",
+            r == JOURNAL_DAMAGED ? remedy
+                                 : "check the disk and the owner of the files, then: millrace doctor",
+            "%s", damage.first[0] ? damage.first : error);
     free(remedy);
 }
 

@@ -440,10 +440,11 @@ static void look_at_disk(struct pipeline_status *s)
         s->days_until_full = (double)s->disk_free / ((double)used / (double)span) / DAY_SECONDS;
     bool is_low = (double)s->disk_free < DISK_FREE_MIN * (double)s->disk_size;
     bool fills = s->days_until_full >= 0 && s->days_until_full < DAYS_MIN;
-    if (is_low || fills)
-        add_problem(s, STATUS_ATTENTION, "free space, or set retain_bytes or retain_age of the streams",
-            "the disk of %s has %.1f GB of %.1f GB free%s", s->pipeline.data_dir, (double)s->disk_free / 1e9,
-            (double)s->disk_size / 1e9, fills ? " and is full within three days" : "");
+    s->is_disk_low = is_low || fills;
+    if (s->is_disk_low)
+        add_problem(s, STATUS_ATTENTION, STATUS_DISK_REMEDY, "the disk of %s has %.1f GB of %.1f GB free%s",
+            s->pipeline.data_dir, (double)s->disk_free / 1e9, (double)s->disk_size / 1e9,
+            fills ? " and is full within three days" : "");
 }
 
 static void look_at_archive(struct pipeline_status *s)

@@ -37,6 +37,7 @@ struct status_problem {
     char *text, *remedy;
 };
 #define STATUS_PROBLEMS_MAX 32
+#define STATUS_DISK_REMEDY "free space, or set retain_bytes or retain_age of the streams"
 
 struct pipeline_status {
     const struct config *config; /* as given, or that of the running pipeline */
@@ -54,6 +55,7 @@ struct pipeline_status {
     int64_t archive_generation;
     int64_t disk_free, disk_size; /* bytes of the file system of the data directory */
     double days_until_full;
+    bool is_disk_low; /* this is also a problem */
     struct json_doc *streams;
 };
 

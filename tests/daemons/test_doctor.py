@@ -10,6 +10,7 @@ import http.server
 
 import harness
 from harness import USERS_BY_COUNTRY, wait_until
+from small_disk import SmallDisk
 from xxh3 import xxh3
 
 EVENT = '{"t":%d,"l":"%s","c":"%s"}'
@@ -21,10 +22,11 @@ def events(n, first=0):
 
 
 class DoctorTest(harness.MillraceTest):
-    def up(self, *args, counters=USERS_BY_COUNTRY, **kw):
+    def up(self, *args, counters=USERS_BY_COUNTRY, data=None, **kw):
         kw.setdefault("aggregator", {"flush_interval": "50ms"})
-        self.config = self.write("p.conf", harness.pipeline_config(self.path("data"), counters, **kw))
-        return harness.Pipeline(self, self.config, self.path("data"), *args).wait_ready()
+        data = data or self.path("data")
+        self.config = self.write("p.conf", harness.pipeline_config(data, counters, **kw))
+        return harness.Pipeline(self, self.config, data, *args).wait_ready()
 
     def put(self, pipeline, lines):
         self.assertEqual(pipeline.ask("simplequeue", "POST", "/mput", lines).status, 200)
@@ -225,6 +227,17 @@ class DoctorTest(harness.MillraceTest):
         (result, finding, remedy), = self.bad("clock", "--fast")
         self.assertEqual((result, remedy), ("fail", "set the clock: timedatectl set-ntp true"))
         self.assertRegex(finding, r"^the clock is \d+ s before the newest generation of the archive$")
+
+    def test_a_disk_that_fills(self):
+        disk = SmallDisk(self, "256m")
+        self.up(data=disk.path("data"))
+        self.assertEqual(self.bad("disk", "--fast"), [])
+        disk.take_the_rest()
+        (result, finding, remedy), = self.bad("disk", "--fast")
+        self.assertEqual((result, remedy), ("warn", "free space, or set retain_bytes or retain_age of the streams"))
+        self.assertRegex(finding, r"^0\.0 GB of 0\.3 GB free$")
+        disk.give_back()
+        self.assertEqual(self.bad("disk", "--fast"), [])
 
     def test_another_version(self):
         class Handler(http.server.BaseHTTPRequestHandler):
