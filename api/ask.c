@@ -2,6 +2,7 @@
 
 #include "api/etag.h"
 #include "api/render.h"
+#include "api/series_cache.h"
 
 #include <assert.h>
 #include <event2/event.h>
@@ -26,6 +27,7 @@ struct asks {
     const struct counters *counters;
     int64_t *
         since; /* of each counter, as counters_at: counted_since of the last whole answer; SINCE_UNKNOWN: none */
+    struct series_cache *cache;
     uint64_t max_rows;
     int64_t max_age;         /* seconds; of complete answers in caches */
     struct ask_list making;  /* queries whose next step can run now; they take turns in this order */
@@ -47,6 +49,8 @@ struct ask {
     enum http_hold hold;         /* the result of the latest hold() */
     struct query query;
     struct series series;
+    bool is_kept; /* the cache may have the archive's part of the series, of this generation */
+    struct source_generation generation;
     struct query query_before; /* of a comparison: the same question for the span before */
     struct series series_before;
     struct query query_total; /* of a subtotal: for the events that the total counted as `(other)` */
@@ -289,11 +293,21 @@ static void render_begin(struct ask *a)
     a->is_begun = true;
 }
 
+/* Appends all rows at once if the cache has the text of most of them. */
+static bool print_kept(struct ask *a)
+{
+    return a->is_kept &&
+           series_cache_print(a->asks->cache, &a->generation, &a->series, &a->complete, &a->out);
+}
+
 /* Appends some rows to the text. Returns false if the text is complete. */
 static bool render_rows(struct ask *a)
 {
-    if (!a->is_begun)
+    bool is_first = !a->is_begun;
+    if (is_first)
         render_begin(a);
+    if (is_first && print_kept(a))
+        return false;
     if (a->is_set)
         return render_set_rows(&a->set, &a->complete, &a->rendered, STEP_BYTES, &a->out);
     if (a->query.kind == QUERY_SERIES)
@@ -436,6 +450,25 @@ static bool ask_record(void *arg, const struct record *r)
     if (a->is_set)
         return series_set_add(&a->set, r);
     return series_add(&a->series, r) && (a->query.kind == QUERY_SERIES || series_add(&a->series_before, r));
+}
+
+static bool ask_recall(void *arg, const struct source_generation *g)
+{
+    struct ask *a = arg;
+    a->generation = *g;
+    if (!series_cache_recall(a->asks->cache, g, &a->series))
+        return false;
+    if (hold(a, 0))
+        return true;
+    series_reset(&a->series);
+    return false;
+}
+
+static void ask_archive(void *arg, const struct source_generation *g)
+{
+    struct ask *a = arg;
+    a->generation = *g;
+    series_cache_keep(a->asks->cache, g, &a->series);
 }
 
 /* Refuses a query whose counts are known but do not make an answer. Returns false if they do. */
@@ -678,6 +711,8 @@ static void begin(struct ask *a)
         .patience = a->query.patience,
         .on_restart = ask_restart,
         .on_record = ask_record,
+        .on_recall = a->is_kept ? ask_recall : NULL,
+        .on_archive = a->is_kept ? ask_archive : NULL,
         .on_piece = on_piece,
         .on_done = counts_done};
     if (hold(a, 0))
@@ -726,6 +761,7 @@ void ask_start(
         *a->unknown = *unknown;
     }
     const struct query *q = &a->query;
+    a->is_kept = series_cache_takes(q);
     query_copy(&a->query_before, q);
     a->query_before.from = q->before_from;
     a->query_before.to = q->before_to;
@@ -752,7 +788,7 @@ void ask_start(
 }
 
 struct asks *asks_new(struct event_base *base, struct sources *sources, const struct counters *counters,
-    uint64_t max_rows, int64_t max_age)
+    struct stats *stats, uint64_t max_rows, int64_t max_age)
 {
     struct asks *asks = mem_zalloc(sizeof *asks);
     size_t n = counters->n_totals + counters->n_subtotals;
@@ -761,6 +797,7 @@ struct asks *asks_new(struct event_base *base, struct sources *sources, const st
     asks->since = mem_alloc((n + 1) * sizeof *asks->since);
     for (size_t i = 0; i < n; i++)
         asks->since[i] = SINCE_UNKNOWN;
+    asks->cache = series_cache_new(stats);
     asks->max_rows = max_rows;
     asks->max_age = max_age;
     TAILQ_INIT(&asks->making);
@@ -775,6 +812,7 @@ void asks_free(struct asks **ap)
     if (!asks)
         return;
     event_free(asks->turn);
+    series_cache_free(&asks->cache);
     free(asks->since);
     free(asks);
     *ap = NULL;

@@ -144,21 +144,41 @@ static void render_csv_row(const struct calendar *calendar, const struct series_
     buf_append_str(out, is_row_complete(row, complete) ? ",true\n" : ",false\n");
 }
 
+enum row_state render_row_state(const struct series_row *row, const struct completeness *complete)
+{
+    return !is_counted(row, complete)       ? ROW_UNCOUNTED
+           : is_row_complete(row, complete) ? ROW_COMPLETE
+                                            : ROW_INCOMPLETE;
+}
+
+void render_series_row(const struct series *s, const struct series_row *row,
+    const struct completeness *complete, struct buf *out)
+{
+    const struct query *q = s->query;
+    if (q->format == QUERY_CSV) {
+        render_csv_row(&q->calendar, row, complete, out);
+        return;
+    }
+    if (s->n_rows > 1)
+        buf_append_char(out, ',');
+    render_json_row(&q->calendar, row, complete, out);
+}
+
+void render_series_end(const struct series *s, struct buf *out)
+{
+    if (s->query->format != QUERY_CSV)
+        buf_append_str(out, "]}\n");
+}
+
 /* CSV begins each row with `name`. Returns true if there are more rows. */
 static bool render_rows(
     struct series *s, struct bytes name, const struct completeness *complete, size_t most, struct buf *out)
 {
-    const struct query *q = s->query;
     struct series_row row;
     for (size_t begin = out->len; series_next(s, &row);) {
-        if (q->format == QUERY_CSV) {
+        if (s->query->format == QUERY_CSV)
             buf_append_bytes(out, name);
-            render_csv_row(&q->calendar, &row, complete, out);
-        } else {
-            if (s->n_rows > 1)
-                buf_append_char(out, ',');
-            render_json_row(&q->calendar, &row, complete, out);
-        }
+        render_series_row(s, &row, complete, out);
         if (out->len - begin >= most)
             return true;
     }
@@ -169,8 +189,7 @@ bool render_series_rows(struct series *s, const struct completeness *complete, s
 {
     if (render_rows(s, BYTES_LITERAL(""), complete, most, out))
         return true;
-    if (s->query->format != QUERY_CSV)
-        buf_append_str(out, "]}\n");
+    render_series_end(s, out);
     return false;
 }
 

@@ -10,6 +10,13 @@
 #include "api/source.h"
 
 void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out);
+/* How a row is printed, beside its count. */
+enum row_state { ROW_UNCOUNTED, ROW_INCOMPLETE, ROW_COMPLETE };
+enum row_state render_row_state(const struct series_row *row, const struct completeness *complete);
+/* Appends the row that was just taken from a single series. */
+void render_series_row(const struct series *s, const struct series_row *row,
+    const struct completeness *complete, struct buf *out);
+void render_series_end(const struct series *s, struct buf *out);
 /* Appends rows until they exceed `most` bytes. After the last row, appends the end of the text and returns false. */
 bool render_series_rows(struct series *s, const struct completeness *complete, size_t most, struct buf *out);
 /* The same for several series. *member: the series in progress, at first 0. */

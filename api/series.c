@@ -32,6 +32,19 @@ size_t series_bytes(const struct series *s)
     return bytes;
 }
 
+void series_copy(struct series *to, const struct series *from)
+{
+    const struct query *q = to->query;
+    *to = *from;
+    to->query = q;
+    for (size_t i = 0; i < to->n_runs; i++) {
+        struct series_run *r = &to->runs[i];
+        r->cap = r->n;
+        r->counts = mem_alloc(r->n * sizeof *r->counts);
+        memcpy(r->counts, from->runs[i].counts, r->n * sizeof *r->counts);
+    }
+}
+
 /* Adds `n` to the unit's count if the unit is one of the latest in the run, or inserts it there. Returns false if the
  * unit is earlier. */
 static bool run_add(struct series_run *r, int64_t unit, uint64_t n)
@@ -208,19 +221,25 @@ bool series_trim(struct series *s, uint64_t max_rows)
     return rows <= max_rows;
 }
 
+uint64_t series_take(struct series *s, int64_t unit)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < s->n_runs; i++) {
+        struct series_run *r = &s->runs[i];
+        while (r->at < r->n && r->counts[r->at].unit <= unit)
+            n += r->counts[r->at++].n;
+    }
+    s->n_rows++;
+    return n;
+}
+
 bool series_next(struct series *s, struct series_row *row)
 {
     const struct calendar *c = &s->query->calendar;
     if (s->next >= s->to)
         return false;
     *row = (struct series_row){.start = s->next, .end = units_next(c, s->next)};
-    int64_t unit = units_order(c, row->start);
-    for (size_t i = 0; i < s->n_runs; i++) {
-        struct series_run *r = &s->runs[i];
-        while (r->at < r->n && r->counts[r->at].unit <= unit)
-            row->n += r->counts[r->at++].n;
-    }
+    row->n = series_take(s, units_order(c, row->start));
     s->next = row->end;
-    s->n_rows++;
     return true;
 }

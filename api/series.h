@@ -56,6 +56,8 @@ void series_init(struct series *s, const struct query *q);
 /* Discards everything added, and frees it. */
 void series_reset(struct series *s);
 size_t series_bytes(const struct series *s);
+/* Copies all counts into `to`, which is empty. Both series have the same question, and no row was taken. */
+void series_copy(struct series *to, const struct series *from);
 /* Adds counts of the total's record, or of the record of an hour, a day or a month of the subtotal. False: the record is malformed, out of order or of
  * another counter. */
 bool series_add(struct series *s, const struct record *r);
@@ -69,5 +71,7 @@ bool series_add_count(struct series *s, int64_t start, uint64_t n);
 bool series_trim(struct series *s, uint64_t max_rows);
 /* Computes the next row. False: there are no more rows. */
 bool series_next(struct series *s, struct series_row *row);
+/* Instead of series_next, for a caller that knows the units of the rows (units_order): the count of the next row. */
+uint64_t series_take(struct series *s, int64_t unit);
 
 #endif

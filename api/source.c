@@ -455,6 +455,11 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         take_reply(q, reply);
 }
 
+static struct source_generation identify(struct generation_info info)
+{
+    return (struct source_generation){info.number, info.content};
+}
+
 /* The mapped archive has no more lines. */
 static void end_local(struct question *q)
 {
@@ -463,6 +468,9 @@ static void end_local(struct question *q)
     if (is_whole && ok) {
         q->through = archive_read_info(q->read).through;
         q->has_through = true;
+        const struct source_generation g = identify(archive_read_info(q->read));
+        if (q->spec.on_archive)
+            q->spec.on_archive(q->spec.arg, &g);
         if (q->spec.on_source)
             q->spec.on_source(q->spec.arg, archive_read_continuation(q->read));
     }
@@ -531,12 +539,31 @@ static void ask_local(struct question *q)
     schedule(q->sources);
 }
 
+/* True if the caller has the records of the mapped archive; then the next source is asked. */
+static bool recall(struct question *q)
+{
+    struct sources *s = q->sources;
+    char error[GENERATION_ERROR_TEXT];
+    struct generation *g = q->spec.on_recall ? local_archive_generation(s->local) : NULL;
+    if (!g || s->n < 2 || q->is_missing[1] || !generation_is_whole(g, GENERATION_NO_SHARD, error))
+        return false;
+    struct generation_info info = generation_info(g);
+    const struct source_generation id = identify(info);
+    if (!q->spec.on_recall(q->spec.arg, &id))
+        return false;
+    sources_succeed(s, 0, SOURCE_READS);
+    q->through = info.through;
+    q->has_through = true;
+    q->at = 1;
+    return true;
+}
+
 static void ask(struct question *q)
 {
     struct buf target = {0};
     buf_clear(&q->partial);
     q->bad = false;
-    if (q->at == 0 && q->sources->local) {
+    if (q->at == 0 && q->sources->local && !recall(q)) {
         ask_local(q);
         return;
     }

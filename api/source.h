@@ -75,6 +75,11 @@ struct completeness {
     struct source_missing missing[SOURCES_MAX];
 };
 
+/* Of a mapped archive. Generations with the same number and content have the same records. */
+struct source_generation {
+    uint64_t number, content; /* content 0: not known */
+};
+
 struct source_question {
     const char *target; /* "/range?start=...", with at least one parameter; copied */
     void *arg;
@@ -86,6 +91,11 @@ struct source_question {
     /* A source has answered: all its records were passed on. `next` is its X-Millrace-Next, decoded; empty: none. NULL: such a reply is
      * invalid, except that a range is read to its end. */
     void (*on_source)(void *arg, struct bytes next);
+    /* Before a mapped archive is read: true if the caller has its records from an earlier question to the same generation. Then it is
+     * not read. NULL: it is always read. */
+    bool (*on_recall)(void *arg, const struct source_generation *g);
+    /* All records of a mapped archive were passed on. */ /* NULL: none */
+    void (*on_archive)(void *arg, const struct source_generation *g);
     /* A piece of the reply was handled. `held` is the number of bytes that the question stores. Return false to end the
      * question. */
     bool (*on_piece)(void *arg, size_t held);
