@@ -168,9 +168,11 @@ static bool pick_from(
 struct count_table *count_table_pick(const struct count_table *t, const struct count_choice *c)
 {
     struct count_table *out = count_table_new(0);
-    uint8_t *marks = mem_zalloc((size_t)c->n_ids + 1);
     bool has_keys[1 << KEY_BITS] = {0}, fits = true;
     memcpy(out->seed, t->seed, sizeof(out->seed));
+    if (c->n_keys == 0) /* often: the table is small beside what was counted before */
+        return out;
+    uint8_t *marks = mem_zalloc((size_t)c->n_ids + 1);
     for (size_t i = 0; i < c->n_keys; i++) {
         marks[c->keys[i]] |= WANTED_KEY;
         has_keys[part_of(c->keys[i], 0) / GROUP_PARTS] = true;
