@@ -18,6 +18,7 @@
 #define READ_BYTES_MIN ((size_t)16 << 10)
 #define READ_BYTES_MAX ((size_t)1 << 20)
 #define PREFETCH 16                 /* lines ahead that are fetched from memory */
+#define BLOCK_PARTS 4               /* of the memory: zeroing a new page costs more than a run of half the length */
 #define BLOCK_MAX ((size_t)2 << 30) /* a reference has 32 bits for a place in the block */
 
 /* Text grows from the front of the block, and references from its end towards the front. */
@@ -103,8 +104,11 @@ static enum count_next block_next(struct block *b, struct bytes *line)
     if (b->at == b->n)
         return COUNT_END;
     /* In sorted order the lines lie anywhere in the block. */
-    if (b->at + PREFETCH < b->n)
-        __builtin_prefetch(b->text + b->refs[b->at + PREFETCH].at);
+    if (b->at + PREFETCH < b->n) {
+        struct bytes ahead = block_line(b, b->at + PREFETCH);
+        __builtin_prefetch(ahead.ptr);
+        __builtin_prefetch(ahead.ptr + ahead.len); /* it may cross a cache line */
+    }
     *line = block_line(b, b->at++);
     const char *separator = memchr(line->ptr, RECORD_SEPARATOR, line->len);
     struct bytes key = bytes_of(line->ptr, (size_t)(separator + 1 - line->ptr)), next;
@@ -216,7 +220,7 @@ struct external_sort *external_sort_new(const char *directory, size_t memory)
     struct external_sort *s = mem_zalloc(sizeof *s);
     s->directory = mem_strdup(directory);
     s->memory = memory < EXTERNAL_SORT_MEMORY_MIN ? EXTERNAL_SORT_MEMORY_MIN : memory;
-    s->block_size = s->memory / 2 < BLOCK_MAX ? s->memory / 2 : BLOCK_MAX;
+    s->block_size = s->memory / BLOCK_PARTS < BLOCK_MAX ? s->memory / BLOCK_PARTS : BLOCK_MAX;
     s->block_size -= s->block_size % sizeof(struct line_ref);
     block_init(&s->blocks[0], s->block_size);
     return s;
