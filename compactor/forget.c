@@ -1,8 +1,6 @@
 #include "compactor/forget.h"
 
-#include "compactor/archive.h"
-#include "compactor/record_source.h"
-#include "counts/records.h"
+#include "compactor/record_scan.h"
 #include <stdlib.h>
 
 #define FIRST_ROOM 1024
@@ -74,22 +72,24 @@ static bool is_of_key(const struct forget *f, const struct record_key *key)
            (!f->ns.ptr || record_filter_has_namespace(key->ns, f->ns));
 }
 
-static enum count_next each_name(
-    struct forget *f, struct count_source *s, void (*found)(struct forget *f, struct bytes))
+static enum compact_result each_name(struct forget *f, struct count_source *s,
+    void (*found)(struct forget *f, struct bytes), char error[COMPACT_ERROR_TEXT])
 {
     enum count_next r;
     while ((r = s->kind->next_value(s)) == COUNT_FOUND)
         found(f, s->name);
-    return r;
+    return r == COUNT_FAILED ? record_scan_failed(s, error) : COMPACT_OK;
 }
 
-static enum count_next collect(struct forget *f, struct count_source *s, const struct record_key *key)
+static enum compact_result collect(
+    void *arg, struct count_source *s, const struct record_key *key, char error[COMPACT_ERROR_TEXT])
 {
+    struct forget *f = arg;
     if (!is_of_key(f, key))
-        return COUNT_END;
+        return COMPACT_OK;
     f->records++;
     add_hash(f, key->key);
-    return key->is_subtotal ? each_name(f, s, add_hash) : COUNT_END;
+    return key->is_subtotal ? each_name(f, s, add_hash, error) : COMPACT_OK;
 }
 
 static void use_name(struct forget *f, struct bytes name)
@@ -98,38 +98,14 @@ static void use_name(struct forget *f, struct bytes name)
     f->as_sub += bytes_equal(name, f->stored);
 }
 
-static enum count_next keep_used(struct forget *f, struct count_source *s, const struct record_key *key)
+static enum compact_result keep_used(
+    void *arg, struct count_source *s, const struct record_key *key, char error[COMPACT_ERROR_TEXT])
 {
+    struct forget *f = arg;
     if (key->is_lookup || is_of_key(f, key))
-        return COUNT_END;
+        return COMPACT_OK;
     use_hash(f, key->key);
-    return key->is_subtotal ? each_name(f, s, use_name) : COUNT_END;
-}
-
-typedef enum count_next visit(struct forget *f, struct count_source *s, const struct record_key *key);
-
-static enum compact_result scan(struct forget *f, const char *archive, const struct manifest *m, visit *each,
-    char error[COMPACT_ERROR_TEXT])
-{
-    struct count_sources shards = {0};
-    char directory[PATH_MAX];
-    archive_path(archive, m->generation, false, directory);
-    enum compact_result r = record_source_add_shards(directory, m, NULL, &shards, error);
-    for (size_t k = 0; k < shards.n && r == COMPACT_OK; k++) {
-        struct count_source *s = shards.list[k];
-        enum count_next next;
-        while (r == COMPACT_OK && (next = s->kind->next_record(s)) == COUNT_FOUND) {
-            struct record_key key;
-            if (!record_key_parse(bytes_of(s->key.ptr, s->key.len - 1), &key))
-                r = compact_fail(error, COMPACT_DAMAGED, "%.300s: no key of a record", s->container);
-            else if ((next = each(f, s, &key)) == COUNT_FAILED)
-                break;
-        }
-        if (r == COMPACT_OK && next == COUNT_FAILED)
-            r = compact_fail(error, record_source_result(s->failure), "%s", s->error);
-    }
-    count_sources_free(&shards);
-    return r;
+    return key->is_subtotal ? each_name(f, s, use_name, error) : COMPACT_OK;
 }
 
 static bool is_kept(void *arg, const struct record_key *key, int64_t start)
@@ -162,12 +138,12 @@ enum compact_result forget_scan(const char *archive, const struct manifest *m, c
 {
     struct forget *f = *out = mem_zalloc(sizeof *f);
     f->key = mem_strdup(key);
-    f->filter = (struct record_filter){is_kept, f, false};
+    f->filter = (struct record_filter){.keep = is_kept, .arg = f};
     parse_key(f);
-    enum compact_result r = scan(f, archive, m, collect, error);
+    enum compact_result r = record_scan(archive, m, collect, f, error);
     sort_hashes(f);
     if (r == COMPACT_OK)
-        r = scan(f, archive, m, keep_used, error);
+        r = record_scan(archive, m, keep_used, f, error);
     return r;
 }
 

@@ -1,0 +1,36 @@
+#include "compactor/record_scan.h"
+
+#include "compactor/archive.h"
+#include "compactor/record_source.h"
+
+enum compact_result record_scan_failed(const struct count_source *s, char error[COMPACT_ERROR_TEXT])
+{
+    return compact_fail(error, record_source_result(s->failure), "%s", s->error);
+}
+
+static enum compact_result scan_shard(
+    struct count_source *s, record_visit *visit, void *arg, char error[COMPACT_ERROR_TEXT])
+{
+    enum compact_result r = COMPACT_OK;
+    enum count_next next = COUNT_FOUND;
+    while (r == COMPACT_OK && (next = s->kind->next_record(s)) == COUNT_FOUND) {
+        struct record_key key;
+        r = record_key_parse(bytes_of(s->key.ptr, s->key.len - 1), &key)
+                ? visit(arg, s, &key, error)
+                : compact_fail(error, COMPACT_DAMAGED, "%.300s: no key of a record", s->container);
+    }
+    return next == COUNT_FAILED ? record_scan_failed(s, error) : r;
+}
+
+enum compact_result record_scan(const char *archive, const struct manifest *m, record_visit *visit, void *arg,
+    char error[COMPACT_ERROR_TEXT])
+{
+    struct count_sources shards = {0};
+    char directory[PATH_MAX];
+    archive_path(archive, m->generation, false, directory);
+    enum compact_result r = record_source_add_shards(directory, m, NULL, &shards, error);
+    for (size_t k = 0; k < shards.n && r == COMPACT_OK; k++)
+        r = scan_shard(shards.list[k], visit, arg, error);
+    count_sources_free(&shards);
+    return r;
+}

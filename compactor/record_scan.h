@@ -1,0 +1,22 @@
+/* record_scan: passes each record of an archive's current generation to a visitor. A removal scans the archive before it merges.
+ *
+ * A damaged file is an error at the latest at its end, so the visitor's findings are valid only after COMPACT_OK. */
+#ifndef MILLRACE_RECORD_SCAN_H
+#define MILLRACE_RECORD_SCAN_H
+
+#include "compactor/result.h"
+#include "counts/count_merge.h"
+#include "counts/manifest.h"
+#include "counts/records.h"
+
+/* `s` is at a record, whose values the visitor may read. `key` borrows from s->key, which is valid until the first value. */
+typedef enum compact_result record_visit(
+    void *arg, struct count_source *s, const struct record_key *key, char error[COMPACT_ERROR_TEXT]);
+
+/* Ends after the last record, or when the visitor returns another result than COMPACT_OK. */
+enum compact_result record_scan(const char *archive, const struct manifest *m, record_visit *visit, void *arg,
+    char error[COMPACT_ERROR_TEXT]);
+/* Returns the result of a source whose last call failed, and copies its error. */
+enum compact_result record_scan_failed(const struct count_source *s, char error[COMPACT_ERROR_TEXT]);
+
+#endif
