@@ -29,7 +29,7 @@ static enum compact_result open_sources(struct export *e, const char *archive, c
     if (r != COMPACT_OK)
         return r;
     archive_path(archive, e->manifest.generation, false, directory);
-    e->filter = (struct record_filter){record_filter_is_counted, &e->manifest, false};
+    e->filter = (struct record_filter){.keep = record_filter_is_counted, .arg = &e->manifest};
     return record_source_add_shards(directory, &e->manifest, &e->filter, &e->sources, error);
 }
 

@@ -10,16 +10,17 @@ struct filtered {
     struct count_source *inner;
     const struct record_filter *filter;
     struct record_key key;
-    struct buf total; /* the key of a filtered total, which outlives its values */
-    bool is_total;    /* the hours of the record are filtered */
-    bool has_value;   /* the inner source is at a value that was not yet returned */
+    struct buf text;      /* the key of a record by value, which outlives the values that were read */
+    struct bytes without; /* the sub key left out of the record; BYTES_NONE: none */
+    bool by_value;        /* hours or sub keys of the record are filtered */
+    bool has_value;       /* the inner source is at a value that was not yet returned */
 };
 
 /* Shows the inner source's position as the filter's own. */
 static enum count_next follow(struct filtered *s, enum count_next r)
 {
     count_source_follow(&s->base, s->inner, r);
-    if (s->is_total)
+    if (s->by_value)
         s->base.line = BYTES_NONE;
     return r;
 }
@@ -33,12 +34,17 @@ static enum count_next fail_at(struct filtered *s, const char *what)
     return COUNT_FAILED;
 }
 
-/* Moves to the next hour of a total that the filter keeps. */
-static enum count_next next_hour(struct filtered *s)
+/* Moves to the next value of the record that the filter keeps: a sub key, or an hour of a total. */
+static enum count_next next_kept(struct filtered *s)
 {
     enum count_next r;
     int64_t hour;
     while ((r = s->inner->kind->next_value(s->inner)) == COUNT_FOUND) {
+        if (s->key.is_subtotal) {
+            if (!bytes_equal(s->inner->name, s->without))
+                return COUNT_FOUND;
+            continue;
+        }
         if (!hour_decode(s->inner->name, &hour))
             return fail_at(s, "a total with an invalid hour");
         if (s->filter->keep(s->filter->arg, &s->key, hour))
@@ -47,30 +53,39 @@ static enum count_next next_hour(struct filtered *s)
     return r == COUNT_FAILED ? follow(s, r) : r;
 }
 
+/* Sets by_value and without for the record. */
+static void begin_record(struct filtered *s)
+{
+    const struct record_filter *f = s->filter;
+    s->without = s->key.is_subtotal && f->without ? f->without(f->arg, &s->key) : BYTES_NONE;
+    s->by_value = s->without.ptr || (f->by_hour && !s->key.is_subtotal && !s->key.is_lookup);
+}
+
 static enum count_next next_record(struct count_source *base)
 {
     struct filtered *s = (struct filtered *)base;
     enum count_next r;
     for (;;) {
         r = s->inner->kind->next_record(s->inner);
-        s->is_total = s->has_value = false;
+        s->by_value = s->has_value = false;
         if (r != COUNT_FOUND)
             return follow(s, r);
         struct bytes key = s->inner->key;
         key.len--; /* the separator */
         if (!record_key_parse(key, &s->key))
             return fail_at(s, "no key of a record");
-        s->is_total = s->filter->by_hour && !s->key.is_subtotal && !s->key.is_lookup;
+        begin_record(s);
         follow(s, r);
-        if (!s->is_total && s->filter->keep(s->filter->arg, &s->key, s->key.start))
-            return COUNT_FOUND;
-        if (!s->is_total)
+        bool by_hour = s->by_value && !s->key.is_subtotal;
+        if (!by_hour && !s->filter->keep(s->filter->arg, &s->key, s->key.start))
             continue;
-        buf_clear(&s->total);
-        buf_append_bytes(&s->total, s->inner->key);
-        record_key_parse(bytes_of(s->total.ptr, key.len), &s->key);
-        if ((r = next_hour(s)) != COUNT_END) {
-            base->key = buf_bytes(&s->total);
+        if (!s->by_value)
+            return COUNT_FOUND;
+        buf_clear(&s->text);
+        buf_append_bytes(&s->text, s->inner->key);
+        record_key_parse(bytes_of(s->text.ptr, key.len), &s->key);
+        if ((r = next_kept(s)) != COUNT_END) {
+            base->key = buf_bytes(&s->text);
             s->has_value = true;
             return r;
         }
@@ -81,19 +96,19 @@ static enum count_next next_value(struct count_source *base)
 {
     struct filtered *s = (struct filtered *)base;
     enum count_next r = COUNT_FOUND;
-    if (s->is_total && !s->has_value)
-        r = next_hour(s);
-    else if (!s->is_total)
+    if (s->by_value && !s->has_value)
+        r = next_kept(s);
+    else if (!s->by_value)
         r = s->inner->kind->next_value(s->inner);
     s->has_value = false;
-    return r == COUNT_FAILED && s->is_total ? r : follow(s, r);
+    return r == COUNT_FAILED && s->by_value ? r : follow(s, r);
 }
 
 static void close_source(struct count_source *base)
 {
     struct filtered *s = (struct filtered *)base;
     count_source_close(&s->inner);
-    buf_free(&s->total);
+    buf_free(&s->text);
     free(s);
 }
 

@@ -1,7 +1,8 @@
 /* record_filter: a source of counts that leaves out some counts of another source.
  *
- * 1. The filter decides by key and period. It sees subtotals as they are, each hour of a total, and each lookup.
- * 2. A total without a remaining hour is left out.
+ * 1. The filter decides by key and period. It sees subtotals as they are, each hour of a total, and each lookup. It may also name a
+ *    sub key that it leaves out of a subtotal's record.
+ * 2. A total without a remaining hour, and a subtotal's record without a remaining sub key, are left out.
  * 3. The callback of a filter may be called by several threads at once, each with its own sources.
  */
 #ifndef MILLRACE_RECORD_FILTER_H
@@ -17,6 +18,8 @@ struct record_filter {
     bool (*keep)(void *arg, const struct record_key *key, int64_t start);
     void *arg;
     bool by_hour; /* keep is called for each hour of a total; else once for each total */
+    /* The stored sub key to leave out of this subtotal's record; BYTES_NONE: none. NULL: none of any record. */
+    struct bytes (*without)(void *arg, const struct record_key *key);
 };
 
 /* A callback that leaves out the rollups of an archive, which are derived from its hours. Days whose hours were dropped are counts. */

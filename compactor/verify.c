@@ -290,8 +290,8 @@ static enum compact_result compare_generations(struct verify *v)
         return COMPACT_OK;
     enum compact_result r = COMPACT_OK;
     if (has_slices(v, before.manifest.through + 1, m->through)) {
-        before.filter = (struct record_filter){record_filter_is_counted, &before.manifest, false};
-        now.filter = (struct record_filter){record_filter_is_counted, &v->manifest, false};
+        before.filter = (struct record_filter){.keep = record_filter_is_counted, .arg = &before.manifest};
+        now.filter = (struct record_filter){.keep = record_filter_is_counted, .arg = &v->manifest};
         r = record_source_add_shards(directory, &before.manifest, &before.filter, &before.sources, v->error);
         if (r == COMPACT_OK)
             r = add_slices(v, &before, before.manifest.through + 1, m->through);
