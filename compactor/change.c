@@ -3,6 +3,7 @@
 #include "compactor/archive.h"
 #include "compactor/disk_space.h"
 #include "compactor/forget.h"
+#include "compactor/forget_sub.h"
 #include "counts/records.h"
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@ struct change {
     struct manifest archive;
     struct import *import;
     struct forget *forget;
+    struct forget_sub *forget_sub;
     struct record_filter filter;
     int64_t drop_before;
     struct bytes drop_ns;
@@ -87,6 +89,27 @@ static enum compact_result prepare_import(
     return COMPACT_OK;
 }
 
+static enum compact_result prepare_forget(
+    struct change *c, struct run_spec *run, char error[COMPACT_ERROR_TEXT])
+{
+    enum compact_result r = forget_scan(c->spec->archive, &c->archive, c->spec->forget, &c->forget, error);
+    run->filter = r == COMPACT_OK ? forget_filter(c->forget) : NULL;
+    return r;
+}
+
+static enum compact_result prepare_forget_sub(
+    struct change *c, struct run_spec *run, char error[COMPACT_ERROR_TEXT])
+{
+    const struct change_spec *spec = c->spec;
+    enum compact_result r =
+        forget_sub_scan(spec->archive, &c->archive, spec->forget_sub, spec->memory, &c->forget_sub, error);
+    if (r != COMPACT_OK)
+        return r;
+    run->filter = forget_sub_filter(c->forget_sub);
+    run->sources = forget_sub_sources(c->forget_sub, &run->n_sources);
+    return COMPACT_OK;
+}
+
 enum compact_result change_prepare(
     const struct change_spec *spec, struct run_spec *run, struct change **out, char error[COMPACT_ERROR_TEXT])
 {
@@ -96,19 +119,19 @@ enum compact_result change_prepare(
     if (r != COMPACT_OK)
         return r;
     run->hours_from = spec->drop_hours_before;
-    run->change = spec->n_imports > 0 ? "import" : spec->forget ? "forget" : "drop";
+    run->change = spec->n_imports > 0 ? "import" : spec->forget || spec->forget_sub ? "forget" : "drop";
     if (spec->drop_before) {
         c->drop_before = spec->drop_before;
         c->drop_ns = bytes_str(spec->drop_ns);
-        c->filter = (struct record_filter){is_after_drop, c, true};
+        c->filter = (struct record_filter){.keep = is_after_drop, .arg = c, .by_hour = true};
         run->filter = &c->filter;
     }
     if (spec->n_imports > 0)
         r = prepare_import(c, run, error);
-    if (r == COMPACT_OK && spec->forget) {
-        r = forget_scan(spec->archive, &c->archive, spec->forget, &c->forget, error);
-        run->filter = r == COMPACT_OK ? forget_filter(c->forget) : NULL;
-    }
+    if (r == COMPACT_OK && spec->forget)
+        r = prepare_forget(c, run, error);
+    if (r == COMPACT_OK && spec->forget_sub)
+        r = prepare_forget_sub(c, run, error);
     return r;
 }
 
@@ -119,6 +142,7 @@ void change_free(struct change **cp)
         return;
     import_free(&c->import);
     forget_free(&c->forget);
+    forget_sub_free(&c->forget_sub);
     manifest_free(&c->archive);
     free(c);
     *cp = NULL;
@@ -131,5 +155,7 @@ struct change_report change_report(const struct change *c)
         r.collisions = import_collisions(c->import, &r.collision);
     if (c->forget)
         forget_report(c->forget, &r.forgotten, &r.as_sub);
+    if (c->forget_sub)
+        forget_sub_report(c->forget_sub, &r.moved, &r.lookups);
     return r;
 }

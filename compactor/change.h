@@ -5,8 +5,9 @@
  *
  * 1. An import that is repeated after its generation became current is refused: the manifest lists its files.
  * 2. A removal that is repeated makes the same records again.
- * 3. change_forget removes a key's records in every namespace, or in one and its subtotals. Lookups that only these records
+ * 3. forget removes a key's records in every namespace, or in one and its subtotals. Lookups that only these records
  *    used go too.
+ * 4. forget_sub moves the counts of a sub key to `(other)`. The run must merge no slices (forget_sub.h).
  */
 #ifndef MILLRACE_CHANGE_H
 #define MILLRACE_CHANGE_H
@@ -24,6 +25,7 @@ struct change_spec {
     const char *drop_ns;                                          /* NULL: of every namespace */
     int64_t drop_hours_before;                                    /* 0: drop no hours */
     const char *forget;                                           /* a key or NS|KEY, as text; NULL: none */
+    const char *forget_sub;                                       /* NS|TEXT (forget_sub.h); NULL: none */
     void (*on_progress)(const struct run_progress *p, void *arg); /* may be NULL */
     void *arg;
 };
@@ -39,6 +41,8 @@ struct change_report {
     uint64_t imported;  /* records */
     uint64_t forgotten; /* records and lookups of the forgotten key in the archive */
     uint64_t as_sub;    /* records of other keys that count the forgotten text as a sub key */
+    uint64_t moved;     /* records whose counts of the forgotten sub key went to (other) */
+    uint64_t lookups;   /* of the forgotten sub key, removed */
     uint64_t collisions;
     const char *collision;
 };

@@ -4,6 +4,7 @@
 #include "compactor/change.h"
 #include "compactor/control.h"
 #include "compactor/export.h"
+#include "compactor/forget_sub.h"
 #include "compactor/repeat.h"
 #include "compactor/verify.h"
 #include "daemon/daemon.h"
@@ -203,12 +204,29 @@ static void report_change(const struct options *o, const struct change *c, const
     if (report.collisions)
         log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", report.collisions),
             LOG_S("last", report.collision));
-    if (!options_text(o, "forget"))
-        return;
-    log_info("forgotten; slices after this one, streams, rejects files and backups may still have the key",
-        LOG_U("records", report.forgotten), LOG_U("through", out->through));
+    if (options_text(o, "forget"))
+        log_info(
+            "forgotten; slices after this one, streams, rejects files and backups may still have the key",
+            LOG_U("records", report.forgotten), LOG_U("through", out->through));
     if (report.as_sub)
-        log_warn("the text remains as a sub key of other keys", LOG_U("records", report.as_sub));
+        log_warn("the text remains as a sub key of other keys; --forget-sub moves its counts to (other)",
+            LOG_U("records", report.as_sub));
+    if (options_text(o, "forget_sub"))
+        log_info("moved the counts of the sub key to (other); slices after this one, streams, rejects files "
+                 "and backups may still have the sub key",
+            LOG_U("records", report.moved), LOG_U("lookups", report.lookups), LOG_U("through", out->through));
+}
+
+/* Refuses a wrong --forget-sub. Returns 0, or -1 after logging the error. */
+static int check_forget_sub(const struct options *o)
+{
+    const char *text = options_text(o, "forget_sub"), *wrong = text ? forget_sub_check(text) : NULL;
+    struct config_error error;
+    if (!wrong)
+        return 0;
+    options_refuse(o, "forget_sub", &error, "%s", wrong);
+    log_error(error.text);
+    return -1;
 }
 
 /* Reads a date. Returns 0, or -1 after logging the error. */
@@ -232,6 +250,7 @@ static int run_change_in(struct session *s, struct options *o)
         .memory = (size_t)options_int(o, "memory"),
         .drop_ns = options_text(o, "ns"),
         .forget = options_text(o, "forget"),
+        .forget_sub = options_text(o, "forget_sub"),
         .on_progress = show_progress,
         .arg = &s->progress};
     read_date(o, "drop_before", &spec.drop_before);
@@ -239,7 +258,7 @@ static int run_change_in(struct session *s, struct options *o)
     if (options_bool(o, "import"))
         spec.n_imports = options_operands(o, &files);
     spec.imports = files;
-    if (spec.forget)
+    if (spec.forget || spec.forget_sub)
         s->spec.keep = 1;
     enum compact_result r = prepare_archive(o, error);
     if (r == COMPACT_OK)
@@ -253,12 +272,12 @@ static int run_change_in(struct session *s, struct options *o)
     return r == COMPACT_OK ? EX_OK : report_failure(r, error);
 }
 
-/* The slices are merged by a run before, so that the scan for a forgotten key sees all counts that the change writes. */
+/* The slices are merged by a run before, so that the scan of a removal by key sees all counts that the change writes. */
 static int run_change(struct options *o)
 {
     struct session s;
     bool has_aggregator = strcmp(peer_url(o, "aggregator"), NONE) != 0;
-    bool forgets = options_text(o, "forget") != NULL;
+    bool forgets = options_text(o, "forget") || options_text(o, "forget_sub");
     int status = forgets && has_aggregator ? run_merge(o) : EX_OK;
     if (status == EX_OK)
         status = session_open(&s, o, !forgets);
@@ -331,6 +350,7 @@ static const struct act {
     {"drop_before", run_change, .is_text = true, .changes = true},
     {"drop_hours_before", run_change, .is_text = true, .changes = true},
     {"forget", run_change, .is_text = true, .changes = true},
+    {"forget_sub", run_change, .is_text = true, .changes = true},
     {"replace", run_replace, .is_text = true, .changes = true},
 };
 static const struct act merge_act = {"", run_merge, .changes = true};
@@ -408,7 +428,8 @@ static int run_options(struct options *o)
     int64_t day;
     if (!act)
         return fail(wrong, EX_USAGE);
-    if (read_date(o, "drop_before", &day) != 0 || read_date(o, "drop_hours_before", &day) != 0)
+    if (read_date(o, "drop_before", &day) != 0 || read_date(o, "drop_hours_before", &day) != 0 ||
+        check_forget_sub(o) != 0)
         return EX_USAGE;
     if (read_schedule(o, &repeat.schedule, &error) != 0)
         return fail(error.text, EX_CONFIG);

@@ -6,6 +6,7 @@
 #include "compactor/generation_merge.h"
 #include "compactor/record_source.h"
 #include "compactor/replace.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,6 +209,8 @@ static enum compact_result step_plan(struct run *run)
     plan_recount(run);
     counted_since_copy(&base->since, &m->since);
     plan_imports(run);
+    /* It would drop the counts of slices that no source has (forget_sub.h). */
+    assert(run->last == run->old.through || !run->spec->filter || !run->spec->filter->without);
     run->has_work = run->last > run->old.through || run->made.shards != run->old.shards || !old->texts ||
                     run->spec->filter || run->spec->n_sources > 0 || m->hours_from > old->hours_from ||
                     replaces(run);

@@ -57,6 +57,11 @@ const struct option_row archive_options[] = {
         .flags = OPTION_COMMAND_LINE,
         .help = "remove the records of this key (NAMESPACE|KEY, or KEY in all namespaces) and its sub keys "
                 "from all generations"},
+    {.name = "forget_sub",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "move the counts of this sub key (NAMESPACE|TEXT, such as u.l|jehiah) to (other), in all "
+                "generations"},
     {.name = "replace",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,

@@ -9,7 +9,7 @@ import time
 import harness
 from record_text import Counts, text_of
 
-ACTS = ("import", "drop", "hours", "forget")
+ACTS = ("import", "drop", "hours", "forget", "sub")
 
 
 class KillArchiveChanges(harness.MillraceTest):
@@ -19,7 +19,8 @@ class KillArchiveChanges(harness.MillraceTest):
         self.first = self.write("first", text_of(Counts().random(self.random, 4000).pieces(self.random)))
         self.second = self.write("second", text_of(Counts().random(self.random, 8000, users=3000).pieces(self.random)))
         self.args = {"import": ["--memory=1M", "--import", self.second], "drop": ["--drop-before=2012-04-02", "--ns=c.u"],
-                     "hours": ["--drop-hours-before=2012-04-02"], "forget": ["--forget=u|user7"]}
+                     "hours": ["--drop-hours-before=2012-04-02"], "forget": ["--forget=u|user7"],
+                     "sub": ["--memory=1M", "--forget-sub=c.u|a long country"]}
 
     def begin(self, archive, *args):
         return subprocess.Popen([harness.program("compactor"), "--archive=" + archive, "--aggregator-url=none",
@@ -66,7 +67,7 @@ class KillArchiveChanges(harness.MillraceTest):
     def test_kill_anywhere(self):
         self.finish(self.path("archive"), "--shards=2", "--import", self.first)
         expected = {act: self.expected(act) for act in ACTS}
-        for n in range(harness.rounds(8)):
+        for n in range(harness.rounds(10)):
             act = ACTS[n % len(ACTS)]
             self.one_round(act, *expected[act])
 

@@ -9,7 +9,9 @@ import time
 import unittest
 
 import harness
+import test_api
 from aggregator_model import Aggregator
+from harness import wait_until
 from record_text import Counts, hour, stored, text_of
 from small_disk import SmallDisk
 from xxh3 import xxh3
@@ -339,7 +341,7 @@ class Removals(Changes):
             done = self.compactor("--forget=%s%s" % ("u|" if ns else "", key.decode()))
             self.assertEqual(self.export(), text_of(self.counts.lines()))
             self.assertEqual(len(self.generations()), 1)
-            self.assertEqual("as a sub key" in done.stderr.decode(), key == b"user1")
+            self.assertEqual("as a sub key of other keys; --forget-sub" in done.stderr.decode(), key == b"user1")
         for name, data in self.files().items():
             self.assertNotIn(b"secret", data, name)
 
@@ -353,6 +355,71 @@ class Removals(Changes):
         self.without(b"user1")
         self.counts.totals[b"u|user2"][b"c413"] += 1
         self.assertEqual(self.export(), text_of(self.counts.lines()))
+
+
+    def move(self, sub):
+        """Moves the counts of a country to (other). Returns the number of records."""
+        sub = sub if sub.endswith(b"=") else stored(sub)
+        records = [subs for subs in self.counts.subs.values() if sub in subs]
+        for subs in records:
+            subs[b"(other)"] += subs.pop(sub)
+        users = {key.partition(b"|")[2] for key in self.counts.totals}
+        if sub not in users:
+            self.counts.lookups.pop(sub, None)
+        return len(records)
+
+    def breakdown(self, **params):
+        """The countries of user1 on 1 March, as an API answers them from the archive."""
+        config = self.write("api.conf", harness.sample_counters())
+        api = self.start("api", "--config", config, "--aggregator-url", test_api.Source(self).url, "--archive", self.archive)
+        wait_until(lambda: "reading the archive" in api.log, lambda: api.log)
+        day = 1330560000
+        reply = api.get("/v1/breakdown?" + harness.query(user="user1", by="country", from_=day, to=day + 86400)).json()
+        api.stop()
+        return {r["key"]: r["n"] for r in reply["rows"]}, reply["total"]
+
+    def test_forget_sub(self):
+        for h, country, n in ((1, b"US", 3), (1, b"JP", 2), (2, b"JP", 4), (3, b"a secret country", 7), (3, b"!a", 1)):
+            self.counts.add(b"user1", country, hour(3, 1, h), n)
+        self.counts.add(b"a long country", b"JP", hour(3, 1, 1))  # the text is a key, too
+        self.imported("--shards=3")
+        self.compactor("--verify")
+        rows, total = self.breakdown()
+        self.assertEqual(rows["a secret country"], 7)
+        subs = (b"JP", b"a long country", stored(b"a secret country"), b"!a", b"JP", b"never counted")
+        for n, sub in enumerate(subs):
+            records = self.move(sub)
+            log = self.compactor("--forget-sub=c.u|" + sub.decode()).stderr.decode()
+            self.assertRegex(log, r"moved the counts of the sub key to \(other\).* records=%d lookups=%d " % (records, n == 2))
+            self.assertEqual(self.export(), text_of(self.counts.lines()))
+            self.assertEqual(len(self.generations()), 1)
+            self.assertNotIn("do not add up", self.compactor("--verify").stderr.decode())
+        for name, data in self.files().items():
+            self.assertNotIn(b"secret", data, name)
+        self.assertEqual(self.manifest()["change"], "forget")
+        rows["(other)"] = sum(rows.pop(key, 0) for key in ("JP", "a long country", "a secret country", "!a"))
+        self.assertEqual(self.breakdown(), (rows, total))
+
+    def test_forget_sub_in_slices(self):
+        aggregator = Aggregator(self)
+        args = "--aggregator-url=" + aggregator.url, "--slices=" + aggregator.dir
+        self.imported(*args)
+        aggregator.counts = {b"u|user1,c413": 7, b"c.u|user1.c413,JP": 5, b"c.u|user1.c413,US": 2}
+        self.assertIn("through=1", self.compactor("--forget-sub=c.u|JP", *args).stderr.decode())
+        for country, n in ((b"JP", 5), (b"US", 2)):
+            self.counts.add(b"user1", country, b"c413", n)
+        self.move(b"JP")
+        self.assertEqual(self.export(), text_of(self.counts.lines()))
+
+    def test_a_sub_key_that_cannot_be_forgotten(self):
+        self.imported()
+        before = self.generations(), self.files()
+        for key, status, why in (("u|JP", 64, "expected the namespace of a subtotal"), ("JP", 64, "such as u.l|jehiah"),
+                                 ("c.u|(other)", 64, "(other) cannot be removed"), ("c.x|JP", 78, "has no subtotal c.x")):
+            log = self.compactor("--forget-sub=" + key, expect=status).stderr.decode()
+            self.assertIn(why, log)
+            self.assertEqual("--forget-sub" in log, status == 64)
+        self.assertEqual((self.generations(), self.files()), before)
 
 
 class Verified(Changes):
@@ -441,7 +508,8 @@ class Commands(Changes):
     def test_wrong_combinations(self):
         for args, text in ((["--import", "--export", "x"], "cannot be combined"), (["x"], "unexpected argument: x"),
                            (["--export", "x", "y"], "unexpected argument: y"),
-                           (["--forget=a", "--drop-before=2012-01-01"], "cannot be combined")):
+                           (["--forget=a", "--drop-before=2012-01-01"], "cannot be combined"),
+                           (["--forget=a", "--forget-sub=c.u|a"], "cannot be combined")):
             self.assertIn(text, self.compactor(*args, expect=64).stderr.decode())
 
     def test_an_export_without_a_place(self):

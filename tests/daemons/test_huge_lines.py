@@ -167,15 +167,18 @@ class HugeLines(HugeCase):
         self.assertEqual([(r["key"], r["n"]) for r in reply["rows"]], [("", 5), ("JP", 1)])
 
     def merge_memory(self, values, memory):
-        """Bytes that a merge of a record of that many values needs beyond one of an empty archive."""
+        """Bytes that a merge of a record of that many values, and the removal of a sub key from it, need beyond a merge into an empty
+        archive."""
         self.run_checked("compactor", "--archive=" + self.path("archive"), "--init", "--shards=1")
         options = ["--archive=" + self.path("archive"), "--sortdb-url=none", "--aggregator-url=none"]
 
-        def add(name, text, *more):
-            done = subprocess.run([sys.executable, "-c", PEAK, harness.program("compactor"), *options, *more, "--import",
-                                   self.write(name, text)], capture_output=True)
+        def peak(*args):
+            done = subprocess.run([sys.executable, "-c", PEAK, harness.program("compactor"), *options, *args], capture_output=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             return int(done.stdout) << 10
+
+        def add(name, text, *more):
+            return peak(*more, "--import", self.write(name, text))
         small = add("small", "c.u|k.%s,JP:1\nu|k,%s:1\n" % (2 * (HOUR.decode(),)), "--memory=" + memory)
         line = "%s," % KEY + " ".join("p%010d:1" % i for i in range(values))
         add("long", line + "\nu|huge,%s:%d\n" % (HOUR.decode(), values))
@@ -184,7 +187,12 @@ class HugeLines(HugeCase):
             shard = f.read()
         self.assertIn(" p%010d:2 " % (values // 2), shard)
         self.assertEqual(shard.count(":1 ") + shard.count(":1\n"), values - 1 + 2)
-        return merged - small
+        moved = peak("--forget-sub=c.u|p%010d" % (values // 2), "--memory=" + memory)
+        with open(os.path.join(self.path("archive"), "current", "shard-0-of-1.csv")) as f:
+            shard = f.read()
+        self.assertNotIn("p%010d" % (values // 2), shard)
+        self.assertIn(",(other):2 p%010d:1 " % 0, shard)
+        return max(merged, moved) - small
 
     @unittest.skipIf(harness.SANITIZED, "keeps what is freed")
     def test_a_merge_does_not_hold_a_line(self):

@@ -555,6 +555,20 @@ static void stopped_everywhere_in_a_forget(void **state)
     stop_change(&(struct change_spec){.forget = "u|k"});
 }
 
+/* Of an archive of all slices, because the run must merge none. The second of two months has only the sub key. */
+static void stopped_everywhere_when_a_sub_key_is_forgotten(void **state)
+{
+    struct change_spec spec = {.forget_sub = "c.u|US"};
+    (void)state;
+    world->events_until = 3;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_child(2, -1, NO_FAULT), COMPACT_OK);
+    change_spec = &spec;
+    stop_with_every_fault(2);
+    change_spec = NULL;
+    shell("grep -q '^c.u|k.c411,(other):' %s/expected/*.csv && ! grep -q US %s/expected/*.csv", root, root);
+}
+
 static void nothing_new_makes_no_generation(void **state)
 {
     struct run_outcome out;
@@ -859,6 +873,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(stopped_everywhere_in_a_drop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped_everywhere_when_hours_are_dropped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped_everywhere_in_a_forget, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stopped_everywhere_when_a_sub_key_is_forgotten, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,155 @@
+#include "compactor/forget_sub.h"
+
+#include "compactor/external_sort.h"
+#include "compactor/record_scan.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+struct forget_sub {
+    char *text; /* as given */
+    struct bytes ns, stored;
+    char space[COMPONENT_HASH + 1];
+    const struct manifest *archive; /* during the scan */
+    struct external_sort *sort;
+    struct buf line;
+    uint64_t scanned, records; /* of the archive, and those with the sub key */
+    bool has_ns, has_lookup;
+    bool is_used; /* a remaining record uses the text */
+    struct record_filter filter;
+};
+
+static bool parse(const char *text, struct bytes *ns, struct bytes *sub)
+{
+    const char *bar = strchr(text, '|');
+    *ns = bytes_of(text, bar ? (size_t)(bar - text) : 0);
+    *sub = bar ? bytes_str(bar + 1) : BYTES_NONE;
+    const char *dot = ns->len > 0 ? memchr(text, '.', ns->len) : NULL;
+    size_t before = dot ? (size_t)(dot - text) : 0;
+    return dot && namespace_is_valid(bytes_of(text, before)) &&
+           namespace_is_valid(bytes_of(dot + 1, ns->len - before - 1));
+}
+
+const char *forget_sub_check(const char *text)
+{
+    struct bytes ns, sub;
+    if (!parse(text, &ns, &sub) || sub.len == 0)
+        return "expected the namespace of a subtotal and a sub key, such as u.l|jehiah";
+    if (bytes_equal_str(sub, COMPONENT_OTHER))
+        return "(other) cannot be removed: it gets the counts of removed sub keys";
+    return NULL;
+}
+
+static bool is_of_namespace(const struct forget_sub *f, const struct record_key *key)
+{
+    return key->is_subtotal && bytes_equal(key->ns, f->ns);
+}
+
+/* Reads the record's values as far as the sub key. COUNT_END: it has none. */
+static enum count_next find_sub(const struct forget_sub *f, struct count_source *s)
+{
+    enum count_next r;
+    while ((r = s->kind->next_value(s)) == COUNT_FOUND && !bytes_equal(s->name, f->stored))
+        ;
+    return r;
+}
+
+static enum compact_result visit(
+    void *arg, struct count_source *s, const struct record_key *key, char error[COMPACT_ERROR_TEXT])
+{
+    struct forget_sub *f = arg;
+    bool is_key = bytes_equal(key->key, f->stored), is_of_ns = is_of_namespace(f, key);
+    f->scanned++;
+    f->has_ns = f->has_ns || is_of_ns;
+    f->has_lookup = f->has_lookup || (key->is_lookup && is_key);
+    f->is_used = f->is_used || (!key->is_lookup && is_key);
+    /* A text without a lookup may remain anywhere else. */
+    bool may_use = !f->is_used && component_is_hash(f->stored);
+    if (!key->is_subtotal || !(is_of_ns || may_use) ||
+        !record_filter_is_counted((void *)(uintptr_t)f->archive, key, key->start))
+        return COMPACT_OK;
+    buf_clear(&f->line);
+    buf_append_bytes(&f->line, s->key);
+    enum count_next r = find_sub(f, s);
+    if (r != COUNT_FOUND)
+        return r == COUNT_FAILED ? record_scan_failed(s, error) : COMPACT_OK;
+    if (!is_of_ns) {
+        f->is_used = true;
+        return COMPACT_OK;
+    }
+    f->records++;
+    buf_append_str(&f->line, COMPONENT_OTHER ":");
+    buf_append_u64(&f->line, s->count);
+    return external_sort_add(f->sort, buf_bytes(&f->line), error);
+}
+
+static bool is_kept(void *arg, const struct record_key *key, int64_t start)
+{
+    const struct forget_sub *f = arg;
+    (void)start;
+    return !key->is_lookup || f->is_used || !bytes_equal(key->key, f->stored);
+}
+
+static struct bytes without(void *arg, const struct record_key *key)
+{
+    const struct forget_sub *f = arg;
+    return is_of_namespace(f, key) ? f->stored : BYTES_NONE;
+}
+
+/* An empty archive may not yet know its counters, and has nothing to move. */
+static enum compact_result check_namespace(
+    const struct forget_sub *f, const struct manifest *m, char error[COMPACT_ERROR_TEXT])
+{
+    char *line = mem_printf("subtotal %.*s key = ", (int)f->ns.len, f->ns.ptr);
+    bool is_known = f->has_ns || f->scanned == 0 || strstr(m->counters, line) || strstr(m->retired, line);
+    free(line);
+    return is_known ? COMPACT_OK
+                    : compact_fail(error, COMPACT_REFUSED, "the archive has no subtotal %.*s", (int)f->ns.len,
+                          f->ns.ptr);
+}
+
+enum compact_result forget_sub_scan(const char *archive, const struct manifest *m, const char *text,
+    size_t memory, struct forget_sub **out, char error[COMPACT_ERROR_TEXT])
+{
+    struct forget_sub *f = *out = mem_zalloc(sizeof *f);
+    struct bytes sub;
+    f->text = mem_strdup(text);
+    f->archive = m;
+    f->sort = external_sort_new(archive, memory);
+    f->filter = (struct record_filter){.keep = is_kept, .arg = f, .without = without};
+    parse(f->text, &f->ns, &sub);
+    f->stored = component_is_hash(sub) ? sub : component_store(sub, f->space);
+    enum compact_result r = record_scan(archive, m, visit, f, error);
+    if (r == COMPACT_OK)
+        r = check_namespace(f, m, error);
+    return r == COMPACT_OK ? external_sort_finish(f->sort, error) : r;
+}
+
+void forget_sub_free(struct forget_sub **fp)
+{
+    struct forget_sub *f = *fp;
+    if (!f)
+        return;
+    external_sort_free(&f->sort);
+    buf_free(&f->line);
+    free(f->text);
+    free(f);
+    *fp = NULL;
+}
+
+const struct record_filter *forget_sub_filter(const struct forget_sub *f)
+{
+    return &f->filter;
+}
+
+struct count_source **forget_sub_sources(const struct forget_sub *f, size_t *n)
+{
+    struct count_source **sources = external_sort_sources(f->sort, n);
+    *n = f->records > 0 ? *n : 0;
+    return sources;
+}
+
+void forget_sub_report(const struct forget_sub *f, uint64_t *records, uint64_t *lookups)
+{
+    *records = f->records;
+    *lookups = f->has_lookup && !f->is_used;
+}
