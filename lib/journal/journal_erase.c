@@ -27,6 +27,7 @@ struct erase {
     journal_erased_fn *done;
     void *arg;
     unsigned attempts;
+    uint64_t end;        /* the newest segment must begin here or later */
     uint64_t next, last; /* sequence numbers: the next segment to examine, and the last one */
     uint64_t examined, total;
     usec_t not_before; /* of the next step, after a shortage; 0: at once */
@@ -286,12 +287,11 @@ static void ended(const struct journal_commit *commit, void *arg)
     struct erase *e = arg;
     struct journal *j = e->journal;
     const struct segment *newest = segment_list_last(j);
-    uint64_t end = e->what.n ? e->what.ranges[e->what.n - 1].end : 0;
     if (commit->result != JOURNAL_OK || e->journal->closing) {
         finish(e, commit->result, j->failure[0] ? j->failure : NULL);
     } else if (newest->recycled && e->attempts < ATTEMPTS_MAX) {
         end_newest(e);
-    } else if (newest->recycled || newest->base < end) {
+    } else if (newest->recycled || newest->base < e->end) {
         finish(e, JOURNAL_NO_SPACE, NULL);
     } else {
         for (size_t i = 0; i + 1 < j->n_segments; i++)
@@ -331,6 +331,7 @@ enum journal_result journal_erase(
     struct erase *e = j->erase = mem_zalloc(sizeof *e);
     *e = (struct erase){.journal = j, .what = *what, .done = done, .arg = arg, .fd = -1};
     e->cursor.fd = -1;
+    e->end = what->n ? what->ranges[what->n - 1].end : j->committed_end;
     prealloc_pause_recycling(j, true);
     submit(e, NULL, NULL, deliver_pause);
     return JOURNAL_OK;
@@ -340,4 +341,47 @@ void journal_erase_progress(const struct journal *j, uint64_t *examined, uint64_
 {
     *examined = j->erase ? j->erase->examined : 0;
     *total = j->erase ? j->erase->total : 0;
+}
+
+/* Removal of trimmed segments. */
+
+struct removal {
+    struct job job;  /* must be the first member */
+    uint64_t first;  /* the sequence number of the first segment that was not trimmed at the call */
+    bool submitted;  /* the jobs that remove the segments before it precede this one */
+    journal_erased_fn *done;
+    void *arg;
+};
+
+static void deliver_removal(struct job *job);
+
+static void submit_removal(struct journal *j, const struct removal *like)
+{
+    struct removal *r = mem_zalloc(sizeof *r);
+    *r = *like;
+    r->job.run = run_settle;
+    r->job.deliver = deliver_removal;
+    r->submitted = j->segments[0]->sequence >= r->first;
+    job_submit(j, &r->job);
+}
+
+static void deliver_removal(struct job *job)
+{
+    const struct removal *r = (struct removal *)(void *)job;
+    struct journal *j = job->journal;
+    if (j->closing || job->result != JOURNAL_OK || r->submitted) {
+        enum journal_result result = j->closing ? JOURNAL_CLOSED : job->result;
+        r->done(result, job->failure[0] ? job->failure : journal_strerror(result), r->arg);
+        return;
+    }
+    submit_removal(j, &(struct removal){.first = r->first,
+                          .done = r->done,
+                          .arg = r->arg,
+                          .job.not_before = clock_monotonic() + journal_retry_pause});
+}
+
+void journal_await_removal(struct journal *j, journal_erased_fn *done, void *arg)
+{
+    submit_removal(
+        j, &(struct removal){.first = j->segments[j->n_trimmed]->sequence, .done = done, .arg = arg});
 }

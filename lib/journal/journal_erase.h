@@ -42,4 +42,8 @@ enum journal_result journal_erase(
  * one. */
 void journal_erase_progress(const struct journal *j, uint64_t *examined, uint64_t *total);
 
+/* Calls `done` once the files of all segments that are trimmed now are removed and no reader uses them: OK, IO with the
+ * error, or CLOSED. */
+void journal_await_removal(struct journal *j, journal_erased_fn *done, void *arg);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "journal/journal_erase.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,6 +223,98 @@ static void test_trimmed_segments_that_are_still_there(void **state)
     journal_reader_close(&r);
 }
 
+static void test_a_removal_is_awaited(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_reader *r;
+    struct ended e = {0}, none = {0};
+    segment_bytes = 100;
+    reopen(f);
+    put(f, "the secret of the first segment, which is long enough to end it, and a little longer than that.");
+    put(f, "the second");
+    journal_await_removal(f->j, on_erased, &none);
+    while (!none.calls)
+        set_wait(f->set);
+    assert_int_equal(none.r, JOURNAL_OK);
+    assert_int_equal(journal_reader_open(f->j, 0, &r, NULL), JOURNAL_OK);
+    journal_trim(f->j, 96);
+    journal_await_removal(f->j, on_erased, &e);
+    for (usec_t end = clock_monotonic() + 3 * journal_retry_pause; !e.calls && clock_monotonic() < end;)
+        set_wait(f->set);
+    assert_int_equal(e.calls, 0);
+    assert_true(is_in_a_file(f, "the secret"));
+    journal_reader_close(&r);
+    while (!e.calls)
+        set_wait(f->set);
+    assert_int_equal(e.r, JOURNAL_OK);
+    assert_false(is_in_a_file(f, "the secret"));
+}
+
+static struct io_ops failing;
+
+static int fail_unlink(const char *path)
+{
+    (void)path;
+    errno = EIO;
+    return -1;
+}
+
+static void test_a_removal_that_fails_or_is_closed(void **state)
+{
+    struct fixture *f = *state;
+    struct journal_reader *r;
+    struct ended failed = {0}, closed = {0};
+    segment_bytes = 100;
+    reopen(f);
+    for (int i = 0; i < 3; i++)
+        put(f, "a line that is long enough to end a segment, so that the next line begins another one, number 2");
+    failing = io_system;
+    failing.unlink = fail_unlink;
+    io = &failing;
+    journal_trim(f->j, 96);
+    journal_await_removal(f->j, on_erased, &failed);
+    while (!failed.calls)
+        set_wait(f->set);
+    io = &io_system;
+    assert_int_equal(failed.r, JOURNAL_IO);
+    assert_non_null(strstr(failed.error, "restart the daemon"));
+    reopen(f);
+    assert_int_equal(journal_reader_open(f->j, journal_earliest(f->j), &r, NULL), JOURNAL_OK);
+    journal_trim(f->j, UINT64_MAX);
+    assert_true(f->j->n_trimmed > 0);
+    journal_await_removal(f->j, on_erased, &closed);
+    journal_reader_close(&r);
+    journal_close(&f->j);
+    assert_int_equal(closed.calls, 1);
+    assert_int_equal(closed.r, JOURNAL_CLOSED);
+}
+
+static int no_fallocate(int fd, int mode, off_t at, off_t length)
+{
+    (void)fd, (void)mode, (void)at, (void)length;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* A newest segment that cannot be ended still has all bytes. */
+static void test_no_room_for_another_segment(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a = {0};
+    struct bytes line = BYTES_LITERAL("a line");
+    struct journal_append append = {.pieces = &line, .n_pieces = 1, .reserve = 4096};
+    settle_filler(f);
+    assert_int_equal(journal_append(f->j, &append, 1, on_commit, &a, NULL), JOURNAL_OK);
+    while (!a.calls)
+        set_wait(f->set);
+    failing = io_system;
+    failing.fallocate = no_fallocate;
+    io = &failing;
+    assert_int_equal(erase(f, NULL, 0, NULL), JOURNAL_NO_SPACE);
+    io = &io_system;
+    assert_int_equal(erase(f, NULL, 0, NULL), JOURNAL_OK);
+}
+
 /* A reader inside a large frame, one with bytes read ahead, and one before it. */
 static void test_readers_go_on(void **state)
 {
@@ -374,6 +467,9 @@ int main(void)
         T(test_what_recycled_files_have_left),
         T(test_what_is_trimmed_leaves_nothing),
         T(test_trimmed_segments_that_are_still_there),
+        T(test_a_removal_is_awaited),
+        T(test_a_removal_that_fails_or_is_closed),
+        T(test_no_room_for_another_segment),
         T(test_readers_go_on),
         T(test_files_given_out_are_old),
         T(test_a_refusal_changes_nothing),
