@@ -346,9 +346,9 @@ void journal_erase_progress(const struct journal *j, uint64_t *examined, uint64_
 /* Removal of trimmed segments. */
 
 struct removal {
-    struct job job;  /* must be the first member */
-    uint64_t first;  /* the sequence number of the first segment that was not trimmed at the call */
-    bool submitted;  /* the jobs that remove the segments before it precede this one */
+    struct job job; /* must be the first member */
+    uint64_t first; /* the sequence number of the first segment that was not trimmed at the call */
+    bool submitted; /* the jobs that remove the segments before it precede this one */
     journal_erased_fn *done;
     void *arg;
 };

@@ -211,6 +211,7 @@ static void step(struct named_queue *q)
     moves_resume(q, QUEUE_OK);
     notify_ready(q);
     storage_maintain(q);
+    erase_continue(q);
 }
 
 /* Precedes the first id that this session gives out. If a full disk prevents the file of openings in the directory of an earlier

@@ -185,6 +185,24 @@ enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n);
 uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch);
 
+/* Leaves no message that was removed before the call in a file of the queue's directory. Live messages are rewritten, and
+ * operations continue. `done` is not called; see named_queue_erasure.
+ *
+ * QUEUE_LATCHED and QUEUE_CLOSED: nothing was begun. If an erasure is running, the call has no effect. A restart ends the
+ * erasure; another call completes it. On a full disk it fails, and what it has removed is removed. */
+enum queue_result named_queue_erase(struct named_queue *q);
+
+/* Before a flush at the stop, which would otherwise wait for the erasure. */
+void named_queue_stop_erasure(struct named_queue *q);
+
+enum queue_erase_state { QUEUE_ERASE_NONE, QUEUE_ERASE_RUNNING, QUEUE_ERASE_DONE, QUEUE_ERASE_FAILED };
+struct queue_erasure {
+    enum queue_erase_state state; /* of the last erasure; NONE: not since the start */
+    uint64_t remaining;           /* bytes of the journal that are still to be trimmed */
+    const char *error;            /* FAILED: the reason, valid until the next erasure; otherwise NULL */
+};
+struct queue_erasure named_queue_erasure(const struct named_queue *q);
+
 /* Pauses deliveries for `length`, QUEUE_PAUSE_OPEN: without end. 0, or a restart, ends the pause. */
 void named_queue_pause(struct named_queue *q, usec_t length, struct queue_now now);
 

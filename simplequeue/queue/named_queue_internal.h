@@ -10,6 +10,7 @@
  *     marks     the marks of producers, and the operations that move them
  *     op        append a record, finish the operation; disk space reserved for later records
  *     storage   trim the journal, rewrite old messages, spill, load
+ *     erase     leave no removed message in a file
  *     put, lease, move    the operations
  *     named_queue   open, recover, close
  *
@@ -29,6 +30,15 @@
 /* A number of messages and their total bytes. */
 struct amount {
     uint64_t n, bytes;
+};
+
+/* The steps of an erasure, in order (named_queue_erase.c). */
+enum erase_step {
+    ERASE_NOTHING,
+    ERASE_FILES,    /* journal_erase */
+    ERASE_SEGMENTS, /* the old segments are rewritten and trimmed */
+    ERASE_REMOVAL,  /* their files are being removed */
+    ERASE_ENDED,
 };
 
 enum op_kind { OP_PUT, OP_REMOVE, OP_DELAY, OP_BURY, OP_MOVE, OP_OPEN, OP_KEEP, OP_KINDS };
@@ -138,12 +148,19 @@ struct named_queue {
     char failure[256]; /* why spilled messages cannot be read; if set, nothing is loaded any more */
 
     struct queue_now opened;
-    uint64_t lease_base;        /* of this opening */
-    uint64_t open_record;       /* the offset of the last OPEN record */
-    bool opening, open_missing; /* an OPEN record is in progress; the last one was refused */
-    bool keeping;               /* a KEEP record is in progress */
-    size_t keep_changes;        /* store.changes when the queue last looked for sparse segments */
-    uint64_t keep_end;          /* the journal's end at that time */
+    uint64_t lease_base;                /* of this opening */
+    uint64_t open_record;               /* the offset of the last OPEN record */
+    bool opening, open_missing;         /* an OPEN record is in progress; the last one was refused */
+    bool keeping;                       /* a KEEP record is in progress */
+    size_t keep_changes;                /* store.changes when the queue last looked for sparse segments */
+    uint64_t keep_end;                  /* the journal's end at that time */
+    uint64_t keep_from;                 /* erasure: the id after the last rewritten page */
+    enum journal_result rewrite_result; /* of the last OPEN or KEEP record */
+    unsigned rewrite_failures;          /* number of those that were refused in turn */
+
+    enum erase_step erase_step;
+    uint64_t erase_end;                   /* all removed messages are below this offset */
+    char erase_error[JOURNAL_ERROR_TEXT]; /* "": none */
 
     struct op *gathering; /* MOVEs that wait for a load */
     struct id_ranges due; /* messages whose delay ended in this turn */
@@ -207,8 +224,19 @@ void load_stop(struct named_queue *q);
 
 /* Appends an OPEN record, which contains the base of this session's lease numbers. */
 void storage_append_open(struct named_queue *q);
-/* Trims the journal, rewrites the messages of a sparse segment, and spills and loads messages as needed. */
+/* Trims the journal, rewrites the messages of a segment that is sparse or to be erased, and spills and loads messages as
+ * needed. */
 void storage_maintain(struct named_queue *q);
+/* True if all old segments are to be rewritten. */
+static inline bool erases(const struct named_queue *q)
+{
+    return q->erase_step == ERASE_SEGMENTS && journal_earliest(q->config.journal) < q->erase_end;
+}
+
+/* named_queue_erase.c */
+
+/* After each op and load. */
+void erase_continue(struct named_queue *q);
 
 /* named_queue_move.c */
 

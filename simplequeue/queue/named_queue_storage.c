@@ -225,11 +225,18 @@ static void open_encode(struct op *o)
     queue_log_open(&q->record, queue_state(q->core)->next_id, q->lease_base);
 }
 
+static void note_rewrite(struct named_queue *q, enum journal_result r)
+{
+    q->rewrite_result = r;
+    q->rewrite_failures = r == JOURNAL_OK ? 0 : q->rewrite_failures + 1;
+}
+
 static void open_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
 {
     struct named_queue *q = o->q;
     (void)outcome;
     q->opening = false;
+    note_rewrite(q, c->result);
     if (c->result == JOURNAL_OK)
         q->open_record = c->start;
     else
@@ -283,6 +290,7 @@ static void keep_finish(struct op *o, const struct journal_commit *c, struct que
 {
     (void)outcome;
     o->q->keeping = false;
+    note_rewrite(o->q, c->result);
     if (c->result == JOURNAL_OK)
         store_set_kept(queue_store(o->q->core), &o->page, c->start);
 }
@@ -295,42 +303,49 @@ static bool append_keep(
     struct journal_append a = {0};
     struct op *o = op_new(q, &type, NULL, NULL);
     o->page = *page;
-    o->reserve = reserve_for_all(q, q->full ? 0 : SPARE_OF_PUT);
+    o->reserve = reserve_for_all(q, q->full && !erases(q) ? 0 : SPARE_OF_PUT);
     buf_clear(&q->record);
     queue_log_keep(&q->record, queue_state(q->core)->next_id, items, n);
     for (size_t i = 0; i < n; i++) {
         texts[2 * i] = items[i].message;
         texts[2 * i + 1] = items[i].reason;
     }
-    bool appended = op_append(o, &a, texts, 2 * n, q->now, NULL) == QUEUE_OK;
-    if (!appended)
+    enum queue_result r = op_append(o, &a, texts, 2 * n, q->now, NULL);
+    if (r != QUEUE_OK)
         op_free(o);
+    if (r == QUEUE_TOO_LARGE)
+        note_rewrite(q, JOURNAL_TOO_LARGE);
     free(texts);
-    return appended;
+    return r == QUEUE_OK;
 }
 
-/* Appends the last messages of a sparse oldest segment again, a page at a time, so that it can be deleted. The
- * oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the queue. So
+/* The oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the queue. So
  * the queue rewrites at most a fourth of each segment, or about as many bytes as are put. */
-static void keep(struct named_queue *q)
+static bool oldest_is_sparse(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;
     uint64_t earliest = journal_earliest(j), end = journal_committed_end(j);
     size_t changes = queue_store(q->core)->changes;
-    if (q->keeping || reserve_waits(q, OP_KEEP, q->now) ||
+    if (reserve_waits(q, OP_KEEP, q->now) ||
         (changes == q->keep_changes && end < q->keep_end + q->config.trim_step))
-        return;
+        return false;
     q->keep_changes = changes;
     q->keep_end = end;
-    struct store *store = queue_store(q->core);
-    uint64_t oldest_end = journal_earliest_end(j), spilled = 0, needed = store_bytes_below(store, oldest_end);
+    uint64_t oldest_end = journal_earliest_end(j),
+             needed = store_bytes_below(queue_store(q->core), oldest_end);
     uint64_t segment = 4 * q->config.trim_step, length = journal_bytes_between(j, earliest, end);
     bool is_sparse = length >= 2 * segment && (needed <= journal_bytes_between(j, earliest, oldest_end) / 4 ||
                                                   length > 2 * queue_state(q->core)->bytes + 4 * segment);
-    if (store_lowest_offset(store) >= oldest_end || !is_sparse || (q->full && needed > KEEP_ON_FULL_DISK_MAX))
-        return;
+    return is_sparse && needed > 0 && !(q->full && needed > KEEP_ON_FULL_DISK_MAX);
+}
+
+/* Appends the messages of the first page that is below `end`, not before `from`, and can be rewritten now. Returns false
+ * if there is none. */
+static bool keep_page(struct named_queue *q, uint64_t end, uint64_t from)
+{
     struct store_span page;
-    for (uint64_t from = 0; !q->keeping && !spilled && store_next_below(store, oldest_end, from, &page);
+    uint64_t spilled = 0;
+    for (; !q->keeping && !spilled && store_next_below(queue_store(q->core), end, from, &page);
          from = page.last_id + 1) {
         struct queue_record_item *items = NULL;
         size_t n = 0;
@@ -338,10 +353,30 @@ static void keep(struct named_queue *q)
             q->keeping = append_keep(q, &page, items, n);
         else
             q->keep_changes = SIZE_MAX; /* look again at the next step */
+        if (q->keeping)
+            q->keep_from = page.last_id + 1;
         free(items);
     }
     if (spilled && !q->wanted)
         q->wanted = spilled;
+    return q->keeping || spilled;
+}
+
+/* Appends the last messages of the oldest segment again, a page at a time, so that it can be deleted: if it is sparse, or
+ * an erasure wants it gone. An erasure goes on after the last page, so that it does not visit all pages for each page. */
+static void keep(struct named_queue *q)
+{
+    uint64_t end = journal_earliest_end(q->config.journal);
+    if (q->keeping)
+        return;
+    if (!erases(q)) {
+        if (oldest_is_sparse(q))
+            keep_page(q, end, 0);
+    } else if (store_lowest_offset(queue_store(q->core)) < end && !keep_page(q, end, q->keep_from) &&
+               q->keep_from > 0) {
+        q->keep_from = 0;
+        keep_page(q, end, 0);
+    }
 }
 
 /* A trim never removes the last record, because this record contains the next id. Before the last

@@ -121,6 +121,7 @@ void queues_free(struct queues **p)
     struct queues *qs = *p;
     if (!qs)
         return;
+    queues_stop_erasures(qs);
     queues_flush(qs);
     for (size_t i = 0; i < qs->table.n; i++) {
         struct named_queue *q = queues_at(qs, i);
@@ -361,6 +362,12 @@ void queues_poll(struct queues *qs)
 {
     if (qs->journals)
         journal_set_poll(qs->journals);
+}
+
+void queues_stop_erasures(struct queues *qs)
+{
+    for (size_t i = 0; i < qs->table.n; i++)
+        named_queue_stop_erasure(queues_at(qs, i));
 }
 
 void queues_flush(struct queues *qs)

@@ -86,6 +86,8 @@ uint64_t queues_memory(const struct queues *qs);
 struct journal_set *queues_journals(struct queues *qs);
 
 void queues_poll(struct queues *qs);
+/* Ends the erasures. Before queues_flush at the stop. */
+void queues_stop_erasures(struct queues *qs);
 /* Waits until every operation in progress is committed or refused. For stopping and tests. */
 void queues_flush(struct queues *qs);
 /* False if there is no deadline. */

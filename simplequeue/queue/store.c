@@ -286,6 +286,7 @@ static void pages_remove(struct store *s, size_t i)
     uncharge(s, s->pages[i]);
     page_free(s->pages[i]);
     s->changes++;
+    s->lowest_known = false;
     if (i == s->head) {
         s->head++;
         return;
@@ -443,6 +444,7 @@ void store_drop(struct store *s, uint64_t id)
     struct store_page *p = s->pages[i];
     const struct message was = page_peek(p, id);
     p->held--;
+    s->lowest_known = s->lowest_known && p->held > 0;
     p->bytes -= was.len;
     p->ready -= was.state == STORE_READY;
     p->pending -= was.state == STORE_PENDING;
@@ -518,13 +520,17 @@ uint64_t store_commit(struct store *s, uint64_t first, uint64_t n, uint64_t offs
         }
         if (p->offset == STORE_NO_OFFSET)
             p->offset = offset;
+        s->lowest = offset < s->lowest ? offset : s->lowest;
     }
     return bytes;
 }
 
-uint64_t store_lowest_offset(const struct store *s)
+/* After an erasure many pages are rewritten, and the next operations must not visit all of them. */
+uint64_t store_lowest_offset(struct store *s)
 {
     uint64_t lowest = STORE_NO_OFFSET;
+    if (s->lowest_known)
+        return s->lowest;
     for (size_t i = s->head; i < s->n; i++) {
         const struct store_page *p = s->pages[i];
         if (p->held == 0)
@@ -534,6 +540,8 @@ uint64_t store_lowest_offset(const struct store *s)
         if (!p->kept)
             break;
     }
+    s->lowest = lowest;
+    s->lowest_known = true;
     return lowest;
 }
 
@@ -557,9 +565,10 @@ static struct store_span span_of(const struct store_page *p)
     return (struct store_span){p->first_id, p->first_id + p->span - 1, p->offset, p->kept};
 }
 
-bool store_next_below(const struct store *s, uint64_t offset, uint64_t from, struct store_span *out)
+bool store_next_below(struct store *s, uint64_t offset, uint64_t from, struct store_span *out)
 {
-    for (size_t i = s->head; i < s->n && !is_beyond(s->pages[i], offset); i++) {
+    size_t first = s->n > s->head ? page_index(s, from) : s->n;
+    for (size_t i = first; i < s->n && !is_beyond(s->pages[i], offset); i++) {
         const struct store_page *p = s->pages[i];
         if (p->held && p->pending == 0 && p->offset < offset && p->first_id >= from) {
             *out = span_of(p);
@@ -577,6 +586,7 @@ void store_set_kept(struct store *s, const struct store_span *page, uint64_t off
     p->offset = offset;
     p->kept = true;
     s->changes++;
+    s->lowest_known = false;
 }
 
 /* If no page covers the id, the message joins the preceding page of the same record, or a new page. */
@@ -616,6 +626,7 @@ void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset)
         p->span = (size_t)(id - p->first_id + 1);
     p->kept = true;
     p->offset = p->offset < offset ? p->offset : offset;
+    s->lowest_known = false;
     charge(s, p);
 }
 

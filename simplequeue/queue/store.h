@@ -51,9 +51,11 @@ struct store_memory {
 struct store {
     struct store_page **pages; /* pages[head..n) in the order of ids */
     size_t head, n, cap;
-    size_t hint;    /* the page used last */
-    size_t spilled; /* pages */
-    size_t changes; /* number of events that may have changed store_lowest_offset */
+    size_t hint;       /* the page used last */
+    size_t spilled;    /* pages */
+    size_t changes;    /* number of events that may have changed store_lowest_offset */
+    uint64_t lowest;   /* the result of store_lowest_offset ... */
+    bool lowest_known; /* ... unless false */
     uint64_t next_id;
     uint64_t loaded_first, loaded_last; /* the last loaded span; it stays in memory until another is loaded */
     struct store_memory *memory;
@@ -93,7 +95,7 @@ struct store_span {
  * bytes. */
 uint64_t store_commit(struct store *s, uint64_t first, uint64_t n, uint64_t offset);
 /* Returns the lowest journal offset that a message still needs, or STORE_NO_OFFSET if no message is committed. */
-uint64_t store_lowest_offset(const struct store *s);
+uint64_t store_lowest_offset(struct store *s);
 
 /* Adds a ready, spilled message with a copy at `offset`. The id must be below s->next_id and not in the store. */
 void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset);
@@ -101,7 +103,7 @@ void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset);
 uint64_t store_bytes_below(const struct store *s, uint64_t offset);
 /* Finds the first page whose offset is below `offset` and whose first id is at least `from`. Returns false if there
  * is none. */
-bool store_next_below(const struct store *s, uint64_t offset, uint64_t from, struct store_span *out);
+bool store_next_below(struct store *s, uint64_t offset, uint64_t from, struct store_span *out);
 /* Records that all messages of the page were appended to the journal again at `offset`. */
 void store_set_kept(struct store *s, const struct store_span *page, uint64_t offset);
 

@@ -90,6 +90,15 @@ bool retry_request(struct wait *w, enum wait_event event)
     return true;
 }
 
+bool may_inspect(const struct queue_server *server, struct http_request *req)
+{
+    bool stopping = daemon_is_draining(server->loop.daemon);
+    if (server->recovered && !stopping)
+        return true;
+    http_problem(req, 503, "not-ready", NULL, "%s", stopping ? "stopping" : "recovering");
+    return false;
+}
+
 void add_queue_id(struct http_request *req, const struct named_queue *q)
 {
     const struct served_queue *served = served_of(q);

@@ -8,8 +8,8 @@
 
 http_handler http_put, http_mput, http_get, http_mget, http_reserve;
 http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_kick;
-http_handler http_dump, http_dead, http_producer,
-    http_producers; /* these also answer after storage has failed */
+http_handler http_dump, http_dead, http_producer, http_producers,
+    http_erase; /* these also answer after storage has failed */
 http_handler http_pause, http_empty, http_exit;
 
 /* http_reserve.c */
@@ -48,6 +48,10 @@ struct named_queue *obtain_queue(struct queue_server *server, struct http_reques
 /* The wait_fn of requests that have changed nothing before they wait. Calls w->handler again, or replies with the
  * refusal. */
 bool retry_request(struct wait *w, enum wait_event event);
+
+/* Inspections must work even after the storage has failed, so their routes do not require that the daemon is ready.
+ * This function makes the other checks. If one fails, it replies with the error and returns false. */
+bool may_inspect(const struct queue_server *server, struct http_request *req);
 
 void add_queue_id(struct http_request *req, const struct named_queue *q);
 /* Replies with the error for a result other than QUEUE_OK. For QUEUE_CONFLICT, `mark` is the producer's mark. */

@@ -53,17 +53,6 @@ static bool retry_inspection(struct wait *w, enum wait_event event)
     return true;
 }
 
-/* Inspections must work even after the storage has failed, so their routes do not require that the daemon is ready.
- * This function makes the other checks. If one fails, it replies with the error and returns false. */
-static bool may_inspect(const struct queue_server *server, struct http_request *req)
-{
-    bool stopping = daemon_is_draining(server->loop.daemon);
-    if (server->recovered && !stopping)
-        return true;
-    http_problem(req, 503, "not-ready", NULL, "%s", stopping ? "stopping" : "recovering");
-    return false;
-}
-
 static void inspect(struct inspection like, struct bytes head, struct bytes empty)
 {
     struct inspection *i;

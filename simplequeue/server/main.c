@@ -239,6 +239,7 @@ static void stop(void *ctx)
     struct queue_server *server = &w->server;
     if (server->queues) {
         wait_refuse_all(&server->creation.line, QUEUE_CLOSED);
+        queues_stop_erasures(server->queues);
         queues_flush(server->queues);
         for (size_t i = 0; i < queues_count(server->queues); i++)
             wait_refuse_all(&served_of(queues_at(server->queues, i))->puts, QUEUE_CLOSED);
@@ -353,6 +354,8 @@ static const struct http_route queue_routes[] = {
     HTTP_ROUTE("/pause", HTTP_POST_, READY | TOKEN, http_pause, "queue for",
         "pause deliveries: ?for=MS, 0 ends the pause"),
     HTTP_ROUTE("/empty", HTTP_POST_, READY | TOKEN, http_empty, "queue", "delete the ready messages"),
+    HTTP_ROUTE("/erase", GET_OR_POST, 0, http_erase, "queue",
+        "POST: remove the bytes of deleted messages from the files; GET: the state of this erasure"),
     HTTP_ROUTE("/exit", GET_OR_POST, TOKEN | NO_HEAD, http_exit, NULL, "stop the daemon, as SIGTERM does"),
     {0},
 };

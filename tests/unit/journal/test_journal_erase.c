@@ -267,7 +267,8 @@ static void test_a_removal_that_fails_or_is_closed(void **state)
     segment_bytes = 100;
     reopen(f);
     for (int i = 0; i < 3; i++)
-        put(f, "a line that is long enough to end a segment, so that the next line begins another one, number 2");
+        put(f, "a line that is long enough to end a segment, so that the next line begins another one, "
+               "number 2");
     failing = io_system;
     failing.unlink = fail_unlink;
     io = &failing;

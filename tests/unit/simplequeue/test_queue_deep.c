@@ -1,10 +1,14 @@
 /* A queue deeper than its memory: random operations on a queue over a real journal, beside a model that keeps a plain
  * array. Memory is so small that most messages are on disk most of the time, and segments so small that they are
- * trimmed on the way. */
+ * trimmed on the way. Erasures run beside the operations; after each one, no file contains a message that was gone when
+ * it began. */
 #include "support/cm.h"
 
+#include "base/io.h"
 #include "simplequeue/queue/queues.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -21,6 +25,9 @@ struct model {
     uint64_t lease[IDS];
     usec_t due[IDS];
     uint64_t next, keys;
+    bool erases;     /* an erasure is running, or has ended and is not yet checked ... */
+    bool gone[IDS];  /* ... and these keys were gone when it began */
+    unsigned erased; /* erasures checked */
 };
 
 static char dir[64];
@@ -36,6 +43,13 @@ static void notify(void *arg)
     (void)arg;
 }
 
+static int no_sync(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+/* With a policy that syncs, files are recycled. */
 static void open_set(void)
 {
     char error[512];
@@ -43,7 +57,7 @@ static void open_set(void)
     struct queues_config config = {.data_dir = dir,
         .limits = {.max_memory = MEMORY},
         .max_queues = 5,
-        .sync_ms = JOURNAL_SYNC_NEVER,
+        .sync_ms = rand() % 3 ? 0 : JOURNAL_SYNC_NEVER,
         .segment_bytes = SEGMENT,
         .notify = notify};
     assert_non_null(set = queues_new(&config, error, sizeof error));
@@ -56,7 +70,12 @@ static void open_set(void)
 
 static int setup(void **state)
 {
+    static struct io_ops fast;
     (void)state;
+    fast = io_system;
+    fast.fsync = fast.fdatasync = no_sync;
+    io = &fast;
+    seeded();
     snprintf(dir, sizeof dir, "/tmp/millrace-unit-deep-XXXXXX");
     assert_non_null(mkdtemp(dir));
     now = (struct queue_now){1000000, INT64_C(1700000000) * USEC_PER_SEC};
@@ -76,12 +95,13 @@ static int teardown(void **state)
     return system(command) == 0 ? 0 : -1;
 }
 
-/* Until nothing is under way, neither a commit nor a reading. */
+/* Until nothing is under way, neither a commit nor a reading. A flush would wait for an erasure. */
 static void settle(void)
 {
     const struct queue_state *s = queue_state(core);
     do {
-        queues_flush(set);
+        if (named_queue_erasure(q).state != QUEUE_ERASE_RUNNING)
+            queues_flush(set);
         queues_poll(set);
         if (s->n[MESSAGE_BUSY])
             usleep(50);
@@ -104,7 +124,7 @@ static size_t text_of(uint64_t key, char text[LONGEST + 1])
     size_t len = 1 + key * 7919 % LONGEST;
     memset(text, 'a' + (int)(key % 26), len);
     char digits[32];
-    size_t n = (size_t)snprintf(digits, sizeof digits, "%llu ", (unsigned long long)key);
+    size_t n = (size_t)snprintf(digits, sizeof digits, "<%llu>", (unsigned long long)key);
     memcpy(text, digits, n < len ? n : len);
     return len;
 }
@@ -284,6 +304,7 @@ static void restart(void)
         return;
     queues_free(&set);
     open_set();
+    m->erases = false; /* a restart ends it */
     for (uint64_t id = 1; id < m->next; id++)
         if (m->state[id] == MESSAGE_LEASED)
             m->state[id] = MESSAGE_READY;
@@ -318,22 +339,98 @@ static void expect_trimmed(void)
     }
 }
 
+static void erase(void)
+{
+    if (m->erases)
+        return;
+    assert_int_equal(named_queue_erase(q), QUEUE_OK);
+    m->erases = true;
+    for (uint64_t key = 0; key < m->keys; key++)
+        m->gone[key] = true;
+    for (uint64_t id = 1; id < m->next; id++)
+        if (m->state[id] != MESSAGE_GONE)
+            m->gone[m->key[id]] = false;
+}
+
+/* Calls fn with each key whose message begins in a file of the queue. */
+static void keys_in_files(void (*fn)(uint64_t key))
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/queues/default", dir);
+    DIR *d = opendir(path);
+    for (const struct dirent *entry; (entry = readdir(d));) {
+        snprintf(path, sizeof path, "%s/queues/default/%.200s", dir, entry->d_name);
+        FILE *file = entry->d_type == DT_REG ? fopen(path, "r") : NULL;
+        uint64_t key = 0;
+        int digits = -1; /* after a '<' */
+        for (int c; file && (c = getc(file)) != EOF;) {
+            if (c == '<') {
+                key = 0;
+                digits = 0;
+            } else if (digits >= 0 && digits < 6 && isdigit(c)) {
+                key = key * 10 + (uint64_t)(c - '0');
+                digits++;
+            } else {
+                if (c == '>' && digits > 0)
+                    fn(key);
+                digits = -1;
+            }
+        }
+        if (file)
+            fclose(file);
+    }
+    closedir(d);
+}
+
+static void expect_live(uint64_t key)
+{
+    if (key < IDS && m->gone[key])
+        fail_msg("message %llu is still in a file", (unsigned long long)key);
+}
+
+static void check_erasure(void)
+{
+    struct queue_erasure e = named_queue_erasure(q);
+    if (e.state == QUEUE_ERASE_FAILED)
+        fail_msg("%s", e.error);
+    if (!m->erases || e.state != QUEUE_ERASE_DONE)
+        return;
+    assert_int_equal(e.remaining, 0);
+    keys_in_files(expect_live);
+    m->erases = false;
+    m->erased++;
+}
+
+static void finish_erasure(void)
+{
+    usec_t end = clock_monotonic() + 60 * USEC_PER_SEC;
+    for (check_erasure(); m->erases; check_erasure()) {
+        assert_true(clock_monotonic() < end);
+        usleep(100);
+        queues_poll(set);
+    }
+}
+
 static void as_the_model(void **state)
 {
     static void (*const operations[])(void) = {put, put, put, put, reserve, reserve, reserve, finish, finish,
-        finish, take, kick, pass_time, restart};
+        finish, take, kick, pass_time, restart, erase};
     uint64_t deepest = 0;
     (void)state;
-    seeded();
     while (m->next < IDS - 5000) {
         operations[(size_t)rand() % (sizeof operations / sizeof *operations)]();
         expect_counts();
         expect_trimmed();
+        check_erasure();
         deepest = queue_state(core)->bytes > deepest ? queue_state(core)->bytes : deepest;
         if (queues_memory(set) > MEMORY * 5)
             fail_msg("%llu bytes of memory", (unsigned long long)queues_memory(set));
     }
     assert_true(deepest > MEMORY * 3);
+    finish_erasure();
+    assert_true(m->erased > 3);
+    erase();
+    finish_erasure();
     for (uint64_t left; (left = ready()) > 0;)
         take();
 }
