@@ -58,7 +58,7 @@ class Rejects(RejectsTest):
         self.assertNotIn("field wrong", self.tool("--count"))
         self.assertEqual(self.put_back(a), {"counted": 0, "skipped": 0, "rejected": rejected, "kept": 0})
         said = self.run_program("millrace", "rejects", "--config", self.good, "--put-back", "--aggregator-url", a.url).stderr.decode()
-        self.assertIn("if the configuration was corrected, reload the aggregator, then repeat the command", said)
+        self.assertIn("if the configuration was corrected, restart the aggregator (SIGHUP to millrace up), then repeat", said)
         a.stop()
         self.check_all_counted(data)
         self.assertLess(self.rejects_bytes(), len(data) / 10)  # what was put back is deleted
