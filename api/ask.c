@@ -49,9 +49,8 @@ struct ask {
     enum http_hold hold;         /* the result of the latest hold() */
     struct query query;
     struct series series;
-    bool is_kept; /* the cache may have the archive's part of the series, of this generation */
-    struct source_generation generation;
-    struct query query_before; /* of a comparison: the same question for the span before */
+    struct source_generation generation; /* of the archive's part of the series */
+    struct query query_before;           /* of a comparison: the same question for the span before */
     struct series series_before;
     struct query query_total; /* of a subtotal: for the events that the total counted as `(other)` */
     struct series series_total;
@@ -63,6 +62,7 @@ struct ask {
         *unknown;     /* the error to send if the sources have no records; NULL: the counter is configured */
     size_t texts_max; /* of one request with a list of hashes */
     bool has_records, is_large, is_waiting;
+    bool is_kept; /* the cache may have the archive's part of the series */
     size_t looked_up,
         batch; /* number of rows whose texts were requested, in all and before the latest request */
     struct completeness complete;

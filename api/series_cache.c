@@ -50,7 +50,8 @@ struct series_cache *series_cache_new(struct stats *stats)
     c->stats = stats;
     c->hits = stats_counter(stats, "series_cache_hits_total", NULL,
         "series for which the archive was not read, because its sums were kept");
-    stats_gauge(stats, "series_cache_bytes", NULL, "memory of the kept sums and texts of series", read_bytes, c);
+    stats_gauge(
+        stats, "series_cache_bytes", NULL, "memory of the kept sums and texts of series", read_bytes, c);
     return c;
 }
 
@@ -129,19 +130,19 @@ static struct entry *find(struct series_cache *c, const struct source_generation
         return NULL;
     uint64_t hash = hash_of(q);
     LIST_FOREACH(e, &c->buckets[hash % BUCKETS], in_bucket)
-        if (e->hash == hash && is_same(&e->query, q)) {
-            TAILQ_REMOVE(&c->uses, e, by_use);
-            TAILQ_INSERT_HEAD(&c->uses, e, by_use);
-            return e;
-        }
+    if (e->hash == hash && is_same(&e->query, q)) {
+        TAILQ_REMOVE(&c->uses, e, by_use);
+        TAILQ_INSERT_HEAD(&c->uses, e, by_use);
+        return e;
+    }
     return NULL;
 }
 
 /* Counts the memory of an entry. Discards the entry if it is too large, and others until all fit. False: the entry is discarded. */
 static bool fit(struct series_cache *c, struct entry *e)
 {
-    size_t bytes = sizeof *e + e->query.key.len + e->query.sub_key.len + series_bytes(&e->sums) + e->text.cap +
-                   (e->rows ? (e->n_rows + 1) * sizeof *e->rows : 0);
+    size_t bytes = sizeof *e + e->query.key.len + e->query.sub_key.len + series_bytes(&e->sums) +
+                   e->text.cap + (e->rows ? (e->n_rows + 1) * sizeof *e->rows : 0);
     c->bytes += bytes - e->bytes;
     e->bytes = bytes;
     if (bytes > SERIES_CACHE_ENTRY_BYTES) {
