@@ -49,6 +49,8 @@ class MakeRun(harness.MillraceTest):
                         and q["key"] == busiest["key"])["rows"][:8]:
             self.assertRegex(done.stdout, r"(?m)^ +%d +[0-9.]+ %% +%s " % (row["n"], re.escape(row["key"])))
         self.assertIn("/sub?stream=clicks&from=earliest", done.stdout)
+        if os.path.isdir(os.path.join(harness.BUILD, "share", "millrace", "page")):
+            self.assertRegex(done.stdout.splitlines()[-1], r"^Page:    http://127\.0\.0\.1:\d+/\?view=key&ns=u&key=%s&" % re.escape(busiest["key"]))
         grep = re.search(r"(?m)^  (grep '\^u\|\S+,' \S+/current/\*\.csv)$", done.stdout).group(1)
         found = subprocess.run(grep, shell=True, capture_output=True, text=True).stdout
         self.assertEqual(sum(int(n) for n in re.findall(r":(\d+)", found)), sum(r["n"] for r in busiest["rows"]))
