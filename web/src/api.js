@@ -31,7 +31,8 @@ export function target(path, parameters = {}) {
 async function open(address, signal, accept) {
   let reply;
   try {
-    reply = await fetch(address, { signal, headers: { ...headers(), Accept: accept } });
+    // The API lets past units be cached for a minute; the page shows late events at once, and unchanged answers cost no body.
+    reply = await fetch(address, { signal, cache: "no-cache", headers: { ...headers(), Accept: accept } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, null, "The API does not answer.");

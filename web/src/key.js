@@ -56,7 +56,8 @@ function finder(totals, total, state) {
     placeholder: `Type the beginning of a ${total.label || total.ns}`, oninput: (event) => update(event.target.value),
     onfocus: (event) => update(event.target.value) });
   const open = () => go({ ns: total.ns, key: input.value, by: "", sub: "" });
-  input.addEventListener("change", open);
+  // Leaving the field, for example by a click on a link, is no choice.
+  input.addEventListener("change", () => document.activeElement === input && open());
   return [select("Counter", "ns", totals.map((t) => [t.ns, t.label || t.ns]), total.ns, (ns) => {
     const next = byNamespace(totals, ns);
     go({ ns, key: isConstant(next) ? constantKey(next) : "", by: "", sub: "" });
@@ -92,7 +93,7 @@ function start(totals, total, state, element) {
     h("a", { href: address({ ns: total.ns, key }) }, h("bdi", {}, keyText(key))), n === undefined ? null : h("span", { class: "muted" }, ` ${count(n)}`))));
   own.show(listOf(recents(total.ns).map((key) => ({ key }))));
   element.append(...(recents(total.ns).length ? [own.element] : []), found.element);
-  const stop = keepFresh(60000, async (signal) => {
+  const stop = keepFresh(FRESH, async (signal) => {
     const top = await largest(totals, total, resolve, signal);
     const rows = top.length ? top : await beginningWith(total, "", signal);
     found.note(top.length ? "the largest, with their events" : "");

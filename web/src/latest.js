@@ -1,6 +1,7 @@
 // The time that a view shows without a choice: the usual period, or the time of the newest events if these are older.
 
 import { getCounts } from "./counts.js";
+import { countedTotal } from "./pipeline_data.js";
 import { isSpan, LATEST, timeOf, zoneOf } from "./state.js";
 
 /** The last unit with events: {t, end}; null: there is none. */
@@ -22,17 +23,22 @@ async function newestSpan(series, zone, days, signal) {
 
 /**
  * Returns resolve(series, signal), which gives the state with a period or a span that the API knows. `isOld` is set if the
- * usual period has no events. New events bring the usual period back.
+ * usual period has no events. New events bring the usual period back; old ones may move the span.
  */
 export function latestTime(state) {
   const usual = LATEST[state.view] ?? LATEST.overview;
   let span;
+  let counted = null; // when the span was found
   return async (series, signal) => {
     if (state.period !== "latest" || isSpan(state)) return state;
     const now = { ...state, period: usual.period };
     const { total } = await getCounts("v1/series", { ...series, unit: "day", ...timeOf(now) }, signal);
     if (total) return now;
-    if (span === undefined) span = await newestSpan(series, zoneOf(state), usual.days, signal);
+    const latest = countedTotal();
+    if (span === undefined || counted !== latest) {
+      span = await newestSpan(series, zoneOf(state), usual.days, signal);
+      counted = latest;
+    }
     return span ? { ...now, ...span, isOld: true } : now;
   };
 }

@@ -72,6 +72,9 @@ export function ratesOf(pipeline, name) {
 /** How long the history is, in seconds: an hour, or less after the API's start. */
 export const historySpan = ({ history }) => (history.length > 1 ? history.at(-1).t - history[0].t : 0);
 
+/** The number of events that the aggregator has counted; null: not known. */
+export const countedTotal = () => recent.at(-1)?.totals.counted ?? null;
+
 export const daemonOf = (pipeline, name) => pipeline.daemons.find((d) => d.name === name);
 export const statsOf = (pipeline, name) => daemonOf(pipeline, name)?.stats ?? null;
 export const isDown = (pipeline, name) => ["unreachable", "not ready"].includes(daemonOf(pipeline, name)?.state);
