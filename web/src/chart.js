@@ -60,7 +60,7 @@ function timeLabels(zone, unit) {
 }
 
 /** `rows` returns the current rows, which change without a new plot. */
-function options(width, rows, { zone, before, onZoom, onCursor }) {
+function options(width, rows, { zone, before, onZoom, onCursor, endOf }) {
   const line = { stroke: colour("--line"), width: 1 };
   const axis = { stroke: colour("--muted"), grid: line, ticks: { ...line, size: 4 }, font: `${0.75 * rem()}px system-ui, sans-serif` };
   const many = rows().length > BARS_MAX;
@@ -100,7 +100,7 @@ function options(width, rows, { zone, before, onZoom, onCursor }) {
         const to = u.posToVal(u.select.left + u.select.width, "x");
         const inside = rows().filter((row) => row.t + step / 2 >= from && row.t - step / 2 <= to);
         // uPlot must finish its own handler before the view, and with it this plot, goes away.
-        if (inside.length) setTimeout(onZoom, 0, inside[0].t, inside.at(-1).t + step);
+        if (inside.length) setTimeout(onZoom, 0, inside[0].t, endOf(inside.at(-1)));
       }],
     },
   };
@@ -131,7 +131,8 @@ function table(rows, before, isOpen) {
 }
 
 /**
- * A chart that keeps its place on the page. `draw(rows, {now, before})` may be called again; the words are the legend's.
+ * A chart that keeps its place on the page. `draw(rows, {now, before, to})` may be called again: the words of the legend, and the end
+ * of the last row.
  * A row is {t, date, n, complete, before?: {date, n}}.
  */
 export function chart({ label, zone, onZoom }) {
@@ -152,8 +153,11 @@ export function chart({ label, zone, onZoom }) {
   function make() {
     u?.destroy();
     const before = rows.some((row) => row.before);
-    u = new uPlot(options(plot.clientWidth || 600, () => rows, { zone, before, onZoom, onCursor: show }), columns(), plot);
+    u = new uPlot(options(plot.clientWidth || 600, () => rows, { zone, before, onZoom, onCursor: show, endOf }), columns(), plot);
   }
+
+  /** Months and days differ in length. */
+  const endOf = (row) => rows[rows.indexOf(row) + 1]?.t ?? lastWords.to;
 
   function columns() {
     const before = rows.some((row) => row.before) ? [rows.map((row) => row.before?.n ?? null)] : [];
@@ -213,7 +217,7 @@ export function chart({ label, zone, onZoom }) {
       show(at);
       event.preventDefault();
     } else if (event.key === "Enter" && onZoom && rows[at] && rows.length > 1) {
-      onZoom(rows[at].t, rows[at + 1]?.t ?? rows[at].t + stepOf(rows));
+      onZoom(rows[at].t, endOf(rows[at]));
     }
   });
 
@@ -226,7 +230,6 @@ export function chart({ label, zone, onZoom }) {
     element,
     draw,
     redraw: () => rows.length && make(),
-    canvas: () => plot.querySelector("canvas"),
     destroy() {
       removeEventListener("pointerup", release);
       observer.disconnect();

@@ -28,7 +28,7 @@ export function seriesPanel(view, { showsChange = false } = {}) {
   let rows = [];
   let hint = null;
   if (showsChange) p.head.append(moved);
-  p.head.append(share({ name: "events", request: () => request, canvas: plot.canvas,
+  p.head.append(share({ name: "events", request: () => request,
     rows: () => [["date", "events", "compared with"], ...rows.map((r) => [r.date, r.n, r.before?.n ?? ""])] }));
   return {
     element: p.element,
@@ -46,7 +46,7 @@ export function seriesPanel(view, { showsChange = false } = {}) {
       moved.textContent = like?.then ? change(like.percent) : "";
       moved.title = like ? `${count(like.now)} now, ${count(like.then)} in the same part of the other time` : "";
       const before = reply.before && `${span(reply.before.from, reply.before.to, zone)}: ${count(reply.before.total)}`;
-      plot.draw(rows, { now: `${span(reply.from, reply.to, zone)}: ${count(reply.total)}`, before });
+      plot.draw(rows, { now: `${span(reply.from, reply.to, zone)}: ${count(reply.total)}`, before, to: reply.to });
       const isEmpty = !reply.total && !reply.before?.total;
       p.show(...(isEmpty ? [] : [plot.element]), ...(reply.total ? [] : [hint ??= emptyHint(await configured(signal), state)]));
       return reply;

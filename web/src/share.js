@@ -1,7 +1,7 @@
 // What every panel offers: copy as curl, CSV and PNG.
 
 import { curl } from "./api.js";
-import { announce, h } from "./dom.js";
+import { announce, byId, h } from "./dom.js";
 
 async function copy(text) {
   try {
@@ -28,25 +28,38 @@ function cell(value) {
 
 const csv = (rows) => rows.map((row) => row.map(cell).join(",")).join("\r\n");
 
-/** The chart on the ground of the page, which the canvas does not have. */
-function onGround(canvas) {
-  const copy = h("canvas", { width: canvas.width, height: canvas.height });
-  const pen = copy.getContext("2d");
-  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--panel");
-  pen.fillRect(0, 0, copy.width, copy.height);
-  pen.drawImage(canvas, 0, 0);
-  return copy;
+const xml = (node) => new XMLSerializer().serializeToString(node);
+const NOT_XML = /[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]/g;
+
+/** A part of the page as it looks, drawn by way of an SVG image, which can hold HTML. */
+async function pictureOf(element) {
+  const root = getComputedStyle(document.documentElement);
+  const { width, height } = element.getBoundingClientRect();
+  const copy = element.cloneNode(true);
+  const charts = element.querySelectorAll("canvas");
+  copy.querySelectorAll("canvas").forEach((c, i) => c.replaceWith(h("img", { src: charts[i].toDataURL(), width: charts[i].clientWidth })));
+  copy.querySelectorAll(".share, .data").forEach((node) => node.remove());
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).map((rule) => rule.cssText).join("\n");
+  const image = h("img", { src: `data:image/svg+xml,${encodeURIComponent(
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" data-theme="${root.colorScheme}" style="font-size: ${root.fontSize}">
+    <foreignObject width="100%" height="100%" color="${root.getPropertyValue("--text")}">${xml(h("style", {}, rules))}${xml(copy)}</foreignObject></svg>`
+      .replace(NOT_XML, "\ufffd").toWellFormed())}` });
+  await image.decode();
+  const canvas = h("canvas", { width: width * devicePixelRatio, height: height * devicePixelRatio });
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = root.getPropertyValue("--ground");
+  pen.fillRect(0, 0, canvas.width, canvas.height);
+  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((resolve) => canvas.toBlob(resolve));
 }
 
-/**
- * Buttons for a panel. `request` returns {path, parameters}; `rows` returns the header and rows of the CSV;
- * `canvas` returns the chart's canvas, or is missing.
- */
-export function share({ name, request, rows, canvas }) {
+/** Buttons for a panel or a view. `request` returns {path, parameters}; `rows` returns the header and rows of the CSV. */
+export function share({ name, request, rows }) {
   const button = (text, title, onclick) => h("button", { type: "button", class: "quiet", title, onclick }, text);
   return h("span", { class: "share" },
     button("curl", "Copy the request as a curl command", () => copy(curl(request().path, request().parameters))),
     button("CSV", "Save the rows", () => save(`${name}.csv`, new Blob([csv(rows())], { type: "text/csv" }))),
-    canvas && button("PNG", "Save the chart as an image", () => canvas() && onGround(canvas()).toBlob((blob) => save(`${name}.png`, blob))));
+    button("PNG", "Save as an image", (event) => pictureOf(event.target.closest(".panel") ?? byId("view"))
+      .then((blob) => save(`${name}.png`, blob), () => announce("This browser cannot save this as an image."))));
 }
 
