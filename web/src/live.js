@@ -24,7 +24,7 @@ function lineOf(line) {
 export function liveView(state) {
   const list = h("ol", { class: "lines", tabindex: "0", "aria-label": "Lines, newest first" });
   const note = h("p", { class: "muted", role: "status" }, "Waiting for lines…");
-  const choose = h("span");
+  const choose = h("span", {}, select("Stream", "stream", [["", "…"]])); // takes the place until the streams are known
   const filter = h("input", { name: "filter", type: "search", value: state.filter ?? "", placeholder: "Only lines that contain…",
     oninput: (event) => { noteChoice({ filter: event.target.value }); refill(); } });
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: () => {

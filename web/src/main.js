@@ -46,6 +46,7 @@ function showView() {
   const state = read();
   const name = Object.hasOwn(VIEWS, state.view) ? state.view : "overview";
   const top = scrollY;
+  const held = byId("view").contains(document.activeElement) ? document.activeElement : null;
   current?.stop();
   byId("freshness").textContent = "";
   current = VIEWS[name][1](state, { freshness });
@@ -55,6 +56,7 @@ function showView() {
   view.style.minHeight = `${view.offsetHeight}px`; // no jump while the next view loads
   view.replaceChildren(current.element);
   scrollTo(0, top);
+  if (held) setTimeout(() => ((held.name && view.querySelector(`[name="${held.name}"]`)) || view).focus({ preventScroll: true }));
   setTimeout(() => { view.style.minHeight = ""; }, 1000);
 }
 
