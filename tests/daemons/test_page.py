@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 import urllib.parse
+import zoneinfo
 
 import answers
 import harness
@@ -40,7 +41,7 @@ label = user
 
 # Checks of the page alone, which no sanitizer watches.
 DRAWING = ("has no serious fault of accessibility", "draws quickly and does not shift", "draws 5,000 points in 50 ms",
-           "fits from 320 pixels to 4K, light and dark", "stays level in memory")
+           "shows a new event within two seconds", "fits from 320 pixels to 4K, light and dark", "stays level in memory")
 
 
 class Page(harness.MillraceTest):
@@ -94,19 +95,23 @@ class Page(harness.MillraceTest):
         shots = os.path.join(harness.BUILD, "page-shots")
         os.makedirs(shots, exist_ok=True)
         task = {"base": self.base, "checks": checks, "run_file": self.path("data", "run.json"), "shots": shots,
-                "chromium": self.chromium, "patience": harness.PATIENCE, "slowness": 10, **expected}
+                "chromium": self.chromium, "patience": harness.PATIENCE, **expected}
         done = self.run_program(self.node, os.path.join(DRIVER, "check.mjs"), self.write("task.json", json.dumps(task)), timeout=1800)
         print(done.stdout.decode(errors="replace"), flush=True)
         self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace"))
 
     def test_used_by_a_person(self):
         self.check("shows what was counted", "draws quickly and does not shift", "draws 5,000 points in 50 ms", "shows a new event within two seconds",
-                   ["follows links, back and forward", "finds a key by its beginning", "zooms by dragging and by keys",
+                   ["follows links, back and forward", "finds a key by its beginning", "keeps the focus on a choice", "copies and saves everything",
+                    "goes past midnight", "zooms by dragging and by keys",
                     "answers a wrong address", "names the lines of the chart", "fits from 320 pixels to 4K, light and dark"],
                    ["has no serious fault of accessibility", "keeps the focus while numbers change", "follows a stream, pauses and filters",
                     "shows hostile keys as text", "shows the pipeline and what is wrong"],
                    "survives a restart of the API", "stays level in memory",
                    open_pages=2 if harness.rounds(1) == 1 else 10, open_seconds=3 * harness.rounds(1), **self.put_recent())
+
+    def test_nothing_yet(self):
+        self.check("shows old events that arrive")
 
     def test_old_events(self):
         """Events of the past, whose time is in milliseconds and deep in the event; some in the archive, some not yet."""
@@ -116,7 +121,15 @@ class Page(harness.MillraceTest):
         done = self.run_program("millrace", "compact", "--config", self.path("pipeline.conf"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.put([json.dumps(e).encode() for e in events[-10:]])
-        self.check("shows what the archive has while the aggregator hangs", "begins with the newest events", newest_day=40,
+        changes = []
+        for zone, changed, hours in (("America/New_York", "2013-03-10", 23), ("America/Sao_Paulo", "2013-02-16", 25)):
+            local = lambda t: datetime.datetime.fromtimestamp(t, zoneinfo.ZoneInfo(zone)).strftime("%Y-%m-%d")
+            days = collections.Counter(local(e["meta"]["at"] // 1000) for e in events)
+            beside = lambda n: (datetime.date.fromisoformat(changed) + datetime.timedelta(n)).isoformat()
+            changes.append({"zone": zone, "hours": hours, "changed": {"yesterday": beside(-1), "to": beside(1)},
+                            "days": [{"date": d, "n": n} for d, n in sorted(days.items())]})
+        self.check("counts days of 23 and 25 hours", "shows what the archive has while the aggregator hangs", "begins with the newest events",
+                   changes=changes, newest_day=40,
                    newest_days=sum(range(11, 41)), total=len(events), archived=len(events) - 10)
 
     def test_real_clicks(self):
@@ -155,6 +168,14 @@ class Page(harness.MillraceTest):
         self.assertEqual(link.status, 200)
         other = self.pipeline.ask("api", "GET", "/", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image", **html})
         self.assertEqual(other.status, 403)
+
+    def test_a_rebuild_makes_the_same_files(self):
+        done = self.run_program(os.path.join(harness.ROOT, "scripts", "page"), self.path("again"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        again = os.path.join(self.path("again"), "share", "millrace", "page")
+        self.assertEqual(sorted(os.listdir(PAGE)), sorted(os.listdir(again)))
+        for name in os.listdir(PAGE):
+            self.assertEqual(harness.read_file(os.path.join(PAGE, name)), harness.read_file(os.path.join(again, name)), name)
 
     def test_the_pipeline(self):
         def states():

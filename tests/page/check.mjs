@@ -4,6 +4,7 @@
 
 import { chromium } from "playwright-core";
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import fs from "node:fs";
 import { createRequire } from "node:module";
 
@@ -11,6 +12,7 @@ const task = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
 const patience = task.patience * 1000;
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SIDE_BY_SIDE = 3;
+const TRIES = 20;
 const HOSTILE = ["<img src=x onerror=\"window.attacked=1\">", "\"'`&lt;script>alert(1)</script>", "\u202Ertl \u05D0\u05D1\u05D2 \u2069", "x".repeat(10000)];
 
 const browser = await chromium.launch({ executablePath: task.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
@@ -61,6 +63,15 @@ async function tableOf(page) {
   await page.locator("details.data tbody tr").first().waitFor();
   return page.locator("details.data tbody tr").evaluateAll((rows) => rows.map((row) =>
     ({ date: row.children[0].textContent, n: Number(row.children[1].textContent.replaceAll(",", "")) })).filter((row) => row.n));
+}
+
+/** The time that `measure` returns, in ms, must be within the limit. A busy machine may need several tries. */
+async function within(limit, what, measure) {
+  const took = [];
+  do took.push(Math.round(await measure()));
+  while (Math.min(...took) >= limit && took.length < TRIES);
+  console.log(`${what}: ${took.join(", ")} ms`);
+  assert.ok(Math.min(...took) < limit, `${what}: ${took.join(", ")} ms`);
 }
 
 const checks = {
@@ -132,14 +143,130 @@ const checks = {
     const page = await open("/");
     const value = page.locator(".tile", { has: page.getByRole("heading", { name: "Events", exact: true }) }).locator(".value");
     await value.filter({ hasText: /\d/ }).waitFor();
-    const before = number(await value.textContent());
-    await post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "US" });
-    const began = Date.now();
-    await page.waitForFunction(([n]) => Number(document.querySelectorAll(".tile .value")[1].textContent.replaceAll(",", "")) === n, [before + 1]);
-    const took = Date.now() - began;
-    console.log(`a new event showed after ${took} ms`);
-    assert.ok(took < 2000 * task.slowness, `${took} ms`);
+    await within(2000, "a new event shows", async () => {
+      const before = number(await value.textContent());
+      await post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "US" });
+      const began = Date.now();
+      await page.waitForFunction(([n]) => Number(document.querySelectorAll(".tile .value")[1].textContent.replaceAll(",", "")) === n, [before + 1]);
+      return Date.now() - began;
+    });
     await close(page);
+  },
+
+  async "keeps the focus on a choice"() {
+    const page = await open("/");
+    const focused = (name) => page.waitForFunction((name) => document.activeElement.name === name, name);
+    await page.locator(".bars tbody tr").first().waitFor();
+    await page.locator("select[name=period]").focus();
+    await page.keyboard.press("ArrowDown");
+    await page.waitForURL(/period=today/);
+    await focused("period");
+    await page.keyboard.press("ArrowDown");
+    await page.waitForURL(/period=yesterday/);
+    await page.goto(task.base + query({ view: "key", ns: "u" }));
+    await page.getByRole("link", { name: "bitly" }).waitFor();
+    await page.getByLabel("Key").focus();
+    await page.keyboard.type("nas");
+    await page.getByRole("link", { name: "bitly" }).click(); // the text is not a key that was chosen
+    await page.getByRole("heading", { name: "bitly", level: 1 }).waitFor();
+    await page.getByLabel("Key").fill("nasa");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "nasa", level: 1 }).waitFor();
+    await focused("key");
+    await page.goBack();
+    await page.getByRole("heading", { name: "bitly", level: 1 }).waitFor();
+    await close(page);
+  },
+
+  async "copies and saves everything"() {
+    for (const address of ["/", query({ view: "key", ns: "u", key: "bitly", period: "7d" }), "/?view=live", "/?view=pipeline"]) {
+      const page = await open(address, { permissions: ["clipboard-read", "clipboard-write"] });
+      await page.locator(".bars tbody tr, .lines li, .daemon").first().waitFor();
+      const saved = async (share, kind) => {
+        const [download] = await Promise.all([page.waitForEvent("download"), share.getByRole("button", { name: kind }).click()]);
+        return fs.readFileSync(await download.path());
+      };
+      for (const share of await page.locator(".share").all()) {
+        assert.match((await saved(share, "CSV")).toString(), /^\w+(,[\w ]+)*\r\n/);
+        const png = await saved(share, "PNG");
+        assert.equal(png.toString("latin1", 1, 4), "PNG");
+        assert.ok(png.readUInt32BE(16) > 200 && png.readUInt32BE(20) > 100 && png.length > 5000, "the size of the image");
+        await share.getByRole("button", { name: "curl" }).click();
+        await page.locator("#announce", { hasText: "Copied" }).waitFor({ state: "attached" });
+        const command = await page.evaluate(() => navigator.clipboard.readText());
+        const child = spawn("sh", ["-c", `exec ${command} -sN`]); // a stream does not end
+        let answer = "";
+        child.stdout.on("data", (text) => { answer += text; });
+        await until(() => /^data: \{.*\n/m.test(answer) || /^\{.*"(rows|daemons)":.*\}\n?$/s.test(answer), `${command}: ${answer}`);
+        child.kill();
+      }
+      await close(page);
+    }
+  },
+
+  /** Zones in which the day has just begun, and a browser whose clock goes past midnight. */
+  async "goes past midnight"() {
+    const now = Math.floor(Date.now() / 1000);
+    const hour = new Date(now * 1000).getUTCHours();
+    const zone = hour <= 12 ? `Etc/GMT+${hour}` : `Etc/GMT-${24 - hour}`; // POSIX: + is west
+    await post({ t: now - 7200, l: "midnight", c: "US" });
+    const page = await open(query({ view: "key", ns: "u", key: "midnight", zone, period: "yesterday" }));
+    await page.getByRole("heading", { name: "1 event", exact: true }).waitFor();
+    await page.locator("select[name=period]").selectOption("today");
+    await page.getByText("No events have been counted in this time").waitFor();
+    await post({ t: now, l: "midnight", c: "JP" });
+    await page.getByRole("heading", { name: "1 event", exact: true }).waitFor();
+    assert.deepEqual((await tableOf(page)).map((row) => row.n), [1]);
+
+    const fresh = page.locator("#freshness");
+    await page.clock.setSystemTime(now * 1000);
+    await fresh.filter({ hasText: /^complete until \d+:\d\d:\d\d/ }).waitFor();
+    await page.clock.setSystemTime((now + 86400) * 1000);
+    await fresh.filter({ hasText: /^complete until \w+ \d+, 20\d\d/ }).waitFor();
+    await close(page);
+  },
+
+  /** Nothing has been counted; then events of the past arrive while the page is open. */
+  async "shows old events that arrive"() {
+    const [page, keys] = await Promise.all([open("/"), open(query({ view: "key", ns: "u" }))]);
+    const shows = (n, day) => page.waitForFunction(([n, day]) => {
+      const tile = document.querySelectorAll(".tile")[1];
+      return tile.querySelector(".value").textContent === n && tile.querySelector(".muted").textContent === day;
+    }, [n, day]);
+    await shows("0", "today");
+    await page.locator(".empty pre").waitFor();
+    await keys.locator(".empty pre").waitFor();
+    await post({ t: 1360281600, l: "bitly", c: "US" });
+    await shows("1", "Feb 8, 2013");
+    await keys.getByRole("link", { name: "bitly" }).waitFor();
+    await post({ t: 1360454400, l: "nasa", c: "US" }, { t: 1360454401, l: "nasa", c: "US" });
+    await shows("2", "Feb 10, 2013");
+    await keys.getByRole("link", { name: "nasa" }).waitFor();
+    await close(page);
+    await close(keys);
+  },
+
+  /** The days on which clocks change have 23 and 25 hours. */
+  async "counts days of 23 and 25 hours"() {
+    for (const { zone, days, changed, hours } of task.changes) {
+      const page = await open(query({ view: "key", ns: "u", key: "bitly", from: days[0].date, to: "2013-03-31", unit: "day", zone }));
+      assert.deepEqual(await tableOf(page), days);
+      const plot = page.locator(".u-over");
+      for (const [unit, from, to, rows] of [["day", changed.yesterday, changed.to, hours], ["month", "2013-02-01", "2013-04-01", 31]]) {
+        await page.goto(task.base + query({ view: "key", ns: "u", key: "bitly", from, to, unit, zone }));
+        await page.locator(".plot canvas").waitFor();
+        const box = await plot.boundingBox();
+        await page.mouse.move(box.x + box.width * 0.6, box.y + 50); // over the second of two
+        await page.mouse.down();
+        await page.mouse.move(box.x + box.width * 0.98, box.y + 50, { steps: 5 });
+        await page.mouse.up();
+        await page.waitForURL(/from=\d+&to=\d+/);
+        await page.locator("details.data summary").click();
+        await page.locator("details.data tbody tr").nth(rows - 1).waitFor();
+        assert.equal(await page.locator("details.data tbody tr").count(), rows, `${zone} ${unit}`);
+      }
+      await close(page);
+    }
   },
 
   async "keeps the focus while numbers change"() {
@@ -300,17 +427,21 @@ const checks = {
 
   async "draws quickly and does not shift"() {
     const page = await open("/");
-    await page.locator(".bars tbody tr").first().waitFor();
-    const { paint, shift } = await page.evaluate(() => new Promise((resolve) => {
-      let shift = 0;
-      new PerformanceObserver((list) => {
-        for (const entry of list.getEntries()) if (!entry.hadRecentInput) shift += entry.value;
-      }).observe({ type: "layout-shift", buffered: true });
-      setTimeout(() => resolve({ shift, paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime }), 500);
-    }));
-    console.log(`first paint after ${Math.round(paint)} ms, layout shift ${shift.toFixed(3)}`);
-    assert.ok(paint < 200 * task.slowness, `first paint ${paint}`);
-    assert.ok(shift < 0.1, `layout shift ${shift}`);
+    for (const address of ["/", query({ view: "key", ns: "u", key: "bitly" }), "/?view=live", "/?view=pipeline"]) {
+      await within(200, `the first paint of ${address}`, async () => {
+        await page.goto(task.base + address);
+        await page.locator(".bars tbody tr, .lines li, .daemon").first().waitFor();
+        const { paint, shift } = await page.evaluate(() => new Promise((resolve) => {
+          let shift = 0;
+          new PerformanceObserver((list) => {
+            for (const entry of list.getEntries()) if (!entry.hadRecentInput) shift += entry.value;
+          }).observe({ type: "layout-shift", buffered: true });
+          setTimeout(() => resolve({ shift, paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime }), 500);
+        }));
+        assert.ok(shift < 0.005, `layout shift ${shift} of ${address}`);
+        return paint;
+      });
+    }
     await close(page);
   },
 
@@ -318,18 +449,12 @@ const checks = {
     const to = Math.floor(Date.now() / 3600000) * 3600;
     const page = await open(query({ view: "key", ns: "u", key: "bitly", from: to - 5000 * 3600, to, unit: "hour" }));
     await page.locator(".plot canvas").waitFor();
-    const took = [];
-    for (let i = 0; i < 5; i++) {
-      took.push(await page.evaluate(async () => {
-        const began = performance.now();
-        document.getElementById("theme").click(); // makes the chart anew, which draws itself in a microtask
-        await new Promise((resolve) => setTimeout(resolve));
-        return performance.now() - began;
-      }));
-    }
-    const best = Math.min(...took);
-    console.log(`5,000 points in ${best.toFixed(1)} ms`);
-    assert.ok(best < 50 * task.slowness, `${took}`);
+    await within(50, "5,000 points", () => page.evaluate(async () => {
+      const began = performance.now();
+      document.getElementById("theme").click(); // makes the chart anew, which draws itself in a microtask
+      await new Promise((resolve) => setTimeout(resolve));
+      return performance.now() - began;
+    }));
     await close(page);
   },
 
