@@ -110,6 +110,12 @@ static double read_generation(void *ctx)
     return a->generation ? (double)generation_info(a->generation).number : 0;
 }
 
+static double read_made(void *ctx)
+{
+    const struct local_archive *a = ctx;
+    return a->generation ? (double)generation_info(a->generation).modified : 0;
+}
+
 struct local_archive *local_archive_new(
     const char *dir, struct event_base *base, struct stats *stats, void (*changed)(void *arg), void *arg)
 {
@@ -132,6 +138,8 @@ struct local_archive *local_archive_new(
         stats, "archive_open_failures_total", NULL, "generations of the archive that could not be opened");
     stats_gauge(stats, "archive_generation", NULL, "number of the archive's generation in use; 0: none",
         read_generation, a);
+    stats_gauge(stats, "archive_made", NULL, "time when the archive in use was made, in Unix seconds; 0: none",
+        read_made, a);
     request(a);
     return a;
 }

@@ -3,6 +3,7 @@
 import uPlot from "uplot";
 import { h, svg } from "./dom.js";
 import { compact, count } from "./format.js";
+import { dataTable } from "./table.js";
 
 const HEIGHT = 15; // rem
 const BARS_MAX = 200; // more rows are drawn as a filled line
@@ -113,21 +114,12 @@ function describe(row) {
   return words.join(", ");
 }
 
-function table(rows, before, isOpen) {
-  const body = h("tbody");
-  const element = h("details", { class: "data", open: isOpen }, h("summary", {}, "Table"),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows of the series" },
-      h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Events"),
-        before && h("th", { scope: "col" }, "Compared with"), h("th", { scope: "col" }, "Complete"))), body)));
-  // Thousands of rows cost nothing until somebody looks.
-  const fill = () => {
-    if (element.open && !body.firstChild)
-      body.append(...rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.date), h("td", {}, count(row.n)),
-        before && h("td", {}, row.before ? count(row.before.n) : "–"), h("td", {}, row.complete ? "yes" : "not yet"))));
-  };
-  element.addEventListener("toggle", fill);
-  fill();
-  return element;
+/** The rows as those of a table. */
+function tableOf(rows) {
+  const before = rows.some((row) => row.before);
+  const cells = (time, n, then, complete) => [time, n, ...(before ? [then] : []), complete];
+  return [cells("Time", "Events", "Compared with", "Complete"),
+    ...rows.map((row) => cells(row.date, count(row.n), row.before ? count(row.before.n) : "–", row.complete ? "yes" : "not yet"))];
 }
 
 /**
@@ -139,12 +131,11 @@ export function chart({ label, zone, onZoom }) {
   const plot = h("div", { class: "plot", tabindex: "0", role: "img", "aria-label": label });
   const legend = h("p", { class: "legend" });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
-  const data = h("div");
-  const element = h("div", { class: "chart" }, plot, h("div", { class: "below" }, legend, readout), data);
+  const data = dataTable("Rows of the series");
+  const element = h("div", { class: "chart" }, plot, h("div", { class: "below" }, legend, readout), data.element);
   let u = null;
   let rows = [];
   let shape = "";
-  let tableText = "";
 
   function show(index) {
     readout.textContent = rows[index] ? describe(rows[index]) : "";
@@ -162,16 +153,6 @@ export function chart({ label, zone, onZoom }) {
   function columns() {
     const before = rows.some((row) => row.before) ? [rows.map((row) => row.before?.n ?? null)] : [];
     return [rows.map((row) => row.t), rows.map((row) => row.n), ...before];
-  }
-
-  /** Replaces the table if its rows have changed. It stays open, and scrolled as it was. */
-  function showTable() {
-    const text = JSON.stringify(rows);
-    if (text === tableText) return;
-    tableText = text;
-    const top = data.querySelector(".scroll")?.scrollTop ?? 0;
-    data.replaceChildren(table(rows, rows.some((row) => row.before), data.firstChild?.open ?? false));
-    data.querySelector(".scroll").scrollTop = top;
   }
 
   // New rows would end a selection that the pointer has begun.
@@ -204,7 +185,7 @@ export function chart({ label, zone, onZoom }) {
     else make();
     shape = nextShape;
     showLegend(words);
-    showTable();
+    data.show(() => tableOf(rows));
   }
 
   // Left and right walk over the units; Enter zooms into one.

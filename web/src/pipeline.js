@@ -6,6 +6,7 @@ import { bytes, clock, count, duration, moment } from "./format.js";
 import { historySpan, rateOf, ratesOf, statsOf, watchPipeline } from "./pipeline_data.js";
 import { diskOf, problems } from "./problems.js";
 import { share } from "./share.js";
+import { dataTable } from "./table.js";
 
 const ROLES = {
   simplequeue: "takes events from apps", queue_to_pubsub: "publishes the queue's events", pubsub: "stores the streams",
@@ -41,10 +42,10 @@ const HISTORY = {
 const perSecond = (n) => `${count(Math.round(n))}/s`;
 
 function spark(name, p) {
-  if (!HISTORY[name] || p.history.length < 3) return null;
+  if (!HISTORY[name]) return null;
   const [what, valuesOf, words = perSecond] = HISTORY[name];
-  const values = valuesOf(p);
-  const text = `${what}, the last ${duration(historySpan(p))}: at most ${words(Math.max(...values))}`;
+  const values = p.history.length < 3 ? [] : valuesOf(p); // the line has its place from the beginning
+  const text = values.length ? `${what}, the last ${duration(historySpan(p))}: at most ${words(Math.max(...values))}` : `${what}: the history begins now`;
   return [sparkline(values, text), h("p", { class: "muted", "aria-hidden": "true" }, text)];
 }
 
@@ -73,16 +74,24 @@ function daemonCard(d, p) {
     d.name === "aggregator" && d.stats ? reasons(d.stats) : null, spark(d.name, p));
 }
 
-let archive = null; // as sortdb has told last
+let archive = null; // as it was told last
 
-/** The compactor has no address: `millrace up` tells what it said, and sortdb which archive it has made. */
+/** The archive that answers: the API reads it itself, or sortdb does. */
+function archiveOf(p) {
+  const own = statsOf(p, "api");
+  const sortdb = statsOf(p, "sortdb");
+  if (own?.archive_generation) return { generation: own.archive_generation, made: own.archive_made };
+  return sortdb && { generation: sortdb.generation, made: sortdb.db_mtime };
+}
+
+/** The compactor has no address: `millrace up` tells what it said. */
 function compactorCard(p) {
   const process = p.run?.daemons.compactor;
-  archive = statsOf(p, "sortdb") ?? archive;
+  archive = archiveOf(p) ?? archive;
   if (!process && !archive) return null;
   const next = process?.said?.match(/next run at (\S+)/)?.[1];
   const rows = [
-    archive && ["Archive", `${duration(p.time - archive.db_mtime)} old`], archive && ["Generation", count(archive.generation)],
+    archive && ["Archive", `${duration(p.time - archive.made)} old`], archive && ["Generation", count(archive.generation)],
     ["Next compaction", next ? moment(Date.parse(next) / 1000) : "–"],
   ];
   const state = process?.state === "ready" || process?.state === "running" ? "ready" : process?.state ?? "not run by millrace up";
@@ -99,6 +108,7 @@ function cards(p) {
 export function pipelineView() {
   const wrong = h("div", { role: "status" });
   const grid = h("div", { class: "grid" });
+  const data = dataTable("The last hour");
   const element = h("div", {}, h("div", { class: "panel-head" }, h("h1", {}, "Pipeline"),
     share({ name: "pipeline", request: () => ({ path: "v1/pipeline", parameters: {} }), rows: () => history })), wrong, grid);
   let history = [];
@@ -107,6 +117,7 @@ export function pipelineView() {
     const found = problems(p);
     const columns = Object.keys(p.history[0] ?? {});
     history = [columns, ...p.history.map((s) => columns.map((name) => s[name]))];
+    data.show(() => [["Time", ...columns.slice(1)], ...p.history.map((s) => [clock(s.t), ...columns.slice(1).map((name) => count(s[name]))])]);
     const text = JSON.stringify(found);
     if (text !== last)
       wrong.replaceChildren(found.length ? h("ul", { class: "problems" }, found.map(([words, mend]) => h("li", {}, words, h("code", {}, mend))))
@@ -116,6 +127,7 @@ export function pipelineView() {
     // A card that says the same stays, so that its text can be selected.
     if (now.length !== grid.childElementCount) grid.replaceChildren(...now);
     else now.forEach((next, i) => { if (!grid.children[i].isEqualNode(next)) grid.children[i].replaceWith(next); });
+    if (!data.element.parentNode) element.append(data.element); // below the cards
   }, (error) => wrong.replaceChildren(h("p", { class: "error" }, error.message)));
   return { element, stop };
 }
