@@ -25,14 +25,14 @@ function exampleOf({ key }) {
 /** Each field once, as its first counter has it. */
 const isFirst = (example, i, all) => example && all.findIndex((other) => other?.[0] === example[0]) === i;
 
-export function emptyHint({ time, time_unit: unit, totals }, state) {
+export function emptyHint({ time, time_unit: unit, totals }, state, words = "No events have been counted in this time.") {
   const [unitName, zeros] = UNITS[unit] ?? UNITS.s;
   const event = {};
   if (PATH.test(time)) put(event, time, "NOW");
   for (const [path, value] of totals.flatMap((total) => [total, ...total.subtotals]).map(exampleOf).filter(isFirst).slice(0, 6)) put(event, path, value);
   // As text, because nanoseconds are beyond the whole numbers of JavaScript.
   const body = JSON.stringify(event).replace('"NOW"', `${Math.floor(Date.now() / 1000)}${zeros}`).replaceAll("'", "\\u0027");
-  return h("div", { class: "empty" }, h("p", {}, "No events have been counted in this time. Post one:"),
+  return h("div", { class: "empty" }, h("p", {}, `${words} Post one:`),
     h("pre", { tabindex: "0" }, `curl -d '${body}' \\\n  '${new URL("v1/events", document.baseURI).href}'\n`),
     h("p", { class: "muted" }, `${time} is the time, in Unix ${unitName}.`),
     state.period === "all" ? null : h("p", {}, h("a", { href: address({ period: "all", from: "", to: "", unit: "auto" }) }, "Show all time")));

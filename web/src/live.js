@@ -1,10 +1,12 @@
 // Live: the last lines of a stream, then its lines as they arrive.
 
 import { follow } from "./api.js";
+import { configured } from "./counters.js";
 import { h, select } from "./dom.js";
+import { emptyHint } from "./empty.js";
 import { count } from "./format.js";
 import { keepFresh } from "./live_update.js";
-import { streamsOf, watchPipeline } from "./pipeline_data.js";
+import { statsOf, streamsOf, watchPipeline } from "./pipeline_data.js";
 import { share } from "./share.js";
 import { go, note as noteChoice } from "./state.js";
 
@@ -24,6 +26,7 @@ function lineOf(line) {
 export function liveView(state) {
   const list = h("ol", { class: "lines", tabindex: "0", "aria-label": "Lines, newest first" });
   const note = h("p", { class: "muted", role: "status" }, "Waiting for lines…");
+  const hint = h("div");
   const choose = h("span", {}, select("Stream", "stream", [["", "…"]])); // takes the place until the streams are known
   const filter = h("input", { name: "filter", type: "search", value: state.filter ?? "", placeholder: "Only lines that contain…",
     oninput: (event) => { noteChoice({ filter: event.target.value }); refill(); } });
@@ -36,7 +39,7 @@ export function liveView(state) {
     h("form", { class: "controls", onsubmit: (event) => event.preventDefault() }, choose, h("label", { class: "find" }, h("span", {}, "Filter"), filter), pause,
       share({ name: "lines", request: () => ({ path: "v1/live", parameters: { stream: chosen, last: LAST } }),
         rows: () => [["line"], ...[...list.querySelectorAll("code")].map((code) => [code.textContent])] })),
-    note, list);
+    note, list, hint);
   let chosen = state.stream;
   let waiting = [];
   let seen = []; // the last lines, newest first, whatever the filter
@@ -96,9 +99,16 @@ export function liveView(state) {
     showNote();
   }, DRAW_EVERY);
 
+  async function showHint(isEmpty) {
+    const counters = isEmpty && await configured();
+    if (!isEmpty || total) hint.replaceChildren();
+    else if (!hint.firstChild) hint.append(emptyHint(counters, { period: "all" }, "The stream has no lines yet."));
+  }
+
   let streams = "";
   const stopPipeline = watchPipeline((pipeline) => {
     const names = streamsOf(pipeline);
+    showHint(chosen !== undefined && statsOf(pipeline, "pubsub")?.streams[chosen]?.end === "0").catch(() => {}); // the lines go on without it
     if (names.join() === streams || !names.length) return;
     streams = names.join();
     const name = names.includes(state.stream) ? state.stream : names[0];

@@ -11,7 +11,7 @@ const PERIODS = [
 export const LATEST = { overview: { period: "today", days: 1, words: "today" }, key: { period: "30d", days: 30, words: "in the last 30 days" } };
 export const periodsOf = (state) => [["latest", state.view === "key" ? "Latest 30 days" : "Latest day"], ...PERIODS];
 export const UNITS = [["auto", "Automatic"], ["hour", "Hour"], ["day", "Day"], ["week", "Week from Sunday"], ["mweek", "Week from Monday"],
-  ["month", "Month"]];
+  ["week-saturday", "Week from Saturday"], ["month", "Month"]];
 export const AGAINST = [["before", "The time before"], ["year", "A year before"], ["none", "Nothing"]];
 
 const listeners = new Set();
@@ -84,9 +84,10 @@ export function timeOf(state) {
 
 /** The request for a series ({ns, key, sub}). Nothing is before all time. */
 export function seriesRequest(state, series) {
+  const [unit, week_start] = unitOf(state).split("-");
   const compares = state.against !== "none" && (isSpan(state) || state.period !== "all");
   return {
     path: compares ? "v1/compare" : "v1/series",
-    parameters: { ...series, unit: unitOf(state), ...timeOf(state), ...(compares && state.against !== "before" ? { against: state.against } : {}) },
+    parameters: { ...series, unit, week_start, ...timeOf(state), ...(compares && state.against !== "before" ? { against: state.against } : {}) },
   };
 }
