@@ -101,7 +101,7 @@ class Page(harness.MillraceTest):
         self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace"))
 
     def test_used_by_a_person(self):
-        self.check("shows what was counted", "draws quickly and does not shift", "draws 5,000 points in 50 ms", "shows a new event within two seconds",
+        self.check("shows what was counted", "begins the week on any day", "draws quickly and does not shift", "draws 5,000 points in 50 ms", "shows a new event within two seconds",
                    ["follows links, back and forward", "finds a key by its beginning", "keeps the focus on a choice", "copies and saves everything",
                     "goes past midnight", "zooms by dragging and by keys",
                     "answers a wrong address", "names the lines of the chart", "fits from 320 pixels to 4K, light and dark"],
@@ -112,6 +112,15 @@ class Page(harness.MillraceTest):
 
     def test_nothing_yet(self):
         self.check("shows old events that arrive")
+
+    def test_started_by_hand(self):
+        self.put_recent()
+        done = self.run_program("millrace", "compact", "--config", self.path("pipeline.conf"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        api = self.start("api", "--config", self.path("pipeline.conf"), "--archive=" + self.path("data", "archive"),
+                         *("--%s-url=%s" % (name, self.pipeline.daemon_url(name)) for name in ("aggregator", "pubsub")))
+        self.base = api.url
+        self.check("shows a pipeline that was started by hand")
 
     def test_old_events(self):
         """Events of the past, whose time is in milliseconds and deep in the event; some in the archive, some not yet."""

@@ -228,7 +228,7 @@ const checks = {
 
   /** Nothing has been counted; then events of the past arrive while the page is open. */
   async "shows old events that arrive"() {
-    const [page, keys] = await Promise.all([open("/"), open(query({ view: "key", ns: "u" }))]);
+    const [page, keys, live] = await Promise.all([open("/"), open(query({ view: "key", ns: "u" })), open("/?view=live")]);
     const shows = (n, day) => page.waitForFunction(([n, day]) => {
       const tile = document.querySelectorAll(".tile")[1];
       return tile.querySelector(".value").textContent === n && tile.querySelector(".muted").textContent === day;
@@ -236,14 +236,42 @@ const checks = {
     await shows("0", "today");
     await page.locator(".empty pre").waitFor();
     await keys.locator(".empty pre").waitFor();
+    await live.locator(".empty pre").waitFor();
     await post({ t: 1360281600, l: "bitly", c: "US" });
     await shows("1", "Feb 8, 2013");
     await keys.getByRole("link", { name: "bitly" }).waitFor();
     await post({ t: 1360454400, l: "nasa", c: "US" }, { t: 1360454401, l: "nasa", c: "US" });
     await shows("2", "Feb 10, 2013");
     await keys.getByRole("link", { name: "nasa" }).waitFor();
+    await live.locator(".lines li").nth(2).waitFor();
+    assert.equal(await live.locator(".empty").count(), 0);
+    for (const each of [page, keys, live]) await close(each);
+  },
+
+  /** The daemons run, but not under `millrace up`, which tells of the compactor. */
+  async "shows a pipeline that was started by hand"() {
+    const page = await open("/?view=pipeline");
+    const compactor = page.locator(".daemon", { has: page.getByRole("heading", { name: "compactor" }) });
+    await compactor.getByText(/^\d+ (s|min) old$/).waitFor();
+    assert.equal(await compactor.locator(".state").textContent(), "not run by millrace up");
+    await page.locator("details.data summary").click(); // the numbers of the sparklines
+    const queries = page.locator("details.data tbody tr:last-child td:last-child");
+    await page.waitForFunction(() => document.querySelectorAll("details.data tbody tr").length > 1);
+    assert.match(await queries.textContent(), /^[\d,]+$/);
     await close(page);
-    await close(keys);
+  },
+
+  async "begins the week on any day"() {
+    const page = await open(query({ view: "key", ns: "u", key: "bitly", period: "30d", zone: "UTC" }));
+    for (const [unit, weekday] of [["week", 0], ["mweek", 1], ["week-saturday", 6]]) {
+      await page.locator("select[name=unit]").selectOption(unit);
+      await page.waitForURL(new RegExp(`unit=${unit}`));
+      await page.getByRole("heading", { name: `${task.total.toLocaleString("en-US")} events`, exact: true }).waitFor();
+      const rows = await tableOf(page);
+      assert.equal(rows.reduce((sum, row) => sum + row.n, 0), task.total);
+      assert.equal(new Date(rows.at(-1).date).getUTCDay(), weekday, unit);
+    }
+    await close(page);
   },
 
   /** The days on which clocks change have 23 and 25 hours. */
