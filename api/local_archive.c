@@ -138,8 +138,8 @@ struct local_archive *local_archive_new(
         stats, "archive_open_failures_total", NULL, "generations of the archive that could not be opened");
     stats_gauge(stats, "archive_generation", NULL, "number of the archive's generation in use; 0: none",
         read_generation, a);
-    stats_gauge(stats, "archive_made", NULL, "time when the archive in use was made, in Unix seconds; 0: none",
-        read_made, a);
+    stats_gauge(stats, "archive_made", NULL,
+        "time when the archive in use was made, in Unix seconds; 0: none", read_made, a);
     request(a);
     return a;
 }
