@@ -22,8 +22,9 @@ export function announce(text) {
   byId("announce").textContent = text;
 }
 
-/** A select with [value, text] pairs. */
+/** A select with [value, text] pairs. A value that the URL has from elsewhere is chosen too. */
 export function select(label, name, pairs, chosen, onchange) {
-  const options = pairs.map(([value, text]) => h("option", { value, selected: value === chosen }, text ?? value));
+  const isOffered = pairs.some(([value]) => value === (chosen ?? value));
+  const options = (isOffered ? pairs : [[chosen], ...pairs]).map(([value, text]) => h("option", { value, selected: value === chosen }, text ?? value));
   return h("label", {}, h("span", {}, label), h("select", { name, onchange: (e) => onchange(e.target.value) }, options));
 }
