@@ -573,6 +573,8 @@ bool dispatch_has_expired(const struct dispatch *d, usec_t now)
 
 void dispatch_stop(struct dispatch *d)
 {
+    for (struct lease *l = d->leases; l && !d->stopping; l = l->next)
+        l->nack_first = true; /* the time to stop may be too short for acknowledgements that fail */
     d->stopping = true;
 }
 
