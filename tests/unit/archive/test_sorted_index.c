@@ -228,14 +228,14 @@ static void a_wrong_index_is_refused(void **state)
     write_index(text, SIZE_MAX, 77, &file);
     assert_refused(buf_bytes(&file), text, 78, "of another file");
     assert_refused(buf_bytes(&file), bytes_of(text.ptr, text.len - 1), 77, "of another file");
-    assert_refused(bytes_of(file.ptr, file.len - 1), text, 77, "no index");
-    assert_refused(bytes_of(file.ptr, 5), text, 77, "no index");
-    assert_refused(BYTES_NONE, text, 77, "no index");
+    assert_refused(bytes_of(file.ptr, file.len - 1), text, 77, "not an index");
+    assert_refused(bytes_of(file.ptr, 5), text, 77, "not an index");
+    assert_refused(BYTES_NONE, text, 77, "not an index");
     assert_refused(bytes_of(file.ptr + 8, file.len - 8), text, 77, "damaged");
     for (size_t at = 0; at < file.len; at += 331) {
         file.ptr[at] ^= 4;
         bool is_magic = at >= file.len - SORTED_INDEX_FOOTER && at < file.len - SORTED_INDEX_FOOTER + 8;
-        assert_refused(buf_bytes(&file), text, 77, is_magic ? "no index" : "damaged");
+        assert_refused(buf_bytes(&file), text, 77, is_magic ? "not an index" : "damaged");
         file.ptr[at] ^= 4;
     }
     char *footer = file.ptr + file.len - SORTED_INDEX_FOOTER;
