@@ -143,7 +143,8 @@ static void print_reply(const struct put_batch *b, const struct reply *r)
     struct bytes text = json_doc_text(doc, "/detail"), hint = json_doc_text(doc, "/hint");
     if (!text.ptr)
         text = bytes_trim(buf_bytes(&r->body));
-    fprintf(stderr, "millrace put: the queue answered %d: %.*s", r->status, (int)text.len, text.ptr ? text.ptr : "");
+    fprintf(stderr, "millrace put: the queue answered %d: %.*s", r->status, (int)text.len,
+        text.ptr ? text.ptr : "");
     if (hint.ptr)
         fprintf(stderr, " (%.*s)", (int)hint.len, hint.ptr);
     fputc('\n', stderr);
