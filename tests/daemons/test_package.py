@@ -54,7 +54,7 @@ class Package(harness.MillraceTest):
             "owner": "stat -c %U:%a /var/lib/millrace",
             "config": "echo '# mine' >> /etc/millrace/millrace.conf",
             "put": PUT,
-            "flow": "(while [ ! -e /tmp/stop ]; do " + PUT + "; sleep 0.01; done > /tmp/codes 2>&1) & sleep 0.5",
+            "flow": "(while [ ! -e /tmp/stop ]; do " + PUT + "; sleep 0.05; done > /tmp/codes 2>&1) & sleep 0.5",
             "pids before": "grep -o '\"pid\":[0-9]*' /var/lib/millrace/run.json",
             "upgrade": "dpkg --force-unsafe-io -i /tmp/newer.deb",
             "settled": "sleep 1; millrace status --wait",
