@@ -67,7 +67,7 @@ bool series_takes(struct series *s, const struct record_key *period);
 /* Adds the events of the period that starts at `start`. False: the periods of a source are out of order. */
 bool series_add_count(struct series *s, int64_t start, uint64_t n);
 /* Call it after the last series_add. For a query of all time, limits the rows to those from the first to the last
- * unit with counts, or to the current unit. False: these are more than max_rows. */
+ * unit with counts, or to the current unit. Returns false if more than max_rows remain. */
 bool series_trim(struct series *s, uint64_t max_rows);
 /* Computes the next row. False: there are no more rows. */
 bool series_next(struct series *s, struct series_row *row);

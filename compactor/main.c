@@ -340,7 +340,7 @@ static const struct act {
     int (*run)(struct options *o);
     size_t operands_min, operands_max;
     bool is_text;    /* the option has a value */
-    bool changes;    /* merges slices too, and needs them */
+    bool changes;    /* also merges slices, so `slices` must be set */
     bool reads_only; /* needs no lock */
 } acts[] = {
     {"init", run_init, .operands_max = 0},

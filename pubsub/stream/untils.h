@@ -31,7 +31,7 @@ struct until {
     char producer[NAME_LEN_MAX + 1];
     usec_t time;                /* as stated, by the producer's clock; 0: not known */
     struct clock_moment read;   /* when the producer read it; not if is_restored */
-    uint64_t offset;            /* the statement holds below it */
+    uint64_t offset;            /* the statement is about the lines below this offset */
     struct clock_moment stated; /* the last statement, with or without a time; boot 0: restored */
     void *arg;                  /* of the config */
     bool is_restored;           /* the time is from before the start */
