@@ -1,6 +1,7 @@
 #include "archive/sorted_index_format.h"
 
 #include "base/byte_order.h"
+#include "base/simd.h"
 #include "base/xxh3.h"
 
 #include <assert.h>
@@ -17,6 +18,11 @@ struct long_line {
     uint64_t begin, end;
 };
 
+/* The keys of a node that are before a key, and those that are not after it. */
+struct key_range {
+    size_t low, high;
+};
+
 struct sorted_index {
     unsigned magic;
     struct bytes text;
@@ -29,6 +35,48 @@ struct sorted_index {
     uint64_t *words; /* the file without its footer, in the host's byte order */
     size_t n_words;
 };
+
+static struct key_range find_key_plain(const uint64_t *node, uint64_t key)
+{
+    const uint64_t *p = node;
+    p += (size_t)(p[7] < key) * 8;
+    p += (size_t)(p[3] < key) * 4;
+    p += (size_t)(p[1] < key) * 2;
+    p += p[0] < key;
+    struct key_range r = {(size_t)(p - node), (size_t)(p - node)};
+    while (r.high < INDEX_KEYS && node[r.high] == key)
+        r.high++;
+    return r;
+}
+
+#ifdef __x86_64__
+/* Compares all keys at once. AVX2 compares signed numbers, so the highest bits are inverted. */
+SIMD static struct key_range find_key_wide(const uint64_t *node, uint64_t key)
+{
+    const __m256i flip = _mm256_set1_epi64x(INT64_MIN), sought = _mm256_set1_epi64x((int64_t)key),
+                  flipped = _mm256_xor_si256(sought, flip);
+    unsigned less = 0, equal = 0;
+    for (unsigned i = 0; i < INDEX_NODE_WORDS; i += 4) {
+        __m256i keys = simd_at((const char *)(node + i));
+        __m256i is_less = _mm256_cmpgt_epi64(flipped, _mm256_xor_si256(keys, flip)),
+                is_equal = _mm256_cmpeq_epi64(keys, sought);
+        less |= (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(is_less)) << i;
+        equal |= (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(is_equal)) << i;
+    }
+    unsigned keys = (1u << INDEX_KEYS) - 1; /* without the number of shared bytes */
+    size_t low = (size_t)__builtin_popcount(less & keys);
+    return (struct key_range){low, low + (size_t)__builtin_popcount(equal & keys)};
+}
+#endif
+
+static struct key_range find_key(const uint64_t *node, uint64_t key)
+{
+#ifdef __x86_64__
+    if (simd_available())
+        return find_key_wide(node, key);
+#endif
+    return find_key_plain(node, key);
+}
 
 static struct sorted_index *refuse(
     struct sorted_index *i, char error[SORTED_INDEX_ERROR_TEXT], const char *why)
@@ -218,17 +266,6 @@ static uint64_t key_at(const char *p)
     return be64toh(key);
 }
 
-/* The number of keys in the node that are less than `key`. */
-static size_t count_less(const uint64_t *node, uint64_t key)
-{
-    const uint64_t *p = node;
-    p += (size_t)(p[7] < key) * 8;
-    p += (size_t)(p[3] < key) * 4;
-    p += (size_t)(p[1] < key) * 2;
-    p += p[0] < key;
-    return (size_t)(p - node);
-}
-
 /* The last block whose sample is before the target. */
 struct place {
     size_t block;
@@ -254,10 +291,9 @@ static struct place find_block(const struct sorted_index *i, const struct sorted
             __builtin_prefetch(i->text.ptr + at * INDEX_FANOUT * SORTED_INDEX_BLOCK);
         place.shared = node[INDEX_KEYS] < INDEX_SHARED_MAX ? node[INDEX_KEYS] : INDEX_SHARED_MAX;
         place.key = key_at(head + place.shared);
-        size_t low = count_less(node, place.key), high = low;
+        struct key_range keys = find_key(node, place.key);
+        size_t low = keys.low, high = keys.high;
         at *= INDEX_FANOUT;
-        while (high < INDEX_KEYS && node[high] == place.key)
-            high++;
         while (low < high) { /* among samples with these bytes, the rest of the lines decides */
             size_t middle = (low + high) / 2, block = (at + middle + 1) << (4 * k);
             if (block < i->blocks && is_before(i->text, sample_line(i, block), target))
@@ -282,6 +318,44 @@ static bool is_before_near(
     return is_before(text, line, target);
 }
 
+#ifdef __x86_64__
+/* Finds the first line after `from` that is not before the target, in the first bytes. 0: not found there. */
+SIMD static size_t scan_wide(
+    struct bytes text, size_t from, const struct place *place, const struct sorted_target *target)
+{
+    for (size_t end = from + SORTED_INDEX_BLOCK + SIMD_STEP; from < end && text.len - from >= SIMD_STEP;
+         from += SIMD_STEP) {
+        const char *p = text.ptr + from;
+        uint64_t lfs = simd_bits(simd_equal(simd_at(p), '\n'), simd_equal(simd_at(p + SIMD_STEP / 2), '\n'));
+        for (; lfs; lfs &= lfs - 1) {
+            size_t line = from + (size_t)__builtin_ctzll(lfs) + 1;
+            if (line == text.len || !is_before_near(text, line, place, target))
+                return line;
+        }
+    }
+    return 0;
+}
+#endif
+
+/* The first line at or after `at` that is not before the target. A line before it begins at 0, if at is 0. */
+static size_t scan(
+    const struct sorted_index *i, size_t at, const struct place *place, const struct sorted_target *target)
+{
+    struct bytes text = i->text;
+#ifdef __x86_64__
+    size_t found = simd_available() ? scan_wide(text, at > 0 ? at - 1 : 0, place, target) : 0;
+    if (found > 0)
+        return found;
+#endif
+    if (at > 0) {
+        const char *lf = memchr(text.ptr + at - 1, '\n', text.len - at + 1);
+        at = lf ? (size_t)(lf - text.ptr) + 1 : text.len;
+    }
+    while (at < text.len && is_before_near(text, at, place, target))
+        at = sorted_index_line_end(i, at);
+    return at;
+}
+
 size_t sorted_index_seek(const struct sorted_index *i, const struct sorted_target *target)
 {
     struct bytes text = i->text;
@@ -293,11 +367,5 @@ size_t sorted_index_seek(const struct sorted_index *i, const struct sorted_targe
     size_t at = place.block * SORTED_INDEX_BLOCK;
     for (size_t line = at; line < at + SORTED_INDEX_BLOCK + CACHE_LINE && line < text.len; line += CACHE_LINE)
         __builtin_prefetch(text.ptr + line);
-    if (at > 0) {
-        const char *lf = memchr(text.ptr + at - 1, '\n', text.len - at + 1);
-        at = lf ? (size_t)(lf - text.ptr) + 1 : text.len;
-    }
-    while (at < text.len && is_before_near(text, at, &place, target))
-        at = sorted_index_line_end(i, at);
-    return at;
+    return scan(i, at, &place, target);
 }
