@@ -36,6 +36,7 @@ static const struct tool {
     {"recount", tool_recount, "make an archive under changed counters"},
     {"journal", tool_journal, "check, dump or repair the journal of a queue or stream"},
     {"rejects", tool_rejects, "show the lines that could not be counted, or count them again"},
+    {"forget", tool_forget, "erase the events with a value, and what was counted of them"},
     {"slice", tool_slice, "print a slice of the aggregator, or convert one of a former format"},
     {"producers", tool_producers, "show the marks of producers, and set one"},
     {"backup", tool_backup, "copy a pipeline while it runs, or verify a backup"},
@@ -70,6 +71,7 @@ static const struct topic {
     {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
     {"recovery", "docs/guide/backup.md", "back up, restore, upgrade, move"},
     {"exactness", "docs/guide/exactness.md", "each failure, and what is lost"},
+    {"privacy", "docs/guide/privacy.md", "delete personal data"},
     {"security", "docs/guide/security.md", "permissions, tokens, web pages"},
     {"protocol", "docs/guide/protocol.md", "every endpoint"},
 };

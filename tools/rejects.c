@@ -8,6 +8,7 @@
 #include "counts/slice_reader.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
+#include "tools/rejects_dir.h"
 #include "tools/tool.h"
 
 #include <dirent.h>
@@ -67,48 +68,6 @@ static int fail(const char *what, const char *why, int status)
     progress_leave();
     fprintf(stderr, "millrace rejects: %s%s%s\n", what, *why ? ": " : "", why);
     return status;
-}
-
-/* The aggregator's data directory. */
-static char *find_dir(const struct options *o)
-{
-    char **operands;
-    const char *own = config_setting(options_config(o), "aggregator", "data_dir");
-    if (options_operands(o, &operands) > 0)
-        return mem_strdup(operands[0]);
-    return own ? mem_strdup(own)
-               : mem_printf("%s/aggregator", tool_data_dir(options_config(o), options_string(o, "data_dir")));
-}
-
-/* Reads where the rejects begin and end; the newest slice stores both. */
-static int find_ends(const char *dir, struct rejects_place *from, struct rejects_place *end)
-{
-    struct buf path = {0};
-    uint64_t newest = 0, number;
-    char name[SLICE_NAME_TEXT], error[SLICE_ERROR_TEXT];
-    struct slice_reader *reader;
-    buf_printf(&path, "%s/slices", dir);
-    DIR *d = opendir(path.ptr);
-    if (!d) {
-        int status = fail(path.ptr, strerror(errno), EX_NOINPUT);
-        buf_free(&path);
-        return status;
-    }
-    for (struct dirent *e; (e = readdir(d));)
-        newest = slice_file_number(e->d_name, &number) && number > newest ? number : newest;
-    closedir(d);
-    *from = *end = (struct rejects_place){0};
-    slice_file_name(newest, name);
-    buf_printf(&path, "/%s", name);
-    enum slice_result r = newest > 0 ? slice_reader_open(path.ptr, &reader, error) : SLICE_OK;
-    if (r == SLICE_OK && newest > 0) {
-        const struct slice_state *state = slice_reader_state(reader);
-        *from = rejects_front(state->cursors, state->n_cursors);
-        *end = (struct rejects_place){newest, state->rejects_length};
-        slice_reader_close(&reader);
-    }
-    buf_free(&path);
-    return r == SLICE_OK ? 0 : fail(error, "", EX_CONFIG);
 }
 
 static void print_entry(const struct rejects_entry *e)
@@ -205,9 +164,10 @@ static int show(struct rejects_tool *t, const char *dir)
     struct rejects_place from, end, after;
     struct bytes text;
     struct buf bytes = {0}, result = {0};
-    int more, status = find_ends(dir, &from, &end);
+    char why[SLICE_ERROR_TEXT];
+    int more, status = rejects_dir_ends(dir, &from, &end, why);
     if (status != 0)
-        return status;
+        return fail(why, "", status);
     buf_printf(&bytes, "%s/rejects", dir);
     struct rejects_reader *r = rejects_reader_new(bytes.ptr, from, end);
     while ((more = rejects_reader_next(r, &text, &after)) > 0) {
@@ -355,7 +315,8 @@ static int run(const struct options *o)
     const char *reason = options_string(o, "reason"), *stream = options_string(o, "stream");
     bool puts_back = options_bool(o, "put_back");
     char **operands;
-    if (options_operands(o, &operands) > 1)
+    size_t operands_n = options_operands(o, &operands);
+    if (operands_n > 1)
         return fail("give one directory", "", EX_USAGE);
     if (options_bool(o, "dry_run") && !puts_back)
         return fail("--dry-run needs --put-back", "", EX_USAGE);
@@ -366,7 +327,8 @@ static int run(const struct options *o)
         t.filter.since = (clock_wall() - options_int(o, "since") * USEC_PER_MSEC) / USEC_PER_SEC;
     if (puts_back && !options_bool(o, "dry_run"))
         return put_back(&t);
-    char *dir = find_dir(o);
+    char *dir = operands_n > 0 ? mem_strdup(operands[0])
+                               : rejects_dir_find(options_config(o), options_string(o, "data_dir"));
     int status = puts_back ? dry_run(&t, dir) : show(&t, dir);
     free(dir);
     return status;

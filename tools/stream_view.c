@@ -1,5 +1,6 @@
 #include "tools/stream_view.h"
 
+#include "base/erased_line.h"
 #include "counts/json_path.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
@@ -109,6 +110,8 @@ static void on_lines(struct bytes lines, void *arg)
         const char *lf = memchr(lines.ptr + at, '\n', lines.len - at);
         struct bytes line = bytes_of(lines.ptr + at, (size_t)(lf - lines.ptr) - at);
         at += line.len + 1;
+        if (erased_line_is(line))
+            continue;
         if (v->fields && json_fields_extract(v->fields, line, v->values, &reason) != 0)
             continue;
         if (is_shown(v))

@@ -16,6 +16,7 @@ int tool_status(int argc, char **argv);
 int tool_journal(int argc, char **argv);
 int tool_slice(int argc, char **argv);
 int tool_rejects(int argc, char **argv);
+int tool_forget(int argc, char **argv);
 int tool_producers(int argc, char **argv);
 int tool_tail(int argc, char **argv);
 int tool_top(int argc, char **argv);

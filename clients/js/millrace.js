@@ -231,6 +231,9 @@ async function* linesOf(reply, onPiece) {
   }
 }
 
+/** What `millrace forget` leaves of a line. */
+const ERASED = /^\{\} +$/;
+
 async function* eventsOf(lines) {
   let event = {};
   for await (const line of lines) {
@@ -241,7 +244,7 @@ async function* eventsOf(lines) {
     }
     const { data, id: cursor = "", event: kind } = event;
     event = {};
-    if (data === undefined) continue;
+    if (data === undefined || ERASED.test(data)) continue;
     yield kind === "gap" ? { data: "", cursor, gap: JSON.parse(data) } : { data, cursor, json: () => JSON.parse(data) };
   }
 }

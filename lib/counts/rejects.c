@@ -92,13 +92,13 @@ void rejects_format(struct buf *out, const struct rejects_entry *e)
 
 bool rejects_format_erased(struct buf *out, struct bytes text, const struct rejects_entry *entry)
 {
-    static const char *const reasons[] = {"erased", "erased "};
+    static const char *const reasons[] = {"erased", "erased ", "", " "};
     struct rejects_entry e = *entry;
     size_t start = out->len;
     char *line = mem_alloc(text.len + ERASED_LINE_MIN);
     bool fits = false;
     /* The number of bytes of the line is a member too. If its digits leave a gap of one byte, the reason fills it. */
-    for (size_t r = 0; r < 2 && !fits; r++) {
+    for (size_t r = 0; r < 4 && !fits; r++) {
         e.reason = bytes_str(reasons[r]);
         for (size_t n = ERASED_LINE_MIN; n < text.len && !fits;) {
             erased_line_write(line, n);
@@ -110,7 +110,7 @@ bool rejects_format_erased(struct buf *out, struct bytes text, const struct reje
             fits = made == text.len;
             if (made >= text.len)
                 break;
-            n += text.len - made > 2 ? text.len - made - 2 : 1;
+            n += text.len - made > 20 ? text.len - made - 20 : 1;
         }
     }
     free(line);

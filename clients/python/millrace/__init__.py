@@ -353,6 +353,11 @@ def follow(stream: str, url: str = "http://127.0.0.1:8081", *, cursor: Optional[
         delay = min(2 * delay, 2.0)
 
 
+def _is_erased(line: bytes) -> bool:
+    """True for what `millrace forget` leaves of a line: an empty object and spaces."""
+    return line.startswith(b"{} ") and not line[2:].strip(b" ")
+
+
 def _events(reply: http.client.HTTPResponse) -> Iterator[Line]:
     """Events that are complete. One that was cut off comes again."""
     event: Dict[bytes, bytes] = {}
@@ -361,7 +366,10 @@ def _events(reply: http.client.HTTPResponse) -> Iterator[Line]:
         if raw == b"\n" and b"data" in event:
             is_gap = event.get(b"event") == b"gap"
             cursor = event.get(b"id", b"").decode()
-            yield Line(b"", cursor, json.loads(event[b"data"])) if is_gap else Line(event[b"data"], cursor)
+            if is_gap:
+                yield Line(b"", cursor, json.loads(event[b"data"]))
+            elif not _is_erased(event[b"data"]):
+                yield Line(event[b"data"], cursor)
         if raw == b"\n":
             event = {}
         elif raw.endswith(b"\n"):

@@ -310,6 +310,18 @@ static void test_skips(void **state)
         counters_extract(f->r, BYTES_LITERAL("{\"x\":{\"_heartbeat_\":1}}"), &e), COUNTERS_REJECTED);
 }
 
+static void test_erased_lines_are_skipped(void **state)
+{
+    struct fixture *f = *state;
+    struct counters_event e;
+    assert_int_equal(counters_extract(f->r, BYTES_LITERAL("{} "), &e), COUNTERS_SKIPPED);
+    assert_int_equal(counters_extract(f->r, BYTES_LITERAL("{}            "), &e), COUNTERS_SKIPPED);
+    assert_int_equal(counters_extract(f->r, BYTES_LITERAL("{}"), &e), COUNTERS_REJECTED);
+    assert_int_equal(counters_extract(f->r, BYTES_LITERAL("{} x"), &e), COUNTERS_REJECTED);
+    assert_int_equal(counters_extract(f->r, BYTES_LITERAL(" {}"), &e), COUNTERS_REJECTED);
+    assert_int_equal(counters_extract(f->r, BYTES_LITERAL("   "), &e), COUNTERS_REJECTED);
+}
+
 static void test_finer_units(void **state)
 {
     static const struct {
@@ -533,6 +545,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_times, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_reasons, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_skips, open_sample, close_sample),
+        cmocka_unit_test_setup_teardown(test_erased_lines_are_skipped, open_sample, close_sample),
         cmocka_unit_test(test_milliseconds),
         cmocka_unit_test(test_finer_units),
         cmocka_unit_test(test_times_as_text),

@@ -1,6 +1,7 @@
 /* The rejects of slices: every byte of a line comes back, and files are rolled, cut, read and deleted in order. */
 #include "support/cm.h"
 
+#include "base/erased_line.h"
 #include "base/io.h"
 #include "counts/rejects.h"
 
@@ -89,6 +90,45 @@ static bool is_entry(struct bytes text)
     json_doc_free(&doc);
     buf_free(&bytes);
     return is_good;
+}
+
+/* Whatever the lengths, an entry has the same length when its line is erased. */
+static void an_erased_entry_keeps_its_length(void **state)
+{
+    (void)state;
+    static const char *const reasons[] = {"", "t is no number", "not JSON: \"secret\""};
+    struct buf text = {0}, erased = {0}, bytes = {0}, line = {0};
+    for (size_t n = 7; n < 1200; n = n < 150 ? n + 1 : n + 83)
+        for (size_t r = 0; r < 6; r++) {
+            struct rejects_entry e = {.is_file = r % 2,
+                .name = BYTES_LITERAL("clicks"),
+                .content = r % 2 ? BYTES_LITERAL("0123") : BYTES_NONE,
+                .offset = 1000 + n,
+                .reason = bytes_str(reasons[r % 3]),
+                .time = 1331923249,
+                .length = r == 5 ? 70000 : n};
+            buf_clear(&line);
+            while (line.len < n)
+                buf_append_str(&line, r == 4 ? "\"\xff" : "secret ");
+            e.line = bytes_of(line.ptr, n);
+            buf_clear(&text);
+            buf_clear(&erased);
+            rejects_format(&text, &e);
+            assert_true(rejects_format_erased(&erased, bytes_of(text.ptr, text.len - 1), &e));
+            assert_int_equal(erased.len, text.len);
+            assert_int_equal(erased.ptr[erased.len - 1], '\n');
+            assert_null(memmem(erased.ptr, erased.len, "secret", 6));
+            struct rejects_entry got;
+            struct json_doc *doc;
+            assert_true(rejects_parse(bytes_of(erased.ptr, erased.len - 1), &got, &doc, &bytes));
+            assert_true(erased_line_is(got.line) && got.length == got.line.len);
+            assert_true(bytes_equal(got.name, e.name) && got.offset == e.offset && got.time == e.time);
+            json_doc_free(&doc);
+        }
+    buf_free(&text);
+    buf_free(&erased);
+    buf_free(&bytes);
+    buf_free(&line);
 }
 
 static void every_flipped_bit_is_damage(void **state)
@@ -388,6 +428,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_comes_back),
+        cmocka_unit_test(an_erased_entry_keeps_its_length),
         cmocka_unit_test(every_flipped_bit_is_damage),
         cmocka_unit_test_setup_teardown(a_damaged_lf_loses_no_entry, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_sequence_rolls_and_is_cut, set_up, tear_down),

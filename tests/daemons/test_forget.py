@@ -1,0 +1,176 @@
+"""millrace forget: no trace of a value in any file of a pipeline, and every other count as before."""
+# seconds: 25
+import base64
+import hashlib
+import os
+import unittest
+
+import harness
+from harness import Pipeline, pipeline_config, query, request, wait_until
+
+NAME = b"jehiah-the-forgotten"  # long enough to be stored as a hash, with a lookup
+HOUR = 1331920800
+COUNTERS = """
+[input]
+time = t
+[total u]
+key = user
+label = user
+[subtotal c.u]
+key = c
+label = country
+[total l]
+key = link
+label = link
+[subtotal u.l]
+key = user
+label = user
+[total o]
+key = lower(user)
+label = lower
+[total h]
+key = host(link)
+label = host
+"""
+
+
+def event(i, user):
+    return b'{"t":%d,"user":"%s","c":"%s","link":"http://example.org/%d"}\n' % (
+        HOUR + i * 600, user, b"JP" if i % 2 else b"US", i % 5)
+
+
+class Forget(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.data = self.path("data")
+
+    def up(self, **sections):
+        self.config = self.write("forget.conf", pipeline_config(self.data, COUNTERS, **sections))
+        self.pipeline = Pipeline(self, self.config, self.data).wait_ready()
+        return self.pipeline
+
+    def run_program(self, *args):
+        done = super().run_program(*args)
+        done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+        return done
+
+    def put(self, lines):
+        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", b"".join(lines)).status, 200)
+        done = self.run_program("millrace", "status", "--config", self.config, "--wait")
+        self.assertIn(done.returncode, (0, 1), done.stdout + done.stderr)
+
+    def forget(self, *args, expect=0, field="user", value=NAME.decode()):
+        done = self.run_program("millrace", "forget", "--config", self.config, "--field", field, "--value", value, *args)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return done.stdout
+
+    def files_with(self, text):
+        found = []
+        for directory, _, names in os.walk(self.data):
+            for name in names:
+                path = os.path.join(directory, name)
+                if os.path.isfile(path) and text in harness.read_file(path):
+                    found.append(os.path.relpath(path, self.data))
+        return found
+
+    def series(self, **params):
+        reply = self.pipeline.ask("api", "GET", "/v1/series?" + query(unit="month", period="all", **params))
+        self.assertEqual(reply.status, 200, reply)
+        return reply.json()["total"]
+
+    def breakdown(self, **params):
+        reply = self.pipeline.ask("api", "GET", "/v1/breakdown?" + query(period="all", **params))
+        self.assertEqual(reply.status, 200, reply)
+        return {row["key"]: row["n"] for row in reply.json()["rows"]}
+
+    def test_nothing_is_left(self):
+        self.up(compactor={"keep": 3})
+        lines = [event(i, NAME if i % 3 == 0 else b"other%d" % (i % 2)) for i in range(60)]
+        self.put(lines[:40])
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+        rejected = [b'{"t":"no time","user":"%s"}\n' % NAME, b'not json: %s\n' % NAME, b'{"t":"no time","user":"kept"}\n']
+        self.put(lines[40:] + rejected)
+        before = {link: self.series(link=link) for link in ("http://example.org/%d" % i for i in range(5))}
+        hosts = self.series(host="example.org")
+        self.assertEqual(self.series(user=NAME.decode()), 20)
+        self.assertTrue(self.files_with(NAME))
+
+        dry = self.forget("--dry-run")
+        self.assertRegex(dry, r"stream +clicks +21 of 63 lines match")
+        self.assertRegex(dry, r"clicks +1 lines are no JSON object and contain the value; --contains erases them")
+        self.assertRegex(dry, r"rejects +2 of 3 lines match")
+        self.assertEqual(self.series(user=NAME.decode()), 20)
+
+        text = self.forget("--contains")
+        self.assertRegex(text, r"stream +clicks +22 of 63 lines erased")
+        self.assertRegex(text, r"rejects +2 of 3 lines erased")
+        # Another key of the same field may have counts of other values.
+        self.assertRegex(text, r"archive +o +kept: it counts lower\(user\), not user")
+        self.assertEqual(self.series(lower=NAME.decode()), 20)
+        self.forget(field="lower(user)")
+        self.assertEqual(self.series(lower=NAME.decode()), 0)
+        self.assertEqual(self.files_with(NAME), [])
+        stored = base64.b64encode(hashlib.md5(NAME).digest()[:8])
+        self.assertEqual(self.files_with(stored), [])
+
+        self.assertEqual(self.series(user=NAME.decode()), 0)
+        self.assertEqual({link: self.series(link=link) for link in before}, before)
+        self.assertEqual(self.series(host="example.org"), hosts)
+        self.assertEqual(self.series(user="other0"), sum(b"other0" in line for line in lines))
+        shares = self.breakdown(link="http://example.org/0", by="user")
+        self.assertEqual(sum(shares.values()), before["http://example.org/0"])
+        self.assertEqual(shares["(other)"], sum(NAME in line and line.endswith(b'/0"}\n') for line in lines))
+        rejects = self.run_program("millrace", "rejects", "--config", self.config)
+        self.assertEqual((rejects.returncode, rejects.stdout.count("erased: {}"), rejects.stdout.count("kept")), (0, 2, 1), rejects)
+        # Nothing is left to erase; and what was erased is not counted again.
+        again = self.forget()
+        self.assertRegex(again, r"stream +clicks +0 of 63 lines erased")
+        back = self.run_program("millrace", "rejects", "--config", self.config, "--put-back", "--json")
+        self.assertEqual(back.returncode, 0, back.stdout + back.stderr)
+        self.put([event(1, b"other1")])
+        self.assertEqual(self.series(user="other1"), sum(b"other1" in line for line in lines) + 1)
+
+    def test_consumers_leave_out_erased_lines(self):
+        """What reads the stream only afterwards: a recount, a filter, a forwarder, tail."""
+        self.up()
+        lines = [event(i, NAME if i % 3 == 0 else b"other") for i in range(30)]
+        kept = [line for line in lines if NAME not in line]
+        self.put(lines)
+        self.forget()
+        tail = self.run_program("millrace", "tail", "--config", self.config, "--from=earliest", "--follow=false")
+        self.assertEqual(tail.stdout.encode(), b"".join(kept))
+        pubsub = self.pipeline.daemon_url("pubsub")
+        filtered = self.start("pubsub_filtered", "--pubsub-url=" + pubsub, "--stream=clicks", "--to-stream=copy",
+                              "--from=earliest", "--drop=c")
+        wait_until(lambda: request(pubsub, "GET", "/sub?stream=copy&from=earliest&follow=0").body.count(b"\n") == len(kept),
+                   "the filtered lines")
+        filtered.stop()
+        sent = self.start("ps_to_http", "--pubsub-url=" + pubsub, "--stream=clicks", "--from=earliest",
+                          "--destination=%s/pub?stream=sent" % pubsub, "--state=" + self.path("sent"))
+        wait_until(lambda: request(pubsub, "GET", "/sub?stream=sent&from=earliest&follow=0").body == b"".join(kept),
+                   "the lines that were sent")
+        end = int(request(pubsub, "GET", "/producers?stream=clicks").json()["end"])
+        sent.stop()
+        self.assertIn(str(end), harness.read_file(self.path("sent")).decode())
+
+    def test_a_daemon_that_is_away(self):
+        self.up()
+        self.put([event(i, NAME) for i in range(3)])
+        self.pipeline.stop()
+        done = self.run_program("millrace", "forget", "--config", self.config, "--field=user", "--value=" + NAME.decode())
+        self.assertEqual(done.returncode, 75)
+        self.assertIn("simplequeue", done.stderr)
+
+    def test_usage(self):
+        self.config = self.write("forget.conf", pipeline_config(self.data, COUNTERS))
+        for args, text in ((["--field=user"], "needs --field and --value"), (["--value=x"], "needs --field and --value"),
+                           (["--field=user", "--value="], "needs --field and --value"),
+                           (['--field="user"', "--value=x"], "is not a field"),
+                           (["--field=a..b", "--value=x"], "is not a field")):
+            done = self.run_program("millrace", "forget", "--config", self.config, *args)
+            self.assertEqual(done.returncode, 64, done.stderr)
+            self.assertIn(text, done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,91 @@
+#include "tools/forget_match.h"
+
+#include "base/erased_line.h"
+#include "counts/json_fields.h"
+#include "counts/json_path.h"
+#include "counts/key_function.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct forget_match {
+    struct counter key;
+    char *field, *argument;
+    struct bytes value;
+    struct json_fields *fields;
+    struct buf space;
+};
+
+struct forget_match *forget_match_new(const char *key, const char *value)
+{
+    struct bytes inner = bytes_str(key), argument = BYTES_NONE;
+    const struct key_function *function = key_function_parse(inner, &inner, &argument);
+    if (!json_path_is_valid(inner))
+        return NULL;
+    struct forget_match *m = mem_zalloc(sizeof *m);
+    m->field = bytes_dup(inner);
+    m->argument = argument.len ? bytes_dup(argument) : NULL;
+    m->value = bytes_str(value);
+    m->key = (struct counter){.kind = function ? COUNTER_FUNCTION : COUNTER_FIELD,
+        .field = m->field,
+        .function = function,
+        .argument = m->argument};
+    m->fields = json_fields_new((const char *const *)&m->field, 1);
+    return m;
+}
+
+void forget_match_free(struct forget_match **mp)
+{
+    struct forget_match *m = *mp;
+    if (!m)
+        return;
+    json_fields_free(&m->fields);
+    buf_free(&m->space);
+    free(m->field);
+    free(m->argument);
+    free(m);
+    *mp = NULL;
+}
+
+/* The text under which counters count the value (counting.md); empty: none. */
+static struct bytes text_of(const struct json_value *v, char digits[32])
+{
+    switch (v->type) {
+    case JSON_BOOL:
+        return v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
+    case JSON_I64:
+        return bytes_of(digits, (size_t)snprintf(digits, 32, "%" PRId64, v->v.i64));
+    case JSON_U64:
+        return bytes_of(digits, (size_t)snprintf(digits, 32, "%" PRIu64, v->v.u64));
+    case JSON_STRING:
+        return v->v.string;
+    default:
+        return BYTES_NONE;
+    }
+}
+
+enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line)
+{
+    struct json_value v;
+    const char *why;
+    char digits[32];
+    if (erased_line_is(line))
+        return FORGET_NO;
+    if (json_fields_extract(m->fields, line, &v, &why) != 0)
+        return memmem(line.ptr, line.len, m->value.ptr, m->value.len) ? FORGET_CONTAINS : FORGET_NO;
+    struct bytes text = text_of(&v, digits);
+    if (text.len > 0 && m->key.function)
+        text = key_function_apply(m->key.function, text, m->argument, &m->space);
+    return text.len > 0 && bytes_equal(text, m->value) ? FORGET_YES : FORGET_NO;
+}
+
+bool forget_match_counts(const struct forget_match *m, const struct counter *c)
+{
+    return counter_has_key_of(&m->key, c);
+}
+
+const char *forget_match_field(const struct forget_match *m)
+{
+    return m->field;
+}

@@ -1,0 +1,26 @@
+/* forget_match: decides which lines `millrace forget` erases: events whose key is the value. The key is written as the
+ * key of a counter: a field, a path, or a function of a field (counters.h). */
+#ifndef MILLRACE_FORGET_MATCH_H
+#define MILLRACE_FORGET_MATCH_H
+
+#include "counts/counters.h"
+
+struct forget_match;
+
+/* NULL: `key` is no key, or a constant. The texts are borrowed. */
+struct forget_match *forget_match_new(const char *key, const char *value);
+void forget_match_free(struct forget_match **m);
+
+enum forget_verdict {
+    FORGET_NO,
+    FORGET_YES,
+    FORGET_CONTAINS, /* not a JSON object, and contains the value somewhere */
+};
+/* The line without its LF. An event without the key does not match, whatever the value. */
+enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line);
+
+const char *forget_match_field(const struct forget_match *m);
+/* True if the counter counts this key. */
+bool forget_match_counts(const struct forget_match *m, const struct counter *c);
+
+#endif
