@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import textwrap
 import threading
 import time
@@ -192,6 +193,34 @@ class Followed(Daemons):
         with self.assertRaises(millrace.Error) as caught:
             next(millrace.follow("s", self.pubsub.url, cursor=first.cursor))
         self.assertEqual(caught.exception.code, "wrong-stream")
+
+
+class Packages(harness.MillraceTest):
+    """What is published has the client, its types, its README and the licence."""
+
+    def test_python(self):
+        if subprocess.run([sys.executable, "-c", "import setuptools"], capture_output=True).returncode:
+            harness.not_installed(self, "python3-setuptools is not installed (scripts/setup --test)")
+        shutil.copytree(os.path.join(CLIENTS, "python"), self.path("python"))
+        build = "import setuptools.build_meta as b; print(b.build_sdist(%r))" % self.dir
+        done = subprocess.run([sys.executable, "-c", build], cwd=self.path("python"), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done)
+        with tarfile.open(self.path(done.stdout.split()[-1])) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+            info = archive.extractfile(next(m for m in archive if m.name.endswith("/PKG-INFO"))).read().decode()
+        self.assertLessEqual({"millrace/__init__.py", "millrace/py.typed", "README.md", "LICENSE", "pyproject.toml"}, names)
+        self.assertRegex(info, r"(?m)^Name: millrace$")
+        self.assertRegex(info, r"(?m)^License: MIT$")
+
+    def test_javascript(self):
+        if not shutil.which("npm"):
+            harness.not_installed(self, "npm is not installed (scripts/setup --test)")
+        done = subprocess.run(["npm", "pack", "--dry-run", "--json", "--cache", self.path("npm")], cwd=os.path.join(CLIENTS, "js"),
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done)
+        package, = json.loads(done.stdout)
+        self.assertEqual({f["path"] for f in package["files"]},
+                         {"LICENSE", "README.md", "millrace.d.ts", "millrace.js", "package.json"})
 
 
 class Counts(harness.MillraceTest):
