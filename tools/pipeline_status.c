@@ -479,6 +479,13 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
         add_problem(s, STATUS_DOWN, "start it: millrace up --config=FILE",
             "the pipeline of %s is stopped%s%s", s->pipeline.data_dir, s->pipeline.end_reason ? ": " : "",
             s->pipeline.end_reason ? s->pipeline.end_reason : "");
+    else if (s->pipeline.wrong_since)
+        add_problem(s, STATUS_ATTENTION,
+            "find the error: millrace up --check-config --config=FILE; correct it, then reload (SIGHUP)",
+            "the configuration %s is wrong, so the reload of %" PRId64 " minutes ago changed nothing; a daemon that "
+            "restarts cannot start",
+            s->pipeline.config_path ? s->pipeline.config_path : "",
+            (clock_wall() / USEC_PER_SEC - s->pipeline.wrong_since) / 60);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
         look_at_daemon(s, i);
     look_at_archive(s);

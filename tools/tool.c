@@ -195,6 +195,7 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     struct bytes reason = json_doc_text(run, "/end_reason"), file = json_doc_text(run, "/config");
     p->config_path = file.len > 0 ? bytes_dup(file) : NULL;
     p->end_reason = p->has_ended && reason.len > 0 ? bytes_dup(reason) : NULL;
+    p->wrong_since = number_at(run, "", "wrong_since");
     p->disk_at = number_at(run, "", "disk/at");
     p->disk_free = number_at(run, "", "disk/free");
     json_doc_free(&run);

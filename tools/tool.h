@@ -98,6 +98,7 @@ struct pipeline {
     bool has_ended;    /* `millrace up` has ended or died */
     char *config_path; /* the file of `millrace up`; NULL: unknown */
     char *end_reason;  /* why, if it ended with an error; NULL: unknown */
+    int64_t wrong_since; /* when `millrace up` refused to reload config_path; 0: it has not */
     int64_t
         disk_at; /* when the disk had disk_free bytes free: at the start, or up to a day ago; 0: unknown */
     int64_t disk_free;

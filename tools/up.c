@@ -143,6 +143,7 @@ struct up {
     bool colours, is_up, ended, run_file_is_old;
     bool is_replaced; /* by a new version of this program, once the daemons have ended */
     bool is_stopping; /* on request, or because of `refused` */
+    int64_t wrong_since; /* Unix time of the last reload, if it found the configuration wrong; else 0 */
     size_t refused;   /* the daemon whose end stops the pipeline; n: none */
     int status;
 };
@@ -368,6 +369,8 @@ static void write_run_file(struct up *up)
         buf_append_char(&text, '}');
     }
     buf_append_str(&text, "\n}");
+    if (up->wrong_since)
+        buf_printf(&text, ",\"wrong_since\":%" PRId64, up->wrong_since);
     if (up->ended && up->refused < up->n)
         append_end_reason(up, &text);
     if (up->n_disk > 0) {
@@ -483,8 +486,12 @@ static void reload(struct up *up)
     const struct supervisor_program own = {.argv = up->argv};
     if (reload_judge(&own, 1) != EX_OK || config_read(up->config->path, &fresh, &error) != 0) {
         log_error("the configuration is wrong and changes nothing: see the line above");
+        up->wrong_since = clock_wall() / USEC_PER_SEC;
+        write_run_file(up);
         return;
     }
+    up->wrong_since = 0;
+    write_run_file(up);
     reload_append_changes(up->config, fresh, &changes);
     if (changes.len > 0) {
         buf_append_char(&changes, '\0');

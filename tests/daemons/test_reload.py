@@ -96,11 +96,19 @@ class Reload(harness.MillraceTest):
                 said = next(i for i in reversed(range(len(lines))) if "the configuration is wrong and changes nothing" in lines[i])
                 self.assertRegex(lines[said - 1], r"pipeline\.conf:\d+: ")
                 self.assertEqual(self.pids(pipeline), before)
+                self.assertEqual(self.problems(pipeline), [
+                    "the configuration %s is wrong, so the reload of 0 minutes ago changed nothing; a daemon that restarts cannot start"
+                    % pipeline.config_path])
         self.config(USERS_BY_COUNTRY + BY_COUNTRY)
         self.reload(pipeline, "configuration read counters=changed")
+        wait_until(lambda: self.problems(pipeline) == [], lambda: self.problems(pipeline))
         pipeline.ask("simplequeue", "POST", "/put", event())
         wait_until(lambda: self.total(pipeline, country="JP") == 1, lambda: pipeline.log)
         pipeline.interrupt()
+
+    def problems(self, pipeline):
+        done = self.run_program("millrace", "status", "--sample=0", "--json", "--config", pipeline.config_path)
+        return [problem["problem"] for problem in json.loads(done.stdout)["problems"]]
 
     def aggregator_of_status(self, pipeline):
         done = self.run_program("millrace", "status", "--json", "--config", pipeline.config_path)
