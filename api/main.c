@@ -142,8 +142,8 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     char *sortdb = NULL, *aggregator = NULL;
     int status = 0;
     if (options_text(o, "archive")) {
-        api->archive = local_archive_new(
-            options_text(o, "archive"), daemon_base(d), daemon_stats(d), on_archive, api);
+        api->archive =
+            local_archive_new(options_text(o, "archive"), daemon_base(d), daemon_stats(d), on_archive, api);
         sources.local = api->archive;
         sources.names[sources.n++] = "archive";
     } else if (has_sortdb(o))

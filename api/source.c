@@ -288,7 +288,8 @@ static void restart(struct question *q)
             s->urls[0], s->urls[s->n - 1]);
     else
         snprintf(q->error, sizeof q->error,
-            "%s has cleared slices, and no archive is configured; set archive or sortdb_url under [api]", s->urls[0]);
+            "%s has cleared slices, and no archive is configured; set archive or sortdb_url under [api]",
+            s->urls[0]);
     finish(q, SOURCE_UNAVAILABLE);
 }
 

@@ -14,8 +14,9 @@
 static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
     {.name = "aggregator_url",
         .type = OPTION_STRING,
-        .help = "address of the aggregator (default: the pipeline's); none: merge no slices; stopped: merge the "
-                "slices that the aggregator sealed before it was stopped"},
+        .help =
+            "address of the aggregator (default: the pipeline's); none: merge no slices; stopped: merge the "
+            "slices that the aggregator sealed before it was stopped"},
     {.name = NULL}};
 
 static void add_options(char **argv, const struct options *o)

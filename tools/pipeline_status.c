@@ -262,7 +262,7 @@ static const struct {
     [API] = {NULL, "request_seconds", "/v1/", "/count"},
 };
 
-#define RESTORE_ARCHIVE \
+#define RESTORE_ARCHIVE                                                                                      \
     "restore the file that the reason names, or return to an older generation: millrace help compactor"
 
 #define FREE_DISK "free disk space; it resumes by itself"
@@ -286,8 +286,7 @@ static const struct {
     {"refusing", "disk_limit", "set retain_bytes or retain_age, or raise disk_limit", STATUS_DOWN},
     {"refusing", "", "see the reason, and millrace help operations", STATUS_DOWN},
     {"failing", "", "repair the disk, then restart the daemon", STATUS_DOWN},
-    {"restarting", "cannot serve error=",
-RESTORE_ARCHIVE, STATUS_DOWN},
+    {"restarting", "cannot serve error=", RESTORE_ARCHIVE, STATUS_DOWN},
     {"restarting", "", "see the log of `millrace up`; `millrace doctor` checks disk, limits and files",
         STATUS_DOWN},
     {"failed", "", "follow the reason, then restart `millrace up`", STATUS_DOWN},
@@ -368,8 +367,7 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
     bool is_down = contains(&d->detail, "queries get 503") || contains(&d->detail, "the disk is full");
     enum status_level level = is_down ? STATUS_DOWN : STATUS_ATTENTION;
     if (d->ready && contains(&d->detail, "warning: "))
-        add_problem(s, level, remedy, "%s: %.*s", pipeline_daemon_name(i), (int)d->detail.len,
-            d->detail.ptr);
+        add_problem(s, level, remedy, "%s: %.*s", pipeline_daemon_name(i), (int)d->detail.len, d->detail.ptr);
 }
 
 /* The state of a daemon that need not be asked, according to `millrace up`; NULL: ask it. */
@@ -482,7 +480,8 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
     else if (s->pipeline.wrong_since)
         add_problem(s, STATUS_ATTENTION,
             "find the error: millrace up --check-config --config=FILE; correct it, then reload (SIGHUP)",
-            "the configuration %s is wrong, so the reload of %" PRId64 " minutes ago changed nothing; a daemon that "
+            "the configuration %s is wrong, so the reload of %" PRId64
+            " minutes ago changed nothing; a daemon that "
             "restarts cannot start",
             s->pipeline.config_path ? s->pipeline.config_path : "",
             (clock_wall() / USEC_PER_SEC - s->pipeline.wrong_since) / 60);

@@ -458,9 +458,9 @@ static int put_files(struct put *p, char **files, size_t n)
     if (status == 0)
         status = flush(p);
     if (status == 0 && !stopped && base < p->resume)
-        return print_error(
-            "the input ends before the producer's mark: a part of it is missing, or it is another input, which needs "
-            "another --producer",
+        return print_error("the input ends before the producer's mark: a part of it is missing, or it is "
+                           "another input, which needs "
+                           "another --producer",
             EX_DATAERR);
     return stopped && status == 0 ? 128 + SIGINT : status;
 }

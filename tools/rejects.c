@@ -282,7 +282,9 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
         sums[0], sums[1], sums[2], sums[3]);
     if (sums[2] > 0)
         fail("the aggregator rejected lines again",
-            "if the configuration was corrected, restart the aggregator (SIGHUP to millrace up), then repeat the command", 0);
+            "if the configuration was corrected, restart the aggregator (SIGHUP to millrace up), then repeat "
+            "the command",
+            0);
     if (sums[4] > 0 && status == 0)
         status = fail("damaged entries were kept", "millrace rejects names them", EX_DATAERR);
     return tool_flush("rejects", status);

@@ -141,10 +141,10 @@ struct up {
     struct event *measure; /* takes a disk sample */
     struct supervisor *supervisor;
     bool colours, is_up, ended, run_file_is_old;
-    bool is_replaced; /* by a new version of this program, once the daemons have ended */
-    bool is_stopping; /* on request, or because of `refused` */
+    bool is_replaced;    /* by a new version of this program, once the daemons have ended */
+    bool is_stopping;    /* on request, or because of `refused` */
     int64_t wrong_since; /* Unix time of the last reload, if it found the configuration wrong; else 0 */
-    size_t refused;   /* the daemon whose end stops the pipeline; n: none */
+    size_t refused;      /* the daemon whose end stops the pipeline; n: none */
     int status;
 };
 

@@ -5,7 +5,8 @@
 
 #include "base/bytes.h"
 
-#define ERASED_LINE_MIN ((size_t)3) /* bytes without LF; an event's own `{}` is not taken for an erased line */
+#define ERASED_LINE_MIN                                                                                      \
+    ((size_t)3) /* bytes without LF; an event's own `{}` is not taken for an erased line */
 
 /* `line` without its LF. */
 static inline bool erased_line_is(struct bytes line)

@@ -264,7 +264,8 @@ static const struct http_route routes[] = {
         .max_body = ERASE_BODY_MAX,
         .handler = http_erase,
         .params = "stream id",
-        .help = "POST lines \"OFFSET LENGTH\": erases these lines of stream=, in the background; GET: its state"},
+        .help =
+            "POST lines \"OFFSET LENGTH\": erases these lines of stream=, in the background; GET: its state"},
     HTTP_ROUTE("/streams", HTTP_GET_, 0, http_streams, "", "every stream, as JSON"),
     {.path = NULL},
 };

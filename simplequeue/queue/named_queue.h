@@ -95,9 +95,9 @@ struct named_queue_config {
     const struct queue_limits *limits;
     struct journal *journal; /* named_queue_free closes it; NULL: memory only */
     const char *dir;         /* the directory of the journal, for the openings; not kept */
-    bool existed;            /* before this start: a full disk that prevents its first opening is not a fault */
-    const char *id;          /* the id of a restored queue, copied; NULL or "": the journal's id */
-    uint64_t trim_step;      /* the journal is trimmed in steps of about this many bytes */
+    bool existed;       /* before this start: a full disk that prevents its first opening is not a fault */
+    const char *id;     /* the id of a restored queue, copied; NULL or "": the journal's id */
+    uint64_t trim_step; /* the journal is trimmed in steps of about this many bytes */
     /* Called, never recursively, after each operation and load: messages may be ready or loaded, or the disk full
      * or free again. May be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);
