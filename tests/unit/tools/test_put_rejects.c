@@ -83,11 +83,11 @@ static void test_their_number_is_told_once_a_minute(void **state)
     put_rejects_report(&rejects, start + 3 * minute, false);
     assert_silent();
     refuse(start + 3 * minute);
-    assert_said("43 lines that");
+    assert_said("43 refused lines");
     refuse(start + 4 * minute - 1);
     assert_silent();
     put_rejects_report(&rejects, start + 4 * minute - 1, true);
-    assert_said("44 lines that");
+    assert_said("44 refused lines");
     put_rejects_report(&rejects, start + 9 * minute, true);
     assert_silent();
 }
