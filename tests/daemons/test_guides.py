@@ -64,7 +64,7 @@ class Guides(harness.MillraceTest):
             ("curl -N", "until_ 'grep -q a /tmp/follow.out' {}"),
             ("curl -i 'http://127.0.0.1:8080/reserve?queue=work", "{raw} | tee /tmp/reply; grep -q '\"a\":1' /tmp/reply"),
             ("curl -X POST 'http://127.0.0.1:8080/ack", LEASE.replace("s/lease=", "s/FIRST-LAST/1-2/\\;s/lease=")),
-            ("millrace ps_to_http", "begin http {} && poll 'curl http://127.0.0.1:8080/get?queue=work\\&items=0 || curl http://127.0.0.1:8080/stats?queue=work'"),
+            ("millrace ps_to_http", "begin http {} && poll 'curl http://127.0.0.1:8080/dump?queue=work | grep late'"),
             ("touch clicks.log", "until_ 'cmp clicks.log <(curl http://127.0.0.1:8081/sub?stream=clicks\\&from=earliest\\&follow=0)' {}"),
             ("curl -X POST   'http://127.0.0.1:8081/cursors?stream=clicks&name=billing&from=123456'", "eval \"$(echo {} | sed s/123456/16/)\""),
         ], skipped=("[pubsub]", "new EventSource", "data: "))
