@@ -5,7 +5,9 @@
  * the key from the archive. Each step can be repeated, so a command that was interrupted is run again. */
 #include "base/io.h"
 #include "counts/json_fields.h"
+#include "counts/counters.h"
 #include "counts/key_function.h"
+#include "counts/manifest.h"
 #include "daemon/daemon.h"
 #include "tools/forget_stream.h"
 #include "tools/rejects_dir.h"
@@ -350,7 +352,7 @@ static int erase_rejects(struct forget *f)
 
 /* The archive. */
 
-/* Runs `millrace compact` with the option. */
+/* Runs `millrace compact`, with an option unless it is NULL. */
 static int compact(const struct forget *f, const char *option, const char *ns)
 {
     char *argv[TOOL_ARGS_MAX + 1] = {NULL};
@@ -359,7 +361,8 @@ static int compact(const struct forget *f, const char *option, const char *ns)
     tool_add_arg(argv, "--config=%s", f->config->path);
     if (options_is_set(f->o, "data_dir"))
         tool_add_arg(argv, "--data-dir=%s", options_string(f->o, "data_dir"));
-    tool_add_arg(argv, "--%s=%s|%s", option, ns, f->value);
+    if (option)
+        tool_add_arg(argv, "--%s=%s|%s", option, ns, f->value);
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -381,33 +384,60 @@ static int compact(const struct forget *f, const char *option, const char *ns)
     return WIFEXITED(status) ? WEXITSTATUS(status) : fail(EX_TEMPFAIL, "the compactor was killed");
 }
 
-static int erase_archive(struct forget *f)
+static int erase_counter(struct forget *f, const char *ns, struct bytes key_text)
 {
-    const struct counters *c = f->counters;
+    bool is_sub = strchr(ns, '.') != NULL;
+    enum forget_key key = forget_match_key(f->match, key_text);
+    if (key == FORGET_OTHER_KEY)
+        say("archive", ns, "kept: it counts %.*s, not %s", (int)key_text.len, key_text.ptr, f->field);
+    if (key != FORGET_SAME_KEY)
+        return EX_OK;
+    int status = f->dry ? EX_OK : compact(f, is_sub ? "forget-sub" : "forget", ns);
+    if (status == EX_OK)
+        say("archive", ns, "%s %s", is_sub ? "as a sub key:" : "with its sub keys:",
+            f->dry   ? "would be removed"
+            : is_sub ? "counts moved to (other)"
+                     : "removed");
+    return status;
+}
+
+/* For each line of a canonical text of counters (counters.h): `subtotal c.u key = country`. */
+static int erase_counters(struct forget *f, const char *text)
+{
     int status = EX_OK;
-    size_t n = c->n_totals + c->n_subtotals;
-    for (size_t i = 0; i < n && status == EX_OK; i++) {
-        const struct counter *counter = counters_at(c, i);
-        bool is_sub = i >= c->n_totals;
-        if (counter->kind == COUNTER_CONSTANT)
-            continue;
-        if (!forget_match_counts(f->match, counter)) {
-            if (strcmp(counter->field, forget_match_field(f->match)) == 0)
-                say("archive", counter->ns, "kept: it counts %s, not %s", counter->key_text, f->field);
-            continue;
-        }
-        if (!f->dry)
-            status = compact(f, is_sub ? "forget-sub" : "forget", counter->ns);
-        if (status == EX_OK)
-            say("archive", counter->ns, "%s %s", is_sub ? "as a sub key:" : "with its sub keys:",
-                f->dry   ? "would be removed"
-                : is_sub ? "counts moved to (other)"
-                         : "removed");
-        else
-            (void)fail(status, "the archive: `millrace compact` has ended with status %d; repeat the command",
-                status);
+    for (const char *line = text, *end; *line && status == EX_OK; line = *end ? end + 1 : end) {
+        char ns[64], kind[16];
+        int key_at = 0;
+        end = strchrnul(line, '\n');
+        if (sscanf(line, "%15s %63s key = %n", kind, ns, &key_at) == 2 && key_at > 0 && line + key_at < end &&
+            (strcmp(kind, "total") == 0 || strcmp(kind, "subtotal") == 0))
+            status = erase_counter(f, ns, bytes_of(line + key_at, (size_t)(end - line) - (size_t)key_at));
     }
     return status;
+}
+
+/* The archive's manifest names every counter whose counts it has, also those that are no longer configured. */
+static int erase_archive(struct forget *f)
+{
+    struct manifest m;
+    char why[MANIFEST_ERROR_TEXT];
+    if (f->dry)
+        return erase_counters(f, f->counters->text);
+    int status = compact(f, NULL, NULL);
+    char *archive = tool_archive_dir(f->config, f->pipeline.data_dir);
+    enum manifest_result r = status == EX_OK ? manifest_read_current(archive, &m, why) : MANIFEST_ABSENT;
+    free(archive);
+    if (status == EX_OK && r == MANIFEST_OK) {
+        status = erase_counters(f, m.counters);
+        if (status == EX_OK)
+            status = erase_counters(f, m.retired);
+        manifest_free(&m);
+    } else if (status == EX_OK) {
+        return fail(EX_TEMPFAIL, "%s", why);
+    }
+    return status == EX_OK
+               ? status
+               : fail(status, "`millrace compact` has ended with status %d; repeat the command", status);
 }
 
 static int forget_all(struct forget *f)

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 struct forget_match {
-    struct counter key;
-    char *field, *argument;
+    const struct key_function *function; /* NULL: the field itself */
+    char *field, *argument;              /* argument of the function; NULL: none */
     struct bytes value;
     struct json_fields *fields;
     struct buf space;
@@ -19,18 +19,15 @@ struct forget_match {
 
 struct forget_match *forget_match_new(const char *key, const char *value)
 {
-    struct bytes inner = bytes_str(key), argument = BYTES_NONE;
-    const struct key_function *function = key_function_parse(inner, &inner, &argument);
-    if (!json_path_is_valid(inner))
+    struct bytes field = bytes_str(key), argument = BYTES_NONE;
+    const struct key_function *function = key_function_parse(field, &field, &argument);
+    if (!json_path_is_valid(field))
         return NULL;
     struct forget_match *m = mem_zalloc(sizeof *m);
-    m->field = bytes_dup(inner);
+    m->function = function;
+    m->field = bytes_dup(field);
     m->argument = argument.len ? bytes_dup(argument) : NULL;
     m->value = bytes_str(value);
-    m->key = (struct counter){.kind = function ? COUNTER_FUNCTION : COUNTER_FIELD,
-        .field = m->field,
-        .function = function,
-        .argument = m->argument};
     m->fields = json_fields_new((const char *const *)&m->field, 1);
     return m;
 }
@@ -75,17 +72,17 @@ enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line)
     if (json_fields_extract(m->fields, line, &v, &why) != 0)
         return memmem(line.ptr, line.len, m->value.ptr, m->value.len) ? FORGET_CONTAINS : FORGET_NO;
     struct bytes text = text_of(&v, digits);
-    if (text.len > 0 && m->key.function)
-        text = key_function_apply(m->key.function, text, m->argument, &m->space);
+    if (text.len > 0 && m->function)
+        text = key_function_apply(m->function, text, m->argument, &m->space);
     return text.len > 0 && bytes_equal(text, m->value) ? FORGET_YES : FORGET_NO;
 }
 
-bool forget_match_counts(const struct forget_match *m, const struct counter *c)
+enum forget_key forget_match_key(const struct forget_match *m, struct bytes key_text)
 {
-    return counter_has_key_of(&m->key, c);
-}
-
-const char *forget_match_field(const struct forget_match *m)
-{
-    return m->field;
+    struct bytes field = key_text, argument = BYTES_NONE;
+    const struct key_function *function = key_function_parse(field, &field, &argument);
+    if (!bytes_equal_str(field, m->field))
+        return FORGET_OTHER_FIELD;
+    bool is_same = function == m->function && bytes_equal_str(argument, m->argument ? m->argument : "");
+    return is_same ? FORGET_SAME_KEY : FORGET_OTHER_KEY;
 }

@@ -3,7 +3,7 @@
 #ifndef MILLRACE_FORGET_MATCH_H
 #define MILLRACE_FORGET_MATCH_H
 
-#include "counts/counters.h"
+#include "base/bytes.h"
 
 struct forget_match;
 
@@ -19,8 +19,12 @@ enum forget_verdict {
 /* The line without its LF. An event without the key does not match, whatever the value. */
 enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line);
 
-const char *forget_match_field(const struct forget_match *m);
-/* True if the counter counts this key. */
-bool forget_match_counts(const struct forget_match *m, const struct counter *c);
+enum forget_key {
+    FORGET_OTHER_FIELD,
+    FORGET_OTHER_KEY, /* another function of the field */
+    FORGET_SAME_KEY,
+};
+/* Compares the key of a counter, as configured (`user`, `lower(user)`), with this key. */
+enum forget_key forget_match_key(const struct forget_match *m, struct bytes key_text);
 
 #endif

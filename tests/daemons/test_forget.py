@@ -130,6 +130,24 @@ class Forget(harness.MillraceTest):
         self.put([event(1, b"other1")])
         self.assertEqual(self.series(user="other1"), sum(b"other1" in line for line in lines) + 1)
 
+    def test_counters_of_the_past_and_of_the_future(self):
+        """A counter that was removed keeps its counts in the archive; one that was just added has none yet."""
+        self.up()
+        self.put([event(i, NAME if i % 3 == 0 else b"other") for i in range(30)])
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+        self.pipeline.stop()
+        global COUNTERS
+        before = COUNTERS
+        self.addCleanup(globals().__setitem__, "COUNTERS", before)
+        COUNTERS = COUNTERS.replace("[total u]\nkey = user\nlabel = user\n[subtotal c.u]\nkey = c\nlabel = country\n", "")
+        COUNTERS = COUNTERS.replace("[total o]\nkey = lower(user)\nlabel = lower\n", "[subtotal u.h]\nkey = user\nlabel = user\n")
+        self.assertNotEqual(COUNTERS, before)
+        self.up()
+        text = self.forget()
+        self.assertRegex(text, r"archive +u +with its sub keys: removed")
+        self.forget(field="lower(user)")
+        self.assertEqual(self.files_with(NAME), [])
+
     def test_consumers_leave_out_erased_lines(self):
         """What reads the stream only afterwards: a recount, a filter, a forwarder, tail."""
         self.up()
