@@ -2,6 +2,7 @@
 says. test_service.py runs service.md, test_example_readers.py the programs of readers.md, test_nginx_log.py the recipe of logs.md, test_openapi.py
 the programs of api.md."""
 # seconds: 180
+# parts: 4
 import os
 import re
 import shutil

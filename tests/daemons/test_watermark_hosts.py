@@ -1,5 +1,6 @@
 """Counts are never called complete too early: hosts fall silent, clocks jump, streams are republished, and all is killed."""
 # seconds: 90
+# parts: 2
 # full: MILLRACE_ROUNDS=40
 import re
 import time
