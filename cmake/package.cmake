@@ -6,8 +6,8 @@ set(MILLRACE_MAINTAINER "The millrace developers <millrace@users.noreply.github.
 set(CPACK_PACKAGE_CONTACT ${MILLRACE_MAINTAINER})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "click-stream pipeline with exact hourly counts")
 set(CPACK_PACKAGE_DESCRIPTION "A queue, streams, hourly counts and an API for series and breakdowns,
- on one host and without other services. Acknowledged events are never
- lost, and none is counted twice.")
+on one host and without other services. Acknowledged events are never
+lost, and none is counted twice.")
 set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};millrace;Unspecified;/")
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_PREFIX /usr)

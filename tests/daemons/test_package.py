@@ -44,6 +44,9 @@ class Package(harness.MillraceTest):
             if shutil.which("lintian"):
                 done = subprocess.run(["lintian", "--fail-on", "error", self.package], capture_output=True, text=True, timeout=harness.LONG)
                 self.assertEqual(done.returncode, 0, done.stdout)
+        with self.subTest("description"):
+            text = subprocess.run(["dpkg-deb", "-f", self.package, "Description"], capture_output=True, text=True, check=True).stdout
+            self.assertRegex(text, r"^.+\n( \S.*\n)+$", "a line that begins with two spaces is shown as it stands")
         sandbox.skip_unless_possible(self)
         os.rename(self.package, self.path("package", "first.deb"))
         self.package = self.path("package", "first.deb")
