@@ -352,36 +352,44 @@ static int erase_rejects(struct forget *f)
 
 /* The archive. */
 
-/* Runs `millrace compact`, with an option unless it is NULL. */
+/* Runs `millrace compact`, with an option unless it is NULL. Its log is shown only if it fails. */
 static int compact(const struct forget *f, const char *option, const char *ns)
 {
     char *argv[TOOL_ARGS_MAX + 1] = {NULL};
-    int status;
+    int status, n = 0;
+    FILE *log = tmpfile();
     tool_add_arg(argv, "compact");
     tool_add_arg(argv, "--config=%s", f->config->path);
     if (options_is_set(f->o, "data_dir"))
         tool_add_arg(argv, "--data-dir=%s", options_string(f->o, "data_dir"));
     if (option)
         tool_add_arg(argv, "--%s=%s|%s", option, ns, f->value);
-    pid_t parent = getpid(), pid = fork();
+    while (argv[n])
+        n++;
+    pid_t parent = getpid(), pid = log ? fork() : -1;
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == parent) {
-            size_t n = 0;
-            while (argv[n])
-                n++;
-            exit(tool_compact((int)n, argv));
-        }
-        _exit(EX_TEMPFAIL);
+        if (getppid() != parent || dup2(fileno(log), STDERR_FILENO) < 0)
+            _exit(EX_TEMPFAIL);
+        exit(tool_compact(n, argv));
     }
-    for (size_t i = 0; argv[i]; i++)
-        free(argv[i]);
-    if (pid < 0)
-        return fail(EX_TEMPFAIL, "cannot start a process: %s", strerror(errno));
-    while (waitpid(pid, &status, 0) != pid)
-        if (errno != EINTR)
-            return fail(EX_TEMPFAIL, "cannot wait for the compactor: %s", strerror(errno));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : fail(EX_TEMPFAIL, "the compactor was killed");
+    while (n-- > 0)
+        free(argv[n]);
+    if (pid < 0) {
+        status = fail(EX_TEMPFAIL, "cannot start a process: %s", strerror(errno));
+    } else {
+        while (waitpid(pid, &status, 0) != pid)
+            continue;
+        status = WIFEXITED(status) ? WEXITSTATUS(status) : EX_TEMPFAIL;
+    }
+    if (log && status != EX_OK) {
+        rewind(log);
+        for (int c; (c = getc(log)) != EOF;)
+            fputc(c, stderr);
+    }
+    if (log)
+        fclose(log);
+    return status;
 }
 
 static int erase_counter(struct forget *f, const char *ns, struct bytes key_text)
@@ -452,7 +460,7 @@ static int forget_all(struct forget *f)
     if (status != EX_OK)
         return status;
     if (!f->dry)
-        say("kept", "", "files of ps_to_file, exports and backups; see `millrace help backup`");
+        say("kept", "", "files of ps_to_file, exports and backups; see `millrace help privacy`");
     if (f->remaining)
         (void)fail(f->remaining, "something remains; repeat the command later");
     return f->remaining;

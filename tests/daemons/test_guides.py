@@ -54,6 +54,8 @@ class Guides(harness.MillraceTest):
             ("curl -i", "serve 'millrace simplequeue' && curl -d first http://127.0.0.1:8080/put && curl -d second http://127.0.0.1:8080/put && "
                         "{raw} | sed s/1795250082525037/1/ | tee /tmp/reply"),
             ("curl -X POST 'http://127.0.0.1:8080/ack", LEASE),
+            ("curl -X POST http://127.0.0.1:8080/erase", "serve 'millrace simplequeue --data-dir=/var/lib/erased' && curl -d a http://127.0.0.1:8080/put && {raw}"),
+            ("curl http://127.0.0.1:8080/erase", "poll {}' | grep done'"),
         ], vary=("1795250082525037", "07f899744881ab7d04583373e361323f"))
 
     def test_streams(self):
@@ -138,6 +140,15 @@ class Guides(harness.MillraceTest):
             ("millrace compact --config clicks.conf --replace=DIR", "millrace compact && millrace recount && eval \"$(echo {} | sed s,DIR,/var/lib/millrace/recount,)\"; [ $? = 78 ]"),
             ("grep ", "cp /tmp/all.csv archive/current/shard-0-of-1.csv; {raw}"),
         ], skipped=("[compactor]", "15 3 ", "systemctl"))
+
+    def test_privacy(self):
+        """A queue of another host is the pipeline's own here."""
+        self.walk("privacy.md", [
+            *guide.pipeline(), "millrace gen --events=500 --seed=7 --start=$(($(date +%s) - 90000)) --span=1d > more.ndjson; sed 's/\"l\": *\"[^\"]*\"/\"l\":\"jehiah\"/' more.ndjson | millrace put --quiet; "
+            "millrace status --wait > /dev/null; millrace compact 2> /dev/null; grep -rq jehiah /var/lib/millrace"], treat=[
+            ("millrace forget --config clicks.conf --field l --value jehiah", "{raw}"),
+            ("millrace forget --config clicks.conf --field l --value jehiah", "{raw} && ! grep -r jehiah /var/lib/millrace"),
+        ], loose=True)
 
     def test_api(self):
         """Answers have the members of the guide's; numbers depend on the time."""
