@@ -22,6 +22,7 @@ static const struct {
     {"lag", "aggregator", NULL, "/lag_bytes"},
     {"reads", "sortdb", NULL, "/total_requests"},
     {"queries", "api", "/request_seconds", "count"},
+    {"archive_made", "api", NULL, "/archive_made"},
 };
 #define HISTORY_COLUMNS (sizeof columns / sizeof *columns)
 

@@ -256,7 +256,8 @@ const checks = {
     await compactor.getByText(/^\d+ (s|min) old$/).waitFor();
     assert.equal(await compactor.locator(".state").textContent(), "not run by millrace up");
     await page.locator("details.data summary").click(); // the numbers of the sparklines
-    const queries = page.locator("details.data tbody tr:last-child td:last-child");
+    await compactor.getByText(/^Age of the archive/).waitFor();
+    const queries = page.locator("details.data tbody tr:last-child td:nth-last-child(2)");
     await page.waitForFunction(() => document.querySelectorAll("details.data tbody tr").length > 1);
     assert.match(await queries.textContent(), /^[\d,]+$/);
     await close(page);

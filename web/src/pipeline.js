@@ -38,6 +38,7 @@ const HISTORY = {
   aggregator: ["Counted", (p) => ratesOf(p, "counted")],
   sortdb: ["Reads", (p) => ratesOf(p, "reads")],
   api: ["Queries", (p) => ratesOf(p, "queries")],
+  compactor: ["Age of the archive", (p) => p.history.filter((s) => s.archive_made).map((s) => Math.max(0, s.t - s.archive_made)), duration],
 };
 const perSecond = (n) => `${count(Math.round(n))}/s`;
 
@@ -95,7 +96,7 @@ function compactorCard(p) {
     ["Next compaction", next ? moment(Date.parse(next) / 1000) : "–"],
   ];
   const state = process?.state === "ready" || process?.state === "running" ? "ready" : process?.state ?? "not run by millrace up";
-  return card("compactor", state, !process || (state === "ready" && !/failed/.test(process.said)), numbers(rows));
+  return card("compactor", state, !process || (state === "ready" && !/failed/.test(process.said)), numbers(rows), spark("compactor", p));
 }
 
 function cards(p) {
@@ -117,7 +118,7 @@ export function pipelineView() {
     const found = problems(p);
     const columns = Object.keys(p.history[0] ?? {});
     history = [columns, ...p.history.map((s) => columns.map((name) => s[name]))];
-    data.show(() => [["Time", ...columns.slice(1)], ...p.history.map((s) => [clock(s.t), ...columns.slice(1).map((name) => count(s[name]))])]);
+    data.show(() => [["Time", ...columns.slice(1)], ...p.history.map((s) => [clock(s.t), ...columns.slice(1).map((name) => (name === "archive_made" ? clock(s[name]) : count(s[name])))])]);
     const text = JSON.stringify(found);
     if (text !== last)
       wrong.replaceChildren(found.length ? h("ul", { class: "problems" }, found.map(([words, mend]) => h("li", {}, words, h("code", {}, mend))))
