@@ -30,12 +30,13 @@ class Stop(MillraceTest):
         return harness.read_file(self.path(name)) if os.path.exists(self.path(name)) else b""
 
     def reader(self, *args, runs=1, queue_url=None):
-        """Of two messages a run; the run of that number waits for finish()."""
+        """Of two messages a run; the run of that number waits for finish(). It then has so many messages in hand that it asks for no
+        more: a long poll that a stop cancels could still get what is returned."""
         script = self.write("script", "#!/bin/sh\necho >> %s\n[ $(wc -l < %s) -lt %d ] || until [ -e %s ]; do sleep 0.02; done\ncat >> %s" % (
             self.path("begun"), self.path("begun"), runs, self.path("enough"), self.path("out")))
         os.chmod(script, 0o755)
         reader = self.daemon("queue_exec", "--queue-url=" + (queue_url or self.gateway.url), "--backoff-min=10ms",
-                             "--backoff-max=100ms", "--batch=2", *args, "--", script, port=False)
+                             "--backoff-max=100ms", "--batch=2", "--items=%d" % (10 if runs == 1 else 6), *args, "--", script, port=False)
         wait_until(lambda: self.read("begun").count(b"\n") == runs, "the run to begin")
         return reader
 
