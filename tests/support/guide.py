@@ -12,8 +12,8 @@ export -f curl
 end() { kill -TERM -- "-$1" 2>/dev/null; wait "$1"; } # the command's status
 # begin NAME COMMAND: starts it in a session of its own.
 begin() { setsid bash -c "$2" > "/tmp/$1.out" 2> "/tmp/$1.err" < /dev/null & eval "pid_$1=$!"; }
-# poll COMMAND: until it succeeds, at most for 20 s.
-poll() { local i; for i in $(seq 400); do eval "$1" > /dev/null 2>&1 && return; sleep 0.05; done; echo "not within 20 s: $1"; return 1; }
+# poll COMMAND: until it succeeds, at most for 60 s.
+poll() { local i; for i in $(seq 1200); do eval "$1" > /dev/null 2>&1 && return; sleep 0.05; done; echo "not within 60 s: $1"; return 1; }
 # serve COMMAND: a daemon that runs from when it is ready until the next serve.
 serve() { [ -z "${pid_serve-}" ] || end "$pid_serve"; begin serve "$1"; poll 'grep -q " ready" /tmp/serve.err || ! kill -0 $pid_serve'; kill -0 $pid_serve || { cat /tmp/serve.err; return 1; }; }
 # until_ CONDITION COMMAND: a command that goes on; once CONDITION holds, it is ended with SIGTERM.
