@@ -1,9 +1,12 @@
-"""`make package`: lintian finds no error, and in a copy of this machine the package is installed, upgraded while events flow, and removed."""
+"""`make package`: lintian finds no error, and in a copy of this machine the package is installed, upgraded while events flow, and removed.
+MILLRACE_CLEAN=1: also in a new Debian that has nothing but what the package depends on."""
 # seconds: 60
+# full: MILLRACE_CLEAN=1
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 
 import harness
 import sandbox
@@ -48,6 +51,26 @@ class Package(harness.MillraceTest):
             text = subprocess.run(["dpkg-deb", "-f", self.package, "Description"], capture_output=True, text=True, check=True).stdout
             self.assertRegex(text, r"^.+\n( \S.*\n)+$", "a line that begins with two spaces is shown as it stands")
         sandbox.skip_unless_possible(self)
+        self.walk(None)
+
+    def test_in_a_clean_chroot(self):
+        if not os.environ.get("MILLRACE_CLEAN"):
+            self.skipTest("a long round: MILLRACE_CLEAN=1")
+        if not shutil.which("debootstrap"):
+            harness.not_installed(self, "debootstrap is not installed (scripts/setup --test)")
+        sandbox.skip_unless_possible(self)
+        depends = subprocess.run(["dpkg-deb", "-f", self.package, "Depends"], capture_output=True, text=True, check=True).stdout
+        names = [re.match(r"[a-z0-9.+-]+", one.strip())[0] for one in depends.split(",")]
+        mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True).stdout.split()
+        root = tempfile.mkdtemp(prefix="millrace-clean-", dir="/var/tmp")  # not where devices are forbidden
+        self.addCleanup(shutil.rmtree, root, ignore_errors=True)
+        done = subprocess.run(["debootstrap", "--variant=minbase", "--include=" + ",".join(sorted({*names, "curl", "python3"})),
+                               "bookworm", root, *mirror[:1]], capture_output=True, text=True, timeout=harness.LONG)
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
+        self.assertFalse(os.path.exists(os.path.join(root, "usr/bin/gcc")))
+        self.walk(root)
+
+    def walk(self, lower):
         os.rename(self.package, self.path("package", "first.deb"))
         self.package = self.path("package", "first.deb")
         steps = {
@@ -71,7 +94,7 @@ class Package(harness.MillraceTest):
             "data": "ls /var/lib/millrace",
             "purge": "dpkg --force-unsafe-io --purge millrace; ls -d /etc/millrace/millrace.conf; ls /var/lib/millrace",
         }
-        done = dict(zip(steps, sandbox.run(self, list(steps.values()), files=[self.package, self.newer()])))
+        done = dict(zip(steps, sandbox.run(self, list(steps.values()), lower=lower, files=[self.package, self.newer()])))
         for step in steps:
             self.assertEqual(done[step].status == 0, step not in ("gone", "running"), (step, done[step].status, done[step].output))
         self.assertEqual(done["owner"].output.strip(), "millrace:750")
