@@ -163,6 +163,14 @@ class Python(Daemons):
         d.stop()
 
 
+def erase_first(test):
+    """The stream has an erased line and then "second"."""
+    test.pubsub.post("/pub?stream=s", b'"second"\n')
+    test.assertEqual(test.pubsub.post("/erase?stream=s", b"0 8\n").status, 202)
+    harness.wait_until(lambda: test.pubsub.get("/erase?stream=s").json()["state"] == "done", "the erasure")
+    test.assertEqual(test.pubsub.get("/sub?stream=s&from=earliest&follow=0").body, b'{}     \n"second"\n')
+
+
 class Followed(Daemons):
     def setUp(self):
         super().setUp()
@@ -183,6 +191,10 @@ class Followed(Daemons):
         self.assertEqual(seen, (["first"] + published)[:101])
         again = millrace.follow("s", self.pubsub.url, cursor=cursors[49])
         self.assertEqual([next(again).json() for _ in range(51)], seen[50:])
+
+    def test_an_erased_line_is_left_out(self):
+        erase_first(self)
+        self.assertEqual(next(millrace.follow("s", self.pubsub.url, start="earliest")).data, b'"second"')
 
     def test_another_stream_is_refused(self):
         first = next(millrace.follow("s", self.pubsub.url, start="earliest"))
@@ -308,6 +320,11 @@ class JavaScript(Daemons):
         self.while_killed(lambda: result.append(self.node.run("put", url=self.queue.url, n=2000)))
         self.assertEqual(result, [{"mark": "2000"}])
         self.assertEqual(self.messages(), [b"m%d" % i for i in range(2000)])
+
+    def test_an_erased_line_is_left_out(self):
+        self.start_pubsub()
+        erase_first(self)
+        self.assertEqual(self.node.run("follow", url=self.pubsub.url, n=1)["lines"], ["second"])
 
     def test_puts_without_a_name_and_errors(self):
         self.start_queue()
