@@ -31,43 +31,10 @@ static void reply_state(struct http_request *req, int status, struct stream *s)
     buf_free(&out);
 }
 
-/* Removes a number and the byte behind it. */
-static bool take_number(struct bytes *text, char behind, uint64_t *number)
-{
-    const char *end = text->len ? memchr(text->ptr, behind, text->len) : NULL;
-    size_t n = end ? (size_t)(end - text->ptr) : 0;
-    if (!end || !bytes_to_u64(bytes_of(text->ptr, n), number))
-        return false;
-    *text = bytes_of(end + 1, text->len - n - 1);
-    return true;
-}
-
-/* Returns the number of the line in the body that is wrong, or 0. */
-static size_t read_lines(struct bytes body, struct stream_lines *out)
-{
-    size_t room = 0;
-    uint64_t after = 0;
-    *out = (struct stream_lines){0};
-    while (body.len) {
-        struct journal_range r;
-        uint64_t length;
-        if (!take_number(&body, ' ', &r.offset) || !take_number(&body, '\n', &length) || r.offset < after ||
-            length == 0 || length > JOURNAL_FRAME_MAX || r.offset > UINT64_MAX - length)
-            return out->n + 1;
-        after = r.end = r.offset + length;
-        if (out->n == room) {
-            room = room ? room * 2 : 64;
-            out->ranges = mem_realloc(out->ranges, room * sizeof *out->ranges);
-        }
-        out->ranges[out->n++] = r;
-    }
-    return 0;
-}
-
 static void start(struct http_request *req, struct stream *s)
 {
     struct stream_lines lines;
-    size_t wrong = read_lines(http_body(req), &lines);
+    size_t wrong = stream_lines_read(http_body(req), &lines);
     enum journal_result r = wrong || lines.n == 0 ? JOURNAL_CONFLICT : stream_erase(s, &lines);
     if (wrong)
         http_problem(req, 400, "bad-request",

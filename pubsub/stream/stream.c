@@ -225,6 +225,38 @@ enum journal_result stream_publish(struct stream *s, const struct lines *lines,
     return journal_append(s->journal, &append, time, publish_committed, p, mark);
 }
 
+/* Removes a number and the byte behind it. */
+static bool take_number(struct bytes *text, char behind, uint64_t *number)
+{
+    const char *end = text->len ? memchr(text->ptr, behind, text->len) : NULL;
+    size_t n = end ? (size_t)(end - text->ptr) : 0;
+    if (!end || !bytes_to_u64(bytes_of(text->ptr, n), number))
+        return false;
+    *text = bytes_of(end + 1, text->len - n - 1);
+    return true;
+}
+
+size_t stream_lines_read(struct bytes body, struct stream_lines *out)
+{
+    size_t room = 0;
+    uint64_t after = 0;
+    *out = (struct stream_lines){0};
+    while (body.len) {
+        struct journal_range r;
+        uint64_t length;
+        if (!take_number(&body, ' ', &r.offset) || !take_number(&body, '\n', &length) || r.offset < after ||
+            length == 0 || length > JOURNAL_FRAME_MAX || r.offset > UINT64_MAX - length)
+            return out->n + 1;
+        after = r.end = r.offset + length;
+        if (out->n == room) {
+            room = room ? room * 2 : 64;
+            out->ranges = mem_realloc(out->ranges, room * sizeof *out->ranges);
+        }
+        out->ranges[out->n++] = r;
+    }
+    return 0;
+}
+
 static bool erase_line(char *payload, size_t len, size_t from, size_t to)
 {
     bool begins = from == 0 || payload[from - 1] == '\n';

@@ -109,6 +109,9 @@ struct stream_lines {
     struct journal_range *ranges; /* ascending, not overlapping */
     size_t n;
 };
+/* Reads lines "OFFSET LENGTH", ascending. Returns 0, or the number of the wrong line. The caller frees out->ranges in any
+ * case. */
+size_t stream_lines_read(struct bytes body, struct stream_lines *out);
 /* The latest erasure since the daemon started. */
 struct stream_erasure {
     enum { STREAM_ERASE_NONE, STREAM_ERASE_RUNS, STREAM_ERASE_DONE, STREAM_ERASE_FAILED } state;
