@@ -102,7 +102,8 @@ static bool replace_ranges(struct erase *e, uint64_t offset, char *payload, size
         const struct journal_range *r = &what->ranges[e->range];
         size_t from = r->offset > offset ? (size_t)(r->offset - offset) : 0;
         size_t to = r->end < offset + len ? (size_t)(r->end - offset) : len;
-        if (r->end > offset && !what->replace(payload, len, from, to))
+        bool is_part = r->offset < offset || r->end > offset + len;
+        if (r->end > offset && !what->replace(payload, len, from, to, is_part))
             return false;
         if (r->end > offset + len)
             break; /* it continues in the next frame */

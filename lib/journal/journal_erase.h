@@ -25,9 +25,10 @@ struct journal_range {
 struct journal_erasure {
     const struct journal_range *ranges; /* ascending, not empty, not overlapping; borrowed until `done` */
     size_t n;                           /* 0: only removes what recycled files have left */
-    /* Replaces the bytes from..to-1 of a frame's payload, on the reader thread. Returns false if these bytes must not be
-     * replaced: the erasure then ends with JOURNAL_CONFLICT. Not called for ranges of bytes that were trimmed. */
-    bool (*replace)(char *payload, size_t len, size_t from, size_t to);
+    /* Replaces the bytes from..to-1 of a frame's payload, on the reader thread. is_part: the range has bytes of other
+     * frames too. Returns false if these bytes must not be replaced: the erasure then ends with JOURNAL_CONFLICT. Not
+     * called for ranges of bytes that were trimmed. */
+    bool (*replace)(char *payload, size_t len, size_t from, size_t to, bool is_part);
 };
 
 /* OK; CONFLICT: see `replace`; NO_SPACE; LATCHED; DAMAGED or IO: `error` names the file; CLOSED: the journal is being

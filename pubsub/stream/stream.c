@@ -257,12 +257,13 @@ size_t stream_lines_read(struct bytes body, struct stream_lines *out)
     return 0;
 }
 
-static bool erase_line(char *payload, size_t len, size_t from, size_t to)
+static bool erase_line(char *payload, size_t len, size_t from, size_t to, bool is_part)
 {
     bool begins = from == 0 || payload[from - 1] == '\n';
     size_t n = to - from - 1; /* without the LF */
     (void)len;
-    if (!begins || n < ERASED_LINE_MIN || memchr(payload + from, '\n', to - from) != payload + to - 1)
+    if (is_part || !begins || n < ERASED_LINE_MIN ||
+        memchr(payload + from, '\n', to - from) != payload + to - 1)
         return false;
     erased_line_write(payload + from, n);
     return true;

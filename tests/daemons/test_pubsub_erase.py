@@ -90,8 +90,10 @@ class Erase(PubsubTest):
             state = self.erased(ranges)
             self.assertEqual((state["state"], "whole line" in state["error"]), ("failed", True), ranges)
             self.assertEqual(self.sub().body, b"one\ntwo\nthree\nok\n")
+        self.pub(b"five\n")
+        self.assertEqual(self.erased([(14, 8)])["state"], "failed", "two lines of two publishes")
         self.assertEqual(self.erased([(4, 4), (8, 6)])["state"], "done")
-        self.assertEqual(self.sub().body, b"one\n{} \n{}   \nok\n")
+        self.assertEqual(self.sub().body, b"one\n{} \n{}   \nok\nfive\n")
 
     def test_only_for_operators(self):
         os.chmod(self.write("token", "secret\n"), 0o600)

@@ -371,8 +371,9 @@ static void seek_some(void)
     CHECK(s.offset == expected);
 }
 
-static bool replace(char *payload, size_t len, size_t from, size_t to)
+static bool replace(char *payload, size_t len, size_t from, size_t to, bool is_part)
 {
+    (void)is_part;
     CHECK(from == 0 && to == len);
     memset(payload, 0, len);
     return true;

@@ -26,15 +26,17 @@ static void on_erased(enum journal_result r, const char *error, void *arg)
     snprintf(e->error, sizeof e->error, "%s", error);
 }
 
-static bool replace(char *payload, size_t len, size_t from, size_t to)
+static bool replace(char *payload, size_t len, size_t from, size_t to, bool is_part)
 {
+    (void)is_part;
     assert_true(from < to && to <= len);
     memset(payload + from, '-', to - from);
     return true;
 }
 
-static bool replace_not(char *payload, size_t len, size_t from, size_t to)
+static bool replace_not(char *payload, size_t len, size_t from, size_t to, bool is_part)
 {
+    (void)is_part;
     memset(payload, '?', len);
     (void)from;
     (void)to;
