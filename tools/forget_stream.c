@@ -42,6 +42,13 @@ static void end_search(struct search *s, int status)
     event_base_loopbreak(s->base);
 }
 
+static void add_line(struct search *s, uint64_t offset, size_t length)
+{
+    struct forget_stream *f = s->f;
+    buf_printf(&f->ranges, "%" PRIu64 " %zu\n", offset, length);
+    stream_client_opening_at(s->client, offset + length, f->opening, sizeof f->opening);
+}
+
 static void on_lines(struct bytes lines, void *arg)
 {
     struct search *s = arg;
@@ -54,7 +61,7 @@ static void on_lines(struct bytes lines, void *arg)
         f->matched += v == FORGET_YES;
         f->contained += v == FORGET_CONTAINS;
         if (v == FORGET_YES || (v == FORGET_CONTAINS && f->contains && n > ERASED_LINE_MIN))
-            buf_printf(&f->ranges, "%" PRIu64 " %zu\n", at, n);
+            add_line(s, at, n);
         at += n;
         lines = bytes_of(lines.ptr + n, lines.len - n);
         if (at >= f->end)
@@ -184,12 +191,13 @@ int forget_stream_erase(struct forget_stream *f)
     struct event_base *base;
     struct http_client *client;
     struct json_doc *doc;
-    char target[160];
+    char target[224];
     if (f->ranges.len == 0)
         return EX_OK;
     if (!open_client(f, &base, &client))
         return EX_USAGE;
-    snprintf(target, sizeof target, "/erase?stream=%s&id=%s", f->stream, f->id);
+    snprintf(target, sizeof target, "/erase?stream=%s&id=%s%s%s", f->stream, f->id, f->opening[0] ? "." : "",
+        f->opening);
     int http = ask(client, "POST", target, buf_bytes(&f->ranges), &doc);
     int status = http == 202 ? EX_OK : fail(f, EX_TEMPFAIL, "not erased", json_doc_text(doc, "/detail"));
     json_doc_free(&doc);

@@ -17,6 +17,7 @@ struct forget_stream {
     uint64_t read, matched, contained; /* lines; `contained` are not erased, unless `contains` */
     uint64_t end;                      /* the end of the stream at the beginning of the search */
     char id[33];                       /* of the stream */
+    char opening[31];                  /* of the last line found (STREAM_OPENING_SHORT) */
     struct buf ranges;                 /* the body of /erase; free it */
     char error[FORGET_ERROR_TEXT];
 };

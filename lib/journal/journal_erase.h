@@ -9,7 +9,7 @@
  * 3. The erasure first ends the newest segment. It also removes what recycled files have left: the bytes after the
  *    frames of recycled segments are not copied, and the files of all segments of before are deleted once trimmed.
  * 4. No byte is overwritten in place: a hard link of a backup keeps the old bytes.
- * 5. One segment at a time needs space on the disk for its copy. After JOURNAL_NO_SPACE the segments before it are
+ * 5. One segment at a time needs space on the disk for its copy. After any result but OK, the segments before may be
  *    replaced.
  *
  * Calls and threads as in journal.h. */

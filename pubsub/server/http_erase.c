@@ -31,10 +31,27 @@ static void reply_state(struct http_request *req, int status, struct stream *s)
     buf_free(&out);
 }
 
+/* Offsets of another stream, or of another history, would name other lines. */
+static bool is_of_this_history(struct http_request *req, struct stream *s, const struct stream_lines *lines)
+{
+    struct bytes id = BYTES_NONE;
+    struct stream_from end = {
+        .kind = STREAM_FROM_OFFSET, .offset = lines->n ? lines->ranges[lines->n - 1].end : 0};
+    (void)http_param(req, "id", &id);
+    if (id.len > 0)
+        return server_check_stream_id(req, s, id, &end);
+    http_problem(req, 400, "missing-parameter", "id=STREAM, as /streams states it", "id is required");
+    return false;
+}
+
 static void start(struct http_request *req, struct stream *s)
 {
     struct stream_lines lines;
     size_t wrong = stream_lines_read(http_body(req), &lines);
+    if (!wrong && !is_of_this_history(req, s, &lines)) {
+        free(lines.ranges);
+        return;
+    }
     enum journal_result r = wrong || lines.n == 0 ? JOURNAL_CONFLICT : stream_erase(s, &lines);
     if (wrong)
         http_problem(req, 400, "bad-request",
@@ -60,12 +77,10 @@ static void start(struct http_request *req, struct stream *s)
 void http_erase(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;
-    struct bytes id = BYTES_NONE;
     if (server_refuse_if_down(server, req) || !http_require_local(req))
         return;
     struct stream *s = server_find_stream(server, req, NULL, false);
-    (void)http_param(req, "id", &id);
-    if (!s || !server_check_stream_id(req, s, id, NULL))
+    if (!s)
         return;
     if (http_method(req) == HTTP_POST_)
         start(req, s);

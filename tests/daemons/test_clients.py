@@ -166,7 +166,8 @@ class Python(Daemons):
 def erase_first(test):
     """The stream has an erased line and then "second"."""
     test.pubsub.post("/pub?stream=s", b'"second"\n')
-    test.assertEqual(test.pubsub.post("/erase?stream=s", b"0 8\n").status, 202)
+    identity = test.pubsub.get("/streams").json()["streams"][0]["id"]
+    test.assertEqual(test.pubsub.post("/erase?stream=s&id=" + identity, b"0 8\n").status, 202)
     harness.wait_until(lambda: test.pubsub.get("/erase?stream=s").json()["state"] == "done", "the erasure")
     test.assertEqual(test.pubsub.get("/sub?stream=s&from=earliest&follow=0").body, b'{}     \n"second"\n')
 

@@ -14,6 +14,7 @@ class Erase(PubsubTest):
 
     def erase(self, ranges, stream="s", **more):
         body = b"".join(b"%d %d\n" % r for r in ranges)
+        more.setdefault("id", next((s["id"] for s in request(self.url, "GET", "/streams").json()["streams"] if s["name"] == stream), "none"))
         return request(self.url, "POST", "/erase?" + query(stream=stream, **more), body)
 
     def state(self, stream="s"):
@@ -85,6 +86,9 @@ class Erase(PubsubTest):
         self.assertProblem(self.erase([(0, 18)]), 416, "cursor-beyond-end")
         self.assertProblem(self.erase([(0, 4)], stream="t"), 404, "unknown-stream")
         self.assertProblem(self.erase([(0, 4)], id="0" * 32), 409, "wrong-stream")
+        self.assertProblem(request(self.url, "POST", "/erase?stream=s", b"0 4\n"), 400, "missing-parameter")
+        identity = self.sub().header("X-Millrace-Stream-Id") or request(self.url, "GET", "/streams").json()["streams"][0]["id"]
+        self.assertProblem(self.erase([(0, 4)], id=identity + ".0123456789"), 409, "other-history")
         self.assertEqual(self.state()["state"], "none")
         for ranges in ([(0, 8)], [(1, 3)], [(0, 3)], [(14, 3)]):
             state = self.erased(ranges)
