@@ -58,7 +58,7 @@ static void start(struct http_request *req, struct stream *s)
             "send lines \"OFFSET LENGTH\", ascending; LENGTH includes the LF",
             "line %zu of the body is not \"OFFSET LENGTH\", or overlaps the line before", wrong);
     else if (lines.n == 0 && r == JOURNAL_CONFLICT)
-        http_problem(req, 400, "empty-body", NULL, "there is no line to erase");
+        http_problem(req, 400, "empty-body", NULL, "the body names no line");
     else if (r == JOURNAL_CONFLICT)
         http_problem(req, 416, "cursor-beyond-end", NULL, "a line is past the end of the stream");
     else if (r == JOURNAL_BUSY)

@@ -25,7 +25,7 @@ void http_erase(struct http_request *req, void *ctx)
     if (!http_require_local(req) || !may_inspect(server, req) || !param_existing_queue(server, req, &q))
         return;
     if (!q) {
-        http_problem(req, 404, "unknown-queue", NULL, "there is no such queue");
+        http_problem(req, 404, "unknown-queue", NULL, "the queue does not exist");
     } else if (http_method(req) == HTTP_GET_) {
         reply_erasure(req, 200, q);
     } else if (named_queue_erasure(q).state == QUEUE_ERASE_RUNNING) {

@@ -179,7 +179,7 @@ static void set_mark(struct queue_server *server, struct http_request *req, stru
     struct queue_put put = {.sets_mark = true};
     struct bytes text;
     if (!q)
-        http_problem(req, 404, "unknown-queue", NULL, "there is no such queue");
+        http_problem(req, 404, "unknown-queue", NULL, "the queue does not exist");
     else if (!removes && !http_param(req, "mark", &text))
         http_problem(req, 400, "missing-parameter", NULL, "mark is missing");
     else if (http_param_name(req, "producer", NULL, producer) &&

@@ -340,9 +340,12 @@ const checks = {
     const page = await open("/?view=live");
     await page.locator(".lines li").first().waitFor(); // what was there before
     const t = Math.floor(Date.now() / 1000);
+    const erased = await fetch(`${daemon("pubsub").url}/pub?stream=clicks`, { method: "POST", body: "{}      \n" });
+    assert.equal(erased.status, 200, "what `millrace forget` leaves of a line");
     await post({ t, l: "one", c: "US" }, { t, l: "two <b>", c: "US" }, { t, l: "an event: x", c: "US" });
     await page.locator(".lines li", { hasText: "two <b>" }).waitFor();
     await page.locator(".lines li", { hasText: "an event: x" }).waitFor();
+    assert.equal(await page.locator(".lines li", { hasText: "{}" }).count(), 0);
     await page.getByLabel("Filter").fill("four");
     await page.getByRole("button", { name: "Pause" }).click();
     const counted = (text) => page.waitForFunction(async (text) => (await (await fetch(`v1/lookup?ns=u&prefix=${text}`)).json()).rows.length, text, { polling: 50 });

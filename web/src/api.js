@@ -52,6 +52,9 @@ export async function get(path, parameters, signal) {
   }
 }
 
+/** What `millrace forget` leaves of a line. */
+const ERASED = /^\{\} +$/;
+
 /**
  * Calls onLines(lines, offset) with arrays of lines as they arrive, until the signal aborts. The offset is that after the last line.
  * EventSource cannot send a token.
@@ -71,10 +74,11 @@ export async function follow(parameters, signal, onLines) {
       const parts = event.split("\n");
       const data = parts.filter((line) => line.startsWith("data:"));
       if (!data.length || parts.some((line) => line.startsWith("event:"))) continue;
-      lines.push(data.map((line) => line.slice(5).replace(/^ /, "")).join("\n"));
+      const line = data.map((part) => part.slice(5).replace(/^ /, "")).join("\n");
+      if (!ERASED.test(line)) lines.push(line);
       offset = parseInt(parts.find((line) => line.startsWith("id:"))?.slice(3) ?? "0", 10);
     }
-    if (lines.length) onLines(lines, offset);
+    if (offset) onLines(lines, offset);
   }
 }
 
