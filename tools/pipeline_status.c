@@ -385,6 +385,12 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
     return i == COMPACTOR ? (d->state ? "ready" : "off") : NULL;
 }
 
+/* A daemon that starts again after a failure has not shown yet that the failure is over. */
+static bool is_restarting(const struct daemon_status *d, const struct pipeline_daemon *p)
+{
+    return !d->ready && p->restarts > 0 && p->last_error && p->state && strcmp(p->state, "starting") == 0;
+}
+
 static void look_at_daemon(struct pipeline_status *s, size_t i)
 {
     const struct pipeline_daemon *p = &s->pipeline.daemons[i];
@@ -404,9 +410,15 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
             add_detail(d, "process %" PRId64 " runs, but does not answer", p->pid);
         if (p->last_error)
             add_detail(d, "last error: %s", p->last_error);
+        if (is_restarting(d, p))
+            d->state = "restarting";
     } else {
         d->stats = fetch(s, i, "/stats?format=json");
         judge_warnings(s, i);
+        if (is_restarting(d, p)) {
+            d->state = "restarting";
+            add_detail(d, "last error: %s", p->last_error);
+        }
         bool is_complete = !rows[i].look || rows[i].look(s, d);
         s->known = s->known && d->ready && is_complete;
         char pointer[64];

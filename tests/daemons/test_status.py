@@ -157,7 +157,13 @@ class StatusTest(harness.MillraceTest):
             status, look = self.look()
             return status == 2 and "shard-0-of-1.csv" in (look["daemons"]["sortdb"]["last_error"] or "")
         wait_until(shows_it, self.text)
-        self.assertIn("return to an older generation", self.text())
+        # From now on in every look, also while the daemon is starting again.
+        for _ in range(20):
+            status, look = self.look()
+            sortdb = look["daemons"]["sortdb"]
+            self.assertEqual((status, sortdb["state"]), (2, "restarting"), look)
+            problem = next(p for p in look["problems"] if p["problem"].startswith("sortdb is restarting: "))
+            self.assertIn("return to an older generation", problem["remedy"], look)
 
     def test_an_archive_that_the_api_cannot_open(self):
         pipeline = self.up("--run=simplequeue,pubsub,aggregator,api", api={"archive": self.path("data", "archive")}).wait_ready()
