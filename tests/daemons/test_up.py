@@ -170,9 +170,13 @@ class Up(harness.MillraceTest):
         self.put(pipeline, event("late"))
         wait_until(lambda: b"late" in pipeline.ask("pubsub", "GET", "/sub?stream=clicks&from=earliest&follow=0").body,
                    lambda: "the event to be in its stream:\n" + pipeline.log)
-        reply = pipeline.ask("api", "GET", "/v1/series?user=bitly&unit=day")
-        self.assertEqual((reply.status, reply.json()["code"]), (503, "upstream-unavailable"), reply)
-        self.assertIn(without, reply.json()["detail"])
+
+        def names_it():
+            """Another daemon that is still starting may be named first."""
+            reply = pipeline.ask("api", "GET", "/v1/series?user=bitly&unit=day")
+            self.assertEqual((reply.status, reply.json()["code"]), (503, "upstream-unavailable"), reply)
+            return without in reply.json()["detail"]
+        wait_until(names_it, lambda: "the API to name %s:\n%s" % (without, pipeline.log))
 
     def state(self, pipeline, name):
         return pipeline.run_file()["daemons"].get(name, {}).get("state")
@@ -299,8 +303,9 @@ class Up(harness.MillraceTest):
         pipeline = self.up().wait_ready()
         self.put(pipeline, event("bitly"))
         self.wait_total(pipeline, "bitly", 1)
-        self.assertIn("millrace_queue_to_pubsub_messages_delivered_total 1\n",
-                      pipeline.ask("queue_to_pubsub", "GET", "/metrics").text)
+        # The event may be counted before the relay has read pubsub's reply.
+        wait_until(lambda: "millrace_queue_to_pubsub_messages_delivered_total 1\n" in pipeline.ask("queue_to_pubsub", "GET", "/metrics").text,
+                   "it to count its delivery")
         wait_until(lambda: self.status_of("queue_to_pubsub")[1]["state"] == "ready", "it to be shown")
         pipeline.interrupt()
 
