@@ -498,9 +498,9 @@ max_keys = 7
         d = self.launch()
         self.wait_counted(d)
         self.assertEqual([d.stats()[name] for name in ("events", "rejected")], [3, 1])
-        metrics = d.get("/metrics").text
         for bound, n in (("3600", 2), ("21600", 3), ("+Inf", 3)):
-            self.assertIn('millrace_aggregator_event_lateness_seconds_bucket{le="%s"} %d\n' % (bound, n), metrics)
+            line = 'millrace_aggregator_event_lateness_seconds_bucket{le="%s"} %d\n' % (bound, n)
+            harness.wait_until(lambda: line in d.get("/metrics").text, "the metrics, which follow in a moment: " + line)
         d.stop()  # writes the rejects
         with open(glob.glob(self.path("data", "rejects", "*"))[0]) as f:
             self.assertEqual(json.loads(f.read())["reason"], "field t is a time more than max_ahead in the future")

@@ -134,12 +134,13 @@ class Monitoring(harness.MillraceTest):
         ask = self.prometheus(pipeline)
         for t in targets:
             found = lambda: (ask("/api/v1/query", query=t["expr"]) or {}).get("result")
-            wait_until(found, "a result of " + t["expr"], interval=0.1)
-            for sample in found():
+            for sample in wait_until(found, "a result of " + t["expr"], interval=0.1):
                 for label in re.findall(r"{{(\w+)}}", t["legendFormat"]):
                     self.assertIn(label, sample["metric"])
-        rules = [r for g in ask("/api/v1/rules")["groups"] for r in g["rules"]]
-        self.assertEqual({r["name"]: r["health"] for r in rules}, dict.fromkeys(FIRES, "ok"))
+
+        def health():
+            return {r["name"]: r["health"] for g in (ask("/api/v1/rules") or {"groups": []})["groups"] for r in g["rules"]}
+        wait_until(lambda: health() == dict.fromkeys(FIRES, "ok"), health)
 
     def test_what_they_name_exists(self):
         config = self.write("pipeline.conf", harness.pipeline_config(self.path("data")))

@@ -53,7 +53,7 @@ class Backlog(WatermarkTest):
         self.wait_complete()
         host.put("/put?delay=4000")
         host.put()
-        wait_until(lambda: self.look()[1] == 1, "the second event")
+        wait_until(lambda: self.look()[1] >= 1, "the second event")  # on a slow machine with the first
         wait_until(lambda: self.look()[1] == 2, "the first event")
         self.wait_complete()
 
