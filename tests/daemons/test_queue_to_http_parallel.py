@@ -15,10 +15,12 @@ WAIT = 4  # seconds
 
 
 class Busy:
-    """What a sink does that takes its time: how many requests were there at once, at most."""
+    """What a sink does that takes its time: how many requests were there at once, at most. The first of them wait until there have
+    been so many at once, however slow the machine is."""
 
-    def __init__(self, sink, seconds, fails=lambda body: False):
+    def __init__(self, sink, seconds, fails=lambda body: False, at_once=1):
         self.now = self.most = 0
+        self.at_once = at_once
         self.changed = threading.Lock()
         self.seconds, self.fails = seconds, fails
         sink.lock = NoLock()
@@ -29,6 +31,7 @@ class Busy:
             self.now += 1
             self.most = max(self.most, self.now)
             answer = 500 if self.fails(body) else 200
+        wait_until(lambda: self.most >= self.at_once, lambda: "%d requests at once, not %d" % (self.at_once, self.most))
         time.sleep(self.seconds)
         with self.changed:
             self.now -= 1
@@ -46,7 +49,7 @@ class NoLock:
 class Parallel(ToHttp):
     def test_several_at_once(self):
         sink = Sink(self)
-        busy = Busy(sink, 0.05)
+        busy = Busy(sink, 0.05, at_once=6)
         messages = [b"%d" % i for i in range(60)]
         self.put(messages)
         self.sender(sink.url, "--parallel=6")
@@ -56,7 +59,7 @@ class Parallel(ToHttp):
 
     def test_in_the_order_of_a_key(self):
         sink, rng = Sink(self), harness.seeded()
-        busy = Busy(sink, 0.003, lambda body: rng.random() < 0.3)
+        busy = Busy(sink, 0.003, lambda body: rng.random() < 0.3, at_once=2)
         events = [{"user": {"id": rng.choice(["a", "b", 7, "d", None])}, "n": i} for i in range(200)]
         self.put([json.dumps(e).encode() for e in events])
         sender = self.sender(sink.url, "--parallel=4", "--order-by=user.id", "--backoff-min=1ms", "--backoff-max=5ms")
@@ -67,8 +70,7 @@ class Parallel(ToHttp):
             got[e["user"]["id"]].append(e["n"])
         self.assertEqual(dict(got), {user: [e["n"] for e in events if e["user"]["id"] == user] for user in got})
         self.assertEqual(sum(map(len, got.values())), len(events))
-        self.assertGreater(busy.most, 1)
-        self.assertLessEqual(busy.most, 4)
+        self.assertTrue(2 <= busy.most <= 4, busy.most)
         self.assertEqual(sender.get("/health").status, 200)
 
     def test_a_message_that_fails_delays_no_other(self):
@@ -138,8 +140,16 @@ class Parallel(ToHttp):
 
     def test_two_share_a_queue(self):
         sinks = [Sink(self), Sink(self)]
-        for s in sinks:
-            Busy(s, 0.01)
+
+        def takes_its_share(own, other):
+            """The sender that has begun first does not take everything: it waits until the other has begun."""
+            def behave(body):
+                if len(own.taken()) > 10:
+                    wait_until(lambda: len(other.taken()) > 10, "the other to have its share")
+                return 200
+            own.lock, own.behave = NoLock(), behave
+        takes_its_share(*sinks)
+        takes_its_share(*reversed(sinks))
         messages = [b"%d" % i for i in range(200)]
         self.put(messages)
         senders = [self.sender(s.url, "--shared", "--items=10") for s in sinks]
