@@ -88,7 +88,10 @@ class Tail(PubsubTest):
         self.assertIn(b"is not a field", self.view("top", "--by=.", expect=64).stderr)
 
     def test_top_ends_after_its_window(self):
-        p = subprocess.Popen([harness.program("millrace"), "top", "--pubsub-url=" + self.url, "--by=l", "--window=1s"], stdout=subprocess.PIPE)
+        harness.slower_and_slower(1, self.ends_after)
+
+    def ends_after(self, seconds):
+        p = subprocess.Popen([harness.program("millrace"), "top", "--pubsub-url=" + self.url, "--by=l", "--window=%ds" % seconds], stdout=subprocess.PIPE)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)
         posts = 0
