@@ -372,9 +372,17 @@ class Pipeline(Daemon):
                 raise AssertionError("millrace up ended with %s:\n%s" % (self.process.returncode, self.log))
             run = self.run_file()
             return run.get("pid") == self.pid and run["daemons"] and \
-                all(d["state"] == "ready" for d in run["daemons"].values())
+                all(d["state"] == "ready" for d in run["daemons"].values()) and self.has_opened_archive(run["daemons"].get("api"))
         wait_until(ready, lambda: "the pipeline to be ready: %s\n%s" % (self.run_file(), self.log))
         return self
+
+    def has_opened_archive(self, api):
+        """An API that maps the archive takes events, so it is ready, while it opens it; but its answers are 503 until then."""
+        try:
+            reads = api and b"--archive=" in read_file("/proc/%d/cmdline" % api["pid"])
+        except OSError:
+            return False  # it has just ended
+        return not reads or re.search("reading the archive|cannot open the archive", self.log) is not None
 
     def daemon_url(self, name):
         return self.run_file()["daemons"][name]["url"]
