@@ -27,9 +27,9 @@ import urllib.parse
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.path.realpath(os.environ.get("MILLRACE_BUILD", os.path.join(ROOT, "build", "release")))
 SANITIZED = os.environ.get("MILLRACE_SANITIZED", "") not in ("", "0")
-PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "120" if SANITIZED else "40"))  # seconds, for any one wait
+PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "120"))  # seconds, for any one wait: only what is broken takes so long
 # Of what must not be kept waiting at all: wide, so that what misses it is broken and not just a busy machine.
-SOON = PATIENCE / 2
+SOON = PATIENCE / (2 if SANITIZED else 6)
 STOP_TIMEOUT = PATIENCE / 2  # from SIGTERM to a daemon's end: more than its --drain-timeout
 LONG = PATIENCE * 5  # for a program, or a daemon, that goes through all there is, like all real clicks
 
