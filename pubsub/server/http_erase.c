@@ -52,13 +52,11 @@ static void start(struct http_request *req, struct stream *s)
         free(lines.ranges);
         return;
     }
-    enum journal_result r = wrong || lines.n == 0 ? JOURNAL_CONFLICT : stream_erase(s, &lines);
+    enum journal_result r = wrong ? JOURNAL_CONFLICT : stream_erase(s, &lines);
     if (wrong)
         http_problem(req, 400, "bad-request",
             "send lines \"OFFSET LENGTH\", ascending; LENGTH includes the LF",
             "line %zu of the body is not \"OFFSET LENGTH\", or overlaps the line before", wrong);
-    else if (lines.n == 0 && r == JOURNAL_CONFLICT)
-        http_problem(req, 400, "empty-body", NULL, "the body names no line");
     else if (r == JOURNAL_CONFLICT)
         http_problem(req, 416, "cursor-beyond-end", NULL, "a line is past the end of the stream");
     else if (r == JOURNAL_BUSY)

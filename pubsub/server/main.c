@@ -16,7 +16,7 @@
 #include <sysexits.h>
 
 #define TICK_MAX USEC_PER_SEC
-#define ERASE_BODY_MAX ((size_t)64 << 20) /* some three million lines */
+#define ERASE_BODY_MAX ((size_t)8 << 20) /* some 400,000 lines, which are parsed on the loop */
 
 struct wiring {
     struct pubsub_server server; /* first member, because handlers get it as their ctx */

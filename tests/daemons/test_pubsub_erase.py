@@ -82,7 +82,7 @@ class Erase(PubsubTest):
         for body in (b"0", b"0 4", b"x 4\n", b"0 0\n", b"4 4\n0 4\n", b"0 8\n4 4\n", b"0 -4\n", b"18446744073709551615 4\n"):
             reply = request(self.url, "POST", "/erase?stream=s", body)
             self.assertProblem(reply, 400, "bad-request")
-        self.assertProblem(self.erase([]), 400, "empty-body")
+        self.assertEqual(self.erase([(0, 4)] * 2200000).status, 413)
         self.assertProblem(self.erase([(0, 18)]), 416, "cursor-beyond-end")
         self.assertProblem(self.erase([(0, 4)], stream="t"), 404, "unknown-stream")
         self.assertProblem(self.erase([(0, 4)], id="0" * 32), 409, "wrong-stream")
@@ -155,6 +155,21 @@ class Erase(PubsubTest):
         for text in all_lines:
             self.assertIn(seen[at:at + len(text)], (text, self.blank(text) if b"secret" in text else text))
             at += len(text)
+
+    def test_nothing_of_deleted_segments_is_left(self):
+        """A reused file has bytes of the deleted segment behind its own; an erasure without lines removes them."""
+        self.pubsub("--retain-bytes=64K", sync="0")
+        secret = b'{"user":"secret","pad":"%s"}\n' % (b"x" * 900)
+        other = b'{"user":"other","pad":"%s"}\n' % (b"x" * 900)
+        end = int(self.pub(secret * 100).json()["end"])  # a segment
+        self.pub(other * 100)  # enough for --retain-bytes
+        self.pub(other)  # a new segment, so small that it needs no file for the next one yet
+        wait_until(lambda: int(request(self.url, "GET", "/streams").json()["streams"][0]["earliest"]) >= end, "the deletion")
+        self.assertTrue(self.is_on_disk(b"secret"), "the file of the deleted segment is to be reused")
+        self.assertEqual(self.erased([])["state"], "done")
+        self.assertFalse(self.is_on_disk(b"secret"))
+        self.assertEqual(self.pub(other).status, 200)
+        self.assertEqual(self.sub(end).body, other * 102)
 
     def test_killed_in_the_middle(self):
         daemon = self.pubsub(sync="0")
