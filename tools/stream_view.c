@@ -2,6 +2,7 @@
 
 #include "base/erased_line.h"
 #include "counts/json_path.h"
+#include "counts/key_text.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
 #include "stream/stream_client.h"
@@ -46,30 +47,15 @@ void stream_view_end(struct stream_view *v)
 
 struct bytes stream_view_text(const struct json_value *v, char space[STREAM_VIEW_VALUE_TEXT])
 {
-    switch (v->type) {
-    case JSON_MISSING:
-        return BYTES_NONE;
-    case JSON_NULL:
+    struct bytes text;
+    if (v->type == JSON_NULL)
         return bytes_str("null");
-    case JSON_BOOL:
-        return bytes_str(v->v.boolean ? "true" : "false");
-    case JSON_I64:
-        snprintf(space, STREAM_VIEW_VALUE_TEXT, "%" PRId64, v->v.i64);
-        return bytes_str(space);
-    case JSON_U64:
-        snprintf(space, STREAM_VIEW_VALUE_TEXT, "%" PRIu64, v->v.u64);
-        return bytes_str(space);
-    case JSON_F64:
-        snprintf(space, STREAM_VIEW_VALUE_TEXT, "%.17g", v->v.f64);
-        return bytes_str(space);
-    case JSON_STRING:
-        return v->v.string;
-    case JSON_ARRAY:
-        return bytes_str("[...]");
-    case JSON_OBJECT:
-        break;
-    }
-    return bytes_str("{...}");
+    if (!key_text_of(v, space, &text))
+        return text;
+    if (v->type != JSON_F64)
+        return bytes_str(v->type == JSON_ARRAY ? "[...]" : "{...}");
+    snprintf(space, STREAM_VIEW_VALUE_TEXT, "%.17g", v->v.f64);
+    return bytes_str(space);
 }
 
 void stream_view_print(struct bytes text)

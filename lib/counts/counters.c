@@ -4,6 +4,7 @@
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
 #include "counts/key_function.h"
+#include "counts/key_text.h"
 #include "config/options.h"
 #include "counts/records.h"
 #include <stdio.h>
@@ -11,7 +12,6 @@
 
 #define SECONDS_PER_HOUR 3600
 #define REASON_MAX 200
-#define DIGITS_MAX 24
 #define MAX_AHEAD "2d"
 #define MAX_AHEAD_SECONDS 172800
 #define MAX_TEXT "2K"
@@ -355,8 +355,7 @@ struct source {
     const struct counter *counter; /* the first with this key */
     size_t value;                  /* index of the key's field in `values`; unused for a constant */
     struct bytes text;
-    char digits[DIGITS_MAX];
-    struct buf space, bound;
+    struct key_text_space space;
 };
 
 struct counters_reader {
@@ -400,7 +399,7 @@ struct counters_reader *counters_reader_new(const struct counters *c)
         struct source *s = &r->sources[r->n_sources++];
         s->is_limited = counter->max_keys > 0;
         s->counter = counter;
-        s->text = component_bound(bytes_str(counter->field), c->max_text, &s->bound);
+        s->text = component_bound(bytes_str(counter->field), c->max_text, &s->space.bound);
         if (counter->kind != COUNTER_CONSTANT) {
             s->value = n_names;
             names[n_names++] = counter->field;
@@ -415,10 +414,8 @@ void counters_reader_free(struct counters_reader **r)
 {
     if (!*r)
         return;
-    for (size_t i = 0; i < (*r)->n_sources; i++) {
-        buf_free(&(*r)->sources[i].space);
-        buf_free(&(*r)->sources[i].bound);
-    }
+    for (size_t i = 0; i < (*r)->n_sources; i++)
+        key_text_space_free(&(*r)->sources[i].space);
     json_fields_free(&(*r)->fields);
     free((*r)->values);
     free((*r)->sources);
@@ -468,38 +465,8 @@ static const char *time_of(const struct counters_reader *r, const struct json_va
 /* Sets the key's text to the value of its field. Returns NULL, or the reason why the value cannot be a key. */
 static const char *make_text(struct source *s, const struct json_value *v, size_t max_text)
 {
-    switch (v->type) {
-    case JSON_MISSING:
-    case JSON_NULL:
-        s->text = BYTES_NONE;
-        break;
-    case JSON_BOOL:
-        s->text = v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
-        break;
-    case JSON_I64:
-        s->text =
-            bytes_of(s->digits, (size_t)snprintf(s->digits, sizeof s->digits, "%lld", (long long)v->v.i64));
-        break;
-    case JSON_U64:
-        s->text = bytes_of(
-            s->digits, (size_t)snprintf(s->digits, sizeof s->digits, "%llu", (unsigned long long)v->v.u64));
-        break;
-    case JSON_STRING:
-        s->text = v->v.string;
-        break;
-    case JSON_F64:
-        return "is a number but not an integer";
-    case JSON_ARRAY:
-        return "is an array";
-    case JSON_OBJECT:
-        return "is an object";
-    }
-    if (s->text.len == 0)
-        s->text = BYTES_LITERAL(KEY_NONE);
-    else if (s->counter->function)
-        s->text = key_function_apply(s->counter->function, s->text, s->counter->argument, &s->space);
-    s->text = component_bound(s->text, max_text, &s->bound);
-    return NULL;
+    struct key_text_rule rule = {s->counter->function, s->counter->argument, max_text};
+    return key_text_make(&rule, v, &s->space, &s->text);
 }
 
 static void add_to_sample(struct counters_reader *r)

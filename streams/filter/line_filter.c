@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
+#include "counts/key_text.h"
 #include "streams/filter/text_pattern.h"
 
 #include <stdio.h>
@@ -390,29 +391,6 @@ void line_filter_set_key(struct line_filter *f, struct hash_key *key)
     f->key = key;
 }
 
-static bool text_of(struct line_filter *f, const struct json_value *v, struct bytes *out)
-{
-    buf_clear(&f->text);
-    switch (v->type) {
-    case JSON_STRING:
-        *out = v->v.string;
-        return true;
-    case JSON_BOOL:
-        *out = v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
-        return true;
-    case JSON_I64:
-        buf_printf(&f->text, "%lld", (long long)v->v.i64);
-        break;
-    case JSON_U64:
-        buf_printf(&f->text, "%llu", (unsigned long long)v->v.i64);
-        break;
-    default:
-        return false;
-    }
-    *out = buf_bytes(&f->text);
-    return true;
-}
-
 /* Appends the token of a value. A null stays null, so that a reader still sees that there was no value. */
 static void append_token(struct line_filter *f, struct bytes value, struct buf *out)
 {
@@ -501,7 +479,11 @@ enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes li
     bool beats = f->has_heartbeat && asked[HEARTBEAT].type != JSON_MISSING;
     if (f->has_subject && !beats) {
         struct bytes text;
-        if (!text_of(f, &asked[SUBJECT], &text) || (f->has_values && !is_among(&f->values, text)) ||
+        char digits[KEY_TEXT_DIGITS];
+        const struct json_value *subject = &asked[SUBJECT];
+        bool is_text = subject->type != JSON_MISSING && subject->type != JSON_NULL &&
+                       !key_text_of(subject, digits, &text);
+        if (!is_text || (f->has_values && !is_among(&f->values, text)) ||
             (f->prefix != NULL && !bytes_starts_with(text, bytes_str(f->prefix))))
             return LINE_FILTERED;
         enum text_pattern_result found =

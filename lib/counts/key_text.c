@@ -1,0 +1,56 @@
+#include "counts/key_text.h"
+
+#include "counts/records.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+const char *key_text_of(const struct json_value *v, char digits[KEY_TEXT_DIGITS], struct bytes *text)
+{
+    switch (v->type) {
+    case JSON_MISSING:
+    case JSON_NULL:
+        *text = BYTES_NONE;
+        return NULL;
+    case JSON_BOOL:
+        *text = v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
+        return NULL;
+    case JSON_I64:
+        *text = bytes_of(digits, (size_t)snprintf(digits, KEY_TEXT_DIGITS, "%" PRId64, v->v.i64));
+        return NULL;
+    case JSON_U64:
+        *text = bytes_of(digits, (size_t)snprintf(digits, KEY_TEXT_DIGITS, "%" PRIu64, v->v.u64));
+        return NULL;
+    case JSON_STRING:
+        *text = v->v.string;
+        return NULL;
+    case JSON_F64:
+        return "is a number but not an integer";
+    case JSON_ARRAY:
+        return "is an array";
+    case JSON_OBJECT:
+        break;
+    }
+    return "is an object";
+}
+
+const char *key_text_make(const struct key_text_rule *rule, const struct json_value *v,
+    struct key_text_space *space, struct bytes *key)
+{
+    struct bytes text;
+    const char *why = key_text_of(v, space->digits, &text);
+    if (why)
+        return why;
+    if (text.len == 0)
+        text = BYTES_LITERAL(KEY_NONE);
+    else if (rule->function)
+        text = key_function_apply(rule->function, text, rule->argument, &space->function);
+    *key = component_bound(text, rule->max_text, &space->bound);
+    return NULL;
+}
+
+void key_text_space_free(struct key_text_space *space)
+{
+    buf_free(&space->function);
+    buf_free(&space->bound);
+}
