@@ -3,18 +3,18 @@
  * The steps follow the events: wait until the queues are empty and erase what is left in their files; erase the lines of
  * the streams; wait until the aggregator has passed them; erase the lines that it rejected; merge the slices and remove
  * the key from the archive. Each step can be repeated, so a command that was interrupted is run again. */
-#include "base/io.h"
 #include "counts/json_fields.h"
 #include "counts/counters.h"
 #include "counts/key_function.h"
 #include "counts/manifest.h"
+#include "counts/records.h"
 #include "daemon/daemon.h"
+#include "tools/forget_rejects.h"
 #include "tools/forget_stream.h"
 #include "tools/rejects_dir.h"
 #include "tools/tool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -37,7 +37,9 @@ static const struct option_row rows[] = {
     {.name = "dry_run", .type = OPTION_BOOL, .help = "change nothing; show what would be erased"},
     {.name = "contains",
         .type = OPTION_BOOL,
-        .help = "also erase lines that are no JSON object and contain the value anywhere"},
+        .help = "also erase lines that have no key (no JSON object, or a list, an object or a fraction as "
+                "the field) and "
+                "contain the value anywhere"},
     {.name = "wait",
         .type = OPTION_DURATION,
         .fallback = "60s",
@@ -101,9 +103,9 @@ static const struct pipeline_daemon *daemon_named(const struct forget *f, const 
     return &f->pipeline.daemons[peer_named(name) - peers];
 }
 
-/* Returns the parsed reply to a request with status 200 or 202, or NULL after printing the error. */
-static struct json_doc *ask(
-    const struct forget *f, const char *daemon, const char *method, const char *target)
+/* Returns the parsed reply to a request with status 200 or 202, or NULL with the error. */
+static struct json_doc *try_to_ask(const struct forget *f, const char *daemon, const char *method,
+    const char *target, char error[FORGET_ERROR_TEXT])
 {
     struct buf body = {0};
     const char *why = "";
@@ -112,12 +114,23 @@ static struct json_doc *ask(
     struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
     if (status != 200 && status != 202) {
         struct bytes detail = doc ? json_doc_text(doc, "/detail") : bytes_str(why);
-        (void)fail(
-            EX_TEMPFAIL, "%s: %s: %.*s", daemon, target, (int)detail.len, detail.len ? detail.ptr : "");
+        snprintf(error, FORGET_ERROR_TEXT, "%s: %s: %.*s", daemon, target, (int)detail.len,
+            detail.len ? detail.ptr : "");
         json_doc_free(&doc);
     }
     buf_free(&body);
     free(token);
+    return doc;
+}
+
+/* The same, but prints the error. */
+static struct json_doc *ask(
+    const struct forget *f, const char *daemon, const char *method, const char *target)
+{
+    char error[FORGET_ERROR_TEXT];
+    struct json_doc *doc = try_to_ask(f, daemon, method, target, error);
+    if (!doc)
+        (void)fail(EX_TEMPFAIL, "%s", error);
     return doc;
 }
 
@@ -208,42 +221,90 @@ static int erase_queues(struct forget *f)
 
 /* Streams. */
 
-/* True once every named cursor of the stream has reached `end`. Otherwise stores the name of one that has not. */
-static bool have_passed(const struct forget *f, const char *stream, uint64_t end, char name[64])
+struct position {
+    uint64_t offset; /* that all consumers must reach */
+    const char
+        *producer; /* NULL: consumers are the named cursors of the stream; else this producer of the stream */
+    char *why;     /* FORGET_ERROR_TEXT bytes: names a consumer that has not reached it */
+    bool is_reached;
+};
+
+static bool see_cursor(const struct json_doc *cursor, size_t i, void *arg)
 {
-    char target[128], pointer[64];
-    uint64_t offset;
-    bool passed = true;
-    snprintf(target, sizeof target, "/cursors?stream=%s", stream);
-    struct json_doc *doc = ask(f, "pubsub", "GET", target);
-    for (size_t i = 0; doc && passed && i < json_doc_length(doc, "/cursors"); i++) {
-        snprintf(pointer, sizeof pointer, "/cursors/%zu/offset", i);
-        passed = json_doc_u64(doc, pointer, &offset) && offset >= end;
-        struct bytes text = json_doc_text(doc, "/cursors/%zu/name", i);
-        snprintf(name, 64, "%.*s", (int)text.len, text.len ? text.ptr : "");
-    }
-    passed = passed && doc;
+    struct position *p = arg;
+    uint64_t offset = 0;
+    bool is_producer = p->producer != NULL;
+    struct bytes name = json_doc_text(cursor, is_producer ? "/producer" : "/name");
+    (void)i;
+    p->is_reached = (is_producer && !bytes_equal_str(name, p->producer)) ||
+                    (json_doc_u64(cursor, is_producer ? "/mark" : "/offset", &offset) && offset >= p->offset);
+    if (!p->is_reached)
+        snprintf(p->why, FORGET_ERROR_TEXT,
+            "%s %.*s has not passed the erased lines; it may have read some of them",
+            is_producer ? "the copy of" : "consumer", (int)name.len, name.ptr);
+    return p->is_reached;
+}
+
+/* True once the consumers have reached the position; otherwise, `why` says why not. */
+static bool has_reached(const struct forget *f, const char *stream, struct position *p)
+{
+    char target[128];
+    snprintf(target, sizeof target, "/%s?stream=%s", p->producer ? "producers" : "cursors", stream);
+    struct json_doc *doc = try_to_ask(f, "pubsub", "GET", target, p->why);
+    p->is_reached = doc != NULL;
+    (void)(doc && json_doc_each(doc, p->producer ? "/producers" : "/cursors", see_cursor, p));
     json_doc_free(&doc);
-    return passed;
+    return p->is_reached;
+}
+
+static void await_position(struct forget *f, const char *stream, struct position *p)
+{
+    char why[FORGET_ERROR_TEXT] = "";
+    p->why = why;
+    while (!has_reached(f, stream, p)) {
+        if (clock_monotonic() >= f->due) {
+            if (!f->dry)
+                say("stream", stream, "%s", why);
+            f->remaining = f->dry ? f->remaining : EX_TEMPFAIL;
+            return;
+        }
+        poll_pause();
+    }
 }
 
 /* A consumer that has read lines before they were erased, but has not stored its cursor yet, still counts or sends
- * them. */
-static void await_consumers(struct forget *f, const struct forget_stream *s)
+ * them. pubsub_filtered stores its cursor as a mark of its stream, under the id of the stream that it reads. */
+static void await_consumers(
+    struct forget *f, const struct forget_stream *s, const struct json_doc *streams, size_t n)
 {
-    char name[64] = "";
-    while (!have_passed(f, s->stream, s->end, name) && clock_monotonic() < f->due)
-        poll_pause();
-    if (f->dry || have_passed(f, s->stream, s->end, name))
-        return;
-    say("stream", s->stream, "consumer %s has not passed the erased lines; it may have read some of them",
-        name);
-    f->remaining = EX_TEMPFAIL;
+    struct position p = {.offset = s->end};
+    await_position(f, s->stream, &p);
+    p.producer = s->id;
+    for (size_t i = 0; i < n; i++) {
+        char *other = bytes_dup(json_doc_text(streams, "/streams/%zu/name", i));
+        if (strcmp(other, s->stream) != 0)
+            await_position(f, other, &p);
+        free(other);
+    }
 }
 
-static int erase_stream(struct forget *f, const char *stream)
+static void say_erased(const struct forget *f, const struct forget_stream *s)
 {
-    char *token = token_of(f, "pubsub");
+    say("stream", s->stream, "%" PRIu64 " of %" PRIu64 " lines %s, up to offset %" PRIu64, s->erased, s->read,
+        f->dry ? "match" : "erased", s->end);
+    uint64_t left = s->contained - s->erased_contained;
+    if (left > 0)
+        say("stream", s->stream,
+            s->contains ? "%" PRIu64 " lines without a key contain the value and are too short to be erased"
+                        : "%" PRIu64 " lines without a key contain the value; --contains erases them",
+            left);
+}
+
+/* Erases the lines of the i-th stream. */
+static int erase_stream(
+    struct forget *f, const struct json_doc *streams, size_t i, size_t n, bool is_again, bool *has_erased)
+{
+    char *token = token_of(f, "pubsub"), *stream = bytes_dup(json_doc_text(streams, "/streams/%zu/name", i));
     struct forget_stream s = {.url = pipeline_url(&f->pipeline, "pubsub"),
         .token = token,
         .stream = stream,
@@ -252,32 +313,31 @@ static int erase_stream(struct forget *f, const char *stream)
     int status = forget_stream_search(&s);
     if (status == EX_OK && !f->dry)
         status = forget_stream_erase(&s);
-    uint64_t erased = s.matched + (s.contains ? s.contained : 0);
     if (status != EX_OK)
         (void)fail(status, "%s", s.error);
-    else
-        say("stream", stream, "%" PRIu64 " of %" PRIu64 " lines %s, up to offset %" PRIu64, erased, s.read,
-            f->dry ? "match" : "erased", s.end);
-    if (status == EX_OK && s.contained && !s.contains)
-        say("stream", stream,
-            "%" PRIu64 " lines are no JSON object and contain the value; --contains erases them",
-            s.contained);
-    if (status == EX_OK && erased)
-        await_consumers(f, &s);
-    buf_free(&s.ranges);
+    else if (!is_again || s.erased)
+        say_erased(f, &s);
+    *has_erased = *has_erased || (status == EX_OK && s.erased);
+    if (status == EX_OK && s.erased)
+        await_consumers(f, &s, streams, n);
+    forget_stream_free(&s);
+    free(stream);
     free(token);
     return status;
 }
 
+/* If a filter copies one stream into another, the copy of a line may arrive in a stream that was searched before. So all
+ * streams are searched again, until a search finds nothing. A copy of copies needs a search for each stream at most. */
 static int erase_streams(struct forget *f)
 {
     struct json_doc *doc = ask(f, "pubsub", "GET", "/streams");
     int status = doc ? EX_OK : EX_TEMPFAIL;
-    size_t n = doc ? json_doc_length(doc, "/streams") : 0;
-    for (size_t i = 0; i < n && status == EX_OK; i++) {
-        char *stream = bytes_dup(json_doc_text(doc, "/streams/%zu/name", i));
-        status = erase_stream(f, stream);
-        free(stream);
+    size_t n = doc ? json_doc_length(doc, "/streams") : 0, searches = n > 1 && !f->dry ? n + 1 : 1;
+    bool has_erased = true;
+    for (size_t search = 0; search < searches && has_erased; search++) {
+        has_erased = false;
+        for (size_t i = 0; i < n && status == EX_OK; i++)
+            status = erase_stream(f, doc, i, n, search > 0, &has_erased);
     }
     json_doc_free(&doc);
     return status;
@@ -285,67 +345,29 @@ static int erase_streams(struct forget *f)
 
 /* Rejects. */
 
-/* Overwrites the latest entry of the reader with an erased one of the same length, and syncs it. */
-static bool overwrite(const struct rejects_reader *r, struct bytes text, const struct rejects_entry *e)
-{
-    struct buf erased = {0};
-    uint64_t at;
-    char *path = rejects_reader_where(r, &at);
-    int fd =
-        rejects_format_erased(&erased, text, e) ? io->open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0) : -1;
-    bool done = fd >= 0 && io_write_all(fd, erased.ptr, erased.len, (off_t)at) == 0 && io->fdatasync(fd) == 0;
-    if (fd >= 0)
-        io->close(fd);
-    free(path);
-    buf_free(&erased);
-    return done;
-}
-
-/* True if the entry's line is to be erased. The reason may quote the line. */
-static bool is_matched(struct forget *f, const struct rejects_entry *e)
-{
-    enum forget_verdict v = forget_match_line(f->match, e->line);
-    return v == FORGET_YES || v == FORGET_CONTAINS;
-}
-
-static int erase_rejects(struct forget *f)
+/* Erases the rejects from *from on, and moves *from to their end. */
+static int erase_rejects(struct forget *f, struct rejects_place *from)
 {
     char why[SLICE_ERROR_TEXT];
-    struct rejects_place from, end, after;
-    struct bytes text;
-    struct buf path = {0}, bytes = {0};
-    uint64_t read = 0, matched = 0, failed = 0;
-    int more;
-    char *dir = rejects_dir_find(f->config, f->pipeline.data_dir);
-    int status = rejects_dir_ends(dir, &from, &end, why);
-    if (status != EX_OK) {
-        free(dir);
-        return fail(status, "%s", why);
-    }
-    buf_printf(&path, "%s/rejects", dir);
-    struct rejects_reader *r = rejects_reader_new(path.ptr, (struct rejects_place){0}, end);
-    while ((more = rejects_reader_next(r, &text, &after)) > 0) {
-        struct rejects_entry e;
-        struct json_doc *doc = NULL;
-        bool valid = rejects_parse(text, &e, &doc, &bytes);
-        bool is = valid && is_matched(f, &e);
-        read++;
-        matched += is;
-        failed += !valid || (is && !f->dry && !overwrite(r, text, &e));
-        json_doc_free(&doc);
-    }
-    if (more < 0)
-        status = fail(EX_IOERR, "%s: %s", path.ptr, strerror(errno));
-    rejects_reader_free(&r);
-    if (status == EX_OK && read)
-        say("rejects", "", "%" PRIu64 " of %" PRIu64 " lines %s", matched, read, f->dry ? "match" : "erased");
-    if (failed) {
-        say("rejects", "", "%" PRIu64 " entries are damaged or too short to be erased: see %s", failed,
-            path.ptr);
+    struct rejects_place front;
+    struct forget_rejects r = {.from = *from, .match = f->match, .dry = f->dry};
+    char *dir = rejects_dir_find(f->config, f->pipeline.data_dir), *path = mem_printf("%s/rejects", dir);
+    int status = rejects_dir_ends(dir, &front, &r.end, why);
+    r.dir = path;
+    if (status != EX_OK)
+        (void)fail(status, "%s", why);
+    else if ((status = forget_rejects_erase(&r)) != EX_OK)
+        (void)fail(status, "%s", r.error);
+    if (status == EX_OK && (from->slice == 0 ? r.read : r.matched) > 0)
+        say("rejects", "", "%" PRIu64 " of %" PRIu64 " lines %s", r.matched, r.read,
+            f->dry ? "match" : "erased");
+    if (status == EX_OK && r.failed) {
+        say("rejects", "", "%" PRIu64 " entries are damaged or too short to be erased: see %s", r.failed,
+            path);
         f->remaining = EX_DATAERR;
     }
-    buf_free(&path);
-    buf_free(&bytes);
+    *from = r.end;
+    free(path);
     free(dir);
     return status;
 }
@@ -355,15 +377,17 @@ static int erase_rejects(struct forget *f)
 /* Runs `millrace compact`, with an option unless it is NULL. Its log is shown only if it fails. */
 static int compact(const struct forget *f, const char *option, const char *ns)
 {
-    char *argv[TOOL_ARGS_MAX + 1] = {NULL};
+    char *argv[TOOL_ARGS_MAX + 1] = {NULL}, hash[COMPONENT_HASH + 1];
     int status, n = 0;
     FILE *log = tmpfile();
+    /* The stored form, because a text may look like a hash. */
+    struct bytes value = component_store(bytes_str(f->value), hash);
     tool_add_arg(argv, "compact");
     tool_add_arg(argv, "--config=%s", f->config->path);
     if (options_is_set(f->o, "data_dir"))
         tool_add_arg(argv, "--data-dir=%s", options_string(f->o, "data_dir"));
     if (option)
-        tool_add_arg(argv, "--%s=%s|%s", option, ns, f->value);
+        tool_add_arg(argv, "--%s=%s|%.*s", option, ns, (int)value.len, value.ptr);
     while (argv[n])
         n++;
     pid_t parent = getpid(), pid = log ? fork() : -1;
@@ -425,13 +449,16 @@ static int erase_counters(struct forget *f, const char *text)
 }
 
 /* The archive's manifest names every counter whose counts it has, also those that are no longer configured. */
-static int erase_archive(struct forget *f)
+static int erase_archive(struct forget *f, struct rejects_place rejects)
 {
     struct manifest m;
     char why[MANIFEST_ERROR_TEXT];
     if (f->dry)
         return erase_counters(f, f->counters->text);
     int status = compact(f, NULL, NULL);
+    /* The run has committed what the aggregator had in memory, such as rejects that were put back meanwhile. */
+    if (status == EX_OK && (status = erase_rejects(f, &rejects)) != EX_OK)
+        return status;
     char *archive = tool_archive_dir(f->config, f->pipeline.data_dir);
     enum manifest_result r = status == EX_OK ? manifest_read_current(archive, &m, why) : MANIFEST_ABSENT;
     free(archive);
@@ -450,13 +477,14 @@ static int erase_archive(struct forget *f)
 
 static int forget_all(struct forget *f)
 {
+    struct rejects_place rejects = {0};
     int status = erase_queues(f);
     if (status == EX_OK)
         status = erase_streams(f);
     if (status == EX_OK)
-        status = erase_rejects(f);
+        status = erase_rejects(f, &rejects);
     if (status == EX_OK)
-        status = erase_archive(f);
+        status = erase_archive(f, rejects);
     if (status != EX_OK)
         return status;
     if (!f->dry)
@@ -477,10 +505,12 @@ static int run(const struct options *o)
         .due = clock_monotonic() + options_int(o, "wait") * USEC_PER_MSEC};
     if (!f.field || !f.value || !f.value[0])
         return fail(EX_USAGE, "needs --field and --value");
+    if (strcmp(f.value, KEY_NONE) == 0 || strcmp(f.value, COMPONENT_OTHER) == 0)
+        return fail(EX_USAGE, "--value=%s: this key also has counts of other events", f.value);
     if (!f.config || counters_read(f.config, &f.counters, &error) != 0)
         return fail(EX_CONFIG, "%s", f.config ? error.text : "needs --config, for the counters");
     int status = EX_USAGE;
-    if (!(f.match = forget_match_new(f.field, f.value))) {
+    if (!(f.match = forget_match_new(f.field, f.value, f.counters->max_text))) {
         (void)fail(EX_USAGE, "--field=%s is not a field, a path or %s", f.field, KEY_FUNCTIONS);
     } else {
         signal(SIGPIPE, SIG_IGN);

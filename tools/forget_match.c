@@ -3,30 +3,29 @@
 #include "base/erased_line.h"
 #include "counts/json_fields.h"
 #include "counts/json_path.h"
-#include "counts/key_function.h"
+#include "counts/key_text.h"
+#include "counts/records.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct forget_match {
-    const struct key_function *function; /* NULL: the field itself */
-    char *field, *argument;              /* argument of the function; NULL: none */
+    char *field, *argument; /* argument of the function; NULL: none */
     struct bytes value;
+    struct key_text_rule rule;
     struct json_fields *fields;
-    struct buf space;
+    struct key_text_space space;
 };
 
-struct forget_match *forget_match_new(const char *key, const char *value)
+struct forget_match *forget_match_new(const char *key, const char *value, size_t max_text)
 {
     struct bytes field = bytes_str(key), argument = BYTES_NONE;
     const struct key_function *function = key_function_parse(field, &field, &argument);
     if (!json_path_is_valid(field))
         return NULL;
     struct forget_match *m = mem_zalloc(sizeof *m);
-    m->function = function;
     m->field = bytes_dup(field);
     m->argument = argument.len ? bytes_dup(argument) : NULL;
+    m->rule = (struct key_text_rule){function, m->argument, max_text};
     m->value = bytes_str(value);
     m->fields = json_fields_new((const char *const *)&m->field, 1);
     return m;
@@ -38,51 +37,61 @@ void forget_match_free(struct forget_match **mp)
     if (!m)
         return;
     json_fields_free(&m->fields);
-    buf_free(&m->space);
+    key_text_space_free(&m->space);
     free(m->field);
     free(m->argument);
     free(m);
     *mp = NULL;
 }
 
-/* The text under which counters count the value (counting.md); empty: none. */
-static struct bytes text_of(const struct json_value *v, char digits[32])
+/* True if both are equal, or texts of one long key, of which one is cut (component_bound). */
+static bool is_of_same_key(struct bytes key, struct bytes value)
 {
-    switch (v->type) {
-    case JSON_BOOL:
-        return v->v.boolean ? BYTES_LITERAL("true") : BYTES_LITERAL("false");
-    case JSON_I64:
-        return bytes_of(digits, (size_t)snprintf(digits, 32, "%" PRId64, v->v.i64));
-    case JSON_U64:
-        return bytes_of(digits, (size_t)snprintf(digits, 32, "%" PRIu64, v->v.u64));
-    case JSON_STRING:
-        return v->v.string;
-    default:
-        return BYTES_NONE;
-    }
+    char a[COMPONENT_HASH + 1], b[COMPONENT_HASH + 1];
+    if (bytes_equal(key, value) || !component_is_same(key, value))
+        return bytes_equal(key, value);
+    component_hash(key, a);
+    component_hash(value, b);
+    return strcmp(a, b) == 0;
 }
 
 enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line)
 {
     struct json_value v;
+    struct bytes key;
     const char *why;
-    char digits[32];
     if (erased_line_is(line))
         return FORGET_NO;
-    if (json_fields_extract(m->fields, line, &v, &why) != 0)
+    if (json_fields_extract(m->fields, line, &v, &why) != 0 || key_text_make(&m->rule, &v, &m->space, &key))
         return memmem(line.ptr, line.len, m->value.ptr, m->value.len) ? FORGET_CONTAINS : FORGET_NO;
-    struct bytes text = text_of(&v, digits);
-    if (text.len > 0 && m->function)
-        text = key_function_apply(m->function, text, m->argument, &m->space);
-    return text.len > 0 && bytes_equal(text, m->value) ? FORGET_YES : FORGET_NO;
+    return is_of_same_key(key, m->value) ? FORGET_YES : FORGET_NO;
+}
+
+/* True if both paths have the same steps. They may still name different fields: json_path.h. */
+static bool has_same_steps(struct bytes a, struct bytes b)
+{
+    struct json_path x = {.rest = a}, y = {.rest = b};
+    struct json_step of_x, of_y;
+    for (;;) {
+        bool more = json_path_next(&x, &of_x);
+        if (json_path_next(&y, &of_y) != more)
+            return false;
+        if (!more)
+            return true;
+        if (of_x.is_index != of_y.is_index ||
+            (of_x.is_index ? of_x.index != of_y.index : !bytes_equal(of_x.name, of_y.name)))
+            return false;
+    }
 }
 
 enum forget_key forget_match_key(const struct forget_match *m, struct bytes key_text)
 {
     struct bytes field = key_text, argument = BYTES_NONE;
     const struct key_function *function = key_function_parse(field, &field, &argument);
-    if (!bytes_equal_str(field, m->field))
+    bool is_constant = key_text.len > 0 && key_text.ptr[0] == '"';
+    if (is_constant || !has_same_steps(field, bytes_str(m->field)))
         return FORGET_OTHER_FIELD;
-    bool is_same = function == m->function && bytes_equal_str(argument, m->argument ? m->argument : "");
+    bool is_same = bytes_equal_str(field, m->field) && function == m->rule.function &&
+                   bytes_equal_str(argument, m->argument ? m->argument : "");
     return is_same ? FORGET_SAME_KEY : FORGET_OTHER_KEY;
 }

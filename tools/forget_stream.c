@@ -10,10 +10,12 @@
 #include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sysexits.h>
 #include <time.h>
 
 #define LINE_MAX_BYTES ((size_t)64 << 20)
+#define BATCH_BYTES ((size_t)4 << 20) /* less than pubsub's ERASE_BODY_MAX */
 #define POLL (50 * USEC_PER_MSEC)
 #define TIMEOUT (60 * USEC_PER_SEC)
 
@@ -45,8 +47,15 @@ static void end_search(struct search *s, int status)
 static void add_line(struct search *s, uint64_t offset, size_t length)
 {
     struct forget_stream *f = s->f;
-    buf_printf(&f->ranges, "%" PRIu64 " %zu\n", offset, length);
-    stream_client_opening_at(s->client, offset + length, f->opening, sizeof f->opening);
+    struct forget_batch *b = f->n_batches > 0 ? &f->batches[f->n_batches - 1] : NULL;
+    if (!b || b->ranges.len >= BATCH_BYTES) {
+        f->batches = mem_realloc(f->batches, (f->n_batches + 1) * sizeof *f->batches);
+        b = &f->batches[f->n_batches++];
+        *b = (struct forget_batch){.opening = ""};
+    }
+    buf_printf(&b->ranges, "%" PRIu64 " %zu\n", offset, length);
+    stream_client_opening_at(s->client, offset + length, b->opening, sizeof b->opening);
+    f->erased++;
 }
 
 static void on_lines(struct bytes lines, void *arg)
@@ -57,10 +66,11 @@ static void on_lines(struct bytes lines, void *arg)
     while (lines.len > 0 && !s->ended) {
         size_t n = (size_t)((const char *)memchr(lines.ptr, '\n', lines.len) - lines.ptr) + 1;
         enum forget_verdict v = forget_match_line(f->match, bytes_of(lines.ptr, n - 1));
+        bool erases_contained = v == FORGET_CONTAINS && f->contains && n > ERASED_LINE_MIN;
         f->read++;
-        f->matched += v == FORGET_YES;
         f->contained += v == FORGET_CONTAINS;
-        if (v == FORGET_YES || (v == FORGET_CONTAINS && f->contains && n > ERASED_LINE_MIN))
+        f->erased_contained += erases_contained;
+        if (v == FORGET_YES || erases_contained)
             add_line(s, at, n);
         at += n;
         lines = bytes_of(lines.ptr + n, lines.len - n);
@@ -75,7 +85,6 @@ static void on_begin(void *arg)
 {
     struct search *s = arg;
     s->first = stream_client_cursor(s->client)->offset;
-    snprintf(s->f->id, sizeof s->f->id, "%s", stream_client_cursor(s->client)->id);
 }
 
 static void on_change(void *arg)
@@ -121,7 +130,9 @@ static int find_end(struct forget_stream *f, struct http_client *client)
     struct json_doc *doc;
     snprintf(target, sizeof target, "/producers?stream=%s&stating=1", f->stream);
     int http = ask(client, "GET", target, BYTES_NONE, &doc);
-    bool found = http == 200 && bytes_to_u64(json_doc_text(doc, "/end"), &f->end);
+    struct bytes id = json_doc_text(doc, "/id");
+    bool found = http == 200 && bytes_to_u64(json_doc_text(doc, "/end"), &f->end) && id.len < sizeof f->id;
+    snprintf(f->id, sizeof f->id, "%.*s", (int)id.len, id.len ? id.ptr : "");
     int status =
         found ? EX_OK : fail(f, EX_TEMPFAIL, "pubsub does not answer", json_doc_text(doc, "/detail"));
     json_doc_free(&doc);
@@ -186,24 +197,40 @@ static int await(struct forget_stream *f, struct http_client *client, const char
     }
 }
 
-int forget_stream_erase(struct forget_stream *f)
+static int erase_batch(struct forget_stream *f, struct http_client *client, const struct forget_batch *b)
 {
-    struct event_base *base;
-    struct http_client *client;
     struct json_doc *doc;
     char target[224];
-    if (f->ranges.len == 0)
+    snprintf(target, sizeof target, "/erase?stream=%s&id=%s%s%s", f->stream, f->id, b->opening[0] ? "." : "",
+        b->opening);
+    int http = ask(client, "POST", target, buf_bytes(&b->ranges), &doc);
+    int status = http == 202 ? EX_OK : fail(f, EX_TEMPFAIL, "not erased", json_doc_text(doc, "/detail"));
+    json_doc_free(&doc);
+    return status == EX_OK ? await(f, client, target) : status;
+}
+
+int forget_stream_erase(struct forget_stream *f)
+{
+    static const struct forget_batch none;
+    struct event_base *base;
+    struct http_client *client;
+    int status = EX_OK;
+    if (f->end == 0)
         return EX_OK;
     if (!open_client(f, &base, &client))
         return EX_USAGE;
-    snprintf(target, sizeof target, "/erase?stream=%s&id=%s%s%s", f->stream, f->id, f->opening[0] ? "." : "",
-        f->opening);
-    int http = ask(client, "POST", target, buf_bytes(&f->ranges), &doc);
-    int status = http == 202 ? EX_OK : fail(f, EX_TEMPFAIL, "not erased", json_doc_text(doc, "/detail"));
-    json_doc_free(&doc);
-    if (status == EX_OK)
-        status = await(f, client, target);
+    for (size_t i = 0; i < f->n_batches && status == EX_OK; i++)
+        status = erase_batch(f, client, &f->batches[i]);
+    if (f->n_batches == 0)
+        status = erase_batch(f, client, &none);
     http_client_free(&client);
     event_base_free(base);
     return status;
+}
+
+void forget_stream_free(struct forget_stream *f)
+{
+    for (size_t i = 0; i < f->n_batches; i++)
+        buf_free(&f->batches[i].ranges);
+    free(f->batches);
 }

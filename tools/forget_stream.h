@@ -14,17 +14,28 @@ struct forget_stream {
     bool quiet;    /* no progress */
 
     /* Results. */
-    uint64_t read, matched, contained; /* lines; `contained` are not erased, unless `contains` */
-    uint64_t end;                      /* the end of the stream at the beginning of the search */
-    char id[33];                       /* of the stream */
-    char opening[31];                  /* of the last line found (STREAM_OPENING_SHORT) */
-    struct buf ranges;                 /* the body of /erase; free it */
+    uint64_t read; /* lines */
+    uint64_t contained,
+        erased_contained; /* lines without a key that contain the value, and those of `erased` */
+    uint64_t erased;      /* lines found to be erased */
+    uint64_t end;         /* the end of the stream at the beginning of the search */
+    char id[33];          /* of the stream */
+    struct forget_batch *batches;
+    size_t n_batches;
     char error[FORGET_ERROR_TEXT];
+};
+
+/* Lines for one request. */
+struct forget_batch {
+    struct buf ranges; /* the body of /erase */
+    char opening[31];  /* of the last line (STREAM_OPENING_SHORT) */
 };
 
 /* Reads the stream up to its end. Returns 0, or an exit status with the error. */
 int forget_stream_search(struct forget_stream *f);
-/* Erases the lines found, and waits until they are erased. Returns 0, or an exit status with the error. */
+/* Erases the lines found, and waits until they are erased. Without any, still erases what deleted lines have left in the stream's
+ * files. Returns 0, or an exit status with the error. */
 int forget_stream_erase(struct forget_stream *f);
+void forget_stream_free(struct forget_stream *f);
 
 #endif

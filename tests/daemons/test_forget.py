@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import os
+import subprocess
+import threading
 import unittest
 
 import harness
@@ -97,7 +99,7 @@ class Forget(harness.MillraceTest):
 
         dry = self.forget("--dry-run")
         self.assertRegex(dry, r"stream +clicks +21 of 63 lines match")
-        self.assertRegex(dry, r"clicks +1 lines are no JSON object and contain the value; --contains erases them")
+        self.assertRegex(dry, r"clicks +1 lines without a key contain the value; --contains erases them")
         self.assertRegex(dry, r"rejects +2 of 3 lines match")
         self.assertEqual(self.series(user=NAME.decode()), 20)
 
@@ -171,6 +173,86 @@ class Forget(harness.MillraceTest):
         sent.stop()
         self.assertIn(str(end), harness.read_file(self.path("sent")).decode())
 
+    def test_a_copy_that_arrives_behind_the_search(self):
+        """A filter has read the lines of one stream before they are erased, and stores them in another one afterwards."""
+        self.up()
+        lines = [event(i, NAME if i % 3 == 0 else b"other") for i in range(30)]
+        self.put([event(1, b"other")])
+        pubsub = self.pipeline.daemon_url("pubsub")
+        self.assertEqual(request(pubsub, "POST", "/pub?stream=source", b"".join(lines)).status, 200)
+        streams = request(pubsub, "GET", "/streams").json()["streams"]
+        self.assertEqual([s["name"] for s in streams], ["clicks", "source"])  # in the order of the search
+        source, end = streams[1]["id"], sum(map(len, lines))
+
+        def store(begin, stop, body=None):
+            reply = request(pubsub, "POST", "/pub?" + query(stream="clicks", producer=source, mark=begin, next=stop), body)
+            self.assertEqual(reply.status, 200, reply)
+
+        def copy():
+            wait_until(lambda: request(pubsub, "GET", "/erase?stream=source").json()["state"] == "done", "the erasure")
+            store(1, end, b"".join(lines))
+
+        store(0, 1)
+        copier = threading.Thread(target=copy)
+        copier.start()
+        text = self.forget()
+        copier.join()
+        self.assertRegex(text, r"(?s)stream +source +10 of 30 lines erased.*stream +clicks +10 of 31 lines erased")
+        self.assertEqual([path for path in self.files_with(NAME) if path.startswith("pubsub")], [])
+
+    def test_a_copy_that_does_not_go_on(self):
+        self.up()
+        self.put([event(i, NAME) for i in range(3)])
+        pubsub = self.pipeline.daemon_url("pubsub")
+        source = request(pubsub, "GET", "/streams").json()["streams"][0]["id"]
+        self.assertEqual(request(pubsub, "POST", "/pub?" + query(stream="copy", producer=source, mark=0, next=1)).status, 200)
+        self.assertRegex(self.forget("--wait=2s", expect=75), r"stream +copy +the copy of %s has not passed the erased" % source)
+
+    def test_pubsub_goes_away_while_consumers_are_awaited(self):
+        """One sentence says so, not one for each request."""
+        self.up()
+        self.put([event(i, NAME) for i in range(3)])
+        self.assertEqual(self.pipeline.ask("pubsub", "POST", "/cursors?stream=clicks&name=slow&from=earliest").status, 200)
+        forget = subprocess.Popen(
+            [harness.program("millrace"), "forget", "--config", self.config, "--field=user", "--value=" + NAME.decode(), "--wait=5s"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(forget.kill)
+        seen = []
+        for line in forget.stdout:
+            seen.append(line)
+            if "lines erased" in line:
+                break
+        self.pipeline.stop()
+        rest, errors = forget.communicate(timeout=harness.PATIENCE)
+        self.assertNotEqual(forget.returncode, 0, rest + errors)
+        self.assertEqual(errors.count("/cursors"), 0, errors)
+        self.assertEqual(rest.count("slow") + rest.count("/cursors"), 1, rest)
+
+    def test_a_value_like_a_hash(self):
+        """The archive stores long keys as 12 characters with = at the end; a key may look like that, too."""
+        self.up()
+        value = b"AbCdEfGhIjk="
+        self.put([event(i, value if i % 3 == 0 else b"other") for i in range(30)])
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+        self.forget(value=value.decode())
+        self.assertEqual((self.series(user=value.decode()), self.series(user="other")), (0, 20))
+        self.assertNotIn(value.decode(), self.breakdown(link="http://example.org/1", by="user"))
+
+    def test_long_values_and_lines_without_a_key(self):
+        """A value over max_text is stored under its cut text. A list cannot be a key, so the line is among the rejects."""
+        self.up()
+        long = NAME * 150
+        listed = b'{"t":%d,"user":["%s"],"c":"JP","link":"http://example.org/1"}\n' % (HOUR, long)
+        self.put([event(i, long if i % 3 == 0 else b"other") for i in range(30)] + [listed])
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+        self.assertEqual(self.series(user=long.decode()), 10)
+        text = self.forget("--contains", value=long.decode())
+        self.assertRegex(text, r"stream +clicks +11 of 31 lines erased")
+        self.assertRegex(text, r"rejects +1 of 1 lines erased")
+        self.forget(field="lower(user)", value=long.decode())
+        self.assertEqual(self.series(user=long.decode()), 0)
+        self.assertEqual(self.files_with(NAME), [])
+
     def test_a_daemon_that_is_away(self):
         self.up()
         self.put([event(i, NAME) for i in range(3)])
@@ -184,7 +266,10 @@ class Forget(harness.MillraceTest):
         for args, text in ((["--field=user"], "needs --field and --value"), (["--value=x"], "needs --field and --value"),
                            (["--field=user", "--value="], "needs --field and --value"),
                            (['--field="user"', "--value=x"], "is not a field"),
-                           (["--field=a..b", "--value=x"], "is not a field")):
+                           (["--field=a..b", "--value=x"], "is not a field"),
+                           # These keys also have the counts of events without the field, and of keys over max_keys.
+                           (["--field=user", "--value=None"], "also has counts of other events"),
+                           (["--field=user", "--value=(other)"], "also has counts of other events")):
             done = self.run_program("millrace", "forget", "--config", self.config, *args)
             self.assertEqual(done.returncode, 64, done.stderr)
             self.assertIn(text, done.stderr)
