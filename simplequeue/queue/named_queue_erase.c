@@ -79,8 +79,9 @@ enum queue_result named_queue_erase(struct named_queue *q)
         return QUEUE_OK;
     if (q->config.journal) {
         enum journal_result r = journal_erase(q->config.journal, &what, on_files_erased, q);
+        /* JOURNAL_BUSY: the stop has ended the queue's erasure, but the journal's part of it not yet. */
         if (r != JOURNAL_OK)
-            return r == JOURNAL_CLOSED ? QUEUE_CLOSED : QUEUE_LATCHED;
+            return r == JOURNAL_LATCHED ? QUEUE_LATCHED : QUEUE_CLOSED;
         q->erase_end = journal_committed_end(q->config.journal);
     }
     q->erase_step = q->config.journal ? ERASE_FILES : ERASE_ENDED;

@@ -546,6 +546,22 @@ static void openings_on_a_full_disk(void **state)
     id_ranges_free(&ids);
 }
 
+/* The stop ends an erasure, but the journal's part of it is still under way: no other can begin, and no storage has failed. */
+static void an_erasure_at_the_stop(void **state)
+{
+    (void)state;
+    put("a");
+    flush();
+    assert_int_equal(named_queue_erase(q), QUEUE_OK);
+    queues_stop_erasures(set);
+    assert_int_equal(named_queue_erasure(q).state, QUEUE_ERASE_FAILED);
+    assert_int_equal(named_queue_erase(q), QUEUE_CLOSED);
+    assert_null(named_queue_failure(q));
+    reopen(); /* calls back into the queue that is being freed */
+    assert_int_equal(queue_depth(named_queue_core(q)), 1);
+    assert_int_equal(named_queue_erasure(q).state, QUEUE_ERASE_NONE);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -559,6 +575,7 @@ int main(void)
         TEST(a_mark_that_is_being_set),
         TEST(a_full_disk_drains),
         TEST(openings_on_a_full_disk),
+        TEST(an_erasure_at_the_stop),
         TEST(what_is_being_removed_is_not_said_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
