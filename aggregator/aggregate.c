@@ -332,13 +332,22 @@ void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted)
     tally_set_now(a->tally, a->wall / USEC_PER_SEC);
 }
 
+/* A time that was not in the future when it was counted may be now, if the clock was ahead at the start. The next event then takes
+ * its place. */
+static void keep_newest(const struct aggregate *a, int64_t time, int64_t *newest)
+{
+    int64_t now = a->trusted / USEC_PER_SEC;
+    bool is_past = time <= a->latest / USEC_PER_SEC;
+    if (is_past && (time > *newest || (*newest > now && time <= now)))
+        *newest = time;
+}
+
 static void note_time(struct aggregate *a, size_t stream, int64_t time)
 {
-    bool is_stream = stream < a->config.n_streams, is_past = time <= a->latest / USEC_PER_SEC;
-    if (is_past && time > a->numbers.newest_event)
-        a->numbers.newest_event = time;
-    if (is_past && is_stream && time > a->newest[stream])
-        a->newest[stream] = time;
+    bool is_stream = stream < a->config.n_streams;
+    keep_newest(a, time, &a->numbers.newest_event);
+    if (is_stream)
+        keep_newest(a, time, &a->newest[stream]);
     if (is_stream && a->config.lateness)
         stats_observe(a->config.lateness, a->wall - time * USEC_PER_SEC);
 }

@@ -207,6 +207,16 @@ class Aggregator(ClocksTest):
         self.assertLess(self.metric(d, "newest_event_age_seconds"), 60)
         wait_until(lambda: self.metric(d, "complete_age_seconds") < 60, "complete again")
 
+    def test_the_newest_event_after_a_start_with_the_clock_ahead(self):
+        self.clocks.set(wall=AHEAD)
+        d = self.launch()
+        counted = self.event(d, self.now(), [0, 0])
+        self.assertEqual(counted, [1, 0])
+        self.jump(d, 0)
+        counted = self.event(d, time.time() - 500, counted)
+        self.assertEqual(counted, [2, 0])
+        self.assertLess(abs(self.metric(d, "newest_event_age_seconds") - 500), 60)
+
     def test_a_silent_pubsub_holds_it_back(self):
         d = self.launch()
         self.publish()
