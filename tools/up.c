@@ -665,7 +665,8 @@ static int run_up(const struct options *o, char **argv)
     int status = EX_OK;
     if ((!up.check_only && daemon_lock_directory(up.data_dir, &error) != 0) ||
         add_daemons(&up, &error) != 0) {
-        log_error("cannot start the pipeline", LOG_S("error", error.text));
+        log_error(
+            up.check_only ? "wrong configuration" : "cannot start the pipeline", LOG_S("error", error.text));
         status = EX_CONFIG;
     } else if (up.check_only) {
         status = check_daemons(&up);

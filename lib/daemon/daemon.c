@@ -816,9 +816,10 @@ static int run(const struct daemon_spec *spec, struct options *o)
     return status;
 }
 
-static int refuse(const char *why, int status)
+/* With --check-config nothing was to start: a reload, for example, lets each daemon judge the new file. */
+static int refuse(const struct options *o, const char *why, int status)
 {
-    log_error("cannot start", LOG_S("error", why));
+    log_error(options_check_only(o) ? "wrong configuration" : "cannot start", LOG_S("error", why));
     return status;
 }
 
@@ -834,7 +835,7 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
     log_init(spec->name, level,
         strcmp(options_string(o, "log_format"), "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT);
     if (daemon_settings_check(spec, o, &error) != 0 || (spec->check != NULL && spec->check(o, &error) != 0))
-        return refuse(error.text, EX_CONFIG);
+        return refuse(o, error.text, EX_CONFIG);
     if (options_check_only(o)) {
         options_show_settings(o);
         return EX_OK;
@@ -848,7 +849,7 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
         status = fail(&error, EX_CONFIG, "cannot enter the directory", root);
     else if (options_bool(o, "daemon") && go_into_background() != 0)
         status = fail(&error, EXIT_FAILURE, "cannot run in the", "background");
-    return status != 0 ? refuse(error.text, status) : run(spec, o);
+    return status != 0 ? refuse(o, error.text, status) : run(spec, o);
 }
 
 int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
@@ -881,10 +882,10 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
     case OPTIONS_EXIT:
         break;
     case OPTIONS_USAGE:
-        status = refuse(options_error(o), EX_USAGE);
+        status = refuse(o, options_error(o), EX_USAGE);
         break;
     case OPTIONS_CONFIG:
-        status = refuse(options_error(o), EX_CONFIG);
+        status = refuse(o, options_error(o), EX_CONFIG);
         break;
     }
     options_free(&o);

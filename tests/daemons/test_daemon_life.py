@@ -109,6 +109,13 @@ class DaemonLife(harness.MillraceTest):
         self.assertRegex(out, r"(?m)^max_body = 1M +; %s:4$" % config)
         self.assertRegex(out, r"(?m)^drain_timeout = 10s +; default$")
 
+    def test_a_wrong_file_that_is_only_checked(self):
+        config = self.write("a.conf", "[simplequeue]\nport = x\n")
+        for args, said in ((["--check-config"], "wrong configuration"), ([], "cannot start")):
+            status, out, err = self.run_to_end("--config", config, *args)
+            self.assertEqual((status, out), (78, ""))
+            self.assertRegex(err, r"error simplequeue %s error=.*a\.conf:2: " % said)
+
     def test_a_budget_that_no_request_fits_is_refused(self):
         """Bodies of max_body are taken from one client with the least that is allowed: no other is needed to be told 503."""
         self.assertIn("--max-buffered: too small for one request", self.refused(78, "--max-buffered=1M"))

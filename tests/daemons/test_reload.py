@@ -98,6 +98,7 @@ class Reload(harness.MillraceTest):
                 log = self.reload(pipeline, "the configuration is wrong and changes nothing")
                 said = log[former:log.rindex("the configuration is wrong and changes nothing")]
                 self.assertRegex(said, r"pipeline\.conf:\d+: ")
+                self.assertNotIn("cannot start", said)
                 self.assertEqual(self.pids(pipeline), before)
                 problems = ["the configuration %s is wrong, so the reload of 0 minutes ago changed nothing; a daemon that restarts cannot start"
                             % pipeline.config_path]
