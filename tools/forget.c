@@ -273,7 +273,7 @@ static void await_position(struct forget *f, const char *stream, struct position
 }
 
 /* A consumer that has read lines before they were erased, but has not stored its cursor yet, still counts or sends
- * them. pubsub_filtered stores its cursor as a mark of its stream, under the id of the stream that it reads. */
+ * them. A copy (--to-stream) has its cursor as a mark of its stream, under the id of the stream that it reads. */
 static void await_consumers(
     struct forget *f, const struct forget_stream *s, const struct json_doc *streams, size_t n)
 {

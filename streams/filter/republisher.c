@@ -2,6 +2,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/erased_line.h"
 #include "base/log.h"
 #include "counts/json_fields.h"
 #include "http/client/http_pool.h"
@@ -346,13 +347,27 @@ static void on_filtered(void *arg)
     send_what_passed(r);
 }
 
+/* Without a filter, only erased lines do not pass. */
+static void pass_lines(struct republisher *r, struct bytes lines)
+{
+    const char *end = lines.ptr + lines.len, *line = lines.ptr, *found;
+    while (line < end && (found = memmem(line, (size_t)(end - line), "{} ", ERASED_LINE_MIN)) != NULL) {
+        const char *lf = memrchr(line, '\n', (size_t)(found - line)), *start = lf ? lf + 1 : line;
+        const char *next = (const char *)memchr(found, '\n', (size_t)(end - found)) + 1;
+        bool is_erased = erased_line_is(bytes_of(start, (size_t)(next - start) - 1));
+        buf_append(&r->passed, line, (size_t)((is_erased ? start : next) - line));
+        line = next;
+    }
+    buf_append(&r->passed, line, (size_t)(end - line));
+}
+
 static void on_lines(struct bytes lines, void *arg)
 {
     struct republisher *r = arg;
     if (r->unfiltered != NULL)
         line_queue_add(r->unfiltered, lines, stream_client_cursor(r->source)->offset);
     else
-        buf_append_bytes(&r->passed, lines);
+        pass_lines(r, lines);
     pause_or_resume(r);
     send_what_passed(r);
 }

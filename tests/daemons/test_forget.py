@@ -170,6 +170,12 @@ class Forget(harness.MillraceTest):
         wait_until(lambda: request(pubsub, "GET", "/sub?stream=sent&from=earliest&follow=0").body == b"".join(kept),
                    "the lines that were sent")
         end = int(request(pubsub, "GET", "/producers?stream=clicks").json()["end"])
+        queue = self.pipeline.daemon_url("simplequeue")
+        plain = self.start("ps_to_http", "--pubsub-url=" + pubsub, "--stream=clicks", "--from=earliest", "--to-queue=plain", "--to-url=" + queue)
+        wait_until(lambda: request(queue, "GET", "/producers?queue=plain").json()["producers"][0:1]
+                   and int(request(queue, "GET", "/producers?queue=plain").json()["producers"][0]["mark"]) == end, "the mark of all lines")
+        self.assertEqual(request(queue, "GET", "/dump?queue=plain").body.splitlines(), [line[:-1] for line in kept])
+        plain.stop()
         sent.stop()
         self.assertIn(str(end), harness.read_file(self.path("sent")).decode())
 
