@@ -9,6 +9,7 @@
 #include "counts/manifest.h"
 #include "counts/records.h"
 #include "daemon/daemon.h"
+#include "readers/reader_plan.h"
 #include "tools/forget_rejects.h"
 #include "tools/forget_stream.h"
 #include "tools/rejects_dir.h"
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 #define POLL (100 * USEC_PER_MSEC)
+#define DRAIN_ROUNDS 3
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
@@ -46,7 +48,8 @@ static const struct option_row rows[] = {
         .min = 0,
         .max = INT64_C(24) * 3600 * 1000,
         .unit = "s",
-        .help = "how long to wait until queues are empty and consumers have passed the erased lines"},
+        .help = "how long to wait for the messages in the queues, and then until consumers have passed the "
+                "erased lines"},
     {.name = NULL},
 };
 
@@ -58,7 +61,7 @@ struct forget {
     struct forget_match *match;
     const char *field, *value;
     bool dry;
-    usec_t due;    /* end of --wait */
+    usec_t due;    /* end of the present wait: --wait after its beginning */
     int remaining; /* exit status if something remains; 0: nothing */
 };
 
@@ -134,6 +137,11 @@ static struct json_doc *ask(
     return doc;
 }
 
+static void begin_wait(struct forget *f)
+{
+    f->due = clock_monotonic() + options_int(f->o, "wait") * USEC_PER_MSEC;
+}
+
 static void poll_pause(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = POLL * 1000}, NULL);
@@ -151,17 +159,68 @@ static uint64_t queue_number(const struct json_doc *doc, const char *queue, cons
 
 /* Queues. */
 
-/* Waits until the messages that are not buried are gone. Returns their number at the end, or -1 after an error. */
+struct settled {
+    char *queue_id;
+    uint64_t below;
+};
+
+static bool see_mark(const struct json_doc *producer, size_t i, void *arg)
+{
+    struct settled *s = arg;
+    uint64_t mark = 0;
+    (void)i;
+    if (bytes_equal_str(json_doc_text(producer, "/producer"), s->queue_id) &&
+        json_doc_u64(producer, "/mark", &mark) && mark >> PLAN_FENCE_BITS > s->below)
+        s->below = mark >> PLAN_FENCE_BITS;
+    return true;
+}
+
+/* The id below which every message of the queue is published or buried; 0: unknown. queue_to_pubsub keeps it in the stream as the
+ * mark of the queue (readers/reader_plan.h). */
+static uint64_t settled_below(const struct forget *f, const struct json_doc *queues, const char *queue)
+{
+    char pointer[160], target[128], ignored[FORGET_ERROR_TEXT];
+    snprintf(pointer, sizeof pointer, "/queues/%s/queue_id", queue);
+    struct settled s = {.queue_id = bytes_dup(json_doc_text(queues, "%s", pointer))};
+    struct json_doc *streams = try_to_ask(f, "pubsub", "GET", "/streams", ignored);
+    for (size_t i = 0; streams && i < json_doc_length(streams, "/streams"); i++) {
+        struct bytes name = json_doc_text(streams, "/streams/%zu/name", i);
+        snprintf(target, sizeof target, "/producers?stream=%.*s", (int)name.len, name.ptr);
+        struct json_doc *doc = try_to_ask(f, "pubsub", "GET", target, ignored);
+        (void)(doc && json_doc_each(doc, "/producers", see_mark, &s));
+        json_doc_free(&doc);
+    }
+    json_doc_free(&streams);
+    free(s.queue_id);
+    return s.below;
+}
+
+/* Waits until the messages that were in the queue at the beginning are gone, except buried ones. Returns the number of messages in the
+ * queue if older ones may be among them, 0 if not, or -1 after an error.
+ *
+ * A queue of a busy pipeline is never empty. There, the messages below the end of a first round are published once the settled id
+ * reaches that end, and are acknowledged by the reserve of a message that came after the second round. Delayed messages get new ids,
+ * so a round begins without them. */
 static int64_t drain(struct forget *f, const char *queue, uint64_t *buried)
 {
-    for (;;) {
+    uint64_t last = 0, end = 0;
+    for (unsigned rounds = 0;;) {
         struct json_doc *doc = ask(f, "simplequeue", "GET", "/stats?format=json");
         if (!doc)
             return -1;
-        uint64_t depth = queue_number(doc, queue, "depth");
+        uint64_t depth = queue_number(doc, queue, "depth"), next = queue_number(doc, queue, "next_id");
         *buried = queue_number(doc, queue, "buried");
+        if (end == 0 && next > last && queue_number(doc, queue, "delayed") == 0)
+            end = next;
+        if (depth > 0 && end > 0 && settled_below(f, doc, queue) >= end) {
+            rounds++;
+            last = end;
+            end = 0;
+        }
         json_doc_free(&doc);
-        if (depth == 0 || f->dry || clock_monotonic() >= f->due)
+        if (depth == 0 || rounds == DRAIN_ROUNDS)
+            return 0;
+        if (f->dry || clock_monotonic() >= f->due)
             return (int64_t)depth;
         poll_pause();
     }
@@ -171,9 +230,11 @@ static int erase_queue(struct forget *f, const char *queue)
 {
     char target[128], state[16] = "";
     uint64_t buried = 0;
+    begin_wait(f);
     int64_t depth = drain(f, queue, &buried);
     if (depth < 0)
         return EX_TEMPFAIL;
+    begin_wait(f);
     snprintf(target, sizeof target, "/erase?queue=%s", queue);
     for (const char *method = "POST"; !f->dry && strcmp(state, "done") != 0; method = "GET") {
         struct json_doc *doc = ask(f, "simplequeue", method, target);
@@ -336,6 +397,7 @@ static int erase_streams(struct forget *f)
     bool has_erased = true;
     for (size_t search = 0; search < searches && has_erased; search++) {
         has_erased = false;
+        begin_wait(f);
         for (size_t i = 0; i < n && status == EX_OK; i++)
             status = erase_stream(f, doc, i, n, search > 0, &has_erased);
     }
@@ -501,8 +563,7 @@ static int run(const struct options *o)
         .config = options_config(o),
         .field = options_string(o, "field"),
         .value = options_string(o, "value"),
-        .dry = options_bool(o, "dry_run"),
-        .due = clock_monotonic() + options_int(o, "wait") * USEC_PER_MSEC};
+        .dry = options_bool(o, "dry_run")};
     if (!f.field || !f.value || !f.value[0])
         return fail(EX_USAGE, "needs --field and --value");
     if (strcmp(f.value, KEY_NONE) == 0 || strcmp(f.value, COMPONENT_OTHER) == 0)

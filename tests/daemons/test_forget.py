@@ -179,6 +179,39 @@ class Forget(harness.MillraceTest):
         sent.stop()
         self.assertIn(str(end), harness.read_file(self.path("sent")).decode())
 
+    def test_a_queue_that_is_never_empty(self):
+        """The messages of the beginning must be published, as the mark of queue_to_pubsub shows; later ones need not."""
+        self.up()
+        self.put([event(1, b"other")])
+        queue, pubsub = self.pipeline.daemon_url("simplequeue"), self.pipeline.daemon_url("pubsub")
+        stop = threading.Event()
+
+        def put():
+            self.assertEqual(request(queue, "POST", "/put?queue=busy", b"x").status, 200)
+            return request(queue, "GET", "/stats?format=json").json()["queues"]["busy"]
+
+        def publish():
+            """As a reader does that is always one message behind."""
+            mark = 0
+            while not stop.is_set():
+                stats = put()
+                after = (int(stats["next_id"]) - 1) << 20
+                if after > mark:
+                    request(pubsub, "POST", "/pub?" + query(stream="clicks", producer=stats["queue_id"], mark=mark, next=after))
+                mark = after
+
+        put()
+        text = self.forget("--wait=1s", expect=75)
+        self.assertIn("messages still wait in the queue", text)
+        reader = threading.Thread(target=publish)
+        reader.start()
+        try:
+            text = self.forget()
+        finally:
+            stop.set()
+            reader.join()
+        self.assertNotIn("messages still wait in the queue", text)
+
     def test_a_copy_that_arrives_behind_the_search(self):
         """A filter has read the lines of one stream before they are erased, and stores them in another one afterwards."""
         self.up()
