@@ -85,6 +85,8 @@ static enum compact_result collect(
     void *arg, struct count_source *s, const struct record_key *key, char error[COMPACT_ERROR_TEXT])
 {
     struct forget *f = arg;
+    if (key->is_lookup && bytes_equal(key->key, f->stored))
+        add_hash(f, key->key); /* also without a record of the key: --drop-before leaves lookups */
     if (!is_of_key(f, key))
         return COMPACT_OK;
     f->records++;

@@ -1,8 +1,8 @@
 /* forget: finds the records of a key, and the lookups that only these records use.
  *
- * Two passes over the archive. The first collects the hashes of the key's records: the key's own, and those of its sub keys. The second
- * removes from them each hash that another record uses. The filter then leaves out the key's records and the lookups of the
- * hashes that remain.
+ * Two passes over the archive. The first collects the hashes of the key's records: the key's own, also if only its lookup
+ * is left, and those of its sub keys. The second removes from them each hash that another record uses. The filter then
+ * leaves out the key's records and the lookups of the hashes that remain.
  *
  * 1. KEY is a text, or NS|TEXT. `u|jehiah` selects the total and its subtotals; a text selects them in every namespace.
  * 2. The text may also be given in its stored form, as a hash.

@@ -267,6 +267,18 @@ class Forget(harness.MillraceTest):
         self.assertEqual(errors.count("/cursors"), 0, errors)
         self.assertEqual(rest.count("slow") + rest.count("/cursors"), 1, rest)
 
+    def test_a_text_without_records(self):
+        """--drop-before removes records, but not the texts of their keys."""
+        global COUNTERS
+        self.addCleanup(globals().__setitem__, "COUNTERS", COUNTERS)
+        COUNTERS = COUNTERS.replace("[subtotal u.l]\nkey = user\nlabel = user\n", "")
+        self.up()
+        self.put([event(i, NAME if i % 3 == 0 else b"other") for i in range(30)])
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config, "--drop-before=2012-04-01").returncode, 0)
+        self.assertEqual((self.series(user=NAME.decode()), self.series(user="other")), (0, 0))
+        self.forget()
+        self.assertEqual(self.files_with(NAME), [])
+
     def test_a_value_like_a_hash(self):
         """The archive stores long keys as 12 characters with = at the end; a key may look like that, too."""
         self.up()
