@@ -53,6 +53,8 @@ class DaemonLife(harness.MillraceTest):
                 try:
                     socket.create_connection((place[0], int(place[1])), timeout=harness.PATIENCE).close()
                     return False
+                except ConnectionResetError:  # it was in the backlog of the socket that was closed
+                    return False
                 except ConnectionRefusedError:
                     return True
             wait_until(is_refused, "it to accept no more")
