@@ -102,6 +102,11 @@ static void handle_live(struct http_request *req, void *ctx)
     live_reply(((struct api *)ctx)->live, req);
 }
 
+static void handle_live_rate(struct http_request *req, void *ctx)
+{
+    live_reply_rate(((struct api *)ctx)->live, req);
+}
+
 static void handle_pipeline(struct http_request *req, void *ctx)
 {
     pipeline_reply(((struct api *)ctx)->pipeline, req);
@@ -114,6 +119,8 @@ const struct http_route api_routes[] = {
     HTTP_ROUTE("/icon.svg", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
     HTTP_ROUTE("/v1/live", HTTP_GET_, HTTP_ROUTE_NO_HEAD, handle_live, "stream from last",
         "stream=NAME: the lines of a stream as Server-Sent Events"),
+    HTTP_ROUTE("/v1/live/rate", HTTP_GET_, HTTP_ROUTE_NO_HEAD, handle_live_rate, "stream",
+        "once a second the number of new lines in a stream, or in all, as Server-Sent Events"),
     HTTP_ROUTE("/v1/pipeline", HTTP_GET_, 0, handle_pipeline, "",
         "health and statistics of all daemons, and the last hour"),
     HTTP_ROUTE("/v1/series", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_series, NULL,

@@ -1,5 +1,6 @@
 #include "api/live.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A client of /v1/live. The call to pubsub owns it: on_done frees it, and ends the request if it is still open. */
@@ -104,18 +105,42 @@ void live_free(struct live **l)
     *l = NULL;
 }
 
-void live_reply(struct live *l, struct http_request *req)
+/* Asks pubsub for the target, and passes its answer on. */
+static void pass_on(struct live *l, struct http_request *req, const char *target)
 {
-    char stream[NAME_LEN_MAX + 1];
-    struct bytes from = BYTES_LITERAL("latest"), lines, last = http_header(req, "Last-Event-ID");
-    struct buf target = {0}, headers = {0};
-    if (!http_param_name(req, "stream", NULL, stream))
-        return;
+    struct bytes last = http_header(req, "Last-Event-ID");
+    struct buf headers = {0};
     if (l->n_clients == LIVE_CLIENTS_MAX) {
         http_problem(
             req, 503, "overloaded", "close a page", "%d clients follow streams already", LIVE_CLIENTS_MAX);
         return;
     }
+    buf_append_str(&headers, "Accept: text/event-stream\r\n");
+    if (last.len > 0)
+        buf_printf(&headers, "Last-Event-ID: %.*s\r\n", (int)last.len, last.ptr);
+    buf_append_char(&headers, '\0');
+    struct live_client *c = mem_zalloc(sizeof *c);
+    *c = (struct live_client){.live = l, .req = req};
+    l->clients[l->n_clients++] = c;
+    http_on_gone(req, client_gone, c);
+    c->call = http_client_request(l->pubsub, &(struct http_call_spec){.method = "GET",
+                                                 .target = target,
+                                                 .headers = headers.ptr,
+                                                 .arg = c,
+                                                 .on_headers = on_headers,
+                                                 .on_body = on_body,
+                                                 .on_done = on_done});
+    http_set_long_poll(req);
+    buf_free(&headers);
+}
+
+void live_reply(struct live *l, struct http_request *req)
+{
+    char stream[NAME_LEN_MAX + 1];
+    struct bytes from = BYTES_LITERAL("latest"), lines;
+    struct buf target = {0};
+    if (!http_param_name(req, "stream", NULL, stream))
+        return;
     bool has_from = http_param(req, "from", &from), has_lines = http_param(req, "last", &lines);
     buf_printf(&target, "/sub?stream=%s", stream);
     if (has_from || !has_lines) {
@@ -127,22 +152,18 @@ void live_reply(struct live *l, struct http_request *req)
         url_encode(lines, &target);
     }
     buf_append_char(&target, '\0');
-    buf_append_str(&headers, "Accept: text/event-stream\r\n");
-    if (last.len > 0)
-        buf_printf(&headers, "Last-Event-ID: %.*s\r\n", (int)last.len, last.ptr);
-    buf_append_char(&headers, '\0');
-    struct live_client *c = mem_zalloc(sizeof *c);
-    *c = (struct live_client){.live = l, .req = req};
-    l->clients[l->n_clients++] = c;
-    http_on_gone(req, client_gone, c);
-    c->call = http_client_request(l->pubsub, &(struct http_call_spec){.method = "GET",
-                                                 .target = target.ptr,
-                                                 .headers = headers.ptr,
-                                                 .arg = c,
-                                                 .on_headers = on_headers,
-                                                 .on_body = on_body,
-                                                 .on_done = on_done});
-    http_set_long_poll(req);
+    pass_on(l, req, target.ptr);
     buf_free(&target);
-    buf_free(&headers);
+}
+
+void live_reply_rate(struct live *l, struct http_request *req)
+{
+    char target[NAME_LEN_MAX + 16] = "/rate", stream[NAME_LEN_MAX + 1];
+    struct bytes ignored;
+    if (http_param(req, "stream", &ignored)) {
+        if (!http_param_name(req, "stream", NULL, stream))
+            return;
+        snprintf(target, sizeof target, "/rate?stream=%s", stream);
+    }
+    pass_on(l, req, target);
 }

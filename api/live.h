@@ -1,7 +1,9 @@
-/* live: GET /v1/live passes the lines of a stream to a web page, as Server-Sent Events.
+/* live: GET /v1/live passes the lines of a stream to a web page, as Server-Sent Events. GET /v1/live/rate passes the number of
+ * its lines, once a second.
  *
- * pubsub writes the events (its /sub with Accept: text/event-stream). This module passes the bytes on unchanged. Each
- * client has a connection of its own to pubsub.
+ * pubsub writes the events (its /sub with Accept: text/event-stream, and its /rate). This module passes the bytes on
+ * unchanged. Each client has a connection of its own to pubsub, so nothing is polled, and a restart of pubsub ends the
+ * replies instead of making a count wrong.
  *
  * 1. At most LIVE_AHEAD bytes wait for a slow client. Above this number pubsub is not read, so pubsub's rules for slow
  *    subscribers apply.
@@ -14,7 +16,7 @@
 #include "http/server/http_server.h"
 
 #define LIVE_AHEAD ((size_t)256 << 10)
-#define LIVE_CLIENTS_MAX 64
+#define LIVE_CLIENTS_MAX 128
 
 struct live;
 
@@ -26,5 +28,7 @@ void live_drain(struct live *l);
 void live_free(struct live **l);
 /* Answers GET /v1/live?stream=NAME[&from=OFFSET|latest|@TIME][&last=N]. */
 void live_reply(struct live *l, struct http_request *req);
+/* Answers GET /v1/live/rate[?stream=NAME]. */
+void live_reply_rate(struct live *l, struct http_request *req);
 
 #endif

@@ -203,6 +203,7 @@ static void drain(void *ctx)
     struct pubsub_server *server = ctx;
     server->draining = true;
     http_sub_end_all(server);
+    http_rate_end_all(server);
     server_check_drained(server);
 }
 
@@ -247,6 +248,13 @@ static const struct http_route routes[] = {
         .params = "stream from last id follow multipart",
         .help = "the lines of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=; "
                 "Accept: text/event-stream"},
+    {.path = "/rate",
+        .methods = HTTP_GET_,
+        .flags = HTTP_ROUTE_NO_HEAD,
+        .on_overload = retry_events_if_wanted,
+        .handler = http_rate,
+        .params = "stream",
+        .help = "once a second the number of new lines in stream= (or in all), as Server-Sent Events"},
     HTTP_ROUTE("/cursors", HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_, 0, http_cursors,
         "stream name from id backwards",
         "named cursors; POST stream=, name=, from= creates or moves a cursor (backwards=1); DELETE "

@@ -25,7 +25,7 @@ bool server_wants_events(const struct http_request *req)
 {
     static const struct bytes type = BYTES_LITERAL("text/event-stream");
     struct bytes accept = http_header(req, "Accept");
-    if (strcmp(http_path(req), "/sub") != 0)
+    if (strcmp(http_path(req), "/sub") != 0 && strcmp(http_path(req), "/rate") != 0)
         return false;
     for (size_t i = 0; i + type.len <= accept.len; i++)
         if (strncasecmp(accept.ptr + i, type.ptr, type.len) == 0)
@@ -37,7 +37,7 @@ void server_retry_events(struct http_request *req)
 {
     http_add_header_text(req, "Cache-Control", "no-store");
     http_add_header_text(req, "Access-Control-Allow-Origin", "*");
-    http_reply(req, 200, "text/event-stream", BYTES_LITERAL("retry: 1000\n\n"));
+    http_reply(req, 200, "text/event-stream", SERVER_RETRY);
 }
 
 /* If the stream cannot be created, replies with the error and returns NULL. The next publish tries again. */

@@ -17,6 +17,7 @@
 #define DEFAULT_STREAM "default" /* for bitly's clients, which do not name a stream */
 
 struct http_subscriber;
+struct rate_client;
 struct event;
 
 struct pubsub_server {
@@ -34,8 +35,9 @@ struct pubsub_server {
     size_t in_flight;                    /* publishes and changes of cursors */
     struct http_subscriber *subscribers; /* a list */
     size_t n_subscribers;
-    struct event *drain_limit; /* aborts the remaining responses */
-    size_t n_refusing;         /* streams that refuse publishes for lack of space */
+    struct rate_client *rate_clients; /* a list */
+    struct event *drain_limit;        /* aborts the remaining responses */
+    size_t n_refusing;                /* streams that refuse publishes for lack of space */
     struct stats_counter *lines, *bytes, *duplicates, *refused, *sent_bytes, *sent_lines, *sent_streams;
     struct stats_counter *passed, *cursors_gone;
     struct {
@@ -46,6 +48,7 @@ struct pubsub_server {
 /* The endpoints; ctx is the server. */
 http_handler http_publish, http_producer, http_producers, http_streams; /* http_publish.c */
 http_handler http_sub, http_clients;                                    /* http_sub.c */
+http_handler http_rate;                                                 /* http_rate.c */
 http_handler http_cursors;                                              /* http_cursors.c */
 http_handler http_erase;                                                /* http_erase.c */
 
@@ -57,6 +60,8 @@ void http_publish_resume(struct pubsub_server *server);
 void http_sub_tick(struct pubsub_server *server);
 /* Ends the responses of all subscribers, for a drain. */
 void http_sub_end_all(struct pubsub_server *server);
+/* http_rate.c. Likewise for /rate. */
+void http_rate_end_all(struct pubsub_server *server);
 
 /* http_stats.c */
 void http_stats_register(struct pubsub_server *server);
@@ -80,11 +85,12 @@ bool server_is_up(const struct pubsub_server *server); /* recovered and not stop
 /* If the server is not up, replies 503 and returns true. */
 bool server_refuse_if_down(struct pubsub_server *server, struct http_request *req);
 
-/* True if the client is an EventSource: its request is for /sub and accepts text/event-stream. */
+/* True if the client is an EventSource: its request is for /sub or /rate and accepts text/event-stream. */
 bool server_wants_events(const struct http_request *req);
 /* Replies with an empty event stream, which makes an EventSource reconnect after a second. If it got a 503, an
  * EventSource would give up. */
 void server_retry_events(struct http_request *req);
+#define SERVER_RETRY BYTES_LITERAL("retry: 1000\n\n")
 
 /* Finds the stream that the request names. If it names none, finds `fallback`. If `fallback` is NULL, the name is
  * required. If `make` is true and auto_create is on, a missing stream is created. After an error, replies and returns

@@ -163,6 +163,7 @@ class Guides(harness.MillraceTest):
              "mv /var/lib/millrace/archive/current /tmp/current; kill -9 $(pidof api); poll 'curl http://127.0.0.1:8088/health | grep \"open the archive\"'; "
              "poll {}' | grep missing'; "
              "{raw}; mv /tmp/current /var/lib/millrace/archive/current; poll '! curl http://127.0.0.1:8088/health | grep warning'"),
+            ("curl -N 'http://127.0.0.1:8088/v1/live/rate", "until_ 'grep -c ^data: /tmp/follow.out | grep -q [2-9]' {}"),
         ], skipped=("<img",), loose=True, vary=('"clicks/web2"', '"web2"', "/data/archive", "it is being opened"))
 
     def test_millrace(self):

@@ -78,7 +78,7 @@ class OpenApiTest(harness.MillraceTest):
             self.document = Document(json.load(f))
         config = self.write("test.conf", harness.sample_counters())
         self.lone = self.start("api", "--config", config, "--queue-url", "http://127.0.0.1:1", "--aggregator-url",
-                               "http://127.0.0.1:1")
+                               "http://127.0.0.1:1", "--pubsub-url", "http://127.0.0.1:1")
 
     def test_the_api_serves_the_document(self):
         reply = self.lone.get("/v1/openapi.json")
@@ -160,7 +160,8 @@ class RunningTest(harness.MillraceTest):
         operations = sorted(self.document.operations.items(), key=lambda item: item[0] != ("/v1/events", "post"))
         for (path, method), operation in operations:
             if "text/event-stream" in operation["responses"]["200"]["content"]:
-                continue  # without an end; tests/daemons/test_page.py follows it
+                self.run_stream(path, operation)
+                continue
             content = operation["responses"]["200"]["content"].get("application/json", {})
             answers = content.get("examples", {})
             examples = self.document.examples(operation)
@@ -173,6 +174,20 @@ class RunningTest(harness.MillraceTest):
                 self.assertEqual(reply.status, 200, (path, name, reply))
                 if name in answers:
                     self.assertEqual(reply.json(), answers[name]["value"], (path, name))
+
+    def run_stream(self, path, operation):
+        """The reply has no end: its first event is checked. So is the example."""
+        pointer = "/paths/%s/get/responses/200/content/text~1event-stream/x-data" % path.replace("/", "~1")
+        for name, (query, _) in self.document.examples(operation).items():
+            connection = harness.connect(self.url)
+            self.addCleanup(connection.close)
+            connection.request("GET", "%s?%s" % (path, query))
+            reply = connection.getresponse()
+            self.assertEqual((reply.status, reply.getheader("Content-Type")), (200, "text/event-stream"), (path, query))
+            event = next(line for line in reply if line.startswith(b"data:")).decode()
+            example = operation["responses"]["200"]["content"]["text/event-stream"].get("examples", {}).get(name, {"value": event})
+            for text in (event, example["value"]):
+                self.checked.append({"name": "%s: %s" % (path, name), "pointer": pointer, "body": json.loads(text[5:])})
 
     def run_errors(self):
         for path, method, query, body, status in (
@@ -202,7 +217,7 @@ class RunningTest(harness.MillraceTest):
             done = subprocess.run(argv, capture_output=True, timeout=harness.LONG, env=env, cwd=os.path.dirname(file))
             self.assertEqual(done.returncode, 0, (language, done.stderr.decode()))
             said = done.stdout.decode()
-            for word in ("accepted", "bitly", "distinct", "change", "totals", "newest_event", "3.1.0"):
+            for word in ("accepted", "bitly", "distinct", "change", "totals", "newest_event", 'data: {"time":', "3.1.0"):
                 self.assertIn(word, said, language)
 
     def test_examples_errors_schemas_and_snippets(self):

@@ -155,13 +155,13 @@ class ComeBack(PubsubTest):
         os.rename(segment, self.path("kept"))
         os.mkfifo(segment)  # who opens it to read waits for a writer that does not come
         d = self.daemon("pubsub", "--data-dir=" + self.path("p"), "--sync=never", listen=self.url).wait_listening()
-        for target in (b"/sub?stream=s", b"/sub?stream=s&from=earliest&multipart=0", b"/sub"):
+        for target in (b"/sub?stream=s", b"/sub?stream=s&from=earliest&multipart=0", b"/sub", b"/rate", b"/rate?stream=s"):
             status, headers, body = self.ask(target, b"text/event-stream")
             self.assertEqual((status, body), ("http/1.1 200 ok", b"retry: 1000\n\n"))
             for header in ("content-type: text/event-stream", "cache-control: no-store", "access-control-allow-origin: *"):
                 self.assertIn(header, headers)
         for target, accept in ((b"/sub?stream=s", b"*/*"), (b"/sub", b"*/*"), (b"/sub?stream=s&multipart=1", b"text/event-stream"),
-                               (b"/streams", b"text/event-stream")):
+                               (b"/streams", b"text/event-stream"), (b"/rate", b"*/*"), (b"/rate?stream=s", b"*/*")):
             status, _, body = self.ask(target, accept)
             self.assertEqual((status, json.loads(body)["code"]), ("http/1.1 503 service unavailable", "not-ready"))
         d.kill9()
@@ -203,8 +203,12 @@ class ComeBack(PubsubTest):
         got = b""
         while b"data: one\n" not in got:
             got += r.read1(1000)
+        rate = harness.connect(self.url)
+        self.addCleanup(rate.close)
+        rate.request("GET", "/rate?stream=s", headers=EVENTS)
+        rate = rate.getresponse()
         late = [self.raw(b"GET /sub?stream=s HTTP/1.1\r\nHost: x\r\n") for _ in range(3)]
-        wait_until(lambda: d.stats()["http_connections"] >= 1 + len(late), "their connections to be there")
+        wait_until(lambda: d.stats()["http_connections"] >= 2 + len(late), "their connections to be there")
         d.process.terminate()
         wait_until(lambda: " stopping" in d.log, lambda: "the stop: " + d.log)
         late[0].sendall(b"Accept: text/event-stream\r\n\r\n")
@@ -212,6 +216,7 @@ class ComeBack(PubsubTest):
         late[1].sendall(b"Accept: */*\r\n\r\n")
         self.assertNotUp(self.told(late[1]))
         r.read()  # whole: an end that is none would be an IncompleteRead
+        rate.read()
         late[2].close()
         self.assertEqual(d.process.wait(harness.PATIENCE), 0)
 

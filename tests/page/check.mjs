@@ -153,6 +153,42 @@ const checks = {
     await close(page);
   },
 
+  /** Events a second are pushed: the page does not need the polls of the pipeline for them. */
+  async "shows events a second live"() {
+    const page = await open("/");
+    const value = page.locator(".tile", { has: page.getByRole("heading", { name: "Events a second" }) }).locator(".value");
+    const shows = (pattern) => value.filter({ hasText: pattern }).waitFor();
+    const banner = page.locator("#banner");
+    const moves = () => until(async () => {
+      const t = Math.floor(Date.now() / 1000);
+      await post(...Array(100).fill({ t, l: "bitly", c: "US" }));
+      return number(await value.textContent()) > 0;
+    }, "the rate of events that were posted");
+    await page.route("**/v1/pipeline", () => {}); // not answered
+    await page.reload();
+    await shows(/^0$/);
+    await moves();
+    await shows(/^0$/);
+
+    page.forgiving = true;
+    const { pid } = daemon("pubsub");
+    process.kill(pid, "SIGSTOP");
+    await banner.filter({ hasText: "The number of events a second has not arrived for 3 seconds. Trying again." }).waitFor();
+    await shows(/^–$/);
+    process.kill(pid, "SIGCONT");
+    await shows(/^\d/);
+    await until(async () => !(await banner.textContent()).includes("a second") || !(await banner.isVisible()), "the banner goes");
+    process.kill(pid, "SIGKILL");
+    await until(() => ![0, pid].includes(daemon("pubsub").pid), "another pubsub");
+    await moves();
+
+    await page.route("**/v1/live/rate", (route) => route.fulfill({ status: 403, contentType: "application/problem+json", body: '{"detail":"not for this token"}' }));
+    await page.reload();
+    await page.locator(".tile").filter({ hasText: "not for this token" }).waitFor();
+    await shows(/^–$/);
+    await close(page);
+  },
+
   async "keeps the focus on a choice"() {
     const page = await open("/");
     const focused = (name) => page.waitForFunction((name) => document.activeElement.name === name, name);
@@ -390,9 +426,11 @@ const checks = {
   },
 
   async "survives a restart of the API"() {
-    const page = await open("/?view=key&ns=u&key=bitly");
+    const [page, live, rate] = await Promise.all([open("/?view=key&ns=u&key=bitly"), open("/?view=live"), open("/")]);
     await page.getByRole("heading", { name: /events?$/ }).waitFor();
-    page.forgiving = true;
+    await live.locator(".lines li").first().waitFor();
+    await rate.locator(".tile .value").first().filter({ hasText: /\d/ }).waitFor();
+    for (const each of [page, live, rate]) each.forgiving = true;
     const first = daemon("api").pid;
     process.kill(first, "SIGSTOP"); // `millrace up` keeps the socket, so requests wait
     await page.locator("#banner", { hasText: "The API has not answered" }).waitFor();
@@ -401,7 +439,10 @@ const checks = {
     await until(() => daemon("api").pid !== first, "another process answers");
     await post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "AFTER" });
     await page.locator(".bars bdi", { hasText: "AFTER" }).waitFor();
-    await close(page);
+    await live.locator(".lines li", { hasText: "AFTER" }).waitFor();
+    await rate.locator(".tile .value").first().filter({ hasText: /\d/ }).waitFor();
+    for (const each of [page, live, rate]) await each.locator("#banner").waitFor({ state: "hidden" });
+    for (const each of [page, live, rate]) await close(each);
   },
 
   async "shows hostile keys as text"() {

@@ -52,35 +52,41 @@ export async function get(path, parameters, signal) {
   }
 }
 
-/** What `millrace forget` leaves of a line. */
-const ERASED = /^\{\} +$/;
+/** An event of a stream of Server-Sent Events: {data, id}; null without data, and for a gap. */
+function eventOf(text) {
+  const lines = text.split("\n");
+  const data = lines.filter((line) => line.startsWith("data:"));
+  if (!data.length || lines.some((line) => line.startsWith("event:"))) return null;
+  return { data: data.map((line) => line.slice(5).replace(/^ /, "")).join("\n"), id: lines.find((line) => line.startsWith("id:"))?.slice(3) };
+}
 
 /**
- * Calls onLines(lines, offset) with arrays of lines as they arrive, until the signal aborts. The offset is that after the last line.
- * EventSource cannot send a token.
+ * Calls onOpen() once the reply begins, and onEvents([{data, id}]) as Server-Sent Events arrive, until the reply ends or the signal
+ * aborts. EventSource cannot send a token.
  */
-export async function follow(parameters, signal, onLines) {
-  const reply = await open(target("v1/live", parameters), signal, "text/event-stream");
+export async function events(path, parameters, signal, onOpen, onEvents) {
+  const reply = await open(target(path, parameters), signal, "text/event-stream");
+  onOpen();
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch((error) => {
+      throw error.name === "AbortError" ? error : new ApiError(0, null, "The API does not answer.");
+    });
     if (done) return;
-    const events = (rest + value).split("\n\n");
-    rest = events.pop();
-    const lines = [];
-    let offset = 0;
-    for (const event of events) {
-      const parts = event.split("\n");
-      const data = parts.filter((line) => line.startsWith("data:"));
-      if (!data.length || parts.some((line) => line.startsWith("event:"))) continue;
-      const line = data.map((part) => part.slice(5).replace(/^ /, "")).join("\n");
-      if (!ERASED.test(line)) lines.push(line);
-      offset = parseInt(parts.find((line) => line.startsWith("id:"))?.slice(3) ?? "0", 10);
-    }
-    if (offset) onLines(lines, offset);
+    const texts = (rest + value).split("\n\n");
+    rest = texts.pop();
+    const found = texts.map(eventOf).filter(Boolean);
+    if (found.length) onEvents(found);
   }
 }
+
+/** What `millrace forget` leaves of a line. */
+const ERASED = /^\{\} +$/;
+
+/** Calls onLines(lines, offset) with arrays of lines as they arrive. The offset is that after the last line. */
+export const follow = (parameters, signal, onOpen, onLines) => events("v1/live", parameters, signal, onOpen, (found) =>
+  onLines(found.map((event) => event.data).filter((line) => !ERASED.test(line)), parseInt(found.at(-1).id, 10)));
 
 /** A command that asks the same. */
 export function curl(path, parameters) {

@@ -48,13 +48,13 @@ export function liveView(state) {
 
   function start(stream) {
     let place = { last: LAST };
-    stopFollowing = keepFresh(0, async (outer) => {
+    stopFollowing = keepFresh(0, async (outer, works) => {
       const second = new AbortController();
       outer.addEventListener("abort", () => second.abort(), { once: true });
       let began = performance.now();
       let inSecond = 0;
       let sampled = false;
-      await follow({ stream, ...place }, second.signal, (lines, offset) => {
+      await follow({ stream, ...place }, second.signal, works, (lines, offset) => {
         place = { from: offset }; // a new connection goes on where this one has ended
         if (performance.now() - began > 1000) {
           began = performance.now();

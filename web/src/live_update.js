@@ -67,13 +67,18 @@ export async function loadParts(parts, signal) {
 }
 
 /**
- * Calls load(signal) now and then every `interval` ms while the tab is visible, until stop(). A failure that may pass shows in the
- * banner and is tried again; any other is given to onError, once. `mayWait`: load waits for news, so that its silence is no failure.
+ * Calls load(signal, works) now and then every `interval` ms while the tab is visible, until stop(). A failure that may pass shows in the
+ * banner and is tried again; any other is given to onError, once. `mayWait`: load waits for news, so that its silence is no failure;
+ * it calls works() once it can wait.
  */
 export function keepFresh(interval, load, onError, { mayWait = false } = {}) {
   const controller = new AbortController();
   const self = { error: null };
   let timer;
+  const works = () => {
+    failing.delete(self);
+    showBanner();
+  };
 
   async function run() {
     const began = performance.now();
@@ -84,7 +89,7 @@ export function keepFresh(interval, load, onError, { mayWait = false } = {}) {
       showBanner();
     }, SLOW);
     try {
-      await load(controller.signal);
+      await load(controller.signal, works);
       failing.delete(self);
       if (!mayWait) wait = Math.max(wait, Math.min(BUSY_MAX, BUSY_SHARE * (performance.now() - began)));
     } catch (error) {

@@ -9,7 +9,8 @@ import { change, clock, count, duration, isToday, likeForLike, moment, span } fr
 import { latestTime } from "./latest.js";
 import { keepFresh, loadParts } from "./live_update.js";
 import { tile } from "./panel.js";
-import { historySpan, rateOf, ratesOf, watchPipeline } from "./pipeline_data.js";
+import { historySpan, ratesOf, watchPipeline } from "./pipeline_data.js";
+import { watchRate } from "./rate.js";
 import { address, isSpan, zoneOf } from "./state.js";
 
 const FRESH = 1000; // ms
@@ -76,11 +77,26 @@ export function overview(view, { freshness }) {
 
   const first = { load: async (signal) => loadSeries(feedOf((await configured(signal)).totals), signal), fail: series.fail };
   const stopCounts = keepFresh(FRESH, load, series.fail);
-  const stopPipeline = watchPipeline((pipeline) => {
-    const perSecond = rateOf(pipeline);
-    rate.show(perSecond === null ? "–" : count(Math.round(perSecond)),
-      pipeline.history.length > 2 ? sparkline(ratesOf(pipeline, "published"), `Events a second, the last ${duration(historySpan(pipeline))}`) : "published in the last seconds");
+  let perSecond = null;
+  let pipeline = null;
+  let why = "";
+
+  function showRate() {
+    const past = pipeline?.history.length > 2 && sparkline(ratesOf(pipeline, "published"), `Events a second, the last ${duration(historySpan(pipeline))}`);
+    rate.show(perSecond === null ? "–" : count(Math.round(perSecond)), why || past || "published in the last seconds");
+  }
+
+  const stopRate = watchRate((next) => {
+    perSecond = next;
+    showRate();
+  }, (error) => {
+    why = error.message;
+    showRate();
+  });
+  const stopPipeline = watchPipeline((next) => {
+    pipeline = next;
+    showRate();
   });
 
-  return { element, redraw: series.redraw, stop() { stopCounts(); stopPipeline(); series.destroy(); } };
+  return { element, redraw: series.redraw, stop() { stopCounts(); stopRate(); stopPipeline(); series.destroy(); } };
 }

@@ -57,7 +57,7 @@ export function watchPipeline(show, fail) {
 }
 
 /** Events a second of one total over the last seconds; null without two polls that have it. */
-export function rateOf(pipeline, name = "published") {
+export function rateOf(pipeline, name) {
   const first = recent.find((poll) => poll.totals[name] !== null);
   if (!first || pipeline.totals[name] === null) return null;
   const seconds = pipeline.time - first.time;
