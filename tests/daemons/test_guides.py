@@ -160,9 +160,9 @@ class Guides(harness.MillraceTest):
         self.walk("api.md", [*guide.pipeline(events=0), *post], treat=[
             ("curl --data-binary @clicks.ndjson", "head -2 clicks.ndjson > two && mv two clicks.ndjson && {raw}"),
             ("curl 'http://127.0.0.1:8088/v1/series?user=bitly&period=7d&partial=allow'",
-             "mv /var/lib/millrace/archive/current /tmp/current; kill -9 $(pidof api); poll 'curl http://127.0.0.1:8088/health | grep \"open the archive\"'; "
+             "kill -STOP $(pidof compactor); mv /var/lib/millrace/archive/current /tmp/current; kill -9 $(pidof api); poll 'curl http://127.0.0.1:8088/health | grep \"open the archive\"'; "
              "poll {}' | grep missing'; "
-             "{raw}; mv /tmp/current /var/lib/millrace/archive/current; poll '! curl http://127.0.0.1:8088/health | grep warning'"),
+             "{raw}; mv /tmp/current /var/lib/millrace/archive/current; kill -CONT $(pidof compactor); poll '! curl http://127.0.0.1:8088/health | grep warning'"),
             ("curl -N 'http://127.0.0.1:8088/v1/live/rate", "until_ 'grep -c ^data: /tmp/follow.out | grep -q [2-9]' {}"),
         ], skipped=("<img",), loose=True, vary=('"clicks/web2"', '"web2"', "/data/archive", "it is being opened"))
 
