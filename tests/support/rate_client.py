@@ -33,8 +33,9 @@ class RateClient:
         return None
 
     def reach(self, lines):
-        """The sum of all events, once it is no less than `lines`."""
+        """The sum of all events up to the one after it is no less than `lines`."""
         end = time.monotonic() + harness.PATIENCE
         while self.sum < lines and time.monotonic() < end and self.next():
             pass
+        self.next()
         return self.sum
