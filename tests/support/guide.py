@@ -9,16 +9,29 @@ import sandbox
 PRELUDE = r"""
 curl() { if [[ " $*" =~ " -"[a-zA-Z]*f ]]; then command curl "$@"; else command curl -sS --fail-with-body "$@"; fi; } # an error reply is a failure
 export -f curl
-end() { kill -TERM -- "-$1" 2>/dev/null; wait "$1"; } # the command's status
-# begin NAME COMMAND: starts it in a session of its own.
-begin() { setsid bash -c "$2" > "/tmp/$1.out" 2> "/tmp/$1.err" < /dev/null & eval "pid_$1=$!"; }
-# poll COMMAND: until it succeeds, at most for 60 s.
-poll() { local i; for i in $(seq 1200); do eval "$1" > /dev/null 2>&1 && return; sleep 0.05; done; echo "not within 60 s: $1"; return 1; }
+# end PID: ends what was begun, also if it has no session of its own yet; the command's status.
+end() { until kill -TERM -- "-$1" 2>/dev/null || ! kill -0 "$1" 2>/dev/null; do sleep 0.01; done; wait "$1"; }
+# begin NAME COMMAND: starts it in a session of its own. Nothing is left in the files of what had the name before.
+begin() { : > "/tmp/$1.out"; : > "/tmp/$1.err"; setsid bash -c "$2" > "/tmp/$1.out" 2> "/tmp/$1.err" < /dev/null & eval "pid_$1=$!"; }
+# poll COMMAND: until it succeeds, at most for 120 s.
+poll() { local i; for i in $(seq 2400); do eval "$1" > /dev/null 2>&1 && return; sleep 0.05; done; echo "not within 120 s: $1"; return 1; }
 # serve COMMAND: a daemon that runs from when it is ready until the next serve.
 serve() { [ -z "${pid_serve-}" ] || end "$pid_serve"; begin serve "$1"; poll 'grep -q " ready" /tmp/serve.err || ! kill -0 $pid_serve'; kill -0 $pid_serve || { cat /tmp/serve.err; return 1; }; }
-# until_ CONDITION COMMAND: a command that goes on; once CONDITION holds, it is ended with SIGTERM.
-until_() { begin follow "$2"; poll "$1 || ! kill -0 $pid_follow"; eval "$1"; local met=$?; kill -0 $pid_follow 2>/dev/null; local alive=$?; end $pid_follow; local status=$?
-    cat /tmp/follow.out; [ $met = 0 ] || { cat /tmp/follow.err; return 1; }; [ $alive != 0 ] || [ $status = 143 ] || [ $status = 0 ]; }
+# until_ CONDITION COMMAND: a command that goes on; once CONDITION holds, it is ended with SIGTERM. One look decides, also about a command that
+# has ended by itself before it.
+until_() {
+    local i alive status met=1
+    begin follow "$2"
+    for i in $(seq 2400); do
+        kill -0 $pid_follow 2>/dev/null; alive=$?
+        eval "$1" > /tmp/met 2>/dev/null && met=0 && break
+        [ $alive = 0 ] || break
+        sleep 0.05
+    done
+    kill -0 $pid_follow 2>/dev/null; alive=$?; end $pid_follow; status=$?
+    cat /tmp/met /tmp/follow.out; [ $met = 0 ] || { cat /tmp/follow.err; return 1; }
+    [ $alive != 0 ] || [ $status = 143 ] || [ $status = 0 ]
+}
 """
 
 INSTALL = ["cmake --install %s --prefix /usr/local > /dev/null" % harness.BUILD,
