@@ -22,6 +22,7 @@ struct world {
     usec_t takes; /* each request keeps its handler so long */
     /* For each request, whether the one that was answered first had its reply by then. */
     bool first_had[CLIENTS];
+    usec_t began, latest; /* the turn that found them, and the latest request */
     int first;    /* its socket */
     unsigned due; /* the request before whose answer it must have left; 0: none */
 };
@@ -45,6 +46,7 @@ static void answer(struct http_request *req, void *ctx)
         w->first = w->clients[number];
     w->first_had[w->asked] = has_reply(w->first, w->due > 0 && w->asked == w->due);
     w->asked++;
+    w->latest = clock_monotonic();
     while (clock_monotonic() - began < w->takes)
         ;
     http_reply(req, 200, NULL, BYTES_NONE);
@@ -92,6 +94,7 @@ static void wait_until_arrived(int fd)
 static void ask_together(struct world *w, unsigned n)
 {
     char text[64];
+    w->asked = 0;
     for (unsigned i = 0; i < n; i++)
         w->clients[i] = http_world_connect(&w->http);
     while (http_server_connections(w->http.http) < n)
@@ -102,18 +105,25 @@ static void ask_together(struct world *w, unsigned n)
     }
     for (unsigned i = 0; i < n; i++)
         wait_until_arrived(w->clients[i]);
+    w->began = clock_monotonic();
     while (w->asked < n)
         event_base_loop(w->http.base, EVLOOP_ONCE);
     for (unsigned i = 0; i < n; i++) {
         assert_true(has_reply(w->clients[i], true));
         close(w->clients[i]);
     }
+    while (http_server_connections(w->http.http) > 0)
+        event_base_loop(w->http.base, EVLOOP_ONCE);
 }
 
+/* Again where the machine stood still between the two for longer than a reply may wait. */
 static void test_replies_leave_together(void **state)
 {
     struct world *w = *state;
-    ask_together(w, 2);
+    unsigned tries = 0;
+    do
+        ask_together(w, 2);
+    while (w->first_had[1] && w->latest - w->began >= HTTP_CORK_USEC_MAX && ++tries < 10000);
     assert_false(w->first_had[1]);
 }
 
