@@ -17,13 +17,23 @@ const HOSTILE = ["<img src=x onerror=\"window.attacked=1\">", "\"'`&lt;script>al
 
 const browser = await chromium.launch({ executablePath: task.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 
-/** A page whose errors fail the test, except for requests that fail while `forgiving` is set. */
-async function open(address, options = {}) {
+const idle = [];
+
+/** A page whose errors fail the test, except for requests that fail while `forgiving` is set. Without options it is one that a check has
+ * closed, if there is one: a page of its own costs the processor half a second. */
+async function open(address, options) {
+  const page = (!options && idle.pop()) || (await create(options));
+  page.problems = [];
+  page.forgiving = false;
+  await page.goto(task.base + address);
+  return page;
+}
+
+async function create(options) {
   const context = await browser.newContext({ timezoneId: "UTC", locale: "en-US", ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(patience);
-  page.problems = [];
-  page.forgiving = false;
+  page.isPlain = !options;
   page.on("pageerror", (error) => page.problems.push(String(error.stack)));
   page.on("console", (message) => {
     const isRequest = message.text().startsWith("Failed to load resource");
@@ -32,13 +42,17 @@ async function open(address, options = {}) {
   page.on("request", (request) => {
     if (!request.url().startsWith(task.base) && !/^(blob|data):/.test(request.url())) page.problems.push(`asked ${request.url()}`);
   });
-  await page.goto(task.base + address);
   return page;
 }
 
 async function close(page) {
   assert.deepEqual(page.problems, []);
-  await page.context().close();
+  if (!page.isPlain) return page.context().close();
+  await page.goto(`${task.base}/icon.svg`); // neither timers nor requests
+  await page.evaluate(() => [localStorage, sessionStorage].forEach((storage) => storage.clear()));
+  await page.emulateMedia({ colorScheme: null });
+  await page.setViewportSize({ width: 1280, height: 720 });
+  idle.push(page);
 }
 
 const number = (text) => Number(text.replace(/[^0-9]/g, ""));
@@ -216,8 +230,9 @@ const checks = {
 
   async "copies and saves everything"() {
     await post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "]]></style>\u0001\uFFFF" }); // the picture of HTML is XML
+    const page = await open("/", { permissions: ["clipboard-read", "clipboard-write"] });
     for (const address of ["/", query({ view: "key", ns: "u", key: "bitly", period: "7d" }), "/?view=live", "/?view=pipeline"]) {
-      const page = await open(address, { permissions: ["clipboard-read", "clipboard-write"] });
+      await page.goto(task.base + address);
       await page.locator(".bars tbody tr, .lines li, .daemon").first().waitFor();
       const saved = async (share, kind) => {
         const [download] = await Promise.all([page.waitForEvent("download"), share.getByRole("button", { name: kind }).click()]);
@@ -237,8 +252,8 @@ const checks = {
         await until(() => /^data: \{.*\n/m.test(answer) || /^\{.*"(rows|daemons)":.*\}\n?$/s.test(answer), `${command}: ${answer}`);
         child.kill();
       }
-      await close(page);
     }
+    await close(page);
   },
 
   /** Zones in which the day has just begun, and a browser whose clock goes past midnight. */
@@ -247,7 +262,7 @@ const checks = {
     const hour = new Date(now * 1000).getUTCHours();
     const zone = hour <= 12 ? `Etc/GMT+${hour}` : `Etc/GMT-${24 - hour}`; // POSIX: + is west
     await post({ t: now - 7200, l: "midnight", c: "US" });
-    const page = await open(query({ view: "key", ns: "u", key: "midnight", zone, period: "yesterday" }));
+    const page = await open(query({ view: "key", ns: "u", key: "midnight", zone, period: "yesterday" }), {}); // its clock stays changed
     await page.getByRole("heading", { name: "1 event", exact: true }).waitFor();
     await page.locator("select[name=period]").selectOption("today");
     await page.getByText("No events have been counted in this time").waitFor();
@@ -465,8 +480,9 @@ const checks = {
   },
 
   async "has no serious fault of accessibility"() {
-    await Promise.all(["/", "/?view=key&ns=u&key=bitly&by=country&sub=US", "/?view=key&ns=u", "/?view=live", "/?view=pipeline"].map(async (address) => {
-      const page = await open(address, { bypassCSP: true });
+    const page = await open("/", { bypassCSP: true });
+    for (const address of ["/", "/?view=key&ns=u&key=bitly&by=country&sub=US", "/?view=key&ns=u", "/?view=live", "/?view=pipeline"]) {
+      await page.goto(task.base + address);
       await page.locator("main .panel, main .lines").first().waitFor();
       await page.evaluate(axe);
       for (const colorScheme of ["light", "dark"]) {
@@ -476,14 +492,15 @@ const checks = {
         const serious = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
         assert.deepEqual(serious.map((v) => `${address} ${colorScheme} ${v.id}: ${v.nodes.map((n) => n.html).join(" ").slice(0, 500)}`), []);
       }
-      await close(page);
-    }));
+    }
+    await close(page);
   },
 
   async "fits from 320 pixels to 4K, light and dark"() {
     const views = { overview: "/", key: "/?view=key&ns=u&key=bitly&period=7d", live: "/?view=live", pipeline: "/?view=pipeline" };
-    await Promise.all(Object.entries(views).map(async ([name, address]) => {
-      const page = await open(address);
+    const page = await open("/");
+    for (const [name, address] of Object.entries(views)) {
+      await page.goto(task.base + address);
       await page.locator("main .panel, main .lines").first().waitFor();
       for (const [width, height, colorScheme] of [[3840, 2160, "light"], [320, 640, "light"], [1280, 900, "dark"], [1280, 900, "light"]]) {
         await page.emulateMedia({ colorScheme });
@@ -499,8 +516,8 @@ const checks = {
         assert.ok(width > 320 || head < 96, `the head of ${name} is ${head} high`); // two rows
         if (width !== 3840) await page.screenshot({ path: `${task.shots}/${name}-${width}-${colorScheme}.png` });
       }
-      await close(page);
-    }));
+    }
+    await close(page);
   },
 
   async "draws quickly and does not shift"() {
@@ -597,7 +614,7 @@ const checks = {
   async "stays level in memory"() {
     const pages = [];
     for (let i = 0; i < task.open_pages; i++)
-      pages.push(await open(["/", "/?view=key&ns=u&key=bitly", "/?view=live", "/?view=pipeline"][i % 4]));
+      pages.push(await open(["/", "/?view=key&ns=u&key=bitly", "/?view=live", "/?view=pipeline"][i % 4], {}));
     const used = async () => {
       let sum = 0;
       for (const page of pages) {
