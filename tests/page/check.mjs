@@ -231,9 +231,9 @@ const checks = {
   async "copies and saves everything"() {
     await post({ t: Math.floor(Date.now() / 1000), l: "bitly", c: "]]></style>\u0001\uFFFF" }); // the picture of HTML is XML
     const page = await open("/", { permissions: ["clipboard-read", "clipboard-write"] });
-    for (const address of ["/", query({ view: "key", ns: "u", key: "bitly", period: "7d" }), "/?view=live", "/?view=pipeline"]) {
+    for (const address of ["/", query({ view: "key", ns: "u", key: "bitly", period: "7d" }), query({ view: "key", ns: "u" }), "/?view=live", "/?view=pipeline"]) {
       await page.goto(task.base + address);
-      await page.locator(".bars tbody tr, .lines li, .daemon").first().waitFor();
+      await page.locator(".bars tbody tr, .keys .muted, .lines li, .daemon").first().waitFor();
       const saved = async (share, kind) => {
         const [download] = await Promise.all([page.waitForEvent("download"), share.getByRole("button", { name: kind }).click()]);
         return fs.readFileSync(await download.path());

@@ -11,6 +11,7 @@ import { count, keyText, plural } from "./format.js";
 import { latestTime } from "./latest.js";
 import { keepFresh, loadParts } from "./live_update.js";
 import { panel } from "./panel.js";
+import { share } from "./share.js";
 import { address, go, timeOf } from "./state.js";
 
 const FRESH = 1000; // ms
@@ -24,17 +25,18 @@ function remember(ns, key) {
   localStorage.setItem(recentName(ns), JSON.stringify([key, ...recents(ns).filter((k) => k !== key)].slice(0, RECENT)));
 }
 
-/** The largest keys of the latest 30 days: [{key, n}]; none if no counter has them. */
-async function largest(totals, total, resolve, signal) {
+/** Keys to choose from: those that begin with a text; without one, the largest of the latest 30 days if a counter has them. */
+async function keysToChoose(totals, total, prefix, resolve, signal) {
   const feed = feedOf(totals);
-  const top = feed?.subtotals.find((s) => s.key === total.key);
-  if (!top) return [];
-  const time = timeOf(await resolve({ ns: feed.ns, key: constantKey(feed) }, signal));
-  return (await getCounts("v1/breakdown", { ns: top.ns, key: constantKey(feed), limit: SUGGESTIONS, ...time }, signal)).rows;
-}
-
-async function beginningWith(total, prefix, signal) {
-  return (await get("v1/lookup", { ns: total.ns, prefix, limit: SUGGESTIONS }, signal)).rows;
+  const top = !prefix && feed?.subtotals.find((s) => s.key === total.key);
+  if (top) {
+    const time = timeOf(await resolve({ ns: feed.ns, key: constantKey(feed) }, signal));
+    const request = { path: "v1/breakdown", parameters: { ns: top.ns, key: constantKey(feed), limit: SUGGESTIONS, ...time } };
+    const { rows } = await getCounts(request.path, request.parameters, signal);
+    if (rows.length) return { request, rows, isLargest: true };
+  }
+  const request = { path: "v1/lookup", parameters: { ns: total.ns, prefix, limit: SUGGESTIONS } };
+  return { request, rows: (await get(request.path, request.parameters, signal)).rows, isLargest: false };
 }
 
 function finder(totals, total, state) {
@@ -45,8 +47,7 @@ function finder(totals, total, state) {
     controller.abort();
     controller = new AbortController();
     try {
-      const found = prefix ? [] : await largest(totals, total, latestTime(state), controller.signal);
-      const keys = (found.length ? found : await beginningWith(total, prefix, controller.signal)).map((row) => row.key);
+      const keys = (await keysToChoose(totals, total, prefix, latestTime(state), controller.signal)).rows.map((row) => row.key);
       const own = recents(total.ns).filter((key) => key.startsWith(prefix));
       list.replaceChildren(...[...new Set([...own, ...keys])].map((value) => h("option", { value })));
     } catch { /* suggestions are a convenience; the request for the key itself shows the failure */ }
@@ -89,15 +90,16 @@ function start(totals, total, state, element) {
   const own = panel(`Your latest: ${name}`);
   const found = panel(`Choose a ${name}`);
   const resolve = latestTime(state);
+  let shown = { request: { path: "v1/lookup", parameters: { ns: total.ns, prefix: "" } }, rows: [] };
+  found.head.append(share({ name, request: () => shown.request, rows: () => [[name, "events"], ...shown.rows.map((r) => [r.key, r.n])] }));
   const listOf = (rows) => h("ul", { class: "keys" }, rows.map(({ key, n }) => h("li", {},
     h("a", { href: address({ ns: total.ns, key }) }, h("bdi", {}, keyText(key))), n === undefined ? null : h("span", { class: "muted" }, ` ${count(n)}`))));
   own.show(listOf(recents(total.ns).map((key) => ({ key }))));
   element.append(...(recents(total.ns).length ? [own.element] : []), found.element);
   const stop = keepFresh(FRESH, async (signal) => {
-    const top = await largest(totals, total, resolve, signal);
-    const rows = top.length ? top : await beginningWith(total, "", signal);
-    found.note(top.length ? "the largest, with their events" : "");
-    found.show(rows.length ? listOf(rows) : emptyHint(await configured(signal), state));
+    shown = await keysToChoose(totals, total, "", resolve, signal);
+    found.note(shown.isLargest ? "the largest, with their events" : "");
+    found.show(shown.rows.length ? listOf(shown.rows) : emptyHint(await configured(signal), state));
   }, found.fail);
   return { stop };
 }

@@ -42,8 +42,11 @@ export function tile(name) {
     element: h("section", { class: "tile" }, h("h2", {}, name), value, note),
     show(text, words = "") {
       if (value.textContent !== text) value.textContent = text;
-      const next = h("p", { class: "muted" }, words);
-      if (!note.isEqualNode(next)) note.replaceChildren(...next.childNodes);
+      const next = h("p", { class: "muted", title: typeof words === "string" ? words : "" }, words); // it may be cut off
+      if (!note.isEqualNode(next)) {
+        note.replaceChildren(...next.childNodes);
+        note.title = next.title;
+      }
     },
   };
 }
