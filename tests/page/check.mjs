@@ -169,7 +169,7 @@ const checks = {
 
   /** Events a second are pushed: the page does not need the polls of the pipeline for them. */
   async "shows events a second live"() {
-    const page = await open("/");
+    const page = await open("/", {}); // of its own: it does not get some answers
     const value = page.locator(".tile", { has: page.getByRole("heading", { name: "Events a second" }) }).locator(".value");
     const shows = (pattern) => value.filter({ hasText: pattern }).waitFor();
     const banner = page.locator("#banner");
