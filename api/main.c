@@ -138,7 +138,7 @@ static int add_source(struct sources_config *sources, struct options *o, const c
 static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, struct config_error *error)
 {
     struct options *o = daemon_options(d);
-    struct sources_config sources = {.base = daemon_base(d), .timeout = timeout};
+    struct sources_config sources = {.base = daemon_base(d), .timeout = timeout, .stats = daemon_stats(d)};
     char *sortdb = NULL, *aggregator = NULL;
     int status = 0;
     if (options_text(o, "archive")) {

@@ -1,6 +1,7 @@
 #include "api/source.h"
 
 #include "api/local_archive.h"
+#include "api/shared_call.h"
 #include "api/slice_watermarks.h"
 #include "archive/archive_read.h"
 #include "base/url.h"
@@ -25,6 +26,7 @@ struct sources {
     struct event_base *base;
     size_t n;
     struct http_client *clients[SOURCES_MAX];
+    struct shared_calls *calls[SOURCES_MAX];
     const char *names[SOURCES_MAX];
     char *urls[SOURCES_MAX];
     int64_t failing_since[SOURCES_MAX][SOURCE_USES]; /* Unix seconds; 0: the last request was answered */
@@ -44,7 +46,7 @@ struct question {
     char *page;          /* start of the next page, encoded; NULL: the first page */
     char generation[32]; /* that the previous page came from */
     struct question *next, **link;
-    struct http_call *call;
+    struct share share;        /* of the request in progress */
     struct archive_read *read; /* of the mapped archive; NULL: not begun */
     struct archive_wait *wait; /* for its current generation */
     bool is_reading;           /* in sources.reading */
@@ -70,6 +72,8 @@ struct sources *sources_new(const struct sources_config *config)
     s->timeout = config->timeout;
     s->local = config->local;
     s->turn = event_new(config->base, -1, 0, on_turn, s);
+    struct stats_counter *joined = stats_counter(config->stats, "source_requests_shared_total", NULL,
+        "questions to sortdb or the aggregator that joined the request of an equal question");
     TAILQ_INIT(&s->reading);
     if (s->local) {
         s->names[0] = config->names[0];
@@ -90,6 +94,7 @@ struct sources *sources_new(const struct sources_config *config)
             sources_free(&s);
             return NULL;
         }
+        s->calls[s->n] = shared_calls_new(s->clients[s->n], joined);
         s->names[s->n] = config->names[s->n];
         s->urls[s->n] = mem_strdup(config->urls[s->n]);
     }
@@ -105,6 +110,7 @@ void sources_free(struct sources **sp)
         source_cancel(s->open);
     event_free(s->turn);
     for (size_t i = 0; i < SOURCES_MAX; i++) {
+        shared_calls_free(&s->calls[i]);
         http_client_free(&s->clients[i]);
         free(s->urls[i]);
     }
@@ -151,7 +157,7 @@ void sources_succeed(struct sources *s, size_t source, enum source_use use)
 
 static void finish(struct question *q, enum source_result result)
 {
-    assert(q->magic == QUESTION_MAGIC && !q->call && !q->is_reading && !q->wait);
+    assert(q->magic == QUESTION_MAGIC && !q->share.call && !q->is_reading && !q->wait);
     if (q->complete.n_missing > 0) {
         /* Only the archive's slices are known; without the archive nothing is complete. */
         bool has_archive = q->sources->n > 1 && !q->is_missing[0];
@@ -222,16 +228,13 @@ static void end_reading(struct question *q)
 
 static void cancel_call(struct question *q)
 {
-    if (q->call)
-        http_call_cancel(q->call);
-    q->call = NULL;
+    share_leave(&q->share);
     end_reading(q);
     archive_wait_cancel(&q->wait);
 }
 
-static void on_body(struct http_call *call, struct bytes piece, void *arg)
+static void on_body(struct bytes piece, void *arg)
 {
-    (void)call;
     struct question *q = arg;
     assert(q->magic == QUESTION_MAGIC);
     if (!q->bad && !take_piece(q, piece))
@@ -435,9 +438,6 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     struct question *q = arg;
     assert(q->magic == QUESTION_MAGIC);
     char generation[sizeof q->generation];
-    q->call = NULL;
-    if (result == HTTP_CLIENT_CANCELLED)
-        return;         /* the caller of source_cancel or sources_free ends the question */
     bool mixed = false; /* this page is from another generation than the previous page */
     if (result == HTTP_CLIENT_OK) {
         snprintf(generation, sizeof generation, "%s", http_reply_header(reply, "X-Millrace-Generation"));
@@ -575,13 +575,7 @@ static void ask(struct question *q)
     if (q->has_through && q->at > 0)
         buf_printf(&target, "&after=%llu", (unsigned long long)q->through);
     buf_append_char(&target, '\0');
-    const struct http_call_spec call = {.method = "GET",
-        .target = target.ptr,
-        .may_resend = true,
-        .arg = q,
-        .on_body = on_body,
-        .on_done = on_done};
-    q->call = http_client_request(q->sources->clients[q->at], &call);
+    shared_calls_get(q->sources->calls[q->at], target.ptr, &q->share);
     buf_free(&target);
 }
 
@@ -596,7 +590,11 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 struct question *source_ask(struct sources *s, const struct source_question *spec)
 {
     struct question *q = mem_zalloc(sizeof *q);
-    *q = (struct question){.magic = QUESTION_MAGIC, .sources = s, .spec = *spec, .complete.until = INT64_MAX};
+    *q = (struct question){.magic = QUESTION_MAGIC,
+        .sources = s,
+        .spec = *spec,
+        .share = {.on_body = on_body, .on_done = on_done, .arg = q},
+        .complete.until = INT64_MAX};
     q->target = mem_strdup(spec->target);
     q->next = s->open;
     q->link = &s->open;

@@ -17,13 +17,15 @@
  * 2. A reply without X-Millrace-Complete-Until and X-Millrace-Through does not come from a source: SOURCE_UNAVAILABLE.
  * 3. A question stores a piece of the reply, or a whole lookup record. The counts of a long record are passed to
  *    on_record in several records with the same key.
- * 4. A question ends within `timeout` or its own shorter `patience`, and within as much again for each missing source.
+ * 4. Equal questions at the same time share a request (shared_call.h), which is sent after all of them were asked.
+ * 5. A question ends within `timeout` or its own shorter `patience`, and within as much again for each missing source.
  *
  * The loop's thread only. */
 #ifndef MILLRACE_SOURCE_H
 #define MILLRACE_SOURCE_H
 
 #include "base/clock.h"
+#include "base/stats.h"
 #include "counts/records.h"
 #include "http/client/http_client.h"
 
@@ -53,6 +55,7 @@ struct sources_config {
     struct local_archive
         *local;     /* the first source, which then has no URL; NULL: none. It must outlive the sources. */
     usec_t timeout; /* of a question */
+    struct stats *stats;
 };
 /* Returns NULL if a URL is invalid. */
 struct sources *sources_new(const struct sources_config *config);

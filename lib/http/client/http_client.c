@@ -710,6 +710,11 @@ void http_call_cancel(struct http_call *call)
     client_leave(c);
 }
 
+bool http_call_is_waiting(const struct http_call *call)
+{
+    return !call->link;
+}
+
 void http_call_pause(struct http_call *call)
 {
     struct http_link *l = call->link;

@@ -80,6 +80,9 @@ void http_client_free(struct http_client **c);
 struct http_call *http_client_request(struct http_client *c, const struct http_call_spec *spec);
 /* Calls on_done(HTTP_CLIENT_CANCELLED) before it returns, and closes the connection. */
 void http_call_cancel(struct http_call *call);
+/* True if no byte of the request is sent: it waits for a connection, or for the end of the loop's turn. A request that is resent waits
+ * once more. */
+bool http_call_is_waiting(const struct http_call *call);
 void http_call_pause(struct http_call *call);
 void http_call_resume(struct http_call *call);
 
