@@ -3,8 +3,9 @@
  *     bench_reads PORT get|fwmatch|range KEYS REQUESTS [bare]
  *     bench_reads PORT target TARGET REQUESTS [bare]
  *
- * get asks for one key, fwmatch for 10 keys and range for 1,000, each time others. With `bare`, what is measured is a bare loop, which
- * answers with the bytes of the server's first reply. The bare loop's processor time of a request follows, in microseconds. */
+ * get asks for one key, fwmatch for 10 keys and range for 1,000, each time others. A `#` in the target stands for the number of the
+ * connection, 00 to 31. With `bare`, what is measured is a bare loop, which answers with the bytes of the server's first reply. The bare
+ * loop's processor time of a request follows, in microseconds. */
 #include "bench/servers.h"
 #include "bench/talk.h"
 
@@ -27,13 +28,22 @@ static unsigned random_key(void)
     return (unsigned)(state % keys);
 }
 
+static void make_target(unsigned connection, struct buf *request)
+{
+    size_t before = strcspn(target, "#");
+    buf_printf(request, "GET %.*s", (int)before, target);
+    if (target[before])
+        buf_printf(request, "%02u%s", connection, target + before + 1);
+    buf_append_str(request, " HTTP/1.1\r\nHost: bench\r\n\r\n");
+}
+
 static void make(unsigned connection, struct bytes reply, struct buf *request)
 {
-    (void)connection, (void)reply;
+    (void)reply;
     unsigned key = target ? 0 : random_key();
     buf_clear(request);
     if (target)
-        buf_printf(request, "GET %s HTTP/1.1\r\nHost: bench\r\n\r\n", target);
+        make_target(connection, request);
     else if (strcmp(kind, "get") == 0)
         buf_printf(request, "GET /get?key=c.u%%7Cuser%08u.c3h5 HTTP/1.1\r\nHost: bench\r\n\r\n", key);
     else if (strcmp(kind, "fwmatch") == 0)

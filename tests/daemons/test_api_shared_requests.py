@@ -211,8 +211,9 @@ class Running(harness.MillraceTest):
 
     def test_no_answer_is_older_than_its_question(self):
         rng = seeded()
-        asked = ["/v1/series?" + query(from_=start, to=start + span, unit=unit, **about) for start, span in ((MARCH - 90 * DAY, 180 * DAY), (MARCH, 9 * DAY))
-                 for unit in ("day", "month") for about in ({"user": "user1"}, {"feed": ""}, {"user": "user2", "by": "country", "sub": "US"})]
+        spans = [{"from_": MARCH - 90 * DAY, "to": MARCH + 90 * DAY}, {"from_": MARCH, "to": MARCH + 9 * DAY}]
+        abouts = [{"user": "user1"}, {"feed": ""}, {"user": "user2", "by": "country", "sub": "US"}]
+        asked = ["/v1/series?" + query(unit=unit, **about, **span) for span in spans for unit in ("day", "month") for about in abouts]
         threads = [threading.Thread(target=self.post, args=(rng,)), threading.Thread(target=self.watch, args=(rng, asked))]
         for t in threads:
             t.start()
