@@ -23,8 +23,8 @@ struct world {
     /* For each request, whether the one that was answered first had its reply by then. */
     bool first_had[CLIENTS];
     usec_t began, latest; /* the turn that found them, and the latest request */
-    int first;    /* its socket */
-    unsigned due; /* the request before whose answer it must have left; 0: none */
+    int first;            /* its socket */
+    unsigned due;         /* the request before whose answer it must have left; 0: none */
 };
 
 /* What was sent may take its time to arrive. */
