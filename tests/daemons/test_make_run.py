@@ -51,6 +51,8 @@ class MakeRun(harness.MillraceTest):
         self.assertIn("/sub?stream=clicks&from=earliest", done.stdout)
         if os.path.isdir(os.path.join(harness.BUILD, "share", "millrace", "page")):
             self.assertRegex(done.stdout.splitlines()[-1], r"^Page:    http://127\.0\.0\.1:\d+/\?view=key&ns=u&key=%s&" % re.escape(busiest["key"]))
+        else:
+            self.assertRegex(done.stdout.splitlines()[-1], r"^Page:    not built: install Node\.js and npm")
         grep = re.search(r"(?m)^  (grep '\^u\|\S+,' \S+/current/\*\.csv)$", done.stdout).group(1)
         found = subprocess.run(grep, shell=True, capture_output=True, text=True).stdout
         self.assertEqual(sum(int(n) for n in re.findall(r":(\d+)", found)), sum(r["n"] for r in busiest["rows"]))
