@@ -184,6 +184,17 @@ const checks = {
     await moves();
     await shows(/^0$/);
 
+    const hide = (hidden) => page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+    const ended = page.waitForEvent("requestfailed", (request) => request.url().endsWith("/v1/live/rate"));
+    await hide(true);
+    await ended;
+    await shows(/^–$/);
+    await hide(false);
+    await shows(/^\d/);
+
     page.forgiving = true;
     const { pid } = daemon("pubsub");
     process.kill(pid, "SIGSTOP");
