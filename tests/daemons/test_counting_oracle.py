@@ -146,7 +146,7 @@ class CountingOracle(unittest.TestCase):
             self.assertEqual(verdict.split(":")[0], kind, (line[:100], verdict))
 
     def test_real_clicks(self):
-        files = harness.real_files()
+        files = harness.real_sample()
         if not files:
             self.skipTest("the real clicks are not here")
         blobs = [harness.read_file(path) for path in files]

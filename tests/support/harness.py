@@ -423,8 +423,9 @@ def real_files():
 
 
 def real_sample():
-    """All of them in long rounds, otherwise a few of different years."""
-    return real_files() if rounds(1) > 1 and not SANITIZED else real_files()[::6]
+    """All of them in long rounds, otherwise a few of different years, with the second, whose last line is cut short."""
+    files = real_files()
+    return files if rounds(1) > 1 and not SANITIZED else files[:2] + files[6::6]
 
 
 def read_file(path):
