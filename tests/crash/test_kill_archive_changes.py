@@ -67,7 +67,7 @@ class KillArchiveChanges(harness.MillraceTest):
     def test_kill_anywhere(self):
         self.finish(self.path("archive"), "--shards=2", "--import", self.first)
         expected = {act: self.expected(act) for act in ACTS}
-        for n in range(harness.rounds(10)):
+        for n in range(harness.rounds(6)):
             act = ACTS[n % len(ACTS)]
             self.one_round(act, *expected[act])
 

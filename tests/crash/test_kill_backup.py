@@ -35,7 +35,7 @@ class KillBackup(backup_case.BackupTest):
         return time.monotonic() - begin
 
     def test_kills(self):
-        random, n_rounds = harness.seeded(), harness.rounds(5)
+        random, n_rounds = harness.seeded(), harness.rounds(3)
         pipeline = self.pipeline(self.path("data"))
         producers = [backup_case.Producer(pipeline, p) for p in range(backup_case.PRODUCERS)]
         for p in producers:

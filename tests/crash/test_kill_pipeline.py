@@ -117,7 +117,7 @@ class KillPipeline(harness.MillraceTest):
         poster.post(until)
 
     def test_kill_every_daemon(self):
-        random, n_rounds = harness.seeded(), harness.rounds(5)
+        random, n_rounds = harness.seeded(), harness.rounds(3)
         lines = generate(EVENTS_A_ROUND * n_rounds)
         expected = self.undisturbed(lines)
         pipeline = self.pipeline("disturbed")

@@ -23,7 +23,7 @@ class Killed(ArchiveTest):
         publisher = threading.Thread(target=run)
         publisher.start()
         try:
-            for n in range(harness.rounds(5)):
+            for n in range(harness.rounds(3)):
                 w = self.writer(*args)
                 time.sleep(self.random.uniform(0.02, 0.3))
                 if self.random.random() < 0.5:

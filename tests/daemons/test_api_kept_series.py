@@ -82,7 +82,7 @@ class OneGenerationAfterTheOther(Kept):
         self.mapped()
         plain = self.start_api("--sortdb-url", self.sortdb.url)
         asked, archived, counted = self.questions(rng, 18), 1, 1
-        for i in range(harness.rounds(4) * 100):
+        for i in range(harness.rounds(2) * 100):
             act = rng.random()
             if act < 0.15 and counted < len(slices):
                 counted += 1
@@ -99,7 +99,7 @@ class OneGenerationAfterTheOther(Kept):
                 self.assertEqual((got.status, got.body), (expected.status, expected.body), what)
                 for name in ("ETag", "Cache-Control", "X-Millrace-Complete-Until"):
                     self.assertEqual(got.header(name), expected.header(name), what)
-        self.assertGreater(self.hits(), harness.rounds(4) * 100)
+        self.assertGreater(self.hits(), harness.rounds(2) * 100)
 
     def test_memory_is_bounded(self):
         value = " ".join("%s:1" % hour_text(START + h * HOUR) for h in range(366 * 24)).encode()
@@ -165,7 +165,7 @@ class WhileEventsArrive(harness.MillraceTest):
         for t in threads:
             t.start()
         try:
-            for _ in range(harness.rounds(6)):
+            for _ in range(harness.rounds(3)):
                 seen = posted[0], self.hits(kept)
                 wait_until(lambda: posted[0] >= seen[0] + 400 and self.hits(kept) >= seen[1] + 10, "events and answers")
                 self.assertEqual(self.run_program("millrace", "compact", "--config", config).returncode, 0)

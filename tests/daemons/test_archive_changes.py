@@ -245,7 +245,7 @@ class RealData(Changes):
                               capture_output=True).stdout
 
     def test_the_oracle_agrees(self):
-        files = harness.real_files()[:None if os.environ.get("MILLRACE_REAL") else 3]
+        files = harness.real_files()[:None if os.environ.get("MILLRACE_REAL") else 2]
         if not files:
             self.skipTest("no shared data")
         lines = self.oracle(files).splitlines()

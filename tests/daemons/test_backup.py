@@ -155,7 +155,7 @@ class BackupTest(harness.MillraceTest):
 
 class RunningPipeline(BackupTest):
     def test_backups_under_load(self):
-        random, n_rounds = harness.seeded(), harness.rounds(5)
+        random, n_rounds = harness.seeded(), harness.rounds(3)
         for begin in range(0, n_rounds, 10):
             self.back_up_often(random, self.path("data%d" % begin), range(begin, min(begin + 10, n_rounds)))
 

@@ -1,11 +1,12 @@
-"""One million waiting messages in little memory."""
+"""Many waiting messages in little memory: a million in full rounds."""
+# full: MILLRACE_ROUNDS=10
 import harness
 from queue_test import Deep
 
 
 class MillionTest(Deep):
-    def test_a_million_in_little_memory(self):
-        n = 1000000
+    def test_many_in_little_memory(self):
+        n = 1000000 if harness.rounds(1) >= 10 else 300000
         q = self.queue("--max-memory=64M")
         self.fill(q, 0, n)
         self.assertEqual(self.numbers(q)["depth"], n)
