@@ -303,7 +303,7 @@ static unsigned setting(const char *name, unsigned otherwise)
 
 static void all_points(void)
 {
-    unsigned stride = setting("MILLRACE_STRIDE", 5);
+    unsigned stride = setting("MILLRACE_STRIDE", 11);
     w.seed = setting("MILLRACE_SEED", 1);
     w.points = 0;
     set_aside();
