@@ -137,6 +137,7 @@ class Everywhere:
             since = time.monotonic()
             self.expect(q.get("/ping"), 200)
             worst = max(worst, time.monotonic() - since)
+            time.sleep(0.01)
         self.assertLess(worst, harness.SOON)
         self.assertGreater(time.monotonic() - began, late / 1000 - 0.5)
         out = []
