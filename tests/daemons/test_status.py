@@ -1,4 +1,5 @@
 """millrace status: states in words, what is wrong, what to do, and exit statuses for monitoring."""
+# seconds: 21
 import fcntl
 import glob
 import json

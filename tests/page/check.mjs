@@ -493,7 +493,8 @@ const checks = {
 
   async "has no serious fault of accessibility"() {
     const page = await open("/", { bypassCSP: true });
-    for (const address of ["/", "/?view=key&ns=u&key=bitly&by=country&sub=US", "/?view=key&ns=u", "/?view=live", "/?view=pipeline"]) {
+    const addresses = ["/", "/?view=key&ns=u&key=bitly&by=country&sub=US", "/?view=pipeline", "/?view=key&ns=u", "/?view=live"];
+    for (const address of task.open_pages > 2 ? addresses : addresses.slice(0, 3)) { // axe takes a second for each
       await page.goto(task.base + address);
       await page.locator("main .panel, main .lines").first().waitFor();
       await page.evaluate(axe);
@@ -626,7 +627,7 @@ const checks = {
   async "stays level in memory"() {
     const pages = [];
     for (let i = 0; i < task.open_pages; i++)
-      pages.push(await open(["/", "/?view=key&ns=u&key=bitly", "/?view=live", "/?view=pipeline"][i % 4], {}));
+      pages.push(await open(["/", "/?view=key&ns=u&key=bitly", "/?view=live", "/?view=pipeline"][i % 4]));
     const used = async () => {
       let sum = 0;
       for (const page of pages) {
