@@ -18,7 +18,7 @@
 #define READ_BYTES_MIN ((size_t)16 << 10)
 #define READ_BYTES_MAX ((size_t)1 << 20)
 #define PREFETCH 16   /* lines ahead that are fetched from memory */
-#define BLOCK_PARTS 4 /* of the memory: zeroing a new page costs more than a run of half the length */
+#define BLOCK_PARTS 8 /* of the memory: zeroing a new page costs more than a run of half the length */
 #define BLOCK_MAX ((size_t)2 << 30) /* a reference has 32 bits for a place in the block */
 
 /* Text grows from the front of the block, and references from its end towards the front. */

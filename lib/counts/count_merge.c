@@ -8,9 +8,14 @@
 #define KEY_SHOWN 80
 #define COLLISION_TEXT 64
 
+/* The first 16 bytes of a text as a number, which decides most comparisons. */
+struct prefix {
+    uint64_t high, low;
+};
+
 /* A source in a heap. The heap is ordered by the keys of the sources' records, or by the names of their values. */
 struct head {
-    uint64_t prefix; /* the first 8 bytes of `text` as a number, which decides most comparisons */
+    struct prefix prefix; /* of `text` */
     struct bytes text;
     struct count_source *source;
 };
@@ -26,12 +31,12 @@ struct count_merge {
     struct heap values;   /* sources with values of the current record still to merge */
     struct head *current; /* all sources that hold the current record */
     size_t n_current;
-    bool has_values; /* `values` is filled */
-    bool has_name;   /* `name` holds the name of the previous value */
-    uint64_t prefix; /* of `name` */
-    bool has_begun;  /* the key is printed */
-    bool is_joined;  /* the sources' keys differ from `key` */
-    size_t room;     /* sources for which the arrays are large enough */
+    bool has_values;                  /* `values` is filled */
+    bool has_name;                    /* `name` holds the name of the previous value */
+    struct prefix prefix, key_prefix; /* of `name` and `key` */
+    bool has_begun;                   /* the key is printed */
+    bool is_joined;                   /* the sources' keys differ from `key` */
+    size_t room;                      /* sources for which the arrays are large enough */
     struct buf key, name, text;
     uint64_t collisions;
     char collision[COLLISION_TEXT];
@@ -74,29 +79,50 @@ bool count_key_is_lookup(struct bytes key)
 }
 
 /* If the prefixes are equal, texts within them differ at most in their length. */
-static int compare_texts(uint64_t prefix_a, struct bytes a, uint64_t prefix_b, struct bytes b)
+static int compare_texts(struct prefix prefix_a, struct bytes a, struct prefix prefix_b, struct bytes b)
 {
-    if (prefix_a != prefix_b)
-        return prefix_a < prefix_b ? -1 : 1;
+    if (prefix_a.high != prefix_b.high)
+        return prefix_a.high < prefix_b.high ? -1 : 1;
+    if (prefix_a.low != prefix_b.low)
+        return prefix_a.low < prefix_b.low ? -1 : 1;
     if (a.len <= sizeof(prefix_a) && b.len <= sizeof(prefix_b))
         return (a.len > b.len) - (a.len < b.len);
     return bytes_compare(a, b);
 }
 
+static int compare_heads(const struct head *a, const struct head *b)
+{
+    return compare_texts(a->prefix, a->text, b->prefix, b->text);
+}
+
 static bool is_less(const struct head *a, const struct head *b)
 {
-    return compare_texts(a->prefix, a->text, b->prefix, b->text) < 0;
+    return compare_heads(a, b) < 0;
+}
+
+static uint64_t load(const char *p)
+{
+    uint64_t bytes;
+    memcpy(&bytes, p, sizeof(bytes));
+    return __builtin_bswap64(bytes);
+}
+
+static struct prefix prefix_of(struct bytes text)
+{
+    struct prefix p = {0, 0};
+    size_t word = sizeof(p.high);
+    if (text.len >= 2 * word)
+        return (struct prefix){load(text.ptr), load(text.ptr + word)};
+    if (text.len > word) /* the last 8 bytes, without those of `high` */
+        return (struct prefix){load(text.ptr), load(text.ptr + text.len - word) << (2 * word - text.len) * 8};
+    for (size_t i = 0; i < text.len; i++)
+        p.high |= (uint64_t)(unsigned char)text.ptr[i] << (word - 1 - i) * 8;
+    return p;
 }
 
 static struct head head_of(struct count_source *s, struct bytes text)
 {
-    uint64_t first = 0;
-    if (text.len >= sizeof(first))
-        memcpy(&first, text.ptr, sizeof(first));
-    else
-        for (size_t i = 0; i < text.len; i++)
-            first |= (uint64_t)(unsigned char)text.ptr[i] << (8 * i);
-    return (struct head){__builtin_bswap64(first), text, s};
+    return (struct head){prefix_of(text), text, s};
 }
 
 static void heap_push(struct heap *h, struct head head)
@@ -107,9 +133,8 @@ static void heap_push(struct heap *h, struct head head)
     h->heads[i] = head;
 }
 
-static struct head heap_pop(struct heap *h)
+static void sift_down(struct heap *h, struct head moving)
 {
-    struct head first = h->heads[0], moving = h->heads[--h->n];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < h->n; i = child) {
         if (child + 1 < h->n && is_less(&h->heads[child + 1], &h->heads[child]))
@@ -119,6 +144,23 @@ static struct head heap_pop(struct heap *h)
         h->heads[i] = h->heads[child];
     }
     h->heads[i] = moving;
+}
+
+static struct head heap_pop(struct heap *h)
+{
+    struct head first = h->heads[0];
+    h->n--;
+    sift_down(h, h->heads[h->n]);
+    return first;
+}
+
+/* As heap_push and then heap_pop. */
+static struct head heap_exchange(struct heap *h, struct head head)
+{
+    if (h->n == 0 || !is_less(&h->heads[0], &head))
+        return head;
+    struct head first = h->heads[0];
+    sift_down(h, head);
     return first;
 }
 
@@ -132,6 +174,7 @@ void count_merge_reset(struct count_merge *m, struct count_source **sources, siz
     }
     m->records.n = m->n_current = 0;
     buf_clear(&m->key);
+    m->key_prefix = (struct prefix){0, 0};
     /* No source is at a record yet: count_merge_next_record first moves all sources in `current`. */
     for (size_t i = 0; i < n; i++)
         m->current[m->n_current++] = (struct head){.source = sources[i]};
@@ -176,6 +219,7 @@ static enum count_next record_failed(
 
 enum count_next count_merge_next_record(struct count_merge *m)
 {
+    struct head last = {.source = NULL}; /* not in the heap yet; most records are of one source only */
     for (size_t i = 0; i < m->n_current; i++) {
         struct count_source *s = m->current[i].source;
         enum count_next r = s->kind->next_record(s);
@@ -183,18 +227,21 @@ enum count_next count_merge_next_record(struct count_merge *m)
             return source_failed(m, s);
         if (r == COUNT_END)
             continue;
-        if (bytes_compare(s->key, buf_bytes(&m->key)) <= 0)
+        struct head head = head_of(s, s->key);
+        if (compare_texts(head.prefix, head.text, m->key_prefix, buf_bytes(&m->key)) <= 0)
             return record_failed(m, s, "out of order", s->key);
-        heap_push(&m->records, head_of(s, s->key));
+        if (last.source)
+            heap_push(&m->records, last);
+        last = head;
     }
     m->n_current = 0;
     m->has_values = m->has_name = m->has_begun = m->is_joined = false;
-    if (m->records.n == 0)
+    if (!last.source && m->records.n == 0)
         return COUNT_END;
-    m->current[m->n_current++] = heap_pop(&m->records);
-    while (m->records.n > 0 && m->records.heads[0].prefix == m->current[0].prefix &&
-           bytes_equal(m->records.heads[0].text, m->current[0].text))
+    m->current[m->n_current++] = last.source ? heap_exchange(&m->records, last) : heap_pop(&m->records);
+    while (m->records.n > 0 && compare_heads(&m->records.heads[0], &m->current[0]) == 0)
         m->current[m->n_current++] = heap_pop(&m->records);
+    m->key_prefix = m->current[0].prefix;
     buf_clear(&m->key);
     buf_append_bytes(&m->key, m->current[0].text);
     return COUNT_FOUND;
@@ -210,6 +257,7 @@ enum count_next count_merge_join(struct count_merge *m, struct bytes key)
     }
     m->has_values = m->has_name = m->has_begun = false;
     m->is_joined = true;
+    m->key_prefix = prefix_of(key);
     buf_clear(&m->key);
     buf_append_bytes(&m->key, key);
     return COUNT_FOUND;

@@ -134,7 +134,9 @@ static ssize_t stop_pwrite(int fd, const void *p, size_t n, off_t at)
     if (before() || is_full())
         return -1;
     char path[PATH_TEXT];
-    set_changed(path_of_fd(fd, path), true);
+    if (!strstr(path_of_fd(fd, path),
+            " (deleted)")) /* a temporary file has no name to be found by after a kill */
+        set_changed(path, true);
     ssize_t did = io_system.pwrite(fd, p, is_time(TEAR) ? n / 2 : n, at);
     after(0);
     return did;
