@@ -85,7 +85,7 @@ class KillCounts(harness.MillraceTest):
                 for line in harness.read_file(os.path.join(current, name)).splitlines()]
 
     def test_kill_everything_until_the_archive(self):
-        n_rounds = harness.rounds(6)
+        n_rounds = harness.rounds(10)
         lines, expected = self.events(n_rounds)
         poster = Poster(self.pipeline, lines)
         poster.attempted = 0
