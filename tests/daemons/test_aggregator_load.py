@@ -6,7 +6,7 @@ import urllib.parse
 import harness
 from harness import request, wait_until
 from pubsub_case import PubsubTest
-from test_api_load import Pinger
+from test_api_load import BUSY_MAX, Pinger
 
 KEYS = 20000
 CLIENTS = 200
@@ -43,9 +43,10 @@ class AggregatorLoad(PubsubTest):
         self.start_aggregator()
         self.count()
         for target in b"/fwmatch?key=u%7C", b"/mget?" + b"&".join(b"key=u%%7C%08d" % k for k in range(100)):
-            self.answered_meanwhile(target)
+            harness.slower_and_slower(1, lambda _, target=target: self.answered_meanwhile(target))
 
     def answered_meanwhile(self, target):
+        """A ping is answered behind all that came while the aggregator itself was not run, so a busy machine may need several tries."""
         pinger, before = Pinger(self.aggregator), self.replies()
         clients = [self.ask_without_reading(target) for _ in range(CLIENTS)]
         wait_until(lambda: self.replies() == before + CLIENTS, lambda: "%d replies" % self.replies())
@@ -54,7 +55,7 @@ class AggregatorLoad(PubsubTest):
             CLIENTS, target[:20], *(["%.1f" % (t * 1000) for t in times] for times in (latency, busy))), flush=True)
         for s in clients:
             s.close()
-        self.assertLess(busy[1], 0.25)
+        self.assertLess(busy[1], BUSY_MAX)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from test_api import MARCH, Source, hour_text
 MB = 1 << 20
 CLIENTS = 600
 ROWS = 100000
+BUSY_MAX = 1 if harness.SANITIZED else 0.25  # seconds of the processor
 
 
 # Asks for /ping again and again until its input ends. A line each: seconds, and the processor time that the API took meanwhile, without
@@ -82,7 +83,11 @@ class ApiLoad(harness.MillraceTest):
         return s
 
     def load(self, path, n, **params):
-        """n clients that ask and do not read. /ping is answered meanwhile."""
+        """n clients that ask and do not read. /ping is answered meanwhile; behind all that came while the API itself was not run, so a busy
+        machine may need several tries."""
+        harness.slower_and_slower(1, lambda _: self.answered_meanwhile(path, n, **params))
+
+    def answered_meanwhile(self, path, n, **params):
         pinger = Pinger(self.api)
         before = sum(self.replies(path).values())
         clients = [self.ask_without_reading(path + "?" + query(**params)) for _ in range(n)]
@@ -93,7 +98,7 @@ class ApiLoad(harness.MillraceTest):
             self.peak_memory() // MB), flush=True)
         for s in clients:
             s.close()
-        self.assertLess(busy[0], 0.25)
+        self.assertLess(busy[0], BUSY_MAX)
 
     def test_unread_series(self):
         self.start_api("--max-buffered=64M")
