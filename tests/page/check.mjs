@@ -37,7 +37,8 @@ async function create(options) {
   page.on("pageerror", (error) => page.problems.push(String(error.stack)));
   page.on("console", (message) => {
     const isRequest = message.text().startsWith("Failed to load resource");
-    if (message.type() === "error" && !(isRequest && page.forgiving)) page.problems.push(message.text());
+    const isIcon = message.location().url === `${task.base}/favicon.ico`; // of icon.svg below; the page names its own
+    if (message.type() === "error" && !(isRequest && (page.forgiving || isIcon))) page.problems.push(message.text());
   });
   page.on("request", (request) => {
     if (!request.url().startsWith(task.base) && !/^(blob|data):/.test(request.url())) page.problems.push(`asked ${request.url()}`);
