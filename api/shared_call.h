@@ -1,14 +1,24 @@
-/* shared_call: GET requests to a source, each shared by all questions that ask the same at the same time.
+/* shared_call: GET requests to a source, each for all questions that can share it.
  *
- * A request waits in the HTTP client until the end of the loop's turn, or until a connection is free. Meanwhile further questions with the same
- * target join it, instead of sending a request of their own. Each takes the whole reply.
+ * A request waits in the HTTP client until the end of the loop's turn, or until a connection is free. Meanwhile further questions join it,
+ * instead of sending a request of their own:
+ *
+ *     the same target                           each takes the whole reply
+ *     /mget?k=u%7Ca&after=7 and k=u%7Cb&after=7   /mget?k=u%7Ca&k=u%7Cb&after=7; each takes the lines of its key
+ *     the same with &k=u%7C(other) in both       the key once, and its lines for both
  *
  * 1. A question joins only a request of which no byte is sent. So the reply describes a moment after the question, as
  *    the reply to a request of its own.
- * 2. on_done is called exactly once for each question that has not left, never from inside shared_calls_get.
- * 3. A question may leave at any time, also inside a callback. The others do not notice. The request is cancelled once all have left.
+ * 2. Only questions for keys of one namespace are united, with all else equal, because a reply's headers depend on the namespace. They
+ *    differ in at most SHARED_KEYS_MAX keys, and a target of each has at most SHARED_TARGET_MAX bytes.
+ * 3. A question gets the lines that a request of its own would have brought, in the same order, and no others. If a line of a united
+ *    reply belongs to no question, or the last line is cut, the result is HTTP_CLIENT_BAD_REPLY for all.
+ * 4. If a united reply is not a whole answer (another status than 200, or X-Millrace-Next), nothing of it is passed on, and the
+ *    questions are asked again with a request for each target. If a request fails, it fails for all.
+ * 5. on_done is called exactly once for each question that has not left, never from inside shared_calls_get.
+ * 6. A question may leave at any time, also inside a callback. The others do not notice. The request is cancelled once all have left.
  *
- * The loop's thread only. */
+ * Targets are encoded by url_encode. The loop's thread only. */
 #ifndef MILLRACE_SHARED_CALL_H
 #define MILLRACE_SHARED_CALL_H
 
@@ -16,7 +26,10 @@
 #include "http/client/http_client.h"
 #include <sys/queue.h>
 
-struct shared_call;
+#define SHARED_KEYS_MAX 8 /* with the key for all, a request of few keys for the aggregator */
+#define SHARED_TARGET_MAX ((size_t)1 << 10)
+
+struct shared_part;
 struct shared_calls;
 
 /* A question's part in a request. The callbacks and `arg` are the caller's. */
@@ -24,7 +37,7 @@ struct share {
     void (*on_body)(struct bytes piece, void *arg); /* as of http_call_spec */
     void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg);
     void *arg;
-    struct shared_call *call; /* NULL: none */
+    struct shared_part *part; /* NULL: none */
     TAILQ_ENTRY(share) link;
 };
 

@@ -73,7 +73,7 @@ struct sources *sources_new(const struct sources_config *config)
     s->local = config->local;
     s->turn = event_new(config->base, -1, 0, on_turn, s);
     struct stats_counter *joined = stats_counter(config->stats, "source_requests_shared_total", NULL,
-        "questions to sortdb or the aggregator that joined the request of an equal question");
+        "questions to sortdb or the aggregator that joined the request of another question");
     TAILQ_INIT(&s->reading);
     if (s->local) {
         s->names[0] = config->names[0];
@@ -157,7 +157,7 @@ void sources_succeed(struct sources *s, size_t source, enum source_use use)
 
 static void finish(struct question *q, enum source_result result)
 {
-    assert(q->magic == QUESTION_MAGIC && !q->share.call && !q->is_reading && !q->wait);
+    assert(q->magic == QUESTION_MAGIC && !q->share.part && !q->is_reading && !q->wait);
     if (q->complete.n_missing > 0) {
         /* Only the archive's slices are known; without the archive nothing is complete. */
         bool has_archive = q->sources->n > 1 && !q->is_missing[0];

@@ -1,5 +1,5 @@
-"""Equal questions at the same time share a request to the aggregator, which is sent after all of them were asked: no answer is older than its
-question, and each is as it would be alone."""
+"""Questions at the same time share a request to the aggregator, which is sent after all of them were asked: no answer is older than its
+question, and each is as it would be alone. Equal questions are asked once, and keys of one namespace together."""
 # full: MILLRACE_ROUNDS=10
 import http.client
 import json
@@ -17,6 +17,7 @@ from test_api_archive import ArchiveCase
 from test_api_rollups import DAY, HOUR, START
 
 CONNECTIONS = 8  # of the API to the aggregator
+UNITED = 8  # keys in a request, beside the one that all questions ask for
 SPANS = [{"from_": MARCH - 3 * DAY, "to": MARCH + 3 * DAY}, {"from_": MARCH, "to": MARCH + 7200}]
 SHAPES = [{"unit": unit, "format": form, **zone} for unit in ("hour", "day", "month") for form in ("json", "csv")
           for zone in ({}, {"timezone": "America/New_York"})]
@@ -52,7 +53,7 @@ class HeldAggregator(ArchiveCase):
         """From now on requests wait for a connection."""
         for i in range(CONNECTIONS):
             self.later("/v1/series?" + query(user="held%d" % i, **SPANS[0]), [])
-        wait_until(lambda: len(self.held) == CONNECTIONS, lambda: self.held)
+            wait_until(lambda: len(self.held) == i + 1, lambda: self.held)
 
     def release(self):
         self.released.set()
@@ -70,7 +71,7 @@ class HeldAggregator(ArchiveCase):
         for target in targets:
             self.later(target, answers)
         self.later("/v1/series?" + query(user="other", **SPANS[0]), answers)
-        wait_until(lambda: shared(self.api.url) == len(targets) - 1, lambda: shared(self.api.url))
+        wait_until(lambda: shared(self.api.url) == len(targets), lambda: shared(self.api.url))
         self.live.records["u|k"] = hour_text(MARCH) + ":2"
         self.release()
         self.assertEqual((self.asked_for("k"), self.asked_for("other"), len(answers)), (1, 1, len(targets) + 1))
@@ -105,13 +106,80 @@ class HeldAggregator(ArchiveCase):
         def connections():
             return self.api.get("/stats?format=json").json()["http_connections"]
         self.later(target, answers)
-        self.later(target, answers)
+        self.later(target.replace("user=k", "user=other"), answers)
         wait_until(lambda: shared(self.api.url) == 2, lambda: shared(self.api.url))
         gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # resets the connection
         gone.close()
         wait_until(lambda: connections() == CONNECTIONS + 2 + 1, connections)
         self.release()
-        self.assertEqual([a.json()["total"] for _, a in answers], [1000, 1000])
+        self.assertEqual({t: a.json()["total"] for t, a in answers}, {target: 1000, target.replace("user=k", "user=other"): 0})
+
+    def ask_users(self, n):
+        """Questions of several kinds about each of n users, while no connection is free. Returns the targets, and the answers to come."""
+        self.fill_connections()
+        users = ["user-%d" % i for i in range(n)]
+        targets = ["/v1/series?" + query(user=user, **SPANS[0], **SHAPES[i % len(SHAPES)]) for i, user in enumerate(users)]
+        targets += ["/v1/compare?" + query(user=user, **SPANS[1], unit="hour") for user in users]
+        answers = []
+        for target in targets:
+            self.later(target, answers)
+        requests = -(-n // UNITED)
+        wait_until(lambda: shared(self.api.url) == len(targets) - requests, lambda: shared(self.api.url))
+        return targets, answers, requests
+
+    def check_alone(self, targets, answers):
+        """Each answer is that of the question alone."""
+        answers = dict(answers)
+        self.assertEqual(sorted(answers), sorted(targets))
+        for target in targets:
+            alone, got = self.api.get(target), answers[target]
+            self.assertEqual((got.status, got.body, got.header("ETag")), (200, alone.body, alone.header("ETag")), target)
+
+    def count_users(self, n):
+        """Every third user has no counts."""
+        for i in range(n):
+            if i % 3:
+                self.live.records["u|user-%d" % i] = " ".join("%s:%d" % (hour_text(MARCH + h * HOUR), 100 * i + h) for h in range(0, 48, 1 + i % 2))
+        return [sum(100 * i + h for h in range(0, 48, 1 + i % 2)) * (i % 3 > 0) for i in range(n)]
+
+    def test_questions_about_different_keys_share_a_request(self):
+        totals, before = self.count_users(20), len(self.live.asked)
+        targets, answers, requests = self.ask_users(20)
+        self.release()
+        self.assertEqual(len(self.live.asked) - before, CONNECTIONS + requests, self.live.asked)
+        got = [dict(answers)[t] for t in targets[:20]]
+        self.assertEqual([a.json()["total"] for a in got if b"total" in a.body],
+                         [n for a, n in zip(got, totals) if b"total" in a.body])
+        self.check_alone(targets, answers)
+
+    def test_a_shared_reply_that_is_not_whole_is_asked_for_again(self):
+        self.count_users(20)
+        targets, answers, requests = self.ask_users(20)
+        refused = []
+
+        def act(h):
+            if h.path.count("k=u%7Cuser-") < 2:
+                return False
+            refused.append(h.path)
+            if len(refused) % 2:
+                h.answer(413, b"")
+            else:
+                h.answer(200, b"u|user-1,%s:1\n" % hour_text(MARCH).encode(), {"X-Millrace-Complete-Until": 4000000000, "X-Millrace-Next": "a"})
+            return True
+        self.live.act = act
+        self.release()
+        self.assertEqual(len(refused), requests)
+        self.check_alone(targets, answers)
+
+    def test_a_shared_reply_with_a_line_of_another_key_answers_nobody(self):
+        _, answers, _ = self.ask_users(3)
+
+        def act(h):
+            h.answer(200, b"u|user-4,%s:1\n" % hour_text(MARCH).encode(), {"X-Millrace-Complete-Until": 4000000000})
+            return True
+        self.live.act = act
+        self.release()
+        self.assertEqual({a.status for _, a in answers}, {503}, answers)
 
     def test_a_failure_is_the_answer_of_each(self):
         self.fill_connections()
@@ -136,7 +204,7 @@ class HeldAggregator(ArchiveCase):
 
 
 class Running(harness.MillraceTest):
-    """Sixteen clients ask one of two questions at once, while events arrive and slices are sealed and compacted, and the aggregator is killed and stopped.
+    """Sixteen clients ask one of four questions at once, while events arrive and slices are sealed and compacted, and the aggregator is killed and stopped.
     Counts only grow: no answer is below the one that another API gave before, to a client alone."""
 
     def setUp(self):
@@ -180,10 +248,10 @@ class Running(harness.MillraceTest):
     def watch(self, rng, asked):
         try:
             while not self.stop.is_set():
-                targets = rng.sample(asked, 2) * (len(self.clients) // 2)
-                low = {target: self.ask_alone(target) for target in targets[:2]}
+                targets = rng.sample(asked, 4) * (len(self.clients) // 4)
+                low = {target: self.ask_alone(target) for target in targets[:4]}
                 answers = self.ask_at_once(targets)
-                high = {target: self.ask_alone(target) for target in targets[:2]}
+                high = {target: self.ask_alone(target) for target in targets[:4]}
                 for target, got in zip(targets, answers):
                     if got is None:
                         continue
@@ -214,7 +282,7 @@ class Running(harness.MillraceTest):
     def test_no_answer_is_older_than_its_question(self):
         rng = seeded()
         spans = [{"from_": MARCH - 90 * DAY, "to": MARCH + 90 * DAY}, {"from_": MARCH, "to": MARCH + 9 * DAY}]
-        abouts = [{"user": "user1"}, {"feed": ""}, {"user": "user2", "by": "country", "sub": "US"}]
+        abouts = [{"user": "user0"}, {"user": "user1"}, {"user": "user2"}, {"feed": ""}, {"user": "user2", "by": "country", "sub": "US"}]
         asked = ["/v1/series?" + query(unit=unit, **about, **span) for span in spans for unit in ("day", "month") for about in abouts]
         threads = [threading.Thread(target=self.post, args=(rng,)), threading.Thread(target=self.watch, args=(rng, asked))]
         for t in threads:

@@ -581,7 +581,7 @@ const char *http_client_strerror(enum http_client_result r)
     case HTTP_CLIENT_TOO_LARGE:
         return "the reply is too large";
     case HTTP_CLIENT_BAD_REPLY:
-        return "the reply is not HTTP";
+        return "the reply is malformed";
     case HTTP_CLIENT_CANCELLED:
         return "cancelled";
     }
@@ -713,6 +713,19 @@ void http_call_cancel(struct http_call *call)
 bool http_call_is_waiting(const struct http_call *call)
 {
     return !call->link;
+}
+
+void http_call_set_target(struct http_call *call, const char *target)
+{
+    struct buf old = call->request;
+    assert(http_call_is_waiting(call));
+    const char *method_end = memchr(old.ptr, ' ', old.len);
+    const char *target_end = memchr(method_end + 1, ' ', old.len - (size_t)(method_end + 1 - old.ptr));
+    call->request = (struct buf){0};
+    buf_append(&call->request, old.ptr, (size_t)(method_end + 1 - old.ptr));
+    buf_append_str(&call->request, target);
+    buf_append(&call->request, target_end, (size_t)(old.ptr + old.len - target_end));
+    buf_free(&old);
 }
 
 void http_call_pause(struct http_call *call)

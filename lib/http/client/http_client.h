@@ -83,6 +83,8 @@ void http_call_cancel(struct http_call *call);
 /* True if no byte of the request is sent: it waits for a connection, or for the end of the loop's turn. A request that is resent waits
  * once more. */
 bool http_call_is_waiting(const struct http_call *call);
+/* Replaces the target of a request that waits. The text is copied. */
+void http_call_set_target(struct http_call *call, const char *target);
 void http_call_pause(struct http_call *call);
 void http_call_resume(struct http_call *call);
 

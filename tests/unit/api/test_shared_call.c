@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SHARES 6
+#define SHARES 12
 
 struct world;
 
@@ -20,6 +20,7 @@ struct question {
     struct buf body;
     enum http_client_result result;
     int status, n_done;
+    bool has_left;
     uint32_t leaves_on_body, leaves_on_done; /* bits of the questions that leave in its callback */
     const char *asks_on_done;                /* NULL: nothing */
 };
@@ -41,14 +42,16 @@ static void get(struct world *w, size_t i, const char *target)
 static void leave(struct world *w, uint32_t which)
 {
     for (size_t i = 0; i < SHARES; i++)
-        if (which & (UINT32_C(1) << i))
+        if (which & (UINT32_C(1) << i)) {
+            w->q[i].has_left |= w->q[i].share.part != NULL;
             share_leave(&w->q[i].share);
+        }
 }
 
 static void on_body(struct bytes piece, void *arg)
 {
     struct question *q = arg;
-    assert_non_null(q->share.call);
+    assert_non_null(q->share.part);
     buf_append_bytes(&q->body, piece);
     leave(q->world, q->leaves_on_body);
 }
@@ -56,7 +59,7 @@ static void on_body(struct bytes piece, void *arg)
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct question *q = arg;
-    assert_null(q->share.call);
+    assert_null(q->share.part);
     q->n_done++;
     q->result = result;
     q->status = reply->status;
@@ -162,7 +165,7 @@ static void expect(struct world *w, size_t i, const char *body)
 static void expect_nothing(struct world *w, size_t i)
 {
     assert_int_equal(w->q[i].n_done, 0);
-    assert_null(w->q[i].share.call);
+    assert_null(w->q[i].share.part);
 }
 
 static void test_equal_questions_share_a_request(void **state)
@@ -330,6 +333,334 @@ static void test_a_failure_is_passed_to_all(void **state)
     }
 }
 
+static void reply_with(int fd, int status, const char *headers, const char *body)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "HTTP/1.1 %d A\r\nContent-Length: %zu\r\n%s\r\n%s", status, strlen(body),
+        headers, body);
+    say(fd, text);
+}
+
+static void test_questions_for_different_keys_are_united(void **state)
+{
+    struct world *w = *state;
+    get(w, 0, "/mget?k=u%7Ca&k=u%7C%28other%29&after=7");
+    get(w, 1, "/mget?k=u%7Cb%20b&k=u%7C%28other%29&after=7");
+    get(w, 2, "/mget?k=u%7Ca&k=u%7C%28other%29&after=7");
+    get(w, 3, "/mget?k=u%7Cnone&k=u%7C%28other%29&after=7");
+    int fd = expect_connection(w, "/mget?k=u%7Ca&k=u%7Cb%20b&k=u%7Cnone&k=u%7C%28other%29&after=7");
+    reply(fd, "u|a,x:1\nu|a,y:2\nu|b b,x:3\nu|(other),x:4\n");
+    expect(w, 0, "u|a,x:1\nu|a,y:2\nu|(other),x:4\n");
+    expect(w, 1, "u|b b,x:3\nu|(other),x:4\n");
+    expect(w, 2, "u|a,x:1\nu|a,y:2\nu|(other),x:4\n");
+    expect(w, 3, "u|(other),x:4\n");
+    assert_int_equal(stats_read(&w->joined), 3);
+    assert_false(is_readable(w->listen_fd));
+    close(fd);
+}
+
+static void test_questions_that_differ_in_more_are_not_united(void **state)
+{
+    static const char *const targets[] = {"/mget?k=u%7Ca", "/mget?k=u%7Ca&after=7", "/mget?k=v%7Ca",
+        "/mget?k=u%7Cb&k=u%7Cc", "/mget?k=u%7Cb&k=u%7Cc&k=u%7Cd", "/mget?k=u%7Ce&k=u%7Cc&k=u%7Cd",
+        "/range?k=u%7Ca", "/mget?k=ua", "/mget?k=ub", "/mget?k=u%7Cc&k=u%7Cc", "/mget?k=u%7Cb%2C"};
+    struct world *w = *state;
+    shared_calls_free(&w->calls);
+    http_client_free(&w->client);
+    make_client(w, SHARES);
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+        get(w, i, targets[i]);
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        int fd = expect_connection(w, targets[i]);
+        reply(fd, targets[i]);
+        expect(w, i, targets[i]);
+        close(fd);
+    }
+    assert_int_equal(stats_read(&w->joined), 0);
+}
+
+static void test_a_united_request_is_bounded(void **state)
+{
+    struct world *w = *state;
+    char target[SHARED_TARGET_MAX + 100], last[256];
+    for (size_t i = 0; i < SHARED_KEYS_MAX + 1; i++) {
+        snprintf(last, sizeof last, "/mget?k=u%%7C%zu", i);
+        get(w, i, last);
+    }
+    get(w, SHARED_KEYS_MAX + 1, "/mget?k=u%7C0");
+    int full = expect_connection(w, "/mget?k=u%7C0&k=u%7C1&k=u%7C2&k=u%7C3&k=u%7C4&k=u%7C5&k=u%7C6&k=u%7C7");
+    int next = expect_connection(w, last);
+    reply(full, "u|0,x:1\nu|7,x:8\n");
+    expect(w, 0, "u|0,x:1\n");
+    expect(w, SHARED_KEYS_MAX - 1, "u|7,x:8\n");
+    expect(w, SHARED_KEYS_MAX + 1, "u|0,x:1\n");
+    reply(next, "u|8,x:9\n");
+    expect(w, SHARED_KEYS_MAX, "u|8,x:9\n");
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(target, sizeof target, "/mget?k=u%%7C%0*zu", (int)SHARED_TARGET_MAX, i);
+        w->q[i].n_done = 0;
+        get(w, i, target);
+    }
+    assert_int_equal(stats_read(&w->joined), SHARED_KEYS_MAX);
+    close(full);
+    close(next);
+}
+
+/* Nothing of the united reply is passed on. Then each target has a request of its own. */
+static void ask_again(void **state, int status, const char *headers)
+{
+    struct world *w = *state;
+    get(w, 0, "/mget?k=u%7Ca");
+    get(w, 1, "/mget?k=u%7Cb");
+    get(w, 2, "/mget?k=u%7Ca");
+    get(w, 3, "/mget?k=u%7Cleaves");
+    int first = expect_connection(w, "/mget?k=u%7Ca&k=u%7Cb&k=u%7Cleaves");
+    leave(w, 1 << 3);
+    reply_with(first, status, headers, "u|a,x:1\n");
+    expect_request(w, first, "/mget?k=u%7Ca");
+    int second = expect_connection(w, "/mget?k=u%7Cb");
+    reply_with(second, status, headers, "");
+    RUN_UNTIL(w, w->q[1].n_done);
+    assert_int_equal(w->q[1].status, status);
+    reply(first, "u|a,x:5\n");
+    expect(w, 0, "u|a,x:5\n");
+    expect(w, 2, "u|a,x:5\n");
+    assert_false(is_readable(w->listen_fd));
+    close(first);
+    close(second);
+}
+
+static void test_a_united_reply_with_a_continuation_is_asked_again(void **state)
+{
+    ask_again(state, 200, "X-Millrace-Next: u%7Cb\r\n");
+}
+
+static void test_a_united_reply_with_another_status_is_asked_again(void **state)
+{
+    ask_again(state, 206, "");
+    struct world *w = *state;
+    for (size_t i = 0; i < SHARES; i++)
+        w->q[i].n_done = 0, buf_clear(&w->q[i].body);
+    ask_again(state, 413, "");
+}
+
+static void test_a_united_reply_with_a_wrong_line_is_refused(void **state)
+{
+    static const char *const bodies[] = {"u|a,x:1\nu|c,x:1\nu|b,x:1\n", "u|a,x:1\nu|b,x:", "u|a,x:1\nu|b",
+        "u|a,x:1\nu|,\nu|b,x:1\n", "u|a,x:1\n\nu|b,x:1\n"};
+    struct world *w = *state;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        get(w, 0, "/mget?k=u%7Ca");
+        get(w, 1, "/mget?k=u%7Cb");
+        int fd = expect_connection(w, "/mget?k=u%7Ca&k=u%7Cb");
+        reply_with(fd, 200, "Connection: close\r\n", bodies[i]);
+        for (size_t k = 0; k < 2; k++) {
+            RUN_UNTIL(w, w->q[k].n_done == (int)i + 1);
+            assert_int_equal(w->q[k].result, HTTP_CLIENT_BAD_REPLY);
+        }
+        close(fd);
+    }
+}
+
+/* A server that has records of some keys, for questions that choose a key, and perhaps a second one that many have. A target has `&after`
+ * if it has a second key, so that a request shows whether it is united. */
+#define MODEL_KEYS 7
+#define MODEL_COMMON 5 /* the first of the keys that many have */
+#define MODEL_LINE 2000
+#define MODEL_MAX ((size_t)64 << 10)
+#define MODEL_ROUNDS 100
+
+enum model_reply {
+    MODEL_WHOLE,
+    MODEL_REFUSED,
+    MODEL_NEXT, /* from here on only of a united request, which is asked again after these two */
+    MODEL_RESET,
+    MODEL_CUT,
+    MODEL_FOREIGN,
+    MODEL_REPLIES
+};
+
+struct model {
+    char records[MODEL_KEYS][3 * MODEL_LINE]; /* lines of the key, or "" */
+    int fds[64];
+    size_t n_fds, n_replies[MODEL_REPLIES]; /* to united requests */
+    bool is_failing;                        /* in this round, some questions may fail */
+    char expected[SHARES][MODEL_MAX], body[MODEL_MAX], text[MODEL_MAX + 256];
+};
+
+static bool is_one_in(int n)
+{
+    return random() % n == 0;
+}
+
+static void make_records(struct model *m)
+{
+    for (size_t k = 0; k < MODEL_KEYS; k++) {
+        int lines = (int)(random() % 3), len = 0;
+        m->records[k][0] = '\0';
+        for (int i = 0; i < lines; i++)
+            len += snprintf(m->records[k] + len, MODEL_LINE, "u|%zu,x:%0*d\n", k,
+                (int)(1 + random() % (is_one_in(8) ? 1900 : 20)), i);
+    }
+}
+
+/* The records of the keys, in the order of the target. Returns their number. */
+static int answer(const struct model *m, const char *target, char out[MODEL_MAX])
+{
+    int n = 0;
+    *out = '\0';
+    for (const char *k = target; (k = strstr(k, "k=u%7C")); k++, n++) {
+        const char *lines = m->records[k[6] - '0'];
+        size_t len = strlen(lines);
+        memcpy(out, lines, len + 1);
+        out += len;
+    }
+    return n;
+}
+
+static void send_in_pieces(struct world *w, int fd, const char *text)
+{
+    static const size_t sizes[] = {2, 10, 50, 2000};
+    size_t most = sizes[random() % 4];
+    for (size_t n; *text; text += n) {
+        size_t left = strlen(text);
+        n = 1 + (size_t)random() % most;
+        n = n < left ? n : left;
+        if (send(fd, text, n, MSG_NOSIGNAL) < 0)
+            return; /* all have left */
+        event_base_loop(w->base, EVLOOP_NONBLOCK);
+    }
+}
+
+static void make_reply(struct model *m, enum model_reply kind)
+{
+    size_t len = strlen(m->body);
+    if (kind == MODEL_CUT && len > 0) {
+        size_t cut = (size_t)random() % len;
+        m->body[cut > 0 && m->body[cut - 1] == '\n' ? cut + 1 : cut + !cut] = '\0';
+    } else if (kind == MODEL_CUT || kind == MODEL_FOREIGN) {
+        strcat(m->body, is_one_in(2) ? "u|9,x:1\n" : "u|11,x:1\n");
+    }
+    snprintf(m->text, sizeof m->text, "HTTP/1.1 %d A\r\nContent-Length: %zu\r\n%s\r\n%s",
+        kind == MODEL_REFUSED ? 413 : 200, strlen(m->body) + (kind == MODEL_RESET),
+        kind == MODEL_NEXT ? "X-Millrace-Next: a\r\n" : "", m->body);
+}
+
+/* Returns false if the connection ends with this reply. */
+static bool serve(struct world *w, struct model *m, int fd)
+{
+    char request[2048];
+    ssize_t n = recv(fd, request, sizeof request - 1, 0);
+    if (n <= 0)
+        return false;
+    request[n] = '\0';
+    assert_string_equal(request + n - 4, "\r\n\r\n");
+    *strstr(request, " HTTP/1.1\r\n") = '\0';
+    bool is_united = answer(m, request, m->body) > 1 + (strstr(request, "&after") != NULL);
+    enum model_reply kind = MODEL_WHOLE;
+    if (is_united && is_one_in(2))
+        kind = (enum model_reply)(random() % (m->is_failing ? MODEL_REPLIES : MODEL_RESET));
+    else if (m->is_failing && is_one_in(8))
+        kind = MODEL_REFUSED;
+    if (is_united)
+        m->n_replies[kind]++;
+    make_reply(m, kind);
+    send_in_pieces(w, fd, m->text);
+    return kind != MODEL_RESET;
+}
+
+static void serve_all(struct world *w, struct model *m)
+{
+    while (is_readable(w->listen_fd)) {
+        assert_true(m->n_fds < 64);
+        m->fds[m->n_fds++] = accept(w->listen_fd, NULL, NULL);
+    }
+    for (size_t i = 0; i < m->n_fds;) {
+        if (!is_readable(m->fds[i]) || serve(w, m, m->fds[i])) {
+            i++;
+            continue;
+        }
+        close(m->fds[i]);
+        m->fds[i] = m->fds[--m->n_fds];
+    }
+}
+
+static bool is_open(const struct world *w)
+{
+    for (size_t i = 0; i < SHARES; i++)
+        if (w->q[i].share.part)
+            return true;
+    return false;
+}
+
+static uint32_t random_leavers(void)
+{
+    return is_one_in(8) ? (uint32_t)(random() & random() & random()) : 0;
+}
+
+static void ask_some(struct world *w, struct model *m)
+{
+    char target[256];
+    for (size_t i = 0; i < SHARES; i++) {
+        struct question *q = &w->q[i];
+        int common = (int)(MODEL_COMMON + random() % 2);
+        buf_clear(&q->body);
+        q->n_done = 0;
+        q->has_left = false;
+        q->leaves_on_body = random_leavers();
+        q->leaves_on_done = random_leavers();
+        int len = snprintf(target, sizeof target, "/mget?k=u%%7C%d", (int)(random() % MODEL_KEYS));
+        if (is_one_in(2))
+            snprintf(target + len, sizeof target - (size_t)len, "&k=u%%7C%d&after=%d", common, is_one_in(4));
+        answer(m, target, m->expected[i]);
+        get(w, i, target);
+        if (is_one_in(8))
+            event_base_loop(w->base, EVLOOP_NONBLOCK);
+        if (is_one_in(16))
+            leave(w, UINT32_C(1) << (random() % SHARES));
+    }
+}
+
+/* Each question got the start of its lines, and if its result is a whole answer, all of them. */
+static void check(const struct world *w, const struct model *m)
+{
+    for (size_t i = 0; i < SHARES; i++) {
+        const struct question *q = &w->q[i];
+        assert_int_equal(q->n_done, !q->has_left);
+        assert_true(q->body.len <= strlen(m->expected[i]));
+        if (q->body.len > 0)
+            assert_memory_equal(q->body.ptr, m->expected[i], q->body.len);
+        bool is_ok = q->result == HTTP_CLIENT_OK && q->status == 200;
+        if (q->n_done) {
+            assert_true(is_ok || m->is_failing);
+            assert_true(!is_ok || q->body.len == strlen(m->expected[i]));
+        }
+    }
+}
+
+static void test_random_questions_get_what_they_would_get_alone(void **state)
+{
+    struct world *w = *state;
+    struct model *m = mem_zalloc(sizeof *m);
+    seeded();
+    for (int round = 0; round < MODEL_ROUNDS; round++) {
+        make_records(m);
+        m->is_failing = is_one_in(2);
+        ask_some(w, m);
+        for (usec_t end = 0; is_open(w) && is_early(&end);) {
+            event_base_loop(w->base, EVLOOP_NONBLOCK);
+            serve_all(w, m);
+        }
+        assert_false(is_open(w));
+        check(w, m);
+    }
+    for (size_t kind = 0; kind < MODEL_REPLIES; kind++)
+        assert_true(m->n_replies[kind] > 0);
+    for (size_t i = 0; i < m->n_fds; i++)
+        close(m->fds[i]);
+    free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +675,16 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_a_question_asks_again_or_makes_others_leave_at_the_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_failure_is_passed_to_all, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_questions_for_different_keys_are_united, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_questions_that_differ_in_more_are_not_united, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_united_request_is_bounded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_united_reply_with_a_continuation_is_asked_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_united_reply_with_another_status_is_asked_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_united_reply_with_a_wrong_line_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_random_questions_get_what_they_would_get_alone, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
