@@ -132,7 +132,7 @@ static void begin_line(struct shared_call *c, struct bytes key)
         if (bytes_equal(buf_bytes(&c->parts[i]->key), key))
             c->line = c->parts[i];
     c->is_bad = !c->line && !(c->common.len > 0 && bytes_equal(buf_bytes(&c->common), key));
-    c->is_in_line = true;
+    c->is_in_line = !c->is_bad;
 }
 
 /* Begins the next line once its key is whole. Returns false if more of the key, or nothing, is to come. */

@@ -246,7 +246,9 @@ static void test_some_leave_before_it_is_sent(void **state)
     struct world *w = *state;
     get(w, 0, "/gone");
     get(w, 1, "/gone");
-    leave(w, 3);
+    get(w, 5, "/mget?k=u%7Cgone");
+    get(w, 6, "/mget?k=u%7Cgone2");
+    leave(w, 1 << 0 | 1 << 1 | 1 << 5 | 1 << 6);
     get(w, 2, "/a");
     get(w, 3, "/a");
     get(w, 4, "/a");
