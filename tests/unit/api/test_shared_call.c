@@ -363,7 +363,7 @@ static void test_questions_for_different_keys_are_united(void **state)
 
 static void test_questions_that_differ_in_more_are_not_united(void **state)
 {
-    static const char *const targets[] = {"/mget?k=u%7Ca", "/mget?k=u%7Ca&after=7", "/mget?k=v%7Ca",
+    static const char *const targets[] = {"/mget?k=u%7Ca", "/mget?k=v%7Ca", "/mget?k=u%7Ca&after=7",
         "/mget?k=u%7Cb&k=u%7Cc", "/mget?k=u%7Cb&k=u%7Cc&k=u%7Cd", "/mget?k=u%7Ce&k=u%7Cc&k=u%7Cd",
         "/range?k=u%7Ca", "/mget?k=ua", "/mget?k=ub", "/mget?k=u%7Cc&k=u%7Cc", "/mget?k=u%7Cb%2C"};
     struct world *w = *state;
