@@ -318,8 +318,10 @@ static struct shared_call *find_united(
     if (!c || !http_call_is_waiting(c->call) || c->n_parts == SHARED_KEYS_MAX ||
         has_key(c, buf_bytes(&p->key)))
         return NULL;
-    split_target(c->parts[0]->target, &other);
-    return bytes_equal(other.ns, t->ns) && bytes_equal(other.tail, t->tail) ? c : NULL;
+    return split_target(c->parts[0]->target, &other) && bytes_equal(other.ns, t->ns) &&
+                   bytes_equal(other.tail, t->tail)
+               ? c
+               : NULL;
 }
 
 /* Unites the question with others, or begins a request that others can be united with. */
