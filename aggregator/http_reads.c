@@ -9,6 +9,8 @@
 #include <stdlib.h>
 
 #define WORK_MAX 50000 /* counts that the loop looks at for one request: a few milliseconds */
+#define WORK_KEY                                                                                             \
+    (WORK_MAX / 2) /* of each of few keys: API questions that share a request wait no longer than alone */
 #define WORK_TINY                                                                                            \
     4096 /* for a read of so many counts of each of few keys the loop always has time: a part of a millisecond */
 #define TINY_KEYS 9 /* as many as the API unites in a request */
@@ -222,7 +224,9 @@ static void answer(
         answer_later(app, req, r, kind, false);
         return;
     }
-    size_t work_max = !is_over ? WORK_MAX : has_few_keys ? q->n_keys * WORK_TINY : WORK_TINY;
+    size_t work_max = is_over ? WORK_TINY : WORK_MAX, work_key = is_over ? WORK_TINY : WORK_KEY;
+    if (has_few_keys && q->n_keys * work_key > work_max)
+        work_max = q->n_keys * work_key;
     bool has_begun = begin_read(app, req, r, &layers);
     if (has_begun && reads_work(r) <= work_max) {
         int result = reads_run(r, &a);
