@@ -25,11 +25,11 @@ static const char usage[] =
     "Any other --NAME VALUE is a parameter of the API (docs/guide/api.md), such as --partial allow: answer "
     "without\n"
     "a daemon that is down, and name it. Options:\n"
-    "  --config FILE     configuration (unset: $MILLRACE_CONFIG, or that of the installation)\n"
-    "  --data-dir DIR    directory of the pipeline (default: [millrace] data_dir)\n"
-    "  --api-url URL     address of the API\n"
-    "  --format F        table (default), json or csv\n"
-    "  --show-curl       also print the request as a curl command\n";
+    "  -c, --config FILE  configuration (unset: $MILLRACE_CONFIG, or that of the installation)\n"
+    "  --data-dir DIR     directory of the pipeline (default: [millrace] data_dir)\n"
+    "  --api-url URL      address of the API\n"
+    "  --format F         table (default), json or csv\n"
+    "  --show-curl        also print the request as a curl command\n";
 
 struct ask {
     const char *what, *config, *data_dir, *api_url, *format;
@@ -58,6 +58,10 @@ static int take_option(struct ask *a, int argc, char **argv)
         const char *name, **value;
     } own[] = {
         {"config", &a->config}, {"data-dir", &a->data_dir}, {"api-url", &a->api_url}, {"format", &a->format}};
+    if (strcmp(argv[0], "-c") == 0 && argc > 1) {
+        a->config = argv[1];
+        return 2;
+    }
     const char *text = argv[0] + 2, *equals = strchr(text, '=');
     struct bytes name = bytes_of(text, equals ? (size_t)(equals - text) : strlen(text));
     if (strncmp(argv[0], "--", 2) != 0 || name.len == 0)
@@ -91,7 +95,7 @@ static bool is_question(const char *name)
 static int find_question(int argc, char **argv)
 {
     int i = 1;
-    while (i < argc && strncmp(argv[i], "--", 2) == 0)
+    while (i < argc && (strncmp(argv[i], "--", 2) == 0 || strcmp(argv[i], "-c") == 0))
         i += strchr(argv[i], '=') || strcmp(argv[i], "--show-curl") == 0 ? 1 : 2;
     return i < argc ? i : argc;
 }

@@ -1,5 +1,6 @@
 #include "tools/reload.h"
 
+#include "base/log.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -22,7 +23,11 @@ static int judge(const struct supervisor_program *program)
     argv[n] = check;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    bool ran = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ) == 0;
+    int failed = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
+    bool ran = failed == 0;
+    if (!ran)
+        log_error("cannot run a program that checks the configuration", LOG_S("path", argv[0]),
+            LOG_S("error", strerror(failed)));
     posix_spawn_file_actions_destroy(&actions);
     free(argv);
     while (ran && waitpid(pid, &status, 0) != pid)

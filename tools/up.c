@@ -671,7 +671,8 @@ static int run_up(const struct options *o, char **argv)
     } else if (up.check_only) {
         status = check_daemons(&up);
     } else if ((status = reload_judge(up.daemons, up.n)) != EX_OK) {
-        log_error("the configuration is wrong: nothing was started");
+        log_error(status == EX_OSERR ? "the configuration could not be checked: nothing was started"
+                                     : "the configuration is wrong: nothing was started");
     } else if ((status = init_archive(&up)) !=
                EX_TEMPFAIL) { /* without an archive, events are still stored */
         up.base = event_base_new();

@@ -2,7 +2,9 @@
 whole configuration is judged before anything starts."""
 import json
 import os
+import shutil
 import signal
+import subprocess
 import threading
 
 import harness
@@ -146,6 +148,15 @@ class Reload(harness.MillraceTest):
         self.assertRegex(done.stderr.decode(), r"pipeline\.conf:\d+: .*keyy")
         self.assertIn(b"nothing was started", done.stderr)
         self.assertEqual(sorted(os.listdir(self.path("data"))), ["lock"])
+
+    def test_a_daemon_that_is_not_installed_is_named(self):
+        config = self.config()
+        os.mkdir(self.path("elsewhere"))
+        copy = shutil.copy(harness.program("millrace"), self.path("elsewhere"))
+        done = subprocess.run([copy, "up", "--config", config], capture_output=True, timeout=harness.PATIENCE)
+        self.assertEqual(done.returncode, 71, done)
+        self.assertRegex(done.stderr.decode(), r'cannot run a program that checks the configuration path=\S*/libexec/millrace/\w+ error="No such file')
+        self.assertIn(b"the configuration could not be checked: nothing was started", done.stderr)
 
 
 if __name__ == "__main__":

@@ -130,6 +130,8 @@ class WholeTest(harness.MillraceTest):
         after = self.run_program("millrace", "query", "counters", "--format", "json", "--config", config)
         before = self.run_program("millrace", "query", "--config=" + config, "--format", "json", "counters")
         self.assertEqual((before.returncode, before.stdout), (0, after.stdout), before)
+        for args in ("-c", config, "counters"), ("counters", "-c", config):
+            self.assertEqual(self.run_program("millrace", "query", *args, "--format", "json").stdout, after.stdout)
         curl = self.run_program("millrace", "query", "--show-curl", "--config", config, "counters").stdout
         self.assertTrue(curl.startswith(b"curl 'http://"), curl)
         for args, error in ((("--config", config, "seris"), b'no question "seris"; did you mean "millrace query series"?'),
