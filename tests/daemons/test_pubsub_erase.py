@@ -161,11 +161,15 @@ class Erase(PubsubTest):
         self.pubsub("--retain-bytes=64K", sync="0")
         secret = b'{"user":"secret","pad":"%s"}\n' % (b"x" * 900)
         other = b'{"user":"other","pad":"%s"}\n' % (b"x" * 900)
-        end = int(self.pub(secret * 100).json()["end"])  # a segment
-        self.pub(other * 100)  # enough for --retain-bytes
-        self.pub(other)  # a new segment, so small that it needs no file for the next one yet
-        wait_until(lambda: int(request(self.url, "GET", "/streams").json()["streams"][0]["earliest"]) >= end, "the deletion")
-        self.assertTrue(self.is_on_disk(b"secret"), "the file of the deleted segment is to be reused")
+
+        def reused():
+            """The end of lines whose file is to be reused. A deleted segment is removed if another file was prepared already."""
+            end = int(self.pub(secret * 100).json()["end"])  # a segment
+            self.pub(other * 100)  # enough for --retain-bytes
+            self.pub(other)  # a new segment, so small that it needs no file for the next one yet
+            wait_until(lambda: int(request(self.url, "GET", "/streams").json()["streams"][0]["earliest"]) >= end, "the deletion")
+            return self.is_on_disk(b"secret") and end
+        end = wait_until(reused, "a file to be reused")
         self.assertEqual(self.erased([])["state"], "done")
         self.assertFalse(self.is_on_disk(b"secret"))
         self.assertEqual(self.pub(other).status, 200)
