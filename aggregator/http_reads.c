@@ -62,6 +62,17 @@ static void add_since(struct http_request *req, const struct app *app)
         http_add_header(req, "X-Millrace-Counted-Since", "%" PRId64, since);
 }
 
+/* What the answer of a read that begins now includes. */
+static void add_headers(struct http_request *req, const struct app *app)
+{
+    http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
+    http_add_header(
+        req, "X-Millrace-Complete-Until", "%" PRId64, watermark_poll_complete_until(app->watermark));
+    if (watermark_poll_held_by(app->watermark)[0])
+        http_add_header_text(req, "X-Millrace-Held-By", watermark_poll_held_by(app->watermark));
+    add_since(req, app);
+}
+
 static bool find_layers(struct http_request *req, struct app *app, struct reads_layers *layers)
 {
     uint64_t after;
@@ -69,12 +80,6 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
         return false;
     switch (aggregate_layers(app->aggregate, after, layers)) {
     case AGGREGATE_AFTER_OK:
-        http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
-        http_add_header(
-            req, "X-Millrace-Complete-Until", "%" PRId64, watermark_poll_complete_until(app->watermark));
-        if (watermark_poll_held_by(app->watermark)[0])
-            http_add_header_text(req, "X-Millrace-Held-By", watermark_poll_held_by(app->watermark));
-        add_since(req, app);
         return true;
     case AGGREGATE_AFTER_CLEARED:
         http_add_header_u64(req, "X-Millrace-Cleared", aggregate_cleared_slice(app->aggregate));
@@ -158,6 +163,7 @@ static void run(void *ctx, void *job)
 static void start(struct large_read *r)
 {
     struct http_reads *reads = &r->app->reads;
+    add_headers(r->req, r->app);
     reads->running = r;
     aggregate_hold(r->app->aggregate, true);
     work_thread_start(reads->thread, r);
@@ -229,6 +235,7 @@ static void answer(
         work_max = q->n_keys * work_key;
     bool has_begun = begin_read(app, req, r, &layers);
     if (has_begun && reads_work(r) <= work_max) {
+        add_headers(req, app);
         int result = reads_run(r, &a);
         reads_free(&r);
         reply(app, req, kind, result, &a);

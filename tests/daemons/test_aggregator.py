@@ -268,6 +268,8 @@ class AggregatorTest(harness.MillraceTest):
             for connection in both:
                 reply = connection.getresponse()
                 self.assertEqual((reply.status, reply.read().count(b":1")), (200, 120000))
+                for name in ("X-Millrace-Slice", "X-Millrace-Complete-Until"):
+                    self.assertEqual(len(reply.headers.get_all(name)), 1, "once, also after a wait: " + name)
                 connection.close()
             return overtaken
 

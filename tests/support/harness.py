@@ -53,16 +53,21 @@ def seeded():
 
 
 def wait_until(condition, what, timeout=PATIENCE, interval=None):
-    """Polls until condition() is true and returns what it gave; fails by name when it never is. Without an interval it polls
-    less and less often, so that a test that waits leaves the processors to others."""
+    """Polls until condition() is true and returns what it gave; fails by name when it never is. What is not there yet (a
+    LookupError: the first cursor of an empty list) is not true yet. Without an interval it polls less and less often, so that a
+    test that waits leaves the processors to others."""
     start = time.monotonic()
     while True:
-        value = condition()
+        missing = None
+        try:
+            value = condition()
+        except LookupError as error:
+            value, missing = None, error
         if value:
             return value
         waited = time.monotonic() - start
         if waited > timeout:
-            raise AssertionError("waited %g s in vain for: %s" % (timeout, what() if callable(what) else what))
+            raise AssertionError("waited %g s in vain for: %s" % (timeout, what() if callable(what) else what)) from missing
         time.sleep(min(max(waited / 10, 0.005), 0.05) if interval is None else interval)
 
 
