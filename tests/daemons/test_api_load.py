@@ -12,7 +12,7 @@ from test_api import MARCH, Source, hour_text
 MB = 1 << 20
 CLIENTS = 600
 ROWS = 100000
-BUSY_MAX = 1 if harness.SANITIZED else 0.25  # seconds of the processor
+BUSY_MAX = 0.25  # seconds of the processor
 
 
 # Asks for /ping again and again until its input ends. A line each: seconds, and the processor time that the API took meanwhile, without
@@ -98,7 +98,8 @@ class ApiLoad(harness.MillraceTest):
             self.peak_memory() // MB), flush=True)
         for s in clients:
             s.close()
-        self.assertLess(busy[0], BUSY_MAX)
+        if not harness.SANITIZED:  # which takes several times as long, on a slow machine even more
+            self.assertLess(busy[0], BUSY_MAX)
 
     def test_unread_series(self):
         self.start_api("--max-buffered=64M")
