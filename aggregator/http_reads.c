@@ -62,7 +62,7 @@ static void add_since(struct http_request *req, const struct app *app)
         http_add_header(req, "X-Millrace-Counted-Since", "%" PRId64, since);
 }
 
-/* What the answer of a read that begins now includes. */
+/* Describes the state that a read sees. Call this once for a request, as its read begins. */
 static void add_headers(struct http_request *req, const struct app *app)
 {
     http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));

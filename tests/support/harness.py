@@ -53,8 +53,8 @@ def seeded():
 
 
 def wait_until(condition, what, timeout=PATIENCE, interval=None):
-    """Polls until condition() is true and returns what it gave; fails by name when it never is. What is not there yet (a
-    LookupError: the first cursor of an empty list) is not true yet. Without an interval it polls less and less often, so that a
+    """Polls until condition() is true and returns what it gave; fails by name when it never is. A LookupError, such as
+    from the first cursor of an empty list, counts as not yet true. Without an interval it polls less and less often, so that a
     test that waits leaves the processors to others."""
     start = time.monotonic()
     while True:
