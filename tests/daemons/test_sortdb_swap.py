@@ -51,20 +51,22 @@ class SortdbSwap(SortdbTest):
         point_at(self.path("archive"), 1)
         return self.start("sortdb", "--archive", self.path("archive"), "--threads=%d" % THREADS, *args)
 
-    def level(self, daemon):
-        """Resident memory and open descriptors, once the replaced generations are unmapped."""
+    def level(self, daemon, descriptors=None):
+        """Resident memory and open descriptors (or wait until no more are open), once the replaced generations are unmapped: a
+        reload that a signal asked for still holds files for a moment, and closes them after it has unmapped them."""
         def maps():
             with open("/proc/%d/maps" % daemon.process.pid) as f:
                 return sum("shard-" in line and ".csv" in line for line in f)
         wait_until(lambda: maps() == 2, lambda: "one generation to be mapped: %d" % maps())
+        last = {}
+
+        def closed():
+            last.update(daemon.stats())
+            return last["http_connections"] == 1 and (descriptors is None or last["open_descriptors"] <= descriptors)
+        wait_until(closed, lambda: "%s descriptors to be left open, not %d" % (descriptors, last["open_descriptors"]))
         with open("/proc/%d/statm" % daemon.process.pid) as f:
             resident = int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-        def descriptors():
-            s = daemon.stats()
-            return s["open_descriptors"] if s["http_connections"] == 1 else 0
-        last = []
-        wait_until(lambda: last.append(descriptors()) or last[-1], "the connections to be closed")
-        return resident, last[-1]
+        return resident, last["open_descriptors"]
 
     def test_hup_under_load(self):
         daemon = self.begin()
@@ -94,10 +96,9 @@ class SortdbSwap(SortdbTest):
         self.assertEqual([r.wrong for r in readers if r.wrong], [])
         point_at(self.path("archive"), 1)
         self.assertEqual(daemon.get("/reload?format=json").json()["generation"], 1)
-        after = self.level(daemon)
+        after = self.level(daemon, before[1])
         if not SANITIZED:  # which keeps what is freed
             self.assertLess(after[0], before[0] + (16 << 20), (before, after))
-        self.assertEqual(after[1], before[1])
 
     def test_every_thread_serves_what_reload_has_answered(self):
         daemon = self.begin()
