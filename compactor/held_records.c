@@ -64,6 +64,19 @@ enum compact_result held_records_append(
     return r == COMPACT_OK ? write_out(h, piece, error) : r;
 }
 
+enum compact_result held_records_append_line(
+    struct held_records *h, struct bytes line, char error[COMPACT_ERROR_TEXT])
+{
+    if (h->text.len + line.len + 1 > h->memory) {
+        enum compact_result r = held_records_append(h, line, error);
+        return r == COMPACT_OK ? held_records_append(h, BYTES_LITERAL("\n"), error) : r;
+    }
+    buf_append_bytes(&h->text, line);
+    buf_append_char(&h->text, '\n');
+    h->records[h->n - 1].len = line.len + 1;
+    return COMPACT_OK;
+}
+
 void held_records_read(const struct held_records *h, size_t i, struct record_reader *out)
 {
     const struct held_record *e = &h->records[i];

@@ -28,6 +28,7 @@ struct merge {
     size_t base;      /* of `group`: the part before the period */
     struct held_records held;
     size_t n;      /* added records; an old record may follow */
+    bool is_new;   /* no old record is of this month */
     size_t single; /* an old record that was read before its turn, or NONE */
     struct record_reader *readers;
     struct count_source **sources;
@@ -83,6 +84,9 @@ static enum compact_result hold(struct merge *m, struct count_merge *of, const s
     e->start = key->start;
     e->period_len = key->period.len;
     memcpy(e->period, key->period.ptr, key->period.len);
+    struct bytes line = count_merge_line(of);
+    if (line.ptr)
+        return held_records_append_line(&m->held, line, m->error);
     while (r == COMPACT_OK && next == COUNT_FOUND) {
         buf_clear(&m->piece);
         next = count_merge_print_piece(of, &m->piece, PIECE_BYTES);
@@ -194,8 +198,8 @@ static int64_t day_of(const struct merge *m, size_t i)
 static struct bytes adjacent_hours(struct merge *m, enum record_reader_place place, size_t from, size_t to)
 {
     const struct held_record *first = &m->held.records[from], *last = &m->held.records[to - 1];
-    if (first->unit != PERIOD_HOUR ||
-        (place != READER_ENDED && record_reader_reaches(m->shard->old, key_of(m, PERIOD_HOUR, last))))
+    if (first->unit != PERIOD_HOUR || (!m->is_new && place != READER_ENDED &&
+                                          record_reader_reaches(m->shard->old, key_of(m, PERIOD_HOUR, last))))
         return BYTES_NONE;
     return held_records_text(&m->held, from, to);
 }
@@ -233,11 +237,14 @@ static enum compact_result write_hours(struct merge *m, size_t from, size_t to)
 static enum compact_result write_day(struct merge *m, size_t from, size_t to)
 {
     int64_t day = day_of(m, from);
-    enum record_reader_place place;
-    struct bytes key = key_of(m, PERIOD_DAY, &m->held.records[from]);
-    enum compact_result r = copy_before(m, key, &place);
-    if (r == COMPACT_OK && m->single == NONE && is_old_within(m, place, key))
-        r = hold_old(m); /* a day without a record has this hour only */
+    enum record_reader_place place = READER_ENDED;
+    enum compact_result r = COMPACT_OK;
+    if (!m->is_new) {
+        struct bytes key = key_of(m, PERIOD_DAY, &m->held.records[from]);
+        r = copy_before(m, key, &place);
+        if (r == COMPACT_OK && m->single == NONE && is_old_within(m, place, key))
+            r = hold_old(m); /* a day without a record has this hour only */
+    }
     if (r != COMPACT_OK)
         return r;
     bool has_single = m->single != NONE && day_of(m, m->single) == day;
@@ -247,7 +254,8 @@ static enum compact_result write_day(struct merge *m, size_t from, size_t to)
     size_t hours = to - from + (single && (to - from > 1 || single->start != first->start));
     if (place == READER_AT_KEY || is_folded || hours > 1 || first->unit == PERIOD_DAY ||
         (single && single->unit == PERIOD_DAY)) {
-        r = write_sum(m, key, place == READER_AT_KEY, from, to, has_single ? m->single : NONE);
+        r = write_sum(
+            m, key_of(m, PERIOD_DAY, first), place == READER_AT_KEY, from, to, has_single ? m->single : NONE);
         if (has_single && (is_folded || m->held.records[m->single].unit == PERIOD_DAY))
             m->single = NONE;
     }
@@ -261,17 +269,24 @@ static enum compact_result write_day(struct merge *m, size_t from, size_t to)
 /* Writes the month of the group. Old records without a month are of one day, whose sum is in m->single. */
 static enum compact_result write_month(struct merge *m)
 {
-    enum record_reader_place place;
+    enum record_reader_place place = READER_ENDED;
+    enum compact_result r = COMPACT_OK;
     size_t last = m->n - 1;
-    struct bytes key = key_of(m, PERIOD_MONTH, m->held.records);
-    enum compact_result r = copy_before(m, key, &place);
-    if (r == COMPACT_OK && is_old_within(m, place, key)) {
-        r = hold_old(m);
-        last = m->single;
+    m->is_new = !m->shard->old || record_reader_has_ended(m->shard->old);
+    if (!m->is_new) {
+        struct bytes key = key_of(m, PERIOD_MONTH, m->held.records);
+        r = copy_before(m, key, &place);
+        bool is_within = r == COMPACT_OK && is_old_within(m, place, key);
+        m->is_new = r == COMPACT_OK && place != READER_AT_KEY && !is_within;
+        if (is_within) {
+            r = hold_old(m);
+            last = m->single;
+        }
     }
     bool has_days = day_of(m, 0) != day_of(m, m->n - 1) || day_of(m, 0) != day_of(m, last);
     if (r == COMPACT_OK && (place == READER_AT_KEY || has_days))
-        r = write_sum(m, key, place == READER_AT_KEY, 0, m->n, m->single);
+        r = write_sum(
+            m, key_of(m, PERIOD_MONTH, m->held.records), place == READER_AT_KEY, 0, m->n, m->single);
     return r;
 }
 

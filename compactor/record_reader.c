@@ -127,18 +127,17 @@ static enum count_next next_record(struct count_source *base)
     struct record_reader *r = (struct record_reader *)base;
     const char *end, *separator;
     enum count_next next = finish_record(r);
-    while (next == COUNT_FOUND && !find(r, '\n'))
+    while (!(end = find(r, '\n')) && next == COUNT_FOUND)
         next = fill(r);
     /* A key or a lookup that is longer than the buffer. */
-    while (next == COUNT_END && r->at < r->len && !find(r, '\n') &&
-           (!find(r, RECORD_SEPARATOR) || record_reader_is_in(r, BYTES_LITERAL("lookup|"))))
-        if ((next = fill_or_grow(r)) != COUNT_FOUND)
-            break;
-        else
-            next = COUNT_END;
+    while (next == COUNT_END && r->at < r->len && !end &&
+           (!find(r, RECORD_SEPARATOR) || record_reader_is_in(r, BYTES_LITERAL("lookup|"))) &&
+           (next = fill_or_grow(r)) == COUNT_FOUND) {
+        next = COUNT_END;
+        end = find(r, '\n');
+    }
     if (next == COUNT_FAILED)
         return next;
-    end = find(r, '\n');
     if (!end && (r->at == r->len || r->fd < 0 || r->next == r->end))
         return check_whole(r);
     const char *line = r->window + r->at;

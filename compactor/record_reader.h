@@ -49,6 +49,11 @@ enum record_reader_place { READER_AT_KEY, READER_AFTER_KEY, READER_ENDED, READER
  * next record has this key. READER_AFTER_KEY: it is absent. READER_FAILED: see base.error; empty if `take` has failed. */
 enum record_reader_place record_reader_copy_before(
     struct record_reader *r, struct bytes key, record_reader_take *take, void *arg);
+/* True if all records were read, and the file is verified. */
+static inline bool record_reader_has_ended(const struct record_reader *r)
+{
+    return r->is_checked;
+}
 /* After READER_AT_KEY: the next record's line without LF, or BYTES_NONE if it is longer than the buffer. Valid until another
  * call. The reader stays before the record. On a failed read base.error is not empty. */
 struct bytes record_reader_line(struct record_reader *r);

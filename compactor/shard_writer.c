@@ -116,10 +116,11 @@ static bool is_in_order(struct shard_writer *w, struct bytes piece)
     w->in_line = limit[-1] != '\n';
     if (!starts_line && !end)
         return true; /* inside one line */
-    if (starts_line && bytes_compare(key_of(piece.ptr, limit), buf_bytes(&w->last)) <= 0)
+    struct bytes key = starts_line ? key_of(piece.ptr, limit) : BYTES_NONE;
+    if (starts_line && bytes_compare(key, buf_bytes(&w->last)) <= 0)
         return false;
     buf_clear(&w->last);
-    buf_append_bytes(&w->last, key_of(end ? end + 1 : piece.ptr, limit));
+    buf_append_bytes(&w->last, end ? key_of(end + 1, limit) : key);
     return true;
 }
 

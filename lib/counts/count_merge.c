@@ -73,11 +73,6 @@ enum count_next count_source_follow(
     return r;
 }
 
-bool count_key_is_lookup(struct bytes key)
-{
-    return bytes_starts_with(key, BYTES_LITERAL("lookup|"));
-}
-
 /* If the prefixes are equal, texts within them differ at most in their length. */
 static int compare_texts(struct prefix prefix_a, struct bytes a, struct prefix prefix_b, struct bytes b)
 {

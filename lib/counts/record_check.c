@@ -20,24 +20,33 @@ static const char *take_count(const char **at, const char *end)
     return *first == '0' ? "a count is 0 or begins with 0" : NULL;
 }
 
+/* Takes a name and its colon. Returns NULL, or the reason. */
+static const char *take_name(const char **at, const char *end, bool is_hour, struct bytes *name)
+{
+    const char *limit = *at + component_length(bytes_of(*at, (size_t)(end - *at)));
+    bool has_colon = limit < end && *limit == ':';
+    int64_t hour;
+    *name = bytes_of(*at, (size_t)(limit - *at));
+    *at = limit + 1;
+    if (!has_colon && !memchr(limit, ':', (size_t)(end - limit)))
+        return "a count has no `:`";
+    if (!has_colon || (is_hour ? !hour_decode(*name, &hour) : !component_is_stored(*name)))
+        return is_hour ? "not an hour" : "a sub key is not in its stored form";
+    return NULL;
+}
+
 static const char *check_hours_and_subs(struct bytes value, bool is_total)
 {
     const char *at = value.ptr, *end = value.ptr + value.len, *why;
-    struct bytes before = BYTES_NONE;
+    struct bytes before = BYTES_NONE, name;
     if (value.len == 0)
         return "the record has no counts";
     for (;;) {
-        const char *colon = memchr(at, ':', (size_t)(end - at));
-        int64_t hour;
-        if (!colon)
-            return "a count has no `:`";
-        struct bytes name = bytes_of(at, (size_t)(colon - at));
-        if (is_total ? !hour_decode(name, &hour) : !component_is_stored(name))
-            return is_total ? "not an hour" : "a sub key is not in its stored form";
+        if ((why = take_name(&at, end, is_total, &name)) != NULL)
+            return why;
         if (before.ptr && bytes_compare(before, name) >= 0)
             return is_total ? "the hours do not ascend" : "the sub keys do not ascend";
         before = name;
-        at = colon + 1;
         if ((why = take_count(&at, end)) != NULL || at == end)
             return why;
         if (*at++ != ' ' || at == end)

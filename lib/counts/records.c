@@ -18,17 +18,12 @@ static int year_first_day(int year)
     return 365 * year + (year + 3) / 4 - (year > CENTURY_YEAR);
 }
 
-/* The days of a year before a month, which may be the month after the last. */
-static int days_before(int year, int month)
+/* The days of a year before each month, from January (0) to the month after the last (12). */
+static const short *month_starts(int year)
 {
-    static const short days[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
-    bool is_leap = year % 4 == 0 && year != CENTURY_YEAR;
-    return days[month - 1] + (month > 2 && is_leap);
-}
-
-static int month_days(int year, int month)
-{
-    return days_before(year, month + 1) - days_before(year, month);
+    static const short days[2][13] = {{0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365},
+        {0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335, 366}};
+    return days[year % 4 == 0 && year != CENTURY_YEAR];
 }
 
 size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
@@ -40,9 +35,10 @@ size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
     while (year_first_day(year + 1) <= day)
         year++;
     day -= year_first_day(year);
+    const short *starts = month_starts(year);
     int month = day / 31 + 1; /* this one or the next */
-    month += day >= days_before(year, month + 1);
-    day -= days_before(year, month);
+    month += day >= starts[month];
+    day -= starts[month - 1];
     size_t n = 0;
     if (year >= BASE)
         out[n++] = LONG_YEAR_LEADS[year / BASE - 1];
@@ -54,12 +50,14 @@ size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
     return n;
 }
 
-/* The processor cannot predict whether a digit is a letter, so both cases are computed. */
+/* The value of a digit, or -1. By a table, because the processor could not predict whether a digit is a letter. */
 static int digit_of(char c)
 {
-    int digit = c - '0', letter = c - 'a' + 10;
-    int value = letter >= 10 && letter < BASE ? letter : -1;
-    return digit >= 0 && digit < 10 ? digit : value;
+    static const signed char values_plus_1[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11, 12, 13, 14,
+        15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32};
+    unsigned i = (unsigned)(unsigned char)c - '0';
+    return i < sizeof values_plus_1 ? values_plus_1[i] - 1 : -1;
 }
 
 bool period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds)
@@ -71,10 +69,11 @@ bool period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds)
     int first = digit_of(p[0]), month = digit_of(p[1]), day = n > 2 ? digit_of(p[2]) : 1,
         hour = n > 3 ? digit_of(p[3]) : 0;
     int year = has_lead ? BASE * (text.ptr[0] - 'w' + 1) + first : first;
-    if (first < 0 || month < 1 || month > 12 || day < 1 || day > month_days(year, month) || hour < 0 ||
-        hour > 23)
+    const short *starts = month_starts(year);
+    if (first < 0 || month < 1 || month > 12 || day < 1 || day > starts[month] - starts[month - 1] ||
+        hour < 0 || hour > 23)
         return false;
-    int64_t days = year_first_day(year) + days_before(year, month) + day - 1;
+    int64_t days = year_first_day(year) + starts[month - 1] + day - 1;
     *unit = n == 4 ? PERIOD_HOUR : n == 3 ? PERIOD_DAY : PERIOD_MONTH;
     *seconds = HOUR_FIRST + days * SECONDS_PER_DAY + hour * SECONDS_PER_HOUR;
     return true;
@@ -103,14 +102,23 @@ static bool is_control(unsigned char c)
     return c < 0x20 || c == 0x7f;
 }
 
+static const bool RESERVED[256] = {
+    [0 ... ' '] = true, [':'] = true, [','] = true, ['.'] = true, ['|'] = true, [0x7f] = true};
+
 static bool has_reserved(struct bytes text)
 {
-    static const bool reserved[256] = {
-        [0 ... ' '] = true, [':'] = true, [','] = true, ['.'] = true, ['|'] = true, [0x7f] = true};
     bool found = false;
     for (size_t i = 0; i < text.len; i++)
-        found |= reserved[(unsigned char)text.ptr[i]];
+        found |= RESERVED[(unsigned char)text.ptr[i]];
     return found;
+}
+
+size_t component_length(struct bytes text)
+{
+    size_t n = 0;
+    while (n < text.len && !RESERVED[(unsigned char)text.ptr[n]])
+        n++;
+    return n;
 }
 
 bool component_is_plain(struct bytes text)
@@ -320,20 +328,25 @@ void text_order_seek_plain(struct bytes text, struct buf *out)
     }
 }
 
-/* Checks a namespace, or one of the two parts of a subtotal's namespace. */
-static bool is_namespace_text(struct bytes text)
+/* The bytes of [a-z0-9_] that a text begins with, of which a namespace and the two parts of a subtotal's consist. */
+static size_t namespace_length(struct bytes text)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'))
-            return false;
-    }
-    return text.len >= 1 && text.len <= NAMESPACE_MAX;
+    static const bool allowed[256] = {['0' ... '9'] = true, ['a' ... 'z'] = true, ['_'] = true};
+    size_t n = 0;
+    while (n < text.len && allowed[(unsigned char)text.ptr[n]])
+        n++;
+    return n;
+}
+
+static bool is_length_of_namespace(size_t n)
+{
+    return n >= 1 && n <= NAMESPACE_MAX;
 }
 
 bool namespace_is_valid(struct bytes text)
 {
-    return is_namespace_text(text) && !bytes_equal(text, BYTES_LITERAL("lookup"));
+    return namespace_length(text) == text.len && is_length_of_namespace(text.len) &&
+           !bytes_equal(text, BYTES_LITERAL("lookup"));
 }
 
 bool record_split(struct bytes line, char separator, struct record *out)
@@ -386,33 +399,40 @@ bool component_is_stored(struct bytes component)
     return !has_reserved(component) && (component.len < COMPONENT_HASH || component_is_hash(component));
 }
 
+/* Reads the period after the last dot of out->key, and leaves the key before it. */
+static bool take_period(struct record_key *out)
+{
+    const char *end = out->key.ptr + out->key.len, *dot = end;
+    size_t n = 0;
+    while (n < out->key.len && n <= HOUR_TEXT_MAX && *--dot != '.')
+        n++;
+    if (n == out->key.len || n > HOUR_TEXT_MAX)
+        return false;
+    out->period = bytes_of(dot + 1, n);
+    out->key.len -= n + 1;
+    return period_decode(out->period, &out->unit, &out->start);
+}
+
 bool record_key_parse(struct bytes key, struct record_key *out)
 {
     *out = (struct record_key){.period = {"", 0}};
-    struct record parts;
-    if (!record_split(key, '|', &parts))
+    size_t n = namespace_length(key), first = n;
+    bool has_dot = n < key.len && key.ptr[n] == '.';
+    if (has_dot)
+        n += 1 + namespace_length(bytes_of(key.ptr + n + 1, key.len - n - 1));
+    if (n == key.len || key.ptr[n] != '|')
         return false;
-    out->ns = parts.key;
-    out->key = parts.value;
-    if (bytes_equal(out->ns, BYTES_LITERAL("lookup"))) {
-        out->is_lookup = true;
-        return component_is_hash(out->key) && !has_reserved(out->key);
-    }
-    const char *dot = out->ns.len ? memchr(out->ns.ptr, '.', out->ns.len) : NULL;
-    if (!dot)
-        return namespace_is_valid(out->ns) && component_is_stored(out->key);
-    size_t first = (size_t)(dot - out->ns.ptr);
-    if (!is_namespace_text(bytes_of(out->ns.ptr, first)) ||
-        !namespace_is_valid(bytes_of(dot + 1, out->ns.len - first - 1)))
+    out->ns = bytes_of(key.ptr, n);
+    out->key = bytes_of(key.ptr + n + 1, key.len - n - 1);
+    struct bytes last = has_dot ? bytes_of(key.ptr + first + 1, n - first - 1) : out->ns;
+    if (!is_length_of_namespace(first) || !is_length_of_namespace(last.len))
         return false;
-    const char *end = memrchr(out->key.ptr, '.', out->key.len);
-    if (!end)
-        return false;
-    size_t len = (size_t)(end - out->key.ptr);
-    out->period = bytes_of(end + 1, out->key.len - len - 1);
-    out->key.len = len;
-    out->is_subtotal = true;
-    return period_decode(out->period, &out->unit, &out->start) && component_is_stored(out->key);
+    bool is_lookup = bytes_equal(last, BYTES_LITERAL("lookup"));
+    out->is_lookup = is_lookup && !has_dot;
+    out->is_subtotal = has_dot;
+    if (is_lookup)
+        return !has_dot && component_is_hash(out->key) && !has_reserved(out->key);
+    return (!has_dot || take_period(out)) && component_is_stored(out->key);
 }
 
 static struct bytes shard_namespace(const struct record_key *k)

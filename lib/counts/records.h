@@ -60,6 +60,8 @@ bool component_is_same(struct bytes a, struct bytes b);
 struct bytes component_store(struct bytes text, char space[COMPONENT_HASH + 1]);
 /* True if the stored form is a hash (12 bytes ending in '='). A lookup record then holds the text. */
 bool component_is_hash(struct bytes stored);
+/* The bytes before the first that a stored form never has: space : , . | control or DEL. */
+size_t component_length(struct bytes text);
 /* True if component_store can have returned this text. */
 bool component_is_stored(struct bytes text);
 
