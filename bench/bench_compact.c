@@ -163,7 +163,7 @@ static enum compact_result reload(void *arg, uint64_t generation, uint64_t conte
 
 static const struct run_control control = {NULL, look, NULL, reload, NULL, NULL};
 
-static void compact(unsigned threads, struct count_source **sources, size_t n)
+static void compact(unsigned threads, const struct count_sources *added)
 {
     struct run_outcome out;
     struct run_spec spec = {.archive = "archive",
@@ -172,8 +172,8 @@ static void compact(unsigned threads, struct count_source **sources, size_t n)
         .keep = 2,
         .now = 1,
         .threads = threads,
-        .sources = sources,
-        .n_sources = n,
+        .parts = added,
+        .n_parts = added ? 1 : 0,
         .control = &control};
     need(run_compact(&spec, &out, error) == COMPACT_OK, "compact");
     need(out.published, "nothing published");
@@ -227,7 +227,7 @@ int main(int argc, char **argv)
     struct users old = users_of(n, 1, OLD_DAYS, OLD_HOURS);
     struct count_source *sources[] = {&old.base};
     open_slice = 1;
-    compact(1, sources, 1);
+    compact(1, &(struct count_sources){sources, 1});
     make_slice(n);
     write_text("new.csv", n);
     open_slice = 2;
@@ -242,7 +242,7 @@ int main(int argc, char **argv)
             usec_t began = clock_monotonic();
             double spent = processor_time();
             if (way < 2)
-                compact((unsigned)way + 1, NULL, 0);
+                compact((unsigned)way + 1, NULL);
             else
                 sort_merge();
             rates[way][round] = bytes / (double)(clock_monotonic() - began);

@@ -4,6 +4,7 @@
 #include "compactor/disk_space.h"
 #include "compactor/forget.h"
 #include "compactor/forget_sub.h"
+#include "compactor/generation_merge.h"
 #include "counts/records.h"
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -74,15 +75,18 @@ static enum compact_result prepare_import(
         .memory = spec->memory,
         .again = spec->again,
         .archive = &c->archive,
+        .shards = run->shards ? run->shards : c->archive.shards,
         .hours_from = run->hours_from > c->archive.hours_from ? run->hours_from : c->archive.hours_from,
         .on_progress = on_read,
         .arg = (void *)(uintptr_t)spec};
+    import.parts = generation_merge_threads(run->threads, import.shards);
     enum compact_result r = disk_space_check(spec->archive, space_of_import(c), error);
     if (r == COMPACT_OK)
         r = import_read(&import, &c->import, error);
     if (r != COMPACT_OK)
         return r;
-    run->sources = import_sources(c->import, &run->n_sources);
+    run->parts = import_parts(c->import);
+    run->n_parts = import.parts;
     run->imports = import_entries(c->import, &run->n_imports);
     for (size_t i = 0; i < run->n_imports; i++)
         c->imported += run->imports[i].records;
@@ -106,7 +110,8 @@ static enum compact_result prepare_forget_sub(
     if (r != COMPACT_OK)
         return r;
     run->filter = forget_sub_filter(c->forget_sub);
-    run->sources = forget_sub_sources(c->forget_sub, &run->n_sources);
+    run->parts = forget_sub_sources(c->forget_sub);
+    run->n_parts = run->parts ? 1 : 0;
     return COMPACT_OK;
 }
 

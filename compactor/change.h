@@ -1,6 +1,6 @@
 /* change: what a run does to the archive besides merging new slices (docs/guide/compactor.md): an import, or the removal of records.
  *
- * A change sets sources, filter and hours_from of a run_spec. The run then makes a generation by its usual steps, so a change
+ * A change sets parts, filter and hours_from of a run_spec. The run then makes a generation by its usual steps, so a change
  * can be killed and repeated as any run.
  *
  * 1. An import that is repeated after its generation became current is refused: the manifest lists its files.

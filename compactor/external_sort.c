@@ -321,10 +321,9 @@ enum compact_result external_sort_finish(struct external_sort *s, char error[COM
     return r;
 }
 
-struct count_source **external_sort_sources(const struct external_sort *s, size_t *n)
+const struct count_sources *external_sort_sources(const struct external_sort *s)
 {
-    *n = s->sources.n;
-    return s->sources.list;
+    return &s->sources;
 }
 
 uint64_t external_sort_collisions(const struct external_sort *s, const char **key)

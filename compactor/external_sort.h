@@ -30,7 +30,7 @@ enum compact_result external_sort_add(
     struct external_sort *s, struct bytes line, char error[COMPACT_ERROR_TEXT]);
 /* Ends the input. The sort must outlive its sources, which the caller does not close. Call once. */
 enum compact_result external_sort_finish(struct external_sort *s, char error[COMPACT_ERROR_TEXT]);
-struct count_source **external_sort_sources(const struct external_sort *s, size_t *n);
+const struct count_sources *external_sort_sources(const struct external_sort *s);
 
 /* Lookups of one hash with different texts inside one block. *key is the key of the latest, without separator. */
 uint64_t external_sort_collisions(const struct external_sort *s, const char **key);

@@ -141,11 +141,9 @@ const struct record_filter *forget_sub_filter(const struct forget_sub *f)
     return &f->filter;
 }
 
-struct count_source **forget_sub_sources(const struct forget_sub *f, size_t *n)
+const struct count_sources *forget_sub_sources(const struct forget_sub *f)
 {
-    struct count_source **sources = external_sort_sources(f->sort, n);
-    *n = f->records > 0 ? *n : 0;
-    return sources;
+    return f->records > 0 ? external_sort_sources(f->sort) : NULL;
 }
 
 void forget_sub_report(const struct forget_sub *f, uint64_t *records, uint64_t *lookups)

@@ -28,8 +28,8 @@ enum compact_result forget_sub_scan(const char *archive, const struct manifest *
     size_t memory, struct forget_sub **out, char error[COMPACT_ERROR_TEXT]);
 void forget_sub_free(struct forget_sub **f);
 const struct record_filter *forget_sub_filter(const struct forget_sub *f);
-/* The collected records. *n is 0 if no record has the sub key. */
-struct count_source **forget_sub_sources(const struct forget_sub *f, size_t *n);
+/* The collected records; NULL if no record has the sub key. */
+const struct count_sources *forget_sub_sources(const struct forget_sub *f);
 /* The number of records with the sub key, without rollups, and of lookups that the filter leaves out. */
 void forget_sub_report(const struct forget_sub *f, uint64_t *records, uint64_t *lookups);
 

@@ -156,8 +156,8 @@ static enum compact_result merge_part(struct worker *w)
     enum compact_result r = open_slices(w);
     if (r == COMPACT_OK && job->is_anew)
         r = open_all_old(w);
-    for (; w->n_borrowed < g->n_sources; w->n_borrowed++)
-        count_sources_add(&w->sources, g->sources[w->n_borrowed]);
+    for (; g->n_parts > 0 && w->n_borrowed < g->parts[w->number].n; w->n_borrowed++)
+        count_sources_add(&w->sources, g->parts[w->number].list[w->n_borrowed]);
     for (uint32_t k = w->number; k < g->made->shards && r == COMPACT_OK; k += job->n_workers)
         r = open_shard(w, k);
     struct merge_spec spec = {.sources = w->sources.list,
@@ -241,13 +241,11 @@ static enum compact_result gather(
     return failed ? compact_fail(error, failed->result, "%s", failed->error) : check_audits(job, error);
 }
 
-static uint32_t workers_of(const struct generation_merge *g)
+uint32_t generation_merge_threads(unsigned threads, uint32_t shards)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t n = g->threads > 0 ? g->threads : processors > 0 ? (uint32_t)processors : 1;
-    if (g->n_sources > 0)
-        return 1;
-    return n < g->made->shards ? n : g->made->shards;
+    uint32_t n = threads > 0 ? threads : processors > 0 ? (uint32_t)processors : 1;
+    return n < shards ? n : shards;
 }
 
 static size_t buffer_of(const struct generation_merge *g, bool is_anew, uint32_t workers)
@@ -264,7 +262,8 @@ enum compact_result generation_merge(
     const struct generation_merge *g, struct merge_report *report, char error[COMPACT_ERROR_TEXT])
 {
     const struct manifest *old = g->old;
-    struct job job = {.g = g, .n_workers = workers_of(g)};
+    struct job job = {.g = g,
+        .n_workers = g->n_parts > 0 ? g->n_parts : generation_merge_threads(g->threads, g->made->shards)};
     uint32_t begun = 1;
     *report = (struct merge_report){0};
     job.is_anew =

@@ -1,7 +1,7 @@
 /* generation_merge: merges the current generation and sealed slices into the files of an unfinished generation.
  *
- * Each thread has a part of the shards, and sources of its own: the slices of all shards, of which it takes its part. With one thread
- * the merge is in the caller's thread.
+ * Of n threads the i-th has the shards k with k % n == i, and sources of its own: the slices of all shards, of which it takes its
+ * part. With one thread the merge is in the caller's thread.
  *
  * 1. If old and new files have the same shards and format 2, and nothing is removed, the old files are copied and amended
  *    (merge.h). Otherwise all records that are not derived are merged anew.
@@ -17,11 +17,11 @@
 struct generation_merge {
     const char *archive, *slices;
     const struct manifest *old;
-    const char *old_archive;             /* the archive with the generation `old` */
-    struct manifest *made;               /* describes the unfinished generation; gets `files` and `texts` */
-    uint64_t first, last;                /* slices; none if first > last */
-    struct count_source *const *sources; /* more records, read by one thread; borrowed */
-    size_t n_sources;
+    const char *old_archive;            /* the archive with the generation `old` */
+    struct manifest *made;              /* describes the unfinished generation; gets `files` and `texts` */
+    uint64_t first, last;               /* slices; none if first > last */
+    const struct count_sources *parts;  /* more records (run.h), as many parts as threads; borrowed */
+    uint32_t n_parts;                   /* 0: none */
     const struct record_filter *filter; /* NULL: keep all */
     unsigned threads;                   /* at most; 0: the processors */
     size_t memory;
@@ -29,6 +29,9 @@ struct generation_merge {
     void (*on_progress)(const struct merge_report *so_far, void *arg);
     void *arg;
 };
+
+/* The threads of a merge of so many shards; `threads` as above. */
+uint32_t generation_merge_threads(unsigned threads, uint32_t shards);
 
 enum compact_result generation_merge(
     const struct generation_merge *g, struct merge_report *report, char error[COMPACT_ERROR_TEXT]);

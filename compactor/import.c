@@ -13,13 +13,15 @@
 #define PROGRESS_EVERY 65536 /* lines */
 
 struct import {
-    struct external_sort *sort;
+    uint32_t shards, n_parts;
+    struct external_sort **sorts;
+    struct count_sources *parts; /* of the sorts, or of `views` */
+    struct count_source **views; /* over each sort's sources, if the text has rollups; else NULL */
     struct manifest_import *entries;
     size_t n_entries;
     bool has_rollups;
-    struct count_source *view[1]; /* over the sort's sources, if the text has rollups */
-    struct buf lookup;            /* the text of a lookup that is checked */
-    uint64_t bytes, total;        /* of the files, read and in all */
+    struct buf lookup;     /* the text of a lookup that is checked */
+    uint64_t bytes, total; /* of the files, read and in all */
     uint64_t records;
 };
 
@@ -67,7 +69,8 @@ static enum compact_result add_line(struct import_file *f, struct bytes line, ch
     if (wrong)
         return refuse_line(f, wrong, error);
     i->has_rollups = i->has_rollups || (key.is_subtotal && key.unit != PERIOD_HOUR);
-    enum compact_result r = external_sort_add(i->sort, line, why);
+    uint32_t part = i->n_parts > 1 ? record_shard(&key, i->shards) % i->n_parts : 0;
+    enum compact_result r = external_sort_add(i->sorts[part], line, why);
     if (r == COMPACT_REFUSED)
         return refuse_line(f, why, error);
     return r == COMPACT_OK ? r : compact_fail(error, r, "%s", why);
@@ -156,6 +159,20 @@ static enum compact_result read_file(
     return r;
 }
 
+static enum compact_result finish_part(
+    struct import *i, uint32_t k, int64_t hours_from, char error[COMPACT_ERROR_TEXT])
+{
+    enum compact_result r = external_sort_finish(i->sorts[k], error);
+    if (r != COMPACT_OK)
+        return r;
+    i->parts[k] = *external_sort_sources(i->sorts[k]);
+    if (i->has_rollups) {
+        i->views[k] = import_rollups_source(i->parts[k].list, i->parts[k].n, hours_from);
+        i->parts[k] = (struct count_sources){&i->views[k], 1};
+    }
+    return r;
+}
+
 enum compact_result import_read(
     const struct import_spec *spec, struct import **out, char error[COMPACT_ERROR_TEXT])
 {
@@ -163,19 +180,20 @@ enum compact_result import_read(
     enum compact_result r = COMPACT_OK;
     struct stat st;
     *out = i;
-    i->sort = external_sort_new(spec->directory, spec->memory);
+    i->shards = spec->shards;
+    i->n_parts = spec->parts;
+    i->sorts = mem_zalloc(i->n_parts * sizeof(struct external_sort *));
+    i->views = mem_zalloc(i->n_parts * sizeof(struct count_source *));
+    i->parts = mem_zalloc(i->n_parts * sizeof *i->parts);
+    for (uint32_t k = 0; k < i->n_parts; k++)
+        i->sorts[k] = external_sort_new(spec->directory, spec->memory / i->n_parts);
     i->entries = mem_zalloc((spec->n_files + 1) * sizeof *i->entries);
     for (size_t k = 0; k < spec->n_files; k++)
         i->total += stat(spec->files[k], &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     for (size_t k = 0; k < spec->n_files && r == COMPACT_OK; k++)
         r = read_file(spec, i, spec->files[k], error);
-    if (r == COMPACT_OK)
-        r = external_sort_finish(i->sort, error);
-    if (r == COMPACT_OK && i->has_rollups) {
-        size_t n;
-        struct count_source **sources = external_sort_sources(i->sort, &n);
-        i->view[0] = import_rollups_source(sources, n, spec->hours_from);
-    }
+    for (uint32_t k = 0; k < i->n_parts && r == COMPACT_OK; k++)
+        r = finish_part(i, k, spec->hours_from, error);
     return r;
 }
 
@@ -184,20 +202,22 @@ void import_free(struct import **ip)
     struct import *i = *ip;
     if (!i)
         return;
-    count_source_close(&i->view[0]);
-    external_sort_free(&i->sort);
+    for (uint32_t k = 0; k < i->n_parts; k++) {
+        count_source_close(&i->views[k]);
+        external_sort_free(&i->sorts[k]);
+    }
+    free(i->sorts);
+    free(i->views);
+    free(i->parts);
     buf_free(&i->lookup);
     free(i->entries);
     free(i);
     *ip = NULL;
 }
 
-struct count_source **import_sources(struct import *i, size_t *n)
+const struct count_sources *import_parts(const struct import *i)
 {
-    if (!i->view[0])
-        return external_sort_sources(i->sort, n);
-    *n = 1;
-    return i->view;
+    return i->parts;
 }
 
 const struct manifest_import *import_entries(const struct import *i, size_t *n)
@@ -208,5 +228,13 @@ const struct manifest_import *import_entries(const struct import *i, size_t *n)
 
 uint64_t import_collisions(const struct import *i, const char **key)
 {
-    return external_sort_collisions(i->sort, key);
+    uint64_t n = 0;
+    *key = "";
+    for (uint32_t k = 0; k < i->n_parts; k++) {
+        const char *last;
+        uint64_t collisions = external_sort_collisions(i->sorts[k], &last);
+        *key = collisions > 0 ? last : *key;
+        n += collisions;
+    }
+    return n;
 }

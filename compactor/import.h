@@ -7,7 +7,8 @@
  *    which it is derived; a day must be their sum. A day without its hours is kept if it is before hours_from; else
  *    it is refused, as is a month without its days.
  * 4. Subtotals need not add up to totals: an import may carry only some of the counters.
- * 5. Memory: the bound of external_sort, plus the longest line. */
+ * 5. The records of each part of the shards are sorted by themselves, so that a merge can read the parts in several threads.
+ * 6. Memory: the bound of external_sort, plus the longest line. */
 #ifndef MILLRACE_IMPORT_H
 #define MILLRACE_IMPORT_H
 
@@ -23,6 +24,8 @@ struct import_spec {
     bool again;
     const struct manifest *archive; /* the current generation */
     int64_t hours_from;             /* of the generation to be made */
+    uint32_t shards;                /* of the generation to be made */
+    uint32_t parts;                 /* at least 1 */
     /* Called at intervals; may be NULL. */
     void (*on_progress)(uint64_t bytes, uint64_t total, uint64_t records, void *arg);
     void *arg;
@@ -35,8 +38,8 @@ enum compact_result import_read(
     const struct import_spec *spec, struct import **out, char error[COMPACT_ERROR_TEXT]);
 void import_free(struct import **i);
 
-/* Both are valid until import_free. */
-struct count_source **import_sources(struct import *i, size_t *n);
+/* Both are valid until import_free. The parts are those of run.h. */
+const struct count_sources *import_parts(const struct import *i);
 const struct manifest_import *import_entries(const struct import *i, size_t *n);
 /* Lookups of one hash with different texts, as far as the sort has met them. */
 uint64_t import_collisions(const struct import *i, const char **key);

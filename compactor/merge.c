@@ -470,10 +470,9 @@ static enum compact_result merge_texts(struct merge *m, struct external_sort *so
 {
     enum record_reader_place place;
     enum count_next next;
-    size_t n;
     enum compact_result r = external_sort_finish(sort, m->error);
-    struct count_source **sources = external_sort_sources(sort, &n);
-    count_merge_reset(m->sum, sources, n);
+    const struct count_sources *sources = external_sort_sources(sort);
+    count_merge_reset(m->sum, sources->list, sources->n);
     while (r == COMPACT_OK && (next = count_merge_next_record(m->sum)) != COUNT_END) {
         if (next == COUNT_FAILED)
             return record_source_failed(m->sum, m->error);

@@ -212,7 +212,7 @@ static enum compact_result step_plan(struct run *run)
     /* It would drop the counts of slices that no source has (forget_sub.h). */
     assert(run->last == run->old.through || !run->spec->filter || !run->spec->filter->without);
     run->has_work = run->last > run->old.through || run->made.shards != run->old.shards || !old->texts ||
-                    run->spec->filter || run->spec->n_sources > 0 || m->hours_from > old->hours_from ||
+                    run->spec->filter || run->spec->n_parts > 0 || m->hours_from > old->hours_from ||
                     replaces(run);
     for (uint32_t k = 0; k < base->shards; k++)
         run->total += base->files[k].bytes;
@@ -260,8 +260,8 @@ static enum compact_result step_merge(struct run *run)
         .made = made,
         .first = run->old.through + 1,
         .last = run->last,
-        .sources = spec->sources,
-        .n_sources = spec->n_sources,
+        .parts = spec->parts,
+        .n_parts = spec->n_parts,
         .filter = spec->filter,
         .threads = spec->threads,
         .memory = spec->memory > 0 ? spec->memory : RUN_MEMORY,

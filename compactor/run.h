@@ -54,10 +54,11 @@ struct run_spec {
     int64_t now;      /* wall clock, seconds */
     size_t memory;    /* bytes for the merge; 0: RUN_MEMORY */
     unsigned threads; /* for the merge, at most one a shard; 0: the processors */
-    /* Records to add: totals, lookups, subtotals of hours, and of days before the archive's hours_from. Borrowed. One thread
-     * reads them, so a run with sources merges with one thread. */
-    struct count_source *const *sources;
-    size_t n_sources;
+    /* Records to add: totals, lookups, subtotals of hours, and of days before the archive's hours_from. Borrowed. Part i of
+     * n_parts has the records of shards k with k % n_parts == i. Each part is read by one thread, so a run with parts merges
+     * with n_parts threads. At most generation_merge_threads. */
+    const struct count_sources *parts;
+    uint32_t n_parts;
     const struct manifest_import *imports; /* the files that the sources are of, for the manifest */
     size_t n_imports;
     /* The counts to keep, in the archive and in the slices; NULL: all. */
