@@ -107,7 +107,8 @@ static enum http_refusal judge_origin(const struct http_request *req)
     if (!s->allowed_hosts || strcmp(req->conn->peer, "unix") == 0)
         return HTTP_REFUSED_NOT;
     struct bytes rest, host = target_host(req, &rest);
-    enum http_refusal refusal = http_origin_judge(host, BYTES_NONE, BYTES_NONE, s->allowed_hosts);
+    enum http_refusal refusal =
+        host.ptr ? http_origin_judge(host, BYTES_NONE, BYTES_NONE, s->allowed_hosts) : HTTP_REFUSED_NOT;
     /* A link on any page may lead to an open route. */
     bool is_link = (req->endpoint->row->flags & HTTP_ROUTE_OPEN) &&
                    bytes_equal_str(http_header(req, "Sec-Fetch-Dest"), "document");
@@ -128,10 +129,10 @@ static const char *readers_of(const struct http_request *req)
 /* Caches must know that a reply depends on Origin even if this request has none. */
 static void add_cors(struct http_request *req)
 {
-    struct bytes origin = http_header(req, "Origin");
     const char *readers = readers_of(req);
     if (!readers)
         return;
+    struct bytes origin = http_header(req, "Origin");
     bool any = http_origin_may_read(BYTES_LITERAL("*"), readers);
     if (!any)
         http_add_header_text(req, "Vary", "Origin");
@@ -187,8 +188,9 @@ static enum http_refusal judge_access(struct http_request *req)
         return HTTP_REFUSED_NOT;
     }
     enum http_refusal origin = (flags & HTTP_ROUTE_PUBLIC) ? HTTP_REFUSED_NOT : judge_origin(req);
-    bool is_reader = http_origin_may_read(http_header(req, "Origin"), s->allowed_origins);
-    if (origin != HTTP_REFUSED_NOT && !(origin == HTTP_REFUSED_FOREIGN_PAGE && is_reader))
+    bool is_read = origin == HTTP_REFUSED_FOREIGN_PAGE &&
+                   http_origin_may_read(http_header(req, "Origin"), s->allowed_origins);
+    if (origin != HTTP_REFUSED_NOT && !is_read)
         return origin;
     if (s->auth_token || s->tokens)
         return judge_token(req, flags);
