@@ -6,6 +6,8 @@
 
 #define COUNT_MAX 100000 /* units of a relative period */
 #define MONTHS 12
+#define DATE_FORM "0000-00-00"
+#define TIME_FORM DATE_FORM "T00:00:00"
 
 static struct calendar calendar_of(const struct calendar *c, enum unit unit)
 {
@@ -33,18 +35,54 @@ static bool date_start(const struct calendar *c, int year, int month, int day, i
     return exists;
 }
 
+/* True if the text begins with the form, in which 0 is any digit, T also a t or a space, and + also a minus. */
+static bool begins_as(struct bytes text, const char *form)
+{
+    size_t n = strlen(form);
+    for (size_t i = 0; i < n && i < text.len; i++) {
+        char c = text.ptr[i];
+        bool fits = form[i] == '0'   ? c >= '0' && c <= '9'
+                    : form[i] == 'T' ? c == 'T' || c == 't' || c == ' '
+                    : form[i] == '+' ? c == '+' || c == '-'
+                                     : c == form[i];
+        if (!fits)
+            return false;
+    }
+    return text.len >= n;
+}
+
+static bool is_as(struct bytes text, const char *form)
+{
+    return text.len == strlen(form) && begins_as(text, form);
+}
+
+bool period_is_date(struct bytes text)
+{
+    return is_as(text, "0000") || is_as(text, "0000-00") || is_as(text, DATE_FORM);
+}
+
+bool period_time_is_date(struct bytes text)
+{
+    size_t n = sizeof TIME_FORM - 1;
+    if (!begins_as(text, TIME_FORM))
+        return is_as(text, DATE_FORM);
+    if (begins_as(bytes_of(text.ptr + n, text.len - n), ".0"))
+        for (n++; n < text.len && text.ptr[n] >= '0' && text.ptr[n] <= '9';)
+            n++;
+    struct bytes zone = bytes_of(text.ptr + n, text.len - n);
+    return is_as(zone, "Z") || is_as(zone, "z") || is_as(zone, "+00:00");
+}
+
 /* Reads YYYY, YYYY-MM or YYYY-MM-DD. Absent parts are 0. */
 static bool read_date(struct bytes text, int *year, int *month, int *day)
 {
     bool has_month = text.len > 4, has_day = text.len > 7;
-    if ((text.len != 4 && text.len != 7 && text.len != 10) || (has_month && text.ptr[4] != '-') ||
-        (has_day && text.ptr[7] != '-'))
+    if (!period_is_date(text))
         return false;
     *year = rfc3339_digits(text.ptr, 4);
     *month = has_month ? rfc3339_digits(text.ptr + 5, 2) : 0;
     *day = has_day ? rfc3339_digits(text.ptr + 8, 2) : 0;
-    return *year >= 1970 && *month >= 0 && *month <= MONTHS && *day >= 0 && (!has_month || *month > 0) &&
-           (!has_day || *day > 0);
+    return *year >= 1970 && *month <= MONTHS && (!has_month || *month > 0) && (!has_day || *day > 0);
 }
 
 bool period_time(const struct calendar *c, struct bytes text, int64_t *out)

@@ -13,7 +13,7 @@
 
 #define PERIOD_EXAMPLES "today, yesterday, this-week, last-month, 24h, 7d, 2012-03 or all"
 
-/* Each returns false if the text is not a time or a period, or names a date that does not exist in the zone. */
+/* Each returns false if the text is not a time or a period, or names a date before 1970 or one that does not exist in the zone. */
 bool period_time(const struct calendar *c, struct bytes text, int64_t *out);
 struct period {
     int64_t from, to; /* hours that start in [from, to) */
@@ -22,6 +22,9 @@ struct period {
 };
 /* `now`: Unix seconds. */
 bool period_named(const struct calendar *c, struct bytes text, int64_t now, struct period *out);
+/* Return true if the text has the form of a date in which period_time or period_named read it, whether that date exists or not. */
+bool period_time_is_date(struct bytes text);
+bool period_is_date(struct bytes text);
 /* Returns the start of the period of the same units that ends where this period begins. */
 int64_t period_before(const struct calendar *c, const struct period *p);
 /* The same local time a year before. 29 February becomes 1 March. */

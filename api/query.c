@@ -2,6 +2,7 @@
 
 #include "api/period.h"
 #include "counts/records.h"
+#include "base/rfc3339.h"
 #include "base/suggest.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,7 @@ static void hint(struct parse *p, struct buf *text)
 }
 
 #define DAY_SECONDS INT64_C(86400)
+#define AGAINST_FORMS "against must be before, year or FROM..TO"
 #define NAME_SHOWN 64 /* bytes of a name in an error */
 
 static struct bytes shown(struct bytes name)
@@ -406,6 +408,18 @@ static int parse_calendar(struct parse *p)
     return 0;
 }
 
+/* Refuses a date that does not exist, or lies outside of the time that can be counted. */
+static int refuse_date(struct parse *p, const char *name, struct bytes date, bool exists)
+{
+    bool is_local = date.len <= sizeof "0000-00-00" - 1;
+    bool is_outside = exists || rfc3339_digits(date.ptr, 4) < 1970;
+    date = shown(date);
+    if (is_outside)
+        return BAD(p, "%s: %.*s is outside of the years 1970 to 2159 (UTC)", name, (int)date.len, date.ptr);
+    return BAD(p, "%s: there is no %.*s%s%s", name, (int)date.len, date.ptr, is_local ? " in " : "",
+        is_local ? p->q->calendar.zone.name : "");
+}
+
 /* Like parse_number, for a time. */
 static int parse_time(
     struct parse *p, const char *name, int64_t least, int64_t most, bool *there, int64_t *out)
@@ -415,7 +429,10 @@ static int parse_time(
     *there = get(p, name, &text);
     if (!*there)
         return 0;
-    if (!period_time(&p->q->calendar, text, &t))
+    bool is_date = period_time_is_date(text), exists = period_time(&p->q->calendar, text, &t);
+    if (is_date && (!exists || t < least || t > most))
+        return refuse_date(p, name, text, exists);
+    if (!exists)
         return BAD(p,
             "%s must be Unix seconds, a date such as 2012-03-25, or a time such as 2012-03-25T01:00:00Z",
             name);
@@ -470,7 +487,10 @@ static int parse_period(struct parse *p, struct bytes period)
         return 0;
     }
     struct period found;
-    if (!period_named(&q->calendar, period, p->context->now, &found))
+    bool exists = period_named(&q->calendar, period, p->context->now, &found);
+    if (period_is_date(period) && (!exists || found.from >= HOUR_END))
+        return refuse_date(p, "period", period, exists);
+    if (!exists)
         return BAD(p, "period must be one such as " PERIOD_EXAMPLES);
     q->from = found.from;
     q->to = found.to;
@@ -503,6 +523,16 @@ static int parse_units(struct parse *p)
     return 0;
 }
 
+/* Reads a side of FROM..TO. */
+static int parse_side(struct parse *p, struct bytes text, int64_t *out)
+{
+    if (period_time(&p->q->calendar, text, out))
+        return 0;
+    if (period_time_is_date(text))
+        return refuse_date(p, "against", text, false);
+    return BAD(p, AGAINST_FORMS);
+}
+
 /* Sets the span to compare with: the one before, unless `against` names another. */
 static int parse_against(struct parse *p)
 {
@@ -518,10 +548,12 @@ static int parse_against(struct parse *p)
         q->before_to = period_year_before(&q->calendar, q->to);
     } else if (is_given && !bytes_equal_str(against, "before")) {
         const char *dots = memmem(against.ptr, against.len, "..", 2);
-        size_t len = dots ? (size_t)(dots - against.ptr) : 0;
-        if (!dots || !period_time(&q->calendar, bytes_of(against.ptr, len), &q->before_from) ||
-            !period_time(&q->calendar, bytes_of(dots + 2, against.len - len - 2), &q->before_to))
-            return BAD(p, "against must be before, year or FROM..TO");
+        if (!dots)
+            return BAD(p, AGAINST_FORMS);
+        size_t len = (size_t)(dots - against.ptr);
+        if (parse_side(p, bytes_of(against.ptr, len), &q->before_from) ||
+            parse_side(p, bytes_of(dots + 2, against.len - len - 2), &q->before_to))
+            return -1;
     }
     return 0;
 }

@@ -120,6 +120,27 @@ static void what_is_neither(void **state)
     assert_true(period_time(&samoa, BYTES_LITERAL("2011-12-31"), &from));
 }
 
+static void what_has_the_form_of_a_date(void **state)
+{
+    (void)state;
+    static const char *const dates[] = {"2012-02-30", "2012-13-01", "1969-12-31", "2012-02-30T01:00:00Z",
+        "2012-02-30 25:00:00.125-99:99", "2012-02-30t25:00:00z"};
+    static const char *const others[] = {"", "2012", "2012-02", "2012-02-3", "2012-02-3O", "2012-02-030",
+        "2012/02/30", "2012-W54", "2012-02-30T01:00:00", "2012-02-30T01:00Z", "2012-02-30T01:00:00.Z",
+        "2012-02-30T01:00:00+1:00", "2012-02-30T01:00:00Zz", "30 February"};
+    for (size_t i = 0; i < sizeof dates / sizeof *dates; i++)
+        assert_true(period_time_is_date(bytes_str(dates[i])));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(period_time_is_date(bytes_str(others[i])));
+    static const char *const spans[] = {"1969", "2012-13", "2012-00", "2012-02-30"};
+    static const char *const not_spans[] = {
+        "", "201", "20123", "2012-", "2012-1", "2012-W5", "2012-02-30T01:00:00Z", "30d"};
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+        assert_true(period_is_date(bytes_str(spans[i])));
+    for (size_t i = 0; i < sizeof not_spans / sizeof *not_spans; i++)
+        assert_false(period_is_date(bytes_str(not_spans[i])));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +148,7 @@ int main(void)
         cmocka_unit_test(periods),
         cmocka_unit_test(the_period_before),
         cmocka_unit_test(what_is_neither),
+        cmocka_unit_test(what_has_the_form_of_a_date),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "support/cm.h"
 
 #include "api/query.h"
+#include "api/period.h"
 #include <stdio.h>
 
 static const char text[] = "[input]\ntime = t\n"
@@ -161,6 +162,51 @@ static void periods_and_zones(void **state)
         bad(QUERY_SERIES, "user=k&timezone=Australia/Lord_Howe&period=this-year").code, "part-hour-zone");
 }
 
+static void a_date_that_does_not_exist_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query, *detail;
+    } wrong[] = {{"period=2013-02-30", "period: there is no 2013-02-30 in UTC"},
+        {"period=2013-13", "period: there is no 2013-13 in UTC"},
+        {"period=2013-00", "period: there is no 2013-00 in UTC"},
+        {"from=2013-02-30", "from: there is no 2013-02-30 in UTC"},
+        {"from=2013-01-01&to=2013-04-31", "to: there is no 2013-04-31 in UTC"},
+        {"from=2013-02-01T25:00:00Z", "from: there is no 2013-02-01T25:00:00Z"},
+        {"to=2013-02-30T01:00:00.5%2B01:00", "to: there is no 2013-02-30T01:00:00.5+01:00"},
+        {"to=2013-02-03T01:00:00%2B99:00", "to: there is no 2013-02-03T01:00:00+99:00"},
+        {"unit_reference_ts=2013-02-30", "unit_reference_ts: there is no 2013-02-30 in UTC"},
+        {"period=2011-12-30&timezone=Pacific/Apia", "period: there is no 2011-12-30 in Pacific/Apia"},
+        {"from=2011-12-30&timezone=Pacific/Apia", "from: there is no 2011-12-30 in Pacific/Apia"},
+        {"period=1969-07-20", "period: 1969-07-20 is outside of the years 1970 to 2159 (UTC)"},
+        {"period=1969", "period: 1969 is outside of the years 1970 to 2159 (UTC)"},
+        {"from=1969-07-20", "from: 1969-07-20 is outside of the years 1970 to 2159 (UTC)"},
+        {"from=1899-07-20T00:00:00Z",
+            "from: 1899-07-20T00:00:00Z is outside of the years 1970 to 2159 (UTC)"},
+        {"from=1970-01-01&timezone=Europe/Berlin",
+            "from: 1970-01-01 is outside of the years 1970 to 2159 (UTC)"},
+        {"to=2160-01-02", "to: 2160-01-02 is outside of the years 1970 to 2159 (UTC)"},
+        {"period=2160", "period: 2160 is outside of the years 1970 to 2159 (UTC)"},
+        {"from=-1", "from must be from 0 to 5995814399"},
+        {"period=2013-W54", "period must be one such as " PERIOD_EXAMPLES},
+        {"period=0d", "period must be one such as " PERIOD_EXAMPLES},
+        {"from=2013-13",
+            "from must be Unix seconds, a date such as 2012-03-25, or a time such as 2012-03-25T01:00:00Z"},
+        {"from=2013-02-01T25:00:00",
+            "from must be Unix seconds, a date such as 2012-03-25, or a time such as 2012-03-25T01:00:00Z"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char query[128];
+        snprintf(query, sizeof query, "user=k&%s", wrong[i].query);
+        struct query_error e = bad(QUERY_SERIES, query);
+        assert_string_equal(e.code, "bad-parameter");
+        assert_string_equal(e.detail, wrong[i].detail);
+    }
+    assert_string_equal(bad(QUERY_COMPARE, "user=k&period=today&against=2013-02-30..2013-03-30").detail,
+        "against: there is no 2013-02-30 in UTC");
+    assert_string_equal(bad(QUERY_COMPARE, "user=k&period=today&against=2013-02-20..2013-03-32").detail,
+        "against: there is no 2013-03-32 in UTC");
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -213,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_slip_in_a_name_is_told_apart_from_an_unknown_counter),
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
         cmocka_unit_test(periods_and_zones),
+        cmocka_unit_test(a_date_that_does_not_exist_is_named),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_series_may_be_several),
     };
