@@ -1,6 +1,7 @@
 #include "api/query.h"
 
 #include "api/period.h"
+#include "api/zone_names.h"
 #include "counts/records.h"
 #include "base/rfc3339.h"
 #include "base/suggest.h"
@@ -386,6 +387,17 @@ static int parse_sub_key(struct parse *p)
     return 0;
 }
 
+static int unknown_zone(struct parse *p, struct bytes name)
+{
+    const char *nearest = zone_names_nearest(name);
+    struct buf text = {0};
+    buf_append_str(&text, "timezone takes a name of the tz database, such as Europe/Berlin");
+    hint(p, &text);
+    name = shown(name);
+    return BAD(p, "unknown time zone \"%.*s\"%s%s%s", (int)name.len, name.ptr,
+        nearest ? ": did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+}
+
 static int parse_calendar(struct parse *p)
 {
     struct calendar *c = &p->q->calendar;
@@ -404,7 +416,7 @@ static int parse_calendar(struct parse *p)
     if (has_hours)
         zone_fixed((int)hours, &c->zone);
     else if (!zone_find(name, &c->zone))
-        return BAD(p, "timezone must be a name of the tz database, such as Europe/Berlin");
+        return unknown_zone(p, name);
     return 0;
 }
 

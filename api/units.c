@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define ZONE_DIRECTORY "/usr/share/zoneinfo"
 #define DAY_SECONDS INT64_C(86400)
 #define FAR (2 * DAY_SECONDS) /* from any change that units_next may look at */
 #define EPOCH_WEEKDAY 4       /* 1 January 1970 was a Thursday */

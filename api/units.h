@@ -20,6 +20,7 @@
 
 #include "api/zone_file.h"
 
+#define ZONE_DIRECTORY "/usr/share/zoneinfo"
 #define ZONE_NAME_MAX 64
 #define ZONE_OFFSET_FIRST (-12) /* hours */
 #define ZONE_OFFSET_LAST 14

@@ -120,6 +120,32 @@ static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
     }
 }
 
+static void a_slip_in_a_time_zone_is_answered_with_the_nearest(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *written, *detail;
+    } slips[] = {{"Europe/Berlln", "unknown time zone \"Europe/Berlln\": did you mean Europe/Berlin?"},
+        {"america/argentina/Ushaia",
+            "unknown time zone \"america/argentina/Ushaia\": did you mean America/Argentina/Ushuaia?"},
+        {"utc", "unknown time zone \"utc\": did you mean UTC?"},
+        {"Berlin", "unknown time zone \"Berlin\": did you mean Europe/Berlin?"},
+        {"new_yrok", "unknown time zone \"new_yrok\": did you mean America/New_York?"},
+        {"Mars/Base", "unknown time zone \"Mars/Base\""}, {"localtme", "unknown time zone \"localtme\""},
+        {"../Europe/Berlin", "unknown time zone \"../Europe/Berlin\""}, {"", "unknown time zone \"\""}};
+    for (size_t i = 0; i < sizeof slips / sizeof *slips; i++) {
+        char query[128];
+        snprintf(query, sizeof query, "user=k&timezone=%s", slips[i].written);
+        struct query_error e = bad(QUERY_SERIES, query);
+        assert_string_equal(e.detail, slips[i].detail);
+        assert_string_equal(e.hint, "timezone takes a name of the tz database, such as Europe/Berlin");
+    }
+    char query[4096] = "user=k&timezone=";
+    size_t n = strlen(query);
+    memset(query + n, 'A', sizeof query - n - 1);
+    assert_null(strstr(bad(QUERY_SERIES, query).detail, "mean"));
+}
+
 static void the_span_is_the_last_units_or_from_and_to(void **state)
 {
     (void)state;
@@ -257,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_constant_needs_no_key),
         cmocka_unit_test(unknown_counters_are_answered_with_the_known),
         cmocka_unit_test(a_slip_in_a_name_is_told_apart_from_an_unknown_counter),
+        cmocka_unit_test(a_slip_in_a_time_zone_is_answered_with_the_nearest),
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
         cmocka_unit_test(periods_and_zones),
         cmocka_unit_test(a_date_that_does_not_exist_is_named),
