@@ -370,7 +370,10 @@ class Refused(Probe):
 
     def test_methods_and_paths(self):
         self.probe()
-        self.assertEqual(self.refused(404, get("/nowhere"))[1]["code"], "not-found")
+        for path, hint in (("/nowhere", "GET / lists the endpoints"), ("/" + "n" * 1000, "GET / lists the endpoints"),
+                           ("/pign", "did you mean /ping? GET / lists the endpoints"), ("/Health/", "did you mean /health? GET / lists the endpoints")):
+            problem = self.refused(404, get(path))[1]
+            self.assertEqual((problem["code"], problem["detail"], problem["hint"]), ("not-found", "no such endpoint", hint), path)
         headers, problem, closed = self.refused(405, b"DELETE /echo HTTP/1.1\r\nHost: h\r\n\r\n")
         self.assertEqual((headers["allow"], problem["code"], closed),
                          ("GET, HEAD, POST", "method-not-allowed", False))

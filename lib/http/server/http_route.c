@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <strings.h>
 
-#define PARAM_NAME_SHOWN_MAX 64  /* bytes of an unknown parameter's name in an error */
+#define PARAM_NAME_SHOWN_MAX 64 /* bytes of an unknown parameter's name in an error */
+#define PATH_SHOWN_MAX 80
 #define PARAM_LIST_SHOWN_MAX 256 /* bytes of a route's parameters in an error */
 
 static const struct http_route unknown_row = {.path = "other"};
@@ -331,7 +332,7 @@ enum http_refusal http_route_judge(struct http_request *req)
     return h->expects_other ? HTTP_REFUSED_EXPECTATION : HTTP_REFUSED_NOT;
 }
 
-static const struct {
+static const struct refusal {
     int status;
     const char *code, *detail, *hint;
 } refusals[] = {
@@ -417,6 +418,22 @@ static void refuse_param(struct http_request *req)
     http_problem(req, 400, "unknown-parameter", hint, "%s has no parameter \"%s\"", path, u.written);
 }
 
+/* The public port does not serve the list of endpoints, and names none. */
+static void refuse_path(struct http_request *req)
+{
+    const struct http_server *s = req->conn->server;
+    char hint[PATH_SHOWN_MAX + 64];
+    struct suggest near = suggest_for(req->path.ptr);
+    for (size_t i = 0; i < s->n_endpoints; i++)
+        if (s->endpoints[i].row->help)
+            suggest_try(&near, s->endpoints[i].row->path);
+    const struct refusal *r = &refusals[HTTP_REFUSED_UNKNOWN];
+    if (near.nearest)
+        snprintf(hint, sizeof hint, "did you mean %.*s? %s", PATH_SHOWN_MAX, near.nearest, r->hint);
+    bool is_public = req->conn->is_public;
+    http_problem(req, r->status, r->code, is_public ? NULL : near.nearest ? hint : r->hint, "%s", r->detail);
+}
+
 void http_route_refuse(struct http_request *req)
 {
     enum http_refusal why = req->refusal;
@@ -428,6 +445,10 @@ void http_route_refuse(struct http_request *req)
         refuse_param(req);
         return;
     }
+    if (why == HTTP_REFUSED_UNKNOWN) {
+        refuse_path(req);
+        return;
+    }
     if ((why == HTTP_REFUSED_OVERLOADED || why == HTTP_REFUSED_CONNECTIONS) &&
         req->endpoint->row->on_overload && req->endpoint->row->on_overload(req, req->endpoint->ctx))
         return;
@@ -437,10 +458,8 @@ void http_route_refuse(struct http_request *req)
         http_add_header(req, "Accept-Encoding", "gzip, zstd, identity");
     if (why == HTTP_REFUSED_TOKEN)
         http_add_header(req, "WWW-Authenticate", "Bearer");
-    bool has_list =
-        why != HTTP_REFUSED_UNKNOWN || !req->conn->is_public; /* the public port does not serve / */
-    http_problem(req, refusals[why].status, refusals[why].code, has_list ? refusals[why].hint : NULL, "%s",
-        refusals[why].detail);
+    http_problem(
+        req, refusals[why].status, refusals[why].code, refusals[why].hint, "%s", refusals[why].detail);
 }
 
 void http_refuse_hold(struct http_request *req, enum http_hold why, const char *hint)
