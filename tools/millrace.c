@@ -91,6 +91,34 @@ static void usage(FILE *out)
     fputs("\n`millrace NAME --help` lists the options of NAME.\n", out);
 }
 
+/* Names the nearest program, and for help also the nearest topic. Returns an exit status. */
+static int unknown_name(const char *written, bool is_help)
+{
+    struct suggest program = suggest_for(written), topic = program;
+    for (size_t i = 0; i < TOOLS; i++)
+        suggest_try(&program, tools[i].name);
+    for (size_t i = 0; i < PROGRAMS; i++)
+        suggest_try(&program, programs[i]);
+    for (size_t i = 0; is_help && i < TOPICS; i++)
+        suggest_try(&topic, topics[i].name);
+    fprintf(
+        stderr, "millrace: no subcommand%s \"%s\"", is_help ? ", program or topic" : " or program", written);
+    const char *help = is_help ? "help " : "";
+    bool is_topic_first = topic.nearest && topic.distance < program.distance;
+    const char *first = is_topic_first ? topic.nearest : program.nearest;
+    const char *second = is_topic_first ? program.nearest : topic.nearest;
+    if (first && second)
+        fprintf(
+            stderr, "; did you mean \"millrace %s%s\" or \"millrace %s%s\"?\n", help, first, help, second);
+    else if (first || second)
+        fprintf(stderr, "; did you mean \"millrace %s%s\"?\n", help, first ? first : second);
+    if (!first && !second) {
+        fputc('\n', stderr);
+        usage(stderr);
+    }
+    return EX_USAGE;
+}
+
 /* Runs a built-in subcommand, or replaces this process by a program in libexec. */
 static int dispatch_or_help(int argc, char **argv, bool is_help)
 {
@@ -111,21 +139,7 @@ static int dispatch_or_help(int argc, char **argv, bool is_help)
         fprintf(stderr, "millrace: cannot run \"%s\": %s\n", argv[0], strerror(error));
         return EX_USAGE;
     }
-    struct suggest s = suggest_for(argv[0]);
-    for (size_t i = 0; i < TOOLS; i++)
-        suggest_try(&s, tools[i].name);
-    for (size_t i = 0; i < PROGRAMS; i++)
-        suggest_try(&s, programs[i]);
-    for (size_t i = 0; is_help && i < TOPICS; i++)
-        suggest_try(&s, topics[i].name);
-    fprintf(stderr, "millrace: no subcommand or program%s \"%s\"", is_help ? " or topic" : "", argv[0]);
-    if (s.nearest) {
-        fprintf(stderr, "; did you mean \"millrace %s%s\"?\n", is_help ? "help " : "", s.nearest);
-    } else {
-        fputc('\n', stderr);
-        usage(stderr);
-    }
-    return EX_USAGE;
+    return unknown_name(argv[0], is_help);
 }
 
 static int dispatch(int argc, char **argv)

@@ -200,9 +200,11 @@ class DispatchTest(harness.MillraceTest):
             done = self.run_program("millrace", "help", topic)
             self.assertEqual((done.returncode, done.stdout[:2]), (0, b"# "), done)
             self.assertEqual(listed.count("\n  %s " % topic), 1, "no subcommand has this name")
-        mistyped = self.run_program("millrace", "help", "streems")
-        self.assertEqual((mistyped.returncode, mistyped.stderr),
-                         (64, b'millrace: no subcommand or program or topic "streems"; did you mean "millrace help streams"?\n'))
+        for name, meant in (("streems", b'"millrace help streams"'), ("querys", b'"millrace help query" or "millrace help queries"'),
+                            ("querie", b'"millrace help queries" or "millrace help query"'), ("pubsup", b'"millrace help pubsub"')):
+            mistyped = self.run_program("millrace", "help", name)
+            self.assertEqual((mistyped.returncode, mistyped.stderr),
+                             (64, b'millrace: no subcommand, program or topic "%s"; did you mean %s?\n' % (name.encode(), meant)))
 
     def test_bench(self):
         done = self.run_program("millrace", "bench", "--events=3000", "--requests=100", "--dir=" + self.dir)
