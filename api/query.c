@@ -286,10 +286,10 @@ static int parse_top(struct parse *p)
         constant = c->totals[i].kind == COUNTER_CONSTANT ? c->totals[i].ns : NULL;
     if (!q->sub) {
         struct buf text = {0};
+        buf_append_str(&text, "add to the configuration:\n");
         if (!constant)
-            buf_append_str(&text, "[total all] key = \"all\" and ");
-        buf_printf(&text, "[subtotal %s.%s] key = %s in the configuration", of->ns,
-            constant ? constant : "all", of->key_text);
+            buf_append_str(&text, "[total all]\nkey = \"all\"\n");
+        buf_printf(&text, "[subtotal %s.%s]\nkey = %s", of->ns, constant ? constant : "all", of->key_text);
         hint(p, &text);
         return refuse(p, 404, "not-counted", "no counter with a constant key is counted by %s", of->key_text);
     }

@@ -169,8 +169,9 @@ static int print_problem(int status, const struct buf *body)
     fprintf(stderr, "millrace query: %d", status);
     if (detail.ptr)
         fprintf(stderr, ": %.*s", (int)detail.len, detail.ptr);
+    bool has_lines = hint.ptr && memchr(hint.ptr, '\n', hint.len);
     if (hint.ptr)
-        fprintf(stderr, " (%.*s)", (int)hint.len, hint.ptr);
+        fprintf(stderr, has_lines ? "\n%.*s" : " (%.*s)", (int)hint.len, hint.ptr);
     fputc('\n', stderr);
     json_doc_free(&d);
     return status == 503 || status == 429 ? EX_TEMPFAIL : EX_USAGE;

@@ -294,7 +294,7 @@ class ApiTest(harness.MillraceTest):
                                     (400, "unknown-parameter", {"counter": "user", "limt": 3})):
             self.assertEqual(self.ask("top", status, **wrong).json()["code"], code, wrong)
         reply = self.ask("top", 404, counter="domain").json()
-        self.assertEqual((reply["code"], reply["hint"]), ("not-counted", "[subtotal d.all] key = host(u) in the configuration"))
+        self.assertEqual((reply["code"], reply["hint"]), ("not-counted", "add to the configuration:\n[subtotal d.all]\nkey = host(u)"))
 
     def test_counters(self):
         answer = self.ask("counters").json()

@@ -121,6 +121,8 @@ class WholeTest(harness.MillraceTest):
         wrong = self.run_program("millrace", "query", "series", "--usr", "bitly", *span)
         self.assertEqual(wrong.returncode, 64)
         self.assertIn(b"did you mean user", wrong.stderr)
+        uncounted = self.run_program("millrace", "query", "top", "--counter", "domain", *span)
+        self.assertIn(b"\nadd to the configuration:\n[subtotal d.all]\nkey = host(u)\n", uncounted.stderr)
         bare = self.run_program("millrace", "query", "series", "--user")
         self.assertEqual((bare.returncode, b"every option is --NAME VALUE" in bare.stderr), (64, True))
         self.check_usage(config)

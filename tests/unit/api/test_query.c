@@ -17,12 +17,17 @@ static struct counters *counters;
 static struct config *config;
 static struct url_query params;
 
+static int configure(const char *lines)
+{
+    struct config_error error;
+    return config_parse("test.conf", bytes_str(lines), &config, &error) ||
+           counters_read(config, &counters, &error);
+}
+
 static int set_up(void **state)
 {
     (void)state;
-    struct config_error error;
-    return config_parse("test.conf", bytes_str(text), &config, &error) ||
-           counters_read(config, &counters, &error);
+    return configure(text);
 }
 
 static int tear_down(void **state)
@@ -233,6 +238,32 @@ static void a_date_that_does_not_exist_is_named(void **state)
         "against: there is no 2013-03-32 in UTC");
 }
 
+/* The hint can be copied into the configuration, which then counts the keys. */
+static void what_top_needs_is_shown_in_lines_of_the_configuration(void **state)
+{
+    static const char few[] = "[input]\ntime = t\n[total u]\nkey = host(l)\nlabel = user\n";
+    static const char *const hints[] = {
+        "add to the configuration:\n[total all]\nkey = \"all\"\n[subtotal u.all]\nkey = host(l)",
+        "add to the configuration:\n[subtotal u.all]\nkey = host(l)"};
+    char lines[512];
+    struct query_error e;
+    struct query q;
+    for (size_t i = 0; i < 2; i++) {
+        tear_down(state);
+        snprintf(lines, sizeof lines, "%s%s", few, i ? "[total all]\nkey = \"all\"\n" : "");
+        assert_int_equal(configure(lines), 0);
+        e = bad(QUERY_TOP, "counter=user");
+        assert_string_equal(e.code, "not-counted");
+        assert_string_equal(e.hint, hints[i]);
+        snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "%s\n", strchr(e.hint, '\n') + 1);
+        tear_down(state);
+        assert_int_equal(configure(lines), 0);
+        assert_int_equal(parse(QUERY_TOP, "counter=user", &q, &e), 0);
+    }
+    tear_down(state);
+    assert_int_equal(set_up(state), 0);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -287,6 +318,7 @@ int main(void)
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
         cmocka_unit_test(periods_and_zones),
         cmocka_unit_test(a_date_that_does_not_exist_is_named),
+        cmocka_unit_test(what_top_needs_is_shown_in_lines_of_the_configuration),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_series_may_be_several),
     };
