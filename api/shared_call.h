@@ -14,7 +14,8 @@
  * 3. A question gets the lines that a request of its own would have brought, in the same order, and no others. If a line of a united
  *    reply belongs to no question, or the last line is cut, the result is HTTP_CLIENT_BAD_REPLY for all.
  * 4. If a united reply is not a whole answer (another status than 200, or X-Millrace-Next), nothing of it is passed on, and the
- *    questions are asked again with a request for each target. If a request fails, it fails for all.
+ *    questions are asked again with a request for each target. If a request fails, it fails for all. The client first sends it again
+ *    if the source closed a kept connection before the reply began (may_resend in http_client.h).
  * 5. on_done is called exactly once for each question that has not left, never from inside shared_calls_get.
  * 6. A question may leave at any time, also inside a callback. The others do not notice. The request is cancelled once all have left.
  *

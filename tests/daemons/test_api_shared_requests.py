@@ -27,6 +27,12 @@ def shared(url):
     return harness.request(url, "GET", "/stats?format=json").json()["source_requests_shared_total"]
 
 
+def reset(connection):
+    """Closes the connection so that the peer's read fails."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
 class HeldAggregator(ArchiveCase):
     """The aggregator, played by the test, answers once the test lets it."""
 
@@ -108,8 +114,7 @@ class HeldAggregator(ArchiveCase):
         self.later(target, answers)
         self.later(target.replace("user=k", "user=other"), answers)
         wait_until(lambda: shared(self.api.url) == 2, lambda: shared(self.api.url))
-        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # resets the connection
-        gone.close()
+        reset(gone)
         wait_until(lambda: connections() == CONNECTIONS + 2 + 1, connections)
         self.release()
         self.assertEqual({t: a.json()["total"] for t, a in answers}, {target: 1000, target.replace("user=k", "user=other"): 0})
@@ -180,6 +185,44 @@ class HeldAggregator(ArchiveCase):
         self.live.act = act
         self.release()
         self.assertEqual({a.status for _, a in answers}, {503}, answers)
+
+    def check_lost(self, lose):
+        """The aggregator loses the connections of the first requests about several users, on which it has answered before."""
+        self.count_users(20)
+        targets, answers, requests = self.ask_users(20)
+        lost = []
+
+        def act(h):
+            if h.path.count("k=u%7Cuser-") < 2 or h.path in lost:
+                return False
+            lost.append(h.path)
+            lose(h.connection)
+            h.close_connection = True
+            return True
+        self.live.act = act
+        self.release()
+        self.assertEqual(len(lost), requests)
+        self.check_alone(targets, answers)
+
+    def test_a_request_is_sent_again_if_its_kept_connection_was_closed(self):
+        self.check_lost(lambda connection: connection.shutdown(socket.SHUT_WR))
+
+    def test_a_request_is_sent_again_if_its_kept_connection_was_reset(self):
+        self.check_lost(reset)
+
+    def test_a_request_whose_reply_has_begun_is_not_sent_again(self):
+        _, answers, requests = self.ask_users(20)
+        cut = []
+
+        def act(h):
+            cut.append(h.path)
+            h.wfile.write(b"H")
+            h.close_connection = True
+            return True
+        self.live.act = act
+        self.release()
+        self.assertEqual({a.status for _, a in answers}, {503})
+        self.assertEqual(len([path for path in cut if "user-" in path]), requests)
 
     def test_a_failure_is_the_answer_of_each(self):
         self.fill_connections()
