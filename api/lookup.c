@@ -1,6 +1,7 @@
 #include "api/lookup.h"
 
 #include "api/etag.h"
+#include "api/render.h"
 #include "daemon/read_protocol.h"
 
 #include <assert.h>
@@ -232,7 +233,9 @@ static void reply(struct lookup *l, const struct completeness *complete)
         buf_append_str(&out, "{\"prefix\":");
     if (!l->is_csv) {
         buf_append_json(&out, l->prefix);
-        buf_printf(&out, ",\"complete_until\":%" PRId64 ",\"rows\":[", complete->until);
+        buf_append_char(&out, ',');
+        render_complete_until(complete, &out);
+        buf_append_str(&out, ",\"rows\":[");
     }
     append_rows(l, &out);
     bool more = append_continuation(l, &token);

@@ -48,6 +48,14 @@ static void render_over(const struct query *q, const struct query_over *over, st
         buf_printf(out, "\"total_over_max_keys\":%" PRIu64 ",", over->total);
 }
 
+void render_complete_until(const struct completeness *complete, struct buf *out)
+{
+    if (complete->until > 0)
+        buf_printf(out, "\"complete_until\":%" PRId64, complete->until);
+    else
+        buf_append_str(out, "\"complete_until\":null");
+}
+
 static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total,
     const struct query_over *over, const struct completeness *complete, struct buf *out)
 {
@@ -59,7 +67,9 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
     member(out, "timezone", bytes_str(q->calendar.zone.name));
     if (q->is_rounded)
         member(out, "round", BYTES_LITERAL("hour"));
-    buf_printf(out, "\"total\":%" PRIu64 ",\"complete_until\":%" PRId64 ",", total, complete->until);
+    buf_printf(out, "\"total\":%" PRIu64 ",", total);
+    render_complete_until(complete, out);
+    buf_append_char(out, ',');
     if (from < complete->counted_since)
         buf_printf(out, "\"counted_since\":%" PRId64 ",", complete->counted_since);
     if (complete->held_by[0])

@@ -32,6 +32,8 @@ void render_breakdown_begin(const struct breakdown *b, const struct completeness
 /* The same for a breakdown, from row *at on. */
 bool render_breakdown_rows(
     const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out);
+/* Appends the member complete_until: null if the time is not known. */
+void render_complete_until(const struct completeness *complete, struct buf *out);
 /* Appends a JSON array of the sources that the answer lacks. */
 void render_missing(const struct completeness *complete, struct buf *out);
 void render_counters(const struct counters *c, struct buf *out);
