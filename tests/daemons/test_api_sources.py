@@ -20,6 +20,8 @@ class Archive(Source):
 
     def reply(self, h):
         parts = urllib.parse.urlsplit(h.path)
+        if parts.path in ("/health", "/stats"):
+            return False
         lines = self.lines(parts.path, urllib.parse.parse_qs(parts.query)).splitlines(keepends=True)
         headers = {"X-Millrace-Generation": self.generation, "X-Millrace-Through": self.through}
         if self.knows_rollups:
