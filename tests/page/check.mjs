@@ -251,6 +251,7 @@ const checks = {
         return fs.readFileSync(await download.path());
       };
       assert.notEqual(await page.locator(".share").count(), 0, address);
+      assert.equal(await page.locator(".tile:not(:has(.share)), .panel:not(.daemon, :has(.share))").count(), 0, address);
       for (const share of await page.locator(".share").all()) {
         assert.match((await saved(share, "CSV")).toString(), /^\w+(,[\w ]+)*\r\n/);
         const png = await saved(share, "PNG");

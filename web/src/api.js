@@ -23,7 +23,7 @@ function headers() {
 export function target(path, parameters = {}) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters))
-    if (value !== undefined && value !== null) query.set(name, value);
+    for (const each of [value].flat()) if (each !== undefined && each !== null) query.append(name, each);
   const text = query.toString();
   return path + (text ? `?${text}` : "");
 }

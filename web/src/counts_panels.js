@@ -32,6 +32,7 @@ export function seriesPanel(view, { showsChange = false } = {}) {
     rows: () => [["date", "events", "compared with"], ...rows.map((r) => [r.date, r.n, r.before?.n ?? ""])] }));
   return {
     element: p.element,
+    request: () => request,
     title: p.title,
     fail: p.fail,
     redraw: plot.redraw,

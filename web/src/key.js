@@ -94,6 +94,9 @@ function start(totals, total, state, element) {
   found.head.append(share({ name, request: () => shown.request, rows: () => [[name, "events"], ...shown.rows.map((r) => [r.key, r.n])] }));
   const listOf = (rows) => h("ul", { class: "keys" }, rows.map(({ key, n }) => h("li", {},
     h("a", { href: address({ ns: total.ns, key }) }, h("bdi", {}, keyText(key))), n === undefined ? null : h("span", { class: "muted" }, ` ${count(n)}`))));
+  // Without a time, the API answers for the last 30 days.
+  own.head.append(share({ name: "latest", request: () => ({ path: "v1/series", parameters: { ns: total.ns, key: recents(total.ns) } }),
+    rows: () => [[name], ...recents(total.ns).map((key) => [key])] }));
   own.show(listOf(recents(total.ns).map((key) => ({ key }))));
   element.append(...(recents(total.ns).length ? [own.element] : []), found.element);
   const stop = keepFresh(FRESH, async (signal) => {

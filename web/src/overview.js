@@ -16,13 +16,19 @@ import { address, isSpan, zoneOf } from "./state.js";
 const FRESH = 1000; // ms
 const TOP = 10;
 
+const iso = (seconds) => (seconds ? new Date(seconds * 1000).toISOString() : "");
+
 export function overview(view, { freshness }) {
   const zone = zoneOf(view);
-  const rate = tile("Events a second");
-  const total = tile("Events");
-  const before = tile("Change");
-  const complete = tile("Complete until");
   const series = seriesPanel(view);
+  let last = null; // the API's answer for the series, which has three of the numbers
+  const rate = tile("Events a second", { request: () => ({ path: "v1/live/rate" }), rows: () => [["rate"], [perSecond]] });
+  const total = tile("Events", { request: series.request, rows: () => [["from", "to", "events"], [iso(last?.from), iso(last?.to), last?.total]] });
+  const before = tile("Change", { request: series.request, rows: () => {
+    const like = last?.before && likeForLike(last.rows);
+    return [["percent", "now", "then"], [like?.percent, like?.now, like?.then]];
+  } });
+  const complete = tile("Complete until", { request: series.request, rows: () => [["until"], [iso(last?.complete_until)]] });
   const grid = h("div", { class: "grid" });
   const element = h("div", {}, h("h1", { class: "visually-hidden" }, "Overview"), periodControls(view),
     h("div", { class: "tiles" }, [rate, total, before, complete].map((t) => t.element)), series.element, grid);
@@ -42,6 +48,7 @@ export function overview(view, { freshness }) {
 
   async function loadSeries(feed, signal) {
     const reply = await series.load(state, { ns: feed.ns, key: constantKey(feed) }, signal);
+    last = reply;
     freshness(reply);
     showTiles(reply);
   }

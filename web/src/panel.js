@@ -1,6 +1,7 @@
 // A titled part of a view, with its states: loading, ready, error.
 
 import { h } from "./dom.js";
+import { share } from "./share.js";
 
 export function panel(title, { wide = false } = {}) {
   const heading = h("h2", {}, title);
@@ -34,12 +35,12 @@ export function panel(title, { wide = false } = {}) {
   };
 }
 
-/** One number with a name. */
-export function tile(name) {
+/** One number with a name. `request` and `rows` are those of share. */
+export function tile(name, { request, rows }) {
   const value = h("p", { class: "value" }, "–");
   const note = h("p", { class: "muted" });
   return {
-    element: h("section", { class: "tile" }, h("h2", {}, name), value, note),
+    element: h("section", { class: "tile" }, h("div", { class: "panel-head" }, h("h2", {}, name), share({ name, request, rows })), value, note),
     show(text, words = "") {
       if (value.textContent !== text) value.textContent = text;
       const next = h("p", { class: "muted", title: typeof words === "string" ? words : "" }, words); // it may be cut off

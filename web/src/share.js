@@ -59,7 +59,7 @@ export function share({ name, request, rows }) {
   return h("span", { class: "share" },
     button("curl", "Copy the request as a curl command", () => copy(curl(request().path, request().parameters))),
     button("CSV", "Save the rows", () => save(`${name}.csv`, new Blob([csv(rows())], { type: "text/csv" }))),
-    button("PNG", "Save as an image", (event) => pictureOf(event.target.closest(".panel") ?? byId("view"))
+    button("PNG", "Save as an image", (event) => pictureOf(event.target.closest(".panel, .tile") ?? byId("view"))
       .then((blob) => save(`${name}.png`, blob), () => alert("This browser does not permit to save this as an image."))));
 }
 
