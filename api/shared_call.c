@@ -93,7 +93,7 @@ static uint64_t hash_target(const struct shared_target *t)
     return XXH3_64bits_withSeed(t->tail.ptr, t->tail.len, XXH3_64bits(t->ns.ptr, t->ns.len)) | 1;
 }
 
-/* A line's key ends at its first separator, so a key that contains one cannot be told from others. */
+/* False if the key contains a separator. Its lines would be ambiguous, because a line's key ends at the first separator. */
 static bool decode(struct bytes text, struct buf *key)
 {
     return url_decode(text, key) == 0 && !memchr(key->ptr, RECORD_SEPARATOR, key->len);

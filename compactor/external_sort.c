@@ -169,7 +169,7 @@ static enum compact_result write_block(const struct external_sort *s, struct blo
     return r;
 }
 
-/* The thread's work. Nobody else uses the block, the new run or `written` before the thread is joined. */
+/* The thread's work. No other thread uses the block, the new run or `written` before the thread is joined. */
 static void *sort_and_write(void *arg)
 {
     struct external_sort *s = arg;

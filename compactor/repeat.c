@@ -23,7 +23,7 @@ struct repeat {
     int64_t last,
         failed; /* when a complete run of this process began, and when a failed one ended; 0: not yet */
     unsigned failures; /* since the last complete run */
-    int64_t told;      /* the due time that was announced */
+    int64_t announced; /* the due time that was logged */
 };
 
 static int64_t now_seconds(void)
@@ -61,9 +61,10 @@ static void tell(struct repeat *r, int64_t due)
     char text[TIME_TEXT];
     struct tm tm;
     time_t t = (time_t)due;
-    if (due == r->told || !gmtime_r(&t, &tm) || strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+    if (due == r->announced || !gmtime_r(&t, &tm) ||
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
         return;
-    r->told = due;
+    r->announced = due;
     log_info("next run", LOG_S("at", text));
     sd_notifyf(0, "STATUS=%snext run at %s",
         r->failures ? "the last run failed; "

@@ -39,9 +39,9 @@ static const struct option_row rows[] = {
     {.name = "dry_run", .type = OPTION_BOOL, .help = "change nothing; show what would be erased"},
     {.name = "contains",
         .type = OPTION_BOOL,
-        .help = "also erase lines that have no key (no JSON object, or a list, an object or a fraction as "
-                "the field) and "
-                "contain the value anywhere"},
+        .help = "also erase lines that have no key (not a JSON object, or a list, an object or a fraction as "
+                "the field) and contain the "
+                "value anywhere"},
     {.name = "wait",
         .type = OPTION_DURATION,
         .fallback = "60s",

@@ -7,7 +7,7 @@
 
 struct forget_match;
 
-/* NULL: `key` is no key, or a constant. The texts are borrowed. max_text as in the counters: a value over it matches by its whole text
+/* NULL: `key` is not a valid key, or is a constant. The texts are borrowed. max_text as in the counters: a value over it matches by its whole text
  * and by its cut text. */
 struct forget_match *forget_match_new(const char *key, const char *value, size_t max_text);
 void forget_match_free(struct forget_match **m);

@@ -373,15 +373,15 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
 /* The state of a daemon that need not be asked, according to `millrace up`; NULL: ask it. */
 static const char *state_without_asking(const struct pipeline_status *s, size_t i)
 {
-    static const char *const told[] = {"failed", "restarting", "waiting", "starting", "stopping", "stopped"};
+    static const char *const known[] = {"failed", "restarting", "waiting", "starting", "stopping", "stopped"};
     const struct pipeline_daemon *d = &s->pipeline.daemons[i];
     if (s->pipeline.has_ended)
         return "stopped";
     if (d->is_off)
         return "off";
-    for (size_t t = 0; d->state && t < sizeof told / sizeof *told; t++)
-        if (strcmp(told[t], d->state) == 0 && (t < 3 || i == COMPACTOR))
-            return told[t];
+    for (size_t t = 0; d->state && t < sizeof known / sizeof *known; t++)
+        if (strcmp(known[t], d->state) == 0 && (t < 3 || i == COMPACTOR))
+            return known[t];
     return i == COMPACTOR ? (d->state ? "ready" : "off") : NULL;
 }
 

@@ -1,7 +1,7 @@
 /* put_counted: what the aggregator of the pipeline counts and rejects while `millrace put` runs.
  *
- * A put succeeds once the queue has the lines. If the aggregator cannot count them, `put` says so at its end, because nobody reads
- * the aggregator's log at that moment. Other producers' lines are included. */
+ * A put succeeds once the queue has the lines. If the aggregator cannot count them, `put` says so at its end, because its
+ * user does not watch the aggregator's log. Other producers' lines are included. */
 #ifndef MILLRACE_PUT_COUNTED_H
 #define MILLRACE_PUT_COUNTED_H
 

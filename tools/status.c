@@ -343,7 +343,7 @@ static int watch(const struct options *o, const struct screen *screen)
         pipeline_status_close(&before);
         before = s;
         if (fflush(stdout) != 0)
-            break; /* nobody reads further screens */
+            break; /* the output was closed */
     }
     int status = before.level;
     pipeline_status_close(&before);

@@ -2,7 +2,7 @@
  *
  * 1. The checksum covers the whole frame. Its seed is derived from the journal's id, the segment's number and salt,
  *    and the frame's position. So a frame that was copied from another position, segment or journal is invalid. The
- *    salt is random and nobody sees it outside the file, so no payload can look like a valid frame.
+ *    salt is random and never leaves the file, so no payload can look like a valid frame.
  * 2. Decoding reads no byte outside the given span and allocates no memory.
  * 3. A frame header of zeros ends the segment. */
 #ifndef MILLRACE_JOURNAL_FORMAT_H

@@ -296,7 +296,7 @@ static inline int journal_dir_sync(const struct journal *j)
 }
 
 /* journal_open for a repair, which has locked the directory and gives up the descriptor in any case. Missing newest
- * segments are no error. dir_fd -1: as journal_open. */
+ * segments are accepted. dir_fd -1: as journal_open. */
 enum journal_result journal_open_locked(struct journal_set *set, const struct journal_config *config,
     int dir_fd, struct journal **out, char *error, size_t error_size);
 

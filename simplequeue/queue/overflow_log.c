@@ -44,7 +44,7 @@ struct overflow_log {
 /* The following functions run in the thread. */
 
 /* Opens the file for writing at position st->st_size. Syncs the directory, because an earlier process may have been
- * killed before it did so. Pipes and sockets are refused, because they lose lines that nobody reads, and block
+ * killed before it did so. Pipes and sockets are refused, because they lose lines without a reader, and block
  * devices, because they have no end. Returns the descriptor, or -1 with errno. */
 static int open_file(const char *path, const struct known *known, struct stat *st)
 {

@@ -137,7 +137,7 @@ static int make_filter(
             "set hash too; without it nothing is hashed, and all values are published in plain text");
     if (key_file != NULL && (*key = hash_key_read(key_file, why, sizeof why)) == NULL)
         return options_refuse(o, "hash_key_file", error, "%s", why);
-    /* Subscribers of /sub get new tokens after a restart. A stream would keep tokens that nobody can make again. */
+    /* Subscribers of /sub get new tokens after a restart. A stream would keep tokens that cannot be computed again. */
     if (key_file == NULL && options_text(o, "hash") != NULL && options_text(o, "to_stream") == NULL)
         *key = hash_key_random();
     struct line_filter_spec spec = {.drop = options_text(o, "drop"),

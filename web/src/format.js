@@ -41,7 +41,7 @@ export function moment(seconds, zone) {
   return new Date(seconds * 1000).toLocaleString(undefined, { timeZone: zone, dateStyle: "medium", timeStyle: "short" });
 }
 
-/** The time [from, to) in words. What is no number of seconds, such as the text of a date, stays as it is. */
+/** The time [from, to) in words. Anything but a number of seconds, such as the text of a date, stays unchanged. */
 export function span(from, to, zone) {
   if (!Number.isFinite(Number(from)) || !Number.isFinite(Number(to))) return `${from} – ${to}`;
   const time = new Intl.DateTimeFormat("en", { timeZone: zone, hour: "numeric", minute: "numeric", hourCycle: "h23" });

@@ -57,7 +57,7 @@ function finder(totals, total, state) {
     placeholder: `Type the beginning of a ${total.label || total.ns}`, oninput: (event) => update(event.target.value),
     onfocus: (event) => update(event.target.value) });
   const open = () => go({ ns: total.ns, key: input.value, by: "", sub: "" });
-  // Leaving the field, for example by a click on a link, is no choice.
+  // Leaving the field, for example by a click on a link, does not choose a key.
   input.addEventListener("change", () => document.activeElement === input && open());
   return [select("Counter", "ns", totals.map((t) => [t.ns, t.label || t.ns]), total.ns, (ns) => {
     const next = byNamespace(totals, ns);

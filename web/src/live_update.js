@@ -68,8 +68,8 @@ export async function loadParts(parts, signal) {
 
 /**
  * Calls load(signal, works) now and then every `interval` ms while the tab is visible, until stop(). A failure that may pass shows in the
- * banner and is tried again; any other is given to onError, once. `mayWait`: load waits for news, so that its silence is no failure;
- * it calls works() once it can wait.
+ * banner and is tried again; any other is given to onError, once. `mayWait`: load may wait for news for any time; it calls works() once it
+ * can wait.
  */
 export function keepFresh(interval, load, onError, { mayWait = false } = {}) {
   const controller = new AbortController();

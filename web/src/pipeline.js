@@ -75,7 +75,7 @@ function daemonCard(d, p) {
     d.name === "aggregator" && d.stats ? reasons(d.stats) : null, spark(d.name, p));
 }
 
-let archive = null; // as it was told last
+let archive = null; // its state in the latest answer that has one
 
 /** The archive that answers: the API reads it itself, or sortdb does. */
 function archiveOf(p) {
@@ -85,7 +85,7 @@ function archiveOf(p) {
   return sortdb && { generation: sortdb.generation, made: sortdb.db_mtime };
 }
 
-/** The compactor has no address: `millrace up` tells what it said. */
+/** The compactor has no address: `millrace up` reports its last message. */
 function compactorCard(p) {
   const process = p.run?.daemons.compactor;
   archive = archiveOf(p) ?? archive;
