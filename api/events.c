@@ -156,14 +156,20 @@ void events_incr(struct http_request *req, void *ctx)
     char error[EVENT_ERROR_TEXT];
     if (!http_param_u64(req, "n", 1, 1, EVENT_REPEAT_MAX, &n))
         return;
-    const struct counter *counter = http_param(req, "ns", &ns) ? counters_find(api->counters, ns) : NULL;
-    http_param(req, "sub", &sub);
+    const struct counters *c = api->counters;
+    const struct counter *counter = http_param(req, "ns", &ns) ? counters_find(c, ns) : NULL;
+    bool has_sub = http_param(req, "sub", &sub), is_sub = counter && memchr(ns.ptr, '.', ns.len);
+    const struct counter *total = is_sub ? &c->totals[counter->total] : counter;
     append_marks(req, &marks);
     if (!counter)
         http_problem(req, ns.len > 0 ? 404 : 400, ns.len > 0 ? "unknown-counter" : "missing-parameter",
             "GET /v1/counters lists them", "ns is not the namespace of a counter");
-    else if (!http_param(req, "key", &key) && counter->kind != COUNTER_CONSTANT)
+    else if (!http_param(req, "key", &key) && total->kind != COUNTER_CONSTANT)
         http_problem(req, 400, "missing-parameter", NULL, "key is required");
+    else if (is_sub && !has_sub)
+        http_problem(req, 400, "missing-parameter", NULL, "ns=%s is a subtotal and needs sub=", counter->ns);
+    else if (has_sub && !is_sub)
+        http_problem(req, 400, "bad-parameter", NULL, "sub needs the ns of a subtotal");
     else if (event_body_incr(api->event_body, counter, key, sub, n, clock_wall(), &events, error) != 0)
         http_problem(req, 422, "not-a-field", NULL, "%s", error);
     else

@@ -399,9 +399,14 @@ class ApiTest(harness.MillraceTest):
         self.api.get("/v1/incr?ns=c.u&key=bitly&sub=US")
         event = json.loads(self.source.posted[-1][1])
         self.assertEqual((event["l"], event["c"], sorted(event)), ("bitly", "US", ["c", "l", "t"]))
+        self.assertEqual(self.api.post("/v1/incr?ns=c.all&sub=US").status, 200, "the total has a constant key")
+        event = json.loads(self.source.posted[-1][1])
+        self.assertEqual((event["c"], sorted(event)), ("US", ["c", "t"]))
         for target, status, code in (("key=a", 400, "missing-parameter"), ("ns=nope&key=a", 404, "unknown-counter"),
                                      ("ns=u", 400, "missing-parameter"), ("ns=u&key=a&n=0", 400, "bad-parameter"),
-                                     ("ns=u&key=a&n=1001", 400, "bad-parameter"), ("ns=d&key=a", 422, "not-a-field"), ("ns=u&ky=a", 400, "unknown-parameter")):
+                                     ("ns=u&key=a&n=1001", 400, "bad-parameter"), ("ns=d&key=a", 422, "not-a-field"),
+                                     ("ns=c.u&key=a", 400, "missing-parameter"), ("ns=c.u&sub=US", 400, "missing-parameter"),
+                                     ("ns=u&key=a&sub=US", 400, "bad-parameter"), ("ns=u&ky=a", 400, "unknown-parameter")):
             reply = self.api.post("/v1/incr?" + target)
             self.assertEqual((reply.status, reply.json()["code"]), (status, code), target)
         page = {"Origin": "http://elsewhere.example"}
