@@ -2,6 +2,7 @@
 
 #include "api/etag.h"
 #include "api/render.h"
+#include "base/suggest.h"
 #include "daemon/read_protocol.h"
 
 #include <assert.h>
@@ -315,14 +316,19 @@ static bool read_total(struct lookup *l, struct http_request *req)
             return true;
         return bad(req, "too many totals are configured; give counter= or ns=");
     }
+    char *written = bytes_dup(name);
+    struct suggest near = suggest_for(written);
     for (size_t i = 0; i < l->counters->n_totals && !l->only; i++) {
         const struct counter *c = &l->counters->totals[i];
+        suggest_try(&near, by_ns ? c->ns : c->label);
         if (bytes_equal_str(name, by_ns ? c->ns : c->label))
             l->only = c;
     }
     if (!l->only)
         http_problem(req, 404, "unknown-counter", "GET /v1/counters lists the counters",
-            "no total has this %s", by_ns ? "namespace" : "label");
+            "no total has this %s%s%s%s", by_ns ? "namespace" : "label",
+            near.nearest ? ": did you mean " : "", near.nearest ? near.nearest : "", near.nearest ? "?" : "");
+    free(written);
     return l->only != NULL;
 }
 

@@ -56,6 +56,7 @@ static void hint(struct parse *p, struct buf *text)
 
 #define DAY_SECONDS INT64_C(86400)
 #define AGAINST_FORMS "against must be before, year or FROM..TO"
+#define MEANT_TEXT 128
 #define NAME_SHOWN 64 /* bytes of a name in an error */
 
 static struct bytes shown(struct bytes name)
@@ -94,6 +95,15 @@ static bool names_a_counter(const struct parse *p)
     return false;
 }
 
+/* The end of an error: ": did you mean X?" or nothing. */
+static const char *meant(const struct suggest *s, char out[MEANT_TEXT])
+{
+    *out = '\0';
+    if (s->nearest)
+        snprintf(out, MEANT_TEXT, ": did you mean %s?", s->nearest);
+    return out;
+}
+
 /* Refuses an unknown parameter. If the request names no counter, the parameter may be meant as a label that is not configured. */
 static int unknown_name(struct parse *p, struct bytes name)
 {
@@ -105,17 +115,34 @@ static int unknown_name(struct parse *p, struct bytes name)
     bool is_parameter = s.nearest || names_a_counter(p);
     for (size_t i = 0; i < c->n_totals; i++)
         suggest_try(&s, c->totals[i].label);
-    char meant[128] = "";
-    if (s.nearest)
-        snprintf(meant, sizeof meant, ": did you mean %s?", s.nearest);
+    char end[MEANT_TEXT];
+    meant(&s, end);
     if (is_parameter)
         hint_parameters(p);
     else
         hint_totals(p, "; a removed counter: its ns and key");
     if (is_parameter)
-        refuse(p, 400, "unknown-parameter", "unknown parameter \"%s\"%s", written, meant);
+        refuse(p, 400, "unknown-parameter", "unknown parameter \"%s\"%s", written, end);
     else
-        refuse(p, 404, "unknown-counter", "no parameter or counter \"%s\"%s", written, meant);
+        refuse(p, 404, "unknown-counter", "no parameter or counter \"%s\"%s", written, end);
+    free(written);
+    return -1;
+}
+
+/* Refuses the value of ns= or counter=: a namespace, or with `or_label` also the label of a total. */
+static int unknown_counter(struct parse *p, struct bytes name, bool or_label)
+{
+    const struct counters *c = p->context->counters;
+    char *written = bytes_dup(shown(name)), end[MEANT_TEXT];
+    struct suggest s = suggest_for(written);
+    for (size_t i = 0; i < c->n_totals; i++) {
+        suggest_try(&s, or_label ? c->totals[i].label : c->totals[i].ns);
+        suggest_try(&s, c->totals[i].ns);
+    }
+    for (size_t i = 0; i < c->n_subtotals && !or_label; i++)
+        suggest_try(&s, c->subtotals[i].ns);
+    hint_totals(p, "");
+    refuse(p, 404, "unknown-counter", "no counter \"%s\"%s", written, meant(&s, end));
     free(written);
     return -1;
 }
@@ -192,11 +219,8 @@ static int parse_ns(struct parse *p, struct bytes ns)
     const struct counter *found = counters_find(c, ns);
     if (!found && parse_former(p, ns))
         return 0;
-    if (!found) {
-        hint_totals(p, "");
-        ns = shown(ns);
-        return refuse(p, 404, "unknown-counter", "no counter \"%.*s\"", (int)ns.len, ns.ptr);
-    }
+    if (!found)
+        return unknown_counter(p, ns, false);
     bool is_sub = memchr(ns.ptr, '.', ns.len) != NULL;
     p->q->sub = is_sub ? found : NULL;
     p->q->total = is_sub ? &c->totals[found->total] : found;
@@ -239,16 +263,21 @@ static int parse_by(struct parse *p, struct bytes by)
     if (p->q->sub)
         return 0;
     size_t n = 0;
+    char *written = bytes_dup(shown(by)), end[MEANT_TEXT];
+    struct suggest s = suggest_for(written);
     buf_printf(&text, "%s is counted by (ns, label):", total->label);
-    for (size_t i = 0; i < c->n_subtotals; i++)
-        if (&c->totals[c->subtotals[i].total] == total)
-            buf_printf(&text, "%s %s %s", n++ ? "," : "", c->subtotals[i].ns, c->subtotals[i].label);
+    for (size_t i = 0; i < c->n_subtotals; i++) {
+        if (&c->totals[c->subtotals[i].total] != total)
+            continue;
+        suggest_try(&s, c->subtotals[i].label);
+        buf_printf(&text, "%s %s %s", n++ ? "," : "", c->subtotals[i].ns, c->subtotals[i].label);
+    }
     if (n == 0)
         buf_printf(&text, " nothing; add [subtotal S.%s] to the configuration", total->ns);
     hint(p, &text);
-    by = shown(by);
-    return refuse(
-        p, 404, "unknown-counter", "%s is not counted by \"%.*s\"", total->label, (int)by.len, by.ptr);
+    refuse(p, 404, "unknown-counter", "%s is not counted by \"%s\"%s", total->label, written, meant(&s, end));
+    free(written);
+    return -1;
 }
 
 /* Finds the subtotal that counts all events by the counter's key. */
@@ -269,11 +298,8 @@ static int parse_top(struct parse *p)
     }
     const struct counter *of = counters_find_total_label(c, name);
     of = of ? of : counters_find(c, name);
-    if (!of || memchr(name.ptr, '.', name.len)) {
-        hint_totals(p, "");
-        name = shown(name);
-        return refuse(p, 404, "unknown-counter", "no counter \"%.*s\"", (int)name.len, name.ptr);
-    }
+    if (!of || memchr(name.ptr, '.', name.len))
+        return unknown_counter(p, name, true);
     const char *constant = NULL;
     for (size_t i = 0; i < c->n_subtotals && !q->sub; i++) {
         const struct counter *sub = &c->subtotals[i], *total = &c->totals[sub->total];
@@ -328,7 +354,7 @@ static int parse_number(
     if (!*there)
         return 0;
     if (!bytes_to_i64(text, &n) || n < least || n > most)
-        return BAD(p, "%s must be a number from %lld to %lld", name, (long long)least, (long long)most);
+        return BAD(p, "%s must be a whole number from %lld to %lld", name, (long long)least, (long long)most);
     *out = n;
     return 0;
 }
@@ -393,9 +419,10 @@ static int unknown_zone(struct parse *p, struct bytes name)
     struct buf text = {0};
     buf_append_str(&text, "timezone takes a name of the tz database, such as Europe/Berlin");
     hint(p, &text);
+    char end[MEANT_TEXT];
+    meant(&(struct suggest){.nearest = nearest}, end);
     name = shown(name);
-    return BAD(p, "unknown time zone \"%.*s\"%s%s%s", (int)name.len, name.ptr,
-        nearest ? ": did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    return BAD(p, "unknown time zone \"%.*s\"%s", (int)name.len, name.ptr, end);
 }
 
 static int parse_calendar(struct parse *p)

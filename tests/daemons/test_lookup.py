@@ -152,6 +152,8 @@ class TestHardKeys(LookupTest):
     def test_parameters(self):
         self.begin(HARD_COUNTERS)
         self.publish([b'{"t":1332637200,"l":"a,\\"b","m":"x","c":"JP"}'])
+        for counter, end in (("usr", "label: did you mean user?"), ("city", "label")):
+            self.assertTrue(self.ask(prefix="a", counter=counter).json()["detail"].endswith(end), counter)
         for params, status, code in (({}, 400, "bad-parameter"), ({"prefix": "a", "prefx": "b"}, 400, "unknown-parameter"),
                                      ({"prefix": "a", "ns": "u", "counter": "user"}, 400, "bad-parameter"),
                                      ({"prefix": "a", "ns": "c.u"}, 404, "unknown-counter"),

@@ -50,7 +50,7 @@ PUBLISHES = [
 ]
 
 NOT_TOGETHER = "producer, mark and next must be given together"
-NO_NUMBER = " must be a number from 0 to 18446744073709551615"
+NO_NUMBER = " must be a whole number from 0 to 18446744073709551615"
 
 # what follows /pub?stream=t& -> what the refusal says
 TEXTS = [

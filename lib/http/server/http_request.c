@@ -164,7 +164,7 @@ bool http_param_u64(
         return true;
     if (bytes_to_u64(text, out) && *out >= min && *out <= max)
         return true;
-    http_problem(req, 400, "bad-parameter", NULL, "%s must be a number from %llu to %llu", name,
+    http_problem(req, 400, "bad-parameter", NULL, "%s must be a whole number from %llu to %llu", name,
         (unsigned long long)min, (unsigned long long)max);
     return false;
 }

@@ -125,6 +125,25 @@ static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
     }
 }
 
+static void a_slip_in_the_name_of_a_counter_is_answered_with_the_nearest(void **state)
+{
+    (void)state;
+    static const struct {
+        enum query_kind kind;
+        const char *query, *detail;
+    } slips[] = {
+        {QUERY_BREAKDOWN, "user=k&by=contry", "user is not counted by \"contry\": did you mean country?"},
+        {QUERY_BREAKDOWN, "user=k&by=city", "user is not counted by \"city\""},
+        {QUERY_BREAKDOWN, "ns=c.al", "no counter \"c.al\": did you mean c.all?"},
+        {QUERY_SERIES, "ns=allll&key=k", "no counter \"allll\": did you mean all?"},
+        {QUERY_SERIES, "ns=countries&key=k", "no counter \"countries\""},
+        {QUERY_TOP, "counter=users", "no counter \"users\": did you mean user?"},
+        {QUERY_TOP, "counter=al", "no counter \"al\": did you mean all?"},
+        {QUERY_TOP, "counter=c.u", "no counter \"c.u\""}};
+    for (size_t i = 0; i < sizeof slips / sizeof *slips; i++)
+        assert_string_equal(bad(slips[i].kind, slips[i].query).detail, slips[i].detail);
+}
+
 static void a_slip_in_a_time_zone_is_answered_with_the_nearest(void **state)
 {
     (void)state;
@@ -314,6 +333,7 @@ int main(void)
         cmocka_unit_test(a_constant_needs_no_key),
         cmocka_unit_test(unknown_counters_are_answered_with_the_known),
         cmocka_unit_test(a_slip_in_a_name_is_told_apart_from_an_unknown_counter),
+        cmocka_unit_test(a_slip_in_the_name_of_a_counter_is_answered_with_the_nearest),
         cmocka_unit_test(a_slip_in_a_time_zone_is_answered_with_the_nearest),
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
         cmocka_unit_test(periods_and_zones),
