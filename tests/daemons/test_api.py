@@ -296,6 +296,12 @@ class ApiTest(harness.MillraceTest):
         reply = self.ask("top", 404, counter="domain").json()
         self.assertEqual((reply["code"], reply["hint"]), ("not-counted", "add to the configuration:\n[subtotal d.all]\nkey = host(u)"))
 
+    def test_unknown_paths(self):
+        for path, meant in (("/v1/serie", "/v1/series"), ("/v1/Top", "/v1/top"), ("/series", "/v1/series"), ("/v1/live/rat", "/v1/live/rate"), ("/v1", None),
+                            ("/app.jss", None)):
+            problem = self.api.get(path + "?user=a").json()
+            self.assertEqual(problem["hint"], "did you mean %s? GET / lists the endpoints" % meant if meant else "GET / lists the endpoints", path)
+
     def test_counters(self):
         answer = self.ask("counters").json()
         self.assertEqual(answer["time"], "t")

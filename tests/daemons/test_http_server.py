@@ -375,8 +375,8 @@ class Refused(Probe):
             problem = self.refused(404, get(path))[1]
             self.assertEqual((problem["code"], problem["detail"], problem["hint"]), ("not-found", "no such endpoint", hint), path)
         headers, problem, closed = self.refused(405, b"DELETE /echo HTTP/1.1\r\nHost: h\r\n\r\n")
-        self.assertEqual((headers["allow"], problem["code"], closed),
-                         ("GET, HEAD, POST", "method-not-allowed", False))
+        self.assertEqual((headers["allow"], problem["code"], problem["hint"], closed),
+                         ("GET, HEAD, POST", "method-not-allowed", "its methods: GET, HEAD, POST", False))
         self.assertEqual(self.refused(405, post("/two", b""))[0]["allow"], "GET, HEAD, DELETE")
         self.assertEqual(self.one(b"DELETE /two HTTP/1.1\r\nHost: h\r\n\r\n")[0], 200)
         self.assertEqual(self.one(get("/files/a%20b"))[2], b"a b")

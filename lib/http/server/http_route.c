@@ -8,6 +8,7 @@
 
 #define PARAM_NAME_SHOWN_MAX 64 /* bytes of an unknown parameter's name in an error */
 #define PATH_SHOWN_MAX 80
+#define VERSION "/v1"
 #define PARAM_LIST_SHOWN_MAX 256 /* bytes of a route's parameters in an error */
 
 static const struct http_route unknown_row = {.path = "other"};
@@ -388,15 +389,32 @@ void http_route_add_allow(struct http_request *req)
     http_route_add_methods(req, "Allow");
 }
 
-void http_route_add_methods(struct http_request *req, const char *header)
+static void print_methods(const struct http_request *req, struct buf *out)
 {
     static const char *const names[] = {"GET, HEAD", "POST", "PUT", "DELETE", "OPTIONS"};
-    struct buf list = {0};
     bool no_head = req->endpoint->row->flags & HTTP_ROUTE_NO_HEAD;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (req->allowed & (1u << i))
-            buf_printf(&list, "%s%s", list.len ? ", " : "", i == 0 && no_head ? "GET" : names[i]);
+            buf_printf(out, "%s%s", out->len ? ", " : "", i == 0 && no_head ? "GET" : names[i]);
+}
+
+void http_route_add_methods(struct http_request *req, const char *header)
+{
+    struct buf list = {0};
+    print_methods(req, &list);
     http_add_header(req, header, "%.*s", (int)list.len, list.ptr);
+    buf_free(&list);
+}
+
+static void refuse_method(struct http_request *req)
+{
+    const struct refusal *r = &refusals[HTTP_REFUSED_METHOD];
+    struct buf list = {0};
+    char hint[64];
+    print_methods(req, &list);
+    snprintf(hint, sizeof hint, "its methods: %.*s", (int)list.len, list.ptr);
+    http_add_header(req, "Allow", "%.*s", (int)list.len, list.ptr);
+    http_problem(req, r->status, r->code, hint, "%s", r->detail);
     buf_free(&list);
 }
 
@@ -418,20 +436,35 @@ static void refuse_param(struct http_request *req)
     http_problem(req, 400, "unknown-parameter", hint, "%s has no parameter \"%s\"", path, u.written);
 }
 
-/* The public port does not serve the list of endpoints, and names none. */
-static void refuse_path(struct http_request *req)
+/* Returns the endpoint's path that is nearest to the request's, or NULL. /series may mean /v1/series. */
+static const char *nearest_path(const struct http_request *req)
 {
     const struct http_server *s = req->conn->server;
-    char hint[PATH_SHOWN_MAX + 64];
-    struct suggest near = suggest_for(req->path.ptr);
+    const char *written = req->path.ptr, *nearest;
+    struct suggest near = suggest_for(written);
     for (size_t i = 0; i < s->n_endpoints; i++)
         if (s->endpoints[i].row->help)
             suggest_try(&near, s->endpoints[i].row->path);
+    nearest = near.nearest;
+    for (size_t i = 0; i < s->n_endpoints && !nearest; i++) {
+        const char *path = s->endpoints[i].row->path;
+        bool has_version = strncmp(path, VERSION, strlen(VERSION)) == 0;
+        if (s->endpoints[i].row->help && has_version && strcmp(path + strlen(VERSION), written) == 0)
+            nearest = path;
+    }
+    return nearest;
+}
+
+/* The public port does not serve the list of endpoints, and names none. */
+static void refuse_path(struct http_request *req)
+{
+    char hint[PATH_SHOWN_MAX + 64];
+    const char *nearest = nearest_path(req);
     const struct refusal *r = &refusals[HTTP_REFUSED_UNKNOWN];
-    if (near.nearest)
-        snprintf(hint, sizeof hint, "did you mean %.*s? %s", PATH_SHOWN_MAX, near.nearest, r->hint);
+    if (nearest)
+        snprintf(hint, sizeof hint, "did you mean %.*s? %s", PATH_SHOWN_MAX, nearest, r->hint);
     bool is_public = req->conn->is_public;
-    http_problem(req, r->status, r->code, is_public ? NULL : near.nearest ? hint : r->hint, "%s", r->detail);
+    http_problem(req, r->status, r->code, is_public ? NULL : nearest ? hint : r->hint, "%s", r->detail);
 }
 
 void http_route_refuse(struct http_request *req)
@@ -449,11 +482,13 @@ void http_route_refuse(struct http_request *req)
         refuse_path(req);
         return;
     }
+    if (why == HTTP_REFUSED_METHOD) {
+        refuse_method(req);
+        return;
+    }
     if ((why == HTTP_REFUSED_OVERLOADED || why == HTTP_REFUSED_CONNECTIONS) &&
         req->endpoint->row->on_overload && req->endpoint->row->on_overload(req, req->endpoint->ctx))
         return;
-    if (why == HTTP_REFUSED_METHOD)
-        http_route_add_allow(req);
     if (why == HTTP_REFUSED_CONTENT_ENCODING)
         http_add_header(req, "Accept-Encoding", "gzip, zstd, identity");
     if (why == HTTP_REFUSED_TOKEN)
