@@ -391,6 +391,11 @@ const checks = {
     await page.locator(".panel .error").nth(1).waitFor();
     await page.waitForFunction(() => !document.body.innerText.includes("Loading"));
     await page.locator(".chip", { hasText: "x – y" }).waitFor();
+    for (const address of [query({ zone: "Europe/Berlln" }), query({ view: "key", ns: "u", key: "bitly", zone: "Europe/Berlln" })]) {
+      await page.goto(task.base + address);
+      await page.locator(".panel .error", { hasText: "did you mean Europe/Berlin?" }).waitFor();
+      await page.waitForFunction(() => !document.body.innerText.includes("Loading"));
+    }
     assert.equal(await page.getByText("Invalid").count(), 0);
     await page.goto(task.base + query({ view: "key", ns: "u", key: "bitly", from: "2012-03-01", to: "2012-03-08" }));
     await page.getByText("No events have been counted in this time").waitFor(); // dates, as the API takes them

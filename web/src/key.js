@@ -10,7 +10,7 @@ import { emptyHint } from "./empty.js";
 import { count, keyText, plural } from "./format.js";
 import { latestTime } from "./latest.js";
 import { keepFresh, loadParts } from "./live_update.js";
-import { panel } from "./panel.js";
+import { failFirst, panel } from "./panel.js";
 import { share } from "./share.js";
 import { address, go, timeOf } from "./state.js";
 
@@ -140,6 +140,6 @@ function show(totals, total, key, view, element, freshness) {
   const stop = keepFresh(FRESH, async (signal) => {
     state = await resolve(wanted, signal);
     await loadParts(parts, signal);
-  }, series.fail);
+  }, (error) => failFirst(error, series, grid));
   return { redraw: series.redraw, stop() { stop(); series.destroy(); } };
 }

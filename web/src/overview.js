@@ -8,7 +8,7 @@ import { h } from "./dom.js";
 import { change, clock, count, duration, isToday, likeForLike, moment, span } from "./format.js";
 import { latestTime } from "./latest.js";
 import { keepFresh, loadParts } from "./live_update.js";
-import { tile } from "./panel.js";
+import { failFirst, tile } from "./panel.js";
 import { historySpan, ratesOf, watchPipeline } from "./pipeline_data.js";
 import { watchRate } from "./rate.js";
 import { address, isSpan, zoneOf } from "./state.js";
@@ -83,7 +83,7 @@ export function overview(view, { freshness }) {
   }
 
   const first = { load: async (signal) => loadSeries(feedOf((await configured(signal)).totals), signal), fail: series.fail };
-  const stopCounts = keepFresh(FRESH, load, series.fail);
+  const stopCounts = keepFresh(FRESH, load, (error) => failFirst(error, series, grid));
   let perSecond = null;
   let pipeline = null;
   let why = "";

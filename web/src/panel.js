@@ -35,6 +35,12 @@ export function panel(title, { wide = false } = {}) {
   };
 }
 
+/** Shows an error of the whole view in its first panel, and removes the panels that would say "Loading…" for ever. */
+export function failFirst(error, first, grid) {
+  first.fail(error);
+  grid.querySelectorAll("[aria-busy=true]").forEach((element) => element.remove());
+}
+
 /** One number with a name. `request` and `rows` are those of share. */
 export function tile(name, { request, rows }) {
   const value = h("p", { class: "value" }, "–");
