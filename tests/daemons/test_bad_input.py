@@ -78,6 +78,9 @@ class BadInput(harness.MillraceTest):
         self.refused(400, "bad-parameter", "simplequeue", "POST", "/put?producer=p&mark=-1&next=2", b"x")
         self.refused(409, "mark-conflict", "simplequeue", "POST", "/put?producer=p&mark=5&next=6", b"x")
         self.refused(404, "not-found", "simplequeue", "GET", "/nowhere")
+        for path, meant in (("/pu", "did you mean /put? "), ("/sub", "")):  # two of the three letters of /sub would have to change
+            problem = self.refused(404, "not-found", "simplequeue", "GET", path)
+            self.assertEqual(problem["hint"], meant + "GET / lists the endpoints", path)
         self.refused(405, "method-not-allowed", "pubsub", "GET", "/pub?stream=clicks")
         self.refused(404, "unknown-counter", "api", "GET", "/v1/series?ns=zz&key=a")
         self.refused(400, "bad-parameter", "api", "GET", "/v1/series?user=a&unit=fortnight")

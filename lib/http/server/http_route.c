@@ -436,7 +436,7 @@ static void refuse_param(struct http_request *req)
     http_problem(req, 400, "unknown-parameter", hint, "%s has no parameter \"%s\"", path, u.written);
 }
 
-/* Returns the endpoint's path that is nearest to the request's, or NULL. /series may mean /v1/series. */
+/* Returns the endpoint's path that is nearest to the request's, or NULL. /series may mean /v1/series, but /put does not mean /get. */
 static const char *nearest_path(const struct http_request *req)
 {
     const struct http_server *s = req->conn->server;
@@ -445,7 +445,7 @@ static const char *nearest_path(const struct http_request *req)
     for (size_t i = 0; i < s->n_endpoints; i++)
         if (s->endpoints[i].row->help)
             suggest_try(&near, s->endpoints[i].row->path);
-    nearest = near.nearest;
+    nearest = 2 * near.distance < strlen(written) ? near.nearest : NULL;
     for (size_t i = 0; i < s->n_endpoints && !nearest; i++) {
         const char *path = s->endpoints[i].row->path;
         bool has_version = strncmp(path, VERSION, strlen(VERSION)) == 0;
