@@ -52,7 +52,8 @@ static const char *last_part(const char *name)
     return slash ? slash + 1 : name;
 }
 
-/* Returns the first of the nearest names, or NULL. A part alone is compared with the last part of each name too. */
+/* Returns the first of the nearest names, or NULL. A part alone is compared with the last part of each name too. Of a short name no
+ * letter may differ, because PST does not mean EST. */
 static const char *nearest_to(const char *written)
 {
     struct suggest s = suggest_for(written);
@@ -65,7 +66,7 @@ static const char *nearest_to(const char *written)
         if (s.nearest != before)
             nearest = names[i];
     }
-    return nearest;
+    return 4 * s.distance < strlen(written) ? nearest : NULL;
 }
 
 const char *zone_names_nearest(struct bytes written)

@@ -154,7 +154,8 @@ static void a_slip_in_a_time_zone_is_answered_with_the_nearest(void **state)
             "unknown time zone \"america/argentina/Ushaia\": did you mean America/Argentina/Ushuaia?"},
         {"utc", "unknown time zone \"utc\": did you mean UTC?"},
         {"Berlin", "unknown time zone \"Berlin\": did you mean Europe/Berlin?"},
-        {"new_yrok", "unknown time zone \"new_yrok\": did you mean America/New_York?"},
+        {"new_yok", "unknown time zone \"new_yok\": did you mean America/New_York?"},
+        {"PST", "unknown time zone \"PST\""}, {"AEST", "unknown time zone \"AEST\""},
         {"Mars/Base", "unknown time zone \"Mars/Base\""}, {"localtme", "unknown time zone \"localtme\""},
         {"../Europe/Berlin", "unknown time zone \"../Europe/Berlin\""}, {"", "unknown time zone \"\""}};
     for (size_t i = 0; i < sizeof slips / sizeof *slips; i++) {
