@@ -56,6 +56,7 @@ static void hint(struct parse *p, struct buf *text)
 
 #define DAY_SECONDS INT64_C(86400)
 #define AGAINST_FORMS "against must be before, year or FROM..TO"
+#define MILLISECONDS 1000
 #define MEANT_TEXT 128
 #define NAME_SHOWN 64 /* bytes of a name in an error */
 
@@ -475,6 +476,11 @@ static int parse_time(
         return BAD(p,
             "%s must be Unix seconds, a date such as 2012-03-25, or a time such as 2012-03-25T01:00:00Z",
             name);
+    if (t > most && t / MILLISECONDS >= HOUR_FIRST && t / MILLISECONDS <= most) {
+        struct buf advice = {0};
+        buf_append_str(&advice, "give Unix seconds, not milliseconds");
+        hint(p, &advice);
+    }
     if (t < least || t > most)
         return BAD(p, "%s must be from %lld to %lld", name, (long long)least, (long long)most);
     *out = t;

@@ -258,6 +258,16 @@ static void a_date_that_does_not_exist_is_named(void **state)
         "against: there is no 2013-03-32 in UTC");
 }
 
+static void milliseconds_are_recognized(void **state)
+{
+    (void)state;
+    static const char expected[] = "give Unix seconds, not milliseconds";
+    assert_string_equal(bad(QUERY_SERIES, "user=k&from=1332637200000").hint, expected);
+    assert_string_equal(bad(QUERY_SERIES, "user=k&from=1332637200&to=1332640800000").hint, expected);
+    assert_string_equal(bad(QUERY_SERIES, "user=k&from=9999999999").hint, "");
+    assert_string_equal(bad(QUERY_SERIES, "user=k&from=-1332637200000").hint, "");
+}
+
 /* The hint can be copied into the configuration, which then counts the keys. */
 static void what_top_needs_is_shown_in_lines_of_the_configuration(void **state)
 {
@@ -339,6 +349,7 @@ int main(void)
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
         cmocka_unit_test(periods_and_zones),
         cmocka_unit_test(a_date_that_does_not_exist_is_named),
+        cmocka_unit_test(milliseconds_are_recognized),
         cmocka_unit_test(what_top_needs_is_shown_in_lines_of_the_configuration),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_series_may_be_several),
