@@ -1,6 +1,6 @@
 """`make package`: lintian finds no error, and in a copy of this machine the package is installed, upgraded while events flow, and removed.
 MILLRACE_CLEAN=1: also in a new Debian that has nothing but what the package depends on."""
-# seconds: 60
+# seconds: 40
 # full: MILLRACE_CLEAN=1
 import os
 import re
@@ -75,24 +75,25 @@ class Package(harness.MillraceTest):
         self.package = self.path("package", "first.deb")
         steps = {
             "a running systemd": "rm -f /usr/sbin/policy-rc.d; mkdir -p /run/systemd/system; userdel millrace 2>/dev/null; true",
-            "install": "dpkg --force-unsafe-io -i /tmp/first.deb",
+            # The triggers are of other packages: man-db would read every manual page of the machine.
+            "install": "dpkg --no-triggers --force-unsafe-io -i /tmp/first.deb",
             "ready": "systemctl is-active millrace && millrace status --wait",
             "owner": "stat -c %U:%a /var/lib/millrace",
             "config": "echo '# mine' >> /etc/millrace/millrace.conf",
             "put": PUT,
             "flow": "(while [ ! -e /tmp/stop ]; do " + PUT + "; sleep 0.05; done > /tmp/codes 2>&1) & sleep 0.5",
             "pids before": "grep -o '\"pid\":[0-9]*' /var/lib/millrace/run.json",
-            "upgrade": "dpkg --force-unsafe-io -i /tmp/newer.deb",
+            "upgrade": "dpkg --no-triggers --force-unsafe-io -i /tmp/newer.deb",
             "settled": "sleep 1; millrace status --wait",
             "pids after": "grep -o '\"pid\":[0-9]*' /var/lib/millrace/run.json",
             "stop": "touch /tmp/stop; wait; sort /tmp/codes | uniq -c",
             "counted": "millrace status --wait && millrace query series --site example.org --period 24h --format json",
             "mine": "grep -c '# mine' /etc/millrace/millrace.conf",
-            "remove": "dpkg --force-unsafe-io -r millrace",
+            "remove": "dpkg --no-triggers --force-unsafe-io -r millrace",
             "gone": "ls /usr/bin/millrace",
             "running": "systemctl is-active millrace",
             "data": "ls /var/lib/millrace",
-            "purge": "dpkg --force-unsafe-io --purge millrace; ls -d /etc/millrace/millrace.conf; ls /var/lib/millrace",
+            "purge": "dpkg --no-triggers --force-unsafe-io --purge millrace; ls -d /etc/millrace/millrace.conf; ls /var/lib/millrace",
         }
         done = dict(zip(steps, sandbox.run(self, list(steps.values()), lower=lower, files=[self.package, self.newer()])))
         for step in steps:
