@@ -49,7 +49,7 @@ class Page(harness.MillraceTest):
 
     def setUp(self):
         super().setUp()
-        self.node, self.chromium = shutil.which("node"), shutil.which("chromium")
+        self.node, self.chromium = shutil.which("node"), harness.chromium()
         if not (self.node and self.chromium and os.path.isdir(os.path.join(DRIVER, "node_modules"))):
             harness.not_installed(self, "the page's tests need Node.js, npm and Chromium (scripts/setup --test)")
         if not os.path.isdir(PAGE):

@@ -1,15 +1,13 @@
 """EventSource of Chromium: receives, reconnects and resumes."""
-import shutil
-
 import harness
 from eventsource_case import SCRIPT, EventSourceTest
 
 
 class Chromium(EventSourceTest):
     def test_chromium(self):
-        program = shutil.which("chromium") or shutil.which("chromium-headless-shell")
+        program = harness.chromium()
         if not program:
-            harness.not_installed(self, "chromium is not installed (apt-get install chromium): no browser to test with")
+            harness.not_installed(self, "Chromium is not installed (scripts/setup --test): no browser to test with")
         self.begin()
         self.server.page = (b"<!doctype html><title>millrace</title><script>" + SCRIPT % {
             b"pubsub": self.wire.port, b"reports": b"/report"} + b"</script>")

@@ -471,6 +471,11 @@ def not_installed(test, what):
     test.skipTest(what)
 
 
+def chromium():
+    """The path of a browser without windows, or None. The shell costs the processor half of what the whole browser does."""
+    return shutil.which("chromium-headless-shell") or shutil.which("chromium")
+
+
 class PartLoader(unittest.TestLoader):
     """Of a file with `# parts: N` ctest runs N parts beside each other: MILLRACE_PART=2/3 is each third test from the second on."""
 
