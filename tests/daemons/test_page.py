@@ -1,5 +1,5 @@
 """The web page in a real browser, over a running pipeline: tests/page/check.mjs does what a person would do."""
-# seconds: 70
+# seconds: 60
 # full: MILLRACE_ROUNDS=200
 import collections
 import datetime
@@ -10,6 +10,7 @@ import random
 import shutil
 import signal
 import socket
+import subprocess
 import time
 import urllib.parse
 import zoneinfo
@@ -44,17 +45,57 @@ DRAWING = ("has no serious fault of accessibility", "draws quickly and does not 
            "shows a new event within two seconds", "fits from 320 pixels to 4K, light and dark", "stays level in memory")
 
 
+class Driver:
+    """check.mjs and its browser, which start with the first task and end with the last test."""
+
+    def __init__(self):
+        self.process = None
+
+    def start(self):
+        shots = os.path.join(harness.BUILD, "page-shots")
+        os.makedirs(shots, exist_ok=True)
+        settings = {"chromium": harness.chromium(), "patience": harness.PATIENCE, "shots": shots}
+        self.process = subprocess.Popen(harness.dies_with_us(["node", os.path.join(DRIVER, "check.mjs"), json.dumps(settings)]),
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, task):
+        """Returns how many checks have failed, and what they say."""
+        if not self.process or self.process.poll() is not None:
+            self.stop()
+            self.start()
+        self.process.stdin.write(json.dumps(task) + "\n")
+        self.process.stdin.flush()
+        said = []
+        for line in self.process.stdout:
+            if line.startswith("end "):
+                return int(line.split()[1]), "".join(said)
+            said.append(line)
+        return sum(map(len, task["checks"])), "".join(said)
+
+    def stop(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.stdout.close()
+            self.process.wait(harness.PATIENCE)
+            self.process = None
+
+
 class Page(harness.MillraceTest):
     counters = {"test_old_events": DEEP}
+    driver = Driver()
 
     def setUp(self):
         super().setUp()
-        self.node, self.chromium = shutil.which("node"), harness.chromium()
-        if not (self.node and self.chromium and os.path.isdir(os.path.join(DRIVER, "node_modules"))):
+        if not (shutil.which("node") and harness.chromium() and os.path.isdir(os.path.join(DRIVER, "node_modules"))):
             harness.not_installed(self, "the page's tests need Node.js, npm and Chromium (scripts/setup --test)")
         if not os.path.isdir(PAGE):
             harness.not_installed(self, "the page is not built (make page)")
         self.start_pipeline(self.counters.get(self._testMethodName))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.driver.stop()
+        super().tearDownClass()
 
     def start_pipeline(self, counters=None):
         config = self.write("pipeline.conf", harness.pipeline_config(self.path("data"), counters, compactor={"every": "1d"}))
@@ -92,13 +133,9 @@ class Page(harness.MillraceTest):
     def check(self, *checks, **expected):
         """Each argument is a check, or a list of checks that run side by side."""
         checks = [[name for name in (c if isinstance(c, list) else [c]) if not (harness.SANITIZED and name in DRAWING)] for c in checks]
-        shots = os.path.join(harness.BUILD, "page-shots")
-        os.makedirs(shots, exist_ok=True)
-        task = {"base": self.base, "checks": checks, "run_file": self.path("data", "run.json"), "shots": shots,
-                "chromium": self.chromium, "patience": harness.PATIENCE, **expected}
-        done = self.run_program(self.node, os.path.join(DRIVER, "check.mjs"), self.write("task.json", json.dumps(task)), timeout=1800)
-        print(done.stdout.decode(errors="replace"), flush=True)
-        self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace"))
+        failed, said = self.driver.run({"base": self.base, "checks": checks, "run_file": self.path("data", "run.json"), **expected})
+        print(said, flush=True)
+        self.assertEqual(failed, 0, said)
 
     def test_used_by_a_person(self):
         self.check("shows what was counted", "begins the week on any day", "draws quickly and does not shift", "draws 5,000 points in 50 ms", "shows a new event within two seconds",

@@ -1,22 +1,26 @@
 // Uses the page in a real browser as a person would, and fails if a check fails or the page logs an error.
-//   node check.mjs TASK.json
-// A task has: base (the API's address), checks (lists of names; those of one list run side by side), run_file (of millrace up), shots (a directory), and what the checks expect.
+//   node check.mjs SETTINGS < TASKS
+// SETTINGS are JSON: chromium (the program), patience (seconds) and shots (a directory). Each line of TASKS is a task in JSON: base (the API's
+// address), checks (lists of names; those of one list run side by side), run_file (of millrace up), and what the checks expect. After each
+// task the program prints `end` and the number of checks that failed. All tasks share a browser: to start one costs a second of the processor.
 
 import { chromium } from "playwright-core";
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import fs from "node:fs";
 import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
 
-const task = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
-const patience = task.patience * 1000;
+const settings = JSON.parse(process.argv[2]);
+const patience = settings.patience * 1000;
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SIDE_BY_SIDE = 3;
 const TRIES = 20;
 const HOSTILE = ["<img src=x onerror=\"window.attacked=1\">", "\"'`&lt;script>alert(1)</script>", "\u202Ertl \u05D0\u05D1\u05D2 \u2069", "x".repeat(10000)];
 
-const browser = await chromium.launch({ executablePath: task.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+const browser = await chromium.launch({ executablePath: settings.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 
+let task;
 const idle = [];
 
 /** A page whose errors fail the test, except for requests that fail while `forgiving` is set. Without options it is one that a check has
@@ -539,7 +543,7 @@ const checks = {
         }))));
         assert.ok(wide <= width, `${name} is ${wide} wide at ${width}`);
         assert.ok(width > 320 || head < 96, `the head of ${name} is ${head} high`); // two rows
-        if (width !== 3840) await page.screenshot({ path: `${task.shots}/${name}-${width}-${colorScheme}.png` });
+        if (width !== 3840) await page.screenshot({ path: `${settings.shots}/${name}-${width}-${colorScheme}.png` });
       }
     }
     await close(page);
@@ -669,21 +673,31 @@ const checks = {
   },
 };
 
-let failed = 0;
+/** Whether it has failed. */
 async function run(name) {
   const began = Date.now();
   try {
     await checks[name]();
     console.log(`ok ${name} (${Date.now() - began} ms)`);
+    return false;
   } catch (error) {
-    failed++;
     console.log(`FAILED ${name}: ${error.stack}`);
+    return true;
   }
 }
+
 async function runAll(names) {
-  for (let name; (name = names.shift());) await run(name);
+  let failed = 0;
+  for (let name; (name = names.shift());) failed += await run(name);
+  return failed;
 }
-// Checks wait more than they compute, but a busy machine must not make all of them late.
-for (const names of task.checks) await Promise.all(Array.from({ length: SIDE_BY_SIDE }, () => runAll(names)));
+
+for await (const line of createInterface({ input: process.stdin })) {
+  task = JSON.parse(line);
+  let failed = 0;
+  // Checks wait more than they compute, but a busy machine must not make all of them late.
+  for (const names of task.checks)
+    for (const some of await Promise.all(Array.from({ length: SIDE_BY_SIDE }, () => runAll(names)))) failed += some;
+  console.log(`end ${failed}`);
+}
 await browser.close();
-process.exit(failed ? 1 : 0);
