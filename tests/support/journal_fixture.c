@@ -1,6 +1,6 @@
 #include "support/journal_fixture.h"
 #include "support/journal_settle.h"
-#include "support/shell.h"
+#include "support/trees.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -81,7 +81,7 @@ int teardown(void **state)
     struct fixture *f = *state;
     io = &io_system;
     journal_set_free(&f->set);
-    shell("rm -r %s", f->dir);
+    remove_tree(f->dir);
     free(f);
     alarm(0);
     return 0;
@@ -178,10 +178,13 @@ char *last_segment_path(struct fixture *f)
 void kill_into_copy(struct fixture *f)
 {
     settle(f);
-    settle_filler(f); /* or cp meets names that are gone when it comes to them */
-    shell("cp -r %s %s.copy", f->dir, f->dir);
+    settle_filler(f); /* or the copy meets names that are gone when it comes to them */
+    char copy[sizeof f->dir + 5];
+    snprintf(copy, sizeof copy, "%s.copy", f->dir);
+    copy_tree(f->dir, copy, false);
     journal_set_free(&f->set);
-    shell("rm -r %s && mv %s.copy %s", f->dir, f->dir, f->dir);
+    remove_tree(f->dir);
+    assert_int_equal(rename(copy, f->dir), 0);
 }
 
 void open_killed_copy(struct fixture *f)

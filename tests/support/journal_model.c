@@ -5,7 +5,7 @@
 #include "journal/journal_internal.h"
 #include "support/journal_settle.h"
 #include "support/power.h"
-#include "support/shell.h"
+#include "support/trees.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -487,12 +487,20 @@ void model_close(void)
     journal_set_free(&m.set);
 }
 
+static const char *copy_path(void)
+{
+    static char path[sizeof m.dir + 5];
+    snprintf(path, sizeof path, "%s.copy", m.dir);
+    return path;
+}
+
 void model_kill(void)
 {
     model_settle();
-    shell("cp -r %s %s.copy", m.dir, m.dir);
+    copy_tree(m.dir, copy_path(), false);
     journal_set_free(&m.set);
-    shell("rm -r %s && mv %s.copy %s", m.dir, m.dir, m.dir);
+    remove_tree(m.dir);
+    CHECK(rename(copy_path(), m.dir) == 0);
 }
 
 /* Where the last data frame of the newest segment begins, and where its frames end; false: it has none. */
@@ -556,7 +564,7 @@ void model_damage(bool killed, unsigned times, struct model_verdicts *sum)
     struct journal_set_config sc = {.sync_ms = m.sync_ms};
     struct journal_config jc = {.dir = m.dir, .segment_bytes = 3000};
     bool any = last_frame(&path, &begins, &ends);
-    shell("cp -r %s %s.copy", m.dir, m.dir);
+    copy_tree(m.dir, copy_path(), false);
     for (; any && times > 0; times--) {
         damage(path, begins, ends, killed);
         m.set = journal_set_new(&sc);
@@ -568,9 +576,9 @@ void model_damage(bool killed, unsigned times, struct model_verdicts *sum)
             CHECK(killed && journal_cut(m.j) && strstr(journal_cut(m.j), path));
         ++*(r != JOURNAL_OK ? &sum->refused : whole ? &sum->whole : &sum->said);
         journal_set_free(&m.set);
-        shell("rm -r %s && cp -r %s.copy %s", m.dir, m.dir, m.dir);
+        replace_tree(copy_path(), m.dir, false);
     }
-    shell("rm -r %s.copy", m.dir);
+    remove_tree(copy_path());
     free(path);
 }
 
@@ -607,9 +615,7 @@ void model_begin(unsigned seed, int64_t sync_ms)
 
 void model_end(void)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", m.dir);
-    CHECK(system(command) == 0);
+    remove_tree(m.dir);
 }
 
 unsigned *model_seed(void)

@@ -4,6 +4,7 @@
 #include "support/make_slice.h"
 #include "support/memory_dir.h"
 #include "support/shell.h"
+#include "support/trees.h"
 
 #include "backup/backup.h"
 #include "base/io.h"
@@ -282,7 +283,7 @@ static long stop_everywhere(enum fault f)
         int r = make_in_child(at, f);
         if (r == 100 + BACKUP_OK) {
             verify("undisturbed");
-            shell("rm -rf %s", to);
+            remove_tree(to);
             return at - 1;
         }
         /* A disk that is full at the end does not matter. */
@@ -294,9 +295,9 @@ static long stop_everywhere(enum fault f)
             assert_int_equal(make_in_child(-1, NO_FAULT), BACKUP_OK);
         verify(when);
         shell("test ! -e %s.tmp && test -z \"$(ls -d %s/*/.backup 2>/dev/null)\" && diff -r -x backup.json "
-              "%s/expected %s"
-              " && rm -rf %s",
-            to, root, root, to, to);
+              "%s/expected %s",
+            to, root, root, to);
+        remove_tree(to);
     }
 }
 

@@ -8,6 +8,7 @@
 #include "compactor/merge.h"
 #include "compactor/run.h"
 #include "support/shell.h"
+#include "support/trees.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -432,8 +433,9 @@ static void check_now(const char *when)
 
 static void start_again(struct world was)
 {
-    shell("rm -rf %s", work);
-    shell("cp -a %s/start %s", root, work);
+    char start[256];
+    snprintf(start, sizeof start, "%s/start", root);
+    replace_tree(start, work, true);
     *world = was;
 }
 

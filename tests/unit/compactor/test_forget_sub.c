@@ -6,6 +6,7 @@
 #include "support/cm.h"
 #include "support/memory_dir.h"
 #include "support/shell.h"
+#include "support/trees.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +89,8 @@ static void import(const char *name, const struct settings *s, char *file)
     struct change_report report;
     struct change_spec spec = {.imports = &file, .n_imports = 1};
     snprintf(archive, sizeof archive, "%s/%s", root, name);
-    shell("rm -rf %s && mkdir %s", archive, archive);
+    remove_tree(archive);
+    assert_int_equal(mkdir(archive, 0700), 0);
     if (s->hours_from)
         assert_true(change_parse_date(s->hours_from, &spec.drop_hours_before));
     assert_int_equal(archive_init(archive, s->shards, 9, error), COMPACT_OK);
@@ -317,7 +319,8 @@ static void what_is_wrong_is_refused(void **state)
         assert_non_null(strstr(error, i == 0 ? "the archive has no subtotal u.c" : "no subtotal l.u"));
     }
     check_same("a refusal");
-    shell("rm -rf %s && mkdir %s", archive, archive);
+    remove_tree(archive);
+    assert_int_equal(mkdir(archive, 0700), 0);
     assert_int_equal(archive_init(archive, 1, 9, error), COMPACT_OK);
     assert_int_equal(
         change(archive, 1, (struct change_spec){.forget_sub = NS "|jehiah"}, &report), COMPACT_OK);

@@ -4,6 +4,7 @@
 #include "journal/journal_inspect.h"
 #include "support/power.h"
 #include "support/shell.h"
+#include "support/trees.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,15 +13,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The name of a directory beside the journal's, until the next call. */
+static const char *beside(const struct fixture *f, const char *suffix)
+{
+    static char path[sizeof f->dir + 16];
+    snprintf(path, sizeof path, "%s%s", f->dir, suffix);
+    return path;
+}
+
 /* Keeps a copy of the directory, and puts the copy in its place. */
 static void keep_copy(struct fixture *f)
 {
-    shell("rm -rf %s.kept && cp -r %s %s.kept", f->dir, f->dir, f->dir);
+    replace_tree(f->dir, beside(f, ".kept"), false);
 }
 
 static void restore_copy(struct fixture *f)
 {
-    shell("rm -r %s && cp -r %s.kept %s", f->dir, f->dir, f->dir);
+    replace_tree(beside(f, ".kept"), f->dir, false);
 }
 
 /* Whether any byte of [begin, end) is set: a frame of which only zeros were written looks as if it had not been begun. */
@@ -59,7 +68,7 @@ static void test_a_tail_is_cut_anywhere(void **state)
         journal_set_free(&f->set);
     }
     free(path);
-    shell("rm -r %s.kept", f->dir);
+    remove_tree(beside(f, ".kept"));
     assert_int_equal(try_open(f), JOURNAL_OK);
     assert_content(f, "kept");
 }
@@ -102,7 +111,7 @@ static void assert_last_frame_is_watched(struct fixture *f, const char *path, of
         assert_refused(f, path);
         restore_copy(f);
     }
-    shell("rm -r %s.kept", f->dir);
+    remove_tree(beside(f, ".kept"));
 }
 
 /* Two frames; the last is at [begins, ends) of the file that is returned. */
@@ -163,7 +172,7 @@ static void test_a_damaged_close_frame_loses_nothing(void **state)
         journal_set_free(&f->set);
         restore_copy(f);
     }
-    shell("rm -r %s.kept", f->dir);
+    remove_tree(beside(f, ".kept"));
     free(path);
 }
 
@@ -201,7 +210,7 @@ static void test_a_cut_states_what_is_lost(void **state)
         journal_set_free(&f->set);
         restore_copy(f);
     }
-    shell("rm -r %s.kept", f->dir);
+    remove_tree(beside(f, ".kept"));
     free(path);
 }
 
@@ -605,7 +614,7 @@ static void leave_a_torn_segment(struct fixture *f)
     kill_into_copy(f);
     assert_int_equal(truncate(torn, SEGMENT_HEADER + 300), 0);
     free(torn);
-    shell("rm -rf %s.torn && cp -r %s %s.torn", f->dir, f->dir, f->dir);
+    replace_tree(f->dir, beside(f, ".torn"), false);
 }
 
 /* A power cut at any operation of an opening that drops segments must not make them look missing. */
@@ -616,7 +625,7 @@ static void test_dropped_segments_are_not_damage(void **state)
     bool cut = true;
     leave_a_torn_segment(f);
     for (unsigned at = 1; cut; at++) {
-        shell("rm -r %s && cp -r %s.torn %s", f->dir, f->dir, f->dir);
+        replace_tree(beside(f, ".torn"), f->dir, false);
         power_on(at % 2 ? POWER_CUT : POWER_CUT_ALL, at / 2 + 1);
         assert_true(try_open(f) == JOURNAL_OK || power_is_cut());
         cut = power_is_cut();
@@ -626,7 +635,7 @@ static void test_dropped_segments_are_not_damage(void **state)
             fail_msg("operation %u: %s", at / 2 + 1, f->error);
         journal_set_free(&f->set);
     }
-    shell("rm -r %s.torn", f->dir);
+    remove_tree(beside(f, ".torn"));
 }
 
 /* A journal from before there were markers, and a copy of the segments alone. */

@@ -8,6 +8,7 @@
 #include "journal/journal_repair.h"
 #include "support/power.h"
 #include "support/shell.h"
+#include "support/trees.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -253,8 +254,14 @@ static void set_aside(void)
 
 static void restore(void)
 {
-    shell("rm -rf %s*", w.f->dir);
-    shell("cp -r %s %s", w.damaged, w.f->dir);
+    glob_t found;
+    char all[sizeof w.f->dir + 2];
+    snprintf(all, sizeof all, "%s*", w.f->dir);
+    if (glob(all, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            remove_tree(found.gl_pathv[i]);
+    globfree(&found);
+    copy_tree(w.damaged, w.f->dir, false);
 }
 
 static void forget_copies(void)
