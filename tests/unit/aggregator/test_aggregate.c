@@ -578,7 +578,7 @@ static void many_counts_in_memory_are_flushed_before_they_are_read(void **state)
         buf_printf(&expected, "%s%s:%d", i ? " " : "", hour, n);
     }
     for (int k = 0; k < 2; k++, settle(a, 0)) /* while it is written, and then */
-        for (size_t size = 5000; size < 2000000; size *= 20) {
+        for (size_t size = 20000; size < 2000000; size *= 20) {
             struct buf got = {0};
             int parts = read_parts(a, size, &got);
             assert_true(parts >= (int)(expected.len / (size + RECORD_WHOLE_MAX)) &&

@@ -368,7 +368,7 @@ static void flipped_bits_are_refused_or_harmless(void **state)
     count_fixture_end(&f);
     read_file(path, &file);
     assert_int_equal(try_read(&good), 0);
-    int refused = 0, rounds = 1000;
+    int refused = 0, rounds = 400;
     for (int i = 0; i < rounds; i++) {
         size_t at = (size_t)random() % file.len;
         char old = file.ptr[at];

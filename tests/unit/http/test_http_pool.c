@@ -404,7 +404,7 @@ static void with_an_answered_probe_it_has_its_share(void **state)
     struct server *third = &w->servers[2];
     ask_until_probed(w, 2);
     third->http = serve_third(w, fd);
-    for (usec_t back = now; number_of_third(w, "up") == 0; now += USEC_PER_MSEC) {
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
         assert_true(ask(w));
         assert_in_range(now - back, 0, 10 * USEC_PER_SEC);
     }
@@ -440,7 +440,7 @@ static void one_that_stalled_once_has_its_share_soon(void **state)
 {
     struct world *w = *state;
     stall_once(w);
-    for (usec_t back = now; number_of_third(w, "up") == 0; now += USEC_PER_MSEC) {
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
         assert_true(ask(w));
         assert_in_range(now - back, 0, USEC_PER_SEC);
     }
@@ -454,8 +454,7 @@ static void one_that_stalled_once_has_its_share_soon(void **state)
 static void stall_in_turns(struct world *w, int answer)
 {
     for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC) {
-        bool stalls = (unsigned)number_of_third(w, "requests_total") % 2 == 0;
-        w->servers[2].answer = stalls ? 0 : answer;
+        w->servers[2].answer = w->servers[2].asked % 2 == 1 ? 0 : answer;
         assert_true(ask(w));
     }
 }
@@ -568,7 +567,7 @@ static void is_used_again_that_answers_probes_with(struct world *w, const char *
     w->servers[2].answer = 200;
     struct event *rude = event_new(w->base, fd, EV_READ | EV_PERSIST, on_rude_connection, w);
     event_add(rude, NULL);
-    for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += 100 * USEC_PER_MSEC) {
         assert_true(ask(w));
         assert_in_range(now - back, 0, 2 * HTTP_POOL_COOLDOWN_MAX);
     }

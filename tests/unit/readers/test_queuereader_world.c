@@ -633,7 +633,7 @@ static void run(struct world *w, unsigned seed)
 static void each_exactly_once(size_t readers, bool moves, bool copies)
 {
     const char *many = getenv("MILLRACE_STEPS");
-    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 400, old_copies = 0, stated = 0,
+    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 200, old_copies = 0, stated = 0,
              watermarks = 0;
     for (unsigned seed = 1; seed <= seeds; seed++) {
         struct world *w = calloc(1, sizeof *w);
