@@ -274,7 +274,6 @@ void named_queue_free(struct named_queue **qp)
     queue_free(&q->core);
     openings_free(&q->openings);
     producer_marks_free(q);
-    op_free_spare(q);
     buf_free(&q->record);
     free(q->pieces);
     free(q);

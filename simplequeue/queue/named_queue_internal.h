@@ -77,7 +77,7 @@ struct op {
     bool sets_mark;     /* whatever it is: the producer's other puts wait */
     struct op *newer;   /* the next op in this list */
     struct op *retries; /* duplicates of this put that wait for its result */
-    struct op *retry;   /* the next duplicate, or the next spare op */
+    struct op *retry;   /* the next duplicate */
 
     struct queue_record_item *items; /* MOVE: n of them */
     struct buf texts;                /* their bytes */
@@ -125,7 +125,6 @@ struct named_queue {
     bool notifying, notify_again;        /* on_ready is running; it must be called once more */
 
     size_t under_way;     /* ops in the journal */
-    struct op *spare;     /* freed ops, linked by `retry` */
     struct buf record;    /* the record being appended */
     struct bytes *pieces; /* its parts */
     size_t pieces_cap;
@@ -206,7 +205,6 @@ bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_
 
 struct op *op_new(struct named_queue *q, const struct op_type *type, queue_done_fn *done, void *arg);
 void op_free(struct op *o);
-void op_free_spare(struct named_queue *q);
 /* Appends q->record and `texts`. QUEUE_OK: the op belongs to the journal until op_finish. Else it is unchanged. */
 enum queue_result op_append(struct op *o, struct journal_append *a, const struct bytes *texts, size_t n,
     struct queue_now now, uint64_t *mark);

@@ -71,10 +71,7 @@ static enum queue_result result_of(enum journal_result r)
 
 struct op *op_new(struct named_queue *q, const struct op_type *type, queue_done_fn *done, void *arg)
 {
-    struct op *o = q->spare;
-    if (!o)
-        o = mem_zalloc(sizeof *o);
-    q->spare = o->retry;
+    struct op *o = mem_alloc(sizeof *o);
     *o = (struct op){.q = q, .type = type, .done = done, .arg = arg};
     return o;
 }
@@ -85,17 +82,7 @@ void op_free(struct op *o)
     free(o->items);
     buf_free(&o->texts);
     free(o->reason);
-    o->retry = o->q->spare;
-    o->q->spare = o;
-}
-
-void op_free_spare(struct named_queue *q)
-{
-    struct op *o;
-    while ((o = q->spare)) {
-        q->spare = o->retry;
-        free(o);
-    }
+    free(o);
 }
 
 enum queue_result op_append(struct op *o, struct journal_append *a, const struct bytes *texts, size_t n,

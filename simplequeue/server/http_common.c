@@ -4,9 +4,6 @@
 
 #include <stdlib.h>
 
-#define SPARES_MAX 64
-#define SPARE_BODY_MAX (64 * 1024) /* a larger buffer is freed */
-
 bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1])
 {
     return http_param_name(req, "queue", QUEUES_DEFAULT, name);
@@ -132,13 +129,8 @@ static void on_gone(struct http_request *req, void *arg)
 
 struct pending *pending_new(struct queue_server *server, struct http_request *req, struct named_queue *q)
 {
-    struct pending *p = server->spare;
-    if (p)
-        server->n_spare--;
-    else
-        p = mem_zalloc(sizeof *p);
-    server->spare = p->spare;
-    *p = (struct pending){.server = server, .req = req, .q = q, .body = p->body};
+    struct pending *p = mem_alloc(sizeof *p);
+    *p = (struct pending){.server = server, .req = req, .q = q};
     queue_loop_begin(&server->loop);
     http_on_gone(req, on_gone, p);
     return p;
@@ -147,17 +139,8 @@ struct pending *pending_new(struct queue_server *server, struct http_request *re
 void pending_free(struct pending *p)
 {
     struct queue_server *server = p->server;
-    bool keep = server->n_spare < SPARES_MAX;
-    if (!keep || p->body.cap > SPARE_BODY_MAX)
-        buf_free(&p->body);
-    buf_clear(&p->body);
-    p->spare = server->spare;
-    if (keep) {
-        server->spare = p;
-        server->n_spare++;
-    } else {
-        free(p);
-    }
+    buf_free(&p->body);
+    free(p);
     queue_loop_end(&server->loop);
 }
 
@@ -167,14 +150,4 @@ void pending_refuse(struct pending *p, enum queue_result result, uint64_t mark)
     add_queue_id(p->req, p->q);
     reply_refused(p->server, p->req, result, mark);
     pending_free(p);
-}
-
-void pending_free_spare(struct queue_server *server)
-{
-    struct pending *p;
-    while ((p = server->spare)) {
-        server->spare = p->spare;
-        buf_free(&p->body);
-        free(p);
-    }
 }

@@ -63,16 +63,14 @@ struct pending {
     struct queue_server *server;
     struct http_request *req; /* NULL once the client has disconnected */
     struct named_queue *q;
-    struct buf body;         /* GET, MGET: the messages taken; its memory is reused */
+    struct buf body;         /* GET, MGET: the messages taken */
     const char *verb;        /* name of the JSON member ("acked") or header with the count or the id */
     struct reserve *reserve; /* the reserve that continues after its ack */
     uint64_t count, before;  /* EMPTY: messages deleted so far; only ids below `before` are deleted */
-    struct pending *spare;   /* the next unused pending */
 };
 struct pending *pending_new(struct queue_server *server, struct http_request *req, struct named_queue *q);
 void pending_free(struct pending *p);
 /* Replies with the error of an operation that was refused at once, and frees `p`. */
 void pending_refuse(struct pending *p, enum queue_result result, uint64_t mark);
-void pending_free_spare(struct queue_server *server);
 
 #endif

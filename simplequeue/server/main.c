@@ -263,7 +263,6 @@ static void stop(void *ctx)
         loop_notify_free(&w->notify);
     heap_free(&server->loop.waits);
     records_free(&server->records);
-    pending_free_spare(server);
     buf_free(&server->frames);
     free(w);
 }

@@ -29,8 +29,6 @@
 #define REASON_MAX 1024       /* bytes */
 #define EMPTY_ITEMS_MAX 10000 /* messages deleted at once; between, the loop serves others */
 
-struct pending;
-
 struct queue_server {
     struct queue_loop loop;
     struct queues *queues;
@@ -45,8 +43,6 @@ struct queue_server {
     /* Reused by one request after another: */
     struct records records; /* of the current put */
     struct buf frames;      /* of the current reserve */
-    struct pending *spare;
-    size_t n_spare;
 };
 
 #endif
