@@ -2,7 +2,6 @@
  * spilled, the request waits in the queue's line of loads and then continues with that message. */
 #include "simplequeue/server/http_common.h"
 
-#include <event2/buffer.h>
 #include <stdlib.h>
 
 struct inspection;
@@ -18,7 +17,7 @@ struct inspection {
     const char *type;
     uint64_t from;   /* the next id */
     size_t n, items; /* number of messages so far, and its maximum */
-    struct evbuffer *body;
+    struct buf body;
 };
 
 /* Returns true if the request is answered and the inspection is freed. */
@@ -26,18 +25,18 @@ static bool go_on(struct inspection *i, struct wait *w)
 {
     enum queue_result r = i->inspect(i);
     if (r == QUEUE_LOADING) {
-        http_set_held_bytes(i->req, evbuffer_get_length(i->body)); /* counts towards max_buffered */
+        http_set_held_bytes(i->req, i->body.cap); /* counts towards max_buffered */
         return false;
     }
     if (w)
         wait_leave(w);
     if (r == QUEUE_OK) {
         add_queue_id(i->req, i->q);
-        http_reply_evbuffer(i->req, 200, i->type, i->body);
+        http_reply_buf(i->req, 200, i->type, &i->body);
     } else {
         reply_refused(i->server, i->req, r, 0);
     }
-    evbuffer_free(i->body);
+    buf_free(&i->body);
     free(i);
     return true;
 }
@@ -48,7 +47,7 @@ static bool retry_inspection(struct wait *w, enum wait_event event)
     if (event != WAIT_GONE)
         return go_on(i, w);
     wait_leave(w);
-    evbuffer_free(i->body);
+    buf_free(&i->body);
     free(i);
     return true;
 }
@@ -65,8 +64,7 @@ static void inspect(struct inspection like, struct bytes head, struct bytes empt
     }
     i = mem_alloc(sizeof *i);
     *i = like;
-    i->body = evbuffer_new();
-    evbuffer_add(i->body, head.ptr, head.len);
+    buf_append_bytes(&i->body, head);
     if (!go_on(i, NULL))
         wait_add(&i->server->loop, &served_of(i->q)->loads, i->req, retry_inspection, i);
 }
@@ -80,13 +78,13 @@ static enum queue_result add_ready(struct inspection *i)
         if (r != QUEUE_OK)
             return r;
         struct bytes text = queue_message(named_queue_core(i->q), id, NULL);
-        size_t length = evbuffer_get_length(i->body);
-        if (length && (length + text.len > REPLY_BYTES_MAX || !http_has_memory(i->req))) {
+        bool is_over = i->body.len + text.len > REPLY_BYTES_MAX || !http_has_memory(i->req);
+        if (i->body.len && is_over) {
             http_add_header(i->req, "X-Millrace-Next", "%llu", (unsigned long long)id);
             break;
         }
-        evbuffer_add(i->body, text.ptr, text.len);
-        evbuffer_add(i->body, "\n", 1);
+        buf_append_bytes(&i->body, text);
+        buf_append_char(&i->body, '\n');
     }
     return QUEUE_OK;
 }
@@ -102,27 +100,24 @@ static enum queue_result add_buried(struct inspection *i)
 {
     uint64_t id;
     const struct queue_burial *burial;
-    while (i->n < i->items && evbuffer_get_length(i->body) < REPLY_BYTES_MAX &&
+    while (i->n < i->items && i->body.len < REPLY_BYTES_MAX &&
            queue_next_buried(named_queue_core(i->q), i->from, &id, &burial)) {
         enum queue_result r = named_queue_prepare_message(i->q, id);
         i->from = id;
         if (r != QUEUE_OK)
             return r;
         uint32_t tries;
-        struct buf out = {0};
         struct bytes text = queue_message(named_queue_core(i->q), id, &tries);
-        buf_printf(&out, "%s{\"id\":\"%llu\",\"tries\":%u,\"buried_at\":%lld,\"length\":%zu,\"reason\":",
+        buf_printf(&i->body, "%s{\"id\":\"%llu\",\"tries\":%u,\"buried_at\":%lld,\"length\":%zu,\"reason\":",
             i->n++ ? "," : "", (unsigned long long)id, tries, (long long)(burial->buried_at / USEC_PER_SEC),
             text.len);
-        buf_append_json(&out, burial->reason);
-        buf_append_str(&out, ",\"message\":");
-        buf_append_json(&out, text);
-        buf_append_char(&out, '}');
-        evbuffer_add(i->body, out.ptr, out.len);
-        buf_free(&out);
+        buf_append_json(&i->body, burial->reason);
+        buf_append_str(&i->body, ",\"message\":");
+        buf_append_json(&i->body, text);
+        buf_append_char(&i->body, '}');
         i->from = id + 1;
     }
-    evbuffer_add(i->body, "]}\n", 3);
+    buf_append_str(&i->body, "]}\n");
     return QUEUE_OK;
 }
 

@@ -7,7 +7,6 @@
  * SIGUSR1 makes it not ready. SIGUSR2 answers what /later holds. SIGHUP frees the server at once and exits. */
 #include "http/server/http_server.h"
 #include "daemon/listen.h"
-#include <event2/buffer.h>
 #include <event2/event.h>
 #include <signal.h>
 #include <stdio.h>
@@ -164,13 +163,12 @@ static void handle_large(struct http_request *req, void *ctx)
     uint64_t n;
     if (!http_param_u64(req, "n", 1, 0, 100 << 20, &n))
         return;
-    struct evbuffer *b = evbuffer_new();
-    char *text = mem_zalloc(n + 1);
-    memset(text, 'x', n);
-    evbuffer_add(b, text, n);
-    free(text);
-    http_reply_evbuffer(req, 200, NULL, b);
-    evbuffer_free(b);
+    struct buf b = {0};
+    buf_reserve(&b, n + 1);
+    memset(b.ptr, 'x', n);
+    b.len = n;
+    http_reply_buf(req, 200, NULL, &b);
+    buf_free(&b);
 }
 
 static void handle_sum(struct http_request *req, void *ctx)

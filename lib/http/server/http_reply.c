@@ -223,18 +223,6 @@ void http_replyf(struct http_request *req, int status, const char *content_type,
     buf_free(&body);
 }
 
-void http_reply_evbuffer(
-    struct http_request *req, int status, const char *content_type, struct evbuffer *body)
-{
-    if (!begin_reply(req))
-        return;
-    write_head(req, status, content_type, (int64_t)evbuffer_get_length(body));
-    if (!req->head.is_head && !has_no_body(status))
-        http_output_write_evbuffer(req->conn, body);
-    evbuffer_drain(body, evbuffer_get_length(body));
-    end_reply(req);
-}
-
 /* `members` is JSON text, or NULL. */
 __attribute__((format(printf, 6, 0))) static void reply_problem(struct http_request *req, int status,
     const char *code, const char *hint, const char *members, const char *fmt, va_list ap)

@@ -203,9 +203,6 @@ void http_replyf(struct http_request *req, int status, const char *content_type,
     __attribute__((format(printf, 4, 5)));
 /* Takes over the memory of a large body; *body is then empty, and still the caller's. */
 void http_reply_buf(struct http_request *req, int status, const char *content_type, struct buf *body);
-/* Moves the content out of the evbuffer. The caller still owns the evbuffer. */
-void http_reply_evbuffer(
-    struct http_request *req, int status, const char *content_type, struct evbuffer *body);
 /* application/problem+json: {"type":"about:blank","title":...,"status":N,"code":"stable-code","detail":...}. A 503
  * or 429 gets Retry-After: 1 unless the handler has added it. `hint` is advice for the client, or NULL. */
 void http_problem(struct http_request *req, int status, const char *code, const char *hint, const char *fmt,
