@@ -154,7 +154,7 @@ class Poison(ToHttp):
         sender = self.daemon("queue_to_http", "--queue-url=" + self.queue.url, "--destination=" + sink.url,
                              "--poison-limit=5").wait_listening()
         wait_until(lambda: b"refuses every message" in sender.get("/health").body, "it to be noticed")
-        self.assertEqual(len(self.dead()), 5)
+        wait_until(lambda: len(self.dead()) == 5, "the first five to be buried")
         sink.behave = lambda body: 200
         self.wait_empty()
         self.assertEqual(len(sink.messages()), 45)
