@@ -7,7 +7,6 @@
 #include "tools/tool.h"
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -19,78 +18,70 @@ static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
             "slices that the aggregator sealed before it was stopped"},
     {.name = NULL}};
 
-static void add_options(char **argv, const struct options *o)
+static void add_options(struct tool_args *a, const struct options *o)
 {
     for (const struct option_row *row = archive_options; row->name; row++) {
         if (!options_is_set(o, row->name))
             continue;
         if (row->type == OPTION_BOOL)
-            tool_add_arg(argv, "--%s=%s", row->name, options_bool(o, row->name) ? "true" : "false");
+            tool_add_arg(a, "--%s=%s", row->name, options_bool(o, row->name) ? "true" : "false");
         else if (row->type == OPTION_STRING)
-            tool_add_arg(argv, "--%s=%s", row->name, options_string(o, row->name));
+            tool_add_arg(a, "--%s=%s", row->name, options_string(o, row->name));
         else
-            tool_add_arg(argv, "--%s=%lld", row->name, (long long)options_int(o, row->name));
+            tool_add_arg(a, "--%s=%lld", row->name, (long long)options_int(o, row->name));
     }
 }
 
 /* Appends the address of a daemon, and to that of sortdb the address of an api that reads the archive too. */
-static void add_url(
-    char **argv, const char *key, const struct pipeline *p, const char *daemon, const struct config *config)
+static void add_url(struct tool_args *a, const char *key, const struct pipeline *p, const char *daemon,
+    const struct config *config)
 {
     const struct pipeline_daemon *sortdb = &p->daemons[peer_named("sortdb") - peers],
                                  *api = &p->daemons[peer_named("api") - peers];
     bool api_reads = strcmp(daemon, "sortdb") == 0 && api->state && !api->is_off && !p->has_ended &&
                      tool_api_reads_archive(config, !sortdb->is_off);
     if (api_reads)
-        tool_add_arg(argv, "--%s=%s,%s", key, pipeline_url(p, daemon), api->url);
+        tool_add_arg(a, "--%s=%s,%s", key, pipeline_url(p, daemon), api->url);
     else
-        tool_add_arg(argv, "--%s=%s", key, pipeline_url(p, daemon));
+        tool_add_arg(a, "--%s=%s", key, pipeline_url(p, daemon));
 }
 
 static int exec_compactor(const struct options *o)
 {
     static const char *const daemons[] = {"aggregator", "sortdb"};
     const struct config *config = options_config(o);
-    char **files, *own[TOOL_ARGS_MAX + 1] = {NULL};
-    size_t n_files = options_operands(o, &files), n = 0;
+    char **files;
+    size_t n_files = options_operands(o, &files);
+    struct tool_args a = {0};
     struct pipeline p;
-    char *libexec = tool_libexec_dir();
     pipeline_open(&p, config, options_string(o, "data_dir"));
     if (!config && !options_is_set(o, "data_dir") && access(p.data_dir, F_OK) != 0) {
         fprintf(stderr,
             "millrace compact: no pipeline has run in %s; name it: --config=FILE or --data-dir=DIR\n",
             p.data_dir);
         pipeline_close(&p);
-        free(libexec);
         return EX_CONFIG;
     }
-    tool_add_arg(own, "%s/compactor", libexec);
+    a = tool_args_for("compactor");
     if (config)
-        tool_add_arg(own, "--config=%s", config->path);
-    tool_add_compactor_paths(own, config, p.data_dir);
-    tool_add_arg(own, "--every=0"); /* [compactor] every is for `millrace up` */
+        tool_add_arg(&a, "--config=%s", config->path);
+    tool_add_compactor_paths(&a, config, p.data_dir);
+    tool_add_arg(&a, "--every=0"); /* [compactor] every is for `millrace up` */
     for (size_t i = 0; i < 2; i++) {
         char key[64];
         snprintf(key, sizeof key, "%s_url", daemons[i]);
         if (i == 0 && options_is_set(o, key))
-            tool_add_arg(own, "--%s=%s", key, options_string(o, key));
+            tool_add_arg(&a, "--%s=%s", key, options_string(o, key));
         else if (!config_setting(config, "compactor", key))
-            add_url(own, key, &p, daemons[i], config);
+            add_url(&a, key, &p, daemons[i], config);
     }
-    add_options(own, o);
+    add_options(&a, o);
     pipeline_close(&p);
-    free(libexec);
-    while (own[n])
-        n++;
-    char **argv = mem_zalloc((n + n_files + 2) * sizeof *argv);
-    memcpy(argv, own, n * sizeof *argv);
     for (size_t i = 0; i < n_files; i++)
-        argv[n + i] = files[i];
-    execv(argv[0], argv);
-    fprintf(stderr, "millrace compact: cannot run %s: %s\n", argv[0], strerror(errno));
-    for (size_t i = 0; i < n; i++)
-        free(own[i]);
-    free(argv);
+        tool_add_arg(&a, "%s", files[i]);
+    execv(a.argv[0], a.argv);
+    fprintf(stderr, "millrace compact: cannot run %s: %s\n", a.argv[0], strerror(errno));
+    tool_free_args(&a);
     return EX_CONFIG;
 }
 

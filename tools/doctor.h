@@ -33,7 +33,7 @@ void doctor_each_entry(
 
 /* Runs the compactor on the pipeline's archive. Returns its standard output or error (`fd`), or NULL. */
 FILE *doctor_run_compactor(const struct doctor *d, const char *option, int fd, pid_t *pid);
-/* Closes the output, and returns the exit status, or -1. */
+/* Closes the output, and returns the exit status as tool_wait does. */
 int doctor_end_compactor(FILE *output, pid_t pid);
 
 /* The conservation law (tools/conservation.c). */

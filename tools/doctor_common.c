@@ -6,8 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 void doctor_find(
@@ -65,34 +63,24 @@ void doctor_each_entry(
 
 FILE *doctor_run_compactor(const struct doctor *d, const char *option, int fd, pid_t *pid)
 {
-    char *argv[TOOL_ARGS_MAX + 1] = {NULL};
-    char *libexec = tool_libexec_dir();
+    struct tool_args a = tool_args_for("compactor");
     int ends[2];
-    tool_add_arg(argv, "%s/compactor", libexec);
     if (d->config)
-        tool_add_arg(argv, "--config=%s", d->config->path);
-    tool_add_compactor_paths(argv, d->config, d->data_dir);
-    tool_add_arg(argv, "%s", option);
-    *pid = -1;
-    if (pipe2(ends, O_CLOEXEC) == 0) {
-        *pid = fork();
-        if (*pid == 0) {
-            dup2(ends[1], fd);
-            execv(argv[0], argv);
-            _exit(EX_OSERR);
-        }
-        close(ends[1]);
-    }
-    for (size_t i = 0; argv[i]; i++)
-        free(argv[i]);
-    free(libexec);
-    return *pid > 0 ? fdopen(ends[0], "r") : NULL;
+        tool_add_arg(&a, "--config=%s", d->config->path);
+    tool_add_compactor_paths(&a, d->config, d->data_dir);
+    tool_add_arg(&a, "%s", option);
+    bool has_pipe = pipe2(ends, O_CLOEXEC) == 0;
+    *pid = has_pipe ? tool_start(&a, ends[1], fd) : -1;
+    tool_free_args(&a);
+    if (!has_pipe)
+        return NULL;
+    close(ends[1]);
+    return fdopen(ends[0], "r");
 }
 
 int doctor_end_compactor(FILE *output, pid_t pid)
 {
-    int status = -1;
     if (output)
         fclose(output);
-    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return tool_wait(pid);
 }

@@ -21,8 +21,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
@@ -439,43 +437,26 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
 /* Runs `millrace compact`, with an option unless it is NULL. Its log is shown only if it fails. */
 static int compact(const struct forget *f, const char *option, const char *ns)
 {
-    char *argv[TOOL_ARGS_MAX + 1] = {NULL}, hash[COMPONENT_HASH + 1];
-    int status, n = 0;
+    char hash[COMPONENT_HASH + 1];
     FILE *log = tmpfile();
+    if (!log)
+        return fail(EX_TEMPFAIL, "cannot create a temporary file: %s", strerror(errno));
     /* The stored form, because a text may look like a hash. */
     struct bytes value = component_store(bytes_str(f->value), hash);
-    tool_add_arg(argv, "compact");
-    tool_add_arg(argv, "--config=%s", f->config->path);
+    struct tool_args a = {0};
+    tool_add_arg(&a, "/proc/self/exe");
+    tool_add_arg(&a, "compact");
+    tool_add_arg(&a, "--config=%s", f->config->path);
     if (options_is_set(f->o, "data_dir"))
-        tool_add_arg(argv, "--data-dir=%s", options_string(f->o, "data_dir"));
+        tool_add_arg(&a, "--data-dir=%s", options_string(f->o, "data_dir"));
     if (option)
-        tool_add_arg(argv, "--%s=%s|%.*s", option, ns, (int)value.len, value.ptr);
-    while (argv[n])
-        n++;
-    pid_t parent = getpid(), pid = log ? fork() : -1;
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent || dup2(fileno(log), STDERR_FILENO) < 0)
-            _exit(EX_TEMPFAIL);
-        exit(tool_compact(n, argv));
-    }
-    while (n-- > 0)
-        free(argv[n]);
-    if (pid < 0) {
-        status = fail(EX_TEMPFAIL, "cannot start a process: %s", strerror(errno));
-    } else {
-        while (waitpid(pid, &status, 0) != pid)
-            continue;
-        status = WIFEXITED(status) ? WEXITSTATUS(status) : EX_TEMPFAIL;
-    }
-    if (log && status != EX_OK) {
-        rewind(log);
-        for (int c; (c = getc(log)) != EOF;)
-            fputc(c, stderr);
-    }
-    if (log)
-        fclose(log);
-    return status;
+        tool_add_arg(&a, "--%s=%s|%.*s", option, ns, (int)value.len, value.ptr);
+    int status = tool_wait(tool_start(&a, fileno(log), STDERR_FILENO));
+    rewind(log);
+    for (int c; status != EX_OK && (c = getc(log)) != EOF;)
+        fputc(c, stderr);
+    fclose(log);
+    return status == EX_SOFTWARE ? EX_TEMPFAIL : status;
 }
 
 static int erase_counter(struct forget *f, const char *ns, struct bytes key_text)

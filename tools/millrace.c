@@ -122,18 +122,15 @@ static int unknown_name(const char *written, bool is_help)
 /* Runs a built-in subcommand, or replaces this process by a program in libexec. */
 static int dispatch_or_help(int argc, char **argv, bool is_help)
 {
-    struct buf path = {0};
     int error = ENOENT;
     for (size_t i = 0; i < TOOLS; i++)
         if (strcmp(tools[i].name, argv[0]) == 0)
             return tools[i].run(argc, argv);
     if (bytes_is_name(bytes_str(argv[0]))) {
-        char *dir = tool_libexec_dir();
-        buf_printf(&path, "%s/%s", dir, argv[0]);
-        execv(path.ptr, argv);
+        char *path = tool_program(argv[0]);
+        execv(path, argv);
         error = errno;
-        free(dir);
-        buf_free(&path);
+        free(path);
     }
     if (error != ENOENT) {
         fprintf(stderr, "millrace: cannot run \"%s\": %s\n", argv[0], strerror(error));
@@ -157,9 +154,9 @@ static int tool_gen(int argc, char **argv)
 /* Prints a document of share/doc. Returns an exit status. */
 static int print_document(const char *file)
 {
-    char *libexec = tool_libexec_dir(), piece[8192];
+    char *docs = tool_program("../../share/doc/millrace"), piece[8192];
     size_t n;
-    char *path = mem_printf("%s/../../share/doc/millrace/%s", libexec, file);
+    char *path = mem_printf("%s/%s", docs, file);
     FILE *f = fopen(path, "re");
     if (!f)
         fprintf(stderr, "millrace help: cannot read %s: %s\n", path, strerror(errno));
@@ -168,7 +165,7 @@ static int print_document(const char *file)
     int status = f ? EX_OK : EX_NOINPUT;
     if (f)
         fclose(f);
-    free(libexec);
+    free(docs);
     free(path);
     return status;
 }

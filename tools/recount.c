@@ -11,14 +11,10 @@
 #include "counts/slice_reader.h"
 #include "tools/tool.h"
 #include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -41,7 +37,7 @@ static const struct option_row rows[] = {
 struct recount {
     const struct config *config;
     struct pipeline pipeline;
-    char *libexec, *archive, *to, *counting; /* counting: the data directory of the child aggregator */
+    char *archive, *to, *counting; /* counting: the data directory of the child aggregator */
     struct counters *counters;
     struct manifest current;
 };
@@ -58,43 +54,13 @@ static int fail(int status, const char *fmt, ...)
     return status;
 }
 
-/* Runs the program to its end. Returns its exit status. The program does not outlive this process. */
-static int run_child(char **argv)
+/* Runs the program to its end. Returns its exit status. */
+static int run_child(struct tool_args *a)
 {
-    int status;
-    pid_t parent = getpid(), pid = fork();
-    if (pid < 0)
-        return fail(EX_TEMPFAIL, "cannot start a process: %s", strerror(errno));
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == parent)
-            execv(argv[0], argv);
-        fprintf(stderr, "millrace recount: cannot run %s: %s\n", argv[0], strerror(errno));
-        _exit(EX_CONFIG);
-    }
-    while (waitpid(pid, &status, 0) != pid)
-        if (errno != EINTR)
-            return fail(EX_TEMPFAIL, "cannot wait for %s: %s", argv[0], strerror(errno));
-    if (WIFEXITED(status))
-        return WEXITSTATUS(status);
-    return fail(EX_TEMPFAIL, "%s was killed; run the same command to continue", argv[0]);
-}
-
-/* Runs the program with its arguments and the files. Frees the arguments. */
-static int run_with_files(char **own, char **files, size_t n_files)
-{
-    size_t n = 0;
-    while (own[n])
-        n++;
-    char **argv = mem_zalloc((n + n_files + 1) * sizeof(*argv));
-    memcpy(argv, own, n * sizeof(*argv));
-    if (n_files > 0)
-        memcpy(argv + n, files, n_files * sizeof(*argv));
-    int status = run_child(argv);
-    for (size_t i = 0; i < n; i++)
-        free(own[i]);
-    free(argv);
-    return status;
+    int status = tool_wait(tool_start(a, -1, -1));
+    return status == EX_SOFTWARE
+               ? fail(EX_TEMPFAIL, "a child process was killed; run the same command to continue")
+               : status;
 }
 
 #define MANIFEST_SUFFIX ".manifest.json"
@@ -124,15 +90,16 @@ static bool has_manifest(const char *path)
 
 static int count(const struct recount *r, const char *mode, char **files, size_t n)
 {
-    char *argv[TOOL_ARGS_MAX + 1] = {NULL};
-    tool_add_arg(argv, "%s/aggregator", r->libexec);
-    tool_add_arg(argv, "--config=%s", r->config->path);
-    tool_add_arg(argv, "--data-dir=%s", r->counting);
-    tool_add_arg(argv, "--archive=%s", r->to);
+    struct tool_args a = tool_args_for("aggregator");
+    tool_add_arg(&a, "--config=%s", r->config->path);
+    tool_add_arg(&a, "--data-dir=%s", r->counting);
+    tool_add_arg(&a, "--archive=%s", r->to);
     if (!config_setting(r->config, "aggregator", "pubsub_url"))
-        tool_add_arg(argv, "--pubsub-url=%s", pipeline_url(&r->pipeline, "pubsub"));
-    tool_add_arg(argv, "%s", mode);
-    return run_with_files(argv, files, n);
+        tool_add_arg(&a, "--pubsub-url=%s", pipeline_url(&r->pipeline, "pubsub"));
+    tool_add_arg(&a, "%s", mode);
+    for (size_t i = 0; i < n; i++)
+        tool_add_arg(&a, "%s", files[i]);
+    return run_child(&a);
 }
 
 /* Counts files that the pipeline has counted with --input, then the streams, for which files of ps_to_file may stand in. */
@@ -162,17 +129,16 @@ static int count_all(const struct recount *r, char **files, size_t n)
 
 static int compact(const struct recount *r)
 {
-    char *argv[TOOL_ARGS_MAX + 1] = {NULL};
-    tool_add_arg(argv, "%s/compactor", r->libexec);
-    tool_add_arg(argv, "--config=%s", r->config->path);
-    tool_add_arg(argv, "--archive=%s", r->to);
-    tool_add_arg(argv, "--slices=%s/slices", r->counting);
-    tool_add_arg(argv, "--aggregator-url=stopped");
-    tool_add_arg(argv, "--sortdb-url=none");
-    tool_add_arg(argv, "--shards=%" PRIu32, r->current.shards);
-    tool_add_arg(argv, "--keep=1");
-    tool_add_arg(argv, "--every=0");
-    return run_with_files(argv, NULL, 0);
+    struct tool_args a = tool_args_for("compactor");
+    tool_add_arg(&a, "--config=%s", r->config->path);
+    tool_add_arg(&a, "--archive=%s", r->to);
+    tool_add_arg(&a, "--slices=%s/slices", r->counting);
+    tool_add_arg(&a, "--aggregator-url=stopped");
+    tool_add_arg(&a, "--sortdb-url=none");
+    tool_add_arg(&a, "--shards=%" PRIu32, r->current.shards);
+    tool_add_arg(&a, "--keep=1");
+    tool_add_arg(&a, "--every=0");
+    return run_child(&a);
 }
 
 static int read_current(struct recount *r)
@@ -313,7 +279,6 @@ static int run(const struct options *o)
     if (counters_read(r.config, &r.counters, &error) != 0)
         return fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&r.pipeline, r.config, options_string(o, "data_dir"));
-    r.libexec = tool_libexec_dir();
     r.archive = tool_archive_dir(r.config, r.pipeline.data_dir);
     const char *to = options_text(o, "to_archive");
     r.to = to ? mem_strdup(to) : mem_printf("%s/recount", r.pipeline.data_dir);
@@ -330,7 +295,6 @@ static int run(const struct options *o)
     manifest_free(&r.current);
     counters_free(&r.counters);
     pipeline_close(&r.pipeline);
-    free(r.libexec);
     free(r.archive);
     free(r.to);
     free(r.counting);

@@ -4,12 +4,13 @@
 #include "counts/json_fields.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
-#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -85,26 +86,70 @@ int tool_flush(const char *program, int status)
     return EX_IOERR;
 }
 
-char *tool_libexec_dir(void)
+char *tool_program(const char *name)
 {
-    char self[4096];
+    char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self);
     const char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
-    return mem_printf("%.*s/../libexec/millrace", slash ? (int)(slash - self) : 0, self);
+    return mem_printf("%.*s/../libexec/millrace/%s", slash ? (int)(slash - self) : 0, self, name);
 }
 
-void tool_add_arg(char **argv, const char *fmt, ...)
+void tool_add_arg(struct tool_args *a, const char *fmt, ...)
 {
     struct buf text = {0};
-    size_t n = 0;
     va_list ap;
-    while (argv[n] != NULL)
-        n++;
-    assert(n < TOOL_ARGS_MAX);
     va_start(ap, fmt);
     buf_vprintf(&text, fmt, ap);
     va_end(ap);
-    argv[n] = text.ptr;
+    a->argv = mem_realloc(a->argv, (a->n + 2) * sizeof *a->argv);
+    a->argv[a->n++] = text.ptr;
+    a->argv[a->n] = NULL;
+}
+
+struct tool_args tool_args_for(const char *name)
+{
+    struct tool_args a = {0};
+    char *path = tool_program(name);
+    tool_add_arg(&a, "%s", path);
+    free(path);
+    return a;
+}
+
+void tool_free_args(struct tool_args *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        free(a->argv[i]);
+    free(a->argv);
+    *a = (struct tool_args){0};
+}
+
+pid_t tool_start(struct tool_args *a, int fd, int as)
+{
+    pid_t parent = getpid(), pid;
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent && (fd < 0 || dup2(fd, as) >= 0))
+            execv(a->argv[0], a->argv);
+        fprintf(stderr, "millrace: cannot run %s: %s\n", a->argv[0], strerror(errno));
+        _exit(EX_OSERR);
+    }
+    if (pid < 0)
+        fprintf(stderr, "millrace: cannot start a process: %s\n", strerror(errno));
+    tool_free_args(a);
+    return pid;
+}
+
+int tool_wait(pid_t pid)
+{
+    int status;
+    if (pid < 0)
+        return EX_OSERR;
+    while (waitpid(pid, &status, 0) != pid)
+        if (errno != EINTR)
+            return EX_OSERR;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
 }
 
 const char *tool_data_dir(const struct config *config, const char *given)
@@ -121,18 +166,18 @@ char *tool_archive_dir(const struct config *config, const char *data_dir)
     return archive ? mem_strdup(archive) : mem_printf("%s/archive", data_dir);
 }
 
-void tool_add_compactor_paths(char **argv, const struct config *config, const char *data_dir)
+void tool_add_compactor_paths(struct tool_args *a, const struct config *config, const char *data_dir)
 {
     const char *archive = config_setting(config, "sortdb", "archive");
     const char *aggregator = config_setting(config, "aggregator", "data_dir");
     if (archive)
-        tool_add_arg(argv, "--archive=%s", archive);
+        tool_add_arg(a, "--archive=%s", archive);
     else if (!config_setting(config, "compactor", "archive"))
-        tool_add_arg(argv, "--archive=%s/archive", data_dir);
+        tool_add_arg(a, "--archive=%s/archive", data_dir);
     if (aggregator)
-        tool_add_arg(argv, "--slices=%s/slices", aggregator);
+        tool_add_arg(a, "--slices=%s/slices", aggregator);
     else if (!config_setting(config, "compactor", "slices"))
-        tool_add_arg(argv, "--slices=%s/aggregator/slices", data_dir);
+        tool_add_arg(a, "--slices=%s/aggregator/slices", data_dir);
 }
 
 static char *text_at(const struct json_doc *run, const char *daemon, const char *member)

@@ -7,6 +7,8 @@
 #include "config/options.h"
 #include "config/peers.h"
 
+#include <sys/types.h>
+
 int tool_up(int argc, char **argv);
 int tool_put(int argc, char **argv);
 int tool_compact(int argc, char **argv);
@@ -58,19 +60,30 @@ struct slice_reader;
 /* Opens a sealed or open slice. Returns an enum slice_result, with the reason in `error` (SLICE_ERROR_TEXT bytes). */
 int tool_open_slice(const char *path, struct slice_reader **out, char *error);
 
-/* The directory of the daemons: ../libexec/millrace, relative to the directory of the running program. The caller frees
- * it. */
-char *tool_libexec_dir(void);
-/* Appends an argument to argv[TOOL_ARGS_MAX + 1], which ends with NULL. The caller frees the arguments. */
-#define TOOL_ARGS_MAX 32
-void tool_add_arg(char **argv, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The path of a daemon: ../libexec/millrace/NAME, relative to the directory of the running program. The caller frees it. */
+char *tool_program(const char *name);
+/* A command line. argv ends with NULL, and argv[0] is the path of the program. */
+struct tool_args {
+    char **argv;
+    size_t n;
+};
+/* Begins the command line of a daemon. */
+struct tool_args tool_args_for(const char *name);
+void tool_add_arg(struct tool_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void tool_free_args(struct tool_args *a);
+
+/* Starts a program and frees its arguments. The program has `fd` as its descriptor `as`, unless fd is -1, and does not outlive this
+ * process. Returns its pid, or -1 after printing the error. */
+pid_t tool_start(struct tool_args *a, int fd, int as);
+/* Waits for the end of a program. Returns its exit status: EX_OSERR if it could not be run, EX_SOFTWARE if it was killed. */
+int tool_wait(pid_t pid);
 
 /* The directory of a pipeline: `given`, or if that is NULL the configured or the usual one. */
 const char *tool_data_dir(const struct config *config, const char *given);
 /* The directory of a pipeline's archive. The caller frees it. */
 char *tool_archive_dir(const struct config *config, const char *data_dir);
 /* Appends the directories that the compactor of a pipeline needs and that [compactor] does not set. */
-void tool_add_compactor_paths(char **argv, const struct config *config, const char *data_dir);
+void tool_add_compactor_paths(struct tool_args *a, const struct config *config, const char *data_dir);
 
 /* True if the api of `millrace up` reads the archive itself instead of asking sortdb: by its setting, or by default if sortdb serves the
  * archive. Then the compactor waits for the api too. */

@@ -127,12 +127,12 @@ struct up {
     struct config *counted; /* the last accepted configuration, whose counters are in force; NULL: config */
     char **argv;            /* the command line of this process */
     const char *data_dir;
-    char *libexec; /* directory of the programs */
     char *archive; /* directory */
     bool check_only;
     size_t n;
     struct supervisor_program daemons[N_DAEMONS];
-    char *urls[N_DAEMONS]; /* where each listens; NULL: nowhere */
+    struct tool_args args[N_DAEMONS]; /* owns the argv of `daemons` */
+    char *urls[N_DAEMONS];            /* where each listens; NULL: nowhere */
     struct last_error errors[N_DAEMONS];
     struct disk_sample disk[DISK_SAMPLES]; /* a ring of the last day */
     size_t n_disk;                         /* samples taken */
@@ -185,15 +185,15 @@ static int open_socket(struct up *up, const char *name, struct config_error *err
 }
 
 /* The api reads the archive that sortdb serves. */
-static void add_api_archive(const struct up *up, char **argv)
+static void add_api_archive(const struct up *up, struct tool_args *a)
 {
     const char *dir = config_setting(up->config, "sortdb", "archive");
     if (config_setting(up->config, "api", "archive") == NULL)
-        tool_add_arg(argv, "--archive=%s", dir != NULL ? dir : up->archive);
+        tool_add_arg(a, "--archive=%s", dir != NULL ? dir : up->archive);
 }
 
 /* Appends the addresses of the daemons to which this one sends requests. */
-static void add_peers(const struct up *up, const struct daemon_row *row, char **argv)
+static void add_peers(const struct up *up, const struct daemon_row *row, struct tool_args *a)
 {
     bool api_reads = tool_api_reads_archive(up->config, find_daemon(up, "sortdb") < up->n);
     size_t api = find_daemon(up, "api");
@@ -202,13 +202,13 @@ static void add_peers(const struct up *up, const struct daemon_row *row, char **
         size_t i = find_daemon(up, *peer);
         bool is_sortdb = strcmp(*peer, "sortdb") == 0;
         if (is_sortdb && api_reads && strcmp(row->name, "api") == 0)
-            add_api_archive(up, argv);
+            add_api_archive(up, a);
         if (i == up->n || up->urls[i] == NULL || config_setting(up->config, row->name, setting) != NULL)
             continue;
         if (is_sortdb && api_reads && row->compacts && api < up->n && up->urls[api] != NULL)
-            tool_add_arg(argv, "--%s=%s,%s", setting, up->urls[i], up->urls[api]);
+            tool_add_arg(a, "--%s=%s,%s", setting, up->urls[i], up->urls[api]);
         else
-            tool_add_arg(argv, "--%s=%s", setting, up->urls[i]);
+            tool_add_arg(a, "--%s=%s", setting, up->urls[i]);
     }
 }
 
@@ -217,26 +217,27 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct config
 {
     struct supervisor_program *d = &up->daemons[up->n++];
     *d = (struct supervisor_program){.name = row->name, .listen_fd = -1, .optional = row->optional};
-    d->argv = mem_zalloc((TOOL_ARGS_MAX + 1) * sizeof *d->argv);
-    tool_add_arg(d->argv, "%s/%s", up->libexec, row->name);
-    tool_add_arg(d->argv, "--config=%s", up->config->path);
+    struct tool_args *a = &up->args[up->n - 1];
+    *a = tool_args_for(row->name);
+    tool_add_arg(a, "--config=%s", up->config->path);
     if (row->keeps_data && config_setting(up->config, row->name, "data_dir") == NULL)
-        tool_add_arg(d->argv, "--data_dir=%s/%s", up->data_dir, row->name);
+        tool_add_arg(a, "--data_dir=%s/%s", up->data_dir, row->name);
     if (row->uses_archive && config_setting(up->config, row->name, "archive") == NULL &&
         config_setting(up->config, row->name, "db_file") == NULL)
-        tool_add_arg(d->argv, "--archive=%s", up->archive);
+        tool_add_arg(a, "--archive=%s", up->archive);
     if (strcmp(row->name, "api") == 0 && config_setting(up->config, "api", "run_file") == NULL)
-        tool_add_arg(d->argv, "--run_file=%s/" RUN_FILE, up->data_dir);
+        tool_add_arg(a, "--run_file=%s/" RUN_FILE, up->data_dir);
     if (row->compacts) {
-        tool_add_compactor_paths(d->argv, up->config, up->data_dir);
+        tool_add_compactor_paths(a, up->config, up->data_dir);
         if (config_setting(up->config, row->name, "every") == NULL)
-            tool_add_arg(d->argv, "--every=%s", COMPACT_EVERY);
+            tool_add_arg(a, "--every=%s", COMPACT_EVERY);
     }
     if (up->check_only)
-        tool_add_arg(d->argv, "--check-config");
+        tool_add_arg(a, "--check-config");
     else if (!row->compacts && open_socket(up, row->name, error) != 0)
         return -1;
-    add_peers(up, row, d->argv);
+    add_peers(up, row, a);
+    d->argv = a->argv;
     return 0;
 }
 
@@ -602,16 +603,13 @@ static int run_and_wait(char *const *argv)
  * existing archive, on which a compactor may be running. */
 static int init_archive(const struct up *up)
 {
-    struct buf archive = {0};
-    char init[] = "--init";
-    char *program = mem_printf("%s/compactor", up->libexec);
-    buf_printf(&archive, "--archive=%s", up->archive);
+    struct tool_args a = tool_args_for("compactor");
+    tool_add_arg(&a, "--archive=%s", up->archive);
+    tool_add_arg(&a, "--init");
     char *current = mem_printf("%s/current", up->archive);
-    char *argv[] = {program, archive.ptr, init, NULL};
     bool needed = find_daemon(up, "sortdb") < up->n && access(current, F_OK) != 0;
-    int status = needed ? run_and_wait(argv) : EX_OK;
-    free(program);
-    buf_free(&archive);
+    int status = needed ? run_and_wait(a.argv) : EX_OK;
+    tool_free_args(&a);
     free(current);
     return status;
 }
@@ -661,7 +659,6 @@ static int run_up(const struct options *o, char **argv)
     char *path =
         mem_printf("%s%s", archive != NULL ? archive : up.data_dir, archive != NULL ? "" : "/archive");
     up.archive = path;
-    up.libexec = tool_libexec_dir();
     int status = EX_OK;
     if ((!up.check_only && daemon_lock_directory(up.data_dir, &error) != 0) ||
         add_daemons(&up, &error) != 0) {
@@ -697,12 +694,9 @@ static int run_up(const struct options *o, char **argv)
             unlink(up.urls[i] + 5);
         free(up.urls[i]);
         free(up.errors[i].text);
-        for (char **arg = up.daemons[i].argv; *arg != NULL; arg++)
-            free(*arg);
-        free(up.daemons[i].argv);
+        tool_free_args(&up.args[i]);
     }
     config_free(&up.counted);
-    free(up.libexec);
     free(path);
     return status;
 }
