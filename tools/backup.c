@@ -23,13 +23,6 @@ static const struct option_row restore_rows[] = {
     {.name = NULL},
 };
 
-static int fail(const char *program, enum backup_result r, const char *error)
-{
-    progress_leave();
-    fprintf(stderr, "millrace %s: %s\n", program, error);
-    return backup_exit_status(r);
-}
-
 static void on_progress(const char *step, uint64_t done, uint64_t total, void *arg)
 {
     progress_show(arg, step, done, total, done >> 20, false, clock_monotonic());
@@ -78,10 +71,8 @@ static int backup_with(const struct options *o)
     struct backup_manifest m;
     bool verifies = options_bool(o, "verify");
     struct backup_spec spec = {.to = to, .on_progress = on_progress, .arg = &progress};
-    if (!to) {
-        fprintf(stderr, "millrace backup: give the directory of the backup\n");
-        return EX_USAGE;
-    }
+    if (!to)
+        return tool_fail(EX_USAGE, "give the directory of the backup");
     if (options_config(o))
         spec.config = options_config(o)->path;
     find_places(o, spec.places);
@@ -96,12 +87,12 @@ static int backup_with(const struct options *o)
         if (!verifies)
             show_left_out(options_config(o));
     } else {
-        status = fail("backup", r, error);
+        status = tool_fail(backup_exit_status(r), "%s", error);
     }
     for (size_t i = 0; i < BACKUP_PLACES; i++)
         free((void *)(uintptr_t)spec.places[i]);
     free(to);
-    return tool_flush("backup", status);
+    return tool_flush(status);
 }
 
 static int restore_with(const struct options *o)
@@ -111,13 +102,13 @@ static int restore_with(const struct options *o)
     struct backup_manifest m;
     char *to = mem_strdup(tool_data_dir(options_config(o), options_string(o, "to")));
     struct backup_spec spec = {.to = to, .on_progress = on_progress, .arg = &progress};
-    int status = EX_USAGE;
+    int status;
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/'; n--)
         to[n - 1] = 0;
     progress_begin(&progress, "MiB", false, clock_monotonic());
     enum backup_result r = from ? backup_restore(&spec, from, &m, error) : BACKUP_FAILED;
     if (!from) {
-        fprintf(stderr, "millrace restore: give the directory of the backup\n");
+        status = tool_fail(EX_USAGE, "give the directory of the backup");
     } else if (r == BACKUP_OK) {
         progress_erase();
         printf("%s: restored\n", to);
@@ -130,11 +121,11 @@ static int restore_with(const struct options *o)
         backup_manifest_free(&m);
         status = EX_OK;
     } else {
-        status = fail("restore", r, error);
+        status = tool_fail(backup_exit_status(r), "%s", error);
     }
     free(to);
     free(from);
-    return tool_flush("restore", status);
+    return tool_flush(status);
 }
 
 int tool_backup(int argc, char **argv)

@@ -56,9 +56,8 @@ static int exec_compactor(const struct options *o)
     struct pipeline p;
     pipeline_open(&p, config, options_string(o, "data_dir"));
     if (!config && !options_is_set(o, "data_dir") && access(p.data_dir, F_OK) != 0) {
-        fprintf(stderr,
-            "millrace compact: no pipeline has run in %s; name it: --config=FILE or --data-dir=DIR\n",
-            p.data_dir);
+        tool_fail(
+            EX_CONFIG, "no pipeline has run in %s; name it: --config=FILE or --data-dir=DIR", p.data_dir);
         pipeline_close(&p);
         return EX_CONFIG;
     }
@@ -80,7 +79,7 @@ static int exec_compactor(const struct options *o)
     for (size_t i = 0; i < n_files; i++)
         tool_add_arg(&a, "%s", files[i]);
     execv(a.argv[0], a.argv);
-    fprintf(stderr, "millrace compact: cannot run %s: %s\n", a.argv[0], strerror(errno));
+    tool_fail(EX_CONFIG, "cannot run %s: %s", a.argv[0], strerror(errno));
     tool_free_args(&a);
     return EX_CONFIG;
 }

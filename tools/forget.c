@@ -76,18 +76,6 @@ static void say(const char *what, const char *name, const char *fmt, ...)
     fflush(stdout);
 }
 
-static int fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int fail(int status, const char *fmt, ...)
-{
-    va_list ap;
-    fputs("millrace forget: ", stderr);
-    va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
-    va_end(ap);
-    fputc('\n', stderr);
-    return status;
-}
-
 /* The token that the configuration names for the daemon; NULL: none. The caller frees it. */
 static char *token_of(const struct forget *f, const char *daemon)
 {
@@ -131,7 +119,7 @@ static struct json_doc *ask(
     char error[FORGET_ERROR_TEXT];
     struct json_doc *doc = try_to_ask(f, daemon, method, target, error);
     if (!doc)
-        (void)fail(EX_TEMPFAIL, "%s", error);
+        tool_fail(EX_TEMPFAIL, "%s", error);
     return doc;
 }
 
@@ -241,7 +229,7 @@ static int erase_queue(struct forget *f, const char *queue)
         struct bytes text = json_doc_text(doc, "/state"), error = json_doc_text(doc, "/error");
         snprintf(state, sizeof state, "%.*s", (int)text.len, text.len ? text.ptr : "");
         if (strcmp(state, "failed") == 0)
-            (void)fail(EX_TEMPFAIL, "queue %s: %.*s", queue, (int)error.len, error.len ? error.ptr : "");
+            tool_fail(EX_TEMPFAIL, "queue %s: %.*s", queue, (int)error.len, error.len ? error.ptr : "");
         json_doc_free(&doc);
         if (strcmp(state, "running") != 0)
             break;
@@ -373,7 +361,7 @@ static int erase_stream(
     if (status == EX_OK && !f->dry)
         status = forget_stream_erase(&s);
     if (status != EX_OK)
-        (void)fail(status, "%s", s.error);
+        tool_fail(status, "%s", s.error);
     else if (!is_again || s.erased)
         say_erased(f, &s);
     *has_erased = *has_erased || (status == EX_OK && s.erased);
@@ -415,9 +403,9 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
     int status = rejects_dir_ends(dir, &front, &r.end, why);
     r.dir = path;
     if (status != EX_OK)
-        (void)fail(status, "%s", why);
+        tool_fail(status, "%s", why);
     else if ((status = forget_rejects_erase(&r)) != EX_OK)
-        (void)fail(status, "%s", r.error);
+        tool_fail(status, "%s", r.error);
     if (status == EX_OK && (from->slice == 0 ? r.read : r.matched) > 0)
         say("rejects", "", "%" PRIu64 " of %" PRIu64 " lines %s", r.matched, r.read,
             f->dry ? "match" : "erased");
@@ -440,7 +428,7 @@ static int compact(const struct forget *f, const char *option, const char *ns)
     char hash[COMPONENT_HASH + 1];
     FILE *log = tmpfile();
     if (!log)
-        return fail(EX_TEMPFAIL, "cannot create a temporary file: %s", strerror(errno));
+        return tool_fail(EX_TEMPFAIL, "cannot create a temporary file: %s", strerror(errno));
     /* The stored form, because a text may look like a hash. */
     struct bytes value = component_store(bytes_str(f->value), hash);
     struct tool_args a = {0};
@@ -511,11 +499,11 @@ static int erase_archive(struct forget *f, struct rejects_place rejects)
             status = erase_counters(f, m.retired);
         manifest_free(&m);
     } else if (status == EX_OK) {
-        return fail(EX_TEMPFAIL, "%s", why);
+        return tool_fail(EX_TEMPFAIL, "%s", why);
     }
     return status == EX_OK
                ? status
-               : fail(status, "`millrace compact` has ended with status %d; repeat the command", status);
+               : tool_fail(status, "`millrace compact` has ended with status %d; repeat the command", status);
 }
 
 static int forget_all(struct forget *f)
@@ -533,7 +521,7 @@ static int forget_all(struct forget *f)
     if (!f->dry)
         say("kept", "", "files of ps_to_file, exports and backups; see `millrace help privacy`");
     if (f->remaining)
-        (void)fail(f->remaining, "something remains; repeat the command later");
+        tool_fail(f->remaining, "something remains; repeat the command later");
     return f->remaining;
 }
 
@@ -546,14 +534,14 @@ static int run(const struct options *o)
         .value = options_string(o, "value"),
         .dry = options_bool(o, "dry_run")};
     if (!f.field || !f.value || !f.value[0])
-        return fail(EX_USAGE, "needs --field and --value");
+        return tool_fail(EX_USAGE, "needs --field and --value");
     if (strcmp(f.value, KEY_NONE) == 0 || strcmp(f.value, COMPONENT_OTHER) == 0)
-        return fail(EX_USAGE, "--value=%s: this key also has counts of other events", f.value);
+        return tool_fail(EX_USAGE, "--value=%s: this key also has counts of other events", f.value);
     if (!f.config || counters_read(f.config, &f.counters, &error) != 0)
-        return fail(EX_CONFIG, "%s", f.config ? error.text : "needs --config, for the counters");
+        return tool_fail(EX_CONFIG, "%s", f.config ? error.text : "needs --config, for the counters");
     int status = EX_USAGE;
     if (!(f.match = forget_match_new(f.field, f.value, f.counters->max_text))) {
-        (void)fail(EX_USAGE, "--field=%s is not a field, a path or %s", f.field, KEY_FUNCTIONS);
+        tool_fail(EX_USAGE, "--field=%s is not a field, a path or %s", f.field, KEY_FUNCTIONS);
     } else {
         signal(SIGPIPE, SIG_IGN);
         pipeline_open(&f.pipeline, f.config, options_string(o, "data_dir"));
@@ -562,7 +550,7 @@ static int run(const struct options *o)
     }
     forget_match_free(&f.match);
     counters_free(&f.counters);
-    return tool_flush("forget", status);
+    return tool_flush(status);
 }
 
 int tool_forget(int argc, char **argv)

@@ -54,7 +54,7 @@ static void check_event(const struct inspect_event *e, void *arg)
 static int exit_status(enum journal_result r, const char *error)
 {
     if (error[0])
-        fprintf(stderr, "millrace journal: %s\n", error);
+        tool_fail(0, "%s", error);
     return r == JOURNAL_OK         ? EX_OK
            : r == JOURNAL_DAMAGED  ? EX_DATAERR
            : r == JOURNAL_NO_SPACE ? EX_TEMPFAIL
@@ -196,9 +196,8 @@ int tool_journal(int argc, char **argv)
         if (strcmp(acts[i].name, words[0]) != 0 || (payload && !acts[i].takes_payload))
             continue;
         if (realpath(words[1], dir))
-            return tool_flush("journal", acts[i].run(dir, payload));
-        fprintf(stderr, "millrace journal: %s: %s\n", words[1], strerror(errno));
-        return EX_CONFIG;
+            return tool_flush(acts[i].run(dir, payload));
+        return tool_fail(EX_CONFIG, "%s: %s", words[1], strerror(errno));
     }
     fputs(help, stderr);
     return EX_USAGE;

@@ -124,8 +124,10 @@ static int dispatch_or_help(int argc, char **argv, bool is_help)
 {
     int error = ENOENT;
     for (size_t i = 0; i < TOOLS; i++)
-        if (strcmp(tools[i].name, argv[0]) == 0)
+        if (strcmp(tools[i].name, argv[0]) == 0) {
+            tool_begin(tools[i].name);
             return tools[i].run(argc, argv);
+        }
     if (bytes_is_name(bytes_str(argv[0]))) {
         char *path = tool_program(argv[0]);
         execv(path, argv);
@@ -159,7 +161,7 @@ static int print_document(const char *file)
     char *path = mem_printf("%s/%s", docs, file);
     FILE *f = fopen(path, "re");
     if (!f)
-        fprintf(stderr, "millrace help: cannot read %s: %s\n", path, strerror(errno));
+        tool_fail(EX_NOINPUT, "cannot read %s: %s", path, strerror(errno));
     while (f && (n = fread(piece, 1, sizeof piece, f)) > 0)
         fwrite(piece, 1, n, stdout);
     int status = f ? EX_OK : EX_NOINPUT;

@@ -50,12 +50,6 @@ struct producer {
     bool is_reader; /* the mark consists of id and fence */
 };
 
-static int refuse(int status, const char *why)
-{
-    fprintf(stderr, "millrace producers: %s\n", why);
-    return status;
-}
-
 static struct producer read_producer(const struct json_doc *doc, const char *at)
 {
     struct producer p = {
@@ -119,7 +113,7 @@ static bool append_set(const struct options *o, struct buf *target)
     const char *producer = options_string(o, "set"), *removed = options_string(o, "remove");
     uint64_t number;
     if (removed && (producer || mark || next_id || !bytes_is_name(bytes_str(removed)))) {
-        refuse(EX_USAGE, "--remove needs a producer's name, and no --set");
+        tool_fail(EX_USAGE, "--remove needs a producer's name, and no --set");
         return false;
     }
     if (removed) {
@@ -127,9 +121,9 @@ static bool append_set(const struct options *o, struct buf *target)
         return true;
     }
     if (!mark == !next_id || !bytes_is_name(bytes_str(producer)))
-        refuse(EX_USAGE, "--set needs a producer's name, and either --mark or --next-id");
+        tool_fail(EX_USAGE, "--set needs a producer's name, and either --mark or --next-id");
     else if (!bytes_to_u64(bytes_str(mark ? mark : next_id), &number) || (next_id && number > PLAN_ID_MAX))
-        refuse(EX_USAGE, mark ? "--mark is not a number" : "--next-id is not the id of a message");
+        tool_fail(EX_USAGE, "%s", mark ? "--mark is not a number" : "--next-id is not the id of a message");
     else {
         buf_printf(target, "&producer=%s&mark=%" PRIu64, producer, next_id ? PLAN_MARK(number, 0) : number);
         return true;
@@ -148,9 +142,9 @@ static int producers_with(const struct options *o)
     struct config_error error;
     char *token;
     if (!bytes_is_name(bytes_str(name)))
-        return refuse(EX_USAGE, "--stream and --queue take a name");
+        return tool_fail(EX_USAGE, "--stream and --queue take a name");
     if (!sets && (options_is_set(o, "mark") || options_is_set(o, "next_id")))
-        return refuse(EX_USAGE, "--mark and --next-id need --set");
+        return tool_fail(EX_USAGE, "--mark and --next-id need --set");
     buf_printf(&target, "/producers?%s=%s", queue ? "queue" : "stream", name);
     if (sets && !append_set(o, &target)) {
         buf_free(&target);
@@ -158,7 +152,7 @@ static int producers_with(const struct options *o)
     }
     if (daemon_read_token(options_string(o, "token_file"), &token, &error) != 0) {
         buf_free(&target);
-        return refuse(EX_CONFIG, error.text);
+        return tool_fail(EX_CONFIG, "%s", error.text);
     }
     pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
     if (!url)
@@ -182,15 +176,15 @@ static int producers_with(const struct options *o)
         struct bytes detail = status == 200 ? BYTES_LITERAL("this is not an answer of pubsub or simplequeue")
                               : doc         ? json_doc_text(doc, "/detail")
                                             : bytes_str(why);
-        fprintf(stderr, "millrace producers: %s: %.*s\n", url, (int)detail.len, detail.len ? detail.ptr : "");
-        result = status >= 400 && status < 500 ? EX_USAGE : EX_TEMPFAIL;
+        result = tool_fail(status >= 400 && status < 500 ? EX_USAGE : EX_TEMPFAIL, "%s: %.*s", url,
+            (int)detail.len, detail.len ? detail.ptr : "");
     }
     json_doc_free(&doc);
     pipeline_close(&pipeline);
     buf_free(&target);
     buf_free(&body);
     free(token);
-    return tool_flush("producers", result);
+    return tool_flush(result);
 }
 
 int tool_producers(int argc, char **argv)

@@ -195,13 +195,6 @@ static int add(struct put *p, struct bytes line, uint64_t end)
     return put_batch_lines(p->batch) >= p->batch_lines ? flush(p) : flush_if_late(p);
 }
 
-static int print_error(const char *why, int status)
-{
-    progress_leave();
-    fprintf(stderr, "millrace put: %s\n", why);
-    return status;
-}
-
 /* The pipe is idle: send the lines that have arrived. */
 static bool on_idle(void *arg)
 {
@@ -264,11 +257,8 @@ static int add_csv_result(struct put *p, enum csv_result r, uint64_t end)
     case CSV_WRONG:
         break;
     }
-    if (!csv_has_names(p->csv)) {
-        progress_leave();
-        fprintf(stderr, "millrace put: %s: %s\n", shown_name(f->name), csv_wrong(p->csv));
-        return EX_DATAERR;
-    }
+    if (!csv_has_names(p->csv))
+        return tool_fail(EX_DATAERR, "%s: %s", shown_name(f->name), csv_wrong(p->csv));
     while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r'))
         text.len--;
     return refuse(p, &(struct put_batch_refusal){text, bytes_str(csv_wrong(p->csv)), p->record_start}, end);
@@ -306,10 +296,9 @@ static uint64_t offset(const struct put *p)
 
 static void warn_truncated(const char *path)
 {
-    progress_leave();
-    fprintf(stderr,
-        "millrace put: %s was truncated or rewritten; continuing at its beginning; lines that were not "
-        "posted before are missing\n",
+    tool_fail(0,
+        "%s was truncated or rewritten; continuing at its beginning; lines that were not posted before "
+        "are missing",
         path);
 }
 
@@ -319,7 +308,7 @@ static int next_log_file(struct put *p)
     char error[LINE_SOURCE_ERROR_MAX];
     int status = flush(p), rc = status == 0 ? log_tail_next_file(p->tail, error) : 0;
     if (rc < 0)
-        return print_error(error, EX_IOERR);
+        return tool_fail(EX_IOERR, "%s", error);
     if (rc > 0)
         clock_sleep(FOLLOW_POLL);
     p->files[0].base = log_tail_base(p->tail);
@@ -345,7 +334,7 @@ static int put_lines(struct put *p)
             break;
         case LINE_SOURCE_SKIPPING:
             if (p->csv && (csv_is_inside(p->csv) || !csv_has_names(p->csv)))
-                return print_error("a record has a line over 64 MiB, or a quote is missing", EX_DATAERR);
+                return tool_fail(EX_DATAERR, "a record has a line over 64 MiB, or a quote is missing");
             status = skip_long_line(p, start, 0);
             break;
         case LINE_SOURCE_SKIPPED:
@@ -370,14 +359,14 @@ static int put_lines(struct put *p)
             break;
         case LINE_SOURCE_FAILED:
             (void)flush(p);
-            return print_error(error, p->tail != NULL ? EX_IOERR : EX_DATAERR);
+            return tool_fail(p->tail != NULL ? EX_IOERR : EX_DATAERR, "%s", error);
         }
         uint64_t consumed = p->source != NULL ? line_source_consumed(p->source) : 0;
         progress_show(
             &p->progress, NULL, p->packed_before + consumed, p->packed, p->taken, false, clock_monotonic());
         bool all_stored = status == 0 && p->tail != NULL && put_batch_lines(p->batch) == 0;
         if (all_stored && log_tail_stored(p->tail, error) != 0)
-            status = print_error(error, EX_IOERR);
+            status = tool_fail(EX_IOERR, "%s", error);
     }
     return status;
 }
@@ -399,13 +388,13 @@ static int skip_to_mark(struct put *p, uint64_t base)
         if (r == LINE_SOURCE_END)
             break;
         if (r == LINE_SOURCE_FAILED)
-            return print_error(error, EX_DATAERR);
+            return tool_fail(EX_DATAERR, "%s", error);
         if (r != LINE_SOURCE_LINE || csv_add(p->csv, line) == CSV_WRONG ||
             line_source_offset(p->source) > offset)
-            return print_error("this is not the input posted before under this producer", EX_DATAERR);
+            return tool_fail(EX_DATAERR, "this is not the input posted before under this producer");
     }
     if (line_source_skip(p->source, offset, &reached, error) != 0)
-        return print_error(error, EX_DATAERR);
+        return tool_fail(EX_DATAERR, "%s", error);
     put_batch_begin_at(p->batch, base + reached);
     return 0;
 }
@@ -416,7 +405,7 @@ static int put_file(struct put *p, const char *name, uint64_t *base)
     int status = 0;
     p->source = line_source_open(name, error);
     if (p->source == NULL)
-        return print_error(error, EX_NOINPUT);
+        return tool_fail(EX_NOINPUT, "%s", error);
     line_source_on_idle(p->source, on_idle, p);
     begin_file(p, name, *base);
     if (p->csv)
@@ -428,11 +417,8 @@ static int put_file(struct put *p, const char *name, uint64_t *base)
     if (status == 0)
         status = put_lines(p);
     /* Warn, because an application may still be writing the last line. */
-    if (p->unfinished && !options_bool(p->o, "quiet")) {
-        progress_leave();
-        fprintf(stderr, "millrace put: %s ends without LF; posted its last line as it stands\n",
-            shown_name(name));
-    }
+    if (p->unfinished && !options_bool(p->o, "quiet"))
+        tool_fail(0, "%s ends without LF; posted its last line as it stands", shown_name(name));
     p->files[p->n_files - 1].whole = status == 0 && !stopped;
     *base += line_source_offset(p->source);
     p->packed_before += line_source_consumed(p->source);
@@ -458,10 +444,10 @@ static int put_files(struct put *p, char **files, size_t n)
     if (status == 0)
         status = flush(p);
     if (status == 0 && !stopped && base < p->resume)
-        return print_error("the input ends before the producer's mark: a part of it is missing, or it is "
-                           "another input, which needs "
-                           "another --producer",
-            EX_DATAERR);
+        return tool_fail(EX_DATAERR,
+            "the input ends before the producer's mark: a part of it is missing, or it is "
+            "another input, which needs "
+            "another --producer");
     return stopped && status == 0 ? 128 + SIGINT : status;
 }
 
@@ -482,19 +468,19 @@ static int follow(struct put *p, const char *path)
                              access(path, F_OK) != 0 && errno == ENOENT;
          waits = true) {
         if (!waits)
-            fprintf(stderr, "millrace put: waiting for %s to be created\n", path);
+            tool_fail(0, "waiting for %s to be created", path);
         clock_sleep(FOLLOW_POLL);
         p->tail = log_tail_open(path, state.ptr, p->resume, &place, error);
     }
     buf_free(&state);
     if (p->tail == NULL && place == LOG_TAIL_LOCKED)
-        return print_error(error, EX_CONFIG);
+        return tool_fail(EX_CONFIG, "%s", error);
     if (p->tail == NULL)
-        return stopped ? 0 : print_error(error, EX_DATAERR);
+        return stopped ? 0 : tool_fail(EX_DATAERR, "%s", error);
     if (place == LOG_TAIL_GONE)
-        fprintf(stderr,
-            "millrace put: the previous log file was deleted or packed; lines of it that were not posted are "
-            "missing; continuing at the beginning of %s\n",
+        tool_fail(0,
+            "the previous log file was deleted or packed; lines of it that were not posted are missing; "
+            "continuing at the beginning of %s",
             path);
     if (place == LOG_TAIL_REWRITTEN)
         warn_truncated(path);
@@ -543,7 +529,7 @@ static int check_standard_input(void)
     int mode = fcntl(STDIN_FILENO, F_GETFL);
     return mode >= 0 && (mode & O_ACCMODE) != O_WRONLY
                ? 0
-               : print_error("standard input is closed, or not open for reading", EX_NOINPUT);
+               : tool_fail(EX_NOINPUT, "standard input is closed, or not open for reading");
 }
 
 static int check_file(const char *name)
@@ -555,16 +541,14 @@ static int check_file(const char *name)
     int why = stat(name, &st) != 0 || access(name, R_OK) != 0 ? errno : 0;
     if (why == 0 && S_ISDIR(st.st_mode))
         why = EISDIR;
-    if (why != 0) {
-        fprintf(stderr, "millrace put: %s: %s\n", name, strerror(why));
-        return EX_NOINPUT;
-    }
+    if (why != 0)
+        return tool_fail(EX_NOINPUT, "%s: %s", name, strerror(why));
     if (!S_ISREG(st.st_mode))
         return 0;
     struct line_source *s = line_source_open(name, error);
     bool ok = s != NULL && line_source_check(s, error) == 0;
     line_source_close(&s);
-    return ok ? 0 : print_error(error, EX_DATAERR);
+    return ok ? 0 : tool_fail(EX_DATAERR, "%s", error);
 }
 
 static bool is_input(const char *input, const struct stat *st)
@@ -581,17 +565,17 @@ static int check(const struct options *o)
     char **files;
     const char *url = options_string(o, "queue_url");
     if (url != NULL && url_address_parse(url, 8080, &address) != 0)
-        return print_error("--queue-url: expected http://HOST:PORT or unix:PATH", EX_USAGE);
+        return tool_fail(EX_USAGE, "--queue-url: expected http://HOST:PORT or unix:PATH");
     size_t n = options_operands(o, &files);
     bool follows = options_bool(o, "follow");
     if (!follows && options_is_set(o, "state"))
-        return print_error("--state needs --follow", EX_USAGE);
+        return tool_fail(EX_USAGE, "--state needs --follow");
     if (follows && options_string(o, "producer") == NULL)
-        return print_error("--follow needs --producer, to continue at its mark", EX_USAGE);
+        return tool_fail(EX_USAGE, "--follow needs --producer, to continue at its mark");
     if (follows && strcmp(options_string(o, "format"), "csv") == 0)
-        return print_error("--format=csv reads whole files: omit --follow", EX_USAGE);
+        return tool_fail(EX_USAGE, "--format=csv reads whole files: omit --follow");
     if (follows && (n != 1 || strcmp(files[0], "-") == 0))
-        return print_error("--follow needs one file", EX_USAGE);
+        return tool_fail(EX_USAGE, "--follow needs one file");
     int status = n == 0 ? check_standard_input() : 0;
     for (size_t i = 0; i < n && !follows; i++) {
         int one = check_file(files[i]);
@@ -607,9 +591,9 @@ static int check(const struct options *o)
     found = found || (exists && n == 0 && is_input("-", &st));
     for (size_t i = 0; exists && i < n; i++)
         found = found || is_input(files[i], &st);
-    return found ? print_error("--rejects names an input, or a file whose name starts with the log's; name "
-                               "another file",
-                       EX_USAGE)
+    return found ? tool_fail(EX_USAGE,
+                       "--rejects names an input, or a file whose name starts with the log's; name "
+                       "another file")
                  : 0;
 }
 
@@ -627,7 +611,7 @@ static int put_with(const struct options *o)
     if (status != 0)
         return status;
     if (daemon_read_token(options_string(o, "queue_token_file"), &token, &error) != 0)
-        return print_error(error.text, EX_CONFIG);
+        return tool_fail(EX_CONFIG, "%s", error.text);
     struct reject_file rejects = reject_options_file(o);
     if (put_rejects_open(&p.rejects, &rejects) != 0) {
         free(token);

@@ -107,13 +107,11 @@ static void refuse_question(const char *word)
     for (size_t i = 0; query_questions[i]; i++)
         suggest_try(&s, query_questions[i]);
     if (!word)
-        fputs("millrace query: no question", stderr);
+        tool_fail(EX_USAGE, "no question; see millrace query --help");
+    else if (s.nearest)
+        tool_fail(EX_USAGE, "no question \"%s\"; did you mean \"millrace query %s\"?", word, s.nearest);
     else
-        fprintf(stderr, "millrace query: no question \"%s\"", word);
-    if (word && s.nearest)
-        fprintf(stderr, "; did you mean \"millrace query %s\"?\n", s.nearest);
-    else
-        fputs("; see millrace query --help\n", stderr);
+        tool_fail(EX_USAGE, "no question \"%s\"; see millrace query --help", word);
 }
 
 static bool parse_args(struct ask *a, int argc, char **argv)
@@ -131,14 +129,13 @@ static bool parse_args(struct ask *a, int argc, char **argv)
     for (int i = 1, took; i < argc; i += took) {
         took = i == question ? 1 : take_option(a, argc - i, argv + i);
         if (took == 0) {
-            fprintf(stderr,
-                "millrace query: \"%s\": every option is --NAME VALUE; see millrace query --help\n", argv[i]);
+            tool_fail(EX_USAGE, "\"%s\": every option is --NAME VALUE; see millrace query --help", argv[i]);
             return false;
         }
     }
     if (strcmp(a->format, "table") == 0 || strcmp(a->format, "json") == 0 || strcmp(a->format, "csv") == 0)
         return true;
-    fprintf(stderr, "millrace query: --format %s: it must be table, json or csv\n", a->format);
+    tool_fail(EX_USAGE, "--format %s: it must be table, json or csv", a->format);
     return false;
 }
 
@@ -150,10 +147,8 @@ static int print_answer(const struct ask *a, const struct buf *body)
         return EX_OK;
     }
     struct json_doc *d = json_doc_parse(buf_bytes(body));
-    if (!d) {
-        fputs("millrace query: the reply of the API is not JSON\n", stderr);
-        return EX_TEMPFAIL;
-    }
+    if (!d)
+        return tool_fail(EX_TEMPFAIL, "the reply of the API is not JSON");
     if (table)
         query_print(a->what, d);
     else
@@ -193,10 +188,8 @@ static int ask_api(struct ask *a)
     struct buf body = {0};
     const char *why;
     int exit_status = EX_TEMPFAIL;
-    if (a->config && config_read(a->config, &config, &error)) {
-        fprintf(stderr, "millrace query: %s\n", error.text);
-        return EX_CONFIG;
-    }
+    if (a->config && config_read(a->config, &config, &error))
+        return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&p, config, a->data_dir);
     const char *url = a->api_url ? a->api_url : pipeline_url(&p, "api");
     if (strcmp(a->format, "csv") == 0 && strcmp(a->what, "counters") != 0)
@@ -206,7 +199,7 @@ static int ask_api(struct ask *a)
         show_curl(url, a->target.ptr);
     int status = pipeline_get(&p, "api", url, a->target.ptr, 0, &body, &why);
     if (status == 0)
-        fprintf(stderr, "millrace query: %s: %s\n", url, why);
+        tool_fail(exit_status, "%s: %s", url, why);
     else
         exit_status = status == 200 ? print_answer(a, &body) : print_problem(status, &body);
     buf_free(&body);

@@ -12,7 +12,6 @@
 #include "tools/tool.h"
 #include <dirent.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -42,24 +41,12 @@ struct recount {
     struct manifest current;
 };
 
-static int fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int fail(int status, const char *fmt, ...)
-{
-    va_list ap;
-    fputs("millrace recount: ", stderr);
-    va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
-    va_end(ap);
-    fputc('\n', stderr);
-    return status;
-}
-
 /* Runs the program to its end. Returns its exit status. */
 static int run_child(struct tool_args *a)
 {
     int status = tool_wait(tool_start(a, -1, -1));
     return status == EX_SOFTWARE
-               ? fail(EX_TEMPFAIL, "a child process was killed; run the same command to continue")
+               ? tool_fail(EX_TEMPFAIL, "a child process was killed; run the same command to continue")
                : status;
 }
 
@@ -146,9 +133,10 @@ static int read_current(struct recount *r)
     char error[MANIFEST_ERROR_TEXT] = "";
     manifest_free(&r->current);
     if (manifest_read_current(r->archive, &r->current, error) != MANIFEST_OK)
-        return fail(EX_CONFIG, "cannot read the archive: %s", error);
+        return tool_fail(EX_CONFIG, "cannot read the archive: %s", error);
     if (r->current.through == 0)
-        return fail(EX_CONFIG, "the archive %s has no counts yet; run `millrace compact` first", r->archive);
+        return tool_fail(
+            EX_CONFIG, "the archive %s has no counts yet; run `millrace compact` first", r->archive);
     return EX_OK;
 }
 
@@ -169,7 +157,7 @@ static int check_sealed(const struct recount *r, const struct json_doc *slices)
             slice_reader_close(&reader);
         free(path);
         if (is_other)
-            return fail(EX_CONFIG,
+            return tool_fail(EX_CONFIG,
                 "slice %" PRIu64 " has other counters, and the archive does not include it; run `millrace "
                 "compact --config=%s` first",
                 number, r->config->path);
@@ -188,7 +176,8 @@ static int check_directory(const struct recount *r)
     bool is_other = e != NULL;
     if (dir)
         closedir(dir);
-    return is_other ? fail(EX_CONFIG, "%s has other files; recount into another directory", r->to) : EX_OK;
+    return is_other ? tool_fail(EX_CONFIG, "%s has other files; recount into another directory", r->to)
+                    : EX_OK;
 }
 
 /* Refuses at the start what `compact --replace` would refuse at the end. */
@@ -200,10 +189,11 @@ static int check_aggregator(const struct recount *r)
     int http = pipeline_get(&r->pipeline, "aggregator", url, "/slices", 0, &body, &why), status = EX_OK;
     struct json_doc *slices = http == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
     if (!slices)
-        status = fail(EX_TEMPFAIL, "the aggregator at %s does not answer: %s", url, http ? "not ready" : why);
+        status =
+            tool_fail(EX_TEMPFAIL, "the aggregator at %s does not answer: %s", url, http ? "not ready" : why);
     else if (!json_doc_u64(slices, "/counters", &hash) ||
              hash != XXH3_64bits(r->counters->text, strlen(r->counters->text)))
-        status = fail(EX_CONFIG,
+        status = tool_fail(EX_CONFIG,
             "the aggregator has other counters; restart it with %s first, then run `millrace compact`",
             r->config->path);
     else
@@ -240,7 +230,7 @@ static int make_archive(struct recount *r, char **files, size_t n)
             status = read_current(r);
         manifest_free(&made);
         if (status == EX_OK && manifest_read_current(r->to, &made, error) != MANIFEST_OK)
-            status = fail(EX_TEMPFAIL, "cannot read %s: %s", r->to, error);
+            status = tool_fail(EX_TEMPFAIL, "cannot read %s: %s", r->to, error);
     } while (status == EX_OK && !ends_where(&made, &r->current));
     manifest_free(&made);
     return status;
@@ -273,11 +263,12 @@ static int run(const struct options *o)
     char **files;
     size_t n = options_operands(o, &files);
     if ((n > 0) != options_bool(o, "from"))
-        return fail(EX_USAGE, "--from needs files, and files need --from: millrace recount --from FILE...");
+        return tool_fail(
+            EX_USAGE, "--from needs files, and files need --from: millrace recount --from FILE...");
     if (!r.config)
-        return fail(EX_CONFIG, "--config must name the file with the new counters");
+        return tool_fail(EX_CONFIG, "--config must name the file with the new counters");
     if (counters_read(r.config, &r.counters, &error) != 0)
-        return fail(EX_CONFIG, "%s", error.text);
+        return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&r.pipeline, r.config, options_string(o, "data_dir"));
     r.archive = tool_archive_dir(r.config, r.pipeline.data_dir);
     const char *to = options_text(o, "to_archive");

@@ -63,13 +63,6 @@ struct rejects_tool {
     size_t n_reasons;
 };
 
-static int fail(const char *what, const char *why, int status)
-{
-    progress_leave();
-    fprintf(stderr, "millrace rejects: %s%s%s\n", what, *why ? ": " : "", why);
-    return status;
-}
-
 static void print_entry(const struct rejects_entry *e)
 {
     char time_text[32] = "-", line[LINE_SHOWN];
@@ -150,10 +143,8 @@ static int report_damage(const struct rejects_reader *r)
 {
     uint64_t offset;
     char *path = rejects_reader_where(r, &offset);
-    progress_leave();
-    fprintf(stderr,
-        "millrace rejects: %s: the entry at byte %" PRIu64 " is damaged; restore the file from a copy\n",
-        path, offset);
+    tool_fail(EX_DATAERR, "%s: the entry at byte %" PRIu64 " is damaged; restore the file from a copy", path,
+        offset);
     free(path);
     return EX_DATAERR;
 }
@@ -167,7 +158,7 @@ static int show(struct rejects_tool *t, const char *dir)
     char why[SLICE_ERROR_TEXT];
     int more, status = rejects_dir_ends(dir, &from, &end, why);
     if (status != 0)
-        return fail(why, "", status);
+        return tool_fail(status, "%s", why);
     buf_printf(&bytes, "%s/rejects", dir);
     struct rejects_reader *r = rejects_reader_new(bytes.ptr, from, end);
     while ((more = rejects_reader_next(r, &text, &after)) > 0) {
@@ -184,13 +175,13 @@ static int show(struct rejects_tool *t, const char *dir)
         json_doc_free(&doc);
     }
     if (more < 0)
-        status = fail(dir, strerror(errno), EX_IOERR);
+        status = tool_fail(EX_IOERR, "%s: %s", dir, strerror(errno));
     if (counts)
         print_reasons(t);
     rejects_reader_free(&r);
     buf_free(&bytes);
     buf_free(&result);
-    return tool_flush("rejects", status);
+    return tool_flush(status);
 }
 
 static int dry_run(struct rejects_tool *t, const char *dir)
@@ -199,7 +190,7 @@ static int dry_run(struct rejects_tool *t, const char *dir)
     struct counters *counters = NULL;
     struct config_error error = {"--dry-run needs --config, for the counters"};
     if (!config || counters_read(config, &counters, &error) != 0)
-        return fail(error.text, "", EX_CONFIG);
+        return tool_fail(EX_CONFIG, "%s", error.text);
     t->counters = counters_reader_new(counters);
     counters_reader_set_now(t->counters, clock_wall() / USEC_PER_SEC);
     int status = show(t, dir);
@@ -266,11 +257,10 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
         } else if (is_busy && now - busy_since < BUSY_MAX) {
             clock_sleep(BUSY_WAIT);
         } else if (detail.type == JSON_STRING) {
-            char *text = bytes_dup(detail.v.string);
-            status = fail("the aggregator refuses", text, http_status >= 500 ? EX_TEMPFAIL : EX_NOPERM);
-            free(text);
+            status = tool_fail(http_status >= 500 ? EX_TEMPFAIL : EX_NOPERM, "the aggregator refuses: %.*s",
+                (int)detail.v.string.len, detail.v.string.ptr);
         } else {
-            status = fail("the aggregator does not answer; the same command continues", "", EX_TEMPFAIL);
+            status = tool_fail(EX_TEMPFAIL, "the aggregator does not answer; the same command continues");
         }
         json_doc_free(&reply);
         progress_show(&progress, NULL, 0, 0, n, done || status != 0, now);
@@ -281,13 +271,11 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
                      "\n",
         sums[0], sums[1], sums[2], sums[3]);
     if (sums[2] > 0)
-        fail("the aggregator rejected lines again",
-            "if the configuration was corrected, restart the aggregator (SIGHUP to millrace up), then repeat "
-            "the command",
-            0);
+        tool_fail(0, "the aggregator rejected lines again: if the configuration was corrected, restart the "
+                     "aggregator (SIGHUP to millrace up), then repeat the command");
     if (sums[4] > 0 && status == 0)
-        status = fail("damaged entries were kept", "millrace rejects names them", EX_DATAERR);
-    return tool_flush("rejects", status);
+        status = tool_fail(EX_DATAERR, "damaged entries were kept: millrace rejects names them");
+    return tool_flush(status);
 }
 
 static int put_back(const struct rejects_tool *t)
@@ -297,14 +285,14 @@ static int put_back(const struct rejects_tool *t)
     struct config_error error;
     char *token;
     if (daemon_read_token(options_string(o, "aggregator_token_file"), &token, &error) != 0)
-        return fail(error.text, "", EX_CONFIG);
+        return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
     const char *url = options_string(o, "aggregator_url");
     struct event_base *base = event_base_new();
     struct http_client *client = http_client_new(&(struct http_client_config){
         .base = base, .url = url ? url : pipeline_url(&pipeline, "aggregator"), .auth_token = token});
     int status = client ? put_back_steps(client, t)
-                        : fail("--aggregator-url: expected http://HOST:PORT or unix:PATH", "", EX_USAGE);
+                        : tool_fail(EX_USAGE, "--aggregator-url: expected http://HOST:PORT or unix:PATH");
     http_client_free(&client);
     event_base_free(base);
     pipeline_close(&pipeline);
@@ -319,9 +307,9 @@ static int run(const struct options *o)
     char **operands;
     size_t operands_n = options_operands(o, &operands);
     if (operands_n > 1)
-        return fail("give one directory", "", EX_USAGE);
+        return tool_fail(EX_USAGE, "give one directory");
     if (options_bool(o, "dry_run") && !puts_back)
-        return fail("--dry-run needs --put-back", "", EX_USAGE);
+        return tool_fail(EX_USAGE, "--dry-run needs --put-back");
     struct rejects_tool t = {.o = o, .json = options_bool(o, "json")};
     t.filter.reason = reason ? bytes_str(reason) : BYTES_NONE;
     t.filter.name = stream ? bytes_str(stream) : BYTES_NONE;

@@ -26,16 +26,9 @@ static const char help[] =
 
 static int fail(enum slice_result r, const char *error)
 {
-    fprintf(stderr, "millrace slice: %s\n", error);
-    switch (r) {
-    case SLICE_DAMAGED:
-        return EX_DATAERR;
-    case SLICE_FULL:
-    case SLICE_FAILED:
-        return EX_TEMPFAIL;
-    default:
-        return EX_CONFIG;
-    }
+    if (r == SLICE_DAMAGED)
+        return tool_fail(EX_DATAERR, "%s", error);
+    return tool_fail(r == SLICE_FULL || r == SLICE_FAILED ? EX_TEMPFAIL : EX_CONFIG, "%s", error);
 }
 
 int tool_open_slice(const char *path, struct slice_reader **out, char *error)
@@ -76,7 +69,7 @@ static int print(const char *path)
     count_sources_free(&sources);
     buf_free(&text);
     slice_reader_close(&reader);
-    return tool_flush("slice", status);
+    return tool_flush(status);
 }
 
 /* The former format stores each count in a row of its own. A row's key consists of the record's key, the separator and

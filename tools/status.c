@@ -368,7 +368,7 @@ static int status_with(const struct options *o)
         print_screen(&s, &screen);
     status = options_bool(o, "wait") ? status : (int)s.level;
     pipeline_status_close(&s);
-    return tool_flush("status", status);
+    return tool_flush(status);
 }
 
 int tool_status(int argc, char **argv)

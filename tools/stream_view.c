@@ -33,12 +33,6 @@ struct stream_view {
     char trouble[256]; /* the last one reported */
 };
 
-static int report(const struct stream_view *v, const char *text, int status)
-{
-    fprintf(stderr, "millrace %s: %s\n", v->config->program, text);
-    return status;
-}
-
 void stream_view_end(struct stream_view *v)
 {
     v->ended = true;
@@ -116,7 +110,7 @@ static void on_change(void *arg)
     const char *trouble = stream_client_trouble(v->stream, &refused);
     if (trouble && strcmp(trouble, v->trouble) != 0) {
         snprintf(v->trouble, sizeof v->trouble, "%s", trouble);
-        report(v, trouble, 0);
+        tool_fail(0, "%s", trouble);
     }
     if (refused)
         v->status = EX_DATAERR;
@@ -130,25 +124,21 @@ static void on_refused(int status, struct bytes body, void *arg)
     struct stream_view *v = arg;
     struct json_doc *doc = json_doc_parse(body);
     struct bytes detail = json_doc_text(doc, "/detail");
-    fprintf(stderr, "millrace %s: --from: %d %.*s\n", v->config->program, status, (int)detail.len,
-        detail.len ? detail.ptr : "");
+    v->status = tool_fail(EX_USAGE, "--from: %d %.*s", status, (int)detail.len, detail.len ? detail.ptr : "");
     json_doc_free(&doc);
-    v->status = EX_USAGE;
     stream_view_end(v);
 }
 
 static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
-    struct stream_view *v = arg;
-    fprintf(stderr, "millrace %s: the stream has lost or deleted the bytes from %" PRIu64 " to %" PRIu64 "\n",
-        v->config->program, before, after);
+    (void)arg;
+    tool_fail(0, "the stream has lost or deleted the bytes from %" PRIu64 " to %" PRIu64, before, after);
 }
 
 static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
-    struct stream_view *v = arg;
-    (void)head;
-    fprintf(stderr, "millrace %s: a line of %" PRIu64 " bytes is not shown\n", v->config->program, length);
+    (void)head, (void)arg;
+    tool_fail(0, "a line of %" PRIu64 " bytes is not shown", length);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
@@ -190,8 +180,7 @@ static bool read_conditions(struct stream_view *v, char ***kept)
     if (!wrong && n_fields + n > 0)
         v->fields = json_fields_new(paths, n_fields + n);
     if (wrong)
-        fprintf(stderr, "millrace %s: \"%s\" is not a condition; write FIELD=VALUE or FIELD!=VALUE\n",
-            v->config->program, wrong);
+        tool_fail(EX_USAGE, "\"%s\" is not a condition; write FIELD=VALUE or FIELD!=VALUE", wrong);
     free(paths);
     *kept = names;
     return !wrong;
@@ -239,12 +228,12 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
     char *token = NULL, **names = NULL;
     signal(SIGPIPE, SIG_IGN);
     if (!bytes_is_name(bytes_str(options_string(o, "stream"))))
-        return report(&v, "--stream is not a name", EX_USAGE);
+        return tool_fail(EX_USAGE, "--stream is not a name");
     if (!is_begin(options_string(o, "from")))
-        return report(
-            &v, "--from must be earliest, latest, an offset, @UNIXTIME or -N, the last N lines", EX_USAGE);
+        return tool_fail(
+            EX_USAGE, "--from must be earliest, latest, an offset, @UNIXTIME or -N, the last N lines");
     if (daemon_read_token(options_text(o, "pubsub_token_file"), &token, &error) != 0)
-        return report(&v, error.text, EX_CONFIG);
+        return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
     v.status = read_conditions(&v, &names) ? EX_OK : EX_USAGE;
     v.base = event_base_new();
@@ -253,7 +242,7 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
         .max_connections = 1,
         .auth_token = token});
     if (v.status == EX_OK && !pubsub)
-        v.status = report(&v, "--pubsub-url is not an address", EX_USAGE);
+        v.status = tool_fail(EX_USAGE, "--pubsub-url is not an address");
     if (v.status == EX_OK)
         follow(&v, pubsub);
     http_client_free(&pubsub);

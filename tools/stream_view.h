@@ -26,7 +26,6 @@
 struct stream_view;
 
 struct stream_view_config {
-    const char *program;
     const char *const *fields; /* to extract from each line; borrowed */
     size_t n_fields;
     /* Gets each line that is shown, with the values of `fields`. Both are valid during the call. */

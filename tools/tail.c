@@ -85,15 +85,13 @@ static int tail_with(const struct options *o)
     int status = EX_OK;
     for (char *name; list && status == EX_OK && (name = strsep(&rest, ","));) {
         fields[t.n_fields++] = name;
-        if (!json_path_is_valid(bytes_str(name))) {
-            fprintf(stderr, "millrace tail: --fields: \"%s\" is not a field\n", name);
-            status = EX_USAGE;
-        }
+        if (!json_path_is_valid(bytes_str(name)))
+            status = tool_fail(EX_USAGE, "--fields: \"%s\" is not a field", name);
     }
     if (status == EX_OK)
-        status = stream_view_run(o,
-            &(struct stream_view_config){
-                .program = "tail", .fields = fields, .n_fields = t.n_fields, .on_line = on_line, .arg = &t});
+        status =
+            stream_view_run(o, &(struct stream_view_config){
+                                   .fields = fields, .n_fields = t.n_fields, .on_line = on_line, .arg = &t});
     free(fields);
     free(names);
     return status;

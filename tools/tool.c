@@ -1,6 +1,7 @@
 #include "tools/tool.h"
 #include "base/bytes.h"
 #include "base/io.h"
+#include "base/progress.h"
 #include "counts/json_fields.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
@@ -16,6 +17,8 @@
 
 #define RUN_FILE_MAX (1 << 20)
 
+static const char *running = ""; /* the tool */
+
 static int run_with(const struct options_spec *spec, int argc, char **argv,
     int (*run)(const struct options *o), bool needs_run_file)
 {
@@ -23,6 +26,7 @@ static int run_with(const struct options_spec *spec, int argc, char **argv,
     struct buf run_file = {0};
     struct options_spec own = *spec;
     own.is_tool = true;
+    tool_begin(spec->program);
     enum options_result r = options_parse(&own, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
     /* If --data-dir is given, a pipeline must have run there. Otherwise the tool would ask the default ports, which may
@@ -30,13 +34,12 @@ static int run_with(const struct options_spec *spec, int argc, char **argv,
     if (r == OPTIONS_OK && needs_run_file && options_is_set(o, "data_dir"))
         buf_printf(&run_file, "%s/run.json", options_string(o, "data_dir"));
     if (status != EX_OK) {
-        fprintf(stderr, "millrace %s: %s\n", spec->program, options_error(o));
+        tool_fail(status, "%s", options_error(o));
     } else if (r == OPTIONS_OK && options_check_only(o)) {
         options_show_settings(o);
     } else if (run_file.len > 0 && access(run_file.ptr, R_OK) != 0) {
-        fprintf(stderr, "millrace %s: --data-dir=%s has no run.json: no pipeline has run there\n",
-            spec->program, options_string(o, "data_dir"));
-        status = EX_CONFIG;
+        status = tool_fail(EX_CONFIG, "--data-dir=%s has no run.json: no pipeline has run there",
+            options_string(o, "data_dir"));
     } else if (r == OPTIONS_OK) {
         status = run(o);
     }
@@ -78,12 +81,28 @@ bool tool_has_color(const struct options *o, int fd)
     return strcmp(color, "auto") == 0 ? isatty(fd) && !(none && *none) : strcmp(color, "always") == 0;
 }
 
-int tool_flush(const char *program, int status)
+void tool_begin(const char *name)
+{
+    running = name;
+}
+
+int tool_fail(int status, const char *fmt, ...)
+{
+    va_list ap;
+    progress_leave();
+    fprintf(stderr, "millrace %s: ", running);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    return status;
+}
+
+int tool_flush(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    fprintf(stderr, "millrace %s: cannot write to standard output: %s\n", program, strerror(errno));
-    return EX_IOERR;
+    return tool_fail(EX_IOERR, "cannot write to standard output: %s", strerror(errno));
 }
 
 char *tool_program(const char *name)
@@ -132,11 +151,10 @@ pid_t tool_start(struct tool_args *a, int fd, int as)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() == parent && (fd < 0 || dup2(fd, as) >= 0))
             execv(a->argv[0], a->argv);
-        fprintf(stderr, "millrace: cannot run %s: %s\n", a->argv[0], strerror(errno));
-        _exit(EX_OSERR);
+        _exit(tool_fail(EX_OSERR, "cannot run %s: %s", a->argv[0], strerror(errno)));
     }
     if (pid < 0)
-        fprintf(stderr, "millrace: cannot start a process: %s\n", strerror(errno));
+        tool_fail(EX_OSERR, "cannot start a process: %s", strerror(errno));
     tool_free_args(a);
     return pid;
 }

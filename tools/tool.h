@@ -48,13 +48,18 @@ int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(
 int tool_run_on_files(
     const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
 
+/* Sets the name that tool_fail prints. tool_run does this too. */
+void tool_begin(const char *name);
+/* Prints "millrace NAME: TEXT" on standard error. Returns `status`. */
+int tool_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* Sends a request, unless `token` is NULL with a token, and appends the body of the reply. timeout 0: the client's default. Returns the HTTP
  * status, or 0 with the reason in *why. */
 int tool_request(const char *url, const char *token, const char *method, const char *target, usec_t timeout,
     struct buf *body, const char **why);
 
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
-int tool_flush(const char *program, int status);
+int tool_flush(int status);
 
 struct slice_reader;
 /* Opens a sealed or open slice. Returns an enum slice_result, with the reason in `error` (SLICE_ERROR_TEXT bytes). */

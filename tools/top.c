@@ -191,13 +191,12 @@ static int top_with(const struct options *o)
         .began = clock_monotonic(),
         .texts = interner_new(text_hash_seed()),
         .keys = mem_zalloc(KEYS_MAX * sizeof(struct key))};
-    int status = EX_USAGE;
+    int status;
     t.bucket_began = t.began;
     if (by && !json_path_is_valid(bytes_str(by)))
-        fprintf(stderr, "millrace top: --by: \"%s\" is not a field\n", by);
+        status = tool_fail(EX_USAGE, "--by: \"%s\" is not a field", by);
     else
-        status = stream_view_run(o, &(struct stream_view_config){.program = "top",
-                                        .fields = &by,
+        status = stream_view_run(o, &(struct stream_view_config){.fields = &by,
                                         .n_fields = t.by_field,
                                         .on_line = on_line,
                                         .tick = t.once && t.bucket < USEC_PER_SEC ? t.bucket : USEC_PER_SEC,
@@ -207,7 +206,7 @@ static int top_with(const struct options *o)
         draw(&t, clock_monotonic());
     interner_free(&t.texts);
     free(t.keys);
-    return tool_flush("top", status);
+    return tool_flush(status);
 }
 
 int tool_top(int argc, char **argv)
