@@ -8,7 +8,6 @@
 #include "counts/key_function.h"
 #include "counts/manifest.h"
 #include "counts/records.h"
-#include "daemon/daemon.h"
 #include "readers/reader_plan.h"
 #include "tools/forget_rejects.h"
 #include "tools/forget_stream.h"
@@ -76,48 +75,25 @@ static void say(const char *what, const char *name, const char *fmt, ...)
     fflush(stdout);
 }
 
-/* The token that the configuration names for the daemon; NULL: none. The caller frees it. */
-static char *token_of(const struct forget *f, const char *daemon)
-{
-    const char *file = config_setting(f->config, daemon, "auth_token_file");
-    struct config_error ignored;
-    char *token = NULL;
-    if (!file)
-        file = config_setting(f->config, "millrace", "auth_token_file");
-    return daemon_read_token(file, &token, &ignored) == 0 ? token : NULL;
-}
-
 static const struct pipeline_daemon *daemon_named(const struct forget *f, const char *name)
 {
     return &f->pipeline.daemons[peer_named(name) - peers];
 }
 
-/* Returns the parsed reply to a request with status 200 or 202, or NULL with the error. */
-static struct json_doc *try_to_ask(const struct forget *f, const char *daemon, const char *method,
-    const char *target, char error[FORGET_ERROR_TEXT])
+static struct json_doc *try_to_get(
+    const struct forget *f, const char *daemon, const char *target, char error[TOOL_ERROR_TEXT])
 {
-    struct buf body = {0};
-    const char *why = "";
-    char *token = token_of(f, daemon);
-    int status = tool_request(pipeline_url(&f->pipeline, daemon), token, method, target, 0, &body, &why);
-    struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
-    if (status != 200 && status != 202) {
-        struct bytes detail = doc ? json_doc_text(doc, "/detail") : bytes_str(why);
-        snprintf(error, FORGET_ERROR_TEXT, "%s: %s: %.*s", daemon, target, (int)detail.len,
-            detail.len ? detail.ptr : "");
-        json_doc_free(&doc);
-    }
-    buf_free(&body);
-    free(token);
-    return doc;
+    return pipeline_ask(
+        &f->pipeline, daemon, &(struct http_call_spec){.method = "GET", .target = target}, error);
 }
 
-/* The same, but prints the error. */
+/* Returns the parsed reply, or NULL after printing the error. */
 static struct json_doc *ask(
     const struct forget *f, const char *daemon, const char *method, const char *target)
 {
-    char error[FORGET_ERROR_TEXT];
-    struct json_doc *doc = try_to_ask(f, daemon, method, target, error);
+    char error[TOOL_ERROR_TEXT];
+    struct json_doc *doc = pipeline_ask(
+        &f->pipeline, daemon, &(struct http_call_spec){.method = method, .target = target}, error);
     if (!doc)
         tool_fail(EX_TEMPFAIL, "%s", error);
     return doc;
@@ -165,14 +141,14 @@ static bool see_mark(const struct json_doc *producer, size_t i, void *arg)
  * mark of the queue (readers/reader_plan.h). */
 static uint64_t settled_below(const struct forget *f, const struct json_doc *queues, const char *queue)
 {
-    char pointer[160], target[128], ignored[FORGET_ERROR_TEXT];
+    char pointer[160], target[128], ignored[TOOL_ERROR_TEXT];
     snprintf(pointer, sizeof pointer, "/queues/%s/queue_id", queue);
     struct settled s = {.queue_id = bytes_dup(json_doc_text(queues, "%s", pointer))};
-    struct json_doc *streams = try_to_ask(f, "pubsub", "GET", "/streams", ignored);
+    struct json_doc *streams = try_to_get(f, "pubsub", "/streams", ignored);
     for (size_t i = 0; streams && i < json_doc_length(streams, "/streams"); i++) {
         struct bytes name = json_doc_text(streams, "/streams/%zu/name", i);
         snprintf(target, sizeof target, "/producers?stream=%.*s", (int)name.len, name.ptr);
-        struct json_doc *doc = try_to_ask(f, "pubsub", "GET", target, ignored);
+        struct json_doc *doc = try_to_get(f, "pubsub", target, ignored);
         (void)(doc && json_doc_each(doc, "/producers", see_mark, &s));
         json_doc_free(&doc);
     }
@@ -272,7 +248,7 @@ struct position {
     uint64_t offset; /* that all consumers must reach */
     const char
         *producer; /* NULL: consumers are the named cursors of the stream; else this producer of the stream */
-    char *why;     /* FORGET_ERROR_TEXT bytes: names a consumer that has not reached it */
+    char *why;     /* TOOL_ERROR_TEXT bytes: names a consumer that has not reached it */
     bool is_reached;
 };
 
@@ -286,7 +262,7 @@ static bool see_cursor(const struct json_doc *cursor, size_t i, void *arg)
     p->is_reached = (is_producer && !bytes_equal_str(name, p->producer)) ||
                     (json_doc_u64(cursor, is_producer ? "/mark" : "/offset", &offset) && offset >= p->offset);
     if (!p->is_reached)
-        snprintf(p->why, FORGET_ERROR_TEXT,
+        snprintf(p->why, TOOL_ERROR_TEXT,
             "%s %.*s has not passed the erased lines; it may have read some of them",
             is_producer ? "the copy of" : "consumer", (int)name.len, name.ptr);
     return p->is_reached;
@@ -297,7 +273,7 @@ static bool has_reached(const struct forget *f, const char *stream, struct posit
 {
     char target[128];
     snprintf(target, sizeof target, "/%s?stream=%s", p->producer ? "producers" : "cursors", stream);
-    struct json_doc *doc = try_to_ask(f, "pubsub", "GET", target, p->why);
+    struct json_doc *doc = try_to_get(f, "pubsub", target, p->why);
     p->is_reached = doc != NULL;
     (void)(doc && json_doc_each(doc, p->producer ? "/producers" : "/cursors", see_cursor, p));
     json_doc_free(&doc);
@@ -306,7 +282,7 @@ static bool has_reached(const struct forget *f, const char *stream, struct posit
 
 static void await_position(struct forget *f, const char *stream, struct position *p)
 {
-    char why[FORGET_ERROR_TEXT] = "";
+    char why[TOOL_ERROR_TEXT] = "";
     p->why = why;
     while (!has_reached(f, stream, p)) {
         if (clock_monotonic() >= f->due) {
@@ -351,9 +327,8 @@ static void say_erased(const struct forget *f, const struct forget_stream *s)
 static int erase_stream(
     struct forget *f, const struct json_doc *streams, size_t i, size_t n, bool is_again, bool *has_erased)
 {
-    char *token = token_of(f, "pubsub"), *stream = bytes_dup(json_doc_text(streams, "/streams/%zu/name", i));
-    struct forget_stream s = {.url = pipeline_url(&f->pipeline, "pubsub"),
-        .token = token,
+    char *stream = bytes_dup(json_doc_text(streams, "/streams/%zu/name", i));
+    struct forget_stream s = {.pipeline = &f->pipeline,
         .stream = stream,
         .match = f->match,
         .contains = options_bool(f->o, "contains")};
@@ -369,7 +344,6 @@ static int erase_stream(
         await_consumers(f, &s, streams, n);
     forget_stream_free(&s);
     free(stream);
-    free(token);
     return status;
 }
 

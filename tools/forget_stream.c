@@ -3,9 +3,7 @@
 #include "base/erased_line.h"
 #include "base/progress.h"
 #include "counts/json_fields.h"
-#include "http/client/http_client.h"
 #include "stream/stream_client.h"
-#include "tools/tool.h"
 
 #include <event2/event.h>
 #include <inttypes.h>
@@ -97,90 +95,76 @@ static void on_change(void *arg)
         end_search(s, EX_OK);
 }
 
-/* Returns the HTTP status, or 0, and the parsed reply. */
-static int ask(struct http_client *client, const char *method, const char *target, struct bytes body,
-    struct json_doc **doc)
+/* Returns the reply of pubsub, or NULL with the error, which begins with `what`. */
+static struct json_doc *ask(
+    struct forget_stream *f, const char *method, const char *target, struct bytes body, const char *what)
 {
-    int status = 0;
-    struct buf reply = {0};
-    struct http_call_spec spec = {.method = method, .target = target, .body = body, .timeout = TIMEOUT};
-    if (http_client_fetch(client, &spec, &status, &reply) != HTTP_CLIENT_OK)
-        status = 0;
-    *doc = status ? json_doc_parse(buf_bytes(&reply)) : NULL;
-    buf_free(&reply);
-    return status;
-}
-
-static bool open_client(struct forget_stream *f, struct event_base **base, struct http_client **client)
-{
-    *base = event_base_new();
-    *client = http_client_new(&(struct http_client_config){
-        .base = *base, .url = f->url, .max_connections = 2, .auth_token = f->token});
-    if (*client)
-        return true;
-    event_base_free(*base);
-    (void)fail(f, EX_USAGE, "the address of pubsub is invalid", BYTES_NONE);
-    return false;
+    char why[TOOL_ERROR_TEXT];
+    struct json_doc *doc = pipeline_ask(f->pipeline, "pubsub",
+        &(struct http_call_spec){.method = method, .target = target, .body = body, .timeout = TIMEOUT}, why);
+    if (!doc)
+        fail(f, EX_TEMPFAIL, what, bytes_str(why));
+    return doc;
 }
 
 /* Learns where the stream ends now, so that a search during publishes has an end. */
-static int find_end(struct forget_stream *f, struct http_client *client)
+static int find_end(struct forget_stream *f)
 {
     char target[128];
-    struct json_doc *doc;
     snprintf(target, sizeof target, "/producers?stream=%s&stating=1", f->stream);
-    int http = ask(client, "GET", target, BYTES_NONE, &doc);
+    struct json_doc *doc = ask(f, "GET", target, BYTES_NONE, "pubsub does not answer");
     struct bytes id = json_doc_text(doc, "/id");
-    bool found = http == 200 && bytes_to_u64(json_doc_text(doc, "/end"), &f->end) && id.len < sizeof f->id;
+    bool found = doc && bytes_to_u64(json_doc_text(doc, "/end"), &f->end) && id.len < sizeof f->id;
     snprintf(f->id, sizeof f->id, "%.*s", (int)id.len, id.len ? id.ptr : "");
-    int status =
-        found ? EX_OK : fail(f, EX_TEMPFAIL, "pubsub does not answer", json_doc_text(doc, "/detail"));
     json_doc_free(&doc);
-    return status;
+    return found ? EX_OK : EX_TEMPFAIL;
 }
 
 int forget_stream_search(struct forget_stream *f)
 {
-    struct search s = {.f = f};
-    struct http_client *client;
-    if (!open_client(f, &s.base, &client))
-        return EX_USAGE;
-    s.status = find_end(f, client);
-    progress_begin(&s.progress, "lines", f->quiet, clock_monotonic());
-    if (s.status == EX_OK && f->end > 0) {
-        s.client = stream_client_new(&(struct stream_client_config){.base = s.base,
-            .pubsub = client,
-            .stream = f->stream,
-            .begin = "earliest",
-            .max_line = LINE_MAX_BYTES,
-            .on_begin = on_begin,
-            .on_lines = on_lines,
-            .on_change = on_change,
-            .arg = &s});
-        event_base_dispatch(s.base);
-        stream_client_free(&s.client);
-    }
+    struct search s = {.f = f, .status = find_end(f)};
+    progress_begin(&s.progress, "lines", false, clock_monotonic());
+    if (s.status != EX_OK || f->end == 0)
+        return s.status;
+    char *token = pipeline_token(f->pipeline, "pubsub");
+    s.base = event_base_new();
+    struct http_client *client = http_client_new(&(struct http_client_config){.base = s.base,
+        .url = pipeline_url(f->pipeline, "pubsub"),
+        .max_connections = 2,
+        .auth_token = token});
+    s.client = stream_client_new(&(struct stream_client_config){.base = s.base,
+        .pubsub = client,
+        .stream = f->stream,
+        .begin = "earliest",
+        .max_line = LINE_MAX_BYTES,
+        .on_begin = on_begin,
+        .on_lines = on_lines,
+        .on_change = on_change,
+        .arg = &s});
+    event_base_dispatch(s.base);
+    stream_client_free(&s.client);
     progress_erase();
     http_client_free(&client);
     event_base_free(s.base);
+    free(token);
     return s.status;
 }
 
 /* Polls the state of the erasure until it has ended. */
-static int await(struct forget_stream *f, struct http_client *client, const char *target)
+static int await(struct forget_stream *f, const char *target)
 {
     struct progress progress;
-    progress_begin(&progress, "bytes", f->quiet, clock_monotonic());
+    progress_begin(&progress, "bytes", false, clock_monotonic());
     for (;;) {
-        struct json_doc *doc;
         uint64_t done = 0, total = 0;
-        int http = ask(client, "GET", target, BYTES_NONE, &doc), status = -1;
+        int status = -1;
+        struct json_doc *doc =
+            ask(f, "GET", target, BYTES_NONE, "pubsub does not answer; repeat the command");
         struct bytes state = json_doc_text(doc, "/state");
         (void)json_doc_u64(doc, "/examined_bytes", &done);
         (void)json_doc_u64(doc, "/total_bytes", &total);
-        if (http != 200)
-            status = fail(
-                f, EX_TEMPFAIL, "pubsub does not answer; repeat the command", json_doc_text(doc, "/detail"));
+        if (!doc)
+            status = EX_TEMPFAIL;
         else if (bytes_equal_str(state, "failed"))
             status = fail(f, EX_TEMPFAIL, "not erased", json_doc_text(doc, "/error"));
         else if (bytes_equal_str(state, "done"))
@@ -197,34 +181,27 @@ static int await(struct forget_stream *f, struct http_client *client, const char
     }
 }
 
-static int erase_batch(struct forget_stream *f, struct http_client *client, const struct forget_batch *b)
+static int erase_batch(struct forget_stream *f, const struct forget_batch *b)
 {
-    struct json_doc *doc;
     char target[224];
     snprintf(target, sizeof target, "/erase?stream=%s&id=%s%s%s", f->stream, f->id, b->opening[0] ? "." : "",
         b->opening);
-    int http = ask(client, "POST", target, buf_bytes(&b->ranges), &doc);
-    int status = http == 202 ? EX_OK : fail(f, EX_TEMPFAIL, "not erased", json_doc_text(doc, "/detail"));
+    struct json_doc *doc = ask(f, "POST", target, buf_bytes(&b->ranges), "not erased");
+    bool begun = doc != NULL;
     json_doc_free(&doc);
-    return status == EX_OK ? await(f, client, target) : status;
+    return begun ? await(f, target) : EX_TEMPFAIL;
 }
 
 int forget_stream_erase(struct forget_stream *f)
 {
     static const struct forget_batch none;
-    struct event_base *base;
-    struct http_client *client;
     int status = EX_OK;
     if (f->end == 0)
         return EX_OK;
-    if (!open_client(f, &base, &client))
-        return EX_USAGE;
     for (size_t i = 0; i < f->n_batches && status == EX_OK; i++)
-        status = erase_batch(f, client, &f->batches[i]);
+        status = erase_batch(f, &f->batches[i]);
     if (f->n_batches == 0)
-        status = erase_batch(f, client, &none);
-    http_client_free(&client);
-    event_base_free(base);
+        status = erase_batch(f, &none);
     return status;
 }
 

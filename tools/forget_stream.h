@@ -3,15 +3,13 @@
 #define MILLRACE_FORGET_STREAM_H
 
 #include "tools/forget_match.h"
-
-#define FORGET_ERROR_TEXT 600
+#include "tools/tool.h"
 
 struct forget_stream {
-    const char *url, *token; /* of pubsub; token NULL: none */
+    const struct pipeline *pipeline;
     const char *stream;
     struct forget_match *match;
     bool contains; /* erase lines with FORGET_CONTAINS too */
-    bool quiet;    /* no progress */
 
     /* Results. */
     uint64_t read; /* lines */
@@ -22,7 +20,7 @@ struct forget_stream {
     char id[33];          /* of the stream */
     struct forget_batch *batches;
     size_t n_batches;
-    char error[FORGET_ERROR_TEXT];
+    char error[TOOL_ERROR_TEXT];
 };
 
 /* Lines for one request. */

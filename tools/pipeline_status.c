@@ -26,13 +26,9 @@ enum {
 
 static struct json_doc *fetch(const struct pipeline_status *s, size_t daemon, const char *target)
 {
-    struct buf body = {0};
-    const char *why;
-    bool ok = pipeline_get(&s->pipeline, pipeline_daemon_name(daemon), s->pipeline.daemons[daemon].url,
-                  target, REPLY_TIMEOUT, &body, &why) == 200;
-    struct json_doc *doc = ok ? json_doc_parse(buf_bytes(&body)) : NULL;
-    buf_free(&body);
-    return doc;
+    char ignored[TOOL_ERROR_TEXT];
+    const struct http_call_spec call = {.method = "GET", .target = target, .timeout = REPLY_TIMEOUT};
+    return pipeline_ask(&s->pipeline, pipeline_daemon_name(daemon), &call, ignored);
 }
 
 const char *pipeline_counted_queue(const struct config *config)
@@ -326,7 +322,8 @@ static bool ask_health(struct daemon_status *d, const char *url)
     } reasons[] = {{"refusing", "refusing"}, {"storage failed", "failing"}, {"stopping", "stopping"}};
     struct buf body = {0};
     const char *why;
-    int status = tool_request(url, NULL, "GET", "/health", REPLY_TIMEOUT, &body, &why);
+    const struct http_call_spec call = {.method = "GET", .target = "/health", .timeout = REPLY_TIMEOUT};
+    int status = tool_request(url, NULL, &call, &body, &why);
     struct json_doc *doc = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
     struct bytes detail = json_doc_text(doc, "/detail");
     d->ready = status == 200;

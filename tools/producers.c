@@ -157,11 +157,11 @@ static int producers_with(const struct options *o)
     pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
     if (!url)
         url = pipeline_url(&pipeline, queue ? "simplequeue" : "pubsub");
-    int status = tool_request(url, token,
-        removes ? "DELETE"
-        : sets  ? "POST"
-                : "GET",
-        target.ptr, 0, &body, &why);
+    const struct http_call_spec call = {.method = removes ? "DELETE"
+                                                  : sets  ? "POST"
+                                                          : "GET",
+        .target = target.ptr};
+    int status = tool_request(url, token, &call, &body, &why);
     struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
     bool is_reply = doc && (!sets || json_doc_text(doc, "/mark").len > 0);
     int result = EX_OK;

@@ -11,12 +11,11 @@
 
 static struct json_doc *ask(const struct pipeline *p, uint64_t *lines, uint64_t *rejected)
 {
-    struct buf body = {0};
-    const char *why;
+    char ignored[TOOL_ERROR_TEXT];
     uint64_t events = 0, skipped = 0;
-    bool ok = pipeline_get(p, "aggregator", NULL, "/stats?format=json", REPLY_TIMEOUT, &body, &why) == 200;
-    struct json_doc *d = ok ? json_doc_parse(buf_bytes(&body)) : NULL;
-    buf_free(&body);
+    const struct http_call_spec call = {
+        .method = "GET", .target = "/stats?format=json", .timeout = REPLY_TIMEOUT};
+    struct json_doc *d = pipeline_ask(p, "aggregator", &call, ignored);
     if (!d || !json_doc_u64(d, "/events_counted_total", &events) ||
         !json_doc_u64(d, "/lines_skipped_total", &skipped) ||
         !json_doc_u64(d, "/lines_rejected_total", rejected))

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sysexits.h>
 
 static const char usage[] =
@@ -197,7 +198,10 @@ static int ask_api(struct ask *a)
     buf_append_char(&a->target, '\0');
     if (a->show_curl)
         show_curl(url, a->target.ptr);
-    int status = pipeline_get(&p, "api", url, a->target.ptr, 0, &body, &why);
+    char *token = pipeline_token(&p, "api");
+    const struct http_call_spec call = {.method = "GET", .target = a->target.ptr};
+    int status = tool_request(url, token, &call, &body, &why);
+    free(token);
     if (status == 0)
         tool_fail(exit_status, "%s: %s", url, why);
     else

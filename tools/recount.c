@@ -183,14 +183,14 @@ static int check_directory(const struct recount *r)
 /* Refuses at the start what `compact --replace` would refuse at the end. */
 static int check_aggregator(const struct recount *r)
 {
-    const char *why = "", *url = pipeline_url(&r->pipeline, "aggregator");
+    char error[TOOL_ERROR_TEXT];
     uint64_t hash = 0;
-    struct buf body = {0};
-    int http = pipeline_get(&r->pipeline, "aggregator", url, "/slices", 0, &body, &why), status = EX_OK;
-    struct json_doc *slices = http == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    int status = EX_OK;
+    struct json_doc *slices = pipeline_ask(
+        &r->pipeline, "aggregator", &(struct http_call_spec){.method = "GET", .target = "/slices"}, error);
     if (!slices)
-        status =
-            tool_fail(EX_TEMPFAIL, "the aggregator at %s does not answer: %s", url, http ? "not ready" : why);
+        status = tool_fail(EX_TEMPFAIL, "the aggregator at %s does not answer: %s",
+            pipeline_url(&r->pipeline, "aggregator"), error);
     else if (!json_doc_u64(slices, "/counters", &hash) ||
              hash != XXH3_64bits(r->counters->text, strlen(r->counters->text)))
         status = tool_fail(EX_CONFIG,
@@ -199,7 +199,6 @@ static int check_aggregator(const struct recount *r)
     else
         status = check_sealed(r, slices);
     json_doc_free(&slices);
-    buf_free(&body);
     return status;
 }
 

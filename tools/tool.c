@@ -4,7 +4,6 @@
 #include "base/progress.h"
 #include "counts/json_fields.h"
 #include "daemon/daemon.h"
-#include "http/client/http_client.h"
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
@@ -59,16 +58,16 @@ int tool_run_on_files(
     return run_with(spec, argc, argv, run, false);
 }
 
-int tool_request(const char *url, const char *token, const char *method, const char *target, usec_t timeout,
-    struct buf *body, const char **why)
+int tool_request(
+    const char *url, const char *token, const struct http_call_spec *call, struct buf *body, const char **why)
 {
     int status = 0;
     enum http_client_result r = HTTP_CLIENT_REFUSED;
     struct event_base *base = event_base_new();
-    struct http_client *c = http_client_new(
-        &(struct http_client_config){.base = base, .url = url, .timeout = timeout, .auth_token = token});
+    struct http_client *c =
+        http_client_new(&(struct http_client_config){.base = base, .url = url, .auth_token = token});
     if (c != NULL)
-        r = http_client_fetch(c, &(struct http_call_spec){.method = method, .target = target}, &status, body);
+        r = http_client_fetch(c, call, &status, body);
     http_client_free(&c);
     event_base_free(base);
     *why = http_client_strerror(r);
@@ -290,17 +289,33 @@ const char *pipeline_url(const struct pipeline *p, const char *daemon)
     return p->daemons[peer_named(daemon) - peers].url;
 }
 
-int pipeline_get(const struct pipeline *p, const char *daemon, const char *url, const char *target,
-    usec_t timeout, struct buf *body, const char **why)
+char *pipeline_token(const struct pipeline *p, const char *daemon)
 {
     const char *file = config_setting(p->config, daemon, "auth_token_file");
     struct config_error ignored;
-    char *token = NULL;
+    char *token;
     if (!file)
         file = config_setting(p->config, "millrace", "auth_token_file");
-    if (daemon_read_token(file, &token, &ignored) != 0)
-        token = NULL;
-    int status = tool_request(url ? url : pipeline_url(p, daemon), token, "GET", target, timeout, body, why);
+    return daemon_read_token(file, &token, &ignored) == 0 ? token : NULL;
+}
+
+struct json_doc *pipeline_ask(const struct pipeline *p, const char *daemon, const struct http_call_spec *call,
+    char error[TOOL_ERROR_TEXT])
+{
+    struct buf body = {0};
+    const char *why;
+    char *token = pipeline_token(p, daemon);
+    int status = tool_request(pipeline_url(p, daemon), token, call, &body, &why);
+    struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
+    if (!doc || (status != 200 && status != 202)) {
+        struct bytes detail = doc      ? json_doc_text(doc, "/detail")
+                              : status ? BYTES_LITERAL("the reply is not JSON")
+                                       : bytes_str(why);
+        snprintf(error, TOOL_ERROR_TEXT, "%s: %s: %.*s", daemon, call->target, (int)detail.len,
+            detail.len ? detail.ptr : "");
+        json_doc_free(&doc);
+    }
+    buf_free(&body);
     free(token);
-    return status;
+    return doc;
 }

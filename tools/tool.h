@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "config/options.h"
 #include "config/peers.h"
+#include "http/client/http_client.h"
 
 #include <sys/types.h>
 
@@ -53,10 +54,10 @@ void tool_begin(const char *name);
 /* Prints "millrace NAME: TEXT" on standard error. Returns `status`. */
 int tool_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Sends a request, unless `token` is NULL with a token, and appends the body of the reply. timeout 0: the client's default. Returns the HTTP
- * status, or 0 with the reason in *why. */
-int tool_request(const char *url, const char *token, const char *method, const char *target, usec_t timeout,
-    struct buf *body, const char **why);
+/* Sends a request, unless `token` is NULL with a token, and appends the body of the reply. Returns the HTTP status, or 0 with the reason
+ * in *why. */
+int tool_request(const char *url, const char *token, const struct http_call_spec *call, struct buf *body,
+    const char **why);
 
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
 int tool_flush(int status);
@@ -126,10 +127,12 @@ struct pipeline {
 /* config is borrowed until pipeline_close; NULL: defaults. data_dir NULL: [millrace] data_dir, or millrace-data if that is not set. */
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir);
 void pipeline_close(struct pipeline *p);
-/* A GET request to a daemon, as tool_request, with the token that the configuration names for the daemon, if this user may read it. url NULL:
- * the pipeline's. */
-int pipeline_get(const struct pipeline *p, const char *daemon, const char *url, const char *target,
-    usec_t timeout, struct buf *body, const char **why);
+/* The token that the configuration names for a daemon. NULL: none, or this user may not read it. The caller frees it. */
+char *pipeline_token(const struct pipeline *p, const char *daemon);
+/* Sends a request to a daemon, with its token. Returns the parsed reply of status 200 or 202, or NULL with the error. */
+#define TOOL_ERROR_TEXT 600
+struct json_doc *pipeline_ask(const struct pipeline *p, const char *daemon, const struct http_call_spec *call,
+    char error[TOOL_ERROR_TEXT]);
 /* The URL of a peer, valid until pipeline_close. */
 const char *pipeline_url(const struct pipeline *p, const char *daemon);
 
