@@ -50,17 +50,10 @@ static void append_time(struct buf *out, const char *name, const char *age_name,
 
 static void append_state(struct buf *out, const struct json_doc *d, const char *at, int64_t now)
 {
-    char pointer[NAME_LEN_MAX + 64];
-    uint64_t newest = 0, complete = 0;
-    snprintf(pointer, sizeof pointer, "%s/newest_event", at);
-    if (d)
-        json_doc_u64(d, pointer, &newest);
-    snprintf(pointer, sizeof pointer, "%s/complete_until", at);
-    if (d)
-        json_doc_u64(d, pointer, &complete);
-    append_time(out, "newest_event", "newest_age", (int64_t)newest, now);
+    append_time(out, "newest_event", "newest_age", (int64_t)json_doc_number(d, "%s/newest_event", at), now);
     buf_append_char(out, ',');
-    append_time(out, "complete_until", "complete_age", (int64_t)complete, now);
+    append_time(
+        out, "complete_until", "complete_age", (int64_t)json_doc_number(d, "%s/complete_until", at), now);
     struct bytes held_by = json_doc_text(d, "%s/held_by", at);
     buf_append_str(out, ",\"held_by\":");
     if (held_by.len > 0)
@@ -89,7 +82,7 @@ static void append_stream(struct buf *out, const struct json_doc *d, struct byte
 static void append_archive(struct buf *out, const struct json_doc *d, int64_t now)
 {
     uint64_t generation, through, made;
-    if (!d || !json_doc_u64(d, "/generation", &generation) || !json_doc_u64(d, "/through", &through) ||
+    if (!json_doc_u64(d, "/generation", &generation) || !json_doc_u64(d, "/through", &through) ||
         !json_doc_u64(d, "/db_mtime", &made)) {
         buf_append_str(out, "null");
         return;
@@ -108,7 +101,7 @@ static void reply(struct freshness *f)
     buf_printf(&out, "{\"time\":%" PRId64 ",", now);
     append_state(&out, aggregator, "", now);
     buf_append_str(&out, ",\"streams\":[");
-    for (size_t i = 0; aggregator && i < json_doc_length(aggregator, "/streams"); i++) {
+    for (size_t i = 0; i < json_doc_length(aggregator, "/streams"); i++) {
         buf_append_str(&out, i ? "," : "");
         append_stream(&out, aggregator, json_doc_name(aggregator, "/streams", i), now);
     }

@@ -123,13 +123,6 @@ static uint64_t sum_of(const struct json_doc *d, const char *list, const char *m
     return sum;
 }
 
-static uint64_t number(const struct json_doc *d, const char *pointer)
-{
-    uint64_t n = 0;
-    json_doc_u64(d, pointer, &n);
-    return n;
-}
-
 /* A daemon without statistics keeps its last numbers: its totals do not fall to 0 and rise again. */
 static void take_sample(struct pipeline *p)
 {
@@ -143,7 +136,7 @@ static void take_sample(struct pipeline *p)
         struct json_doc *d = stats_of(p, columns[i].daemon);
         if (d)
             s.numbers[i] = columns[i].list ? sum_of(d, columns[i].list, columns[i].member)
-                                           : number(d, columns[i].member);
+                                           : json_doc_number(d, "%s", columns[i].member);
         json_doc_free(&d);
     }
     p->newest = (p->newest + 1) % HISTORY_MAX;

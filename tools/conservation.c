@@ -314,7 +314,7 @@ static void compare_lines(const struct law *law)
 static void ask_queues(struct law *law)
 {
     const struct json_doc *stats = law->d->status.daemons[0].stats;
-    size_t n = stats ? json_doc_length(stats, "/queues") : 0;
+    size_t n = json_doc_length(stats, "/queues");
     law->queues = mem_zalloc((n + 1) * sizeof *law->queues);
     for (size_t i = 0; i < n; i++) {
         struct bytes name = json_doc_name(stats, "/queues", i);

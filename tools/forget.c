@@ -109,16 +109,6 @@ static void poll_pause(void)
     nanosleep(&(struct timespec){.tv_nsec = POLL * 1000}, NULL);
 }
 
-/* The number at a member of a queue in the reply of /stats. */
-static uint64_t queue_number(const struct json_doc *doc, const char *queue, const char *member)
-{
-    uint64_t n = 0;
-    char pointer[160];
-    snprintf(pointer, sizeof pointer, "/queues/%s/%s", queue, member);
-    (void)json_doc_u64(doc, pointer, &n);
-    return n;
-}
-
 /* Queues. */
 
 struct settled {
@@ -141,15 +131,14 @@ static bool see_mark(const struct json_doc *producer, size_t i, void *arg)
  * mark of the queue (readers/reader_plan.h). */
 static uint64_t settled_below(const struct forget *f, const struct json_doc *queues, const char *queue)
 {
-    char pointer[160], target[128], ignored[TOOL_ERROR_TEXT];
-    snprintf(pointer, sizeof pointer, "/queues/%s/queue_id", queue);
-    struct settled s = {.queue_id = bytes_dup(json_doc_text(queues, "%s", pointer))};
+    char target[128], ignored[TOOL_ERROR_TEXT];
+    struct settled s = {.queue_id = bytes_dup(json_doc_text(queues, "/queues/%s/queue_id", queue))};
     struct json_doc *streams = try_to_get(f, "pubsub", "/streams", ignored);
-    for (size_t i = 0; streams && i < json_doc_length(streams, "/streams"); i++) {
+    for (size_t i = 0; i < json_doc_length(streams, "/streams"); i++) {
         struct bytes name = json_doc_text(streams, "/streams/%zu/name", i);
         snprintf(target, sizeof target, "/producers?stream=%.*s", (int)name.len, name.ptr);
         struct json_doc *doc = try_to_get(f, "pubsub", target, ignored);
-        (void)(doc && json_doc_each(doc, "/producers", see_mark, &s));
+        json_doc_each(doc, "/producers", see_mark, &s);
         json_doc_free(&doc);
     }
     json_doc_free(&streams);
@@ -170,9 +159,10 @@ static int64_t drain(struct forget *f, const char *queue, uint64_t *buried)
         struct json_doc *doc = ask(f, "simplequeue", "GET", "/stats?format=json");
         if (!doc)
             return -1;
-        uint64_t depth = queue_number(doc, queue, "depth"), next = queue_number(doc, queue, "next_id");
-        *buried = queue_number(doc, queue, "buried");
-        if (end == 0 && next > last && queue_number(doc, queue, "delayed") == 0)
+        uint64_t depth = json_doc_number(doc, "/queues/%s/depth", queue),
+                 next = json_doc_number(doc, "/queues/%s/next_id", queue);
+        *buried = json_doc_number(doc, "/queues/%s/buried", queue);
+        if (end == 0 && next > last && json_doc_number(doc, "/queues/%s/delayed", queue) == 0)
             end = next;
         if (depth > 0 && end > 0 && settled_below(f, doc, queue) >= end) {
             rounds++;
@@ -232,8 +222,7 @@ static int erase_queues(struct forget *f)
         return EX_OK;
     struct json_doc *doc = ask(f, "simplequeue", "GET", "/stats?format=json");
     int status = doc ? EX_OK : EX_TEMPFAIL;
-    size_t n = doc ? json_doc_length(doc, "/queues") : 0;
-    for (size_t i = 0; i < n && status == EX_OK; i++) {
+    for (size_t i = 0; i < json_doc_length(doc, "/queues") && status == EX_OK; i++) {
         char *queue = bytes_dup(json_doc_name(doc, "/queues", i));
         status = erase_queue(f, queue);
         free(queue);
@@ -275,7 +264,7 @@ static bool has_reached(const struct forget *f, const char *stream, struct posit
     snprintf(target, sizeof target, "/%s?stream=%s", p->producer ? "producers" : "cursors", stream);
     struct json_doc *doc = try_to_get(f, "pubsub", target, p->why);
     p->is_reached = doc != NULL;
-    (void)(doc && json_doc_each(doc, p->producer ? "/producers" : "/cursors", see_cursor, p));
+    json_doc_each(doc, p->producer ? "/producers" : "/cursors", see_cursor, p);
     json_doc_free(&doc);
     return p->is_reached;
 }
@@ -353,7 +342,7 @@ static int erase_streams(struct forget *f)
 {
     struct json_doc *doc = ask(f, "pubsub", "GET", "/streams");
     int status = doc ? EX_OK : EX_TEMPFAIL;
-    size_t n = doc ? json_doc_length(doc, "/streams") : 0, searches = n > 1 && !f->dry ? n + 1 : 1;
+    size_t n = json_doc_length(doc, "/streams"), searches = n > 1 && !f->dry ? n + 1 : 1;
     bool has_erased = true;
     for (size_t search = 0; search < searches && has_erased; search++) {
         has_erased = false;

@@ -156,13 +156,11 @@ static int await(struct forget_stream *f, const char *target)
     struct progress progress;
     progress_begin(&progress, "bytes", false, clock_monotonic());
     for (;;) {
-        uint64_t done = 0, total = 0;
         int status = -1;
         struct json_doc *doc =
             ask(f, "GET", target, BYTES_NONE, "pubsub does not answer; repeat the command");
         struct bytes state = json_doc_text(doc, "/state");
-        (void)json_doc_u64(doc, "/examined_bytes", &done);
-        (void)json_doc_u64(doc, "/total_bytes", &total);
+        uint64_t done = json_doc_number(doc, "/examined_bytes"), total = json_doc_number(doc, "/total_bytes");
         if (!doc)
             status = EX_TEMPFAIL;
         else if (bytes_equal_str(state, "failed"))

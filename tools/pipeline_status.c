@@ -92,7 +92,7 @@ static void add_detail(struct daemon_status *d, const char *fmt, ...)
 
 static double number_at(const struct json_doc *d, const char *pointer)
 {
-    struct json_value v = d ? json_doc_at(d, pointer) : (struct json_value){.type = JSON_MISSING};
+    struct json_value v = json_doc_at(d, pointer);
     return v.type == JSON_I64   ? (double)v.v.i64
            : v.type == JSON_U64 ? (double)v.v.u64
            : v.type == JSON_F64 ? v.v.f64
@@ -117,7 +117,7 @@ static double metric(
     struct buf all = {0}, one = {0};
     double found = -1;
     buf_printf(&all, "/%s", name);
-    for (size_t i = 0; d && i < json_doc_length(d, all.ptr); i++) {
+    for (size_t i = 0; i < json_doc_length(d, all.ptr); i++) {
         struct bytes labels = json_doc_name(d, all.ptr, i);
         buf_clear(&one);
         buf_append_bytes(&one, buf_bytes(&all));
@@ -146,13 +146,12 @@ static void look_at_queue(struct pipeline_status *s, struct bytes queue, struct 
         {"rejected", "# rejected", NULL},
         {"full", "full", "start or speed up its readers, or raise max_depth or max_bytes"},
     };
-    struct buf pointer = {0}, note = {0};
+    struct buf note = {0};
     for (size_t m = 0; m < sizeof members / sizeof *members; m++) {
         const char *words = members[m].words;
-        uint64_t n = 0;
-        buf_clear(&pointer);
-        buf_printf(&pointer, "/queues/%.*s/%s", (int)queue.len, queue.ptr, members[m].member);
-        if (!json_doc_u64(s->daemons[QUEUE].stats, pointer.ptr, &n) || n == 0)
+        uint64_t n = json_doc_number(
+            s->daemons[QUEUE].stats, "/queues/%.*s/%s", (int)queue.len, queue.ptr, members[m].member);
+        if (n == 0)
             continue;
         buf_clear(&note);
         buf_printf(&note, "%.*s: ", (int)queue.len, queue.ptr);
@@ -166,7 +165,6 @@ static void look_at_queue(struct pipeline_status *s, struct bytes queue, struct 
         add_problem(s, STATUS_ATTENTION, remedy, "queue %s", note.ptr);
         free(remedy);
     }
-    buf_free(&pointer);
     buf_free(&note);
 }
 
@@ -240,8 +238,7 @@ static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
     d->waiting = s->lag ? (int64_t)metric(pubsub, "cursor_lag_lines", label, "", true) : 0;
     d->lag = s->lag ? metric(pubsub, "cursor_lag_seconds", label, "", false) : 0;
     add_detail(d, "lag %" PRIu64 " bytes", s->lag);
-    if (d->stats)
-        json_doc_u64(d->stats, "/complete_until", (uint64_t *)&s->complete_until);
+    s->complete_until = (int64_t)json_doc_number(d->stats, "/complete_until");
     return ok;
 }
 

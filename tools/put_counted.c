@@ -16,7 +16,7 @@ static struct json_doc *ask(const struct pipeline *p, uint64_t *lines, uint64_t 
     const struct http_call_spec call = {
         .method = "GET", .target = "/stats?format=json", .timeout = REPLY_TIMEOUT};
     struct json_doc *d = pipeline_ask(p, "aggregator", &call, ignored);
-    if (!d || !json_doc_u64(d, "/events_counted_total", &events) ||
+    if (!json_doc_u64(d, "/events_counted_total", &events) ||
         !json_doc_u64(d, "/lines_skipped_total", &skipped) ||
         !json_doc_u64(d, "/lines_rejected_total", rejected))
         json_doc_free(&d);

@@ -144,11 +144,9 @@ static int read_current(struct recount *r)
 static int check_sealed(const struct recount *r, const struct json_doc *slices)
 {
     for (size_t i = 0; i < json_doc_length(slices, "/slices"); i++) {
-        char pointer[64], error[SLICE_ERROR_TEXT];
-        uint64_t number = 0;
+        char error[SLICE_ERROR_TEXT];
+        uint64_t number = json_doc_number(slices, "/slices/%zu/slice", i);
         struct slice_reader *reader = NULL;
-        snprintf(pointer, sizeof(pointer), "/slices/%zu/slice", i);
-        json_doc_u64(slices, pointer, &number);
         char *path = bytes_dup(json_doc_text(slices, "/slices/%zu/file", i));
         bool is_known = number <= r->current.through;
         bool is_other = !is_known && slice_reader_open_sealed(path, &reader, error) == SLICE_OK &&

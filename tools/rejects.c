@@ -235,30 +235,24 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
     while (!done && status == 0) {
         struct json_doc *reply;
         int http_status = post_step(client, t, until, &reply);
-        char pointer[32];
         now = clock_monotonic();
-        for (int i = 0; i < 5 && reply && http_status == 200; i++) {
-            uint64_t one = 0;
-            snprintf(pointer, sizeof pointer, "/%s", names[i]);
-            (void)json_doc_u64(reply, pointer, &one);
+        for (int i = 0; i < 5 && http_status == 200; i++) {
+            uint64_t one = json_doc_number(reply, "/%s", names[i]);
             sums[i] += one;
             n += i < 4 ? one : 0; /* damaged entries are kept */
         }
-        struct json_value detail =
-            reply ? json_doc_at(reply, "/detail") : (struct json_value){.type = JSON_MISSING};
-        struct json_value code = reply ? json_doc_at(reply, "/code") : detail;
-        bool is_busy =
-            http_status == 503 && code.type == JSON_STRING && bytes_equal_str(code.v.string, "busy");
+        struct bytes detail = json_doc_text(reply, "/detail");
+        bool is_busy = http_status == 503 && bytes_equal_str(json_doc_text(reply, "/code"), "busy");
         busy_since = is_busy ? (busy_since ? busy_since : now) : 0;
         if (http_status == 200 && reply) {
             done = json_doc_at(reply, "/done").v.boolean;
-            (void)json_doc_u64(reply, "/until_slice", &until.slice);
-            (void)json_doc_u64(reply, "/until_offset", &until.offset);
+            until.slice = json_doc_number(reply, "/until_slice");
+            until.offset = json_doc_number(reply, "/until_offset");
         } else if (is_busy && now - busy_since < BUSY_MAX) {
             clock_sleep(BUSY_WAIT);
-        } else if (detail.type == JSON_STRING) {
+        } else if (detail.ptr) {
             status = tool_fail(http_status >= 500 ? EX_TEMPFAIL : EX_NOPERM, "the aggregator refuses: %.*s",
-                (int)detail.v.string.len, detail.v.string.ptr);
+                (int)detail.len, detail.ptr);
         } else {
             status = tool_fail(EX_TEMPFAIL, "the aggregator does not answer; the same command continues");
         }

@@ -164,18 +164,15 @@ static void format_age(char out[32], int64_t seconds)
 static void print_rejects(const struct pipeline_status *s)
 {
     const struct json_doc *d = s->daemons[peer_named("aggregator") - peers].stats;
-    uint64_t counted = 0, rejected = 0, lines = 0;
-    if (!d || !json_doc_u64(d, "/last_minute/counted", &counted) ||
+    uint64_t counted = 0, rejected = 0;
+    if (!json_doc_u64(d, "/last_minute/counted", &counted) ||
         !json_doc_u64(d, "/last_minute/rejected", &rejected))
         return;
     printf("last minute     %" PRIu64 " counted, %" PRIu64 " rejected", counted, rejected);
     for (size_t i = 0; i < json_doc_length(d, "/last_minute/reasons") && i < 2; i++) {
         struct bytes reason = json_doc_text(d, "/last_minute/reasons/%zu/reason", i);
-        char pointer[48];
-        snprintf(pointer, sizeof pointer, "/last_minute/reasons/%zu/lines", i);
-        json_doc_u64(d, pointer, &lines);
-        printf(
-            "%s%" PRIu64 " %.*s", i ? ", " : ": ", lines, reason.len > 40 ? 40 : (int)reason.len, reason.ptr);
+        printf("%s%" PRIu64 " %.*s", i ? ", " : ": ", json_doc_number(d, "/last_minute/reasons/%zu/lines", i),
+            reason.len > 40 ? 40 : (int)reason.len, reason.ptr);
     }
     putchar('\n');
 }

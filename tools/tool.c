@@ -208,23 +208,15 @@ const char *pipeline_daemon_name(size_t i)
     return i < PEERS ? peers[i].name : "compactor";
 }
 
-static int64_t number_at(const struct json_doc *run, const char *daemon, const char *member)
-{
-    char pointer[96];
-    uint64_t n = 0;
-    snprintf(pointer, sizeof pointer, "%s%s/%s", daemon[0] ? "/daemons/" : "", daemon, member);
-    return json_doc_u64(run, pointer, &n) ? (int64_t)n : 0;
-}
-
 static void read_daemon(const struct json_doc *run, const char *name, struct pipeline_daemon *d)
 {
     *d = (struct pipeline_daemon){.url = text_at(run, name, "url"),
         .state = text_at(run, name, "state"),
         .status_text = text_at(run, name, "said"),
-        .pid = number_at(run, name, "pid"),
-        .restarts = (unsigned)number_at(run, name, "restarts"),
+        .pid = (int64_t)json_doc_number(run, "/daemons/%s/pid", name),
+        .restarts = (unsigned)json_doc_number(run, "/daemons/%s/restarts", name),
         .last_error = text_at(run, name, "error"),
-        .error_at = number_at(run, name, "error_at")};
+        .error_at = (int64_t)json_doc_number(run, "/daemons/%s/error_at", name)};
     d->is_off = !d->state;
 }
 
@@ -257,9 +249,9 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     struct bytes reason = json_doc_text(run, "/end_reason"), file = json_doc_text(run, "/config");
     p->config_path = file.len > 0 ? bytes_dup(file) : NULL;
     p->end_reason = p->has_ended && reason.len > 0 ? bytes_dup(reason) : NULL;
-    p->wrong_since = number_at(run, "", "wrong_since");
-    p->disk_at = number_at(run, "", "disk/at");
-    p->disk_free = number_at(run, "", "disk/free");
+    p->wrong_since = (int64_t)json_doc_number(run, "/wrong_since");
+    p->disk_at = (int64_t)json_doc_number(run, "/disk/at");
+    p->disk_free = (int64_t)json_doc_number(run, "/disk/free");
     json_doc_free(&run);
 }
 

@@ -338,23 +338,39 @@ void json_doc_free(struct json_doc **d)
     *d = nullptr;
 }
 
+static bool find(const struct json_doc *d, const char *pointer, dom::element *out)
+{
+    return d && d->root.at_pointer(pointer).get(*out) == SUCCESS;
+}
+
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer)
 {
     dom::element e;
-    if (d->root.at_pointer(pointer).get(e) != SUCCESS)
-        return {};
-    return value_of(e);
+    return find(d, pointer, &e) ? value_of(e) : (struct json_value){};
 }
+
+#define POINTER_MAX 256
 
 struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)
 {
-    char text[192];
+    char text[POINTER_MAX];
     va_list ap;
     va_start(ap, pointer);
     vsnprintf(text, sizeof text, pointer, ap);
     va_end(ap);
-    struct json_value v = d ? json_doc_at(d, text) : (struct json_value){};
+    struct json_value v = json_doc_at(d, text);
     return v.type == JSON_STRING ? v.v.string : BYTES_NONE;
+}
+
+uint64_t json_doc_number(const struct json_doc *d, const char *pointer, ...)
+{
+    char text[POINTER_MAX];
+    uint64_t n = 0;
+    va_list ap;
+    va_start(ap, pointer);
+    vsnprintf(text, sizeof text, pointer, ap);
+    va_end(ap);
+    return json_doc_u64(d, text, &n) ? n : 0;
 }
 
 size_t json_doc_length(const struct json_doc *d, const char *pointer)
@@ -362,7 +378,7 @@ size_t json_doc_length(const struct json_doc *d, const char *pointer)
     dom::element e;
     dom::array items;
     dom::object members;
-    if (d->root.at_pointer(pointer).get(e) != SUCCESS)
+    if (!find(d, pointer, &e))
         return 0;
     if (e.get(items) == SUCCESS)
         return items.size();
@@ -371,8 +387,9 @@ size_t json_doc_length(const struct json_doc *d, const char *pointer)
 
 struct bytes json_doc_name(const struct json_doc *d, const char *pointer, size_t i)
 {
+    dom::element e;
     dom::object members;
-    if (d->root.at_pointer(pointer).get(members) != SUCCESS)
+    if (!find(d, pointer, &e) || e.get(members) != SUCCESS)
         return {};
     for (dom::key_value_pair member : members)
         if (i-- == 0)
@@ -387,7 +404,7 @@ bool json_doc_each(const struct json_doc *d, const char *pointer,
     dom::array items;
     size_t i = 0;
     json_doc one;
-    if (d->root.at_pointer(pointer).get(e) != SUCCESS)
+    if (!find(d, pointer, &e))
         return true;
     if (e.get(items) != SUCCESS)
         return false;

@@ -50,14 +50,15 @@ void json_fields_free(struct json_fields **f);
 int json_fields_extract(
     struct json_fields *f, struct bytes line, struct json_value *values, const char **reason);
 
-/* A small parsed document, such as another daemon's reply. json_doc_parse returns NULL if the text is not JSON. */
+/* A small parsed document, such as another daemon's reply. json_doc_parse returns NULL if the text is not JSON. In a document that is NULL,
+ * every value is absent. */
 struct json_doc;
 struct json_doc *json_doc_parse(struct bytes text);
 void json_doc_free(struct json_doc **d);
 /* Finds a value by JSON pointer ("/rows/0/n"). The type of an absent value is JSON_MISSING. Strings are valid until the
  * document is freed. */
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer);
-/* The text of a string, or BYTES_NONE for any other value. d may be NULL. */
+/* The text of a string, or BYTES_NONE for any other value. */
 struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)
     __attribute__((format(printf, 2, 3)));
 /* Reads a non-negative integer, or a string of digits such as an offset above 2^53. On failure *out is unchanged. */
@@ -71,6 +72,9 @@ static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, u
     *out = v.type == JSON_U64 ? v.v.u64 : (uint64_t)v.v.i64;
     return true;
 }
+/* The same, but 0 instead of a failure. */
+uint64_t json_doc_number(const struct json_doc *d, const char *pointer, ...)
+    __attribute__((format(printf, 2, 3)));
 size_t json_doc_length(
     const struct json_doc *d, const char *pointer); /* elements of an array, members of an object */
 /* The name of an object's i-th member, or BYTES_NONE. Valid until the document is freed. */

@@ -194,8 +194,6 @@ static uint64_t member_number(struct bytes body, const char *pointer, uint64_t f
 {
     struct json_doc *doc = json_doc_parse(body);
     uint64_t n = fallback;
-    if (doc == NULL)
-        return fallback;
     json_doc_u64(doc, pointer, &n);
     json_doc_free(&doc);
     return n;

@@ -217,9 +217,18 @@ static void test_documents(void **state)
     assert_int_equal(json_doc_length(d, "/rows"), 2);
     assert_int_equal(json_doc_length(d, ""), 2);
     assert_int_equal(json_doc_length(d, "/a~1b"), 0);
+    assert_int_equal(json_doc_number(d, "/rows/%d/n", 1), 2);
+    assert_int_equal(json_doc_number(d, "/rows/2/n"), 0);
+    assert_int_equal(json_doc_number(d, "/rows"), 0);
     json_doc_free(&d);
     assert_null(d);
     assert_null(json_doc_parse(BYTES_LITERAL("{")));
+    assert_int_equal(json_doc_at(NULL, "").type, JSON_MISSING);
+    assert_int_equal(json_doc_number(NULL, "/n"), 0);
+    assert_int_equal(json_doc_length(NULL, ""), 0);
+    assert_null(json_doc_text(NULL, "/a").ptr);
+    assert_null(json_doc_name(NULL, "", 0).ptr);
+    assert_true(json_doc_each(NULL, "/rows", NULL, NULL));
 }
 
 static const char *const paths[] = {"user.id", "user", "items[0].sku", "items[1]", "[\"user.id\"]",
