@@ -183,24 +183,11 @@ void buf_grow(struct buf *b, size_t more)
 
 void buf_append_u64(struct buf *b, uint64_t n)
 {
-    static const char pairs[] =
-        "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
-        "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
-        "8081828384858687888990919293949596979899";
-    size_t len = 1;
-    uint64_t left = n;
-    for (; left >= 1000; left /= 1000)
-        len += 3;
-    len += (left >= 10) + (left >= 100);
-    buf_reserve(b, len);
-    char *at = b->ptr + b->len + len;
-    b->len += len;
-    for (; n >= 10; n /= 100) {
-        at -= 2;
-        memcpy(at, pairs + n % 100 * 2, 2);
-    }
-    if (len % 2)
-        at[-1] = (char)('0' + n);
+    char digits[sizeof "18446744073709551615" - 1], *at = digits + sizeof digits;
+    do
+        *--at = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    buf_append(b, at, (size_t)(digits + sizeof digits - at));
 }
 
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
