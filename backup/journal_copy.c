@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #define ID_DIGITS (JOURNAL_ID_TEXT - 1)
 
@@ -170,19 +169,12 @@ static enum backup_result scan(struct journal_copy *c, uint64_t from, struct sca
     return BACKUP_OK;
 }
 
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat of_a, of_b;
-    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
-           of_a.st_ino == of_b.st_ino;
-}
-
 /* While link runs, the daemon may rename the file to reuse it, and count its names before link adds one. If the file has its
  * old name after the link, the daemon counts two. */
 static enum backup_result link_segment(const char *from, const char *to, char error[BACKUP_ERROR_TEXT])
 {
     enum backup_result r = tree_link(from, to, error);
-    if (r != BACKUP_OK || is_same_file(from, to))
+    if (r != BACKUP_OK || io_is_same_file(from, to))
         return r;
     if (io->unlink(to) != 0)
         return backup_fail_errno(error, to);

@@ -3,6 +3,7 @@
  * With --producer the marks are offsets in the inputs, counted in unpacked bytes over all files. A repeated put
  * continues at the mark and stores nothing twice (put_batch.h). */
 #include "base/clock.h"
+#include "base/io.h"
 #include "daemon/daemon.h"
 #include "base/line_source.h"
 #include "tools/log_tail.h"
@@ -551,13 +552,6 @@ static int check_file(const char *name)
     return ok ? 0 : tool_fail(EX_DATAERR, "%s", error);
 }
 
-static bool is_input(const char *input, const struct stat *st)
-{
-    struct stat its;
-    bool there = strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &its) == 0 : stat(input, &its) == 0;
-    return there && its.st_dev == st->st_dev && its.st_ino == st->st_ino;
-}
-
 /* Checks all options and files before the first line is sent, so that a mistyped name posts nothing. */
 static int check(const struct options *o)
 {
@@ -582,15 +576,13 @@ static int check(const struct options *o)
         status = one != 0 ? one : status;
     }
     const char *rejects = options_text(o, "rejects");
-    struct stat st;
     if (status != 0 || rejects == NULL)
         return status;
     /* If the rejects file were also an input, its lines would be refused and added again endlessly. */
     bool found = follows && log_tail_could_read(files[0], rejects);
-    bool exists = stat(rejects, &st) == 0;
-    found = found || (exists && n == 0 && is_input("-", &st));
-    for (size_t i = 0; exists && i < n; i++)
-        found = found || is_input(files[i], &st);
+    found = found || (n == 0 && io_is_same_file("/dev/stdin", rejects));
+    for (size_t i = 0; i < n; i++)
+        found = found || io_is_same_file(strcmp(files[i], "-") == 0 ? "/dev/stdin" : files[i], rejects);
     return found ? tool_fail(EX_USAGE,
                        "--rejects names an input, or a file whose name starts with the log's; name "
                        "another file")
