@@ -45,10 +45,8 @@ static void find_places(const struct options *o, const char *places[BACKUP_PLACE
 {
     const struct config *config = options_config(o);
     const char *data_dir = tool_data_dir(config, options_string(o, "data_dir"));
-    for (size_t i = 0; i < BACKUP_ARCHIVE; i++) {
-        const char *own = config_setting(config, backup_place_names[i], "data_dir");
-        places[i] = own ? mem_strdup(own) : mem_printf("%s/%s", data_dir, backup_place_names[i]);
-    }
+    for (size_t i = 0; i < BACKUP_ARCHIVE; i++)
+        places[i] = tool_daemon_dir(config, data_dir, backup_place_names[i], "");
     places[BACKUP_ARCHIVE] = tool_archive_dir(config, data_dir);
 }
 

@@ -425,17 +425,14 @@ static void compare_archive(const struct law *law, const struct manifest *m)
 void doctor_check_conservation(struct doctor *d)
 {
     struct law law = {.d = d};
-    struct buf slices = {0}, streams = {0};
     struct manifest m;
     char error[MANIFEST_ERROR_TEXT];
     char *path = tool_archive_dir(d->config, d->data_dir);
     bool has_archive = manifest_read_current(path, &m, error) == MANIFEST_OK;
     d->law = &law;
-    doctor_append_dir(d, "aggregator", "/slices", &slices);
-    doctor_append_dir(d, "pubsub", "/streams", &streams);
     ask_queues(&law);
-    doctor_each_entry(d, slices.ptr, read_slice);
-    doctor_each_entry(d, streams.ptr, read_stream);
+    doctor_each_entry(d, "aggregator", "/slices", read_slice);
+    doctor_each_entry(d, "pubsub", "/streams", read_stream);
     compare_queues(&law);
     compare_lines(&law);
     if (has_archive) {
@@ -445,7 +442,5 @@ void doctor_check_conservation(struct doctor *d)
     free(law.slices);
     free(law.parts);
     free(law.queues);
-    buf_free(&slices);
-    buf_free(&streams);
     free(path);
 }

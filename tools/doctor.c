@@ -95,13 +95,9 @@ static void check_permissions(struct doctor *d)
 {
     size_t before = d->findings;
     check_entry(d, d->data_dir, "");
-    doctor_each_entry(d, d->data_dir, check_entry);
-    for (size_t i = 0; i < PEERS; i++) {
-        struct buf dir = {0};
-        doctor_append_dir(d, peers[i].name, "", &dir);
-        doctor_each_entry(d, dir.ptr, check_entry);
-        buf_free(&dir);
-    }
+    doctor_each_entry(d, NULL, "", check_entry);
+    for (size_t i = 0; i < PEERS; i++)
+        doctor_each_entry(d, peers[i].name, "", check_entry);
     if (d->findings == before)
         doctor_find(
             d, STATUS_FINE, "permissions", NULL, "%s and the directories below have one owner", d->data_dir);
@@ -201,13 +197,8 @@ static void check_journal(struct doctor *d, const char *path, const char *name)
 
 static void check_journals(struct doctor *d)
 {
-    static const char *const kinds[][2] = {{"simplequeue", "/queues"}, {"pubsub", "/streams"}};
-    for (size_t i = 0; i < 2; i++) {
-        struct buf dir = {0};
-        doctor_append_dir(d, kinds[i][0], kinds[i][1], &dir);
-        doctor_each_entry(d, dir.ptr, check_journal);
-        buf_free(&dir);
-    }
+    doctor_each_entry(d, "simplequeue", "/queues", check_journal);
+    doctor_each_entry(d, "pubsub", "/streams", check_journal);
 }
 
 /* The text behind "TIME LEVEL compactor " of a line. */

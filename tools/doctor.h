@@ -25,11 +25,10 @@ struct doctor {
 /* `remedy`: NULL for none. */
 void doctor_find(struct doctor *d, enum status_level level, const char *check, const char *remedy,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-/* Appends the directory of a daemon's data and `below`. */
-void doctor_append_dir(const struct doctor *d, const char *daemon, const char *below, struct buf *out);
-/* Calls fn for each entry of a directory that does not begin with a dot, in order. */
-void doctor_each_entry(
-    struct doctor *d, const char *dir, void (*fn)(struct doctor *d, const char *path, const char *name));
+/* Calls fn for each entry that does not begin with a dot, in order, of a directory below that of a daemon. daemon NULL: of the pipeline's
+ * directory. */
+void doctor_each_entry(struct doctor *d, const char *daemon, const char *below,
+    void (*fn)(struct doctor *d, const char *path, const char *name));
 
 /* Runs the compactor on the pipeline's archive. Returns its standard output or error (`fd`), or NULL. */
 FILE *doctor_run_compactor(const struct doctor *d, const char *option, int fd, pid_t *pid);

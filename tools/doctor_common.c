@@ -37,19 +37,11 @@ void doctor_find(
     buf_free(&text);
 }
 
-void doctor_append_dir(const struct doctor *d, const char *daemon, const char *below, struct buf *out)
-{
-    const char *set = config_setting(d->config, daemon, "data_dir");
-    if (set)
-        buf_printf(out, "%s%s", set, below);
-    else
-        buf_printf(out, "%s/%s%s", d->data_dir, daemon, below);
-}
-
-void doctor_each_entry(
-    struct doctor *d, const char *dir, void (*fn)(struct doctor *d, const char *path, const char *name))
+void doctor_each_entry(struct doctor *d, const char *daemon, const char *below,
+    void (*fn)(struct doctor *d, const char *path, const char *name))
 {
     struct dirent **names = NULL;
+    char *dir = daemon ? tool_daemon_dir(d->config, d->data_dir, daemon, below) : mem_strdup(d->data_dir);
     int n = scandir(dir, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         char *path = mem_printf("%s/%s", dir, names[i]->d_name);
@@ -59,6 +51,7 @@ void doctor_each_entry(
         free(names[i]);
     }
     free(names);
+    free(dir);
 }
 
 FILE *doctor_run_compactor(const struct doctor *d, const char *option, int fd, pid_t *pid)

@@ -362,7 +362,8 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
     char why[SLICE_ERROR_TEXT];
     struct rejects_place front;
     struct forget_rejects r = {.from = *from, .match = f->match, .dry = f->dry};
-    char *dir = rejects_dir_find(f->config, f->pipeline.data_dir), *path = mem_printf("%s/rejects", dir);
+    char *dir = tool_daemon_dir(f->config, f->pipeline.data_dir, "aggregator", ""),
+         *path = mem_printf("%s/rejects", dir);
     int status = rejects_dir_ends(dir, &front, &r.end, why);
     r.dir = path;
     if (status != EX_OK)

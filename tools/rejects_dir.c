@@ -7,12 +7,6 @@
 #include <stdio.h>
 #include <sysexits.h>
 
-char *rejects_dir_find(const struct config *config, const char *data_dir)
-{
-    const char *own = config_setting(config, "aggregator", "data_dir");
-    return own ? mem_strdup(own) : mem_printf("%s/aggregator", tool_data_dir(config, data_dir));
-}
-
 int rejects_dir_ends(
     const char *dir, struct rejects_place *from, struct rejects_place *end, char error[SLICE_ERROR_TEXT])
 {

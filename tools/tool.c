@@ -175,6 +175,13 @@ const char *tool_data_dir(const struct config *config, const char *given)
     return given ? given : configured ? configured : "millrace-data";
 }
 
+char *tool_daemon_dir(
+    const struct config *config, const char *data_dir, const char *daemon, const char *below)
+{
+    const char *own = config_setting(config, daemon, "data_dir");
+    return own ? mem_printf("%s%s", own, below) : mem_printf("%s/%s%s", data_dir, daemon, below);
+}
+
 char *tool_archive_dir(const struct config *config, const char *data_dir)
 {
     const char *archive = config_setting(config, "sortdb", "archive");
@@ -183,18 +190,18 @@ char *tool_archive_dir(const struct config *config, const char *data_dir)
     return archive ? mem_strdup(archive) : mem_printf("%s/archive", data_dir);
 }
 
+static void add_path(struct tool_args *a, const char *setting, char *path)
+{
+    tool_add_arg(a, "--%s=%s", setting, path);
+    free(path);
+}
+
 void tool_add_compactor_paths(struct tool_args *a, const struct config *config, const char *data_dir)
 {
-    const char *archive = config_setting(config, "sortdb", "archive");
-    const char *aggregator = config_setting(config, "aggregator", "data_dir");
-    if (archive)
-        tool_add_arg(a, "--archive=%s", archive);
-    else if (!config_setting(config, "compactor", "archive"))
-        tool_add_arg(a, "--archive=%s/archive", data_dir);
-    if (aggregator)
-        tool_add_arg(a, "--slices=%s/slices", aggregator);
-    else if (!config_setting(config, "compactor", "slices"))
-        tool_add_arg(a, "--slices=%s/aggregator/slices", data_dir);
+    if (config_setting(config, "sortdb", "archive") || !config_setting(config, "compactor", "archive"))
+        add_path(a, "archive", tool_archive_dir(config, data_dir));
+    if (config_setting(config, "aggregator", "data_dir") || !config_setting(config, "compactor", "slices"))
+        add_path(a, "slices", tool_daemon_dir(config, data_dir, "aggregator", "/slices"));
 }
 
 static char *text_at(const struct json_doc *run, const char *daemon, const char *member)

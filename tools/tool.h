@@ -86,6 +86,9 @@ int tool_wait(pid_t pid);
 
 /* The directory of a pipeline: `given`, or if that is NULL the configured or the usual one. */
 const char *tool_data_dir(const struct config *config, const char *given);
+/* The directory of a daemon's data, and `below`. The caller frees it. */
+char *tool_daemon_dir(
+    const struct config *config, const char *data_dir, const char *daemon, const char *below);
 /* The directory of a pipeline's archive. The caller frees it. */
 char *tool_archive_dir(const struct config *config, const char *data_dir);
 /* Appends the directories that the compactor of a pipeline needs and that [compactor] does not set. */
