@@ -23,11 +23,9 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -587,18 +585,6 @@ static int run_pipeline(struct up *up)
     return up->status;
 }
 
-static int run_and_wait(char *const *argv)
-{
-    int status;
-    pid_t pid;
-    fflush(stdout);
-    if (posix_spawn(&pid, argv[0], NULL, NULL, argv, environ) != 0 || waitpid(pid, &status, 0) != pid) {
-        fprintf(stderr, "millrace up: cannot run %s: %s\n", argv[0], strerror(errno));
-        return EX_CONFIG;
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
-}
-
 /* Creates the empty generation 0 at the first start, because sortdb and aggregator need an archive. Does not touch an
  * existing archive, on which a compactor may be running. */
 static int init_archive(const struct up *up)
@@ -608,20 +594,20 @@ static int init_archive(const struct up *up)
     tool_add_arg(&a, "--init");
     char *current = mem_printf("%s/current", up->archive);
     bool needed = find_daemon(up, "sortdb") < up->n && access(current, F_OK) != 0;
-    int status = needed ? run_and_wait(a.argv) : EX_OK;
+    int status = needed ? tool_wait(tool_start(&a, -1, -1)) : EX_OK;
     tool_free_args(&a);
     free(current);
     return status;
 }
 
-static int check_daemons(const struct up *up)
+static int check_daemons(struct up *up)
 {
     static const char *const keepers[] = {"simplequeue", "pubsub"};
     puts("# millrace up");
     options_show_settings(up->options);
     for (size_t i = 0; i < up->n; i++) {
         printf("# %s\n", up->daemons[i].name);
-        int status = run_and_wait(up->daemons[i].argv);
+        int status = tool_wait(tool_start(&up->args[i], -1, -1));
         if (status != EX_OK)
             return status;
     }
