@@ -5,13 +5,13 @@
 #include "api/slice_watermarks.h"
 #include "archive/archive_read.h"
 #include "base/url.h"
+#include "base/rfc3339.h"
 #include "http/client/http_client.h"
 #include <assert.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
-#include <time.h>
 
 #define RANGE "/range?start="
 #define QUESTION_MAGIC 0x71756573u
@@ -361,11 +361,9 @@ static void fail(struct question *q, const char *what, int status)
     char text[64];
     snprintf(text, sizeof text, "answered with status %d", status);
     *missing = sources_fail(s, q->at, SOURCE_READS, status ? text : what);
-    char since[32];
-    const time_t t = missing->since;
-    strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
+    char since[RFC3339_TEXT];
     snprintf(q->error, sizeof q->error, "%s at %s: %s, since %s", missing->name, missing->url, missing->why,
-        since);
+        rfc3339_write(missing->since, since));
     q->is_missing[q->at] = true;
     q->complete.n_missing++;
     if (!q->spec.allows_partial || q->complete.n_missing == s->n) {

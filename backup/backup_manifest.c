@@ -1,6 +1,7 @@
 #include "backup/backup_manifest.h"
 
 #include "base/io.h"
+#include "base/rfc3339.h"
 #include "base/xxh3.h"
 #include "counts/json_fields.h"
 
@@ -8,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define SEAL "\n,\"xxh3\":\"%016" PRIx64 "\"}\n"
 #define SEAL_LENGTH (sizeof "\n,\"xxh3\":\"0123456789abcdef\"}\n" - 1)
@@ -199,16 +199,12 @@ void backup_manifest_free(struct backup_manifest *m)
 
 void backup_manifest_show(const struct backup_manifest *m)
 {
-    char when[32] = "";
-    time_t began = (time_t)m->began;
-    struct tm tm;
+    char when[RFC3339_TEXT];
     uint64_t bytes = 0;
-    if (gmtime_r(&began, &tm))
-        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &tm);
     for (size_t i = 0; i < m->files.n; i++)
         bytes += m->files.files[i].bytes;
-    printf("contains everything acknowledged before %s: %zu files, %" PRIu64 " bytes\n", when, m->files.n,
-        bytes);
+    printf("contains everything acknowledged before %s: %zu files, %" PRIu64 " bytes\n",
+        rfc3339_write((int64_t)m->began, when), m->files.n, bytes);
     for (size_t i = 0; i < m->n_journals; i++) {
         const struct backup_journal *j = &m->journals[i];
         if (j->is_queue)

@@ -1,6 +1,7 @@
 #include "compactor/repeat.h"
 
 #include "base/clock.h"
+#include "base/rfc3339.h"
 #include "base/log.h"
 #include "counts/manifest.h"
 #include <errno.h>
@@ -15,7 +16,6 @@
 #include <unistd.h>
 
 #define LOOK_EVERY 2 /* seconds between two looks at the wall clock, which may be set */
-#define TIME_TEXT 32
 
 struct repeat {
     const struct repeat_spec *spec;
@@ -58,13 +58,11 @@ static int64_t last_run(const struct repeat *r)
 
 static void tell(struct repeat *r, int64_t due)
 {
-    char text[TIME_TEXT];
-    struct tm tm;
-    time_t t = (time_t)due;
-    if (due == r->announced || !gmtime_r(&t, &tm) ||
-        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+    char text[RFC3339_TEXT];
+    if (due == r->announced)
         return;
     r->announced = due;
+    rfc3339_write(due, text);
     log_info("next run", LOG_S("at", text));
     sd_notifyf(0, "STATUS=%snext run at %s",
         r->failures ? "the last run failed; "

@@ -1,6 +1,7 @@
 /* millrace rejects: shows the lines that the aggregator could not count, and has the aggregator count them again. */
 #include "base/bytes.h"
 #include "base/progress.h"
+#include "base/rfc3339.h"
 #include "base/url.h"
 #include "config/peers.h"
 #include "counts/counters.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
-#include <time.h>
 
 #define LINE_SHOWN 200
 #define BUSY_WAIT (50 * USEC_PER_MSEC)
@@ -65,19 +65,16 @@ struct rejects_tool {
 
 static void print_entry(const struct rejects_entry *e)
 {
-    char time_text[32] = "-", line[LINE_SHOWN];
-    time_t when = (time_t)e->time;
-    struct tm tm;
+    char time_text[RFC3339_TEXT], line[LINE_SHOWN];
     size_t n = e->line.len < LINE_SHOWN ? e->line.len : LINE_SHOWN;
-    if (e->time > 0 && gmtime_r(&when, &tm))
-        strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", &tm);
     bool is_text = bytes_is_utf8(bytes_of(e->line.ptr, n));
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)e->line.ptr[i];
         line[i] = c < ' ' || c == 0x7f || (c > 0x7f && !is_text) ? '?' : (char)c;
     }
-    printf("%s %.*s %" PRIu64 " %.*s: %.*s%s\n", time_text, (int)e->name.len, e->name.ptr, e->offset,
-        (int)e->reason.len, e->reason.ptr, (int)n, line, n < e->length ? "..." : "");
+    printf("%s %.*s %" PRIu64 " %.*s: %.*s%s\n", e->time > 0 ? rfc3339_write(e->time, time_text) : "-",
+        (int)e->name.len, e->name.ptr, e->offset, (int)e->reason.len, e->reason.ptr, (int)n, line,
+        n < e->length ? "..." : "");
 }
 
 static void count_reason(struct rejects_tool *t, struct bytes text)

@@ -1,11 +1,12 @@
 /* millrace status: shows the daemons of a pipeline, what is wrong and what to do, or waits until every posted event is counted. */
 #include "tools/pipeline_status.h"
 
+#include "base/rfc3339.h"
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define POLL_INTERVAL (50 * USEC_PER_MSEC)
@@ -140,14 +141,6 @@ static void print_daemons(const struct pipeline_status *s, const struct screen *
     }
 }
 
-static void format_time(char out[32], int64_t t)
-{
-    struct tm tm;
-    time_t time = (time_t)t;
-    if (t <= 0 || !gmtime_r(&time, &tm) || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
-        snprintf(out, 32, "unknown");
-}
-
 static void format_age(char out[32], int64_t seconds)
 {
     static const struct {
@@ -179,18 +172,19 @@ static void print_rejects(const struct pipeline_status *s)
 
 static void print_facts(const struct pipeline_status *s)
 {
-    char text[32], age[32];
+    char text[RFC3339_TEXT], age[32];
     int64_t now = clock_wall() / USEC_PER_SEC;
-    format_time(text, s->complete_until);
     format_age(age, now - s->complete_until);
     struct bytes held_by = json_doc_text(s->daemons[peer_named("aggregator") - peers].stats, "/held_by");
-    printf("complete until  %s%s%s%s%s%.*s\n", text, s->complete_until > 0 ? " (" : "",
-        s->complete_until > 0 ? age : "", s->complete_until > 0 ? " ago)" : "",
-        held_by.len ? ", held back by " : "", (int)held_by.len, held_by.len ? held_by.ptr : "");
-    format_time(text, s->archive_made);
+    printf("complete until  %s%s%s%s%s%.*s\n",
+        s->complete_until > 0 ? rfc3339_write(s->complete_until, text) : "unknown",
+        s->complete_until > 0 ? " (" : "", s->complete_until > 0 ? age : "",
+        s->complete_until > 0 ? " ago)" : "", held_by.len ? ", held back by " : "", (int)held_by.len,
+        held_by.len ? held_by.ptr : "");
     format_age(age, now - s->archive_made);
     if (s->archive_generation >= 0)
-        printf("archive         generation %" PRId64 " of %s (%s ago)\n", s->archive_generation, text, age);
+        printf("archive         generation %" PRId64 " of %s (%s ago)\n", s->archive_generation,
+            rfc3339_write(s->archive_made, text), age);
     const char *next = s->pipeline.daemons[PEERS].status_text;
     if (next && !s->pipeline.has_ended)
         printf("compaction      %s\n", next);
@@ -206,11 +200,11 @@ static void print_facts(const struct pipeline_status *s)
 
 static void print_screen(const struct pipeline_status *s, const struct screen *screen)
 {
-    char now[32];
-    format_time(now, clock_wall() / USEC_PER_SEC);
+    char now[RFC3339_TEXT];
     printf("%smillrace: %s%s%*s\n", screen->has_color ? colors[s->level] : "", levels[s->level],
         screen->has_color ? NO_COLOR : "",
-        (int)(SCREEN_COLUMNS - sizeof "millrace: " + 1 - strlen(levels[s->level])), now);
+        (int)(SCREEN_COLUMNS - sizeof "millrace: " + 1 - strlen(levels[s->level])),
+        rfc3339_write(clock_wall() / USEC_PER_SEC, now));
     print_problems(s, screen);
     putchar('\n');
     print_daemons(s, screen);

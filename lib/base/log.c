@@ -1,10 +1,10 @@
 #include "base/log.h"
 #include "base/clock.h"
+#include "base/rfc3339.h"
 #include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
@@ -46,13 +46,10 @@ void log_emit(enum log_level level, const char *message, const struct log_field 
     if (!log_wants(level))
         return;
     usec_t now = clock_wall();
-    time_t seconds = (time_t)(now / USEC_PER_SEC);
-    struct tm tm;
-    char text[32];
-    gmtime_r(&seconds, &tm);
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-    buf_printf(
-        &line, "%s%s.%03dZ", is_json ? "{\"time\":\"" : "", text, (int)(now % USEC_PER_SEC / USEC_PER_MSEC));
+    char text[RFC3339_TEXT];
+    rfc3339_write(now / USEC_PER_SEC, text);
+    buf_printf(&line, "%s%.19s.%03dZ", is_json ? "{\"time\":\"" : "", text,
+        (int)(now % USEC_PER_SEC / USEC_PER_MSEC));
     buf_printf(&line, is_json ? "\",\"level\":\"%s\",\"part\":\"%s\",\"message\":" : " %s %s ",
         level_names[level], settings.part);
     if (is_json)

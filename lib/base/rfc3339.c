@@ -55,3 +55,12 @@ bool rfc3339_read(struct bytes text, int64_t *out)
     *out = timegm(&normal) - zone;
     return normal.tm_mon == t.tm_mon && normal.tm_mday == t.tm_mday;
 }
+
+const char *rfc3339_write(int64_t seconds, char out[RFC3339_TEXT])
+{
+    struct tm tm;
+    time_t t = (time_t)seconds;
+    if (!gmtime_r(&t, &tm) || strftime(out, RFC3339_TEXT, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        strcpy(out, "-");
+    return out;
+}

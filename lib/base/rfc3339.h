@@ -1,4 +1,4 @@
-/* rfc3339: reads times as text, 2012-03-16T18:40:47.5+01:00. */
+/* rfc3339: reads and writes times as text, 2012-03-16T18:40:47.5+01:00. */
 #ifndef MILLRACE_RFC3339_H
 #define MILLRACE_RFC3339_H
 
@@ -9,5 +9,9 @@
 bool rfc3339_read(struct bytes text, int64_t *out);
 /* Reads n characters as a decimal number. Returns -1 unless all are digits. */
 int rfc3339_digits(const char *at, int n);
+
+#define RFC3339_TEXT 24
+/* Writes Unix seconds as "2012-03-16T17:40:47Z", or "-" if they have no such text. Returns `out`. */
+const char *rfc3339_write(int64_t seconds, char out[RFC3339_TEXT]);
 
 #endif

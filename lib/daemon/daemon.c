@@ -3,6 +3,7 @@
 #include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "daemon/daemon_settings.h"
 #include "daemon/listen.h"
 #include "daemon/service.h"
@@ -342,17 +343,12 @@ void daemon_set_degraded(struct daemon *d, const char *why)
 
 void daemon_set_refusing(struct daemon *d, const char *what, const char *why)
 {
-    char since[32];
-    struct buf text = {0};
-    time_t now = (time_t)(clock_wall() / USEC_PER_SEC);
-    struct tm tm;
-    if (why && gmtime_r(&now, &tm) && strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", &tm) > 0)
-        buf_printf(&text, "refusing %s since %s: %s", what, since, why);
+    char since[RFC3339_TEXT];
+    rfc3339_write(clock_wall() / USEC_PER_SEC, since);
     pthread_mutex_lock(&d->state_lock);
     free(d->refusing);
-    d->refusing = why ? bytes_dup(buf_bytes(&text)) : NULL;
+    d->refusing = why ? mem_printf("refusing %s since %s: %s", what, since, why) : NULL;
     pthread_mutex_unlock(&d->state_lock);
-    buf_free(&text);
 }
 
 static const char *why_degraded(void *arg)

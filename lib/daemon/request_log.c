@@ -2,12 +2,12 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FLUSH_BYTES ((size_t)64 << 10)
@@ -102,27 +102,16 @@ void request_log_reopen(struct request_log *l)
         fail(l, "cannot open the request log", errno);
 }
 
-static void append_time(struct buf *out, usec_t wall)
-{
-    char text[32];
-    struct tm tm;
-    time_t seconds = (time_t)(wall / USEC_PER_SEC);
-    gmtime_r(&seconds, &tm);
-    size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-    buf_append(out, text, n);
-    buf_printf(out, ".%06dZ", (int)(wall % USEC_PER_SEC));
-}
-
 void request_log_add(struct request_log *l, const struct http_ended *e, usec_t wall)
 {
     static const struct timeval second = {1, 0};
+    char time[RFC3339_TEXT];
     struct buf *b = &l->lines;
     struct bytes path = e->path;
     if (path.len > PATH_SHOWN_MAX)
         path.len = PATH_SHOWN_MAX;
-    buf_append_str(b, "{\"time\":\"");
-    append_time(b, wall);
-    buf_append_str(b, "\",\"remote\":");
+    buf_printf(b, "{\"time\":\"%.19s.%06dZ\",\"remote\":", rfc3339_write(wall / USEC_PER_SEC, time),
+        (int)(wall % USEC_PER_SEC));
     buf_append_json(b, bytes_str(e->peer));
     buf_append_str(b, ",\"token\":");
     if (e->token)
