@@ -3,43 +3,29 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The index of the name, or where to insert it. */
-static size_t place_of(const struct name_table *t, const char *name, bool *found)
+static int compare(const void *name, const void *entry)
 {
-    size_t low = 0, high = t->n;
-    *found = false;
-    while (low < high && !*found) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(t->entries[middle].name, name);
-        *found = order == 0;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return high;
+    return strcmp(name, ((const struct name_entry *)entry)->name);
 }
 
 void *name_table_find(const struct name_table *t, const char *name)
 {
-    bool found;
-    size_t at = place_of(t, name, &found);
-    return found ? t->entries[at].thing : NULL;
+    const struct name_entry *e =
+        t->n > 0 ? bsearch(name, t->entries, t->n, sizeof *t->entries, compare) : NULL;
+    return e ? e->thing : NULL;
 }
 
 void name_table_add(struct name_table *t, const char *name, void *thing)
 {
-    bool found;
-    size_t at = place_of(t, name, &found);
-    assert(!found);
+    assert(!name_table_find(t, name));
     if (t->n == t->cap) {
         t->cap = t->cap > 0 ? 2 * t->cap : 8;
         t->entries = mem_realloc(t->entries, t->cap * sizeof *t->entries);
     }
-    if (at < t->n)
-        memmove(t->entries + at + 1, t->entries + at, (t->n - at) * sizeof *t->entries);
+    size_t at = t->n++;
+    for (; at > 0 && strcmp(t->entries[at - 1].name, name) > 0; at--)
+        t->entries[at] = t->entries[at - 1];
     t->entries[at] = (struct name_entry){name, thing};
-    t->n++;
 }
 
 void name_table_free(struct name_table *t)
