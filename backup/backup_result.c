@@ -10,23 +10,15 @@
 
 int backup_exit_status(enum backup_result r)
 {
-    switch (r) {
-    case BACKUP_OK:
-        return EX_OK;
-    case BACKUP_EXISTS:
-        return EX_CANTCREAT;
-    case BACKUP_MISSING:
-        return EX_NOINPUT;
-    case BACKUP_DAMAGED:
-        return EX_DATAERR;
-    case BACKUP_CHANGED:
-    case BACKUP_BUSY:
-    case BACKUP_FULL:
-        return EX_TEMPFAIL;
-    case BACKUP_FAILED:
-        break;
-    }
-    return EX_IOERR;
+    static const int statuses[] = {[BACKUP_OK] = EX_OK,
+        [BACKUP_CHANGED] = EX_TEMPFAIL,
+        [BACKUP_EXISTS] = EX_CANTCREAT,
+        [BACKUP_MISSING] = EX_NOINPUT,
+        [BACKUP_DAMAGED] = EX_DATAERR,
+        [BACKUP_BUSY] = EX_TEMPFAIL,
+        [BACKUP_FULL] = EX_TEMPFAIL,
+        [BACKUP_FAILED] = EX_IOERR};
+    return statuses[r];
 }
 
 enum backup_result backup_fail(char error[BACKUP_ERROR_TEXT], enum backup_result r, const char *fmt, ...)
