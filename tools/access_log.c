@@ -1,8 +1,8 @@
 #include "tools/access_log.h"
 
-#include "base/rfc3339.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 #define DATE_LEN 26 /* "24/Mar/2012:09:00:00 +0900" */
 
@@ -28,20 +28,13 @@ static bool read_word(struct reader *r, struct bytes *word)
     return word->len > 0;
 }
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* Reads the character after a backslash into *out. */
 static void read_escape(struct reader *r, struct buf *out)
 {
-    bool is_hex = r->end - r->at >= 3 && r->at[0] == 'x' && hex(r->at[1]) >= 0 && hex(r->at[2]) >= 0;
-    if (is_hex) {
-        buf_append_char(out, (char)(hex(r->at[1]) * 16 + hex(r->at[2])));
+    bool is_hex = r->end - r->at >= 3 && r->at[0] == 'x';
+    int high = is_hex ? bytes_hex_digit(r->at[1]) : -1, low = is_hex ? bytes_hex_digit(r->at[2]) : -1;
+    if (high >= 0 && low >= 0) {
+        buf_append_char(out, (char)(high * 16 + low));
         r->at += 3;
         return;
     }
@@ -70,20 +63,16 @@ static bool read_quoted(struct reader *r, struct buf *out)
 /* Reads "[24/Mar/2012:09:00:00 +0900]". */
 static bool read_time(struct reader *r, int64_t *time)
 {
-    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    char text[40];
+    char text[DATE_LEN + 1];
+    struct tm t = {0};
     if (!skip(r, '[') || r->end - r->at < DATE_LEN + 1 || r->at[DATE_LEN] != ']')
         return false;
-    const char *d = r->at;
-    int month = 0;
-    while (month < 12 && memcmp(d + 3, months + (ptrdiff_t)month * 3, 3) != 0)
-        month++;
-    bool is_date = d[2] == '/' && d[6] == '/' && d[11] == ':' && d[20] == ' ' && month < 12;
-    if (!is_date)
-        return false;
-    snprintf(text, sizeof text, "%.4s-%02d-%.2sT%.8s%.3s:%.2s", d + 7, month + 1, d, d + 12, d + 21, d + 24);
+    snprintf(text, sizeof text, "%.*s", DATE_LEN, r->at);
     r->at += DATE_LEN + 1;
-    return rfc3339_read(bytes_str(text), time);
+    const char *end = strptime(text, "%d/%b/%Y:%H:%M:%S %z", &t);
+    struct tm normal = t;
+    *time = timegm(&normal) - t.tm_gmtoff;
+    return end == text + DATE_LEN && normal.tm_mday == t.tm_mday; /* there is no 31 February */
 }
 
 static void append_text(struct buf *event, const char *name, struct bytes value)
