@@ -171,7 +171,7 @@ def oracle_escape(text):
 class AggregatorTest(harness.MillraceTest):
     def setUp(self):
         super().setUp()
-        self.pubsub = Pubsub(self)
+        self.pubsub, self.known = Pubsub(self), None
         self.config = self.write("counters.conf", COUNTERS)
 
     def launch(self, *args, ready=True):
@@ -200,10 +200,12 @@ class AggregatorTest(harness.MillraceTest):
         oracle = harness.load_oracle()
         if not oracle:
             return None
-        counts = oracle.Counts(self.config)
-        for line in self.pubsub.data.split(b"\n")[:-1]:
-            counts.add_line(line)
-        return b"".join(line + b"\n" for line in sorted(counts.archive(1, 0))), counts
+        if self.known is None or self.known[0] != self.pubsub.data:
+            counts = oracle.Counts(self.config)
+            for line in self.pubsub.data.split(b"\n")[:-1]:
+                counts.add_line(line)
+            self.known = self.pubsub.data, (b"".join(line + b"\n" for line in sorted(counts.archive(1, 0))), counts)
+        return self.known[1]
 
     def check_exact(self, d):
         text = self.everything(d)
