@@ -12,12 +12,12 @@ from small_disk import SmallDisk
 class Killed(InputTest):
     def test_kill_9(self):
         random, n_rounds = harness.seeded(), harness.rounds(5)
-        blobs = [self.generate(60000 if n_rounds >= 100 else 20000, seed) for seed in (1, 2, 3)]
+        blobs = [self.generate(60000 if n_rounds >= 100 else 10000, seed) for seed in (1, 2, 3)]
         files = [self.write("a.ndjson", blobs[0]), self.write("b.gz", gzip.compress(blobs[1], 1)), self.write("c", blobs[2])]
         killed = 0
         for _ in range(n_rounds):
             process = subprocess.Popen(self.command(*files, options=["--flush-interval=10ms"]), stderr=subprocess.DEVNULL)
-            time.sleep(random.uniform(0, 0.4 if n_rounds >= 100 else 0.15))
+            time.sleep(random.uniform(0, 0.4 if n_rounds >= 100 else 0.08))
             process.kill()
             killed += process.wait() != 0
         self.assertGreater(killed, 0)
@@ -26,7 +26,7 @@ class Killed(InputTest):
         self.assertIn("3 of 3 files were counted before", self.count(*files))
 
     def test_full_disk(self):
-        blobs = [self.generate(20000, seed) for seed in (1, 2)]
+        blobs = [self.generate(10000, seed) for seed in (1, 2)]
         files = [self.write("a", blobs[0]), self.write("b", blobs[1])]
         disk = SmallDisk(self, "512k", "data")
         options = ["--flush-interval=10ms", "--max-memory=32M"]

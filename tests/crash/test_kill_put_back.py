@@ -9,8 +9,8 @@ from rejects_case import RejectsTest
 
 class Killed(RejectsTest):
     def test_kill_9(self):
-        random = harness.seeded()
-        data = self.generate(60000)
+        random, many = harness.seeded(), harness.rounds(5) >= 100
+        data = self.generate(60000 if many else 20000)
         self.reject(data)
         moved = 0
         for n in range(harness.rounds(5)):
@@ -20,7 +20,7 @@ class Killed(RejectsTest):
             some = ["--reason=absent"] if n % 3 == 1 else ["--reason=wrong"] if n % 3 == 2 else []
             tool = subprocess.Popen([harness.program("millrace"), "rejects", "--put-back", "--aggregator-url", a.url, *some],
                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(random.uniform(0, 0.25))
+            time.sleep(random.uniform(0, 0.25 if many else 0.1))
             if random.random() < 0.5:
                 tool.kill()
             moved += a.alive()

@@ -46,9 +46,9 @@ class FileInput(InputTest):
         self.check_counted(data)
 
     def test_on_a_full_disk_it_states_what_is_committed(self):
-        data = self.generate(60000)
+        data = self.generate(25000)
         self.write("log", data)
-        disk = SmallDisk(self, "3m", "data")
+        disk = SmallDisk(self, "1500k", "data")
         said = self.count("log", expect=75, options=["--max-memory=32M", "--flush-interval=20"])
         events, rejected, skipped = map(int, re.search(r"counted (\d+), rejected (\d+), skipped (\d+);", said).groups())
         committed = dict(sqlite3.connect(self.slices()[-1]).execute("SELECT key, value FROM meta"))
@@ -148,7 +148,7 @@ class FileInput(InputTest):
         self.check_counted(data)
 
     def test_a_damaged_file_keeps_the_lines_before_the_damage(self):
-        data, other = self.generate(20000), self.generate(100, seed=5)
+        data, other = self.generate(5000), self.generate(100, seed=5)
         packed = gzip.compress(data)
         self.write("log.gz", packed[:len(packed) // 2])
         self.write("other", other)

@@ -45,7 +45,7 @@ class Rejects(RejectsTest):
             "millrace", "rejects", "--put-back", "--aggregator-url=unix:" + self.path("none")).stderr.decode())
 
     def test_put_back_counts_each_line_once(self):
-        data = self.generate(20000)
+        data = self.generate(6000)
         self.reject(data)
         events, skipped, rejected = self.expected(data)[1]
         self.assertEqual(len(self.entries()), events + rejected)
