@@ -191,7 +191,6 @@ struct journal_window {
     uint64_t offset;            /* of data.ptr[0] */
     struct bytes data;          /* verified payload, valid during the callback */
     struct buf *memory;         /* the memory of `data`; the callback may take over this buffer */
-    bool frame_starts;          /* data begins at the beginning of a frame */
     usec_t time;                /* of the frame in which data begins */
     struct journal_edges edges;
     /* journal_reader_spans may return verified spans instead of data. They are valid during the callback. */

@@ -429,7 +429,6 @@ struct job {
     uint64_t offset, limit;
     size_t max_bytes;
     struct buf out;
-    bool frame_starts;
     bool again;        /* the step did not finish the job */
     usec_t not_before; /* monotonic; 0: at once */
     usec_t time;

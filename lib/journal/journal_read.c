@@ -35,10 +35,8 @@ static bool take_frame(struct job *job, const struct frame *f)
     size_t n = f->payload.len - skip;
     if (n > room && job->out.len > 0)
         return false;
-    if (job->out.len == 0) {
-        job->frame_starts = skip == 0;
+    if (job->out.len == 0)
         job->time = f->time;
-    }
     buf_append(&job->out, f->payload.ptr + skip, n < room ? n : room);
     if (n > room) {
         cursor_enter(c, f);
@@ -208,7 +206,6 @@ static void answer_read(struct journal_reader *r, struct job *job)
         .offset = r->offset,
         .data = buf_bytes(&job->out),
         .memory = &job->out,
-        .frame_starts = job->frame_starts,
         .time = job->time,
     };
     r->job = NULL;
