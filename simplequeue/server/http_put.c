@@ -69,7 +69,7 @@ static void put(struct queue_server *server, struct http_request *req, struct qu
     if (what->n && disk_guard_refuses(server->guard))
         r = QUEUE_NO_SPACE;
     else if (!what->n || !served_queue_puts_wait(q))
-        r = named_queue_put(q, what, queue_loop_now_at(http_now(req)), put_done, p, &mark);
+        r = named_queue_put(q, what, queue_loop_now(), put_done, p, &mark);
     if (r == QUEUE_OK)
         return;
     if (queue_is_full(r) && overflow_wait(server->overflow, q, &first, req, retry_request, server)) {

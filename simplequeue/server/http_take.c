@@ -54,7 +54,7 @@ static void take(struct queue_server *server, struct http_request *req, size_t i
             buf_append_bytes(&p->body, separator);
     }
     http_set_held_bytes(req, p->body.len);
-    r = named_queue_remove(q, &ids, queue_loop_now_at(http_now(req)), take_done, p);
+    r = named_queue_remove(q, &ids, queue_loop_now(), take_done, p);
     if (r != QUEUE_OK)
         pending_refuse(p, r, 0);
 }

@@ -7,19 +7,9 @@
 #include <event2/event.h>
 #include <stdlib.h>
 
-struct queue_now queue_loop_now_at(usec_t monotonic)
-{
-    static usec_t asked, wall;
-    if (monotonic - asked >= USEC_PER_MSEC) {
-        asked = monotonic;
-        wall = clock_wall();
-    }
-    return (struct queue_now){monotonic, wall + (monotonic - asked)};
-}
-
 struct queue_now queue_loop_now(void)
 {
-    return queue_loop_now_at(clock_monotonic());
+    return (struct queue_now){clock_monotonic(), clock_wall()};
 }
 
 void queue_loop_arm(struct queue_loop *loop)

@@ -28,8 +28,6 @@ struct queue_loop {
 };
 
 struct queue_now queue_loop_now(void);
-/* Returns both times for a recent monotonic time. Reads the wall clock at most once a millisecond. */
-struct queue_now queue_loop_now_at(usec_t monotonic);
 
 /* Call this after a change that may have added a deadline. Sets the timer to the earliest deadline. */
 void queue_loop_arm(struct queue_loop *loop);

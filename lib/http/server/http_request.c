@@ -95,12 +95,6 @@ struct bytes http_header(const struct http_request *req, const char *name)
     return BYTES_NONE;
 }
 
-usec_t http_now(const struct http_request *req)
-{
-    const struct http_conn *c = req->conn;
-    return c->in_turn ? c->server->now : clock_monotonic();
-}
-
 const char *http_peer(const struct http_request *req)
 {
     return req->conn->peer;
