@@ -15,7 +15,7 @@
 
 struct rate_client {
     struct pubsub_server *server;
-    struct rate_client *previous, *next;
+    LIST_ENTRY(rate_client) link;
     struct http_request *req;
     const struct stream *stream; /* NULL: all streams together */
     struct event *timer;
@@ -36,13 +36,7 @@ static uint64_t lines_of(const struct rate_client *c)
 /* Frees the client of a response that has ended. */
 static void forget(struct rate_client *c)
 {
-    struct pubsub_server *server = c->server;
-    if (c->next)
-        c->next->previous = c->previous;
-    if (c->previous)
-        c->previous->next = c->next;
-    else
-        server->rate_clients = c->next;
+    LIST_REMOVE(c, link);
     event_free(c->timer);
     free(c);
 }
@@ -82,14 +76,11 @@ void http_rate(struct http_request *req, void *ctx)
                                          : server_refuse_if_down(server, req))
         return;
     struct rate_client *c = mem_zalloc(sizeof(*c));
-    *c = (struct rate_client){
-        .server = server, .req = req, .stream = s, .at = clock_monotonic(), .next = server->rate_clients};
+    *c = (struct rate_client){.server = server, .req = req, .stream = s, .at = clock_monotonic()};
     c->lines = lines_of(c);
     c->timer = event_new(daemon_base(server->daemon), -1, EV_PERSIST, write_event, c);
     event_add(c->timer, &interval);
-    if (c->next)
-        c->next->previous = c;
-    server->rate_clients = c;
+    LIST_INSERT_HEAD(&server->rate_clients, c, link);
     http_on_gone(req, client_gone, c);
     http_set_long_poll(req);
     http_add_header_text(req, "Cache-Control", "no-store");
@@ -100,8 +91,8 @@ void http_rate(struct http_request *req, void *ctx)
 
 void http_rate_end_all(struct pubsub_server *server)
 {
-    while (server->rate_clients) {
-        struct rate_client *c = server->rate_clients;
+    struct rate_client *c;
+    while ((c = LIST_FIRST(&server->rate_clients))) {
         http_stream_end(c->req);
         forget(c);
     }

@@ -51,7 +51,7 @@ static const struct {
 
 struct http_subscriber {
     struct pubsub_server *server;
-    struct http_subscriber *previous, *next;
+    LIST_ENTRY(http_subscriber) link;
     struct http_request *req;
     struct stream *stream;
     struct subscriber *subscriber;
@@ -88,12 +88,7 @@ static void drop_rest(struct http_subscriber *h)
 static void forget(struct http_subscriber *h)
 {
     struct pubsub_server *server = h->server;
-    if (h->next)
-        h->next->previous = h->previous;
-    if (h->previous)
-        h->previous->next = h->next;
-    else
-        server->subscribers = h->next;
+    LIST_REMOVE(h, link);
     server->n_subscribers--;
     subscriber_free(&h->subscriber);
     drop_rest(h);
@@ -444,15 +439,12 @@ void http_sub(struct http_request *req, void *ctx)
             .openings = stream_openings(s)},
         .follow = follow,
         .connected = clock_wall(),
-        .wrote = clock_monotonic(),
-        .next = server->subscribers};
+        .wrote = clock_monotonic()};
     if (!read_cursor(req, h, &from)) {
         free(h);
         return;
     }
-    if (h->next)
-        h->next->previous = h;
-    server->subscribers = h;
+    LIST_INSERT_HEAD(&server->subscribers, h, link);
     server->n_subscribers++;
     http_on_gone(req, client_gone, h);
     http_on_drain(req, SUBSCRIBER_LOW, response_drained, h);
@@ -484,8 +476,8 @@ void http_sub_tick(struct pubsub_server *server)
 {
     usec_t now = clock_monotonic(), shortage = journal_set_last_shortage(streams_set(server->streams));
     bool is_short = shortage && now - shortage < FIRST_READ_TIME_MAX;
-    for (struct http_subscriber *h = server->subscribers, *next; h; h = next) {
-        next = h->next;
+    for (struct http_subscriber *h = LIST_FIRST(&server->subscribers), *next; h; h = next) {
+        next = LIST_NEXT(h, link);
         bool is_quiet = h->form == SUB_EVENTS && h->begun && !h->framing.in_line && !h->ending &&
                         now - h->wrote >= server->heartbeat && http_stream_pending(h->req) == 0;
         if (is_quiet) {
@@ -504,8 +496,8 @@ static void abort_responses(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     struct pubsub_server *server = arg;
-    while (server->subscribers) {
-        struct http_subscriber *h = server->subscribers;
+    struct http_subscriber *h;
+    while ((h = LIST_FIRST(&server->subscribers))) {
         http_stream_abort(h->req);
         forget(h);
     }
@@ -513,8 +505,8 @@ static void abort_responses(evutil_socket_t fd, short what, void *arg)
 
 void http_sub_end_all(struct pubsub_server *server)
 {
-    for (struct http_subscriber *h = server->subscribers, *next; h; h = next) {
-        next = h->next;
+    for (struct http_subscriber *h = LIST_FIRST(&server->subscribers), *next; h; h = next) {
+        next = LIST_NEXT(h, link);
         if (h->ending)
             continue;
         if (h->begun) {
@@ -527,7 +519,7 @@ void http_sub_end_all(struct pubsub_server *server)
             http_problem(h->req, 503, "not-ready", NULL, "stopping");
         forget(h);
     }
-    if (!server->subscribers)
+    if (LIST_EMPTY(&server->subscribers))
         return;
     struct timeval limit = {DRAIN_SECONDS_MAX, 0};
     server->drain_limit = evtimer_new(daemon_base(server->daemon), abort_responses, server);
@@ -584,10 +576,12 @@ void http_clients(struct http_request *req, void *ctx)
     }
     if (json)
         buf_append_str(&out, "{\"clients\":[");
-    else if (!server->subscribers)
+    else if (LIST_EMPTY(&server->subscribers))
         buf_append_str(&out, "no /sub connections\n");
-    for (const struct http_subscriber *h = server->subscribers; h; h = h->next) {
-        if (json && h != server->subscribers)
+    const struct http_subscriber *h;
+    LIST_FOREACH(h, &server->subscribers, link)
+    {
+        if (json && h != LIST_FIRST(&server->subscribers))
             buf_append_str(&out, ",\n");
         (json ? add_json : add_text)(h, &out);
     }

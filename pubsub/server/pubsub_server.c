@@ -92,7 +92,7 @@ void server_add_place(const struct pubsub_server *server, struct http_request *r
 
 void server_check_drained(struct pubsub_server *server)
 {
-    if (!server->draining || server->drained || server->in_flight || server->subscribers)
+    if (!server->draining || server->drained || server->in_flight || !LIST_EMPTY(&server->subscribers))
         return;
     server->drained = true;
     daemon_drained(server->daemon);

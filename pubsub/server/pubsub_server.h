@@ -31,13 +31,13 @@ struct pubsub_server {
     usec_t heartbeat;
     bool auto_create;
     bool recovered, draining, drained;
-    bool cursors_failed;                 /* and logged */
-    size_t in_flight;                    /* publishes and changes of cursors */
-    struct http_subscriber *subscribers; /* a list */
+    bool cursors_failed; /* and logged */
+    size_t in_flight;    /* publishes and changes of cursors */
+    LIST_HEAD(, http_subscriber) subscribers;
     size_t n_subscribers;
-    struct rate_client *rate_clients; /* a list */
-    struct event *drain_limit;        /* aborts the remaining responses */
-    size_t n_refusing;                /* streams that refuse publishes for lack of space */
+    LIST_HEAD(, rate_client) rate_clients;
+    struct event *drain_limit; /* aborts the remaining responses */
+    size_t n_refusing;         /* streams that refuse publishes for lack of space */
     struct stats_counter *lines, *bytes, *duplicates, *refused, *sent_bytes, *sent_lines, *sent_streams;
     struct stats_counter *passed, *cursors_gone;
     struct {

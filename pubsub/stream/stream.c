@@ -18,7 +18,7 @@ struct stream {
     char *name;
     struct journal *journal;
     struct openings *openings;
-    struct stream_observer *observers; /* newest first */
+    LIST_HEAD(, stream_observer) observers; /* newest first */
     size_t n_observers, n_internal;
     uint64_t lines; /* committed since the daemon started */
     struct line_index index;
@@ -37,8 +37,8 @@ static void on_commit(struct journal *j, void *arg)
     struct stream *s = arg;
     (void)j;
     assert(s->magic == STREAM_MAGIC);
-    for (struct stream_observer *o = s->observers, *next; o; o = next) {
-        next = o->next;
+    for (struct stream_observer *o = LIST_FIRST(&s->observers), *next; o; o = next) {
+        next = LIST_NEXT(o, link);
         o->calls->committed(o);
     }
 }
@@ -75,7 +75,7 @@ void stream_close(struct stream **s)
 {
     if (!*s)
         return;
-    assert((*s)->magic == STREAM_MAGIC && !(*s)->observers);
+    assert((*s)->magic == STREAM_MAGIC && LIST_EMPTY(&(*s)->observers));
     block_cache_free(&(*s)->cache);
     journal_close(&(*s)->journal);
     openings_free(&(*s)->openings);
@@ -114,7 +114,9 @@ struct block_cache *stream_block_cache(struct stream *s)
 void stream_tidy(struct stream *s, usec_t now)
 {
     uint64_t lowest = UINT64_MAX;
-    for (struct stream_observer *o = s->observers; o; o = o->next) {
+    struct stream_observer *o;
+    LIST_FOREACH(o, &s->observers, link)
+    {
         uint64_t offset = o->calls->tick(o);
         if (offset < lowest)
             lowest = offset;
@@ -166,8 +168,8 @@ void stream_retain(struct stream *s, uint64_t hold, usec_t now)
     uint64_t earliest = journal_earliest(s->journal);
     if (earliest != before) {
         line_index_trim(&s->index, earliest);
-        for (struct stream_observer *o = s->observers, *next; o; o = next) {
-            next = o->next; /* an observer may add another at the head */
+        for (struct stream_observer *o = LIST_FIRST(&s->observers), *next; o; o = next) {
+            next = LIST_NEXT(o, link); /* an observer may add another at the head */
             o->calls->trimmed(o, earliest);
         }
         block_cache_trim(s->cache, earliest);
@@ -388,23 +390,14 @@ struct stream_numbers stream_numbers(const struct stream *s)
 
 void stream_observe(struct stream *s, struct stream_observer *o)
 {
-    o->previous = NULL;
-    o->next = s->observers;
-    if (o->next)
-        o->next->previous = o;
-    s->observers = o;
+    LIST_INSERT_HEAD(&s->observers, o, link);
     s->n_observers++;
     s->n_internal += o->is_internal;
 }
 
 void stream_unobserve(struct stream *s, struct stream_observer *o)
 {
-    if (o->next)
-        o->next->previous = o->previous;
-    if (o->previous)
-        o->previous->next = o->next;
-    else
-        s->observers = o->next;
+    LIST_REMOVE(o, link);
     s->n_observers--;
     s->n_internal -= o->is_internal;
 }

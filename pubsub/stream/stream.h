@@ -20,6 +20,8 @@
 #include "journal/journal.h"
 #include "journal/journal_erase.h"
 
+#include <sys/queue.h>
+
 struct stream;
 struct block_cache;
 struct line_index;
@@ -155,7 +157,7 @@ struct stream_numbers stream_numbers(const struct stream *s);
 
 /* A subscriber's entry in the list of its stream. */
 struct stream_observer {
-    struct stream_observer *previous, *next;
+    LIST_ENTRY(stream_observer) link;
     const struct stream_observer_calls *calls;
     bool is_internal; /* not counted in stream_numbers */
 };

@@ -20,6 +20,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 #include <sysexits.h>
 
 #define PENDING_MAX ((size_t)1 << 20)   /* a client's source pauses at this many unsent bytes */
@@ -99,7 +100,7 @@ struct program {
     struct http_pool *destination;   /* always a single server, because the server stores the mark */
     struct republisher *republisher; /* NULL: not requested */
     char *token;                     /* for pubsub; NULL: none */
-    struct sub *subs;
+    LIST_HEAD(, sub) subs;
     size_t n_subs;
     struct line_counts sub_lines; /* summed over all answers: a line that two answers read counts twice */
     struct loss_log sub_losses;
@@ -110,7 +111,7 @@ struct program {
 /* A request for /sub. */
 struct sub {
     struct program *program;
-    struct sub *previous, *next;
+    LIST_ENTRY(sub) link;
     struct http_request *req;
     struct http_client *pubsub;
     struct stream_client *source;
@@ -272,9 +273,7 @@ static void report_losses(struct program *p, bool last)
 static void forget(struct sub *h)
 {
     struct program *p = h->program;
-    *(h->previous != NULL ? &h->previous->next : &p->subs) = h->next;
-    if (h->next != NULL)
-        h->next->previous = h->previous;
+    LIST_REMOVE(h, link);
     p->n_subs--;
     report_losses(p, false);
     stream_client_free(&h->source);
@@ -490,10 +489,8 @@ static void serve_sub(struct http_request *req, void *ctx)
     if (!read_from(req, from) || !read_filter(p, req, &filter))
         return;
     struct sub *h = mem_zalloc(sizeof *h);
-    *h = (struct sub){.program = p, .req = req, .filter = filter, .follow = follow, .next = p->subs};
-    if (h->next != NULL)
-        h->next->previous = h;
-    p->subs = h;
+    *h = (struct sub){.program = p, .req = req, .filter = filter, .follow = follow};
+    LIST_INSERT_HEAD(&p->subs, h, link);
     p->n_subs++;
     http_on_gone(req, client_gone, h);
     http_on_drain(req, PENDING_LOW, drained, h);
@@ -666,8 +663,8 @@ static void hangup(void *ctx)
 static void drain(void *ctx)
 {
     struct program *p = ctx;
-    while (p->subs != NULL) {
-        struct sub *h = p->subs;
+    struct sub *h;
+    while ((h = LIST_FIRST(&p->subs)) != NULL) {
         if (h->started)
             http_stream_end(h->req);
         else
@@ -685,8 +682,8 @@ static void stop(void *ctx)
     stats_remove_gauges(daemon_stats(p->daemon), p);
     stream_client_free(&p->sample);
     republisher_free(&p->republisher);
-    while (p->subs != NULL)
-        forget(p->subs);
+    while (!LIST_EMPTY(&p->subs))
+        forget(LIST_FIRST(&p->subs));
     report_losses(p, true);
     line_scheduler_free(&p->scheduler);
     http_client_free(&p->source);
