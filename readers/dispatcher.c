@@ -198,24 +198,6 @@ static void buried(enum http_client_result result, const struct http_reply_view 
     step_answered(result, reply, arg);
 }
 
-typedef void reply_fn(enum http_client_result result, const struct http_reply_view *reply, void *arg);
-
-static struct http_call *call_queue(struct dispatcher *x, const char *method, struct buf *target,
-    struct bytes body, usec_t timeout, reply_fn *done)
-{
-    buf_append_char(target, '\0');
-    struct http_call_spec spec = {.method = method,
-        .target = target->ptr,
-        .content_type = body.len ? "text/plain" : NULL,
-        .body = body,
-        .timeout = timeout,
-        .arg = x,
-        .on_done = done};
-    struct http_call *call = http_client_request(x->client, &spec);
-    buf_free(target);
-    return call;
-}
-
 static void reserve(struct dispatcher *x)
 {
     struct buf target = {0};
@@ -226,14 +208,14 @@ static void reserve(struct dispatcher *x)
     if (!x->config.is_shared)
         buf_printf(&target, "&reader=%s", x->reader);
     x->reserve_at = clock_monotonic();
-    x->reserve = call_queue(x, "GET", &target, BYTES_NONE, wait + c->timeout, reserved);
+    x->reserve = queue_call_send(x->client, "GET", &target, BYTES_NONE, wait + c->timeout, reserved, x);
 }
 
 static void release(struct dispatcher *x)
 {
     struct buf target = {0};
     buf_printf(&target, "/release?queue=%s&reader=%s", x->queue, x->reader);
-    x->call = call_queue(x, "POST", &target, BYTES_NONE, 0, released);
+    x->call = queue_call_send(x->client, "POST", &target, BYTES_NONE, 0, released, x);
 }
 
 static void begin_step(struct dispatcher *x, const struct dispatch_step *step)
@@ -257,7 +239,8 @@ static void begin_step(struct dispatcher *x, const struct dispatch_step *step)
         buf_append_str(&target, "&id=");
         buf_append_bytes(&target, step->ids);
     }
-    x->call = call_queue(x, "POST", &target, body, 0, step->action == DISPATCH_BURY ? buried : step_answered);
+    queue_call_fn *done = step->action == DISPATCH_BURY ? buried : step_answered;
+    x->call = queue_call_send(x->client, "POST", &target, body, 0, done, x);
 }
 
 /* When nothing is left: begins again after a lost lease, or ends. */

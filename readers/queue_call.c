@@ -29,6 +29,22 @@ void queue_call_set_timer(struct event *timer, usec_t delay)
     evtimer_add(timer, &tv);
 }
 
+struct http_call *queue_call_send(struct http_client *c, const char *method, struct buf *target,
+    struct bytes body, usec_t timeout, queue_call_fn *done, void *arg)
+{
+    buf_append_char(target, '\0');
+    struct http_call_spec spec = {.method = method,
+        .target = target->ptr,
+        .content_type = body.len ? "text/plain" : NULL,
+        .body = body,
+        .timeout = timeout,
+        .arg = arg,
+        .on_done = done};
+    struct http_call *call = http_client_request(c, &spec);
+    buf_free(target);
+    return call;
+}
+
 struct bytes queuereader_reply_member(struct bytes json, const char *name)
 {
     char key[64];

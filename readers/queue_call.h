@@ -15,6 +15,11 @@ struct queuereader_config queue_call_config(const struct queuereader_config *con
 char *queue_call_encode(const char *text); /* percent-encoded; the caller must free it */
 void queue_call_set_timer(struct event *timer, usec_t delay);
 
+typedef void queue_call_fn(enum http_client_result result, const struct http_reply_view *reply, void *arg);
+/* Takes over the memory of the target. `timeout` 0: the client's. */
+struct http_call *queue_call_send(struct http_client *c, const char *method, struct buf *target,
+    struct bytes body, usec_t timeout, queue_call_fn *done, void *arg);
+
 /* True for a reply of 200 or 409. Otherwise writes the reason into `why`. */
 bool queue_call_succeeded(
     enum http_client_result result, const struct http_reply_view *reply, char why[QUEUE_CALL_REASON_MAX]);

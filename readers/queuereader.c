@@ -257,23 +257,9 @@ static void acknowledged(enum http_client_result result, const struct http_reply
     }
 }
 
-typedef void reply_fn(enum http_client_result result, const struct http_reply_view *reply, void *arg);
-
-static void call_queue(struct queuereader *qr, const char *method, struct buf *target, struct bytes body,
-    usec_t timeout, reply_fn *done)
+static void post(struct queuereader *qr, struct buf *target, struct bytes body, queue_call_fn *done)
 {
-    buf_append_char(target, '\0');
-    struct http_call_spec spec = {
-        .method = method,
-        .target = target->ptr,
-        .content_type = body.len ? "text/plain" : NULL,
-        .body = body,
-        .timeout = timeout,
-        .arg = qr,
-        .on_done = done,
-    };
-    qr->call = http_client_request(qr->client, &spec);
-    buf_free(target);
+    qr->call = queue_call_send(qr->client, "POST", target, body, 0, done, qr);
 }
 
 static void append_destination(const struct queuereader *qr, struct buf *target)
@@ -288,7 +274,7 @@ static void release(struct queuereader *qr, const struct plan_step *step)
     (void)step;
     buf_printf(&target, "/release?queue=%s&reader=%s", qr->queue, qr->reader);
     append_destination(qr, &target);
-    call_queue(qr, "POST", &target, BYTES_NONE, 0, released);
+    post(qr, &target, BYTES_NONE, released);
 }
 
 static void reserve(struct queuereader *qr, const struct plan_step *step)
@@ -304,7 +290,8 @@ static void reserve(struct queuereader *qr, const struct plan_step *step)
     struct bytes acks = plan_acks(qr->plan);
     if (acks.len)
         buf_printf(&target, "&ack=%.*s", (int)acks.len, acks.ptr);
-    call_queue(qr, "GET", &target, BYTES_NONE, wait + qr->config.timeout, reserved);
+    usec_t timeout = wait + qr->config.timeout;
+    qr->call = queue_call_send(qr->client, "GET", &target, BYTES_NONE, timeout, reserved, qr);
 }
 
 static void touch(struct queuereader *qr, const struct plan_step *step)
@@ -312,7 +299,7 @@ static void touch(struct queuereader *qr, const struct plan_step *step)
     struct buf target = {0};
     buf_printf(&target, "/touch?queue=%s&lease=%" PRIu64 "&extend=%" PRId64, qr->queue, step->lease,
         qr->config.lease / USEC_PER_MSEC);
-    call_queue(qr, "POST", &target, BYTES_NONE, 0, touched);
+    post(qr, &target, BYTES_NONE, touched);
 }
 
 static void bury(struct queuereader *qr, const struct plan_step *step)
@@ -324,7 +311,7 @@ static void bury(struct queuereader *qr, const struct plan_step *step)
         &target, "/bury?queue=%s&lease=%" PRIu64 "&id=%" PRIu64 "&reason=", qr->queue, batch->lease, m->id);
     url_encode(bytes_str(m->reason), &target);
     qr->burying = step->first;
-    call_queue(qr, "POST", &target, BYTES_NONE, 0, buried);
+    post(qr, &target, BYTES_NONE, buried);
 }
 
 static void acknowledge(struct queuereader *qr, const struct plan_step *step)
@@ -339,7 +326,7 @@ static void acknowledge(struct queuereader *qr, const struct plan_step *step)
         body = ids;
     else
         buf_printf(&target, "&id=%.*s", (int)ids.len, ids.ptr);
-    call_queue(qr, "POST", &target, body, 0, acknowledged);
+    post(qr, &target, body, acknowledged);
 }
 
 static struct queuereader_run run_of(const struct queuereader *qr, const struct plan_step *step)
