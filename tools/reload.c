@@ -1,38 +1,28 @@
 #include "tools/reload.h"
 
 #include "base/log.h"
+#include "tools/tool.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 static int judge(const struct supervisor_program *program)
 {
-    static char check[] = "--check-config";
-    posix_spawn_file_actions_t actions;
-    size_t n = 0;
-    int status;
-    pid_t pid;
-    while (program->argv[n])
-        n++;
-    char **argv = mem_zalloc((n + 2) * sizeof *argv);
-    memcpy(argv, program->argv, n * sizeof *argv);
-    argv[n] = check;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    int failed = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
-    bool ran = failed == 0;
-    if (!ran)
-        log_error("cannot run a program that checks the configuration", LOG_S("path", argv[0]),
-            LOG_S("error", strerror(failed)));
-    posix_spawn_file_actions_destroy(&actions);
-    free(argv);
-    while (ran && waitpid(pid, &status, 0) != pid)
-        ran = errno == EINTR;
-    return !ran ? EX_OSERR : WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
+    struct tool_args a = {0};
+    if (access(program->argv[0], X_OK) != 0) {
+        log_error("cannot run a program that checks the configuration", LOG_S("path", program->argv[0]),
+            LOG_S("error", strerror(errno)));
+        return EX_OSERR;
+    }
+    for (char **arg = program->argv; *arg; arg++)
+        tool_add_arg(&a, "%s", *arg);
+    tool_add_arg(&a, "--check-config");
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    int status = tool_wait(tool_start(&a, null, STDOUT_FILENO));
+    close(null);
+    return status;
 }
 
 int reload_judge(const struct supervisor_program *programs, size_t n)
