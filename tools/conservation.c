@@ -55,8 +55,7 @@ struct law {
     size_t n_slices;
     struct part *parts;
     size_t n_parts;
-    struct queue *queues;
-    size_t n_queues;
+    struct queue queue; /* whose events are counted; its id is "" if the queue does not answer */
     /* The stream that is being read. */
     const char *stream;
     char stream_id[JOURNAL_ID_TEXT];
@@ -165,32 +164,25 @@ static void add_parts(struct law *law, const struct slice_state *state)
 static void read_slice(struct doctor *d, const char *path, const char *name)
 {
     char error[COUNT_ERROR_TEXT + SLICE_ERROR_TEXT];
-    struct slice_reader *r;
+    struct slice_reader *r = NULL;
     struct law *law = d->law;
     uint64_t number;
     if (!slice_file_number(name, &number))
         return;
-    if (tool_open_slice(path, &r, error) != SLICE_OK) {
-        if (access(path, F_OK) == 0) /* else the compactor has cleared it */
-            doctor_find(d, STATUS_DOWN, "slices",
-                "millrace restore the backup elsewhere and copy the file; see millrace help operations, \"A "
-                "damaged slice\"",
-                "%s", error);
-        return;
-    }
     struct sums *sums = mem_zalloc(sizeof *sums);
-    law->slices = mem_realloc(law->slices, (law->n_slices + 1) * sizeof *law->slices);
-    if (add_counts(r, sums, error)) {
+    if (tool_open_slice(path, &r, error) == SLICE_OK && add_counts(r, sums, error)) {
+        law->slices = mem_realloc(law->slices, (law->n_slices + 1) * sizeof *law->slices);
         compare_sums(d, slice_reader_state(r), sums);
         add_parts(law, slice_reader_state(r));
-    } else {
+    } else if (r || access(path, F_OK) == 0) { /* else the compactor has cleared it */
         doctor_find(d, STATUS_DOWN, "slices",
             "millrace restore the backup elsewhere and copy the file; see millrace help operations, \"A "
             "damaged slice\"",
-            "%s: %s", path, error);
+            "%s%s%s", r ? path : "", r ? ": " : "", error);
     }
     free(sums);
-    slice_reader_close(&r);
+    if (r)
+        slice_reader_close(&r);
 }
 
 /* Counts the lines that end in [from, to) of the frame's offsets. */
@@ -205,22 +197,14 @@ static uint64_t lines_in(const struct frame *f, uint64_t from, uint64_t to)
     return n;
 }
 
-static struct queue *queue_of(struct law *law, struct bytes producer)
-{
-    for (size_t i = 0; i < law->n_queues; i++)
-        if (bytes_equal_str(producer, law->queues[i].id))
-            return &law->queues[i];
-    return NULL;
-}
-
 /* The ids of the frame's lines follow the mark of the previous frame. The table at the beginning of the oldest segment has the marks
  * of the frames before it. */
 static void take_mark(struct law *law, struct bytes label, uint64_t mark, const struct frame *lines)
 {
     struct bytes name = bytes_of(label.ptr, strnlen(label.ptr, label.len));
-    struct queue *q = name.len ? queue_of(law, name) : NULL;
+    struct queue *q = &law->queue;
     uint64_t id = mark >> PLAN_FENCE_BITS;
-    if (!q)
+    if (name.len == 0 || !bytes_equal_str(name, q->id))
         return;
     if (q->from == 0)
         q->from = lines ? 1 : id;
@@ -311,57 +295,45 @@ static void compare_lines(const struct law *law)
 }
 
 /* All numbers of one reply belong to one moment. */
-static void ask_queues(struct law *law)
+static void ask_queue(struct law *law)
 {
     const struct json_doc *stats = law->d->status.daemons[0].stats;
-    size_t n = json_doc_length(stats, "/queues");
-    law->queues = mem_zalloc((n + 1) * sizeof *law->queues);
-    for (size_t i = 0; i < n; i++) {
-        struct bytes name = json_doc_name(stats, "/queues", i);
-        struct queue *q = &law->queues[law->n_queues];
-        const struct {
-            const char *member;
-            uint64_t *out;
-        } members[] = {{"next_id", &q->next_id}, {"depth", &q->depth}, {"buried", &q->buried}};
-        bool ok = bytes_equal_str(name, pipeline_counted_queue(law->d->config));
-        for (size_t m = 0; ok && m < sizeof members / sizeof *members; m++) {
-            char pointer[NAME_LEN_MAX + 32];
-            snprintf(pointer, sizeof pointer, "/queues/%.*s/%s", (int)name.len, name.ptr, members[m].member);
-            ok = json_doc_u64(stats, pointer, members[m].out);
-        }
-        struct bytes id = json_doc_text(stats, "/queues/%.*s/queue_id", (int)name.len, name.ptr);
-        snprintf(q->name, sizeof q->name, "%.*s", (int)name.len, name.ptr);
-        snprintf(q->id, sizeof q->id, "%.*s", (int)id.len, id.ptr ? id.ptr : "");
-        law->n_queues += ok && id.len > 0;
-    }
+    const char *name = pipeline_counted_queue(law->d->config);
+    struct bytes id = json_doc_text(stats, "/queues/%s/queue_id", name);
+    struct queue *q = &law->queue;
+    snprintf(q->name, sizeof q->name, "%s", name);
+    snprintf(q->id, sizeof q->id, "%.*s", (int)id.len, id.ptr ? id.ptr : "");
+    q->next_id = json_doc_number(stats, "/queues/%s/next_id", name);
+    q->depth = json_doc_number(stats, "/queues/%s/depth", name);
+    q->buried = json_doc_number(stats, "/queues/%s/buried", name);
 }
 
 /* Law 1. Ids are also used up by delays and kicks, which give a message another id. */
-static void compare_queues(const struct law *law)
+static void compare_queue(const struct law *law)
 {
-    for (size_t i = 0; i < law->n_queues; i++) {
-        const struct queue *q = &law->queues[i];
-        uint64_t from = q->from ? q->from : 1, to = q->to > from ? q->to : from;
-        uint64_t gone = to - from > q->published ? to - from - q->published : 0;
-        uint64_t above = q->next_id > to ? q->next_id - to : 0;
-        if (q->published > to - from)
-            doctor_find(law->d, STATUS_DOWN, CHECK, "millrace producers shows the marks",
-                "queue %s: %" PRIu64 " lines published for %" PRIu64 " message ids", q->name, q->published,
-                to - from);
-        else if (gone > q->buried || above > q->depth + q->buried)
-            doctor_find(law->d, STATUS_ATTENTION, CHECK,
-                "look for other readers of the queue, /empty, delays and kicks in the requests and the log",
-                "queue %s: ids %" PRIu64 " to %" PRIu64 " are accepted; %" PRIu64 " published, %" PRIu64
-                " buried, %" PRIu64 " waiting; %" PRIu64 " were moved to other ids or taken elsewhere",
-                q->name, from, q->next_id - 1, q->published, q->buried, q->depth,
-                (gone > q->buried ? gone - q->buried : 0) +
-                    (above > q->depth + q->buried ? above - q->depth - q->buried : 0));
-        else
-            doctor_find(law->d, STATUS_FINE, CHECK, NULL,
-                "queue %s: ids %" PRIu64 " to %" PRIu64 ": %" PRIu64 " accepted = %" PRIu64
-                " published + %" PRIu64 " buried; %" PRIu64 " waiting for %" PRIu64 " ids after these",
-                q->name, from, to - 1, to - from, q->published, gone, q->depth, above);
-    }
+    const struct queue *q = &law->queue;
+    uint64_t from = q->from ? q->from : 1, to = q->to > from ? q->to : from;
+    uint64_t gone = to - from > q->published ? to - from - q->published : 0;
+    uint64_t above = q->next_id > to ? q->next_id - to : 0;
+    if (q->id[0] == '\0')
+        return;
+    if (q->published > to - from)
+        doctor_find(law->d, STATUS_DOWN, CHECK, "millrace producers shows the marks",
+            "queue %s: %" PRIu64 " lines published for %" PRIu64 " message ids", q->name, q->published,
+            to - from);
+    else if (gone > q->buried || above > q->depth + q->buried)
+        doctor_find(law->d, STATUS_ATTENTION, CHECK,
+            "look for other readers of the queue, /empty, delays and kicks in the requests and the log",
+            "queue %s: ids %" PRIu64 " to %" PRIu64 " are accepted; %" PRIu64 " published, %" PRIu64
+            " buried, %" PRIu64 " waiting; %" PRIu64 " were moved to other ids or taken elsewhere",
+            q->name, from, q->next_id - 1, q->published, q->buried, q->depth,
+            (gone > q->buried ? gone - q->buried : 0) +
+                (above > q->depth + q->buried ? above - q->depth - q->buried : 0));
+    else
+        doctor_find(law->d, STATUS_FINE, CHECK, NULL,
+            "queue %s: ids %" PRIu64 " to %" PRIu64 ": %" PRIu64 " accepted = %" PRIu64
+            " published + %" PRIu64 " buried; %" PRIu64 " waiting for %" PRIu64 " ids after these",
+            q->name, from, to - 1, to - from, q->published, gone, q->depth, above);
 }
 
 /* Law 3 in the archive: the records that the compactor exports, beside the events of the slices that it merged. */
@@ -430,10 +402,10 @@ void doctor_check_conservation(struct doctor *d)
     char *path = tool_archive_dir(d->config, d->data_dir);
     bool has_archive = manifest_read_current(path, &m, error) == MANIFEST_OK;
     d->law = &law;
-    ask_queues(&law);
+    ask_queue(&law);
     doctor_each_entry(d, "aggregator", "/slices", read_slice);
     doctor_each_entry(d, "pubsub", "/streams", read_stream);
-    compare_queues(&law);
+    compare_queue(&law);
     compare_lines(&law);
     if (has_archive) {
         compare_archive(&law, &m);
@@ -441,6 +413,5 @@ void doctor_check_conservation(struct doctor *d)
     }
     free(law.slices);
     free(law.parts);
-    free(law.queues);
     free(path);
 }
