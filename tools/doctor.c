@@ -252,7 +252,7 @@ static const struct {
 
 static int doctor_with(const struct options *o)
 {
-    struct doctor d = {.options = o, .config = options_config(o), .json = options_bool(o, "json")};
+    struct doctor d = {.config = options_config(o), .json = options_bool(o, "json")};
     pipeline_status_take(&d.status, d.config, options_string(o, "data_dir"));
     d.data_dir = d.status.pipeline.data_dir;
     d.config = d.status.config;

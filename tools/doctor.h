@@ -12,7 +12,6 @@
 struct law;
 
 struct doctor {
-    const struct options *options;
     const struct config *config;
     const char *data_dir;
     struct pipeline_status status;

@@ -80,11 +80,11 @@ static const struct pipeline_daemon *daemon_named(const struct forget *f, const 
     return &f->pipeline.daemons[peer_named(name) - peers];
 }
 
-static struct json_doc *try_to_get(
-    const struct forget *f, const char *daemon, const char *target, char error[TOOL_ERROR_TEXT])
+/* Returns the parsed reply of pubsub, or NULL with the error. */
+static struct json_doc *ask_pubsub(const struct forget *f, const char *target, char error[TOOL_ERROR_TEXT])
 {
     return pipeline_ask(
-        &f->pipeline, daemon, &(struct http_call_spec){.method = "GET", .target = target}, error);
+        &f->pipeline, "pubsub", &(struct http_call_spec){.method = "GET", .target = target}, error);
 }
 
 /* Returns the parsed reply, or NULL after printing the error. */
@@ -133,11 +133,11 @@ static uint64_t settled_below(const struct forget *f, const struct json_doc *que
 {
     char target[128], ignored[TOOL_ERROR_TEXT];
     struct settled s = {.queue_id = bytes_dup(json_doc_text(queues, "/queues/%s/queue_id", queue))};
-    struct json_doc *streams = try_to_get(f, "pubsub", "/streams", ignored);
+    struct json_doc *streams = ask_pubsub(f, "/streams", ignored);
     for (size_t i = 0; i < json_doc_length(streams, "/streams"); i++) {
         struct bytes name = json_doc_text(streams, "/streams/%zu/name", i);
         snprintf(target, sizeof target, "/producers?stream=%.*s", (int)name.len, name.ptr);
-        struct json_doc *doc = try_to_get(f, "pubsub", target, ignored);
+        struct json_doc *doc = ask_pubsub(f, target, ignored);
         json_doc_each(doc, "/producers", see_mark, &s);
         json_doc_free(&doc);
     }
@@ -262,7 +262,7 @@ static bool has_reached(const struct forget *f, const char *stream, struct posit
 {
     char target[128];
     snprintf(target, sizeof target, "/%s?stream=%s", p->producer ? "producers" : "cursors", stream);
-    struct json_doc *doc = try_to_get(f, "pubsub", target, p->why);
+    struct json_doc *doc = ask_pubsub(f, target, p->why);
     p->is_reached = doc != NULL;
     json_doc_each(doc, p->producer ? "/producers" : "/cursors", see_cursor, p);
     json_doc_free(&doc);

@@ -23,15 +23,15 @@ struct search {
     struct stream_client *client;
     struct progress progress;
     uint64_t first; /* the first offset read */
-    bool has_begun, ended;
+    bool ended;
     int status;
 };
 
-static int fail(struct forget_stream *f, int status, const char *what, struct bytes why)
+static int fail(struct forget_stream *f, const char *what, struct bytes why)
 {
     snprintf(f->error, sizeof f->error, "stream %s: %s%s%.*s", f->stream, what, why.len ? ": " : "",
         (int)why.len, why.len ? why.ptr : "");
-    return status;
+    return EX_TEMPFAIL;
 }
 
 static void end_search(struct search *s, int status)
@@ -90,7 +90,7 @@ static void on_change(void *arg)
     struct search *s = arg;
     const char *trouble = stream_client_trouble(s->client, NULL);
     if (trouble && !s->ended)
-        end_search(s, fail(s->f, EX_TEMPFAIL, "cannot be read", bytes_str(trouble)));
+        end_search(s, fail(s->f, "cannot be read", bytes_str(trouble)));
     else if (!s->ended && stream_client_is_caught_up(s->client))
         end_search(s, EX_OK);
 }
@@ -103,7 +103,7 @@ static struct json_doc *ask(
     struct json_doc *doc = pipeline_ask(f->pipeline, "pubsub",
         &(struct http_call_spec){.method = method, .target = target, .body = body, .timeout = TIMEOUT}, why);
     if (!doc)
-        fail(f, EX_TEMPFAIL, what, bytes_str(why));
+        fail(f, what, bytes_str(why));
     return doc;
 }
 
@@ -164,11 +164,11 @@ static int await(struct forget_stream *f, const char *target)
         if (!doc)
             status = EX_TEMPFAIL;
         else if (bytes_equal_str(state, "failed"))
-            status = fail(f, EX_TEMPFAIL, "not erased", json_doc_text(doc, "/error"));
+            status = fail(f, "not erased", json_doc_text(doc, "/error"));
         else if (bytes_equal_str(state, "done"))
             status = EX_OK;
         else if (!bytes_equal_str(state, "running"))
-            status = fail(f, EX_TEMPFAIL, "pubsub was restarted; repeat the command", BYTES_NONE);
+            status = fail(f, "pubsub was restarted; repeat the command", BYTES_NONE);
         json_doc_free(&doc);
         if (status >= 0) {
             progress_erase();

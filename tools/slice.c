@@ -78,7 +78,7 @@ struct row_source {
     struct count_source base; /* first */
     sqlite3 *db;
     sqlite3_stmt *rows;
-    bool is_lookup, has_row;
+    bool has_row;
     bool is_taken; /* the current row's value was returned */
     struct buf key;
 };

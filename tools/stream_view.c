@@ -97,8 +97,6 @@ static void on_lines(struct bytes lines, void *arg)
         if (is_shown(v))
             v->config->on_line(v, line, v->values, v->config->arg);
     }
-    if (v->config->on_pause)
-        v->config->on_pause(v, v->config->arg);
     if (fflush(stdout) != 0)
         stream_view_end(v); /* the reader of a pipe has ended */
 }

@@ -30,8 +30,7 @@ struct stream_view_config {
     size_t n_fields;
     /* Gets each line that is shown, with the values of `fields`. Both are valid during the call. */
     void (*on_line)(struct stream_view *v, struct bytes line, const struct json_value *values, void *arg);
-    void (*on_pause)(struct stream_view *v, void *arg); /* after some lines; NULL: none */
-    usec_t tick;                                        /* 0: no ticks */
+    usec_t tick; /* 0: no ticks */
     void (*on_tick)(struct stream_view *v, void *arg);
     void *arg;
 };
