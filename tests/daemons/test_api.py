@@ -46,6 +46,7 @@ class Source(http.server.ThreadingHTTPServer):
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # as in sink.py
+    earlier = -1  # requests on this connection before this one
 
     def log_message(self, *_):
         pass
@@ -59,6 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         s = self.server
+        self.earlier += 1
         parts = urllib.parse.urlsplit(self.path)
         is_poll = parts.path in ("/health", "/stats")  # of /v1/pipeline, or of /v1/freshness
         if not is_poll:

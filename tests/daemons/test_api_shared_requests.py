@@ -193,15 +193,15 @@ class HeldAggregator(ArchiveCase):
         lost = []
 
         def act(h):
-            if h.path.count("k=u%7Cuser-") < 2 or h.path in lost:
-                return False
+            if h.path.count("k=u%7Cuser-") < 2 or h.path in lost or not h.earlier:
+                return False  # a request that is lost on a new connection is not sent again
             lost.append(h.path)
             lose(h.connection)
             h.close_connection = True
             return True
         self.live.act = act
         self.release()
-        self.assertEqual(len(lost), requests)
+        self.assertIn(len(lost), range(1, requests + 1))
         self.check_alone(targets, answers)
 
     def test_a_request_is_sent_again_if_its_kept_connection_was_closed(self):
