@@ -158,7 +158,8 @@ void events_incr(struct http_request *req, void *ctx)
         return;
     const struct counters *c = api->counters;
     const struct counter *counter = http_param(req, "ns", &ns) ? counters_find(c, ns) : NULL;
-    bool has_sub = http_param(req, "sub", &sub), is_sub = counter && memchr(ns.ptr, '.', ns.len);
+    bool has_sub = http_param(req, "sub", &sub) && sub.len > 0,
+         is_sub = counter && memchr(ns.ptr, '.', ns.len);
     const struct counter *total = is_sub ? &c->totals[counter->total] : counter;
     append_marks(req, &marks);
     if (!counter)

@@ -452,7 +452,8 @@ static int parse_calendar(struct parse *p)
 static int refuse_date(struct parse *p, const char *name, struct bytes date, bool exists)
 {
     bool is_local = date.len <= sizeof "0000-00-00" - 1;
-    bool is_outside = exists || rfc3339_digits(date.ptr, 4) < 1970;
+    int year = rfc3339_digits(date.ptr, 4);
+    bool is_outside = exists || year < 1970 || year > 2159;
     date = shown(date);
     if (is_outside)
         return BAD(p, "%s: %.*s is outside of the years 1970 to 2159 (UTC)", name, (int)date.len, date.ptr);

@@ -21,7 +21,7 @@ static void add(const char *name)
 
 /* Adds the names below the directory `under`, which is "" or ends in a slash. A zone's name begins with a capital letter, unlike lists of
  * zones and the directories that have all zones a second time. */
-static void list(const char *under, int depth)
+static bool list(const char *under, int depth)
 {
     char *path = mem_printf(ZONE_DIRECTORY "/%s", under);
     DIR *d = opendir(path);
@@ -34,11 +34,10 @@ static void list(const char *under, int depth)
         if (!is_directory)
             add(name);
         else if (depth < DEPTH_MAX)
-            list(name, depth + 1);
+            (void)list(name, depth + 1);
         free(name);
     }
-    if (d)
-        closedir(d);
+    return d && closedir(d) == 0;
 }
 
 static int compare(const void *a, const void *b)
@@ -73,10 +72,10 @@ const char *zone_names_nearest(struct bytes written)
 {
     struct zone zone;
     if (!is_listed) {
-        list("", 1);
-        qsort(names, n_names, sizeof *names, compare);
+        is_listed = list("", 1);
+        if (n_names > 0)
+            qsort(names, n_names, sizeof *names, compare);
     }
-    is_listed = true;
     if (written.len > ZONE_NAME_MAX)
         return NULL;
     char *name = bytes_dup(written);

@@ -3,8 +3,8 @@
 
     bench_import.py [ROUNDS]        run by scripts/bench, which names the build
 
-LINES subtotals of random users and hours, in random order. Both have 256 MB and the same processors: one, then two. sort only orders
-and writes the lines; the import also checks each line, adds up, derives the rollups, makes the index and syncs. Shown are medians of
+LINES subtotals of random users and hours, in random order. Both have 256 MB and the same processors: one, then two. The archive has as
+many shards, because the compactor merges each with a thread of its own. sort only orders and writes the lines; the import also checks each line, adds up, derives the rollups, makes the index and syncs. Shown are medians of
 seconds and of processor seconds, and the ratio within each round. Rounds alternate."""
 import os
 import random
@@ -49,7 +49,8 @@ class Importing(measuring.Bench):
     def imported(self, processors, lines):
         shutil.rmtree(self.path("archive"), ignore_errors=True)
         return self.timed(processors, harness.program("compactor"), "--archive=" + self.path("archive"),
-                          "--aggregator-url=none", "--sortdb-url=none", "--memory=256M", "--import", lines)
+                          "--aggregator-url=none", "--sortdb-url=none", "--memory=256M", "--shards=%d" % processors,
+                          "--import", lines)
 
     def measure(self, lines, rounds):
         megabytes = os.path.getsize(lines) / 1e6

@@ -79,7 +79,9 @@ static enum compact_result prepare_import(
         .hours_from = run->hours_from > c->archive.hours_from ? run->hours_from : c->archive.hours_from,
         .on_progress = on_read,
         .arg = (void *)(uintptr_t)spec};
-    import.parts = generation_merge_threads(run->threads, import.shards);
+    uint32_t threads = generation_merge_threads(run->threads, import.shards),
+             most = import_parts_max(spec->memory);
+    import.parts = threads < most ? threads : most;
     enum compact_result r = disk_space_check(spec->archive, space_of_import(c), error);
     if (r == COMPACT_OK)
         r = import_read(&import, &c->import, error);

@@ -8,7 +8,8 @@
  *    it is refused, as is a month without its days.
  * 4. Subtotals need not add up to totals: an import may carry only some of the counters.
  * 5. The records of each part of the shards are sorted by themselves, so that a merge can read the parts in several threads.
- * 6. Memory: the bound of external_sort, plus the longest line. */
+ * 6. The parts share the memory. Memory: the bound of external_sort for each part, and besides, for each part, its longest line
+ *    twice. */
 #ifndef MILLRACE_IMPORT_H
 #define MILLRACE_IMPORT_H
 
@@ -25,11 +26,19 @@ struct import_spec {
     const struct manifest *archive; /* the current generation */
     int64_t hours_from;             /* of the generation to be made */
     uint32_t shards;                /* of the generation to be made */
-    uint32_t parts;                 /* at least 1 */
+    uint32_t parts;                 /* at least 1; see import_parts_max */
     /* Called at intervals; may be NULL. */
     void (*on_progress)(uint64_t bytes, uint64_t total, uint64_t records, void *arg);
     void *arg;
 };
+
+/* More parts have more and shorter runs in temporary files, all of which are open during the merge. */
+#define IMPORT_PART_MEMORY ((size_t)64 << 20)
+/* The parts for which the memory suffices. */
+static inline uint32_t import_parts_max(size_t memory)
+{
+    return memory > IMPORT_PART_MEMORY ? (uint32_t)(memory / IMPORT_PART_MEMORY) : 1;
+}
 
 struct import;
 

@@ -270,24 +270,23 @@ static enum compact_result write_day(struct merge *m, size_t from, size_t to)
 static enum compact_result write_month(struct merge *m)
 {
     enum record_reader_place place = READER_ENDED;
-    enum compact_result r = COMPACT_OK;
     size_t last = m->n - 1;
     m->is_new = !m->shard->old || record_reader_has_ended(m->shard->old);
     if (!m->is_new) {
         struct bytes key = key_of(m, PERIOD_MONTH, m->held.records);
-        r = copy_before(m, key, &place);
+        enum compact_result r = copy_before(m, key, &place);
         bool is_within = r == COMPACT_OK && is_old_within(m, place, key);
-        m->is_new = r == COMPACT_OK && place != READER_AT_KEY && !is_within;
-        if (is_within) {
+        m->is_new = place != READER_AT_KEY && !is_within;
+        if (is_within)
             r = hold_old(m);
-            last = m->single;
-        }
+        if (r != COMPACT_OK)
+            return r;
+        last = is_within ? m->single : last;
     }
     bool has_days = day_of(m, 0) != day_of(m, m->n - 1) || day_of(m, 0) != day_of(m, last);
-    if (r == COMPACT_OK && (place == READER_AT_KEY || has_days))
-        r = write_sum(
-            m, key_of(m, PERIOD_MONTH, m->held.records), place == READER_AT_KEY, 0, m->n, m->single);
-    return r;
+    if (place != READER_AT_KEY && !has_days)
+        return COMPACT_OK;
+    return write_sum(m, key_of(m, PERIOD_MONTH, m->held.records), place == READER_AT_KEY, 0, m->n, m->single);
 }
 
 static enum compact_result write_subtotals(struct merge *m)

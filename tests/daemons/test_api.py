@@ -414,6 +414,7 @@ class ApiTest(harness.MillraceTest):
                                      ("ns=u", 400, "missing-parameter"), ("ns=u&key=a&n=0", 400, "bad-parameter"),
                                      ("ns=u&key=a&n=1001", 400, "bad-parameter"), ("ns=d&key=a", 422, "not-a-field"),
                                      ("ns=c.u&key=a", 400, "missing-parameter"), ("ns=c.u&sub=US", 400, "missing-parameter"),
+                                     ("ns=c.u&key=a&sub=", 400, "missing-parameter"),
                                      ("ns=u&key=a&sub=US", 400, "bad-parameter"), ("ns=u&ky=a", 400, "unknown-parameter")):
             reply = self.api.post("/v1/incr?" + target)
             self.assertEqual((reply.status, reply.json()["code"]), (status, code), target)

@@ -70,7 +70,7 @@ class Imports(Changes):
             text, other = self.path("e%d" % shards), self.path("b%d" % shards)
             self.compactor("--export", text)
             self.assertEqual(harness.read_file(text), text_of(self.counts.lines()))
-            self.compactor("--import", text, "--shards=%d" % shards, "--threads=3", archive=other)
+            self.compactor("--import", text, "--shards=%d" % shards, "--threads=3", "--memory=192M", archive=other)
             self.assertEqual(self.files(other), self.files())
 
     def test_more_than_memory(self):

@@ -238,6 +238,7 @@ static void a_date_that_does_not_exist_is_named(void **state)
             "from: 1970-01-01 is outside of the years 1970 to 2159 (UTC)"},
         {"to=2160-01-02", "to: 2160-01-02 is outside of the years 1970 to 2159 (UTC)"},
         {"period=2160", "period: 2160 is outside of the years 1970 to 2159 (UTC)"},
+        {"period=9999", "period: 9999 is outside of the years 1970 to 2159 (UTC)"},
         {"from=-1", "from must be from 0 to 5995814399"},
         {"period=2013-W54", "period must be one such as " PERIOD_EXAMPLES},
         {"period=0d", "period must be one such as " PERIOD_EXAMPLES},

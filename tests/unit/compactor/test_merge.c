@@ -655,6 +655,22 @@ static void a_changed_old_file_is_refused(void **state)
     buf_free(&out);
 }
 
+/* The added record is of the month of an old one whose period is damaged. */
+static void a_damaged_period_of_the_old_file_is_refused(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    struct count_source *s = open_text("in", "c.u|a.cc10,x:1\n");
+    assert_int_equal(merge_onto(false, 1, &s, 1), COMPACT_OK);
+    read_file("shard-0-of-1.csv", &out);
+    memcpy(out.ptr + strlen("c.u|a.cc"), "zz", 2);
+    write_file("shard-0-of-1.csv", buf_bytes(&out));
+    s = open_text("in", "c.u|a.cc11,x:1\n");
+    assert_int_equal(merge_onto(true, 1, &s, 1), COMPACT_DAMAGED);
+    assert_non_null(strstr(error, "c.u|a.cczz"));
+    buf_free(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -671,6 +687,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(texts_follow_the_lookups, set_up, tear_down),
         cmocka_unit_test_setup_teardown(totals_are_appended_or_merged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_old_file_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_period_of_the_old_file_is_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
