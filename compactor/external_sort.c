@@ -9,11 +9,13 @@
 #include "counts/records.h"
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define KEY_SHOWN ((size_t)80) /* bytes of a key in an error */
 #define WRITE_BYTES ((size_t)1 << 20)
 #define READ_BYTES_MIN ((size_t)16 << 10)
 #define READ_BYTES_MAX ((size_t)1 << 20)
@@ -151,8 +153,8 @@ static enum compact_result write_block(const struct external_sort *s, struct blo
     buf_reserve(&data, WRITE_BYTES);
     while (r == COMPACT_OK && (next = block_next(b, &line)) != COUNT_END) {
         if (next == COUNT_FAILED) {
-            r = compact_fail(error, COMPACT_REFUSED, "the counts of %.*s exceed 2^64 - 1",
-                (int)(line.len < 80 ? line.len : 80), line.ptr);
+            r = compact_fail(error, COMPACT_REFUSED, "the sum exceeds 2^64 - 1 at \"%.*s\"",
+                (int)(line.len < KEY_SHOWN ? line.len : KEY_SHOWN), line.ptr);
             break;
         }
         buf_append_bytes(&data, line);
@@ -280,8 +282,11 @@ static enum count_next block_next_record(struct count_source *base)
     struct bytes line;
     enum count_next r = block_next(s->block, &line);
     if (r == COUNT_FAILED) {
+        char what[KEY_SHOWN + 64];
+        snprintf(what, sizeof what, "the sum exceeds 2^64 - 1 at \"%.*s\"",
+            (int)(line.len < KEY_SHOWN ? line.len : KEY_SHOWN), line.ptr);
         s->record.base.failure = COUNT_TOO_LARGE;
-        return text_record_damaged(&s->record, "a sum exceeds 2^64 - 1");
+        return text_record_damaged(&s->record, what);
     }
     return r == COUNT_FOUND ? text_record_set(&s->record, line) : r;
 }

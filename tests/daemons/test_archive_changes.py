@@ -146,6 +146,8 @@ class Imports(Changes):
         self.assertEqual(self.export(), b"u|user1,c413:7\nu|user2,c413:1\n")
         hours = self.write("hours", b"".join(b"c.u|user1.%s,US:%d\n" % (hour(4, 13, h), 2**63) for h in (1, 2)))
         self.assertRegex(self.compactor("--import", hours, expect=78).stderr.decode(), r'refused.*2\^64 - 1 at .*user1')
+        twice = self.write("twice", b"".join(b"u|user3,c413:%d\n" % (2**63) for _ in range(2)))
+        self.assertRegex(self.compactor("--import", twice, expect=78).stderr.decode(), r'refused.*2\^64 - 1 at .*u\|user3')
 
     def test_wrong_lines_are_named_and_nothing_changes(self):
         self.imported()
