@@ -8,7 +8,6 @@
 
 #define PARAM_NAME_SHOWN_MAX 64 /* bytes of an unknown parameter's name in an error */
 #define PATH_SHOWN_MAX 80
-#define VERSION "/v1"
 #define PARAM_LIST_SHOWN_MAX 256 /* bytes of a route's parameters in an error */
 
 static const struct http_route unknown_row = {.path = "other"};
@@ -448,8 +447,8 @@ static const char *nearest_path(const struct http_request *req)
     nearest = 2 * near.distance < strlen(written) ? near.nearest : NULL;
     for (size_t i = 0; i < s->n_endpoints && !nearest; i++) {
         const char *path = s->endpoints[i].row->path;
-        bool has_version = strncmp(path, VERSION, strlen(VERSION)) == 0;
-        if (s->endpoints[i].row->help && has_version && strcmp(path + strlen(VERSION), written) == 0)
+        size_t len = strlen(path), end = strlen(written); /* /series is the end of /v1/series */
+        if (s->endpoints[i].row->help && len > end && strcmp(path + len - end, written) == 0)
             nearest = path;
     }
     return nearest;
