@@ -37,7 +37,7 @@ struct pubsub_server {
     size_t n_subscribers;
     LIST_HEAD(, rate_client) rate_clients;
     struct event *drain_limit; /* aborts the remaining responses */
-    size_t n_refusing;         /* streams that refuse publishes for lack of space */
+    size_t n_refusing;         /* streams that refuse publishes because the disk is full */
     struct stats_counter *lines, *bytes, *duplicates, *refused, *sent_bytes, *sent_lines, *sent_streams;
     struct stats_counter *passed, *cursors_gone;
     struct {

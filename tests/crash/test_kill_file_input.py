@@ -17,7 +17,8 @@ class Killed(InputTest):
         killed = 0
         for _ in range(n_rounds):
             process = subprocess.Popen(self.command(*files, options=["--flush-interval=10ms"]), stderr=subprocess.DEVNULL)
-            time.sleep(random.uniform(0, 0.4 if n_rounds >= 100 else 0.08))
+            if killed:  # until one has not ended before, kill at once
+                time.sleep(random.uniform(0, 0.4 if n_rounds >= 100 else 0.08))
             process.kill()
             killed += process.wait() != 0
         self.assertGreater(killed, 0)

@@ -69,7 +69,7 @@ static inline void copy_tree(const char *from, const char *to, bool times)
         assert_int_equal(utimensat(AT_FDCWD, to, when, AT_SYMLINK_NOFOLLOW), 0);
 }
 
-/* The copy takes the place of what is there. */
+/* Replaces the tree `to` by a copy. */
 static inline void replace_tree(const char *from, const char *to, bool times)
 {
     remove_tree(to);
