@@ -53,22 +53,21 @@ static struct watermark_time stream_reached(struct watermark_poll *p, size_t str
     return watermark_complete_until(p->streams[stream].watermark, &offset);
 }
 
-static int64_t seconds_of(const struct watermark_poll *p, struct watermark_time w)
+/* The time up to which counts are complete: never after the moment of the observation. 0: unknown. */
+static usec_t complete_until(struct watermark_time w, struct clock_moment now)
 {
-    if (w.at.boot == 0)
-        return 0;
-    usec_t time = clock_moment_time(w.at, daemon_moment(p->config.daemon));
-    return (time < w.until ? time : w.until) / USEC_PER_SEC;
+    usec_t time = w.at.boot ? clock_moment_time(w.at, now) : 0;
+    return time < w.until ? time : w.until;
 }
 
 int64_t watermark_poll_complete_until(struct watermark_poll *p)
 {
-    return seconds_of(p, reached(p));
+    return complete_until(reached(p), daemon_moment(p->config.daemon)) / USEC_PER_SEC;
 }
 
 int64_t watermark_poll_stream_until(struct watermark_poll *p, size_t stream)
 {
-    return seconds_of(p, stream_reached(p, stream));
+    return complete_until(stream_reached(p, stream), daemon_moment(p->config.daemon)) / USEC_PER_SEC;
 }
 
 const char *watermark_poll_stream_held_by(const struct watermark_poll *p, size_t stream)
@@ -112,14 +111,15 @@ static void set_held_by(struct watermark_poll *p)
 }
 
 /* A time that may be too early does not lower the watermark, which is `last`. */
-static usec_t until_after(struct watermark_time last, usec_t until, bool is_restored)
+static usec_t until_after(struct watermark_time last, struct watermark_time next, bool is_restored)
 {
-    return is_restored && last.at.boot != 0 && until < last.until ? last.until : until;
+    usec_t reached = complete_until(last, next.at);
+    return is_restored && next.until < reached ? reached : next.until;
 }
 
 static void observe(struct watermark_poll *p)
 {
-    p->time.until = until_after(reached(p), p->time.until, p->is_restored);
+    p->time.until = until_after(reached(p), p->time, p->is_restored);
     set_held_by(p);
     if (p->time.until > 0)
         watermark_observe(p->watermark, p->time, p->ends);
@@ -129,8 +129,8 @@ static void observe(struct watermark_poll *p)
 static void observe_stream(struct watermark_poll *p, size_t stream, const struct stream_watermark *w)
 {
     struct stream_poll *s = &p->streams[stream];
-    struct watermark_time time = {
-        p->time.at, until_after(stream_reached(p, stream), w->until, w->is_restored)};
+    struct watermark_time time = {p->time.at, w->until};
+    time.until = until_after(stream_reached(p, stream), time, w->is_restored);
     bool held = w->producer[0] && holds_back(time);
     snprintf(s->held_by, sizeof s->held_by, "%s", held ? w->producer : "");
     if (time.until > 0)

@@ -3,7 +3,9 @@
 # parts: 2
 # full: MILLRACE_ROUNDS=40
 import re
+import signal
 import time
+from pathlib import Path
 
 import harness
 from clocks import Clocks
@@ -150,6 +152,29 @@ class Hosts(WatermarkTest):
         host.start_relay()
         self.wait_complete()
         self.assertEqual(self.look()[1], 2)
+
+    def test_a_producer_that_states_its_first_time_before_pubsub_is_killed(self):
+        """The aggregator hears of it only after the restart, when its time may be older than its last statement."""
+        def publish(params=""):
+            reply = request(self.pubsub_url, "POST", "/pub?stream=" + STREAM + params, b'{"t":%s}' % MADE_UP.encode())
+            self.assertEqual(reply.status, 200, reply)
+            self.accepted.append(0)
+        self.start_pubsub()
+        publish()
+        self.start_aggregator()
+        self.wait_complete()
+        self.aggregator.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.aggregator.process.send_signal, signal.SIGCONT)
+        stated = time.time()
+        publish("&producer=web2&mark=0&next=1&until=%f" % stated)
+        wait_until(lambda: b"web2" in Path(self.path("p/untils")).read_bytes(), "the time to be stored")
+        self.pubsub.kill9()
+        self.start_pubsub()
+        self.assertTrue(self.producers()["web2"]["until_restored"])
+        self.accepted.append(time.time())  # by the producer, which cannot publish it now
+        self.aggregator.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: self.look()[1] == 2, "the second event")
+        self.assertLess(self.hold_a_moment()[0], stated + 1)
 
     def test_several_queues_while_all_is_killed(self):
         random = seeded()
