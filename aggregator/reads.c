@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BLOCK_COUNTS 500 /* in a block of a run, about */
 #define SEARCH_COUNTS                                                                                        \
     1500                 /* reading as many takes as long as a search for a name in a long record of a run */
 #define PICKED_MAX 50000 /* counts that reads_begin copies one by one, */
@@ -383,8 +382,8 @@ size_t reads_work(const struct reads *r)
         for (size_t k = 0; k < r->n_ranges; k++) {
             struct slice_reader *reader = r->layers.readers[i];
             struct bytes from = r->ranges[k].from, last = upper_bound(r, k);
-            size_t all = BLOCK_COUNTS * slice_reader_blocks(reader, from, last, false);
-            size_t searches = names * SEARCH_COUNTS * slice_reader_blocks(reader, from, last, true);
+            size_t all = slice_reader_counts(reader, from, last);
+            size_t searches = names * SEARCH_COUNTS * slice_reader_records(reader, from, last);
             work += names > 0 && searches < all ? searches : all;
         }
     return work;

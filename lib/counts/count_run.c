@@ -16,6 +16,7 @@
 #define CHECKSUM_BYTES 8
 #define VARINT_MAX 10
 
+#define BLOCK_SEARCH 500       /* a search in a block takes as long as reading so many counts */
 #define INDEX_BLOCK UINT32_MAX /* instead of a block's number, seeds the checksum of the index */
 
 static uint64_t checksum(uint64_t run, uint32_t block, struct bytes data)
@@ -216,7 +217,7 @@ struct block {
 };
 
 struct count_run_index {
-    uint64_t run, checksum;
+    uint64_t run, checksum, counts;
     uint32_t n;
     char *data; /* the blocks' keys point into this */
     struct block *blocks;
@@ -242,10 +243,10 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
     struct bytes body = bytes_of(i->data, data.len - CHECKSUM_BYTES);
     const unsigned char *at = (const unsigned char *)i->data;
     struct reader sum = {at + body.len, at + data.len}, r = {at, at + body.len};
-    uint64_t counts, n = 0, len;
+    uint64_t n = 0, len;
     /* Each block has more than 9 bytes of index. So a damaged count cannot cause a large allocation. */
     bool ok = read_checksum(&sum, &i->checksum) && i->checksum == checksum(run, INDEX_BLOCK, body) &&
-              read_varint(&r, &counts) && read_varint(&r, &n) && n <= (uint64_t)(r.end - r.at) / 9;
+              read_varint(&r, &i->counts) && read_varint(&r, &n) && n <= (uint64_t)(r.end - r.at) / 9;
     if (ok) {
         i->n = (uint32_t)n;
         i->blocks = mem_zalloc((n + 1) * sizeof(*i->blocks));
@@ -295,15 +296,24 @@ static uint32_t find_after(const struct count_run_index *index, struct bytes key
     return low;
 }
 
-size_t count_run_index_blocks(const struct count_run_index *i, struct bytes from, struct bytes last)
+/* The number of blocks from `first` on that may hold keys up to `last`. */
+static size_t blocks_from(const struct count_run_index *i, uint32_t first, struct bytes last)
 {
-    uint32_t first = first_block(i, from), end = last.len > 0 ? find_after(i, last) : i->n;
+    uint32_t end = last.len > 0 ? find_after(i, last) : i->n;
     return end > first ? end - first : 0;
+}
+
+size_t count_run_index_counts(const struct count_run_index *i, struct bytes from, struct bytes last)
+{
+    size_t blocks = blocks_from(i, first_block(i, from), last), ends = blocks < 2 ? blocks : 2;
+    size_t average = i->n > 0 ? (size_t)(i->counts / i->n) : 0;
+    return ends * BLOCK_SEARCH + (blocks - ends) * average;
 }
 
 size_t count_run_index_records(const struct count_run_index *i, struct bytes from, struct bytes last)
 {
-    size_t first = first_block(i, from), blocks = count_run_index_blocks(i, from, last), n = 0;
+    uint32_t first = first_block(i, from);
+    size_t blocks = blocks_from(i, first, last), n = 0;
     for (size_t k = first; k < first + blocks; k++)
         n += k == first || !bytes_equal(i->blocks[k].first, i->blocks[k - 1].first);
     return n;

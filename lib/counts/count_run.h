@@ -38,9 +38,10 @@ struct count_run_index;
 /* Returns NULL if the index is damaged. */
 struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data);
 void count_run_index_free(struct count_run_index **i);
-/* The number of blocks that may hold keys from `from` to `last`. If `last` is empty, there is no upper bound. */
-size_t count_run_index_blocks(const struct count_run_index *i, struct bytes from, struct bytes last);
-/* The number of these blocks that begin with another key than the block before. */
+/* An estimate of the counts of the keys from `from` to `last` (empty: no upper bound): those of average blocks between the first and
+ * the last, and in these two as many as can be read in the time of a search in a block. */
+size_t count_run_index_counts(const struct count_run_index *i, struct bytes from, struct bytes last);
+/* The number of blocks that may hold these keys, and that begin with another key than the block before. */
 size_t count_run_index_records(const struct count_run_index *i, struct bytes from, struct bytes last);
 uint64_t count_run_index_checksum(const struct count_run_index *i);
 

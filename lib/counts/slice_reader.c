@@ -168,12 +168,18 @@ void slice_reader_add_sources(struct slice_reader *r, struct bytes from, struct 
         count_sources_add(out, slice_reader_source(r, i, from));
 }
 
-size_t slice_reader_blocks(
-    const struct slice_reader *r, struct bytes from, struct bytes last, bool first_only)
+size_t slice_reader_counts(const struct slice_reader *r, struct bytes from, struct bytes last)
 {
-    size_t blocks = 0;
+    size_t counts = 0;
     for (size_t i = 0; i < r->state.n_runs; i++)
-        blocks += first_only ? count_run_index_records(r->indexes[i], from, last)
-                             : count_run_index_blocks(r->indexes[i], from, last);
-    return blocks;
+        counts += count_run_index_counts(r->indexes[i], from, last);
+    return counts;
+}
+
+size_t slice_reader_records(const struct slice_reader *r, struct bytes from, struct bytes last)
+{
+    size_t records = 0;
+    for (size_t i = 0; i < r->state.n_runs; i++)
+        records += count_run_index_records(r->indexes[i], from, last);
+    return records;
 }

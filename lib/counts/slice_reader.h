@@ -38,9 +38,8 @@ size_t slice_reader_runs(const struct slice_reader *r);
 struct count_source *slice_reader_source(struct slice_reader *r, size_t i, struct bytes from);
 /* Adds the source of each run. */
 void slice_reader_add_sources(struct slice_reader *r, struct bytes from, struct count_sources *out);
-/* The number of blocks of all runs that may hold keys from `from` to `last` (empty: no upper bound). With `first_only`, without the blocks
- * that begin inside a record whose beginning is counted. */
-size_t slice_reader_blocks(
-    const struct slice_reader *r, struct bytes from, struct bytes last, bool first_only);
+/* The sums over all runs of count_run_index_counts and of count_run_index_records. */
+size_t slice_reader_counts(const struct slice_reader *r, struct bytes from, struct bytes last);
+size_t slice_reader_records(const struct slice_reader *r, struct bytes from, struct bytes last);
 
 #endif
