@@ -144,7 +144,7 @@ class Republish(FilteredTest):
         self.wait_filtered()
         self.assertEqual(self.lines("out"), [b'{"n": %d}' % i for i in range(600)])
         for f in both:
-            f.stop()
+            f.wait_listening().stop()
 
     def test_a_stream_is_not_put_into_itself_by_another_of_its_addresses(self):
         self.publish({"n": 1})
