@@ -402,9 +402,9 @@ static void append_seconds(struct buf *out, usec_t t)
     buf_printf(out, "%" PRId64 ".%06" PRId64, t / USEC_PER_SEC, t % USEC_PER_SEC);
 }
 
-static void append_until(struct buf *out, const struct until *u, struct clock_moment now)
+static void append_until(struct pubsub_server *server, struct buf *out, const struct until *u)
 {
-    usec_t time = until_time(u, now);
+    usec_t time = until_time(u, daemon_moment(server->daemon));
     buf_append_str(out, ",\"until\":");
     if (time > 0)
         append_seconds(out, time);
@@ -412,20 +412,22 @@ static void append_until(struct buf *out, const struct until *u, struct clock_mo
         buf_append_str(out, "null");
     buf_printf(out, ",\"until_offset\":\"%" PRIu64 "\",\"until_restored\":%s,\"silent_seconds\":", u->offset,
         u->is_restored ? "true" : "false");
-    append_seconds(out, until_silence(u, now));
+    append_seconds(out, untils_silence(server->untils, u));
 }
 
 static void append_producer(const struct journal_producer *p, void *arg)
 {
     struct producer_list *list = arg;
     const struct until *u = untils_find(list->server->untils, list->stream, p->name);
+    if (u && !u->is_known)
+        u = NULL;
     if (list->only_stating && !u)
         return;
     buf_printf(&list->out, "%s{\"producer\":\"%.*s\",\"mark\":\"%" PRIu64 "\",\"opening\":\"%.*s\"",
         list->is_begun ? ",\n" : "\n", (int)p->name.len, p->name.ptr, p->mark, (int)p->tag.len, p->tag.ptr);
     list->is_begun = true;
     if (u)
-        append_until(&list->out, u, daemon_moment(list->server->daemon));
+        append_until(list->server, &list->out, u);
     buf_append_char(&list->out, '}');
 }
 

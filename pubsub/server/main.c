@@ -24,6 +24,7 @@ struct wiring {
     struct event *tick;
     struct scrubber *scrubber;
     struct nng_publish *nng; /* NULL: none */
+    struct clock_moment started;
     /* The recovery runs in a thread. Streams and cursors belong to this thread until it is joined. */
     pthread_t recovery;
     bool recovering;
@@ -35,13 +36,14 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct wiring *w = arg;
     (void)fd, (void)what;
-    usec_t now = daemon_trusted_time(w->server.daemon);
+    struct clock_moment now = daemon_moment(w->server.daemon);
     for (size_t i = 0; i < streams_count(w->server.streams); i++) {
         struct stream *s = streams_at(w->server.streams, i);
-        stream_retain(s, cursors_hold(w->server.cursors, s, NULL), now);
+        stream_retain(s, cursors_hold(w->server.cursors, s, NULL), now.trusted);
         stream_tidy(s, clock_monotonic());
     }
     cursors_tick(w->server.cursors);
+    untils_tick(w->server.untils, now);
     http_sub_tick(&w->server);
     window_trim();
     if (w->nng)
@@ -134,6 +136,7 @@ static void *recover(void *arg)
     const struct untils_config untils = {
         .streams = w->server.streams,
         .dir = options_string(o, "data_dir"),
+        .now = w->started,
         .notify = loop_notify_wake,
         .notify_arg = w->notify,
         .made = http_stats_add_until,
@@ -175,6 +178,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct wiring *w = mem_zalloc(sizeof(*w));
     *ctx = w;
     w->server.daemon = d;
+    w->started = daemon_moment(d);
     random_id(w->server.life);
     w->server.max_line = (size_t)options_int(o, "max_line");
     w->server.heartbeat = options_int(o, "heartbeat") * USEC_PER_MSEC;

@@ -9,6 +9,7 @@
 
 #define STORE_EVERY (10 * USEC_PER_SEC) /* of a producer */
 #define REUSE_AFTER (24 * 3600 * USEC_PER_SEC)
+#define TICK_MAX STORE_EVERY /* a longer time between ticks is a suspension */
 #define NO_SLOT SIZE_MAX
 
 struct key {
@@ -23,6 +24,7 @@ struct entry {
     UT_hash_handle hh;
     size_t at, slot;
     usec_t stored_at; /* since boot; 0: never */
+    usec_t seen;      /* the trusted time of the last statement */
     struct cursor_put put;
     bool stores_time; /* the last put has a time */
     bool storing, is_removed, stores_removal;
@@ -33,7 +35,8 @@ struct untils {
     struct cursor_file *file;
     struct entry **list, *table;
     size_t n, cap, n_slots;
-    struct entry **slots; /* by slot; NULL: free */
+    struct entry **slots;  /* by slot; NULL: free */
+    usec_t ran, ticked_at; /* the sum of the times between ticks; the last tick, since boot */
 };
 
 static struct key key_of(const struct stream *s, struct bytes producer)
@@ -84,8 +87,11 @@ static void drop(struct untils *us, struct entry *e)
     us->list[e->at]->at = e->at;
 }
 
+/* After the clock was set back, a stored time may be too late by as much, so it is dropped. Otherwise `read` is as long ago as the
+ * time, so that the time falls if the clock is set back later. */
 static void load(struct untils *us, size_t slot)
 {
+    struct clock_moment now = us->config.now;
     const struct cursor_record *r = cursor_file_at(us->file, slot);
     struct stream *s = r->name[0] ? streams_find(us->config.streams, r->stream) : NULL;
     struct bytes producer = bytes_str(r->name);
@@ -95,10 +101,22 @@ static void load(struct untils *us, size_t slot)
     uint64_t end = journal_committed_end(stream_journal(s));
     e->slot = slot;
     us->slots[slot] = e;
-    e->until.time = r->until > 0 && r->offset <= end ? r->until : 0;
+    e->until.time = r->until > 0 && r->offset <= end && r->seen <= now.trusted ? r->until : 0;
     e->until.offset = e->until.time ? r->offset : 0;
-    e->until.stated = (struct clock_moment){0, r->seen};
-    e->until.is_restored = true;
+    e->until.read = (struct clock_moment){now.boot - (now.trusted - e->until.time), e->until.time};
+    e->until.is_restored = e->until.is_known = true;
+    e->seen = r->seen;
+}
+
+/* This daemon ran at least until the latest statement. */
+static void restore_silence(struct untils *us)
+{
+    usec_t latest = 0;
+    for (size_t i = 0; i < us->n; i++)
+        if (us->list[i]->seen > latest && us->list[i]->seen <= us->config.now.trusted)
+            latest = us->list[i]->seen;
+    for (size_t i = 0; i < us->n; i++)
+        us->list[i]->until.stated = us->list[i]->seen < latest ? us->list[i]->seen - latest : 0;
 }
 
 bool untils_open(const struct untils_config *config, struct untils **out, char *error, size_t error_size)
@@ -119,6 +137,8 @@ bool untils_open(const struct untils_config *config, struct untils **out, char *
     us->slots = mem_zalloc(us->n_slots * sizeof(struct entry *));
     for (size_t i = 0; i < us->n_slots; i++)
         load(us, i);
+    restore_silence(us);
+    us->ticked_at = us->config.now.boot;
     *out = us;
     return true;
 }
@@ -147,14 +167,21 @@ void untils_poll(struct untils *us)
         cursor_file_poll(us->file);
 }
 
+void untils_tick(struct untils *us, struct clock_moment now)
+{
+    usec_t time = now.boot - us->ticked_at;
+    us->ran += time < TICK_MAX ? time : TICK_MAX;
+    us->ticked_at = now.boot;
+}
+
 static void store(struct entry *e)
 {
     const struct until *u = &e->until;
     struct cursor_record r = {0}; /* empty for a removed producer */
     if (!e->is_removed) {
         r.offset = u->offset;
-        r.until = !u->is_restored && u->read.trusted < u->time ? u->read.trusted : u->time;
-        r.seen = u->stated.trusted;
+        r.until = u->read.trusted < u->time ? u->read.trusted : u->time;
+        r.seen = e->seen;
         memcpy(r.name, u->producer, sizeof r.name);
         snprintf(r.stream, sizeof r.stream, "%s", stream_name(u->stream));
         snprintf(r.id, sizeof r.id, "%s", journal_id(stream_journal(u->stream)));
@@ -170,6 +197,7 @@ static void stored(struct cursor_put *put, bool ok)
     struct entry *e = (struct entry *)((char *)put - offsetof(struct entry, put));
     (void)ok;
     e->storing = false;
+    e->until.is_known = true;
     if (e->stores_removal) {
         e->all->slots[e->slot] = NULL;
         free(e);
@@ -179,7 +207,7 @@ static void stored(struct cursor_put *put, bool ok)
 }
 
 /* Gives the entry a free slot, or the slot of the producer that has been silent longest, and for a day. */
-static bool take_slot(struct untils *us, struct entry *e, struct clock_moment now)
+static bool take_slot(struct untils *us, struct entry *e)
 {
     size_t found = NO_SLOT;
     usec_t longest = REUSE_AFTER;
@@ -187,8 +215,8 @@ static bool take_slot(struct untils *us, struct entry *e, struct clock_moment no
         struct entry *other = us->slots[i];
         if (!other)
             e->slot = i;
-        else if (!other->storing && until_silence(&other->until, now) > longest) {
-            longest = until_silence(&other->until, now);
+        else if (!other->storing && untils_silence(us, &other->until) > longest) {
+            longest = untils_silence(us, &other->until);
             found = i;
         }
     }
@@ -209,7 +237,8 @@ void untils_state(
     if (is_new)
         e = add(us, s, statement->producer);
     struct until *u = &e->until;
-    u->stated = now;
+    u->stated = us->ran;
+    e->seen = now.trusted;
     if (statement->time > 0) {
         u->time = statement->time;
         u->read = (struct clock_moment){now.boot - statement->age, now.trusted - statement->age};
@@ -220,8 +249,12 @@ void untils_state(
         us->config.made(us->config.arg, u);
     bool is_due =
         e->stored_at == 0 || now.boot - e->stored_at >= STORE_EVERY || (u->time > 0 && !e->stores_time);
-    if (!is_due || e->storing || (e->slot == NO_SLOT && !take_slot(us, e, now)))
+    if (!is_due || e->storing)
         return;
+    if (e->slot == NO_SLOT && !take_slot(us, e)) {
+        u->is_known = true;
+        return;
+    }
     e->stored_at = now.boot;
     e->stores_time = u->time > 0;
     store(e);
@@ -258,12 +291,11 @@ const struct until *untils_at(const struct untils *us, size_t i)
 
 usec_t until_time(const struct until *u, struct clock_moment now)
 {
-    usec_t read = u->is_restored ? now.trusted : clock_moment_time(u->read, now);
+    usec_t read = clock_moment_time(u->read, now);
     return u->time < read ? u->time : read > 0 ? read : 0;
 }
 
-usec_t until_silence(const struct until *u, struct clock_moment now)
+usec_t untils_silence(const struct untils *us, const struct until *u)
 {
-    usec_t silence = u->stated.boot ? now.boot - u->stated.boot : now.trusted - u->stated.trusted;
-    return silence > 0 ? silence : 0;
+    return us->ran - u->stated;
 }

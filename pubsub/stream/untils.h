@@ -12,6 +12,9 @@
  *    the last statement; `is_restored` is true until the next statement. A time is dropped if the stream
  *    ends before its offset, as a copy from a backup may. The file has
  *    UNTILS_STORED_MAX slots. Any further producers are known again only when they state a time.
+ * 6. A producer's silence counts only while this daemon runs. After a downtime or a suspension, each producer has the time to
+ *    state again that it had before.
+ * 7. A new producer is known once its first statement is stored, so that a kill does not forget a known producer.
  *
  * The file is a cursor_file. For the loop's thread only, except untils_open. The streams must be freed after the untils. */
 #ifndef MILLRACE_PUBSUB_UNTILS_H
@@ -29,17 +32,19 @@ struct untils;
 struct until {
     struct stream *stream;
     char producer[NAME_LEN_MAX + 1];
-    usec_t time;                /* as stated, by the producer's clock; 0: not known */
-    struct clock_moment read;   /* when the producer read it; not if is_restored */
-    uint64_t offset;            /* the statement is about the lines below this offset */
-    struct clock_moment stated; /* the last statement, with or without a time; boot 0: restored */
-    void *arg;                  /* of the config */
-    bool is_restored;           /* the time is from before the start */
+    usec_t time;              /* as stated, by the producer's clock; 0: not known */
+    struct clock_moment read; /* when the producer read it; if is_restored, at the latest */
+    uint64_t offset;          /* the statement is about the lines below this offset */
+    usec_t stated;            /* the last statement, with or without a time, in the time of untils_tick */
+    void *arg;                /* of the config */
+    bool is_restored;         /* the time is from before the start */
+    bool is_known;            /* invariant 7 */
 };
 
 struct untils_config {
     struct streams *streams; /* recovered */
     const char *dir;         /* the directory of the file `untils` */
+    struct clock_moment now;
     void (*notify)(void *arg);
     void *notify_arg;
     void (*made)(void *arg, const struct until *u); /* a producer became known */
@@ -51,6 +56,8 @@ struct untils_config {
 bool untils_open(const struct untils_config *config, struct untils **out, char *error, size_t error_size);
 void untils_close(struct untils **us);
 void untils_poll(struct untils *us);
+/* Call this about once a second: the time up to now counts as silence. */
+void untils_tick(struct untils *us, struct clock_moment now);
 
 struct until_statement {
     struct bytes producer; /* a name */
@@ -68,6 +75,7 @@ size_t untils_count(const struct untils *us);
 const struct until *untils_at(const struct untils *us, size_t i); /* in no order */
 /* The time up to which the producer is complete (invariant 3); 0: not known. */
 usec_t until_time(const struct until *u, struct clock_moment now);
-usec_t until_silence(const struct until *u, struct clock_moment now); /* the time since the last statement */
+/* The time from the last statement to the last tick (invariant 6). */
+usec_t untils_silence(const struct untils *us, const struct until *u);
 
 #endif

@@ -22,7 +22,7 @@ class Host:
         self.url = "unix:" + test.path(name + ".sock")
         self.start_queue()
         self.start_relay()
-        wait_until(lambda: "default" in self.queue.stats()["queues"] and self.id in test.producers(),
+        wait_until(lambda: "default" in self.queue.stats()["queues"] and "until" in test.producers().get(self.id, {}),
                    "pubsub to know the producer of " + name)
 
     def start_queue(self):
@@ -87,6 +87,13 @@ class WatermarkTest(MillraceTest):
     def producers(self, stream=STREAM):
         reply = request(self.pubsub_url, "GET", "/producers?stream=" + stream)
         return {p["producer"]: p for p in reply.json()["producers"]} if reply.status == 200 else {}
+
+    def pass_silence(self, clocks, producer, seconds):
+        """Moves the clocks of pubsub, in steps that do not look like a suspension, until the producer is silent for so long."""
+        silence = lambda: self.producers()[producer]["silent_seconds"]
+        while (before := silence()) < seconds:
+            clocks.set(boot=clocks.boot + 9, wall=clocks.wall + 9)
+            wait_until(lambda: silence() >= before + 9, "pubsub to see the time")
 
     def hold_a_moment(self, seconds=3):
         """Looks for longer than a time takes from a queue to the aggregator, and returns the last result."""

@@ -56,6 +56,7 @@ static void open_world(struct world *w)
     assert_int_equal(streams_make(w->streams, "s", &w->stream, error, sizeof error), STREAMS_OK);
     assert_true(untils_open(&(struct untils_config){.streams = w->streams,
                                 .dir = w->dir,
+                                .now = w->now,
                                 .notify = no_wake,
                                 .made = on_made,
                                 .removed = on_removed,
@@ -98,10 +99,18 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void pass(struct world *w, usec_t t)
+static void jump(struct world *w, usec_t t)
 {
     w->now.boot += t;
     w->now.trusted += t;
+    untils_tick(w->untils, w->now);
+}
+
+static void pass(struct world *w, usec_t t)
+{
+    for (; t > SECOND; t -= SECOND)
+        jump(w, SECOND);
+    jump(w, t);
 }
 
 static void state_until(struct world *w, const char *producer, usec_t time, usec_t age)
@@ -144,7 +153,7 @@ static void the_latest_counts_and_none_is_in_the_future(void **state)
     assert_int_equal(time_of(w, "p"), now - 100);
     w->now.trusted -= 2 * DAY; /* the clock of this daemon was ahead */
     assert_int_equal(time_of(w, "p"), now - 100 - 2 * DAY);
-    assert_int_equal(until_silence(find(w, "p"), w->now), DAY);
+    assert_int_equal(untils_silence(w->untils, find(w, "p")), DAY);
     assert_int_equal(w->made, 1);
 }
 
@@ -155,20 +164,64 @@ static void a_restart_keeps_them(void **state)
     state_until(w, "p", now - SECOND, 0);
     state_until(w, "ahead", now + DAY, SECOND);
     state_until(w, "unknown", 0, 0);
+    w->now = (struct clock_moment){5 * SECOND, now + 60 * SECOND}; /* the machine was started again */
     restart(w);
-    pass(w, 60 * SECOND);
-    w->now.boot = 5 * SECOND; /* the machine was started again */
     assert_int_equal(untils_count(w->untils), 3);
     assert_int_equal(time_of(w, "p"), now - SECOND);
     assert_int_equal(time_of(w, "ahead"), now - SECOND);
     assert_int_equal(time_of(w, "unknown"), 0);
     assert_true(find(w, "p")->is_restored);
-    assert_int_equal(until_silence(find(w, "p"), w->now), 60 * SECOND);
+    assert_int_equal(untils_silence(w->untils, find(w, "p")), 0);
+    pass(w, 60 * SECOND);
+    assert_int_equal(untils_silence(w->untils, find(w, "p")), 60 * SECOND);
+    w->now.trusted -= 2 * DAY; /* the clock was ahead all the time */
+    assert_int_equal(time_of(w, "p"), now - SECOND - 2 * DAY);
+    w->now.trusted += 2 * DAY;
     state_until(w, "p", 0, 0);
-    assert_true(find(w, "p")->is_restored && until_silence(find(w, "p"), w->now) == 0);
+    assert_true(find(w, "p")->is_restored && untils_silence(w->untils, find(w, "p")) == 0);
     state_until(w, "p", now, 0);
     assert_false(find(w, "p")->is_restored);
     assert_int_equal(time_of(w, "p"), now);
+}
+
+static void a_time_from_a_clock_that_was_ahead_is_dropped(void **state)
+{
+    struct world *w = *state;
+    state_until(w, "p", w->now.trusted, 0);
+    w->now.trusted -= DAY;
+    restart(w);
+    assert_int_equal(time_of(w, "p"), 0);
+    pass(w, 2 * DAY);
+    assert_int_equal(time_of(w, "p"), 0);
+    assert_int_equal(untils_silence(w->untils, find(w, "p")), 2 * DAY);
+}
+
+static void only_the_time_that_the_daemon_runs_is_silence(void **state)
+{
+    struct world *w = *state;
+    state_until(w, "early", SECOND, 0);
+    pass(w, 30 * SECOND);
+    state_until(w, "late", SECOND, 0);
+    jump(w, DAY); /* suspended */
+    assert_in_range(untils_silence(w->untils, find(w, "early")), 30 * SECOND, 40 * SECOND);
+    assert_in_range(untils_silence(w->untils, find(w, "late")), 0, 10 * SECOND);
+    w->now.trusted += DAY;
+    restart(w);
+    assert_int_equal(untils_silence(w->untils, find(w, "early")), 30 * SECOND);
+    assert_int_equal(untils_silence(w->untils, find(w, "late")), 0);
+}
+
+static void a_new_producer_is_known_once_it_is_stored(void **state)
+{
+    struct world *w = *state;
+    state_until(w, "p", SECOND, 0);
+    assert_false(find(w, "p")->is_known);
+    while (!find(w, "p")->is_known) {
+        usleep(1000);
+        untils_poll(w->untils);
+    }
+    restart(w);
+    assert_true(find(w, "p")->is_known);
 }
 
 static void the_first_known_time_is_stored(void **state)
@@ -285,6 +338,7 @@ static void a_full_disk_does_not_prevent_the_start(void **state)
     state_until(w, "p", SECOND, 0);
     untils_poll(w->untils);
     assert_int_equal(time_of(w, "p"), SECOND);
+    assert_true(find(w, "p")->is_known);
     untils_remove(w->untils, w->stream, BYTES_LITERAL("p"));
     assert_null(find(w, "p"));
 }
@@ -303,6 +357,7 @@ static void a_failed_disk_leaves_them_in_memory(void **state)
         state_until(w, "p", 2 * SECOND, 0);
     }
     assert_int_equal(time_of(w, "p"), 2 * SECOND);
+    assert_true(find(w, "p")->is_known);
     untils_remove(w->untils, w->stream, BYTES_LITERAL("p"));
     assert_int_equal(w->removed, 1);
 }
@@ -312,6 +367,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_latest_counts_and_none_is_in_the_future, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_restart_keeps_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_time_from_a_clock_that_was_ahead_is_dropped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_the_time_that_the_daemon_runs_is_silence, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_new_producer_is_known_once_it_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_first_known_time_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_removed_producer_stays_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_time_beyond_the_end_of_a_copy_is_dropped, set_up, tear_down),

@@ -1,0 +1,100 @@
+"""Counts are never called complete too early: pubsub was away, or restarts with times that it has stored."""
+# seconds: 60
+import signal
+import time
+from pathlib import Path
+
+import harness
+from clocks import Clocks
+from harness import request, wait_until
+from watermark_test import MADE_UP, STREAM, Host, WatermarkTest
+
+
+class Silence(WatermarkTest):
+    def setUp(self):
+        super().setUp()
+        self.clocks = Clocks(self)
+        self.marks = {}
+
+    def start_pubsub(self):
+        super().start_pubsub(env=self.clocks.env)
+
+    def state(self, producer, until, lines=0):
+        """The producer publishes lines and states its time, and pubsub has stored the producer."""
+        mark = self.marks.get(producer, 0)
+        self.marks[producer] = mark + 1
+        reply = request(self.pubsub_url, "POST", "/pub?stream=%s&producer=%s&mark=%d&next=%d&until=%f" % (
+            STREAM, producer, mark, mark + 1, until), b'{"t":%s}\n' % MADE_UP.encode() * lines)
+        self.assertEqual(reply.status, 200, reply)
+        self.accepted += [time.time()] * lines
+        stored = Path(self.path("p/untils"))
+        wait_until(lambda: producer.encode() in stored.read_bytes(), "the producer to be stored")
+
+    def freeze(self, d):
+        d.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(d.process.send_signal, signal.SIGCONT)
+
+    def thaw(self, d):
+        d.process.send_signal(signal.SIGCONT)
+
+    def test_pubsub_was_down_for_long(self):
+        """The producers could not state their times, which is no silence of theirs."""
+        self.start_pubsub()
+        self.start_aggregator("--producer-timeout=100s")
+        host = Host(self, "h")
+        host.put()
+        self.wait_complete()
+        self.freeze(host.relay)
+        host.put()
+        self.pubsub.kill9()
+        self.clocks.set(boot=200, wall=200)
+        self.start_pubsub()
+        self.assertLess(self.hold_a_moment()[0], self.accepted[-1])
+        self.thaw(host.relay)
+        self.wait_complete()
+        self.assertEqual(self.look()[1], 2)
+
+    def test_pubsub_was_suspended_for_long(self):
+        self.start_pubsub()
+        self.start_aggregator("--producer-timeout=100s")
+        host = Host(self, "h")
+        host.put()
+        self.wait_complete()
+        self.freeze(host.relay)
+        host.put()
+        self.freeze(self.pubsub)
+        self.clocks.set(boot=200, wall=200)
+        self.thaw(self.pubsub)
+        self.assertLess(self.hold_a_moment()[0], self.accepted[-1])
+        self.thaw(host.relay)
+        self.wait_complete()
+        self.assertEqual(self.look()[1], 2)
+
+    def test_the_clocks_were_ahead_when_the_time_was_stored(self):
+        """A time that lies in the future after a restart tells nothing."""
+        self.clocks.set(wall=3600)
+        self.start_pubsub()
+        self.state("web2", time.time() + 3600, lines=1)
+        self.pubsub.kill9()
+        self.clocks.set(wall=0)
+        self.start_pubsub()
+        self.start_aggregator()
+        self.accepted.append(time.time())
+        wait_until(lambda: self.aggregator.get("/mget?k=all%7Call").status == 200, "the aggregator")
+        self.assertEqual(self.hold_a_moment()[1], 1)
+
+    def test_the_clock_is_set_back_after_a_restart(self):
+        self.clocks.set(wall=3600)
+        self.start_pubsub()
+        self.state("web2", time.time() + 3600, lines=1)
+        self.pubsub.kill9()
+        self.start_pubsub()
+        self.clocks.set(wall=0)
+        wait_until(lambda: "clock_jumps_total 1" in self.pubsub.get("/metrics").text, "the jump")
+        self.start_aggregator()
+        self.accepted.append(time.time())
+        self.assertEqual(self.hold_a_moment()[1], 1)
+
+
+if __name__ == "__main__":
+    harness.main()
