@@ -17,6 +17,7 @@
 
 struct stream_poll {
     struct watermark *watermark;
+    struct producer_times *times;
     char held_by[NAME_LEN_MAX + 1]; /* as of the last answer */
 };
 
@@ -30,7 +31,6 @@ struct watermark_poll {
     /* the observation that is being made */
     struct watermark_time time;
     uint64_t ends[WATERMARK_STREAMS_MAX];
-    bool is_restored;
     char least[HELD_TEXT];   /* the producer with the least time */
     char held_by[HELD_TEXT]; /* as of the last observation */
     usec_t held_since;       /* monotonic */
@@ -110,16 +110,8 @@ static void set_held_by(struct watermark_poll *p)
     snprintf(p->logged, sizeof p->logged, "%s", p->held_by);
 }
 
-/* A time that may be too early does not lower the watermark, which is `last`. */
-static usec_t until_after(struct watermark_time last, struct watermark_time next, bool is_restored)
-{
-    usec_t reached = complete_until(last, next.at);
-    return is_restored && next.until < reached ? reached : next.until;
-}
-
 static void observe(struct watermark_poll *p)
 {
-    p->time.until = until_after(reached(p), p->time, p->is_restored);
     set_held_by(p);
     if (p->time.until > 0)
         watermark_observe(p->watermark, p->time, p->ends);
@@ -130,7 +122,6 @@ static void observe_stream(struct watermark_poll *p, size_t stream, const struct
 {
     struct stream_poll *s = &p->streams[stream];
     struct watermark_time time = {p->time.at, w->until};
-    time.until = until_after(stream_reached(p, stream), time, w->is_restored);
     bool held = w->producer[0] && holds_back(time);
     snprintf(s->held_by, sizeof s->held_by, "%s", held ? w->producer : "");
     if (time.until > 0)
@@ -143,14 +134,14 @@ static bool read_stream(struct watermark_poll *p, const struct http_reply_view *
 {
     const char *id = aggregate_cursor(p->config.aggregate, p->at)->id;
     struct stream_watermark w;
-    if (reply->status != 200 || !stream_watermark_read(reply->body, p->config.producer_timeout, &w) ||
+    struct producer_times *last = p->streams[p->at].times;
+    if (reply->status != 200 || !stream_watermark_read(reply->body, p->config.producer_timeout, last, &w) ||
         (id[0] && strncmp(id, w.id, strlen(w.id)) != 0))
         return false;
     p->ends[p->at] = w.end;
     observe_stream(p, p->at, &w);
     if (w.until < p->time.until) {
         p->time.until = w.until;
-        p->is_restored = w.is_restored;
         snprintf(p->least, sizeof p->least, "%s/%s", p->config.streams[p->at], w.producer);
     }
     return true;
@@ -200,7 +191,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     p->asking = true;
     p->at = 0;
     p->time = (struct watermark_time){daemon_moment(p->config.daemon), STREAM_WATERMARK_NONE};
-    p->is_restored = false;
     p->least[0] = '\0';
     memset(p->ends, 0, sizeof p->ends);
     ask(p);
@@ -213,7 +203,7 @@ struct watermark_poll *watermark_poll_new(const struct watermark_poll_config *co
     p->config = *config;
     p->watermark = watermark_new(config->n_streams);
     for (size_t i = 0; i < config->n_streams; i++)
-        p->streams[i].watermark = watermark_new(1);
+        p->streams[i] = (struct stream_poll){.watermark = watermark_new(1), .times = producer_times_new()};
     p->timer = event_new(daemon_base(config->daemon), -1, EV_PERSIST, on_timer, p);
     evtimer_add(p->timer, &(struct timeval){.tv_sec = ASK_SECONDS});
     on_timer(-1, 0, p);
@@ -228,7 +218,9 @@ void watermark_poll_free(struct watermark_poll **pp)
         return;
     event_free(p->timer);
     watermark_free(&p->watermark);
-    for (size_t i = 0; i < p->config.n_streams; i++)
+    for (size_t i = 0; i < p->config.n_streams; i++) {
         watermark_free(&p->streams[i].watermark);
+        producer_times_free(&p->streams[i].times);
+    }
     free(p);
 }

@@ -6,8 +6,7 @@
  * 2. A stream may have been replaced by another one with the same name. So an answer is ignored unless the stream has
  *    the id of the stream that is counted.
  * 3. As long as the time of a producer is not known, there is no observation, and the watermark stands still.
- * 4. After a restart of pubsub, a producer's time may be some seconds too early until the producer states a time. Such a
- *    time does not lower the watermark.
+ * 4. A restart of pubsub does not lower the time of a producer (stream_watermark.h).
  *
  * The loop's thread only.
  */

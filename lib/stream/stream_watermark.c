@@ -3,8 +3,59 @@
 #include "counts/json_fields.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <uthash.h>
 
 #define SECONDS_MAX 1e12
+
+struct producer_time {
+    char producer[NAME_LEN_MAX + 1];
+    usec_t until;
+    UT_hash_handle hh;
+};
+
+struct producer_times {
+    char id[STREAM_ID_TEXT]; /* of the stream */
+    struct producer_time *table;
+};
+
+struct producer_times *producer_times_new(void)
+{
+    return mem_zalloc(sizeof(struct producer_times));
+}
+
+static void clear(struct producer_times *t)
+{
+    struct producer_time *p, *next;
+    HASH_ITER(hh, t->table, p, next)
+    {
+        HASH_DEL(t->table, p);
+        free(p);
+    }
+}
+
+void producer_times_free(struct producer_times **t)
+{
+    if (*t)
+        clear(*t);
+    free(*t);
+    *t = NULL;
+}
+
+static usec_t last_of(const struct producer_times *t, const char *producer)
+{
+    struct producer_time *p;
+    HASH_FIND_STR(t->table, producer, p);
+    return p ? p->until : 0;
+}
+
+static void add(struct producer_times *t, const char *producer, usec_t until)
+{
+    struct producer_time *p = mem_zalloc(sizeof *p);
+    snprintf(p->producer, sizeof p->producer, "%s", producer);
+    p->until = until;
+    HASH_ADD_STR(t->table, producer, p);
+}
 
 /* Reads seconds, rounded down to microseconds. */
 static bool read_seconds(struct json_value v, usec_t *out)
@@ -23,8 +74,10 @@ static struct json_value member(const struct json_doc *doc, size_t i, const char
     return json_doc_at(doc, pointer);
 }
 
-static bool add_producer(const struct json_doc *doc, size_t i, usec_t timeout, struct stream_watermark *w)
+static bool add_producer(const struct json_doc *doc, size_t i, usec_t timeout,
+    const struct producer_times *last, struct producer_times *times, struct stream_watermark *w)
 {
+    char producer[NAME_LEN_MAX + 1];
     usec_t until = 0, silence;
     struct json_value name = member(doc, i, "producer"), time = member(doc, i, "until");
     struct json_value restored = member(doc, i, "until_restored");
@@ -32,16 +85,21 @@ static bool add_producer(const struct json_doc *doc, size_t i, usec_t timeout, s
         !read_seconds(member(doc, i, "silent_seconds"), &silence) ||
         (time.type != JSON_NULL && !read_seconds(time, &until)))
         return false;
+    snprintf(producer, sizeof producer, "%.*s", (int)name.v.string.len, name.v.string.ptr);
+    if (restored.type == JSON_BOOL && restored.v.boolean && until < last_of(last, producer))
+        until = last_of(last, producer);
+    add(times, producer, until);
     if (silence > timeout || until >= w->until)
         return true;
     w->until = until;
-    w->is_restored = restored.type == JSON_BOOL && restored.v.boolean;
-    snprintf(w->producer, sizeof w->producer, "%.*s", (int)name.v.string.len, name.v.string.ptr);
+    snprintf(w->producer, sizeof w->producer, "%s", producer);
     return true;
 }
 
-bool stream_watermark_read(struct bytes reply, usec_t timeout, struct stream_watermark *out)
+bool stream_watermark_read(
+    struct bytes reply, usec_t timeout, struct producer_times *last, struct stream_watermark *out)
 {
+    struct producer_times times = {0};
     struct json_doc *doc = json_doc_parse(reply);
     struct bytes id = json_doc_text(doc, "/id");
     *out = (struct stream_watermark){.until = STREAM_WATERMARK_NONE};
@@ -49,8 +107,14 @@ bool stream_watermark_read(struct bytes reply, usec_t timeout, struct stream_wat
               json_doc_at(doc, "/producers").type == JSON_ARRAY;
     if (ok)
         memcpy(out->id, id.ptr, id.len);
+    memcpy(times.id, out->id, sizeof times.id);
+    if (ok && strcmp(last->id, times.id) != 0)
+        clear(last);
     for (size_t i = 0, n = ok ? json_doc_length(doc, "/producers") : 0; ok && i < n; i++)
-        ok = add_producer(doc, i, timeout, out);
+        ok = add_producer(doc, i, timeout, last, &times, out);
     json_doc_free(&doc);
+    clear(ok ? last : &times);
+    if (ok)
+        *last = times;
     return ok;
 }

@@ -3,7 +3,10 @@
  *
  * A producer states a time: each event that its source accepted before that time is in the stream. A reader that has read the
  * stream up to `end` has all events that were accepted before the least of these times. Producers that state no time do not
- * count: a line that they publish counts as accepted when it is published. */
+ * count: a line that they publish counts as accepted when it is published.
+ *
+ * After a restart of pubsub, a producer's time may be some seconds too early until it states a time. So the reader keeps the times
+ * of its last answer, and of a restored time and the producer's last time the later one counts. */
 #ifndef MILLRACE_STREAM_WATERMARK_H
 #define MILLRACE_STREAM_WATERMARK_H
 
@@ -18,12 +21,16 @@ struct stream_watermark {
     uint64_t end;
     usec_t
         until; /* the least time; 0: that of a producer is not known; STREAM_WATERMARK_NONE: no producer counts */
-    bool
-        is_restored; /* a lower bound, because pubsub has started and the producer has stated no time since */
     char producer[NAME_LEN_MAX + 1]; /* the producer with the least time; "": none */
 };
 
+/* The times of a stream's producers in the last answer. */
+struct producer_times;
+struct producer_times *producer_times_new(void);
+void producer_times_free(struct producer_times **t);
+
 /* Ignores producers that have stated nothing for longer than `timeout`. Returns false if the reply is not such an answer. */
-bool stream_watermark_read(struct bytes reply, usec_t timeout, struct stream_watermark *out);
+bool stream_watermark_read(
+    struct bytes reply, usec_t timeout, struct producer_times *last, struct stream_watermark *out);
 
 #endif

@@ -18,7 +18,7 @@ struct source_watermark {
     struct watermark *watermark;
     struct clock_moment asked_at;
     struct http_call *call; /* NULL: none */
-    usec_t last;            /* the latest known time */
+    struct producer_times *times;
 };
 
 struct source_watermark *source_watermark_new(
@@ -28,6 +28,7 @@ struct source_watermark *source_watermark_new(
     w->daemon = d;
     w->source = source;
     w->watermark = watermark_new(1);
+    w->times = producer_times_new();
     snprintf(w->target, sizeof w->target, "/producers?stream=%s&stating=1", stream);
     return w;
 }
@@ -39,25 +40,22 @@ void source_watermark_free(struct source_watermark **w)
     if ((*w)->call)
         http_call_cancel((*w)->call);
     watermark_free(&(*w)->watermark);
+    producer_times_free(&(*w)->times);
     free(*w);
     *w = NULL;
 }
 
-/* A time from before a restart of pubsub is a lower bound, so it does not lower the last one. */
 static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct source_watermark *w = arg;
     struct stream_watermark answer;
     w->call = NULL;
     if (result != HTTP_CLIENT_OK || reply->status != 200 ||
-        !stream_watermark_read(reply->body, PRODUCER_TIMEOUT, &answer) || strcmp(answer.id, w->id) != 0)
+        !stream_watermark_read(reply->body, PRODUCER_TIMEOUT, w->times, &answer) ||
+        strcmp(answer.id, w->id) != 0)
         return;
-    if (answer.is_restored && answer.until < w->last)
-        answer.until = w->last;
-    if (answer.until == 0) /* that of a producer is not known */
-        return;
-    w->last = answer.until != STREAM_WATERMARK_NONE ? answer.until : w->last;
-    watermark_observe(w->watermark, (struct watermark_time){w->asked_at, answer.until}, &answer.end);
+    if (answer.until > 0) /* 0: that of a producer is not known */
+        watermark_observe(w->watermark, (struct watermark_time){w->asked_at, answer.until}, &answer.end);
 }
 
 void source_watermark_ask(struct source_watermark *w, const char *id)
@@ -67,7 +65,6 @@ void source_watermark_ask(struct source_watermark *w, const char *id)
     if (strcmp(w->id, id) != 0) {
         watermark_free(&w->watermark);
         w->watermark = watermark_new(1);
-        w->last = 0;
         snprintf(w->id, sizeof w->id, "%s", id);
     }
     w->asked_at = daemon_moment(w->daemon);

@@ -8,7 +8,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct stream_watermark w;
-    if (!stream_watermark_read(bytes_of(data, size), 1000 * USEC_PER_SEC, &w))
+    struct producer_times *times = producer_times_new();
+    bool ok = stream_watermark_read(bytes_of(data, size), 1000 * USEC_PER_SEC, times, &w);
+    assert(stream_watermark_read(bytes_of(data, size), 1000 * USEC_PER_SEC, times, &w) == ok);
+    producer_times_free(&times);
+    if (!ok)
         return 0;
     assert(w.until >= 0 && w.id[0] && strlen(w.id) < sizeof w.id);
     assert((w.until == STREAM_WATERMARK_NONE) == !w.producer[0]);
