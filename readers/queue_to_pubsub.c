@@ -1,4 +1,5 @@
 #include "http/client/http_pool.h"
+#include "base/remote_moment.h"
 #include "config/peers.h"
 #include "readers/reader_program.h"
 
@@ -13,8 +14,9 @@
 struct relay {
     struct daemon *daemon;
     struct reader_program *program;
-    struct http_pool *pubsub; /* one server, which keeps the marks */
-    const char *stream;       /* needs no encoding */
+    struct http_pool *pubsub;    /* one server, which keeps the marks */
+    const char *stream;          /* needs no encoding */
+    struct remote_moment moment; /* of pubsub's clock */
     struct buf body;
 };
 
@@ -56,10 +58,13 @@ static void faulted(struct relay *r, const char *why)
     queuereader_faulted(reader_program_reader(r->program), why, wait > 0 ? wait : QUEUEREADER_BACKOFF);
 }
 
-static bool no_reply(struct relay *r, enum http_client_result result)
+static bool no_reply(struct relay *r, enum http_client_result result, const struct http_reply_view *reply)
 {
-    if (result == HTTP_CLIENT_OK)
+    if (result == HTTP_CLIENT_OK) {
+        remote_moment_read(
+            &r->moment, bytes_str(http_reply_header(reply, REMOTE_MOMENT_HEADER)), clock_monotonic());
         return false;
+    }
     if (result != HTTP_CLIENT_CANCELLED) /* by http_pool_free: the reader is freed next */
         faulted(r, http_client_strerror(result));
     return true;
@@ -77,7 +82,7 @@ static void asked(enum http_client_result result, const struct http_reply_view *
 {
     struct relay *r = arg;
     uint64_t mark = 0;
-    if (no_reply(r, result))
+    if (no_reply(r, result, reply))
         return;
     bool unknown = reply->status == 404 &&
                    bytes_equal_str(queuereader_reply_member(reply->body, "code"), "unknown-stream");
@@ -107,7 +112,7 @@ static void ask(struct queuereader *qr, const char *queue_id, void *arg)
 static void published(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct relay *r = arg;
-    if (no_reply(r, result))
+    if (no_reply(r, result, reply))
         return;
     static const struct bytes stored = BYTES_LITERAL("\"duplicate\":false");
     struct queuereader *reader = reader_program_reader(r->program);
@@ -134,18 +139,19 @@ static void published(enum http_client_result result, const struct http_reply_vi
 }
 
 /* &until=, so that pubsub knows that this producer states it even if the time is not known. */
-static void append_until(const struct queuereader_run *run, char *target, size_t size)
+static void append_until(const struct relay *r, const struct queuereader_run *run, char *target, size_t size)
 {
     size_t len = strlen(target);
     snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&until_age=%" PRId64,
         run->until / USEC_PER_SEC, run->until % USEC_PER_SEC,
         (run->until_age + USEC_PER_MSEC - 1) / USEC_PER_MSEC);
+    remote_moment_append(&r->moment, clock_monotonic() - run->until_age, target, size);
 }
 
 static void stated(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct relay *r = arg;
-    if (no_reply(r, result))
+    if (no_reply(r, result, reply))
         return;
     char why[200];
     describe(reply, why, sizeof(why));
@@ -161,10 +167,10 @@ static void state(struct queuereader *qr, const struct queuereader_run *run, voi
 {
     (void)qr;
     struct relay *r = arg;
-    char target[400];
+    char target[500];
     snprintf(target, sizeof(target), "/pub?stream=%s&producer=%s&mark=%" PRIu64, r->stream, run->queue_id,
         run->mark);
-    append_until(run, target, sizeof(target));
+    append_until(r, run, target, sizeof(target));
     struct http_call_spec spec = {.method = "POST", .target = target, .arg = r, .on_done = stated};
     http_pool_request(http_pool_single(r->pubsub), &spec);
 }
@@ -174,10 +180,10 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
 {
     (void)qr;
     struct relay *r = arg;
-    char target[400 + MARK_LABEL_MAX];
+    char target[500 + MARK_LABEL_MAX];
     snprintf(target, sizeof(target), "/pub?stream=%s&producer=%s&mark=%" PRIu64 "&next=%" PRIu64 "%s%s",
         r->stream, run->queue_id, run->mark, run->next, run->opening[0] ? "&opening=" : "", run->opening);
-    append_until(run, target, sizeof(target));
+    append_until(r, run, target, sizeof(target));
     buf_clear(&r->body);
     for (size_t i = 0; i < run->n; i++) {
         buf_append_bytes(&r->body, run->messages[i].text);

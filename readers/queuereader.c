@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define QUEUEREADER_MAGIC 0x51524452
+#define WAITED_MAX 3600000      /* ms */
 #define STATE_WAIT USEC_PER_SEC /* with `state`, the longest wait: the queue's answer has a time to state */
 
 struct queuereader {
@@ -170,9 +171,13 @@ static void superseded(struct queuereader *qr, bool by_another)
 static struct plan_accepted accepted_of(const struct http_reply_view *reply)
 {
     struct plan_accepted a = {0};
+    uint64_t waited;
     if (!bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Accepted-Before")), &a.before) ||
         !bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Accepted-Last")), &a.last_id))
         a.before = 0;
+    if (bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Waited")), &waited) &&
+        waited <= WAITED_MAX)
+        a.waited = (usec_t)waited * USEC_PER_MSEC;
     return a;
 }
 

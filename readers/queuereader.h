@@ -36,7 +36,7 @@ struct queuereader_run {
     const char *queue_id;
     uint64_t mark, next; /* the mark that the destination must have, and the new mark */
     /* With `state`: once the run is stored, each message that the queue accepted before this time of its clock is
-     * stored or buried; 0: not known. until_age is the time since the queue was asked. */
+     * stored or buried; 0: not known. until_age is the time since the queue read it, at most. */
     usec_t until, until_age;
     const char *opening; /* to be stored with `next` and passed to queuereader_asked; may be "" */
 };

@@ -216,14 +216,16 @@ static void claims_clear(struct plan *p)
 }
 
 /* If the queue's clock was set back, earlier times may lie after messages that it accepts from now on. If the queue states
- * no time, messages below last_id of an earlier claim may get new ids. */
+ * no time, messages below last_id of an earlier claim may get new ids. The time is as old as the request, without its wait: the
+ * answer may have been under way for long. */
 static void add_claim(struct plan *p, const struct plan_accepted *a, usec_t now)
 {
+    usec_t read_at = p->since[PLAN_QUEUE] + a->waited;
     if (a->before < p->newest.watermark.time)
         claims_clear(p);
     if (a->before == 0)
         return;
-    p->newest = (struct claim){{a->before, now}, a->last_id};
+    p->newest = (struct claim){{a->before, read_at < now ? read_at : now}, a->last_id};
     if (p->oldest.watermark.time == 0)
         p->oldest = p->newest;
 }

@@ -82,7 +82,7 @@ enum plan_action {
 
 struct plan_watermark {
     usec_t time;    /* by the queue's clock; 0: not known */
-    usec_t read_at; /* monotonic: when the queue's answer with this time arrived */
+    usec_t read_at; /* monotonic: when the queue read this time, at the earliest */
 };
 
 struct plan_step {
@@ -128,6 +128,7 @@ void plan_asked(struct plan *p, uint64_t mark, struct bytes opening);
 struct plan_accepted {
     usec_t before; /* by the queue's clock; 0: not known */
     uint64_t last_id;
+    usec_t waited; /* of the request at the queue */
 };
 /* Takes over the batch, which may be empty, and zeroes it. */
 void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch,

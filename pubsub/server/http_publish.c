@@ -1,6 +1,7 @@
 #include "pubsub/server/pubsub_server.h"
 
 #include "base/log.h"
+#include "base/remote_moment.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -187,9 +188,12 @@ static void publisher_gone(struct http_request *req, void *arg)
     ((struct pub *)arg)->req = NULL;
 }
 
-/* Reads until= and until_age=. False after an error reply. */
-static bool read_until(struct http_request *req, struct until_parameter *until)
+/* Reads until= and its age. A moment of another process cannot be compared, so the time is not known. False after an error
+ * reply. */
+static bool read_until(
+    const struct pubsub_server *server, struct http_request *req, struct until_parameter *until)
 {
+    struct remote_moment moment;
     struct bytes text;
     uint64_t age;
     *until = (struct until_parameter){.is_given = http_param(req, "until", &text)};
@@ -205,6 +209,16 @@ static bool read_until(struct http_request *req, struct until_parameter *until)
         !http_param_u64(req, "until_age", 0, 0, UNTIL_AGE_MAX, &age))
         return false;
     until->read_at -= (usec_t)age * USEC_PER_MSEC;
+    if (!http_param(req, "until_moment", &text))
+        return true;
+    if (!remote_moment_read(&moment, text, 0)) {
+        http_problem(req, 400, "bad-parameter", "LIFE.MICROSECONDS", "until_moment is not a moment");
+        return false;
+    }
+    if (strcmp(moment.life, server->life) != 0)
+        until->time = 0;
+    if (moment.there < until->read_at)
+        until->read_at = moment.there;
     return true;
 }
 
@@ -228,6 +242,7 @@ static void state_only(
         reply_conflict(req, mark);
     } else {
         state_until(server, s, until);
+        server_add_place(server, req, s);
         reply_producer(req, s);
     }
 }
@@ -366,7 +381,7 @@ void http_publish(struct http_request *req, void *ctx)
     struct lines lines;
     struct until_parameter until;
     struct bytes next;
-    if (server_refuse_if_down(server, req) || !read_until(req, &until))
+    if (server_refuse_if_down(server, req) || !read_until(server, req, &until))
         return;
     if (until.is_given && !http_param(req, "next", &next)) {
         state_only(server, req, &until);

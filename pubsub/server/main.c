@@ -243,8 +243,9 @@ static bool retry_events_if_wanted(struct http_request *req, void *ctx)
 
 static const struct http_route routes[] = {
     HTTP_ROUTE("/pub", HTTP_POST_, HTTP_ROUTE_DECODES_BODY, http_publish,
-        "stream producer mark next opening until until_age",
-        "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, until_age="),
+        "stream producer mark next opening until until_age until_moment",
+        "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, until_age=, "
+        "until_moment="),
     {.path = "/sub",
         .methods = HTTP_GET_,
         .on_overload = retry_events_if_wanted,

@@ -1,6 +1,7 @@
 #include "pubsub/server/pubsub_server.h"
 
 #include "base/log.h"
+#include "base/remote_moment.h"
 #include "journal/journal_openings.h"
 
 #include <inttypes.h>
@@ -88,6 +89,7 @@ struct stream *server_find_stream(
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s)
 {
     http_add_header(req, "X-Millrace-Stream-Place", "%s/%s", server->life, stream_name(s));
+    http_add_header(req, REMOTE_MOMENT_HEADER, "%s.%" PRId64, server->life, clock_boot());
 }
 
 void server_check_drained(struct pubsub_server *server)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/erased_line.h"
 #include "base/log.h"
+#include "base/remote_moment.h"
 #include "counts/json_fields.h"
 #include "http/client/http_pool.h"
 #include "journal/opening_list.h"
@@ -49,6 +50,7 @@ struct republisher {
     struct republisher_numbers numbers;
     struct loss_log losses;
     struct source_watermark *watermark; /* NULL: the destination is a queue */
+    struct remote_moment moment;        /* of the destination's clock */
     bool has_sent;                      /* since the last tick of mark_timer */
 };
 
@@ -219,6 +221,8 @@ static bool replied(
     r->call = NULL;
     if (result == HTTP_CLIENT_OK) {
         stream_place_read(reply, &r->place);
+        remote_moment_read(
+            &r->moment, bytes_str(http_reply_header(reply, REMOTE_MOMENT_HEADER)), clock_monotonic());
         return true;
     }
     if (result != HTTP_CLIENT_CANCELLED)
@@ -292,14 +296,14 @@ static void publish_target(const struct republisher *r, char *target, size_t siz
         snprintf(target + len, size - len, "&next=%" PRIu64 "%s%s", r->sending,
             r->opening[0] != '\0' ? "&opening=" : "", r->opening);
     if (r->watermark != NULL)
-        source_watermark_append(r->watermark, r->sending, target, size);
+        source_watermark_append(r->watermark, r->sending, &r->moment, target, size);
 }
 
 static void request(struct republisher *r)
 {
     usec_t wait = http_pool_wait(r->config.destination);
     bool asks = r->doing == ASKING;
-    char target[500 + MARK_LABEL_MAX];
+    char target[600 + MARK_LABEL_MAX];
     if (wait > 0)
         retry_after(r, wait);
     if (wait > 0 || r->doing == IDLE)

@@ -1,5 +1,6 @@
 #include "streams/filter/source_watermark.h"
 
+#include "base/remote_moment.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
 #include "stream/stream_watermark.h"
@@ -73,7 +74,8 @@ void source_watermark_ask(struct source_watermark *w, const char *id)
             .method = "GET", .target = w->target, .may_resend = true, .arg = w, .on_done = answered});
 }
 
-void source_watermark_append(struct source_watermark *w, uint64_t offset, char *target, size_t size)
+void source_watermark_append(struct source_watermark *w, uint64_t offset,
+    const struct remote_moment *destination, char *target, size_t size)
 {
     struct watermark_time reached = watermark_complete_until(w->watermark, &offset);
     struct clock_moment now = daemon_moment(w->daemon);
@@ -86,4 +88,5 @@ void source_watermark_append(struct source_watermark *w, uint64_t offset, char *
     size_t len = strlen(target);
     snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&until_age=%" PRId64,
         until / USEC_PER_SEC, until % USEC_PER_SEC, (age + USEC_PER_MSEC - 1) / USEC_PER_MSEC);
+    remote_moment_append(destination, clock_monotonic() - age, target, size);
 }

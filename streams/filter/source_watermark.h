@@ -13,6 +13,7 @@
 
 struct daemon;
 struct http_client;
+struct remote_moment;
 struct source_watermark;
 
 /* `source` is borrowed. */
@@ -21,7 +22,8 @@ struct source_watermark *source_watermark_new(
 void source_watermark_free(struct source_watermark **w);
 /* Asks, unless a request is under way. `id` is the stream's; answers about another stream are ignored. */
 void source_watermark_ask(struct source_watermark *w, const char *id);
-/* Appends &until= and &until_age= (docs/guide/protocol.md) for a destination that has all lines below `offset`. */
-void source_watermark_append(struct source_watermark *w, uint64_t offset, char *target, size_t size);
+/* Appends &until= and its age (docs/guide/protocol.md) for a destination that has all lines below `offset`. */
+void source_watermark_append(struct source_watermark *w, uint64_t offset,
+    const struct remote_moment *destination, char *target, size_t size);
 
 #endif

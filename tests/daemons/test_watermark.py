@@ -1,5 +1,5 @@
 """Counts are never called complete too early: events wait in queues, are delayed or leased, and producers state what they please."""
-# seconds: 40
+# seconds: 60
 import time
 
 import harness
@@ -191,7 +191,8 @@ class Statements(WatermarkTest):
                 (400, {"until": "soon"}), (400, {"until": "-1"}), (400, {"until": "1."}), (400, {"until": "9" * 30}),
                 (400, {"until": 20, "mark": 5, "until_age": -1}), (400, {"until": 20}), (409, {"until": 20, "mark": 4}),
                 (409, {"until": 20, "mark": 0, "producer": "unknown"}), (400, {"until": 20, "mark": 5, "opening": "o"}),
-                (409, {"until": 20, "mark": 3, "next": 9}), (400, {"until": 20, "next": 9})):
+                (409, {"until": 20, "mark": 3, "next": 9}), (400, {"until": 20, "next": 9}),
+                (400, {"until": 20, "mark": 5, "until_moment": "5"})):
             self.assertEqual(self.pub(**{"producer": "p", **params}).status, status, params)
         self.assertEqual(self.pub(b"x\n", producer="p", mark=5, until=20).status, 400)
         self.assertEqual(self.pub(b"x\n", until=20).status, 400)
@@ -208,6 +209,16 @@ class Statements(WatermarkTest):
         now = time.time()
         self.assertEqual(self.pub(producer="p", mark=5, until="%d" % (now + DAY), until_age=100000).status, 200)
         self.assertLess(abs(self.until() - (now - 100)), 30)
+
+    def test_a_moment_of_pubsub(self):
+        life, moment = self.pub(b"x\n", producer="p", mark=0, next=5, until=10).header("X-Millrace-Moment").split(".")
+        now = time.time()
+        for earlier in (0, 100):
+            reply = self.pub(producer="p", mark=5, until="%d" % (now + DAY), until_moment="%s.%d" % (life, int(moment) - earlier * 10**6))
+            self.assertEqual(reply.status, 200)
+            self.assertLess(abs(self.until() - (now - earlier)), 30)
+        self.assertEqual(self.pub(producer="p", mark=5, until=20, until_moment="%032d.%s" % (0, moment)).status, 200)
+        self.assertLess(abs(self.until() - (now - 100)), 30)  # of another life: not known, so the last one counts
 
     def test_after_a_restart(self):
         self.pub(b"x\n", producer="p", mark=0, next=5, until=1000)

@@ -1,4 +1,4 @@
-"""Counts are never called complete too early: pubsub was away, or restarts with times that it has stored."""
+"""Counts are never called complete too early: pubsub was away, restarts with times that it has stored, or reads a statement late."""
 # seconds: 60
 import signal
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 import harness
 from clocks import Clocks
 from harness import request, wait_until
-from watermark_test import MADE_UP, STREAM, Host, WatermarkTest
+from watermark_test import DAY, MADE_UP, STREAM, Host, WatermarkTest
 
 
 class Silence(WatermarkTest):
@@ -70,6 +70,24 @@ class Silence(WatermarkTest):
         self.wait_complete()
         self.assertEqual(self.look()[1], 2)
 
+    def test_a_silent_producer_that_returns_after_a_restart(self):
+        """Without its time the counts were complete later than its time, which counts again."""
+        self.start_pubsub()
+        self.start_aggregator("--producer-timeout=100s")
+        stated = time.time()
+        self.state("silent", stated, lines=1)
+        self.wait_complete(stated - 1)
+        self.pass_silence(self.clocks, "silent", 101)
+        self.state("loud", time.time() + 1000)
+        self.wait_complete(stated + 2)
+        self.pubsub.kill9()
+        self.start_pubsub()
+        self.state("silent", 0)
+        self.state("loud", time.time() + 1000, lines=1)
+        wait_until(lambda: self.look()[0] <= stated, "the time of the producer to count again")
+        self.accepted.append(stated + 1)  # by the silent one, which has not published it
+        self.assertEqual(self.hold_a_moment()[1], 2)
+
     def test_the_clocks_were_ahead_when_the_time_was_stored(self):
         """A time that lies in the future after a restart tells nothing."""
         self.clocks.set(wall=3600)
@@ -94,6 +112,46 @@ class Silence(WatermarkTest):
         self.start_aggregator()
         self.accepted.append(time.time())
         self.assertEqual(self.hold_a_moment()[1], 1)
+
+    def test_pubsub_reads_a_statement_late(self):
+        """The queue's clock is ahead, so only the age of the statement limits its time."""
+        ahead = Clocks(self, "ahead")
+        ahead.set(wall=DAY)
+        self.start_pubsub()
+        self.start_aggregator()
+        host = Host(self, "h", ahead)
+        host.put()
+        self.wait_complete()
+        self.freeze(self.pubsub)
+        time.sleep(2)  # the relay states its time meanwhile
+        self.freeze(host.relay)
+        time.sleep(3)
+        host.put()
+        time.sleep(2)
+        self.thaw(self.pubsub)
+        self.assertEqual(self.hold_a_moment()[1], 1)
+        self.thaw(host.relay)
+        self.wait_complete()
+        self.assertEqual(self.look()[1], 2)
+
+    def test_a_relay_reads_its_queue_late(self):
+        ahead = Clocks(self, "ahead")
+        ahead.set(wall=DAY)
+        self.start_pubsub()
+        self.start_aggregator()
+        host = Host(self, "h", ahead)
+        host.put()
+        self.wait_complete()
+        self.freeze(host.relay)
+        time.sleep(3)  # the queue's answer waits
+        host.put()
+        time.sleep(2)
+        self.freeze(host.queue)
+        self.thaw(host.relay)
+        self.assertEqual(self.hold_a_moment()[1], 1)
+        self.thaw(host.queue)
+        self.wait_complete()
+        self.assertEqual(self.look()[1], 2)
 
 
 if __name__ == "__main__":

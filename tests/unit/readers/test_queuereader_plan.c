@@ -770,7 +770,7 @@ static void reserve_before(struct plan *p, const char *framed, usec_t before, ui
     struct plan_step s = next(p, PLAN_QUEUE, now);
     assert_int_equal(s.action, PLAN_RESERVE);
     assert_true(batch_parse(bytes_str(framed), 1, &b));
-    plan_reserved(p, BYTES_LITERAL("q"), &b, &(struct plan_accepted){before, last_id}, now);
+    plan_reserved(p, BYTES_LITERAL("q"), &b, &(struct plan_accepted){before, last_id, 0}, now);
 }
 
 static void expect_state(struct plan *p, usec_t now, usec_t time, usec_t read_at)
@@ -796,6 +796,20 @@ static void a_watermark_rides_on_the_run_that_reaches_it(void **state)
     s = next(p, PLAN_DESTINATION, AT(2.1));
     assert_true(s.action == PLAN_DELIVER && s.watermark.time == 0);
     plan_delivered(p);
+    plan_free(&p);
+}
+
+/* The answer was under way until the reader came to it. */
+static void a_watermark_is_as_old_as_the_answer_may_be(void **state)
+{
+    (void)state;
+    struct plan *p = stating(1);
+    for (usec_t waited = AT(0.25); waited <= AT(4); waited += AT(3.75)) {
+        struct batch none = {0};
+        expect(p, PLAN_QUEUE, AT(2), PLAN_RESERVE);
+        plan_reserved(p, BYTES_LITERAL("q"), &none, &(struct plan_accepted){7000 + waited, 0, waited}, AT(5));
+        expect_state(p, AT(9) + waited, 7000 + waited, waited == AT(4) ? AT(5) : AT(2) + waited);
+    }
     plan_free(&p);
 }
 
@@ -889,6 +903,7 @@ int main(void)
         cmocka_unit_test(a_stop_tries_to_acknowledge_once),
         cmocka_unit_test(a_touch_that_fails_is_tried_again_while_the_run_lasts),
         cmocka_unit_test(a_watermark_rides_on_the_run_that_reaches_it),
+        cmocka_unit_test(a_watermark_is_as_old_as_the_answer_may_be),
         cmocka_unit_test(an_idle_reader_states_every_second),
         cmocka_unit_test(times_are_dropped_when_ids_or_clocks_change),
         cmocka_unit_test(a_fenced_reader_states_nothing),
