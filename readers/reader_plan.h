@@ -21,8 +21,8 @@
  * 2. A message below M is acknowledged without a delivery. So each must be delivered or buried before M exceeds its
  *    id:
  * 3. Messages after a poison message are delivered only once it is buried.
- * 4. Ids may be missing only in the first batch after RELEASE, when no other reader can have reserved them. If ids
- *    are missing later, a client without an epoch may have leased them, and the plan starts again.
+ * 4. Ids may be missing only in the first batch after RELEASE. No other reader can have reserved them: a client without
+ *    an epoch ends that of its name. If ids are missing later, the plan starts again.
  * 5. Buried and delayed messages get new ids later, so no delivery of such a message may still be under way. The
  *    reader raises the fence between RELEASE and its first reserve, and, if one of its deliveries was never
  *    answered, again before it buries a message or stops. The raised fence must be stored; `duplicate` is not

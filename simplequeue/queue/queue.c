@@ -570,6 +570,13 @@ uint64_t queue_epoch(const struct queue *q, const char *reader)
     return e ? e->epoch : 0;
 }
 
+void queue_end_epoch(struct queue *q, const char *reader)
+{
+    struct epoch *e = find_epoch(q, reader);
+    if (e)
+        *e = q->epochs[--q->n_epochs];
+}
+
 void queue_lease_expire(struct queue *q, uint64_t number)
 {
     struct lease *l = find_lease(q, number);

@@ -129,6 +129,8 @@ static bool try_answer(struct reserve *r, struct named_queue *q)
     uint64_t lease = queue_reserve(core, r->reader, r->items, REPLY_BYTES_MAX, deadline, &ids);
     if (!lease) /* nothing is ready */
         return false;
+    if (!r->epoch) /* a reader of this name that has an epoch would pass over these messages */
+        queue_end_epoch(core, r->reader);
     for (struct id_walk w = {.ids = &ids}; id_walk_next(&w);) {
         struct buf *out = &server->frames;
         uint32_t tries;

@@ -33,6 +33,7 @@ class Epochs:
         self.assertEqual(q.post("/ack?lease=%s&id=1-2" % lease).json(), {"acked": 2}, "the ack did not ride")
         _, got = self.reserve(q, "reader=r&items=2")
         self.assertEqual([m[0] for m in got], [3, 4], "without an epoch as ever")
+        self.stale(q.get("/reserve?reader=r&items=2&epoch=" + b), None)
 
     def test_what_came_before_the_release_is_refused_after_it(self):
         q = self.queue()
