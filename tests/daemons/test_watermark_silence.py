@@ -29,6 +29,7 @@ class Silence(WatermarkTest):
         self.accepted += [time.time()] * lines
         stored = Path(self.path("p/untils"))
         wait_until(lambda: producer.encode() in stored.read_bytes(), "the producer to be stored")
+        wait_until(lambda: "until" in self.producers()[producer], "the producer to be known")
 
     def freeze(self, d):
         d.process.send_signal(signal.SIGSTOP)
@@ -142,8 +143,10 @@ class Silence(WatermarkTest):
         host = Host(self, "h", ahead)
         host.put()
         self.wait_complete()
+        wait_until(lambda: host.queue.stats()["waiting"], "the relay to wait")
         self.freeze(host.relay)
-        time.sleep(3)  # the queue's answer waits
+        wait_until(lambda: not host.queue.stats()["waiting"], "the answer")
+        time.sleep(2)  # the answer waits
         host.put()
         time.sleep(2)
         self.freeze(host.queue)
