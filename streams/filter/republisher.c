@@ -260,6 +260,8 @@ static void asked(enum http_client_result result, const struct http_reply_view *
     r->mark = r->numbers.offset = known ? mark : 0;
     from.offset = r->mark > 0 ? r->mark : r->first;
     drop_collected(r);
+    if (r->watermark != NULL) /* the destination may be an older copy */
+        source_watermark_restart(r->watermark);
     follow(r, &from);
     r->config.on_change(r->config.arg);
 }

@@ -59,13 +59,18 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         watermark_observe(w->watermark, (struct watermark_time){w->asked_at, answer.until}, &answer.end);
 }
 
+void source_watermark_restart(struct source_watermark *w)
+{
+    watermark_free(&w->watermark);
+    w->watermark = watermark_new(1);
+}
+
 void source_watermark_ask(struct source_watermark *w, const char *id)
 {
     if (w->call || !*id)
         return;
     if (strcmp(w->id, id) != 0) {
-        watermark_free(&w->watermark);
-        w->watermark = watermark_new(1);
+        source_watermark_restart(w);
         snprintf(w->id, sizeof w->id, "%s", id);
     }
     w->asked_at = daemon_moment(w->daemon);

@@ -22,6 +22,8 @@ struct source_watermark *source_watermark_new(
 void source_watermark_free(struct source_watermark **w);
 /* Asks, unless a request is under way. `id` is the stream's; answers about another stream are ignored. */
 void source_watermark_ask(struct source_watermark *w, const char *id);
+/* Call this if the destination may have fewer lines than before: a time that it had reached counts again only once it has. */
+void source_watermark_restart(struct source_watermark *w);
 /* Appends &until= and its age (docs/guide/protocol.md) for a destination that has all lines below `offset`. */
 void source_watermark_append(struct source_watermark *w, uint64_t offset,
     const struct remote_moment *destination, char *target, size_t size);

@@ -2,15 +2,60 @@
 # seconds: 90
 # parts: 2
 # full: MILLRACE_ROUNDS=40
+import http.server
+import json
 import re
 import signal
+import threading
 import time
+import urllib.parse
 from pathlib import Path
 
 import harness
 from clocks import Clocks
 from harness import query, request, seeded, wait_until
 from watermark_test import DAY, MADE_UP, STREAM, Host, WatermarkTest
+
+
+class Destination:
+    """A pubsub that has no more than the mark of one producer, which can fall as in an older copy."""
+
+    def __init__(self, test):
+        self.mark, self.statements = 0, []  # (mark, until) of each request that it has stored
+        destination = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self, status, **members):
+                body = json.dumps(members).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self):
+                self.answer(200, known=True, mark=str(destination.mark), opening="")
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
+                if int(asked["mark"]) != destination.mark:
+                    self.answer(409, code="mark-conflict", detail="", mark=str(destination.mark))
+                    return
+                destination.mark = int(asked.get("next", asked["mark"]))
+                destination.statements.append((destination.mark, float(asked["until"])))
+                self.answer(200)
+
+            def log_message(self, *args):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        self.url = "http://127.0.0.1:%d" % server.server_address[1]
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        test.addCleanup(server.server_close)
+        test.addCleanup(server.shutdown)
 
 
 class Republished(WatermarkTest):
@@ -34,6 +79,25 @@ class Republished(WatermarkTest):
             again()
             self.wait_complete()
         self.assertEqual(self.look()[1], 3)
+
+    def test_a_destination_that_is_restored(self):
+        """Until it has all lines again, it is not complete up to the time that its former process had reached."""
+        self.start_pubsub()
+        end = 0
+        for _ in range(20):  # several runs
+            body = b'{"t":%s,"x":"%s"}\n' % (MADE_UP.encode(), b"x" * 500000)
+            end += len(body)
+            self.assertEqual(request(self.pubsub_url, "POST", "/pub?stream=" + STREAM, body).status, 200)
+        published, to = time.time(), Destination(self)
+        self.start("pubsub_filtered", "--pubsub-url=" + self.pubsub_url, "--stream=" + STREAM, "--to-stream=out",
+                   "--to-pubsub-url=" + to.url)
+        wait_until(lambda: to.statements[-1][0] == end and to.statements[-1][1] > published, "the time of all lines")
+        before = len(to.statements)
+        to.mark = 0
+        wait_until(lambda: to.statements[-1][0] == end and len(to.statements) > before + 1, "the lines again")
+        again = [s for s in to.statements[before:] if s[0] < end]
+        self.assertGreater(len(again), 0)
+        self.assertEqual({until for _, until in again}, {0})
 
     def test_filtered(self):
         self.check("pubsub_filtered")
