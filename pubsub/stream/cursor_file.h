@@ -32,7 +32,9 @@ struct cursor_record {
     char stream[NAME_LEN_MAX + 1];
     char name[NAME_LEN_MAX + 1]; /* "": the slot is free */
     char id[JOURNAL_ID_TEXT];    /* of the stream */
-    char key[CURSOR_KEY_TEXT];   /* of the owner; "": any client may move the cursor */
+    /* Of the owner; "": any client may move the cursor. Of a producer: the opening of the byte before `offset`
+     * (journal/opening_list.h); "": unknown. */
+    char key[CURSOR_KEY_TEXT];
     uint64_t offset;
     usec_t until, seen; /* of a producer (untils.h) */
 };

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/text_hash.h"
+#include "journal/opening_list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,25 @@ static void drop(struct untils *us, struct entry *e)
     us->list[e->at]->at = e->at;
 }
 
+/* The opening of the line before the offset; "": unknown. */
+static const char *opening_before(const struct stream *s, uint64_t offset)
+{
+    return offset > 0 ? openings_id_of(stream_openings(s), offset - 1) : "";
+}
+
+/* True if the stream has, or had until they expired, the lines that the record is about. A restored copy may have others at
+ * these offsets, and after a power cut the offset may be in a hole. */
+static bool has_lines(struct stream *s, const struct cursor_record *r)
+{
+    struct journal *j = stream_journal(s);
+    struct journal_reader *reader = NULL;
+    const char *opening = opening_before(s, r->offset);
+    bool is_other = opening[0] && r->key[0] && strcmp(opening, r->key) != 0;
+    bool is_there = journal_reader_open(j, r->offset, &reader, NULL) == JOURNAL_OK;
+    journal_reader_close(&reader);
+    return !is_other && (is_there || r->offset < journal_earliest(j));
+}
+
 /* After the clock was set back, a stored time may be too late by as much, so it is dropped. Otherwise `read` is as long ago as the
  * time, so that the time falls if the clock is set back later. */
 static void load(struct untils *us, size_t slot)
@@ -98,10 +118,10 @@ static void load(struct untils *us, size_t slot)
     if (!s || strcmp(journal_id(stream_journal(s)), r->id) != 0 || find(us, s, producer))
         return;
     struct entry *e = add(us, s, producer);
-    uint64_t end = journal_committed_end(stream_journal(s));
     e->slot = slot;
     us->slots[slot] = e;
-    e->until.time = r->until > 0 && r->offset <= end && r->seen <= now.trusted ? r->until : 0;
+    bool counts = r->until > 0 && r->seen <= now.trusted && has_lines(s, r);
+    e->until.time = counts ? r->until : 0;
     e->until.offset = e->until.time ? r->offset : 0;
     e->until.read = (struct clock_moment){now.boot - (now.trusted - e->until.time), e->until.time};
     e->until.is_restored = e->until.is_known = true;
@@ -185,6 +205,7 @@ static void store(struct entry *e)
         memcpy(r.name, u->producer, sizeof r.name);
         snprintf(r.stream, sizeof r.stream, "%s", stream_name(u->stream));
         snprintf(r.id, sizeof r.id, "%s", journal_id(stream_journal(u->stream)));
+        snprintf(r.key, sizeof r.key, "%s", opening_before(u->stream, u->offset));
     }
     e->stores_removal = e->is_removed;
     e->storing = true;

@@ -10,8 +10,9 @@
  * 4. A statement without a time (0) makes the producer known. It does not change an earlier time.
  * 5. After a restart, producers and their times are known from the file `untils`. Such a time may be some seconds older than
  *    the last statement; `is_restored` is true until the next statement. A time is dropped if the stream
- *    ends before its offset, as a copy from a backup may. The file has
- *    UNTILS_STORED_MAX slots. Any further producers are known again only when they state a time.
+ *    does not have the lines below its offset: it was restored from an older copy, also if the copy has grown past the
+ *    offset since, or it has lost them in a power cut. The file has UNTILS_STORED_MAX slots. Any further producers are
+ *    known again only when they state a time.
  * 6. A producer's silence counts only while this daemon runs. After a downtime or a suspension, each producer has the time to
  *    state again that it had before.
  * 7. A new producer is known once its first statement is stored, so that a kill does not forget a known producer.

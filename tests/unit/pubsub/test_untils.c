@@ -2,11 +2,14 @@
 #include "support/cm.h"
 
 #include "base/io.h"
+#include "journal/journal_internal.h"
 #include "pubsub/stream/untils.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SECOND USEC_PER_SEC
@@ -289,6 +292,60 @@ static void a_time_beyond_the_end_of_a_copy_is_dropped(void **state)
     open_world(w);
     assert_int_equal(time_of(w, "p"), SECOND);
     assert_int_equal(time_of(w, "q"), 0);
+    publish(w);
+    publish(w);
+    restart(w); /* the copy has other lines below the offset of q */
+    assert_int_equal(time_of(w, "p"), SECOND);
+    assert_int_equal(time_of(w, "q"), 0);
+}
+
+static void other_boot(uint8_t out[16])
+{
+    memset(out, 7, 16);
+}
+
+/* Two lines, a statement, and the end of the process and of the machine: the second line was not synced. */
+static void lose_the_second_line(struct world *w)
+{
+    char path[200], bytes[1 << 16] = "";
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        open_world(w);
+        publish(w);
+        publish(w);
+        state_until(w, "p", SECOND, 0);
+        untils_close(&w->untils);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    snprintf(path, sizeof path, "%s/streams/s/0000000000000001.seg", w->dir);
+    int fd = open(path, O_RDWR);
+    ssize_t n = pread(fd, bytes, sizeof bytes, 0);
+    assert_true(n > 0);
+    const char *second = memmem(bytes, (size_t)n, "line\n", 5);
+    second = memmem(second + 1, (size_t)(bytes + n - second - 1), "line\n", 5);
+    assert_non_null(second);
+    assert_int_equal(ftruncate(fd, second - bytes - (ssize_t)FRAME_HEADER), 0);
+    close(fd);
+}
+
+static void a_time_of_lines_lost_in_a_power_cut_is_dropped(void **state)
+{
+    struct world *w = *state;
+    void (*kernel)(uint8_t *) = journal_boot_id;
+    close_world(w);
+    lose_the_second_line(w);
+    journal_boot_id = other_boot;
+    open_world(w);
+    journal_boot_id = kernel;
+    assert_int_equal(journal_committed_end(stream_journal(w->stream)), JOURNAL_HOLE);
+    assert_non_null(find(w, "p"));
+    assert_int_equal(time_of(w, "p"), 0);
+    state_until(w, "p", SECOND, 0); /* at the end of the hole */
+    restart(w);
+    assert_int_equal(time_of(w, "p"), SECOND);
 }
 
 static void state_many(struct world *w, int first, int n)
@@ -373,6 +430,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_first_known_time_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_removed_producer_stays_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_time_beyond_the_end_of_a_copy_is_dropped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_time_of_lines_lost_in_a_power_cut_is_dropped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_one_yields_its_place_in_the_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_disk_does_not_prevent_the_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_disk_leaves_them_in_memory, set_up, tear_down),
