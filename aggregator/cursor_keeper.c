@@ -1,10 +1,12 @@
 #include "aggregator/cursor_keeper.h"
 
+#include "aggregator/follower.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "counts/json_fields.h"
 #include "http/client/http_client.h"
+#include "stream/stream_client.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +18,8 @@ struct stream_cursor_state {
     struct cursor_keeper *keeper;
     size_t stream;
     bool is_sent, is_asking;
-    uint64_t sent, asked;
+    uint64_t sent, asked; /* sent UINT64_MAX: nothing since pubsub has started */
+    struct stream_place place;
     uint64_t
         first;  /* the first line that pubsub still has, if lines after the committed cursor have expired */
     int logged; /* the last logged status; 0: none */
@@ -25,6 +28,7 @@ struct stream_cursor_state {
 struct cursor_keeper {
     struct http_client *client;
     const struct aggregate *aggregate;
+    struct follower *const *followers;
     const char *name;
     char headers[sizeof "X-Millrace-Cursor-Key: \r\n" + RANDOM_ID_SIZE];
     size_t n;
@@ -58,10 +62,11 @@ int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_err
 }
 
 struct cursor_keeper *cursor_keeper_new(struct http_client *client, const struct aggregate *a,
-    size_t n_streams, const char *name, const char *key)
+    struct follower *const *followers, size_t n_streams, const char *name, const char *key)
 {
     struct cursor_keeper *k = mem_zalloc(sizeof(*k));
-    *k = (struct cursor_keeper){.client = client, .aggregate = a, .name = name, .n = n_streams};
+    *k = (struct cursor_keeper){
+        .client = client, .aggregate = a, .followers = followers, .name = name, .n = n_streams};
     snprintf(k->headers, sizeof(k->headers), "X-Millrace-Cursor-Key: %s\r\n", key);
     k->streams = mem_zalloc((n_streams + 1) * sizeof(*k->streams));
     for (size_t i = 0; i < n_streams; i++)
@@ -115,6 +120,11 @@ void cursor_keeper_tick(struct cursor_keeper *k)
     for (size_t i = 0; i < k->n; i++) {
         struct stream_cursor_state *s = &k->streams[i];
         const struct slice_cursor *c = aggregate_committed(k->aggregate, i);
+        const struct stream_place *place = follower_place(k->followers[i]);
+        if (strcmp(s->place.text, place->text) != 0) {
+            s->place = *place;
+            s->sent = UINT64_MAX;
+        }
         bool is_left = s->first > c->offset; /* its lineage is unknown */
         uint64_t from = is_left ? s->first : c->offset;
         if (!c->id[0] || s->is_asking || (s->is_sent && s->sent == from))

@@ -126,6 +126,11 @@ bool follower_is_caught_up(const struct follower *f)
     return stream_client_is_caught_up(f->stream);
 }
 
+const struct stream_place *follower_place(const struct follower *f)
+{
+    return stream_client_place(f->stream);
+}
+
 const char *follower_trouble(const struct follower *f, bool *refused)
 {
     return stream_client_trouble(f->stream, refused);

@@ -15,6 +15,7 @@
 struct daemon;
 struct follower;
 struct http_client;
+struct stream_place;
 
 struct follower_config {
     struct daemon *daemon;
@@ -35,6 +36,8 @@ void follower_stop(struct follower *f);
 /* Reads again after aggregate_is_full has caused a pause. Call it when there may be room again. */
 void follower_resume(struct follower *f);
 bool follower_is_caught_up(const struct follower *f);
+/* The place of the stream as of the latest response (stream_client.h): another one after each start of pubsub. */
+const struct stream_place *follower_place(const struct follower *f);
 /* The reason why no lines arrive, or NULL. *refused: the follower has stopped, until an operator acts. */
 const char *follower_trouble(const struct follower *f, bool *refused);
 

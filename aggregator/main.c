@@ -338,8 +338,8 @@ static void begin_counting(struct wiring *w)
         .n_streams = app->streams.n,
         .producer_timeout = options_int(o, "producer_timeout") * USEC_PER_MSEC});
     health_set_not_ready(app, "catching up with the streams");
-    w->keeper = cursor_keeper_new(
-        w->client, app->aggregate, app->streams.n, options_string(o, "cursor"), w->cursor_key);
+    w->keeper = cursor_keeper_new(w->client, app->aggregate, app->followers, app->streams.n,
+        options_string(o, "cursor"), w->cursor_key);
     for (size_t i = 0; i < app->streams.n; i++)
         app->followers[i] = follower_new(&(struct follower_config){.daemon = app->daemon,
             .client = w->client,

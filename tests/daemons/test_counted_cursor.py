@@ -115,6 +115,22 @@ class CountedCursor(PubsubTest):
         wait_until(lambda: self.cursor() == 22 * len(BLOCK), "the cursor to follow")
         wait_until(lambda: int(self.listed()["earliest"]) > 10 * len(BLOCK), "what is counted to go")
 
+    def test_a_pubsub_that_has_lost_its_cursors(self):
+        """As after a restore of an older copy, or of one without the file."""
+        pubsub = self.pubsub()
+        a = self.aggregator()
+        self.fill(2)
+        wait_until(lambda: self.cursor() == 2 * len(BLOCK), lambda: "the cursor to follow: %d" % self.cursor())
+        pubsub.stop()
+        os.unlink(self.path("p/cursors"))
+        self.pubsub()
+        wait_until(lambda: self.cursor() == 2 * len(BLOCK), "the cursor to be made again, although nothing new is counted")
+        a.kill9()
+        self.fill(20)
+        self.assertLessEqual(int(self.listed()["earliest"]), 2 * len(BLOCK))
+        a = self.aggregator()
+        self.assertEqual(self.total(a), 22 * BLOCK.count(b"\n"))
+
     def test_only_what_is_committed_moves_it(self):
         self.pubsub()
         a = self.aggregator("--flush-interval=1h")
