@@ -360,21 +360,25 @@ static int parse_number(
     return 0;
 }
 
-/* Refuses an empty value, and one that is given twice. */
+/* Refuses an empty value, and one that is given twice: its record would be read twice. */
 static int check_values(struct parse *p)
 {
     const struct url_param *params = p->params->params;
     struct bytes name = p->q->repeated;
+    char stored[QUERY_SERIES_MAX][COMPONENT_HASH + 1];
+    size_t n = 0;
     for (size_t i = 0; i < p->params->n; i++) {
         struct bytes value = params[i].value;
         if (!bytes_equal(params[i].name, name))
             continue;
         if (value.len == 0)
             return BAD(p, "%.*s is empty", (int)name.len, name.ptr);
-        for (size_t j = 0; j < i; j++)
-            if (bytes_equal(params[j].name, name) && bytes_equal(params[j].value, value))
-                return BAD(
-                    p, "%.*s=%.*s is given twice", (int)name.len, name.ptr, (int)shown(value).len, value.ptr);
+        query_store(value, stored[n]);
+        for (size_t j = 0; j < n; j++)
+            if (strcmp(stored[j], stored[n]) == 0)
+                return BAD(p, "%.*s=%.*s is given twice; a text and its cut form are one key", (int)name.len,
+                    name.ptr, (int)shown(value).len, value.ptr);
+        n++;
     }
     return 0;
 }

@@ -2,10 +2,12 @@
 for alone, over an archive with days and months and an aggregator that this test plays; the sources are asked once."""
 import collections
 import csv
+import hashlib
 import io
 
 import harness
 from harness import query, seeded
+from record_text import stored
 from test_api import Source, hour_text
 from test_api_rollups import component, records_of, RollupsCase, DAY, HOUR, START
 
@@ -132,6 +134,18 @@ class SeveralKeys(harness.MillraceTest):
         self.assertEqual(([s["total"] for s in got["series"]], got["over_max_keys"]), ([1, 5], 2))
         got = self.ask(user="a", by="country", top=1, **span).json()
         self.assertEqual(([s["total"] for s in got["series"]], got["over_max_keys"]), ([5, 3], 2))
+
+    def test_a_key_and_its_cut_text(self):
+        """They are one key (docs/formats/records.md), whose counts must not be added up twice."""
+        text = "http://example.com/" + 600 * "x"
+        cut = text[:479] + "~" + hashlib.md5(text.encode()).hexdigest()[:16]
+        cut += hashlib.md5(cut.encode()).hexdigest()[:16]
+        name, hour, span = stored(text.encode()).decode(), hour_text(START), {"from_": START, "to": START + HOUR}
+        self.source.records = {"u|" + name: hour + ":3", "u|k": hour + ":4", "r.u|k." + hour: name + ":4"}
+        for one in (text, cut):
+            self.assertEqual(self.ask(user=one, **span).json()["total"], 3)
+        for params in ({"user": [text, "k", cut]}, {"user": "k", "by": "referrer", "sub": [text, cut]}):
+            self.assertIn("given twice", self.ask(400, **params, **span).json()["detail"])
 
     def test_sums_that_are_too_large(self):
         hour, span = hour_text(START), {"from_": START, "to": START + HOUR}
