@@ -273,6 +273,7 @@ static void judge_completeness(struct ask *a)
     int64_t end = a->query.kind == QUERY_BREAKDOWN ? a->query.to : unit_end(first_series(a));
     if (a->query.kind == QUERY_COMPARE && unit_end(&a->series_before) > end)
         end = unit_end(&a->series_before);
+    end = units_hours_end(end);
     a->is_complete = a->complete.until >= end && a->complete.n_missing == 0;
     if (a->is_complete)
         a->complete = (struct completeness){.until = end, .counted_since = a->complete.counted_since};

@@ -108,7 +108,7 @@ static bool is_counted(const struct series_row *row, const struct completeness *
 
 static bool is_row_complete(const struct series_row *row, const struct completeness *complete)
 {
-    return is_counted(row, complete) && row->end <= complete->until;
+    return is_counted(row, complete) && units_hours_end(row->end) <= complete->until;
 }
 
 /* The number is not known if the counter was added after the row's start. */
@@ -329,7 +329,8 @@ bool render_breakdown_rows(
     const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out)
 {
     const struct query *q = b->query;
-    const char *whole = q->from >= complete->counted_since && q->to <= complete->until ? "true" : "false";
+    bool is_whole = q->from >= complete->counted_since && units_hours_end(q->to) <= complete->until;
+    const char *whole = is_whole ? "true" : "false";
     bool csv = b->query->format == QUERY_CSV;
     for (size_t begin = out->len; *at < b->n_rows; ++*at) {
         const struct breakdown_row *row = &b->rows[*at];

@@ -234,6 +234,11 @@ int64_t units_next(const struct calendar *c, int64_t start)
     return t;
 }
 
+int64_t units_hours_end(int64_t end)
+{
+    return end + modulo(-end, HOUR_SECONDS);
+}
+
 int64_t units_back(const struct calendar *c, int64_t start, int64_t n)
 {
     if (c->unit == UNIT_HOUR)

@@ -67,6 +67,8 @@ int64_t units_span(const struct calendar *c, int64_t t, int64_t *from, int64_t *
 int64_t units_start(const struct calendar *c, int64_t t);
 /* The start of the unit after the unit at `start`. */
 int64_t units_next(const struct calendar *c, int64_t start);
+/* The end of the last UTC hour that starts before `end`. Counts up to `end` include all of this hour. */
+int64_t units_hours_end(int64_t end);
 /* The start of the n-th unit before the unit at `start`. */
 int64_t units_back(const struct calendar *c, int64_t start, int64_t n);
 

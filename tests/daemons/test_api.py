@@ -124,6 +124,22 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual([r["complete"] for r in answer["rows"]], [True, False])
         self.assertEqual(answer["complete_until"], MARCH + 3600)
 
+    def test_rows_are_complete_when_the_hour_ends_that_begins_in_them(self):
+        """A day in Kolkata ends at half past. A span may end so, too."""
+        half = MARCH + 1800
+        self.source.records["c.u|k." + hour_text(MARCH)] = "US:1"
+        for path, span in (("series", {"timezone": "Asia/Kolkata", "round": "hour", "from_": "2012-03-25", "to": "2012-03-26"}),
+                           ("compare", {"timezone": "Asia/Kolkata", "round": "hour", "from_": "2012-03-25", "to": "2012-03-26"}),
+                           ("breakdown", {"by": "country", "from_": MARCH, "to": half})):
+            end = half if path == "breakdown" else MARCH - 3600 + 18 * 3600 + 1800  # 25 March, 18:30 UTC
+            for until, complete in ((end, False), (end + 1799, False), (end + 1800, True)):
+                self.source.complete_until = until
+                reply = self.ask(path, user="k", **span)
+                got = reply.json()
+                self.assertEqual([r["complete"] for r in got["rows"]], [complete], (path, until, got))
+                self.assertEqual("max-age" in reply.header("Cache-Control"), complete)
+                self.assertEqual(got["complete_until"], until)
+
     def test_breakdown_shows_ties_in_the_order_of_their_texts(self):
         texts = {"pAAAAAAAAAA=": "zzz://long text", "qAAAAAAAAAA=": "a, comma"}
         for stored, text in texts.items():
