@@ -37,7 +37,8 @@ struct lookup {
     uint64_t limit;
     bool is_csv;
     struct source_keys sources[SOURCES_MAX];
-    size_t n_sources; /* that have answered */
+    size_t n_sources;  /* that have answered */
+    bool is_too_large; /* a sum of the answer is 2^64 - 1 or more */
 };
 
 static void clear_answers(void *arg)
@@ -156,8 +157,9 @@ static void sum_key(struct lookup *l, struct bytes key, uint64_t *sums)
             continue;
         while (record_next_count(&r.value, &ns, &n, &bad)) {
             const struct counter *total = find_total(l, ns);
-            if (total)
-                sums[total - l->counters->totals] += n;
+            uint64_t *sum = total ? &sums[total - l->counters->totals] : NULL;
+            if (sum)
+                l->is_too_large |= __builtin_add_overflow(*sum, n, sum) || *sum == UINT64_MAX;
         }
         s->at += line.len + 1;
     }
@@ -225,6 +227,15 @@ static bool append_continuation(const struct lookup *l, struct buf *out)
     return more;
 }
 
+static void send_reply(
+    struct lookup *l, const struct completeness *complete, struct bytes body, struct bytes token)
+{
+    http_add_header(l->req, "X-Millrace-Complete-Until", "%" PRId64, complete->until);
+    if (token.len > 0)
+        http_add_header(l->req, "X-Millrace-Continuation", "%.*s", (int)token.len, token.ptr);
+    etag_reply(l->req, l->is_csv ? "text/csv; charset=utf-8" : "application/json", body, 0);
+}
+
 static void reply(struct lookup *l, const struct completeness *complete)
 {
     struct buf out = {0}, token = {0};
@@ -244,10 +255,11 @@ static void reply(struct lookup *l, const struct completeness *complete)
         buf_printf(&out, "],\"continuation\":\"%.*s\"}\n", (int)token.len, token.ptr);
     else if (!l->is_csv)
         buf_append_str(&out, "]}\n");
-    http_add_header(l->req, "X-Millrace-Complete-Until", "%" PRId64, complete->until);
-    if (more)
-        http_add_header(l->req, "X-Millrace-Continuation", "%.*s", (int)token.len, token.ptr);
-    etag_reply(l->req, l->is_csv ? "text/csv; charset=utf-8" : "application/json", buf_bytes(&out), 0);
+    if (l->is_too_large)
+        http_problem(l->req, 422, "sum-too-large", "ask for the series of one key over a shorter time",
+            "the counts of a key add up to 2^64 - 1 or more");
+    else
+        send_reply(l, complete, buf_bytes(&out), buf_bytes(&token));
     buf_free(&out);
     buf_free(&token);
 }

@@ -104,7 +104,7 @@ static void append_total(
     bool bad = false;
     w->bytes += value.len;
     while (record_next_count(&value, &hour, &n, &bad))
-        sum += n;
+        sum = n < UINT64_MAX - sum ? sum + n : UINT64_MAX;
     if (*is_first)
         buf_append_bytes(out, text);
     buf_append_char(out, *is_first ? RECORD_SEPARATOR : ' ');

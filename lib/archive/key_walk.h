@@ -4,7 +4,7 @@
  * has a record of the hash. The walk merges the files of texts with the plain keys of each total, all of which are in one order.
  *
  * 1. A line is `TEXT,NS:N NS:N`: the text, and for each total that has the key, in the order of the request, the
- *    sum of its hours. Lines are in the order of texts.
+ *    sum of its hours, at most 2^64 - 1. Lines are in the order of texts.
  * 2. A walk ends after `limit` lines, or after a bounded amount of work. `next` is then the text to continue with; it sorts after `start`.
  *    So a walk may find few keys, or none, although more follow.
  * 3. A step looks at one text. It makes a search for each total, and each search may wait for the disk. */

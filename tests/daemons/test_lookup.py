@@ -149,6 +149,17 @@ class TestHardKeys(LookupTest):
         self.assertEqual((r["rows"], "continuation" in r),
                          ([{"key": "sz-the-only-key", "ns": "u", "label": "user", "n": 7}], False))
 
+    def test_a_sum_over_64_bits_is_refused(self):
+        self.begin(HARD_COUNTERS)
+        self.compact("--import", self.write("records", b"u|a,c413:%d\nu|b,c413:%d c414:7\n" % (2 ** 64 - 2, 2 ** 64 - 1)))
+        self.pipeline.ask("sortdb", "POST", "/reload")
+        self.assertEqual([row["n"] for row in self.ask(prefix="a").json()["rows"]], [2 ** 64 - 2])
+        r = self.ask(prefix="b")
+        self.assertEqual((r.status, r.json()["code"]), (422, "sum-too-large"), r)
+        self.publish([b'{"t":1332637200,"l":"a"}'] * 2)
+        r = self.ask(prefix="a")
+        self.assertEqual((r.status, r.json()["code"]), (422, "sum-too-large"), r)
+
     def test_parameters(self):
         self.begin(HARD_COUNTERS)
         self.publish([b'{"t":1332637200,"l":"a,\\"b","m":"x","c":"JP"}'])
