@@ -24,6 +24,7 @@ struct stream_poll {
 struct watermark_poll {
     struct watermark_poll_config config;
     struct watermark *watermark; /* of all streams together */
+    struct watermark *stored;    /* the same, by committed counts */
     struct stream_poll streams[WATERMARK_STREAMS_MAX];
     struct event *timer;
     bool asking;
@@ -47,6 +48,18 @@ static struct watermark_time reached(struct watermark_poll *p)
     return watermark_complete_until(p->watermark, offsets);
 }
 
+/* A cursor that went back to where a restored stream differs is before the committed one. */
+static struct watermark_time stored(struct watermark_poll *p)
+{
+    uint64_t offsets[WATERMARK_STREAMS_MAX];
+    for (size_t i = 0; i < p->config.n_streams; i++) {
+        uint64_t counted = aggregate_cursor(p->config.aggregate, i)->offset;
+        uint64_t committed = aggregate_committed(p->config.aggregate, i)->offset;
+        offsets[i] = committed < counted ? committed : counted;
+    }
+    return watermark_complete_until(p->stored, offsets);
+}
+
 static struct watermark_time stream_reached(struct watermark_poll *p, size_t stream)
 {
     uint64_t offset = aggregate_cursor(p->config.aggregate, stream)->offset;
@@ -63,6 +76,11 @@ static usec_t complete_until(struct watermark_time w, struct clock_moment now)
 int64_t watermark_poll_complete_until(struct watermark_poll *p)
 {
     return complete_until(reached(p), daemon_moment(p->config.daemon)) / USEC_PER_SEC;
+}
+
+int64_t watermark_poll_stored_until(struct watermark_poll *p)
+{
+    return complete_until(stored(p), daemon_moment(p->config.daemon)) / USEC_PER_SEC;
 }
 
 int64_t watermark_poll_stream_until(struct watermark_poll *p, size_t stream)
@@ -113,9 +131,12 @@ static void set_held_by(struct watermark_poll *p)
 static void observe(struct watermark_poll *p)
 {
     set_held_by(p);
-    if (p->time.until > 0)
+    if (p->time.until > 0) {
         watermark_observe(p->watermark, p->time, p->ends);
+        watermark_observe(p->stored, p->time, p->ends);
+    }
     reached(p);
+    stored(p);
 }
 
 static void observe_stream(struct watermark_poll *p, size_t stream, const struct stream_watermark *w)
@@ -202,6 +223,7 @@ struct watermark_poll *watermark_poll_new(const struct watermark_poll_config *co
     struct watermark_poll *p = mem_zalloc(sizeof(*p));
     p->config = *config;
     p->watermark = watermark_new(config->n_streams);
+    p->stored = watermark_new(config->n_streams);
     for (size_t i = 0; i < config->n_streams; i++)
         p->streams[i] = (struct stream_poll){.watermark = watermark_new(1), .times = producer_times_new()};
     p->timer = event_new(daemon_base(config->daemon), -1, EV_PERSIST, on_timer, p);
@@ -218,6 +240,7 @@ void watermark_poll_free(struct watermark_poll **pp)
         return;
     event_free(p->timer);
     watermark_free(&p->watermark);
+    watermark_free(&p->stored);
     for (size_t i = 0; i < p->config.n_streams; i++) {
         watermark_free(&p->streams[i].watermark);
         producer_times_free(&p->streams[i].times);

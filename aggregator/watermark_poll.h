@@ -37,6 +37,8 @@ void watermark_poll_free(struct watermark_poll **p);
 /* The watermark in Unix seconds; 0 until known. This is the time that the producers state, or the moment of the observation
  * (clock_moment_time), whichever is earlier. */
 int64_t watermark_poll_complete_until(struct watermark_poll *p);
+/* The same for the counts that are committed: to the open slice, or to slices before it. A crash does not take them back. */
+int64_t watermark_poll_stored_until(struct watermark_poll *p);
 /* The producer whose time holds the watermark back by WATERMARK_HELD or more, as STREAM/PRODUCER; "": none. */
 #define WATERMARK_HELD (10 * USEC_PER_SEC)
 const char *watermark_poll_held_by(const struct watermark_poll *p);

@@ -1,7 +1,7 @@
 /* slice_watermarks: up to which time the archive alone is complete.
  *
- * Each reply of the aggregator names its open slice and its watermark: all events before the watermark are in this slice or in
- * earlier ones. An archive that includes the slice is therefore complete until that watermark.
+ * Each reply of the aggregator names its open slice and the watermark of committed counts: all events before the watermark are in this
+ * slice or in earlier ones, and remain there. An archive that includes the slice is therefore complete until that watermark.
  *
  * The last SLICE_WATERMARKS_MAX slices are kept. An open slice that is earlier than before belongs to other data and discards
  * them. */

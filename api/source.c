@@ -333,8 +333,10 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     if (*through && !bytes_to_u64(bytes_str(through), &q->through))
         return false;
     q->has_through = q->has_through || *through;
+    /* Counts in memory are left out: after a crash, they may be counted into a later slice. */
     uint64_t slice;
-    if (*complete && bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Slice")), &slice))
+    if (*complete && bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Slice")), &slice) &&
+        bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Stored-Until")), &until))
         slice_watermarks_note(&q->sources->watermarks, slice, until);
     return true;
 }

@@ -71,7 +71,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(200, b"{}")
             return
         self.answer(200, s.lines(parts.path, urllib.parse.parse_qs(parts.query)),
-                    {"X-Millrace-Slice": s.slice, "X-Millrace-Complete-Until": s.complete_until,
+                    {"X-Millrace-Slice": s.slice, "X-Millrace-Complete-Until": s.complete_until, "X-Millrace-Stored-Until": s.complete_until,
                      **({"X-Millrace-Counted-Since": s.since} if s.since else {})})
 
     def do_POST(self):
