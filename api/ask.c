@@ -18,15 +18,17 @@
 #define HINT                                                                                                 \
     "ask for a shorter period or fewer rows, for the series of one sub key (sub=), or raise --max-buffered"
 
-#define SINCE_UNKNOWN (-1)
+/* The last answer about a counter that lacked no source. Later, the aggregator may not have the counter for a time. */
+struct whole {
+    int64_t since, until; /* counted_since and stored_until; both 0: none */
+};
 
 TAILQ_HEAD(ask_list, ask);
 
 struct asks {
     struct sources *sources;
     const struct counters *counters;
-    int64_t *
-        since; /* of each counter, as counters_at: counted_since of the last whole answer; SINCE_UNKNOWN: none */
+    struct whole *whole; /* of each counter, as counters_at */
     struct series_cache *cache;
     uint64_t max_rows;
     int64_t max_age;         /* seconds; of complete answers in caches */
@@ -496,27 +498,29 @@ static bool refuse_counts(struct ask *a)
     return true;
 }
 
-/* Only the aggregator knows since when a counter counts. Without the aggregator, rows are complete only if an earlier
- * answer had that time. */
+/* Only the aggregator knows since when a counter counts. Without the aggregator, rows are complete only up to the time for which an
+ * earlier answer knew it. */
 static void note_since(struct ask *a)
 {
     const struct query *q = &a->query;
     const struct counters *c = a->asks->counters;
     struct completeness *complete = &a->complete;
-    int64_t *since = NULL;
+    struct whole *whole = NULL;
     complete->is_not_counted &= !q->is_former;
     if (complete->is_not_counted)
         complete->until = 0;
     if (!q->is_former && q->sub)
-        since = &a->asks->since[c->n_totals + (size_t)(q->sub - c->subtotals)];
+        whole = &a->asks->whole[c->n_totals + (size_t)(q->sub - c->subtotals)];
     else if (!q->is_former)
-        since = &a->asks->since[q->total - c->totals];
-    if (complete->n_missing == 0 && since)
-        *since = complete->counted_since;
-    else if (complete->n_missing > 0 && complete->until > 0 && (!since || *since == SINCE_UNKNOWN))
-        complete->until = 0;
-    else if (complete->n_missing > 0 && complete->until > 0)
-        complete->counted_since = *since;
+        whole = &a->asks->whole[q->total - c->totals];
+    if (complete->n_missing == 0 && whole) {
+        *whole =
+            (struct whole){complete->counted_since, complete->is_not_counted ? 0 : complete->stored_until};
+    } else if (complete->n_missing > 0 && complete->until > 0) {
+        struct whole known = whole ? *whole : (struct whole){0};
+        complete->until = complete->until < known.until ? complete->until : known.until;
+        complete->counted_since = known.since;
+    }
 }
 
 /* A source is missing if either of the two questions of a set did not reach it. */
@@ -795,9 +799,7 @@ struct asks *asks_new(struct event_base *base, struct sources *sources, const st
     size_t n = counters->n_totals + counters->n_subtotals;
     asks->sources = sources;
     asks->counters = counters;
-    asks->since = mem_alloc((n + 1) * sizeof *asks->since);
-    for (size_t i = 0; i < n; i++)
-        asks->since[i] = SINCE_UNKNOWN;
+    asks->whole = mem_zalloc((n + 1) * sizeof *asks->whole);
     asks->cache = series_cache_new(stats);
     asks->max_rows = max_rows;
     asks->max_age = max_age;
@@ -814,7 +816,7 @@ void asks_free(struct asks **ap)
         return;
     event_free(asks->turn);
     series_cache_free(&asks->cache);
-    free(asks->since);
+    free(asks->whole);
     free(asks);
     *ap = NULL;
 }

@@ -256,7 +256,7 @@ static void begin(struct question *q)
     free(q->page);
     q->page = NULL;
     q->has_through = false;
-    q->complete.until = INT64_MAX;
+    q->complete.until = q->complete.stored_until = INT64_MAX;
     q->complete.counted_since = 0;
     q->complete.is_not_counted = false;
     q->complete.held_by[0] = '\0';
@@ -312,6 +312,20 @@ static void handle_cleared(struct question *q, const struct http_reply_view *rep
     ask(q);
 }
 
+/* Counts in memory are left out: after a crash, they may be counted into a later slice, or by other counters. */
+static void note_stored(struct question *q, const struct http_reply_view *reply)
+{
+    uint64_t slice;
+    int64_t until;
+    if (!bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Stored-Until")), &until) ||
+        !bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Slice")), &slice))
+        until = 0;
+    else
+        slice_watermarks_note(&q->sources->watermarks, slice, until);
+    if (until < q->complete.stored_until)
+        q->complete.stored_until = until;
+}
+
 /* An archive's reply names its last slice. Only the aggregator's reply has a time up to which counts are complete. */
 static bool read_headers(struct question *q, const struct http_reply_view *reply)
 {
@@ -333,11 +347,8 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     if (*through && !bytes_to_u64(bytes_str(through), &q->through))
         return false;
     q->has_through = q->has_through || *through;
-    /* Counts in memory are left out: after a crash, they may be counted into a later slice. */
-    uint64_t slice;
-    if (*complete && bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Slice")), &slice) &&
-        bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Stored-Until")), &until))
-        slice_watermarks_note(&q->sources->watermarks, slice, until);
+    if (*complete)
+        note_stored(q, reply);
     return true;
 }
 
@@ -594,7 +605,7 @@ struct question *source_ask(struct sources *s, const struct source_question *spe
         .sources = s,
         .spec = *spec,
         .share = {.on_body = on_body, .on_done = on_done, .arg = q},
-        .complete.until = INT64_MAX};
+        .complete = {.until = INT64_MAX, .stored_until = INT64_MAX}};
     q->target = mem_strdup(spec->target);
     q->next = s->open;
     q->link = &s->open;

@@ -111,6 +111,20 @@ class ArchiveAlone(harness.MillraceTest):
         self.aggregator.kill9()
         self.assertLessEqual(self.check_alone(feed=""), self.accepted)
 
+    def test_events_while_the_aggregator_did_not_have_the_counter(self):
+        self.begin(USERS, "--flush-interval=20ms").wait_ready()
+        self.publish()
+        self.wait_for(1, user="k")
+        self.aggregator.stop()
+        self.begin(COUNTERS, "--flush-interval=20ms").wait_ready()
+        self.publish()
+        self.wait_for(2, feed="")
+        wait_until(lambda: self.aggregator.stats()["rows_flushed_total"] > 0, "a flush")
+        self.wait_for(2, feed="")
+        self.compact(self.url)
+        self.aggregator.kill9()
+        self.assertLessEqual(self.check_alone(user="k"), self.accepted)
+
 
 if __name__ == "__main__":
     harness.main()
