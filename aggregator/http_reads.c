@@ -50,16 +50,9 @@ bool http_reads_check_caught_up(const struct app *app, struct http_request *req)
 /* The counter of the request was added later than others, or is not configured. */
 static void add_since(struct http_request *req, const struct app *app)
 {
-    struct bytes key = BYTES_NONE;
-    if (!http_param(req, "start", &key) && !http_param(req, "key", &key) && !http_param(req, "k", &key))
-        return;
-    const char *bar = key.len > 0 ? memchr(key.ptr, '|', key.len) : NULL;
-    struct bytes ns = bytes_of(key.ptr, bar ? (size_t)(bar - key.ptr) : 0);
-    int64_t since = counted_since_of(&app->since, ns);
-    if (bar && !counters_find(app->counters, ns) && !bytes_equal_str(ns, "lookup"))
-        http_add_header_text(req, "X-Millrace-Not-Counted", "1");
-    if (since > 0)
-        http_add_header(req, "X-Millrace-Counted-Since", "%" PRId64, since);
+    struct bytes ns = read_protocol_namespace(req);
+    bool is_lacking = ns.ptr && !counters_find(app->counters, ns) && !bytes_equal_str(ns, "lookup");
+    read_protocol_add_since(req, counted_since_of(&app->since, ns), is_lacking);
 }
 
 /* Describes the state that a read sees. Call this once for a request, as its read begins. */

@@ -519,7 +519,8 @@ static void note_since(struct ask *a)
     } else if (complete->n_missing > 0 && complete->until > 0) {
         struct whole known = whole ? *whole : (struct whole){0};
         complete->until = complete->until < known.until ? complete->until : known.until;
-        complete->counted_since = known.since;
+        if (known.since > complete->counted_since)
+            complete->counted_since = known.since;
     }
 }
 
@@ -711,6 +712,7 @@ static void append_question(struct buf *target, const struct query *q, const str
 static void begin(struct ask *a)
 {
     const struct source_question question = {.target = a->target.ptr,
+        .ns = a->query.is_former ? BYTES_NONE : bytes_str(query_counter(&a->query)->ns),
         .arg = a,
         .allows_partial = a->query.allows_partial,
         .patience = a->query.patience,

@@ -56,6 +56,7 @@ struct question {
     int restarts;
     uint64_t through;
     bool has_through, bad;
+    int64_t lacking; /* when the archive was made, if it lacks the counter; 0: it has the counter */
     bool is_missing[SOURCES_MAX];
     struct completeness complete;
     struct buf partial; /* the start of an incomplete record */
@@ -164,6 +165,8 @@ static void finish(struct question *q, enum source_result result)
         q->complete.until = has_archive ? slice_watermarks_until(&q->sources->watermarks, q->through) : 0;
         q->complete.held_by[0] = '\0';
     }
+    if (q->spec.ns.len > 0 && q->complete.counted_since == 0 && !q->complete.is_not_counted)
+        q->complete.counted_since = q->lacking;
     *q->link = q->next;
     if (q->next)
         q->next->link = q->link;
@@ -257,7 +260,7 @@ static void begin(struct question *q)
     q->page = NULL;
     q->has_through = false;
     q->complete.until = q->complete.stored_until = INT64_MAX;
-    q->complete.counted_since = 0;
+    q->complete.counted_since = q->lacking = 0;
     q->complete.is_not_counted = false;
     q->complete.held_by[0] = '\0';
     if (q->spec.on_restart)
@@ -312,6 +315,15 @@ static void handle_cleared(struct question *q, const struct http_reply_view *rep
     ask(q);
 }
 
+/* The aggregator knows the archive's counters, but an archive that was replaced may have others. */
+static void note_counter(struct question *q, struct generation_counter c)
+{
+    if (c.since > q->complete.counted_since)
+        q->complete.counted_since = c.since;
+    if (c.lacking > 0)
+        q->lacking = c.lacking;
+}
+
 /* Counts in memory are left out: after a crash, they may be counted into a later slice, or by other counters. */
 static void note_stored(struct question *q, const struct http_reply_view *reply)
 {
@@ -339,15 +351,17 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
         snprintf(q->complete.held_by, sizeof q->complete.held_by, "%s",
             http_reply_header(reply, "X-Millrace-Held-By"));
     }
-    int64_t since;
-    if (bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Counted-Since")), &since) &&
-        since > q->complete.counted_since)
-        q->complete.counted_since = since;
-    q->complete.is_not_counted |= *http_reply_header(reply, "X-Millrace-Not-Counted") != '\0';
+    struct generation_counter c = {0};
+    bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Counted-Since")), &c.since);
+    bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Not-Counted")), &c.lacking);
+    bool is_aggregator = *complete != '\0';
+    q->complete.is_not_counted |= is_aggregator && c.lacking > 0;
+    c.lacking = is_aggregator ? 0 : c.lacking;
+    note_counter(q, c);
     if (*through && !bytes_to_u64(bytes_str(through), &q->through))
         return false;
     q->has_through = q->has_through || *through;
-    if (*complete)
+    if (is_aggregator)
         note_stored(q, reply);
     return true;
 }
@@ -481,6 +495,7 @@ static void end_local(struct question *q)
         q->through = archive_read_info(q->read).through;
         q->has_through = true;
         const struct source_generation g = identify(archive_read_info(q->read));
+        note_counter(q, archive_read_counter(q->read, q->spec.ns));
         if (q->spec.on_archive)
             q->spec.on_archive(q->spec.arg, &g);
         if (q->spec.on_source)
@@ -564,6 +579,7 @@ static bool recall(struct question *q)
     if (!q->spec.on_recall(q->spec.arg, &id))
         return false;
     sources_succeed(s, 0, SOURCE_READS);
+    note_counter(q, generation_counter(g, q->spec.ns));
     q->through = info.through;
     q->has_through = true;
     q->at = 1;

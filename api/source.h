@@ -73,7 +73,7 @@ struct completeness {
     int64_t stored_until; /* as `until`, for events that are in the aggregator's slices or in the archive */
     char held_by[2 * NAME_LEN_MAX + 2]; /* STREAM/PRODUCER that holds it back; "": none */
     int64_t
-        counted_since; /* Unix seconds; earlier events are not counted, because the counter was added then; 0: all */
+        counted_since; /* Unix seconds; earlier events are not counted by a source, because the counter was added then; 0: all */
     bool is_not_counted; /* the aggregator's configuration does not have the counter */
     size_t n_missing;
     struct source_missing missing[SOURCES_MAX];
@@ -86,6 +86,8 @@ struct source_generation {
 
 struct source_question {
     const char *target; /* "/range?start=...", with at least one parameter; copied */
+    struct bytes
+        ns; /* of the counter of the records, for counted_since; empty: none, or not configured; borrowed until on_done */
     void *arg;
     bool allows_partial; /* answer without a source that fails, unless all fail */
     usec_t patience;     /* a shorter timeout; 0: that of the sources */

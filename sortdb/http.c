@@ -50,6 +50,13 @@ static void add_headers(struct http_request *req, const struct generation *g, ui
         http_add_header_u64(req, "X-Millrace-Shard", shard);
 }
 
+static void add_counter(struct http_request *req, const struct generation *g)
+{
+    struct bytes ns = read_protocol_namespace(req);
+    struct generation_counter counter = generation_counter(g, ns);
+    read_protocol_add_since(req, counter.since, bytes_equal_str(ns, "lookup") ? 0 : counter.lacking);
+}
+
 /* A truncated file may lack the key, so check for truncation before answering 404. */
 static void reply_missing(struct http_request *req, const struct generation *g, uint32_t shard)
 {
@@ -100,6 +107,7 @@ static void mget(struct http_request *req, void *ctx)
             answer.n_found++;
     }
     add_headers(req, g, generation_info(g).shards == 1 ? 0 : GENERATION_NO_SHARD);
+    add_counter(req, g);
     answer_send(req, g, &answer, &s->scratch);
 }
 
@@ -271,6 +279,7 @@ static void range(struct http_request *req, void *ctx)
     struct generation *g = begin_answer(s, req);
     if (!g || !read_protocol_range(req, generation_separator(g), generation_is_archive(g), &span))
         return;
+    add_counter(req, g);
     if (span.has_rollups) {
         range_with_rollups(s, req, g, &span);
         return;

@@ -190,3 +190,8 @@ struct generation_info archive_read_info(const struct archive_read *r)
 {
     return generation_info(r->g);
 }
+
+struct generation_counter archive_read_counter(const struct archive_read *r, struct bytes ns)
+{
+    return generation_counter(r->g, ns);
+}

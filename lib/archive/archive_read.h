@@ -25,5 +25,6 @@ struct bytes archive_read_continuation(const struct archive_read *r);
 /* False: a file was truncated. */
 bool archive_read_is_whole(const struct archive_read *r, char error[GENERATION_ERROR_TEXT]);
 struct generation_info archive_read_info(const struct archive_read *r);
+struct generation_counter archive_read_counter(const struct archive_read *r, struct bytes ns);
 
 #endif

@@ -16,6 +16,9 @@ struct generation {
     char separator;
     bool is_archive;
     struct generation_info info;
+    struct counted_since since;
+    char *counters; /* canonical text; NULL: none */
+    int64_t made;
     struct sorted_file **files; /* one for each shard; NULL: not open */
     struct sorted_file **texts; /* the same; NULL: the generation has no files of texts */
     uint32_t
@@ -40,6 +43,8 @@ static void generation_free(struct generation *g)
         if (g->texts)
             sorted_file_close(&g->texts[i]);
     }
+    counted_since_free(&g->since);
+    free(g->counters);
     free(g->files);
     free(g->texts);
     g->magic = 0;
@@ -117,6 +122,9 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     g->info.number = m->generation;
     g->info.through = m->through;
     g->info.content = manifest_content(m);
+    counted_since_copy(&m->since, &g->since);
+    g->counters = mem_strdup(m->counters);
+    g->made = m->made;
     if (m->texts)
         g->texts = mem_zalloc(m->shards * sizeof(struct sorted_file *));
     for (uint32_t i = 0; i < m->shards && r == SORTED_FILE_OK; i++) {
@@ -197,6 +205,12 @@ bool generation_is_current(const struct generation *g, const struct generation_s
 struct generation_info generation_info(const struct generation *g)
 {
     return g->info;
+}
+
+struct generation_counter generation_counter(const struct generation *g, struct bytes ns)
+{
+    bool is_lacking = ns.len > 0 && g->counters && g->counters[0] && !counted_since_has(g->counters, ns);
+    return (struct generation_counter){counted_since_of(&g->since, ns), is_lacking ? g->made : 0};
 }
 
 char generation_separator(const struct generation *g)

@@ -50,6 +50,12 @@ bool generation_is_unshared(const struct generation *g);
 bool generation_is_current(const struct generation *g, const struct generation_source *source);
 
 struct generation_info generation_info(const struct generation *g);
+/* What an archive has of a counter. */
+struct generation_counter {
+    int64_t since;   /* the counter counts since then (counts/counted_since.h); 0: from the beginning */
+    int64_t lacking; /* the archive lacks the counter, and was made then; 0: it has the counter */
+};
+struct generation_counter generation_counter(const struct generation *g, struct bytes ns);
 char generation_separator(const struct generation *g);
 /* True for an archive, whose records are lists of counts and lookups. */
 bool generation_is_archive(const struct generation *g);

@@ -18,7 +18,7 @@ static bool namespace_of(struct bytes line, struct bytes *ns)
     return false;
 }
 
-static bool has_counter(const char *counters, struct bytes wanted)
+bool counted_since_has(const char *counters, struct bytes wanted)
 {
     struct bytes line, ns;
     while (bytes_next_word(&counters, "\n", &line))
@@ -43,7 +43,7 @@ void counted_since_follow(struct counted_since *s, const char *before, const cha
         if (!namespace_of(line, &ns) ||
             counted_since_of(&next, ns) > 0) /* a counter may have several lines */
             continue;
-        int64_t since = *before && !has_counter(before, ns) ? started : counted_since_of(s, ns);
+        int64_t since = *before && !counted_since_has(before, ns) ? started : counted_since_of(s, ns);
         if (since > 0)
             add(&next, ns, since);
     }

@@ -24,6 +24,8 @@ struct counted_since {
 /* Continues the times over a slice. `before` is the canonical text of the counters before it (counters.h), empty before the first
  * slice; `counters` is that of the slice, which has begun at `started`. */
 void counted_since_follow(struct counted_since *s, const char *before, const char *counters, int64_t started);
+/* True if the canonical text has the counter. */
+bool counted_since_has(const char *counters, struct bytes ns);
 /* 0: the counter counts from the beginning. */
 int64_t counted_since_of(const struct counted_since *s, struct bytes ns);
 void counted_since_copy(const struct counted_since *from, struct counted_since *to);

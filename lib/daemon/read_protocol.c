@@ -2,6 +2,7 @@
 
 #include "counts/records.h"
 
+#include <inttypes.h>
 #include <strings.h>
 
 static bool required(struct http_request *req, const char *name, struct bytes *value)
@@ -155,6 +156,23 @@ bool read_protocol_keys(struct http_request *req, struct read_keys *out)
         http_problem(req, 400, "bad-parameter", NULL,
             "give ns= for each total: different namespaces, at most %d", READ_TOTALS_MAX);
     return valid && out->n_ns > 0;
+}
+
+struct bytes read_protocol_namespace(struct http_request *req)
+{
+    struct bytes key = BYTES_NONE;
+    if (!http_param(req, "start", &key) && !http_param(req, "key", &key))
+        http_param(req, "k", &key);
+    const char *bar = key.len > 0 ? memchr(key.ptr, '|', key.len) : NULL;
+    return bar ? bytes_of(key.ptr, (size_t)(bar - key.ptr)) : BYTES_NONE;
+}
+
+void read_protocol_add_since(struct http_request *req, int64_t since, int64_t lacking)
+{
+    if (lacking > 0)
+        http_add_header(req, "X-Millrace-Not-Counted", "%" PRId64, lacking);
+    if (since > 0)
+        http_add_header(req, "X-Millrace-Counted-Since", "%" PRId64, since);
 }
 
 void read_protocol_add_next(struct http_request *req, struct bytes key)

@@ -183,6 +183,25 @@ class SwitchTest(ArchiveCase):
         self.assertEqual(self.total().json()["total"], 10)
         self.assertEqual(self.api.get("/health").text, "ready\n")
 
+    def test_an_archive_that_counts_a_counter_since_another_time_than_the_aggregator_knows(self):
+        """`current` was pointed at a generation from before a recount."""
+        self.aggregator(0, {1: 5})
+        has, lacks = "total u key = l\n", "total all key = \"all\"\n"
+        for n, (counters, more, since, rows) in enumerate((
+                (has, {}, None, [15, 0]), (has, {"since": {"u": str(MARCH + 3600)}}, MARCH + 3600, [None, 0]),
+                (lacks, {}, 1353283200, [None, None]), (lacks, {"since": {"all": str(MARCH)}}, 1353283200, [None, None])), 1):
+            write_generation(self.archive, n, 1, self.records(10), counters=counters, **more)
+            point_at(self.archive, n)
+            if n == 1:
+                self.mapped()
+                sortdb = self.start("sortdb", "--archive", self.archive)
+                asks = self.start_api("--sortdb-url", sortdb.url)
+            for daemon in (self.api, sortdb):
+                self.assertEqual(daemon.post("/reload").status, 200)
+            for api in (self.api, self.api, asks):  # the second answer is of kept sums
+                got = api.get("/v1/series?" + query(user="k", **SPAN)).json()
+                self.assertEqual(([r["n"] for r in got["rows"]], got.get("counted_since")), (rows, since), (n, api.name))
+
     def test_reload_answers_when_the_generation_is_in_use(self):
         self.begin(self.records(10))
         self.mapped()

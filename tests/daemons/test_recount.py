@@ -132,6 +132,13 @@ class CountedSince(RecountTest):
         self.assertEqual(reply.status, 200, reply)
         return reply
 
+    def point_at(self, generation):
+        """docs/guide/compactor.md, "Return to an older generation"."""
+        link = os.path.join(self.archive, "current")
+        os.symlink("%012d" % generation, link + ".new")
+        os.rename(link + ".new", link)
+        self.assertEqual(self.sortdb.post("/reload").status, 200)
+
     def check_since(self, least):
         """Rows before the counter was added are null, and only those; an older counter has no such rows."""
         got = self.ask("country", more="&unit=hour&sub=US").json()
@@ -181,6 +188,9 @@ class CountedSince(RecountTest):
         self.millrace("compact", "--replace=" + self.recounted)
         self.assertNotIn("since", self.manifest())
         self.assertNotIn("counted_since", self.ask("country", more="&sub=US").json())
+        self.point_at(self.manifest()["generation"] - 1)
+        self.assertEqual(self.check_since(began), since)
+        self.point_at(self.manifest()["generation"] + 1)
         self.check_exact()
 
 

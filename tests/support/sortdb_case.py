@@ -22,8 +22,8 @@ def shard_of(key, shards):
     return zlib.crc32(ns + b"|" + rest) % shards
 
 
-def write_generation(archive, number, through, records, shards=1):
-    """A whole generation; `current` is not touched."""
+def write_generation(archive, number, through, records, shards=1, **more):
+    """A whole generation; `current` is not touched. `more`: members of the manifest."""
     directory = os.path.join(archive, "%012d" % number)
     os.makedirs(directory)
     files = []
@@ -35,7 +35,7 @@ def write_generation(archive, number, through, records, shards=1):
         files.append({"name": name, "records": lines.count(b"\n"), "bytes": len(lines), "xxh3": xxh3(lines)})
     with open(os.path.join(directory, "manifest.json"), "w") as f:
         json.dump({"format": 1, "generation": number, "through": through, "made": 1353283200, "shards": shards,
-                   "streams": {"clicks": {"id": "x", "end": "10"}}, "counters": "", "files": files, "imports": []}, f)
+                   "streams": {"clicks": {"id": "x", "end": "10"}}, "counters": "", "files": files, "imports": [], **more}, f)
     return directory
 
 
