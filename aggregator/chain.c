@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 /* The state of chain_open. */
 struct opening {
@@ -224,6 +225,16 @@ static enum slice_result seal_as_it_is(const struct opening *o, const char *path
     return r;
 }
 
+/* After slice_look, a slice has a log only while another process has it open. A crash in the middle of a seal leaves counts in it. */
+static bool has_log(const char *path)
+{
+    struct stat st;
+    char *log = mem_printf("%s-wal", path);
+    bool has = stat(log, &st) == 0 && st.st_size > 0;
+    free(log);
+    return has;
+}
+
 static enum slice_result take_in(const struct opening *o, uint64_t number, struct sealed *sealed)
 {
     char *path = chain_slice_path(o->config->slices_dir, number);
@@ -236,6 +247,11 @@ static enum slice_result take_in(const struct opening *o, uint64_t number, struc
     }
     if (r == SLICE_OK)
         r = slice_reader_open_sealed(path, &reader, o->error);
+    if (r != SLICE_OK && state.sealed && has_log(path)) {
+        snprintf(o->error, SLICE_ERROR_TEXT,
+            "cannot move the log of %.400s into its file; another process has it open", path);
+        r = SLICE_FULL;
+    }
     slice_state_free(&state);
     if (r == SLICE_OK)
         sealed_add(sealed, path, reader);

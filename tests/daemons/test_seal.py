@@ -271,6 +271,20 @@ class Seal(harness.MillraceTest):
         held.close()
         self.assertEqual(d.process.wait(harness.PATIENCE), 0)
 
+    def test_killed_in_a_seal_while_another_process_has_the_slice_open(self):
+        self.count(LINE % b"a", LINE % b"b")
+        reader = sqlite3.connect(self.path("data", "slices", "0000000001.db"), isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM meta").fetchall()
+        self.assertIn("another process has it open", self.post("/seal?slice=1", 503, "storage-full")["detail"])
+        self.aggregator.kill9()
+        d = self.begin(COUNTERS)
+        self.assertEqual(d.process.wait(harness.PATIENCE), 75)
+        self.assertIn("another process has it open", d.log)
+        reader.close()
+        self.restart(COUNTERS)
+        self.assertEqual((self.aggregator.get("/slices").json()["open"], self.total()), (2, 2))
+
     def test_a_fresh_directory_goes_on_behind_the_archive(self):
         self.count(LINE % b"a", LINE % b"b")
         self.post("/seal?slice=1", 200)
