@@ -338,13 +338,16 @@ static void note_stored(struct question *q, const struct http_reply_view *reply)
         q->complete.stored_until = until;
 }
 
-/* An archive's reply names its last slice. Only the aggregator's reply has a time up to which counts are complete. */
+/* An archive's reply names its last slice. Only the aggregator's reply has a time up to which counts are complete. Without this check,
+ * an address of the wrong daemon would count an archive or slices twice. */
 static bool read_headers(struct question *q, const struct http_reply_view *reply)
 {
     const char *complete = http_reply_header(reply, "X-Millrace-Complete-Until");
     const char *through = http_reply_header(reply, "X-Millrace-Through");
+    bool is_aggregator = q->at + 1 == q->sources->n;
     int64_t until = INT64_MAX;
-    if ((*complete || !*through) && !bytes_to_i64(bytes_of(complete, strcspn(complete, ".")), &until))
+    if (is_aggregator ? !bytes_to_i64(bytes_of(complete, strcspn(complete, ".")), &until)
+                      : !bytes_to_u64(bytes_str(through), &q->through))
         return false;
     if (until < q->complete.until) {
         q->complete.until = until;
@@ -354,13 +357,10 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     struct generation_counter c = {0};
     bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Counted-Since")), &c.since);
     bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Not-Counted")), &c.lacking);
-    bool is_aggregator = *complete != '\0';
     q->complete.is_not_counted |= is_aggregator && c.lacking > 0;
     c.lacking = is_aggregator ? 0 : c.lacking;
     note_counter(q, c);
-    if (*through && !bytes_to_u64(bytes_str(through), &q->through))
-        return false;
-    q->has_through = q->has_through || *through;
+    q->has_through = q->has_through || !is_aggregator;
     if (is_aggregator)
         note_stored(q, reply);
     return true;

@@ -14,7 +14,8 @@
  *
  * 1. on_done is called exactly once, never from inside source_ask. SOURCE_OK means that every source answered completely, except
  *    those that completeness.missing names.
- * 2. A reply without X-Millrace-Complete-Until and X-Millrace-Through does not come from a source: SOURCE_UNAVAILABLE.
+ * 2. A reply of the aggregator without X-Millrace-Complete-Until, or of an archive without X-Millrace-Through, comes from another daemon:
+ *    SOURCE_UNAVAILABLE.
  * 3. A question stores a piece of the reply, or a whole lookup record. The counts of a long record are passed to
  *    on_record in several records with the same key.
  * 4. Equal questions at the same time share a request (shared_call.h), which is sent after all of them were asked.

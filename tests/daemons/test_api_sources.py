@@ -58,6 +58,13 @@ class ApiSources(harness.MillraceTest):
         self.archive.records["u|k"] = hour_text(MARCH) + ":3"
         self.assertEqual(self.total(), 3)  # totals have no rollups
 
+    def test_an_address_of_the_wrong_daemon_counts_nothing_twice(self):
+        self.archive.records["u|k"] = self.live.records["u|k"] = hour_text(MARCH) + ":3"
+        for urls in ((self.archive.url, self.archive.url), (self.live.url, self.live.url), (self.live.url, self.archive.url)):
+            self.api.stop()
+            self.api = self.start("api", "--config", self.path("test.conf"), "--sortdb-url", urls[0], "--aggregator-url", urls[1])
+            self.assertIn("does not follow the read protocol", self.ask("series", 503, user="k", **SPAN)["detail"], urls)
+
     def test_both_are_added_and_the_aggregator_says_until_when(self):
         self.archive.records["u|k"] = hour_text(MARCH) + ":3"
         self.live.records["u|k"] = hour_text(MARCH) + ":4"
