@@ -248,8 +248,10 @@ static enum slice_result take_in(const struct opening *o, uint64_t number, struc
     if (r == SLICE_OK)
         r = slice_reader_open_sealed(path, &reader, o->error);
     if (r != SLICE_OK && state.sealed && has_log(path)) {
+        char *why = mem_strdup(o->error);
         snprintf(o->error, SLICE_ERROR_TEXT,
-            "cannot move the log of %.400s into its file; another process has it open", path);
+            "%.200s: its log is not in its file yet; another process may have it open: %.200s", path, why);
+        free(why);
         r = SLICE_FULL;
     }
     slice_state_free(&state);
