@@ -574,7 +574,7 @@ void queue_end_epoch(struct queue *q, const char *reader)
 {
     struct epoch *e = find_epoch(q, reader);
     if (e)
-        *e = q->epochs[--q->n_epochs];
+        e->epoch = ++q->last_lease;
 }
 
 void queue_lease_expire(struct queue *q, uint64_t number)

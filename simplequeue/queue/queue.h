@@ -182,9 +182,9 @@ bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline);
 /* Ends all leases of readers with this name, begins its next epoch (higher than all before, never 0), and returns
  * the number of messages that became ready. */
 uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch);
-/* The epoch of the last release with this name; 0: unknown. Epochs are only in memory. */
+/* The latest epoch of this name; 0: unknown. Epochs are only in memory. */
 uint64_t queue_epoch(const struct queue *q, const char *reader);
-/* Forgets the epoch of this name. */
+/* Replaces the epoch of this name, if there is one, by a new one. */
 void queue_end_epoch(struct queue *q, const char *reader);
 /* Call this when the timer of the lease has fired. Makes the messages of the lease ready again. */
 void queue_lease_expire(struct queue *q, uint64_t lease);

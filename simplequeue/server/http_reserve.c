@@ -66,7 +66,7 @@ static void answer_nothing(struct reserve *r)
     http_reply(end(r, q), 200, OCTETS, BYTES_NONE);
 }
 
-/* If the epoch of the request is not that of the reader's last release, refuses the request and returns true. `q` is
+/* If the epoch of the request is not the latest of the reader's name, refuses the request and returns true. `q` is
  * NULL if the queue does not exist. */
 static bool answer_stale(struct reserve *r, const struct named_queue *q)
 {
@@ -77,7 +77,7 @@ static bool answer_stale(struct reserve *r, const struct named_queue *q)
     if (latest)
         snprintf(members, sizeof members, "\"epoch\":\"%llu\"", (unsigned long long)latest);
     http_problem_with(end(r, q), 409, "stale-epoch", members,
-        "this is not the epoch of the reader's last release: another reader took over, or the daemon started "
+        "this is not the latest epoch of the reader's name: another client took over, or the daemon started "
         "again");
     return true;
 }
