@@ -16,6 +16,7 @@ struct producer_time {
 
 struct producer_times {
     char id[STREAM_ID_TEXT]; /* of the stream */
+    uint64_t end;
     struct producer_time *table;
 };
 
@@ -86,7 +87,7 @@ static bool add_producer(const struct json_doc *doc, size_t i, usec_t timeout,
         (time.type != JSON_NULL && !read_seconds(time, &until)))
         return false;
     snprintf(producer, sizeof producer, "%.*s", (int)name.v.string.len, name.v.string.ptr);
-    if (restored.type == JSON_BOOL && restored.v.boolean && until < last_of(last, producer))
+    if (restored.type == JSON_BOOL && restored.v.boolean && until > 0 && until < last_of(last, producer))
         until = last_of(last, producer);
     add(times, producer, until);
     if (silence > timeout || until >= w->until)
@@ -108,7 +109,8 @@ bool stream_watermark_read(
     if (ok)
         memcpy(out->id, id.ptr, id.len);
     memcpy(times.id, out->id, sizeof times.id);
-    if (ok && strcmp(last->id, times.id) != 0)
+    times.end = out->end;
+    if (ok && (strcmp(last->id, times.id) != 0 || times.end < last->end))
         clear(last);
     for (size_t i = 0, n = ok ? json_doc_length(doc, "/producers") : 0; ok && i < n; i++)
         ok = add_producer(doc, i, timeout, last, &times, out);
