@@ -8,7 +8,7 @@ bool remote_moment_read(struct remote_moment *m, struct bytes text, usec_t here)
     const size_t life = RANDOM_ID_SIZE - 1;
     uint64_t there;
     if (text.len <= life || text.ptr[life] != '.' || !bytes_is_name(bytes_of(text.ptr, life)) ||
-        !bytes_to_u64(bytes_of(text.ptr + life + 1, text.len - life - 1), &there) || there > INT64_MAX)
+        !bytes_to_u64(bytes_of(text.ptr + life + 1, text.len - life - 1), &there) || there > INT64_MAX / 2)
         return false;
     memcpy(m->life, text.ptr, life);
     m->life[life] = '\0';
