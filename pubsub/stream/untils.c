@@ -25,10 +25,10 @@ struct entry {
     UT_hash_handle hh;
     size_t at, slot;
     usec_t stored_at; /* since boot; 0: never */
-    usec_t seen;      /* the trusted time of the last statement */
+    usec_t seen;      /* the trusted time of the last statement, later by the time without ticks since */
     struct cursor_put put;
-    bool stores_time; /* the last put has a time */
-    bool storing, is_removed, stores_removal;
+    bool stores_time;                                 /* the last put has a time */
+    bool storing, is_due, is_removed, stores_removal; /* is_due: store again after this put */
 };
 
 struct untils {
@@ -38,6 +38,7 @@ struct untils {
     size_t n, cap, n_slots;
     struct entry **slots;  /* by slot; NULL: free */
     usec_t ran, ticked_at; /* the sum of the times between ticks; the last tick, since boot */
+    bool has_ticked;
 };
 
 static struct key key_of(const struct stream *s, struct bytes producer)
@@ -135,8 +136,11 @@ static void restore_silence(struct untils *us)
     for (size_t i = 0; i < us->n; i++)
         if (us->list[i]->seen > latest && us->list[i]->seen <= us->config.now.trusted)
             latest = us->list[i]->seen;
-    for (size_t i = 0; i < us->n; i++)
-        us->list[i]->until.stated = us->list[i]->seen < latest ? us->list[i]->seen - latest : 0;
+    for (size_t i = 0; i < us->n; i++) {
+        struct entry *e = us->list[i];
+        e->until.stated = e->seen < latest ? e->seen - latest : 0;
+        e->seen = us->config.now.trusted + e->until.stated;
+    }
 }
 
 bool untils_open(const struct untils_config *config, struct untils **out, char *error, size_t error_size)
@@ -187,13 +191,6 @@ void untils_poll(struct untils *us)
         cursor_file_poll(us->file);
 }
 
-void untils_tick(struct untils *us, struct clock_moment now)
-{
-    usec_t time = now.boot - us->ticked_at;
-    us->ran += time < TICK_MAX ? time : TICK_MAX;
-    us->ticked_at = now.boot;
-}
-
 static void store(struct entry *e)
 {
     const struct until *u = &e->until;
@@ -209,7 +206,29 @@ static void store(struct entry *e)
     }
     e->stores_removal = e->is_removed;
     e->storing = true;
+    e->is_due = false;
     cursor_file_put(e->all->file, e->slot, &r, &e->put);
+}
+
+static void store_when_free(struct entry *e)
+{
+    if (e->storing)
+        e->is_due = true;
+    else if (e->slot != NO_SLOT)
+        store(e);
+}
+
+/* After a downtime or a suspension, the records must not count it: the next start would. */
+void untils_tick(struct untils *us, struct clock_moment now)
+{
+    usec_t time = now.boot - us->ticked_at, counted = time < TICK_MAX ? time : TICK_MAX;
+    us->ran += counted;
+    us->ticked_at = now.boot;
+    for (size_t i = 0; i < us->n && (time > counted || !us->has_ticked); i++) {
+        us->list[i]->seen += time - counted;
+        store_when_free(us->list[i]);
+    }
+    us->has_ticked = true;
 }
 
 /* A failed put is repeated with a later statement. */
@@ -222,7 +241,7 @@ static void stored(struct cursor_put *put, bool ok)
     if (e->stores_removal) {
         e->all->slots[e->slot] = NULL;
         free(e);
-    } else if (e->is_removed) {
+    } else if (e->is_removed || e->is_due) {
         store(e);
     }
 }
@@ -270,6 +289,8 @@ void untils_state(
         us->config.made(us->config.arg, u);
     bool is_due =
         e->stored_at == 0 || now.boot - e->stored_at >= STORE_EVERY || (u->time > 0 && !e->stores_time);
+    if (is_due && e->storing)
+        e->is_due = true;
     if (!is_due || e->storing)
         return;
     if (e->slot == NO_SLOT && !take_slot(us, e)) {

@@ -214,6 +214,23 @@ static void only_the_time_that_the_daemon_runs_is_silence(void **state)
     assert_int_equal(untils_silence(w->untils, find(w, "late")), 0);
 }
 
+static void a_second_restart_does_not_count_the_downtime_before_the_first(void **state)
+{
+    struct world *w = *state;
+    state_until(w, "late", SECOND, 0);
+    pass(w, 30 * SECOND);
+    state_until(w, "early", SECOND, 0);
+    w->now.trusted += DAY;
+    restart(w);
+    pass(w, 5 * SECOND);
+    state_until(w, "early", SECOND, 0);
+    jump(w, DAY); /* suspended */
+    state_until(w, "early", SECOND, 0);
+    restart(w);
+    assert_int_equal(untils_silence(w->untils, find(w, "late")), 45 * SECOND);
+    assert_int_equal(untils_silence(w->untils, find(w, "early")), 0);
+}
+
 static void a_new_producer_is_known_once_it_is_stored(void **state)
 {
     struct world *w = *state;
@@ -426,6 +443,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_restart_keeps_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_time_from_a_clock_that_was_ahead_is_dropped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_the_time_that_the_daemon_runs_is_silence, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_second_restart_does_not_count_the_downtime_before_the_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_producer_is_known_once_it_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_first_known_time_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_removed_producer_stays_removed, set_up, tear_down),
