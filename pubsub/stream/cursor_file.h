@@ -22,6 +22,7 @@
 #define MILLRACE_PUBSUB_CURSOR_FILE_H
 
 #include "journal/journal.h"
+#include "journal/opening_list.h"
 
 #define CURSOR_FILE_SLOTS_MAX 4096 /* slots */
 #define CURSOR_KEY_TEXT 33         /* 32 hexadecimal digits and NUL */
@@ -32,11 +33,10 @@ struct cursor_record {
     char stream[NAME_LEN_MAX + 1];
     char name[NAME_LEN_MAX + 1]; /* "": the slot is free */
     char id[JOURNAL_ID_TEXT];    /* of the stream */
-    /* Of the owner; "": any client may move the cursor. Of a producer: the opening of the byte before `offset`
-     * (journal/opening_list.h); "": unknown. */
-    char key[CURSOR_KEY_TEXT];
+    char key[CURSOR_KEY_TEXT];   /* of the owner; "": any client may move the cursor */
     uint64_t offset;
-    usec_t until, seen; /* of a producer (untils.h) */
+    char lineage[LINEAGE_SHORT_TEXT]; /* of the byte before `offset` (journal/opening_list.h); "": unknown */
+    usec_t until, seen;               /* of a producer (untils.h) */
 };
 
 enum cursor_file_result {

@@ -101,6 +101,19 @@ const struct openings *stream_openings(const struct stream *s)
     return s->openings;
 }
 
+void stream_lineage_before(const struct stream *s, uint64_t offset, char *out, size_t size)
+{
+    out[0] = '\0';
+    if (offset > 0)
+        openings_lineage(s->openings, offset - 1, out, size);
+}
+
+bool stream_agrees(const struct stream *s, uint64_t offset, const char *lineage, uint64_t *differs_from)
+{
+    *differs_from = 0;
+    return offset == 0 || openings_agree(s->openings, offset - 1, bytes_str(lineage), differs_from);
+}
+
 struct line_index *stream_line_index(struct stream *s)
 {
     return &s->index;

@@ -45,6 +45,10 @@ void stream_close(struct stream **s);
 const char *stream_name(const struct stream *s);
 struct journal *stream_journal(struct stream *s);
 const struct openings *stream_openings(const struct stream *s); /* journal/opening_list.h */
+/* The lineage of the byte before the offset, in a buffer of `size` bytes; "" if unknown. */
+void stream_lineage_before(const struct stream *s, uint64_t offset, char *out, size_t size);
+/* Compares the histories at the byte before the offset, as openings_agree. */
+bool stream_agrees(const struct stream *s, uint64_t offset, const char *lineage, uint64_t *differs_from);
 struct line_index *stream_line_index(struct stream *s);
 struct block_cache *stream_block_cache(struct stream *s);
 

@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "base/text_hash.h"
-#include "journal/opening_list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,23 +88,16 @@ static void drop(struct untils *us, struct entry *e)
     us->list[e->at]->at = e->at;
 }
 
-/* The opening of the line before the offset; "": unknown. */
-static const char *opening_before(const struct stream *s, uint64_t offset)
-{
-    return offset > 0 ? openings_id_of(stream_openings(s), offset - 1) : "";
-}
-
 /* True if the stream has, or had until they expired, the lines that the record is about. A restored copy may have others at
  * these offsets, and after a power cut the offset may be in a hole. */
 static bool has_lines(struct stream *s, const struct cursor_record *r)
 {
     struct journal *j = stream_journal(s);
     struct journal_reader *reader = NULL;
-    const char *opening = opening_before(s, r->offset);
-    bool is_other = opening[0] && r->key[0] && strcmp(opening, r->key) != 0;
+    uint64_t differs;
     bool is_there = journal_reader_open(j, r->offset, &reader, NULL) == JOURNAL_OK;
     journal_reader_close(&reader);
-    return !is_other && (is_there || r->offset < journal_earliest(j));
+    return stream_agrees(s, r->offset, r->lineage, &differs) && (is_there || r->offset < journal_earliest(j));
 }
 
 /* After the clock was set back, a stored time may be too late by as much, so it is dropped. Otherwise `read` is as long ago as the
@@ -202,7 +194,7 @@ static void store(struct entry *e)
         memcpy(r.name, u->producer, sizeof r.name);
         snprintf(r.stream, sizeof r.stream, "%s", stream_name(u->stream));
         snprintf(r.id, sizeof r.id, "%s", journal_id(stream_journal(u->stream)));
-        snprintf(r.key, sizeof r.key, "%s", opening_before(u->stream, u->offset));
+        stream_lineage_before(u->stream, u->offset, r.lineage, sizeof r.lineage);
     }
     e->stores_removal = e->is_removed;
     e->storing = true;
