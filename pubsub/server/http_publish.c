@@ -482,6 +482,7 @@ void http_producers(struct http_request *req, void *ctx)
         }
         return;
     }
+    server_add_place(server, req, s);
     struct producer_list list = {.server = server, .stream = s};
     if (!http_param_bool(req, "stating", false, &list.only_stating))
         return;

@@ -166,7 +166,7 @@ static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), false);
     if (r->watermark != NULL)
-        source_watermark_ask(r->watermark, stream_client_cursor(r->source)->id);
+        source_watermark_ask(r->watermark, r->source);
     if (may_send(r) && reached(r) > r->mark) {
         send_now(r);
     } else if (may_send(r) && r->watermark != NULL && r->mark > 0 && !r->has_sent) {

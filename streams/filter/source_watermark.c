@@ -16,6 +16,7 @@ struct source_watermark {
     struct daemon *daemon;
     struct http_client *source;
     char target[NAME_LEN_MAX + 48], id[STREAM_ID_TEXT];
+    struct stream_place place; /* of the lines when it was asked */
     struct watermark *watermark;
     struct clock_moment asked_at;
     struct http_call *call; /* NULL: none */
@@ -50,8 +51,12 @@ static void answered(enum http_client_result result, const struct http_reply_vie
 {
     struct source_watermark *w = arg;
     struct stream_watermark answer;
+    struct stream_place place;
     w->call = NULL;
-    if (result != HTTP_CLIENT_OK || reply->status != 200 ||
+    if (result != HTTP_CLIENT_OK || reply->status != 200)
+        return;
+    stream_place_read(reply, &place);
+    if (!stream_place_is_same(&place, &w->place) ||
         !stream_watermark_read(reply->body, PRODUCER_TIMEOUT, w->times, &answer) ||
         strcmp(answer.id, w->id) != 0)
         return;
@@ -65,14 +70,16 @@ void source_watermark_restart(struct source_watermark *w)
     w->watermark = watermark_new(1);
 }
 
-void source_watermark_ask(struct source_watermark *w, const char *id)
+void source_watermark_ask(struct source_watermark *w, const struct stream_client *lines)
 {
+    const char *id = stream_client_cursor(lines)->id;
     if (w->call || !*id)
         return;
     if (strcmp(w->id, id) != 0) {
         source_watermark_restart(w);
         snprintf(w->id, sizeof w->id, "%s", id);
     }
+    w->place = *stream_client_place(lines);
     w->asked_at = daemon_moment(w->daemon);
     w->call = http_client_request(w->source,
         &(struct http_call_spec){

@@ -5,6 +5,7 @@
 import http.server
 import json
 import re
+import shutil
 import signal
 import threading
 import time
@@ -121,6 +122,32 @@ class Republished(WatermarkTest):
             wait_until(lambda: to.statements[-1][1] > 0, name + " to state a time")
             to.moment, n = None, len(to.statements)
             wait_until(lambda: len(to.statements) > n + 1, name + " to go on without a moment")
+
+    def test_a_source_that_is_restored(self):
+        """Lines that the copy accepts are not republished, so the destination is not complete, although its mark is past them."""
+        def publish(n):
+            body = b'{"t":%s}\n' % MADE_UP.encode() * n
+            self.assertEqual(request(self.pubsub_url, "POST", "/pub?stream=" + STREAM, body).status, 200)
+        self.start_pubsub()
+        publish(1)
+        self.pubsub.stop()
+        shutil.copytree(self.path("p"), self.path("old"))
+        self.start_pubsub()
+        publish(8)
+        published, to = time.time(), Destination(self)
+        d = self.start("pubsub_filtered", "--pubsub-url=" + self.pubsub_url, "--stream=" + STREAM, "--to-stream=out",
+                       "--to-pubsub-url=" + to.url)
+        wait_until(lambda: to.statements[-1][1] > published, "the time of all lines")
+        self.pubsub.kill9()
+        shutil.rmtree(self.path("p"))
+        shutil.move(self.path("old"), self.path("p"))
+        self.start_pubsub()
+        publish(2)
+        accepted = time.time()
+        wait_until(lambda: "restored copy" in d.get("/health").text, lambda: d.get("/health").text)
+        stated = len(to.statements)
+        wait_until(lambda: len(to.statements) > stated + 3, "some statements")
+        self.assertLess(max(until for _, until in to.statements), accepted)
 
     def test_filtered(self):
         self.check("pubsub_filtered")
