@@ -335,6 +335,7 @@ static void begin_counting(struct wiring *w)
         .client = w->client,
         .aggregate = app->aggregate,
         .streams = app->streams.names,
+        .followers = app->followers,
         .n_streams = app->streams.n,
         .producer_timeout = options_int(o, "producer_timeout") * USEC_PER_MSEC});
     health_set_not_ready(app, "catching up with the streams");

@@ -1,9 +1,11 @@
 #include "aggregator/watermark_poll.h"
 
+#include "aggregator/follower.h"
 #include "counts/json_fields.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
+#include "stream/stream_client.h"
 #include "stream/stream_watermark.h"
 #include "stream/watermark.h"
 
@@ -150,13 +152,22 @@ static void observe_stream(struct watermark_poll *p, size_t stream, const struct
     stream_reached(p, stream);
 }
 
+static bool is_of_another_process(const struct watermark_poll *p, const struct http_reply_view *reply)
+{
+    const struct stream_place *followed = follower_place(p->config.followers[p->at]);
+    struct stream_place place;
+    stream_place_read(reply, &place);
+    return place.text[0] && followed->text[0] && !stream_place_is_same(&place, followed);
+}
+
 /* Returns false if the answer is not usable, or the stream is not the one that is counted. */
 static bool read_stream(struct watermark_poll *p, const struct http_reply_view *reply)
 {
     const char *id = aggregate_cursor(p->config.aggregate, p->at)->id;
     struct stream_watermark w;
     struct producer_times *last = p->streams[p->at].times;
-    if (reply->status != 200 || !stream_watermark_read(reply->body, p->config.producer_timeout, last, &w) ||
+    if (reply->status != 200 || is_of_another_process(p, reply) ||
+        !stream_watermark_read(reply->body, p->config.producer_timeout, last, &w) ||
         (id[0] && strncmp(id, w.id, strlen(w.id)) != 0))
         return false;
     p->ends[p->at] = w.end;

@@ -3,8 +3,9 @@
  *
  * 1. The answers for all streams together are one observation. If an answer is missing, there is no observation. Each answer
  *    belongs to one moment of its stream, so the stated times hold below its end.
- * 2. A stream may have been replaced by another one with the same name. So an answer is ignored unless the stream has
- *    the id of the stream that is counted.
+ * 2. A stream may have been replaced by another one with the same name, or by an older copy. So an answer is ignored unless
+ *    the stream has the id of the stream that is counted, and if the answer is known to be from another process of pubsub
+ *    than the lines.
  * 3. As long as the time of a producer is not known, there is no observation, and the watermark stands still.
  * 4. A restart of pubsub does not lower the time of a producer (stream_watermark.h).
  *
@@ -18,6 +19,7 @@
 #define WATERMARK_STREAMS_MAX 64
 
 struct daemon;
+struct follower;
 struct http_client;
 struct watermark_poll;
 
@@ -26,6 +28,8 @@ struct watermark_poll_config {
     struct http_client *client; /* free the client first, which ends its request */
     const struct aggregate *aggregate;
     const char *const *streams; /* names in the aggregate's order; must outlive the poll */
+    struct follower *const
+        *followers; /* of the streams; must exist at the first answer, and outlive the client */
     size_t n_streams;
     usec_t producer_timeout; /* a producer that has stated nothing for longer does not count */
 };

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import harness
 from clocks import Clocks
+from gate import Gate
 from harness import query, request, seeded, wait_until
 from watermark_test import DAY, MADE_UP, STREAM, Host, WatermarkTest
 
@@ -289,6 +290,31 @@ class Hosts(WatermarkTest):
         self.aggregator.process.send_signal(signal.SIGCONT)
         wait_until(lambda: self.look()[1] == 2, "the second event")
         self.assertLess(self.hold_a_moment()[0], stated + 1)
+
+    def test_a_copy_that_the_aggregator_has_not_read(self):
+        """pubsub is restored to an older age, and its answers about producers come before its answer that the cursor is of another
+        history."""
+        def publish(n):
+            body = b'{"t":%s}\n' % MADE_UP.encode() * n
+            self.assertEqual(request(self.pubsub_url, "POST", "/pub?stream=" + STREAM, body).status, 200)
+            self.accepted += [time.time()] * n
+        self.start_pubsub()
+        publish(1)
+        self.pubsub.stop()
+        shutil.copytree(self.path("p"), self.path("old"))
+        self.start_pubsub()
+        gate = Gate(self.path("gate"), self.path("p.sock"))
+        self.addCleanup(gate.close)
+        self.start_aggregator("--pubsub-url=unix:" + self.path("gate"))
+        publish(8)
+        self.wait_complete()
+        gate.lets(0)
+        self.pubsub.kill9()
+        shutil.rmtree(self.path("p"))
+        shutil.move(self.path("old"), self.path("p"))
+        self.start_pubsub()
+        publish(2)
+        self.hold_a_moment()
 
     def test_several_queues_while_all_is_killed(self):
         random = seeded()
