@@ -163,6 +163,16 @@ static void drop(struct cursors *cs, struct named_cursor *c)
     free(c);
 }
 
+/* Returns up to which offset the stream's lines are those before the cursor. A stream that alone has been restored has, or
+ * will have, other lines after that. If it is unknown, returns 0. */
+static uint64_t held_from(struct stream *s, const struct cursor_record *r)
+{
+    uint64_t differs, end = journal_committed_end(stream_journal(s));
+    if (!stream_agrees(s, r->offset, r->lineage, &differs))
+        return differs;
+    return r->offset < end ? r->offset : end;
+}
+
 bool cursors_open(const struct cursors_config *config, struct cursors **out, char *error, size_t error_size)
 {
     struct cursor_file *file;
@@ -185,7 +195,8 @@ bool cursors_open(const struct cursors_config *config, struct cursors **out, cha
             struct named_cursor *c = add(cs, i, s, record->name);
             memcpy(c->key, record->key, sizeof c->key);
             c->stored = true;
-            c->offset = c->low = c->latest = record->offset;
+            c->offset = c->latest = record->offset;
+            c->held = c->low = held_from(s, record);
         } else if (record->name[0]) {
             cs->dropped++;
         }
@@ -226,12 +237,14 @@ static void change_stored(struct cursor_put *put, bool stored)
     c->under_way--;
     if (stored && !change->deletes) {
         c->stored = true;
-        c->offset = change->offset;
+        c->offset = c->held = change->offset;
     }
     if (change->deletes)
         c->deleting = stored;
-    if (!c->under_way)
-        c->low = c->latest = c->offset;
+    if (!c->under_way) {
+        c->latest = c->offset;
+        c->low = c->held;
+    }
     if (!c->under_way && (c->deleting || !c->stored))
         drop(change->cursors, c);
     change->done(change, stored ? CURSORS_OK : CURSORS_STORAGE);
@@ -251,7 +264,8 @@ enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *cha
         if (slot == slots)
             return CURSORS_TOO_MANY;
         c = add(cs, slot, change->stream, change->name);
-        c->offset = c->low = c->latest = change->offset; /* from now on retention keeps this offset */
+        c->offset = c->latest = change->offset;
+        c->held = c->low = change->offset; /* from now on retention keeps this offset */
         cs->config.made(cs->config.arg, c);
     }
     if (c->deleting)
@@ -271,6 +285,7 @@ enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *cha
         if (change->offset < c->low)
             c->low = change->offset;
         r.offset = change->offset;
+        stream_lineage_before(c->stream, r.offset, r.lineage, sizeof r.lineage);
         memcpy(r.name, c->name, sizeof r.name);
         memcpy(r.key, c->key, sizeof r.key);
         snprintf(r.stream, sizeof r.stream, "%s", stream_name(c->stream));

@@ -5,7 +5,8 @@
  *
  * 1. When the callback of a change reports CURSORS_OK, the change is durable.
  * 2. The result of cursors_hold is never above an acknowledged offset or an offset that is being stored. A new cursor
- *    counts at once. While a move is being stored, the old offset still counts.
+ *    counts at once. While a move is being stored, the old offset still counts. If only the stream has been restored,
+ *    the offset from which its lines differ counts until the cursor is moved.
  * 3. A cursor moves backwards only if `backwards` is set.
  * 4. There are at most as many cursors as the file has slots.
  * 5. If a cursor has a key, only a change with this key or with CURSORS_ANY_KEY may move or delete the cursor. The
@@ -41,7 +42,8 @@ struct named_cursor {
     char name[NAME_LEN_MAX + 1], key[CURSOR_KEY_TEXT];
     uint64_t offset; /* stored last */
     bool stored;     /* at any offset */
-    uint64_t low;    /* the lowest of `offset` and the offsets that are being stored */
+    uint64_t held;   /* retention keeps the lines from here on: `offset`, or less after a restore */
+    uint64_t low;    /* the lowest of `held` and the offsets that are being stored */
     uint64_t latest; /* accepted last */
     size_t under_way;
     bool deleting;

@@ -220,6 +220,32 @@ class OldCopies(CopiesTest):
         left = 40 * LINES - earliest // (len(block(0)) // LINES)
         wait_until(lambda: self.total() == LINES + left, lambda: "%d: %d" % (LINES + left, self.total()))
 
+    def test_a_stream_older_than_its_cursor(self):
+        """Only the stream's directory is restored. Retention keeps what the copy accepts until the aggregator continues there."""
+        self.pubsub("--retain-bytes=64K")
+        self.aggregator()
+        self.fill(0)
+        self.committed(1)
+        self.stream.stop()
+        shutil.copytree(self.path("p/streams"), self.path("old"))
+        self.pubsub("--retain-bytes=64K")
+        self.fill(*range(1, 20))
+        self.committed(20)
+        self.stream.stop()
+        shutil.rmtree(self.path("p/streams"))
+        shutil.move(self.path("old"), self.path("p/streams"))
+        for first in (20, 40):
+            self.pubsub("--retain-bytes=64K")
+            self.fill(*range(first, first + 20))
+            self.refused("restored copy", "from offset %d on it differs" % len(block(0)))
+            if first == 20:
+                self.stream.stop()
+        self.counting.stop()
+        self.aggregator("--accept-loss")
+        self.counted(20 + 40)
+        wait_until(lambda: int(request(self.url, "GET", "/streams").json()["streams"][0]["earliest"]) > 30 * len(block(0)),
+                   "the retention of what is counted")
+
     def test_a_stranger_cannot_move_or_delete_the_cursor(self):
         self.pubsub("--retain-bytes=64K")
         self.aggregator()
