@@ -222,7 +222,10 @@ static void refuse(struct journal *j, struct batch *b)
 static void append_deliver(struct batch *b)
 {
     struct journal *j = b->journal;
-    if (b->rolled) {
+    if (b->rolled && b->rolled->base != j->committed_end) {
+        segment_free(
+            b->rolled); /* behind bytes that were refused: nobody may read there until the next opening */
+    } else if (b->rolled) {
         segment_list_last(j)->size = b->old_size;
         segment_list_push(j, b->rolled);
     }

@@ -286,6 +286,57 @@ static void test_appends_behind_a_refused_batch_are_refused(void **state)
     assert_content(f, "1-2");
 }
 
+static ssize_t no_b(int fd, const void *p, size_t n, off_t at)
+{
+    if (!memchr(p, 'b', n) || at == 0)
+        return watching_pwrite(fd, p, n, at);
+    errno = EIO;
+    return -1;
+}
+
+/* A commit is written, and the next one begins a segment, before both fail. The segment's start is past the committed end, so
+ * it is no hole for the readers that wait there: after a restart the bytes before it are served. */
+static void test_a_segment_behind_a_refused_batch_is_not_read(void **state)
+{
+    struct fixture *f = *state;
+    struct answer first, a, b = {0};
+    struct journal_reader *reader;
+    struct seen seen = {0};
+    struct bytes piece = bytes_str("b");
+    watch(f);
+    watching.pwrite = no_b;
+    __atomic_store_n(&syncs_wait, true, __ATOMIC_SEQ_CST);
+    assert_int_equal(append(f, "", 0, 0, "2", &first), JOURNAL_OK);
+    journal_set_poll(f->set);
+    wait_for_syncs(1);
+    journal_gather_max = 1;
+    assert_int_equal(append(f, "", 0, 0, "3", &a), JOURNAL_OK);
+    while (so_far(&writes) < 2)
+        sched_yield();
+    struct journal_append begins = {.pieces = &piece, .n_pieces = 1, .begins_segment = true};
+    assert_int_equal(journal_append(f->j, &begins, 1000, on_commit, &b, NULL), JOURNAL_OK);
+    for (bool taken = false; !taken;) {
+        set_lock(f->set);
+        taken = !f->j->pending;
+        set_unlock(f->set);
+    }
+    __atomic_store_n(&syncs_wait, false, __ATOMIC_SEQ_CST);
+    sem_post(&may_sync);
+    journal_set_flush(f->set);
+    assert_int_equal(first.commit.result, JOURNAL_OK);
+    assert_true(a.commit.result == JOURNAL_LATCHED && b.commit.result == JOURNAL_LATCHED);
+    assert_int_equal(journal_committed_end(f->j), 2);
+    assert_int_equal(journal_reader_open(f->j, 2, &reader, NULL), JOURNAL_OK);
+    wait_read(f, reader, 10, &seen);
+    assert_int_equal(seen.w.result, JOURNAL_END);
+    journal_reader_close(&reader);
+    journal_retain(f->j, &(struct journal_retention){.min_bytes = 1, .hold = UINT64_MAX}, 1);
+    assert_int_equal(journal_earliest(f->j), 0);
+    io = &io_system;
+    reopen(f);
+    assert_content(f, "123");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +348,7 @@ int main(void)
         T(test_batches_use_their_memory_again),
         T(test_a_sync_interval_is_one_commit),
         T(test_appends_behind_a_refused_batch_are_refused),
+        T(test_a_segment_behind_a_refused_batch_is_not_read),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
