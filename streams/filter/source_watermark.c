@@ -56,7 +56,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     if (result != HTTP_CLIENT_OK || reply->status != 200)
         return;
     stream_place_read(reply, &place);
-    if (!stream_place_is_same(&place, &w->place) ||
+    if ((place.text[0] && !stream_place_is_same(&place, &w->place)) ||
         !stream_watermark_read(reply->body, PRODUCER_TIMEOUT, w->times, &answer) ||
         strcmp(answer.id, w->id) != 0)
         return;
