@@ -20,6 +20,7 @@
 struct stream_poll {
     struct watermark *watermark;
     struct producer_times *times;
+    struct stream_place place;      /* of the observations */
     char held_by[NAME_LEN_MAX + 1]; /* as of the last answer */
 };
 
@@ -29,8 +30,8 @@ struct watermark_poll {
     struct watermark *stored;    /* the same, by committed counts */
     struct stream_poll streams[WATERMARK_STREAMS_MAX];
     struct event *timer;
-    bool asking;
-    size_t at; /* the stream of the request */
+    bool asking, is_stale; /* pubsub has restarted since the first request of the observation */
+    size_t at;             /* the stream of the request */
     /* the observation that is being made */
     struct watermark_time time;
     uint64_t ends[WATERMARK_STREAMS_MAX];
@@ -42,8 +43,24 @@ struct watermark_poll {
 
 static void ask(struct watermark_poll *p);
 
+/* A restarted pubsub may have an older copy, so the ends that the former process stated are no measure of its lines. */
+static void notice_restart(struct watermark_poll *p)
+{
+    for (size_t i = 0; i < p->config.n_streams; i++) {
+        const struct stream_place *place = follower_place(p->config.followers[i]);
+        if (strcmp(place->text, p->streams[i].place.text) == 0)
+            continue;
+        p->streams[i].place = *place;
+        watermark_forget(p->streams[i].watermark);
+        watermark_forget(p->watermark);
+        watermark_forget(p->stored);
+        p->is_stale = true;
+    }
+}
+
 static struct watermark_time reached(struct watermark_poll *p)
 {
+    notice_restart(p);
     uint64_t offsets[WATERMARK_STREAMS_MAX];
     for (size_t i = 0; i < p->config.n_streams; i++)
         offsets[i] = aggregate_cursor(p->config.aggregate, i)->offset;
@@ -53,6 +70,7 @@ static struct watermark_time reached(struct watermark_poll *p)
 /* A cursor that went back to where a restored stream differs is before the committed one. */
 static struct watermark_time stored(struct watermark_poll *p)
 {
+    notice_restart(p);
     uint64_t offsets[WATERMARK_STREAMS_MAX];
     for (size_t i = 0; i < p->config.n_streams; i++) {
         uint64_t counted = aggregate_cursor(p->config.aggregate, i)->offset;
@@ -64,6 +82,7 @@ static struct watermark_time stored(struct watermark_poll *p)
 
 static struct watermark_time stream_reached(struct watermark_poll *p, size_t stream)
 {
+    notice_restart(p);
     uint64_t offset = aggregate_cursor(p->config.aggregate, stream)->offset;
     return watermark_complete_until(p->streams[stream].watermark, &offset);
 }
@@ -133,7 +152,8 @@ static void set_held_by(struct watermark_poll *p)
 static void observe(struct watermark_poll *p)
 {
     set_held_by(p);
-    if (p->time.until > 0) {
+    notice_restart(p);
+    if (p->time.until > 0 && !p->is_stale) {
         watermark_observe(p->watermark, p->time, p->ends);
         watermark_observe(p->stored, p->time, p->ends);
     }
@@ -147,6 +167,7 @@ static void observe_stream(struct watermark_poll *p, size_t stream, const struct
     struct watermark_time time = {p->time.at, w->until};
     bool held = w->producer[0] && holds_back(time);
     snprintf(s->held_by, sizeof s->held_by, "%s", held ? w->producer : "");
+    notice_restart(p);
     if (time.until > 0)
         watermark_observe(s->watermark, time, &w->end);
     stream_reached(p, stream);
@@ -221,6 +242,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (p->asking)
         return;
     p->asking = true;
+    p->is_stale = false;
     p->at = 0;
     p->time = (struct watermark_time){daemon_moment(p->config.daemon), STREAM_WATERMARK_NONE};
     p->least[0] = '\0';

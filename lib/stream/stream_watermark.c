@@ -11,6 +11,7 @@
 struct producer_time {
     char producer[NAME_LEN_MAX + 1];
     usec_t until;
+    uint64_t mark;
     UT_hash_handle hh;
 };
 
@@ -43,18 +44,20 @@ void producer_times_free(struct producer_times **t)
     *t = NULL;
 }
 
-static usec_t last_of(const struct producer_times *t, const char *producer)
+/* 0 if the stream has lost lines of the producer since then, as its mark shows. */
+static usec_t last_of(const struct producer_times *t, const char *producer, uint64_t mark)
 {
     struct producer_time *p;
     HASH_FIND_STR(t->table, producer, p);
-    return p ? p->until : 0;
+    return p && mark >= p->mark ? p->until : 0;
 }
 
-static void add(struct producer_times *t, const char *producer, usec_t until)
+static void add(struct producer_times *t, const char *producer, usec_t until, uint64_t mark)
 {
     struct producer_time *p = mem_zalloc(sizeof *p);
     snprintf(p->producer, sizeof p->producer, "%s", producer);
     p->until = until;
+    p->mark = mark;
     HASH_ADD_STR(t->table, producer, p);
 }
 
@@ -80,6 +83,7 @@ static bool add_producer(const struct json_doc *doc, size_t i, usec_t timeout,
 {
     char producer[NAME_LEN_MAX + 1];
     usec_t until = 0, silence;
+    uint64_t mark = 0; /* or null */
     struct json_value name = member(doc, i, "producer"), time = member(doc, i, "until");
     struct json_value restored = member(doc, i, "until_restored");
     if (name.type != JSON_STRING || !bytes_is_name(name.v.string) ||
@@ -87,9 +91,12 @@ static bool add_producer(const struct json_doc *doc, size_t i, usec_t timeout,
         (time.type != JSON_NULL && !read_seconds(time, &until)))
         return false;
     snprintf(producer, sizeof producer, "%.*s", (int)name.v.string.len, name.v.string.ptr);
-    if (restored.type == JSON_BOOL && restored.v.boolean && until > 0 && until < last_of(last, producer))
-        until = last_of(last, producer);
-    add(times, producer, until);
+    if (member(doc, i, "mark").type == JSON_STRING)
+        bytes_to_u64(member(doc, i, "mark").v.string, &mark);
+    usec_t before = last_of(last, producer, mark);
+    if (restored.type == JSON_BOOL && restored.v.boolean && until > 0 && until < before)
+        until = before;
+    add(times, producer, until, mark);
     if (silence > timeout || until >= w->until)
         return true;
     w->until = until;

@@ -50,6 +50,11 @@ void watermark_observe(struct watermark *w, struct watermark_time time, const ui
         copy(w, &w->oldest, time, ends);
 }
 
+void watermark_forget(struct watermark *w)
+{
+    w->oldest.time.at.boot = w->newest.time.at.boot = 0;
+}
+
 static bool is_reached(const struct watermark *w, const struct observation *t, const uint64_t *offsets)
 {
     for (size_t i = 0; i < w->n; i++) {

@@ -26,6 +26,8 @@ struct watermark *watermark_new(size_t n_streams);
 void watermark_free(struct watermark **w);
 /* Records an observation. Moments are observed in order. */
 void watermark_observe(struct watermark *w, struct watermark_time time, const uint64_t *ends);
+/* Forgets the pending observations: the streams may have become others. */
+void watermark_forget(struct watermark *w);
 /* The watermark; `offsets` holds the position up to which each stream is processed. */
 struct watermark_time watermark_complete_until(struct watermark *w, const uint64_t *offsets);
 /* The newest observed end of a stream; 0 until known. */

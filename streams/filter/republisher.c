@@ -166,7 +166,7 @@ static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), false);
     if (r->watermark != NULL)
-        source_watermark_ask(r->watermark, r->source);
+        source_watermark_ask(r->watermark);
     if (may_send(r) && reached(r) > r->mark) {
         send_now(r);
     } else if (may_send(r) && r->watermark != NULL && r->mark > 0 && !r->has_sent) {
@@ -425,8 +425,8 @@ struct republisher *republisher_new(const struct republisher_config *config)
             .scheduler = config->scheduler, .on_line = filter_line, .on_slice = on_filtered, .arg = r});
     follow(r, NULL);
     if (config->to_queue == NULL)
-        r->watermark = source_watermark_new(
-            config->daemon, config->source, options_string(daemon_options(config->daemon), "stream"));
+        r->watermark = source_watermark_new(config->daemon, config->source,
+            options_string(daemon_options(config->daemon), "stream"), &r->source);
     r->mark_timer = event_new(base, -1, EV_PERSIST, on_mark_timer, r);
     event_add(r->mark_timer, &every);
     return r;

@@ -16,7 +16,8 @@ struct source_watermark {
     struct daemon *daemon;
     struct http_client *source;
     char target[NAME_LEN_MAX + 48], id[STREAM_ID_TEXT];
-    struct stream_place place; /* of the lines when it was asked */
+    struct stream_client *const *lines;
+    struct stream_place place; /* of the lines, and of the observations */
     struct watermark *watermark;
     struct clock_moment asked_at;
     struct http_call *call; /* NULL: none */
@@ -24,11 +25,12 @@ struct source_watermark {
 };
 
 struct source_watermark *source_watermark_new(
-    struct daemon *d, struct http_client *source, const char *stream)
+    struct daemon *d, struct http_client *source, const char *stream, struct stream_client *const *lines)
 {
     struct source_watermark *w = mem_zalloc(sizeof *w);
     w->daemon = d;
     w->source = source;
+    w->lines = lines;
     w->watermark = watermark_new(1);
     w->times = producer_times_new();
     snprintf(w->target, sizeof w->target, "/producers?stream=%s&stating=1", stream);
@@ -47,6 +49,16 @@ void source_watermark_free(struct source_watermark **w)
     *w = NULL;
 }
 
+/* A restarted pubsub may have an older copy, so the ends that the former process stated are no measure of its lines. */
+static void notice_restart(struct source_watermark *w)
+{
+    const struct stream_place *place = stream_client_place(*w->lines);
+    if (strcmp(w->place.text, place->text) == 0)
+        return;
+    w->place = *place;
+    watermark_forget(w->watermark);
+}
+
 static void answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct source_watermark *w = arg;
@@ -55,6 +67,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     w->call = NULL;
     if (result != HTTP_CLIENT_OK || reply->status != 200)
         return;
+    notice_restart(w);
     stream_place_read(reply, &place);
     if ((place.text[0] && !stream_place_is_same(&place, &w->place)) ||
         !stream_watermark_read(reply->body, PRODUCER_TIMEOUT, w->times, &answer) ||
@@ -70,16 +83,16 @@ void source_watermark_restart(struct source_watermark *w)
     w->watermark = watermark_new(1);
 }
 
-void source_watermark_ask(struct source_watermark *w, const struct stream_client *lines)
+void source_watermark_ask(struct source_watermark *w)
 {
-    const char *id = stream_client_cursor(lines)->id;
+    const char *id = stream_client_cursor(*w->lines)->id;
     if (w->call || !*id)
         return;
     if (strcmp(w->id, id) != 0) {
         source_watermark_restart(w);
         snprintf(w->id, sizeof w->id, "%s", id);
     }
-    w->place = *stream_client_place(lines);
+    notice_restart(w);
     w->asked_at = daemon_moment(w->daemon);
     w->call = http_client_request(w->source,
         &(struct http_call_spec){
@@ -89,6 +102,7 @@ void source_watermark_ask(struct source_watermark *w, const struct stream_client
 void source_watermark_append(struct source_watermark *w, uint64_t offset,
     const struct remote_moment *destination, char *target, size_t size)
 {
+    notice_restart(w);
     struct watermark_time reached = watermark_complete_until(w->watermark, &offset);
     struct clock_moment now = daemon_moment(w->daemon);
     usec_t until = 0, age = 0;

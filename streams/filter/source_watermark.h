@@ -18,12 +18,12 @@ struct remote_moment;
 struct source_watermark;
 struct stream_client;
 
-/* `source` is borrowed. */
+/* `source` is borrowed. *lines follows the stream; it may be replaced, but is never NULL while the source_watermark is used. */
 struct source_watermark *source_watermark_new(
-    struct daemon *d, struct http_client *source, const char *stream);
+    struct daemon *d, struct http_client *source, const char *stream, struct stream_client *const *lines);
 void source_watermark_free(struct source_watermark **w);
-/* Asks, unless a request is under way. `lines` follows the stream; answers about another stream are ignored. */
-void source_watermark_ask(struct source_watermark *w, const struct stream_client *lines);
+/* Asks, unless a request is under way. Answers about another stream are ignored. */
+void source_watermark_ask(struct source_watermark *w);
 /* Call this if the destination may have fewer lines than before: a time that it had reached counts again only once it has. */
 void source_watermark_restart(struct source_watermark *w);
 /* Appends &until= and its age (docs/guide/protocol.md) for a destination that has all lines below `offset`. */

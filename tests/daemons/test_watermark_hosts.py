@@ -316,6 +316,43 @@ class Hosts(WatermarkTest):
         publish(2)
         self.hold_a_moment()
 
+    def test_a_copy_that_is_older_than_the_last_answers(self):
+        """Lines that the aggregator has not read are lost with the former process, whose ends and times it knows."""
+        self.start_pubsub()
+        host = Host(self, "h")
+        host.put()
+        gate = Gate(self.path("gate"), self.path("p.sock"))
+        self.addCleanup(gate.close)
+        self.start_aggregator("--pubsub-url=unix:" + self.path("gate"))
+        self.wait_complete()
+        self.pubsub.stop()
+        shutil.copytree(self.path("p"), self.path("old"))
+        self.start_pubsub()
+        self.wait_complete()
+        gate.lets(0)
+        time.sleep(1)
+        for _ in range(3):
+            host.put()
+        lost = time.time()
+        wait_until(lambda: (self.producers()[host.id]["until"] or 0) > lost + 1, "the time of the lines")
+        time.sleep(2)  # the aggregator asks each second
+        host.relay.kill9()
+        self.pubsub.kill9()
+        shutil.rmtree(self.path("p"))
+        shutil.move(self.path("old"), self.path("p"))
+        gate.drops = True
+        gate.lets(None)
+        time.sleep(0.5)
+        gate.drops = False
+        self.start_pubsub()
+        body = b'{"t":%s}\n' % MADE_UP.encode() * 5
+        self.assertEqual(request(self.pubsub_url, "POST", "/pub?stream=" + STREAM, body).status, 200)
+        counted = lambda: int(self.aggregator.stats()["streams"][STREAM]["offset"])
+        wait_until(lambda: counted() >= 6 * len(body) // 5, "the lines of the copy")
+        time.sleep(3)
+        complete = int(self.aggregator.get("/mget?k=all%7Call").header("X-Millrace-Complete-Until"))
+        self.assertLess(complete, self.accepted[1])
+
     def test_several_queues_while_all_is_killed(self):
         random = seeded()
         self.start_pubsub()

@@ -8,6 +8,7 @@ class Gate:
 
     def __init__(self, path, target):
         self.target, self.left, self.changed = target, None, threading.Condition()
+        self.drops = False  # ends the streams instead
         self.server = socket.socket(socket.AF_UNIX)
         self.server.bind(path)
         self.server.listen(64)
@@ -39,13 +40,23 @@ class Gate:
                 upstream.sendall(piece)
         except OSError:
             pass
-        for s in (client, upstream):
+        self.end(client, upstream)
+
+    @staticmethod
+    def end(*sockets):
+        for s in sockets:
+            try:
+                s.shutdown(socket.SHUT_RDWR)  # or a thread that reads from it would keep it open
+            except OSError:
+                pass
             s.close()
 
     def may_pass(self, piece):
         """How much of it, at least a byte."""
         with self.changed:
             self.changed.wait_for(lambda: self.left != 0)
+            if self.drops:
+                raise OSError
             n = len(piece) if self.left is None else min(self.left, len(piece))
             if self.left is not None:
                 self.left -= n
@@ -60,8 +71,7 @@ class Gate:
                     piece = piece[n:]
         except OSError:
             pass
-        for s in (client, upstream):
-            s.close()
+        self.end(client, upstream)
 
     def close(self):
         self.server.close()

@@ -75,6 +75,19 @@ static void a_last_time_of_lines_that_are_lost_does_not_count(void **state)
     assert_int_equal(w.until, 15 * USEC_PER_SEC);
 }
 
+#define MARKED(RESTORED, UNTIL, MARK)                                                                        \
+    "{\"producer\":\"a\",\"mark\":\"" MARK "\",\"until\":" UNTIL ",\"until_restored\":" RESTORED             \
+    ",\"silent_seconds\":0}"
+
+/* After a lower mark, the lines are missing that were there when the last time was stated. */
+static void a_restored_time_below_a_lower_mark_counts(void **state)
+{
+    (void)state;
+    (void)read_all(MARKED("false", "20", "700"));
+    assert_int_equal(read_all(MARKED("true", "15", "700")).until, 20 * USEC_PER_SEC);
+    assert_int_equal(read_all(MARKED("true", "15", "699")).until, 15 * USEC_PER_SEC);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -112,6 +125,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_restored_time_does_not_lower_the_last_one_of_the_same_producer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_last_time_of_lines_that_are_lost_does_not_count, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_restored_time_below_a_lower_mark_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_answers_are_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
