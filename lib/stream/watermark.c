@@ -42,9 +42,6 @@ static void copy(
 
 void watermark_observe(struct watermark *w, struct watermark_time time, const uint64_t *ends)
 {
-    for (size_t i = 0; i < w->n; i++)
-        if (ends[i] < w->newest.ends[i])
-            w->oldest.time.at.boot = 0;
     copy(w, &w->newest, time, ends);
     if (w->oldest.time.at.boot == 0)
         copy(w, &w->oldest, time, ends);

@@ -7,9 +7,7 @@
  * 1. The moment of the watermark never decreases. It is on a clock that never jumps. It falls only if an
  *    observation has an earlier time: a producer's clock was set back.
  * 2. The watermark advances even if processing always lags. The oldest pending observation is kept until processing reaches
- *    it. Meanwhile only the newest of the later observations is kept.
- * 3. If a stream ends earlier than before, it was restored from an older copy, and lines of the pending observations may be
- *    lost. So they are dropped. */
+ *    it. Meanwhile only the newest of the later observations is kept. */
 #ifndef MILLRACE_WATERMARK_H
 #define MILLRACE_WATERMARK_H
 

@@ -74,25 +74,11 @@ static void complete_until_moves_on_under_lag_and_never_falls(void **state)
     watermark_free(&c);
 }
 
-/* The second stream was restored from an older copy, and later has other lines at the offsets of the first observation. */
-static void an_observation_of_lines_that_are_lost_is_dropped(void **state)
-{
-    (void)state;
-    struct watermark *w = watermark_new(2);
-    observe(w, 20, 9, 50);
-    observe(w, 30, 9, 40);
-    assert_int_equal(watermark_complete_until(w, (uint64_t[]){9, 39}).at.boot, 0);
-    observe(w, 40, 9, 60);
-    assert_int_equal(watermark_complete_until(w, (uint64_t[]){9, 50}).at.boot, 30);
-    watermark_free(&w);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_out_however_they_are_cut),
         cmocka_unit_test(complete_until_moves_on_under_lag_and_never_falls),
-        cmocka_unit_test(an_observation_of_lines_that_are_lost_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
