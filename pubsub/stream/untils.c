@@ -131,7 +131,8 @@ static void restore_silence(struct untils *us)
     for (size_t i = 0; i < us->n; i++) {
         struct entry *e = us->list[i];
         e->until.stated = e->seen < latest ? e->seen - latest : 0;
-        e->seen = us->config.now.trusted + e->until.stated;
+        if (e->seen <= us->config.now.trusted)
+            e->seen = us->config.now.trusted + e->until.stated;
     }
 }
 
@@ -210,13 +211,16 @@ static void store_when_free(struct entry *e)
         store(e);
 }
 
-/* After a downtime or a suspension, the records must not count it: the next start would. */
+/* After a downtime or a suspension, the records must not count it: the next start would. A record of the future is right once the clock
+ * is right again. */
 void untils_tick(struct untils *us, struct clock_moment now)
 {
     usec_t time = now.boot - us->ticked_at, counted = time < TICK_MAX ? time : TICK_MAX;
     us->ran += counted;
     us->ticked_at = now.boot;
     for (size_t i = 0; i < us->n && (time > counted || !us->has_ticked); i++) {
+        if (us->list[i]->seen > now.trusted)
+            continue;
         us->list[i]->seen += time - counted;
         store_when_free(us->list[i]);
     }

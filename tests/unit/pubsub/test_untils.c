@@ -231,6 +231,21 @@ static void a_second_restart_does_not_count_the_downtime_before_the_first(void *
     assert_int_equal(untils_silence(w->untils, find(w, "early")), 0);
 }
 
+static void a_start_with_a_clock_behind_adds_no_silence(void **state)
+{
+    struct world *w = *state;
+    state_until(w, "late", SECOND, 0);
+    pass(w, 30 * SECOND);
+    state_until(w, "early", SECOND, 0);
+    w->now.trusted -= 2 * DAY;
+    restart(w);
+    pass(w, 5 * SECOND);
+    w->now.trusted += 2 * DAY;
+    state_until(w, "early", SECOND, 0);
+    restart(w);
+    assert_int_equal(untils_silence(w->untils, find(w, "late")), 35 * SECOND);
+}
+
 static void a_new_producer_is_known_once_it_is_stored(void **state)
 {
     struct world *w = *state;
@@ -445,6 +460,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_the_time_that_the_daemon_runs_is_silence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_second_restart_does_not_count_the_downtime_before_the_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_start_with_a_clock_behind_adds_no_silence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_producer_is_known_once_it_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_first_known_time_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_removed_producer_stays_removed, set_up, tear_down),
