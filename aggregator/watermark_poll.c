@@ -30,7 +30,7 @@ struct watermark_poll {
     struct watermark *stored;    /* the same, by committed counts */
     struct stream_poll streams[WATERMARK_STREAMS_MAX];
     struct event *timer;
-    bool asking, is_stale; /* pubsub has restarted since the first request of the observation */
+    bool asking, is_stale; /* an answer is not of the process of pubsub that serves the lines */
     size_t at;             /* the stream of the request */
     /* the observation that is being made */
     struct watermark_time time;
@@ -151,9 +151,11 @@ static void set_held_by(struct watermark_poll *p)
 
 static void observe(struct watermark_poll *p)
 {
-    set_held_by(p);
     notice_restart(p);
-    if (p->time.until > 0 && !p->is_stale) {
+    if (p->is_stale)
+        return;
+    set_held_by(p);
+    if (p->time.until > 0) {
         watermark_observe(p->watermark, p->time, p->ends);
         watermark_observe(p->stored, p->time, p->ends);
     }
@@ -187,8 +189,11 @@ static bool read_stream(struct watermark_poll *p, const struct http_reply_view *
     const char *id = aggregate_cursor(p->config.aggregate, p->at)->id;
     struct stream_watermark w;
     struct producer_times *last = p->streams[p->at].times;
-    if (reply->status != 200 || is_of_another_process(p, reply) ||
-        !stream_watermark_read(reply->body, p->config.producer_timeout, last, &w) ||
+    if (reply->status == 200 && is_of_another_process(p, reply)) {
+        p->is_stale = true;
+        return true;
+    }
+    if (reply->status != 200 || !stream_watermark_read(reply->body, p->config.producer_timeout, last, &w) ||
         (id[0] && strncmp(id, w.id, strlen(w.id)) != 0))
         return false;
     p->ends[p->at] = w.end;

@@ -316,6 +316,29 @@ class Hosts(WatermarkTest):
         publish(2)
         self.hold_a_moment()
 
+    def test_another_stream_beside_one_that_is_restored(self):
+        """The aggregator waits for the operator because of one stream; its numbers of the other go on."""
+        def publish(stream, n):
+            body = b'{"t":%s}\n' % MADE_UP.encode() * n
+            self.assertEqual(request(self.pubsub_url, "POST", "/pub?stream=" + stream, body).status, 200)
+        self.start_pubsub()
+        publish(STREAM, 1)
+        publish("other", 1)
+        self.pubsub.stop()
+        shutil.copytree(self.path("p"), self.path("old"))
+        self.start_pubsub()
+        self.start_aggregator(stream=STREAM + ",other")
+        publish(STREAM, 8)
+        wait_until(lambda: self.look()[1] == 10, "the events")
+        self.pubsub.kill9()
+        shutil.rmtree(self.path("p"))
+        shutil.move(self.path("old"), self.path("p"))
+        self.start_pubsub()
+        publish(STREAM, 2)
+        wait_until(lambda: "restored copy" in self.aggregator.get("/health").text, "the refusal")
+        refused = time.time()
+        wait_until(lambda: self.aggregator.stats()["streams"]["other"]["complete_until"] > refused, "the other stream")
+
     def test_a_copy_that_is_older_than_the_last_answers(self):
         """Lines that the aggregator has not read are lost with the former process, whose ends and times it knows."""
         self.start_pubsub()
