@@ -353,26 +353,26 @@ class Hosts(WatermarkTest):
         self.start_pubsub()
         self.wait_complete()
         gate.lets(0)
-        time.sleep(1)
+        gate.wait_asked(1)
         for _ in range(3):
             host.put()
         lost = time.time()
         wait_until(lambda: (self.producers()[host.id]["until"] or 0) > lost + 1, "the time of the lines")
-        time.sleep(2)  # the aggregator asks each second
+        gate.wait_asked(2)
         host.relay.kill9()
         self.pubsub.kill9()
         shutil.rmtree(self.path("p"))
         shutil.move(self.path("old"), self.path("p"))
         gate.drops = True
         gate.lets(None)
-        time.sleep(0.5)
+        wait_until(lambda: gate.dropped, "the end of the stream")
         gate.drops = False
         self.start_pubsub()
         body = b'{"t":%s}\n' % MADE_UP.encode() * 5
         self.assertEqual(request(self.pubsub_url, "POST", "/pub?stream=" + STREAM, body).status, 200)
         counted = lambda: int(self.aggregator.stats()["streams"][STREAM]["offset"])
         wait_until(lambda: counted() >= 6 * len(body) // 5, "the lines of the copy")
-        time.sleep(3)
+        gate.wait_asked(3)
         complete = int(self.aggregator.get("/mget?k=all%7Call").header("X-Millrace-Complete-Until"))
         self.assertLess(complete, self.accepted[1])
 
