@@ -51,8 +51,8 @@ bool http_reads_check_caught_up(const struct app *app, struct http_request *req)
 static void add_since(struct http_request *req, const struct app *app)
 {
     struct bytes ns = read_protocol_namespace(req);
-    bool is_lacking = ns.ptr && !counters_find(app->counters, ns) && !bytes_equal_str(ns, "lookup");
-    read_protocol_add_since(req, counted_since_of(&app->since, ns), is_lacking);
+    bool is_not_counted = ns.ptr && !counters_find(app->counters, ns) && !bytes_equal_str(ns, "lookup");
+    read_protocol_add_since(req, counted_since_of(&app->since, ns), is_not_counted);
 }
 
 /* Describes the state that a read sees. Call this once for a request, as its read begins. */

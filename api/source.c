@@ -56,7 +56,7 @@ struct question {
     int restarts;
     uint64_t through;
     bool has_through, bad;
-    int64_t lacking; /* when the archive was made, if it lacks the counter; 0: it has the counter */
+    int64_t not_counted; /* when the archive was made without the counter; 0: the archive has the counter */
     bool is_missing[SOURCES_MAX];
     struct completeness complete;
     struct buf partial; /* the start of an incomplete record */
@@ -166,7 +166,7 @@ static void finish(struct question *q, enum source_result result)
         q->complete.held_by[0] = '\0';
     }
     if (q->spec.ns.len > 0 && q->complete.counted_since == 0 && !q->complete.is_not_counted)
-        q->complete.counted_since = q->lacking;
+        q->complete.counted_since = q->not_counted;
     *q->link = q->next;
     if (q->next)
         q->next->link = q->link;
@@ -260,7 +260,7 @@ static void begin(struct question *q)
     q->page = NULL;
     q->has_through = false;
     q->complete.until = q->complete.stored_until = INT64_MAX;
-    q->complete.counted_since = q->lacking = 0;
+    q->complete.counted_since = q->not_counted = 0;
     q->complete.is_not_counted = false;
     q->complete.held_by[0] = '\0';
     if (q->spec.on_restart)
@@ -320,8 +320,8 @@ static void note_counter(struct question *q, struct generation_counter c)
 {
     if (c.since > q->complete.counted_since)
         q->complete.counted_since = c.since;
-    if (c.lacking > 0)
-        q->lacking = c.lacking;
+    if (c.not_counted > 0)
+        q->not_counted = c.not_counted;
 }
 
 /* Counts in memory are left out: after a crash, they may be counted into a later slice, or by other counters. */
@@ -356,9 +356,9 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     }
     struct generation_counter c = {0};
     bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Counted-Since")), &c.since);
-    bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Not-Counted")), &c.lacking);
-    q->complete.is_not_counted |= is_aggregator && c.lacking > 0;
-    c.lacking = is_aggregator ? 0 : c.lacking;
+    bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Not-Counted")), &c.not_counted);
+    q->complete.is_not_counted |= is_aggregator && c.not_counted > 0;
+    c.not_counted = is_aggregator ? 0 : c.not_counted;
     note_counter(q, c);
     q->has_through = q->has_through || !is_aggregator;
     if (is_aggregator)

@@ -209,8 +209,8 @@ struct generation_info generation_info(const struct generation *g)
 
 struct generation_counter generation_counter(const struct generation *g, struct bytes ns)
 {
-    bool is_lacking = ns.len > 0 && g->counters && g->counters[0] && !counted_since_has(g->counters, ns);
-    return (struct generation_counter){counted_since_of(&g->since, ns), is_lacking ? g->made : 0};
+    bool is_not_counted = ns.len > 0 && g->counters && g->counters[0] && !counted_since_has(g->counters, ns);
+    return (struct generation_counter){counted_since_of(&g->since, ns), is_not_counted ? g->made : 0};
 }
 
 char generation_separator(const struct generation *g)

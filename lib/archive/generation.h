@@ -52,8 +52,8 @@ bool generation_is_current(const struct generation *g, const struct generation_s
 struct generation_info generation_info(const struct generation *g);
 /* What an archive has of a counter. */
 struct generation_counter {
-    int64_t since;   /* the counter counts since then (counts/counted_since.h); 0: from the beginning */
-    int64_t lacking; /* the archive lacks the counter, and was made then; 0: it has the counter */
+    int64_t since;       /* the counter counts since then (counts/counted_since.h); 0: from the beginning */
+    int64_t not_counted; /* when the archive was made without the counter; 0: the archive has the counter */
 };
 struct generation_counter generation_counter(const struct generation *g, struct bytes ns);
 char generation_separator(const struct generation *g);

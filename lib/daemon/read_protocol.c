@@ -167,10 +167,10 @@ struct bytes read_protocol_namespace(struct http_request *req)
     return bar ? bytes_of(key.ptr, (size_t)(bar - key.ptr)) : BYTES_NONE;
 }
 
-void read_protocol_add_since(struct http_request *req, int64_t since, int64_t lacking)
+void read_protocol_add_since(struct http_request *req, int64_t since, int64_t not_counted)
 {
-    if (lacking > 0)
-        http_add_header(req, "X-Millrace-Not-Counted", "%" PRId64, lacking);
+    if (not_counted > 0)
+        http_add_header(req, "X-Millrace-Not-Counted", "%" PRId64, not_counted);
     if (since > 0)
         http_add_header(req, "X-Millrace-Counted-Since", "%" PRId64, since);
 }

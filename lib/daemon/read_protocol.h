@@ -75,8 +75,8 @@ bool read_protocol_keys(struct http_request *req, struct read_keys *out);
 
 /* The namespace of the first key that the request names; BYTES_NONE: it names none. */
 struct bytes read_protocol_namespace(struct http_request *req);
-/* Adds the headers of a reply about a counter that counts since a time (counts/counted_since.h), or that the source lacks. 0: adds none. */
-void read_protocol_add_since(struct http_request *req, int64_t since, int64_t lacking);
+/* Adds the headers of a counter that counts since a time (counts/counted_since.h), or that the source does not count. 0: adds none. */
+void read_protocol_add_since(struct http_request *req, int64_t since, int64_t not_counted);
 
 /* Adds the header of a truncated answer: `key`, or a place inside a record, is where the client should continue. */
 void read_protocol_add_next(struct http_request *req, struct bytes key);

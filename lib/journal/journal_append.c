@@ -223,8 +223,7 @@ static void append_deliver(struct batch *b)
 {
     struct journal *j = b->journal;
     if (b->rolled && b->rolled->base != j->committed_end) {
-        segment_free(
-            b->rolled); /* behind bytes that were refused: nobody may read there until the next opening */
+        segment_free(b->rolled); /* it begins behind refused bytes, which only the next opening recovers */
     } else if (b->rolled) {
         segment_list_last(j)->size = b->old_size;
         segment_list_push(j, b->rolled);

@@ -8,7 +8,7 @@
  * After a restart of pubsub, a producer's time may be some seconds too early until it states a time. So the reader keeps the times
  * of its last answer, and of a restored time and the producer's last time the later one counts. The last time does not count if
  * pubsub has dropped the producer's time (pubsub/stream/untils.h), if the producer's mark is lower than before, or if the
- * stream ends earlier: the stream may lack the lines of that time. */
+ * stream ends earlier: the lines of that time may be lost. */
 #ifndef MILLRACE_STREAM_WATERMARK_H
 #define MILLRACE_STREAM_WATERMARK_H
 
