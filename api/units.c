@@ -192,16 +192,25 @@ static int64_t wall_of(const struct calendar *c, int64_t t)
     return wall_start(c, t + zone_offset(&c->zone, t));
 }
 
+/* The hour that clocks show at `t`. It starts later, and ends earlier, where the offset changes within it. */
+static int64_t hour_span(const struct calendar *c, int64_t t, int64_t *to)
+{
+    struct zone_span zone = zone_span_at(&c->zone, t);
+    int64_t start = t - modulo(t + zone.offset, HOUR_SECONDS), end = start + HOUR_SECONDS;
+    *to = end < zone.to ? end : zone.to;
+    return start > zone.from ? start : zone.from;
+}
+
 int64_t units_order(const struct calendar *c, int64_t t)
 {
-    return c->unit == UNIT_HOUR ? t - modulo(t, HOUR_SECONDS) : wall_of(c, t);
+    int64_t to;
+    return c->unit == UNIT_HOUR ? hour_span(c, t, &to) : wall_of(c, t);
 }
 
 int64_t units_span(const struct calendar *c, int64_t t, int64_t *from, int64_t *to)
 {
     if (c->unit == UNIT_HOUR) {
-        *from = t - modulo(t, HOUR_SECONDS);
-        *to = *from + HOUR_SECONDS;
+        *from = hour_span(c, t, to);
         return *from;
     }
     struct zone_span zone = zone_span_at(&c->zone, t);
@@ -220,8 +229,9 @@ int64_t units_start(const struct calendar *c, int64_t t)
 
 int64_t units_next(const struct calendar *c, int64_t start)
 {
+    int64_t end;
     if (c->unit == UNIT_HOUR)
-        return start + HOUR_SECONDS;
+        return hour_span(c, start, &end), end;
     struct zone_span zone = zone_span_at(&c->zone, start);
     int64_t next = wall_step(c, start + zone.offset, 1) - zone.offset;
     if (c->unit != UNIT_MONTH && zone.from <= start - FAR && zone.to > next + FAR)
@@ -242,7 +252,7 @@ int64_t units_hours_end(int64_t end)
 int64_t units_back(const struct calendar *c, int64_t start, int64_t n)
 {
     if (c->unit == UNIT_HOUR)
-        return start - n * HOUR_SECONDS;
+        return units_start(c, start - n * HOUR_SECONDS);
     return zone_instant(&c->zone, wall_step(c, wall_of(c, start), -n));
 }
 

@@ -13,7 +13,8 @@
  *    again, so hours of the old day follow the start of the new day.
  * 4. The name of a zone is used as a path below the directory. So it must consist of parts of [A-Za-z0-9_+-] joined by
  *    '/', which cannot lead outside the directory.
- * 5. One thread only.
+ * 5. An hour starts when clocks show a full hour, or when they change.
+ * 6. One thread only.
  */
 #ifndef MILLRACE_UNITS_H
 #define MILLRACE_UNITS_H

@@ -116,11 +116,27 @@ static void dates_are_local_and_hours_show_their_offset(void **state)
     buf_free(&date);
 }
 
+static void hours_start_when_clocks_show_full_hours(void **state)
+{
+    (void)state;
+    struct calendar c = calendar("Asia/Kolkata", UNIT_HOUR);
+    int64_t midnight = 1332613800; /* 2012-03-25 */
+    assert_int_equal(units_start(&c, midnight + 1800), midnight);
+    assert_int_equal(units_start(&c, midnight - 1800), midnight - 3600);
+    assert_int_equal(units_next(&c, midnight), midnight + 3600);
+    assert_int_equal(units_back(&c, midnight, 2), midnight - 7200);
+    c = calendar("Australia/Lord_Howe", UNIT_HOUR);
+    int64_t change = 1333206000; /* at 2:00 clocks go back to 1:30 */
+    assert_int_equal(units_start(&c, change - 1), change - 3600);
+    assert_int_equal(units_next(&c, change - 3600), change);
+    assert_int_equal(units_next(&c, change), change + 1800);
+}
+
 static void every_hour_is_in_the_span_of_its_unit(void **state)
 {
     (void)state;
-    static const char *const zones[] = {
-        "UTC", "America/New_York", "America/Sao_Paulo", "Antarctica/Casey", "Pacific/Apia", "Asia/Kolkata"};
+    static const char *const zones[] = {"UTC", "America/New_York", "America/Sao_Paulo", "Antarctica/Casey",
+        "Pacific/Apia", "Asia/Kolkata", "Australia/Lord_Howe"};
     const int64_t first = INT64_C(1262304000), end = INT64_C(1388534400); /* 2010 to 2013 */
     for (size_t z = 0; z < sizeof zones / sizeof *zones; z++)
         for (enum unit unit = UNIT_HOUR; unit <= UNIT_MONTH; unit++) {
@@ -132,7 +148,7 @@ static void every_hour_is_in_the_span_of_its_unit(void **state)
                     assert_true(from <= t && t < to);
                 }
                 assert_int_equal(units_order(&c, t), span);
-                if (t >= next) {
+                while (t >= next) {
                     start = next;
                     next = units_next(&c, start);
                     assert_int_equal(units_start(&c, start), start);
@@ -154,6 +170,7 @@ int main(void)
         cmocka_unit_test(clocks_that_go_back_over_midnight_keep_dates),
         cmocka_unit_test(weeks_and_months_start_where_they_say),
         cmocka_unit_test(dates_are_local_and_hours_show_their_offset),
+        cmocka_unit_test(hours_start_when_clocks_show_full_hours),
         cmocka_unit_test(every_hour_is_in_the_span_of_its_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
