@@ -2,7 +2,7 @@
 #ifndef MILLRACE_BACKUP_RESULT_H
 #define MILLRACE_BACKUP_RESULT_H
 
-#define BACKUP_ERROR_TEXT 1024 /* bytes of an error text */
+#define BACKUP_ERROR_TEXT 2048 /* bytes of an error text */
 
 enum backup_result {
     BACKUP_OK,

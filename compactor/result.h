@@ -2,7 +2,7 @@
 #ifndef MILLRACE_COMPACTOR_RESULT_H
 #define MILLRACE_COMPACTOR_RESULT_H
 
-#define COMPACT_ERROR_TEXT 512 /* bytes of an error text */
+#define COMPACT_ERROR_TEXT 2048 /* bytes of an error text */
 
 enum compact_result {
     COMPACT_OK,

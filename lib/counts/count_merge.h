@@ -16,7 +16,7 @@
 
 #include "base/bytes.h"
 
-#define COUNT_ERROR_TEXT 512
+#define COUNT_ERROR_TEXT 2048
 
 struct count_source;
 
