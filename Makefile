@@ -2,8 +2,7 @@
 PRESET ?= release
 BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
-# Tests wait more than they compute.
-TESTS  ?= $(shell expr 6 \* $(JOBS))
+TESTS  ?=
 PREFIX ?= /usr/local
 EVENTS ?=
 CONFIG ?=
@@ -29,12 +28,11 @@ run: build
 
 test: build
 	@scripts/setup --test
-	@ctest --test-dir $(BUILD) --output-on-failure -LE full -j $(TESTS)
+	@BUILD=$(BUILD) TESTS=$(TESTS) scripts/test
 
 test-full: build
 	@scripts/setup --test
-	@MILLRACE_TEST_DIR=$${TMPDIR:-/tmp} ctest --test-dir $(BUILD) --output-on-failure -j $(TESTS)
-	@BUILD=$(BUILD) TESTS=$(TESTS) scripts/test-clocks || test $$? -eq 77
+	@BUILD=$(BUILD) TESTS=$(TESTS) scripts/test --full
 
 bench: build
 	@BUILD=$(BUILD) scripts/bench

@@ -74,6 +74,5 @@ target_link_libraries(journal_corpus PRIVATE millrace_flags millrace_journal)
 add_executable(fuzz_journal_open_plain ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_journal_open.c
   ${CMAKE_CURRENT_SOURCE_DIR}/support/fuzz_main.c)
 target_link_libraries(fuzz_journal_open_plain PRIVATE millrace_flags millrace_journal PkgConfig::XXHASH)
-add_test(NAME fuzz_journal_open COMMAND sh -c
+millrace_add_test(fuzz_journal_open sh -c
   "$<TARGET_FILE:journal_corpus> journal_corpus.d && exec $<TARGET_FILE:fuzz_journal_open_plain> journal_corpus.d 1")
-set_tests_properties(fuzz_journal_open PROPERTIES TIMEOUT 600)

@@ -41,7 +41,7 @@ class KillBackup(backup_case.BackupTest):
         for p in producers:
             p.start()
         harness.wait_until(lambda: all(p.sent > 3000 for p in producers), "some events")
-        elsewhere = "/dev/shm/millrace-kill-backup-%d" % os.getpid()
+        elsewhere = os.path.join(harness.OTHER_DIR, "millrace-kill-backup-%d" % os.getpid())
         self.addCleanup(shutil.rmtree, elsewhere, True)
         os.mkdir(elsewhere)
         n_killed = r = 0

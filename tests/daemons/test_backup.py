@@ -184,7 +184,7 @@ class RunningPipeline(BackupTest):
     def back_up_once(self, random, pipeline, sent, r):
         to, new = self.path("backup"), self.path("restored")
         if r % 3 == 2:
-            to = "/dev/shm/millrace-backup-%d" % os.getpid()
+            to = os.path.join(harness.OTHER_DIR, "millrace-backup-%d" % os.getpid())
             self.addCleanup(shutil.rmtree, to, True)
         killer = threading.Timer(random.random() * 0.1, pipeline.kill9_daemon, [random.choice(KEEPERS)])
         if r % 2:

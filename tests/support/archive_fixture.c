@@ -1,4 +1,5 @@
 #include "support/archive_fixture.h"
+#include "support/test_dir.h"
 #include "streams/archive/archive_lock.h"
 #include <dirent.h>
 #include <errno.h>
@@ -7,8 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *archive_root = "/tmp";
-char directory[40], format[100], state_path[100];
+char directory[48], format[100], state_path[100];
 usec_t now = USEC_PER_SEC, commit_every = 1;
 enum archive_compression compression;
 const char *opening = "";
@@ -186,9 +186,7 @@ int setup(void **state)
     without_room = ".packed";
     no_room = false;
     opening = "";
-    snprintf(directory, sizeof directory, "%s/millrace-unit-XXXXXX", archive_root);
-    if (mkdtemp(directory) == NULL)
-        return -1;
+    make_test_dir(directory, sizeof directory);
     snprintf(format, sizeof format, "%s/%%H%%M", directory);
     snprintf(state_path, sizeof state_path, "%s/state", directory);
     return 0;

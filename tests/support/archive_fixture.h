@@ -6,8 +6,7 @@
 #include "streams/archive/file_archive.h"
 #include "base/io.h"
 
-extern const char *archive_root; /* where the directories are made */
-extern char directory[40], format[100], state_path[100];
+extern char directory[48], format[100], state_path[100];
 extern usec_t now;
 /* For the next open_archive. */
 extern usec_t commit_every;

@@ -30,7 +30,9 @@ os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.path.realpath(os.environ.get("MILLRACE_BUILD", os.path.join(ROOT, "build", "release")))
 SANITIZED = os.environ.get("MILLRACE_SANITIZED", "") not in ("", "0")
-PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "120"))  # seconds, for any one wait: only what is broken takes so long
+# On another file system than the test's files, if the machine has two.
+OTHER_DIR = os.environ.get("MILLRACE_OTHER_DIR", "/dev/shm")
+PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "40"))  # seconds, for any one wait: only what is broken takes so long
 # Of what must not be kept waiting at all: wide, so that what misses it is broken and not just a busy machine.
 SOON = PATIENCE / (2 if SANITIZED else 6)
 STOP_TIMEOUT = PATIENCE / 2  # from SIGTERM to a daemon's end: more than its --drain-timeout
@@ -72,19 +74,6 @@ def wait_until(condition, what, timeout=PATIENCE, interval=None):
         if waited > timeout:
             raise AssertionError("waited %g s in vain for: %s" % (timeout, what() if callable(what) else what)) from missing
         time.sleep(min(max(waited / 10, 0.005), 0.05) if interval is None else interval)
-
-
-def files_directory():
-    """Where tests keep their files: MILLRACE_TEST_DIR (make test-full: the disk), or memory if the machine has plenty of it. Tests that
-    sync would otherwise wait for the disk most of their time. None: where temporary files are."""
-    if os.environ.get("MILLRACE_TEST_DIR"):
-        return os.environ["MILLRACE_TEST_DIR"]
-    with contextlib.suppress(OSError):
-        shm = os.statvfs("/dev/shm")
-        available = int(re.search(r"(?m)^MemAvailable: *(\d+) kB", read_file("/proc/meminfo").decode())[1]) << 10
-        if os.access("/dev/shm", os.W_OK) and min(shm.f_bavail * shm.f_frsize, available) >= 8 << 30:
-            return "/dev/shm"
-    return None
 
 
 def slower_and_slower(unit, attempt, tries=4):
@@ -280,7 +269,7 @@ class MillraceTest(unittest.TestCase):
     maxDiff = 4000
 
     def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="millrace-test-", dir=files_directory())
+        self.dir = tempfile.mkdtemp(prefix="millrace-test-", dir=os.environ.get("MILLRACE_TEST_DIR"))
         self.daemons = []
         self.addCleanup(self._clean_up)
 

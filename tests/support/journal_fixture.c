@@ -1,22 +1,17 @@
 #include "support/journal_fixture.h"
 #include "support/journal_settle.h"
+#include "support/test_dir.h"
 #include "support/trees.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define SECONDS_MAX 600 /* of one test on a busy machine; less than ctest's limit */
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
 
 int64_t sync_ms;
 size_t segment_bytes;
 size_t max_producers;
 uint64_t lost_below;
 bool shares_files;
-const char *fixture_root = "/tmp";
 
 enum journal_result try_open(struct fixture *f)
 {
@@ -39,25 +34,9 @@ void reopen(struct fixture *f)
     assert_int_equal(try_open(f), JOURNAL_OK);
 }
 
-static void hangs(int signal)
-{
-    static const char text[] = "this test hangs: " STRING(SECONDS_MAX) " seconds are over\n";
-    (void)signal;
-    (void)!write(STDERR_FILENO, text, sizeof text - 1);
-    abort();
-}
-
-/* A test that waits for a broken thread would hang. */
-static void limit_time(void)
-{
-    signal(SIGALRM, hangs);
-    alarm(SECONDS_MAX);
-}
-
 int setup(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof *f);
-    limit_time();
     sync_ms = 0;
     segment_bytes = 0;
     max_producers = 0;
@@ -69,8 +48,7 @@ int setup(void **state)
     journal_lock_timeout = USEC_PER_SEC;
     journal_retry_pause = 20 * USEC_PER_MSEC;
     journal_prealloc_idle = 10 * USEC_PER_MSEC;
-    snprintf(f->dir, sizeof f->dir, "%s/test-journal-XXXXXX", fixture_root);
-    assert_non_null(mkdtemp(f->dir));
+    make_test_dir(f->dir, sizeof f->dir);
     assert_int_equal(try_open(f), JOURNAL_OK);
     *state = f;
     return 0;

@@ -30,7 +30,6 @@ extern size_t segment_bytes;
 extern size_t max_producers;
 extern uint64_t lost_below;
 extern bool shares_files;
-extern const char *fixture_root; /* where the directories are made */
 
 int setup(void **state);
 int teardown(void **state);

@@ -2,6 +2,7 @@
 
 #include "counts/manifest.h"
 #include "support/cm.h"
+#include "support/test_dir.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,8 +39,8 @@ void make_generation(
     char path[128];
     struct buf text = {0};
     struct manifest_file files[MAKE_SHARDS_MAX], texts_files[MAKE_SHARDS_MAX];
-    *m = (struct made_generation){.archive = "/tmp/millrace-made-XXXXXX", .shards = shards};
-    assert_non_null(mkdtemp(m->archive));
+    *m = (struct made_generation){.shards = shards};
+    make_test_dir(m->archive, sizeof m->archive);
     snprintf(path, sizeof(path), "%s/000000000001", m->archive);
     mkdir(path, 0700);
     for (unsigned i = 0; i < shards; i++) {

@@ -6,7 +6,7 @@
 #include "base/io.h"
 #include "support/fault_vfs.h"
 #include "support/make_slice.h"
-#include "support/memory_dir.h"
+#include "support/test_dir.h"
 #include "counts/manifest.h"
 
 #include <errno.h>
@@ -59,8 +59,7 @@ static const char *in_dir(const char *name)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(dir, sizeof dir, "%s/millrace-aggregate-XXXXXX", memory_dir());
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     archive = NULL;
     no_room_for = NULL;
     max_batch = 0;

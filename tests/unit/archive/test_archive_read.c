@@ -1,10 +1,12 @@
 /* Requests to archives of random records, beside a model that looks at every line. */
 #include "archive/archive_read.h"
 
+#include "base/io.h"
 #include "base/url.h"
 #include "counts/records.h"
 #include "support/cm.h"
 #include "support/make_generation.h"
+#include "support/test_dir.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -435,10 +437,11 @@ static void a_read_keeps_its_generation_and_notices_damage(void **state)
 static void every_line_of_an_answer_has_its_end(void **state)
 {
     (void)state;
-    char path[] = "/tmp/millrace-read-XXXXXX", error[GENERATION_ERROR_TEXT];
+    char path[64], error[GENERATION_ERROR_TEXT];
     struct buf expected = {0};
-    int fd = mkstemp(path);
-    assert_int_equal(write(fd, "a,1\nb,2", 7), 7);
+    make_test_file(path, sizeof path);
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(io_write_all(fd, "a,1\nb,2", 7, 0), 0);
     close(fd);
     const struct generation_source source = {.db_file = path, .separator = ','};
     assert_int_equal(generation_open(&source, NULL, NULL, &g, error), SORTED_FILE_OK);

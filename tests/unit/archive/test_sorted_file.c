@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "support/cm.h"
+#include "support/test_dir.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,10 +18,8 @@ static char path[64];
 static int make_path(void **state)
 {
     (void)state;
-    snprintf(path, sizeof(path), "/tmp/millrace-sorted-XXXXXX");
-    int fd = mkstemp(path);
-    close(fd);
-    return fd < 0;
+    make_test_file(path, sizeof path);
+    return 0;
 }
 
 static int remove_path(void **state)

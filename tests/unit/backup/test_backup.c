@@ -2,8 +2,8 @@
  * the same bytes. */
 #include "support/cm.h"
 #include "support/make_slice.h"
-#include "support/memory_dir.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 #include "support/trees.h"
 
 #include "backup/backup.h"
@@ -43,8 +43,7 @@ static int set_up(void **state)
 {
     (void)state;
     static struct io_ops ops;
-    snprintf(root, sizeof root, "%s/millrace-backup-XXXXXX", memory_dir());
-    assert_non_null(mkdtemp(root));
+    make_test_dir(root, sizeof root);
     snprintf(place, sizeof place, "%s/pubsub", root);
     snprintf(to, sizeof to, "%s/copy", root);
     shell("mkdir %s; touch %s/lock; printf cursors > %s/cursors", place, place, place);
@@ -324,8 +323,8 @@ static void stopped_everywhere_with_links(void **state)
 static void stopped_everywhere_to_another_file_system(void **state)
 {
     (void)state;
-    char directory[] = "/tmp/millrace-backup-XXXXXX";
-    assert_non_null(mkdtemp(directory));
+    char directory[64];
+    make_other_dir(directory, sizeof directory);
     snprintf(to, sizeof to, "%s/copy", directory);
     stop_with_every_fault();
     shell("rm -rf %s", directory);

@@ -1,6 +1,7 @@
 /* journal_copy: a copy ends where it must, has what was trimmed meanwhile, and can be opened. */
 #include "support/cm.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 
 #include "backup/journal_copy.h"
 #include "journal/journal_openings.h"
@@ -28,8 +29,7 @@ static void open_journal(const char *dir)
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(root, "/tmp/millrace-copy-XXXXXX");
-    assert_non_null(mkdtemp(root));
+    make_test_dir(root, sizeof root);
     snprintf(source, sizeof source, "%s/source", root);
     snprintf(stage, sizeof stage, "%s/stage/deep", root);
     open_journal(source);

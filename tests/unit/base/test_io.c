@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "support/power.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,8 +60,7 @@ static int noting_mkdir(const char *path, mode_t mode)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/test_io.XXXXXX");
-    assert_non_null(mkdtemp(root));
+    make_test_dir(root, sizeof root);
     refuse_open = refuse_sync = 0;
     noting = io_system;
     noting.open = noting_open;

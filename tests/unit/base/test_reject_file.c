@@ -1,6 +1,7 @@
 /* reject_file: whatever is added is there, whole, whoever else adds to it. */
 #include "support/cm.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 #include "base/io.h"
 #include "base/reject_file.h"
 
@@ -17,14 +18,13 @@
 #define ADDERS 4
 #define LINES 300
 
-static char dir[] = "/tmp/millrace-rejects-XXXXXX", path[sizeof dir + 8];
+static char dir[64], path[sizeof dir + 8];
 static struct io_ops changed;
 
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(dir + sizeof dir - 7, "XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     snprintf(path, sizeof path, "%s/rejects", dir);
     changed = io_system;
     return 0;

@@ -5,8 +5,8 @@
 #include "compactor/change.h"
 #include "compactor/verify.h"
 #include "support/cm.h"
-#include "support/memory_dir.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -79,8 +79,7 @@ static char *write_import(const char *name, int keys)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "%s/millrace-careless-XXXXXX", memory_dir());
-    assert_non_null(mkdtemp(root));
+    make_test_dir(root, sizeof root);
     snprintf(archive, sizeof archive, "%s/archive", root);
     shell("mkdir %s", archive);
     assert_int_equal(archive_init(archive, 1, 9, error), COMPACT_OK);

@@ -4,10 +4,10 @@
 #include "base/io.h"
 #include "compactor/change.h"
 #include "support/make_slice.h"
-#include "support/memory_dir.h"
 #include "compactor/merge.h"
 #include "compactor/run.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 #include "support/trees.h"
 
 #include <errno.h>
@@ -379,8 +379,7 @@ static void make_slices(void)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "%s/millrace-run-XXXXXX", memory_dir());
-    assert_non_null(mkdtemp(root));
+    make_test_dir(root, sizeof root);
     snprintf(work, sizeof work, "%s/work", root);
     shell("mkdir -p %s/archive %s/slices", work, work);
     shell("mkdir -p %s/stash", work);

@@ -1,5 +1,6 @@
 /* external_sort: any order in, one order out, whatever the memory; sums, collisions, a full disk; and line_sort alone. */
 #include "support/cm.h"
+#include "support/test_dir.h"
 
 #include "base/io.h"
 #include "compactor/external_sort.h"
@@ -18,8 +19,7 @@ static char dir[64], error[COMPACT_ERROR_TEXT];
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(dir, sizeof dir, "/tmp/millrace-sort-XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     return 0;
 }
 

@@ -4,8 +4,8 @@
 #include "compactor/change.h"
 #include "compactor/verify.h"
 #include "support/cm.h"
-#include "support/memory_dir.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 #include "support/trees.h"
 
 #include <stdio.h>
@@ -332,8 +332,7 @@ static int set_up(void **state)
     (void)state;
     seeded();
     store_names();
-    snprintf(root, sizeof root, "%s/millrace-sub-XXXXXX", memory_dir());
-    assert_non_null(mkdtemp(root));
+    make_test_dir(root, sizeof root);
     return 0;
 }
 

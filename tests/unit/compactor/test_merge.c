@@ -2,7 +2,7 @@
 #include "support/cm.h"
 
 #include "support/make_slice.h"
-#include "support/memory_dir.h"
+#include "support/test_dir.h"
 #include "compactor/merge.h"
 #include "compactor/record_source.h"
 #include "counts/records.h"
@@ -21,8 +21,7 @@ static struct merge_report report;
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(dir, sizeof dir, "%s/millrace-merge-XXXXXX", memory_dir());
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     return 0;
 }
 

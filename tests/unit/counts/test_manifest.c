@@ -1,5 +1,6 @@
 /* manifest: what is printed is parsed; what is no manifest is refused by name; which generation is in force. */
 #include "support/cm.h"
+#include "support/test_dir.h"
 
 #include "counts/manifest.h"
 
@@ -148,11 +149,11 @@ static void write_file(const char *path, const char *text)
 static void the_generation_in_force_is_what_current_names(void **state)
 {
     (void)state;
-    char dir[] = "/tmp/millrace-manifest-XXXXXX", path[128], file[160];
+    char dir[100], path[128], file[160];
     struct manifest m = sample(), got;
     struct buf text = {0};
     uint64_t generation;
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_ABSENT);
     snprintf(path, sizeof path, "%s/current", dir);
     assert_int_equal(symlink("000000000007", path), 0);

@@ -1,5 +1,6 @@
 /* The rejects of slices: every byte of a line comes back, and files are rolled, cut, read and deleted in order. */
 #include "support/cm.h"
+#include "support/test_dir.h"
 
 #include "base/erased_line.h"
 #include "base/io.h"
@@ -22,8 +23,7 @@ static const struct rejects_limits limits = {.max_bytes = 8 * 4 * LENGTH}; /* fo
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(dir, sizeof dir, "/tmp/millrace-rejects-XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     return 0;
 }
 

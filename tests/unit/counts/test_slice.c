@@ -4,9 +4,9 @@
 #include "counts/slice.h"
 #include "counts/slice_reader.h"
 #include "support/count_fixture.h"
-#include "support/memory_dir.h"
 #include "support/fault_vfs.h"
 #include "support/make_slice.h"
+#include "support/test_dir.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -21,8 +21,7 @@ static char dir[64], path[96], error[SLICE_ERROR_TEXT];
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(dir, sizeof dir, "%s/millrace-slice-XXXXXX", memory_dir());
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     snprintf(path, sizeof path, "%s/0000000001.db", dir);
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "daemon/daemon.h"
 #include "support/cm.h"
+#include "support/test_dir.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -152,11 +153,11 @@ static pid_t own_in_child(const char *dir, int *hold)
 
 static void test_one_owner(void **state)
 {
-    char top[] = "/tmp/millrace-unit-XXXXXX", dir[100], path[120], expected[300];
+    char top[100], dir[120], path[140], expected[300];
     struct config_error error = {""};
     int hold;
     (void)state;
-    assert_non_null(mkdtemp(top));
+    make_test_dir(top, sizeof top);
     snprintf(dir, sizeof dir, "%s/a/b", top);
     snprintf(path, sizeof path, "%s/lock", dir);
     pid_t pid = own_in_child(dir, &hold);

@@ -1,6 +1,5 @@
 /* What opening cuts, what it refuses, and what reads never serve. */
 #include "support/journal_fixture.h"
-#include "support/memory_dir.h"
 #include "journal/journal_inspect.h"
 #include "support/power.h"
 #include "support/shell.h"
@@ -828,7 +827,6 @@ int main(void)
         T(test_dropped_segments_are_not_damage),
         T(test_a_journal_without_a_marker_opens_and_gets_one),
     };
-    fixture_root = memory_dir();
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

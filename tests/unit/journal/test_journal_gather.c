@@ -55,15 +55,25 @@ static void watch(struct fixture *f)
     io = &watching;
 }
 
+static void wait_for(const unsigned *count, unsigned n)
+{
+    usec_t end = 0;
+    while (so_far(count) < n) {
+        assert_true(is_early(&end));
+        sched_yield();
+    }
+}
+
 static void wait_for_syncs(unsigned n)
 {
-    while (so_far(&syncs) < n)
-        sched_yield();
+    wait_for(&syncs, n);
 }
 
 static void poll_until(struct fixture *f, const struct answer *a)
 {
+    usec_t end = 0;
     while (!a->calls) {
+        assert_true(is_early(&end));
         journal_set_poll(f->set);
         sched_yield();
     }
@@ -181,8 +191,7 @@ static void test_large_appends_are_written_during_a_sync(void **state)
     wait_for_syncs(1);
     journal_gather_max = 1;
     assert_int_equal(append(f, "", 0, 0, "3", &b), JOURNAL_OK);
-    while (so_far(&writes) < 2)
-        sched_yield();
+    wait_for(&writes, 2);
     assert_int_equal(so_far(&syncs), 1);
     __atomic_store_n(&syncs_wait, false, __ATOMIC_SEQ_CST);
     sem_post(&may_sync);
@@ -286,9 +295,11 @@ static void test_appends_behind_a_refused_batch_are_refused(void **state)
     assert_content(f, "1-2");
 }
 
-static ssize_t no_b(int fd, const void *p, size_t n, off_t at)
+#define REFUSED "refused!" /* long enough to be in no random id and no checksum */
+
+static ssize_t no_refused(int fd, const void *p, size_t n, off_t at)
 {
-    if (!memchr(p, 'b', n) || at == 0)
+    if (!memmem(p, n, REFUSED, strlen(REFUSED)))
         return watching_pwrite(fd, p, n, at);
     errno = EIO;
     return -1;
@@ -302,20 +313,21 @@ static void test_a_segment_behind_a_refused_batch_is_not_read(void **state)
     struct answer first, a, b = {0};
     struct journal_reader *reader;
     struct seen seen = {0};
-    struct bytes piece = bytes_str("b");
+    struct bytes piece = bytes_str(REFUSED);
     watch(f);
-    watching.pwrite = no_b;
+    watching.pwrite = no_refused;
     __atomic_store_n(&syncs_wait, true, __ATOMIC_SEQ_CST);
     assert_int_equal(append(f, "", 0, 0, "2", &first), JOURNAL_OK);
     journal_set_poll(f->set);
     wait_for_syncs(1);
     journal_gather_max = 1;
     assert_int_equal(append(f, "", 0, 0, "3", &a), JOURNAL_OK);
-    while (so_far(&writes) < 2)
-        sched_yield();
+    wait_for(&writes, 2);
     struct journal_append begins = {.pieces = &piece, .n_pieces = 1, .begins_segment = true};
     assert_int_equal(journal_append(f->j, &begins, 1000, on_commit, &b, NULL), JOURNAL_OK);
+    usec_t end = 0;
     for (bool taken = false; !taken;) {
+        assert_true(is_early(&end));
         set_lock(f->set);
         taken = !f->j->pending;
         set_unlock(f->set);

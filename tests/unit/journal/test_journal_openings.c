@@ -1,6 +1,7 @@
 /* Each number belongs to the opening that gave it out; a copy's opening is another one; torn writes and damage. */
 #include "support/cm.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 
 #include "base/io.h"
 #include "journal/journal_openings.h"
@@ -17,8 +18,7 @@ static char dir[64];
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(dir, "/tmp/millrace-openings-XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     return 0;
 }
 

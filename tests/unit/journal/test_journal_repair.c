@@ -4,10 +4,10 @@
  *
  * MILLRACE_STRIDE (default 5): try every so many operations. MILLRACE_SEED (default 1). */
 #include "support/journal_fixture.h"
-#include "support/memory_dir.h"
 #include "journal/journal_repair.h"
 #include "support/power.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 #include "support/trees.h"
 
 #include <dirent.h>
@@ -248,7 +248,7 @@ static void check_finished(void)
 /* A copy of the damaged journal, for many repairs. */
 static void set_aside(void)
 {
-    snprintf(w.damaged, sizeof w.damaged, "%s/test-damaged%s", fixture_root, strrchr(w.f->dir, '-'));
+    snprintf(w.damaged, sizeof w.damaged, "%s/test-damaged%s", test_root(), strrchr(w.f->dir, '-'));
     shell("mv %s %s", w.f->dir, w.damaged);
 }
 
@@ -522,7 +522,7 @@ static int noting_fsync(int fd)
     }
     journal_unsynced = journal_unsynced && strcmp(path, w.f->dir) != 0;
     aside_unsynced = aside_unsynced && !(is_aside(path) && !strstr(path, ".seg"));
-    aside_unnamed = aside_unnamed && strcmp(path, fixture_root) != 0;
+    aside_unnamed = aside_unnamed && strcmp(path, test_root()) != 0;
     return fsync(fd);
 }
 
@@ -622,7 +622,6 @@ int main(void)
         T(test_names_left_by_a_killed_repair_are_synced),
         T(test_a_damaged_note),
     };
-    fixture_root = memory_dir();
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "pubsub/stream/line_index.h"
 #include "support/power.h"
+#include "support/test_dir.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,8 +54,7 @@ static enum cursor_file_result open_file(struct world *w, size_t slots)
 static int set_up(void **state)
 {
     struct world *w = mem_zalloc(sizeof *w);
-    snprintf(w->dir, sizeof w->dir, "/tmp/test_cursors.XXXXXX");
-    assert_non_null(mkdtemp(w->dir));
+    make_test_dir(w->dir, sizeof w->dir);
     snprintf(w->path, sizeof w->path, "%s/cursors", w->dir);
     w->ops = io_system;
     w->ops.pwrite = maybe_pwrite;

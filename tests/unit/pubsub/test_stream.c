@@ -1,4 +1,5 @@
 #include "support/cm.h"
+#include "support/test_dir.h"
 #include "pubsub/stream/streams.h"
 #include "pubsub/stream/subscriber.h"
 #include <inttypes.h>
@@ -107,8 +108,7 @@ static void open_world(struct world *w)
 static int set_up(void **state)
 {
     struct world *w = mem_zalloc(sizeof(*w));
-    snprintf(w->dir, sizeof(w->dir), "/tmp/test_stream.XXXXXX");
-    assert_non_null(mkdtemp(w->dir));
+    make_test_dir(w->dir, sizeof w->dir);
     w->sync_ms = JOURNAL_SYNC_NEVER;
     open_world(w);
     *state = w;

@@ -1,5 +1,6 @@
 /* The times that producers state: what counts, what a restart keeps, and whose place in the file is taken. */
 #include "support/cm.h"
+#include "support/test_dir.h"
 
 #include "base/io.h"
 #include "journal/journal_internal.h"
@@ -82,8 +83,7 @@ static void on_published(struct stream_publish *p, const struct journal_commit *
 static int set_up(void **state)
 {
     struct world *w = mem_zalloc(sizeof *w);
-    snprintf(w->dir, sizeof w->dir, "/tmp/test_untils.XXXXXX");
-    assert_non_null(mkdtemp(w->dir));
+    make_test_dir(w->dir, sizeof w->dir);
     w->now = (struct clock_moment){1000 * SECOND, 1332612345 * SECOND};
     open_world(w);
     *state = w;

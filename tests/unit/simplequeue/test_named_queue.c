@@ -1,5 +1,6 @@
 /* named_queue over a real journal: refusals of the storage, retries on the way, and what an opening finds. */
 #include "support/cm.h"
+#include "support/test_dir.h"
 
 #include "base/io.h"
 #include "journal/opening_list.h"
@@ -124,8 +125,7 @@ static void reopen(void)
 static int setup(void **state)
 {
     (void)state;
-    snprintf(dir, sizeof dir, "/tmp/millrace-unit-queue-XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     faulty = io_system;
     faulty.pwrite = faulty_pwrite;
     faulty.fallocate = faulty_fallocate;

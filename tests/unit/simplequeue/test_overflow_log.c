@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "support/power.h"
 #include "support/shell.h"
+#include "support/test_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -94,7 +95,7 @@ static int begin(void **state)
 {
     char error[256];
     (void)state;
-    snprintf(path, sizeof path, "/tmp/test-overflow-log-%d", (int)getpid());
+    test_path(path, sizeof path, "overflow-log");
     unlink(path);
     assert_int_equal(overflow_log_check(path, error, sizeof error), 0);
     faulty = io_system;
@@ -204,7 +205,7 @@ static unsigned kill_at(unsigned at)
 static void killed_anywhere_then_a_cut(void **state)
 {
     (void)state;
-    snprintf(path, sizeof path, "/tmp/test-overflow-log-%d", (int)getpid());
+    test_path(path, sizeof path, "overflow-log");
     unlink(path);
     unsigned operations = kill_at(0);
     assert_true(operations > 3);

@@ -3,6 +3,7 @@
  * trimmed on the way. Erasures run beside the operations; after each one, no file contains a message that was gone when
  * it began. */
 #include "support/cm.h"
+#include "support/test_dir.h"
 
 #include "base/io.h"
 #include "simplequeue/queue/queues.h"
@@ -76,8 +77,7 @@ static int setup(void **state)
     fast.fsync = fast.fdatasync = no_sync;
     io = &fast;
     seeded();
-    snprintf(dir, sizeof dir, "/tmp/millrace-unit-deep-XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     now = (struct queue_now){1000000, INT64_C(1700000000) * USEC_PER_SEC};
     m = mem_zalloc(sizeof *m);
     m->next = 1;

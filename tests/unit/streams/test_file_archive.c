@@ -1,5 +1,4 @@
 #include "support/archive_fixture.h"
-#include "support/memory_dir.h"
 #include "streams/archive/archive_finish.h"
 #include "base/log.h"
 #include "support/power.h"
@@ -873,6 +872,5 @@ int main(void)
         T(test_runs_of_two_files_that_take_turns), T(test_much_that_waits_is_written),
         T(test_a_name_that_is_taken_while_lines_come), T(test_a_restored_copy_continues_before_the_cursor),
         T(test_a_state_that_cannot_be_is_refused)};
-    archive_root = memory_dir();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The staging directory: what is in it when, and what a start finds there. */
 #include "support/archive_fixture.h"
+#include "support/test_dir.h"
 #include "streams/archive/archive_lock.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -322,12 +323,12 @@ static void test_more_files_than_descriptors(void **state)
 /* A rename does not leave a file system: it is refused with the first line, not when the file is complete. */
 static void test_a_target_on_another_file_system_is_refused(void **state)
 {
-    char other[] = "/dev/shm/millrace-unit-XXXXXX", link[100];
+    char other[64], link[100];
     struct stat here, there;
     bool final;
     (void)state;
-    if (mkdtemp(other) == NULL || stat(other, &there) != 0 || stat(directory, &here) != 0 ||
-        here.st_dev == there.st_dev)
+    make_other_dir(other, sizeof other);
+    if (stat(other, &there) != 0 || stat(directory, &here) != 0 || here.st_dev == there.st_dev)
         skip();
     snprintf(format, sizeof format, "%s/%%H/%%M", directory);
     snprintf(link, sizeof link, "%s/00", directory);

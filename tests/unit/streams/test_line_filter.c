@@ -1,4 +1,5 @@
 #include "support/cm.h"
+#include "support/test_dir.h"
 #include "streams/filter/line_filter.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,9 +254,9 @@ static void write_key(const char *path, const char *text, mode_t mode)
 
 static void test_key_files(void **state)
 {
-    char path[] = "/tmp/millrace-unit-XXXXXX", error[300];
+    char path[64], error[300];
     (void)state;
-    close(mkstemp(path));
+    make_test_file(path, sizeof path);
     write_key(path, "0123456789abcdef\n", 0600);
     struct hash_key *a = hash_key_read(path, error, sizeof error),
                     *b = hash_key_of(BYTES_LITERAL("0123456789abcdef"));

@@ -1,5 +1,6 @@
 /* Erasing entries of the rejects, also when the process ends or the power fails at any step. */
 #include "support/cm.h"
+#include "support/test_dir.h"
 
 #include "base/io.h"
 #include "tools/forget_rejects.h"
@@ -24,8 +25,7 @@ static int setup(void **state)
     struct rejects_limits limits = {.max_bytes = 32768};
     struct buf text = {0};
     (void)state;
-    strcpy(dir, "/tmp/forget-rejects-XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     assert_int_equal(rejects_open(dir, 1, 0, &r), 0);
     for (int i = 0; i < ENTRIES; i++) {
         char line[128];

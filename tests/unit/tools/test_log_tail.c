@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "tools/log_tail.h"
 #include "support/power.h"
+#include "support/test_dir.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -421,9 +422,7 @@ static void test_another_users_unfinished_line_is_waited_for_longer(void **unuse
 static int set_up(void **unused)
 {
     (void)unused;
-    strcpy(directory, "/tmp/millrace-unit-XXXXXX");
-    if (mkdtemp(directory) == NULL)
-        return -1;
+    make_test_dir(directory, sizeof directory);
     snprintf(path, sizeof path, "%s/log", directory);
     snprintf(old, sizeof old, "%s/log.1", directory);
     snprintf(older, sizeof older, "%s/log.0", directory);

@@ -1,5 +1,6 @@
 /* put_rejects: reports of lines that the queue refuses: the first with its place, then their number, at most once a minute. */
 #include "support/cm.h"
+#include "support/test_dir.h"
 #include "tools/put_rejects.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/millrace-put-XXXXXX", path[sizeof dir + 8];
+static char dir[64], path[sizeof dir + 8];
 static struct put_rejects rejects;
 static int usual_stderr;
 static FILE *said;
@@ -16,8 +17,7 @@ static FILE *said;
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(dir + sizeof dir - 7, "XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    make_test_dir(dir, sizeof dir);
     snprintf(path, sizeof path, "%s/rejects", dir);
     said = tmpfile();
     assert_non_null(said);
