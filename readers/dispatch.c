@@ -39,8 +39,7 @@ struct lease {
     size_t running;   /* in runs */
     usec_t ends, touch_at;
     bool nack_first; /* the order in which acknowledgements and returns are tried changes with each failure */
-    bool doubtful;   /* an acknowledgement was not answered */
-    bool may_be_over; /* and it was of all that was unsettled */
+    bool may_be_over; /* an acknowledgement of all that was unsettled was not answered */
 };
 
 struct run {
@@ -482,7 +481,7 @@ void dispatch_step_done(struct dispatch *d)
 {
     struct lease *l = lease_of_step(d);
     size_t n;
-    l->doubtful = l->may_be_over = false; /* an earlier acknowledgement has not ended it */
+    l->may_be_over = false; /* an earlier acknowledgement has not ended it */
     switch (d->doing.action) {
     case DISPATCH_TOUCH:
         extend(d, l, d->doing_since);
@@ -511,7 +510,6 @@ void dispatch_step_failed(struct dispatch *d, bool doubtful)
     struct lease *l = lease_of_step(d);
     if (d->doing.action == DISPATCH_ACK) {
         bool all = change_state(l, MESSAGE_TAKEN, MESSAGE_DONE) == l->unsettled;
-        l->doubtful = l->doubtful || doubtful;
         l->may_be_over = l->may_be_over || (doubtful && all);
     }
     for (size_t i = 0; i < l->batch.n && d->doing.action == DISPATCH_NACK; i++)
@@ -554,8 +552,7 @@ void dispatch_step_lost(struct dispatch *d, struct buf *ids)
 {
     struct lease *l = lease_of_step(d);
     change_state(l, MESSAGE_TAKEN, MESSAGE_DONE);
-    if (!l->doubtful)
-        take_ids(l, MESSAGE_DONE, MESSAGE_DONE, ids);
+    take_ids(l, MESSAGE_DONE, MESSAGE_DONE, ids);
     if (!l->may_be_over)
         d->stopping = true;
     forget(d, l);

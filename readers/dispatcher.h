@@ -76,7 +76,7 @@ struct dispatcher_config {
     void (*deliver)(struct dispatcher *x, struct dispatch_run *run, void *arg);
     /* Some runs fail, with the reason of the latest; NULL: none has failed for a minute. May be NULL. */
     void (*on_failing)(const char *why, void *arg);
-    /* The lease of delivered messages expired before they were surely acknowledged, so they will be delivered again.
+    /* The lease of delivered messages ended before the queue answered their acknowledgement, so they may be delivered again.
      * `ids` is "A-B,C", valid during the call. Gets reader.arg. May be NULL. */
     void (*on_ack_lost)(struct bytes ids, void *arg);
     void *arg; /* of key, deliver and on_failing */
@@ -100,7 +100,7 @@ void dispatcher_later(struct dispatcher *x, struct dispatch_run *run, usec_t wai
 const char *dispatcher_queue_id(const struct dispatcher *x);
 /* As queuereader_trouble. */
 const char *dispatcher_trouble(const struct dispatcher *x);
-/* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". These will be delivered again. */
+/* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". These may be delivered again. */
 void dispatcher_unacknowledged(const struct dispatcher *x, struct buf *ids);
 struct queuereader_numbers dispatcher_numbers(const struct dispatcher *x);
 

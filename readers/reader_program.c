@@ -122,7 +122,7 @@ static void on_buried(const struct message *m, void *arg)
 
 static void warn_redelivery(const struct reader_program *p, const char *why, struct bytes ids)
 {
-    log_warn("delivered messages will be delivered again", LOG_S("error", why),
+    log_warn("delivered messages may be delivered again", LOG_S("error", why),
         LOG_S("queue", options_string(daemon_options(p->daemon), "queue")),
         LOG_B("ids", bytes_of(ids.ptr, ids.len < IDS_LOGGED_MAX ? ids.len : IDS_LOGGED_MAX)));
 }
@@ -130,7 +130,7 @@ static void warn_redelivery(const struct reader_program *p, const char *why, str
 static void on_ack_lost(struct bytes ids, void *arg)
 {
     struct reader_program *p = arg;
-    warn_redelivery(p, "their lease expired before they were acknowledged", ids);
+    warn_redelivery(p, "their lease ended before the queue answered their acknowledgement", ids);
     p->redelivers = p->redelivers || daemon_is_draining(p->daemon);
 }
 
