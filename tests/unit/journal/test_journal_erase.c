@@ -113,7 +113,7 @@ static void test_nothing_else_changes(void **state)
         shell("cp %s %s.before-%d", paths[i], f->dir, i);
     }
     uint64_t base = f->j->segments[2]->base;
-    erase_ok(f, base + 1000, base + 2000);
+    erase_ok(f, base, base + 1000); /* its first frame: the next may be in the next segment */
     for (int i = 0; i < 5; i++) {
         assert_int_equal(stat(paths[i], &after), 0);
         if (i != 2) {
