@@ -19,9 +19,10 @@ if(MILLRACE_SANITIZE)
     "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
 foreach(path ${DAEMON_TESTS})
-  # `# sanitized: no`: the file tests scripts, guides or the page, and runs no code of the daemons that other tests do not run.
-  file(STRINGS ${path} unsanitized REGEX "^# sanitized: no")
-  if(MILLRACE_SANITIZE AND unsanitized)
+  # `# label: surface`: the file tests scripts, guides, the package or the page, and runs no code of the daemons that other tests do not
+  # run. It says nothing new with sanitizers or under other clocks.
+  file(STRINGS ${path} surface REGEX "^# label: surface")
+  if(surface AND MILLRACE_SANITIZE)
     continue()
   endif()
   get_filename_component(name ${path} NAME_WE)
@@ -53,6 +54,9 @@ foreach(path ${DAEMON_TESTS})
     millrace_add_test(${part_name} ${PYTHON} ${path} -v)
     set_tests_properties(${part_name} PROPERTIES COST ${cost} SKIP_RETURN_CODE 77
       ENVIRONMENT "${DAEMON_ENVIRONMENT};${few};MILLRACE_PART=${part}/${parts}")
+    if(surface)
+      set_tests_properties(${part_name} PROPERTIES LABELS surface)
+    endif()
   endforeach()
   file(STRINGS ${path} full REGEX "^# full: ")
   if(full)

@@ -5,6 +5,7 @@
 #include "journal/journal_internal.h"
 #include "support/journal_settle.h"
 #include "support/power.h"
+#include "support/test_dir.h"
 #include "support/trees.h"
 
 #include <fcntl.h>
@@ -587,12 +588,6 @@ void model_reboot(void)
     boot++;
 }
 
-/* What is lost and kept the power layer says, not the file system below: so one that waits for no disk will do. */
-static const char *scratch(void)
-{
-    return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-}
-
 void model_begin(unsigned seed, int64_t sync_ms)
 {
     static const size_t owner_most[] = {0, 300, (size_t)1 << 20}; /* the committers, both, the owner */
@@ -609,8 +604,7 @@ void model_begin(unsigned seed, int64_t sync_ms)
     journal_gather_max = gather_most[seed / 2 % 3];
     journal_step_max = 700;
     journal_index_spacing = 300;
-    snprintf(m.dir, sizeof m.dir, "%s/test-journal-XXXXXX", scratch());
-    CHECK(mkdtemp(m.dir) != NULL);
+    make_test_dir(m.dir, sizeof m.dir);
 }
 
 void model_end(void)
