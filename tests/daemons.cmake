@@ -11,9 +11,10 @@ add_executable(http_probe ${CMAKE_CURRENT_SOURCE_DIR}/support/http_probe.c)
 target_link_libraries(http_probe PRIVATE millrace_flags millrace_daemon)
 
 set(PYTHON /usr/bin/python3)
-# Where node is to trust more certificates, it reads them at each start, and no test asks a server with one.
-set(DAEMON_ENVIRONMENT
-  "MILLRACE_BUILD=${CMAKE_BINARY_DIR}" "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}/support" "NODE_EXTRA_CA_CERTS=")
+# Where node is to trust more certificates, it reads them at each start, and no test asks a server with one. Python keeps the
+# compiled harness for the next test, also where the environment forbids this.
+set(DAEMON_ENVIRONMENT "MILLRACE_BUILD=${CMAKE_BINARY_DIR}" "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}/support"
+  "NODE_EXTRA_CA_CERTS=" "PYTHONDONTWRITEBYTECODE=")
 if(MILLRACE_SANITIZE)
   list(APPEND DAEMON_ENVIRONMENT "MILLRACE_SANITIZED=1" "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0"
     "UBSAN_OPTIONS=print_stacktrace=1")

@@ -1,7 +1,7 @@
 """The power goes while ps_to_file writes, commits, packs, renames and removes files: after it every line is in the archive
 once, and a file that has its name is whole. A build that logs its file operations does the work, killed once in the middle.
 Then what a cut may leave is rebuilt: at random places, started again as it is; and behind every single operation, for every
-order in which names may have reached the disk, recovered by archive_recover in a blink (every fourth of them, and all in the long
+order in which names may have reached the disk, recovered by archive_recover in a blink (every twelfth of them, and all in the long
 round)."""
 # seconds: 35
 # full: MILLRACE_ROUNDS=100
@@ -62,7 +62,7 @@ class AtRandom(Logged):
                 f.write(self.moved(text, root))
 
     def cuts(self, log, *args):
-        for n in range(harness.rounds(4)):
+        for n in range(harness.rounds(2)):
             root = self.path("cut%d" % n)
             os.mkdir(root)
             power_cut.cut(log, self.random.randrange(len(log) + 1), self.random, self.path("out"), root)
@@ -182,7 +182,7 @@ class Everywhere(Logged):
     def cut_everywhere(self, log, compression, *time_field):
         command = [harness.program("archive_recover"), self.write("stream", self.text), compression, *time_field]
         state = os.path.join(self.path("out"), STATE)
-        stride = 1 if harness.rounds(4) >= 100 else 4
+        stride = 1 if harness.rounds(2) >= 100 else 12
         first = self.random.randrange(stride)
         with subprocess.Popen(harness.dies_with_us(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True) as recover:

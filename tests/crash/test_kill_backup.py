@@ -39,8 +39,10 @@ class KillBackup(backup_case.BackupTest):
         pipeline = self.pipeline(self.path("data"))
         producers = [backup_case.Producer(pipeline, p) for p in range(backup_case.PRODUCERS)]
         for p in producers:
+            p.post(1000)
             p.start()
-        harness.wait_until(lambda: all(p.sent > 3000 for p in producers), "some events")
+        sent = [p.sent for p in producers]
+        harness.wait_until(lambda: all(p.sent > n for p, n in zip(producers, sent)), "some more events")
         elsewhere = os.path.join(harness.OTHER_DIR, "millrace-kill-backup-%d" % os.getpid())
         self.addCleanup(shutil.rmtree, elsewhere, True)
         os.mkdir(elsewhere)

@@ -10,7 +10,9 @@ from harness import wait_until
 EVENTS_A_ROUND = 600
 BATCH = 20
 DAEMONS = ("simplequeue", "queue_to_pubsub", "pubsub", "sortdb", "aggregator", "api")
-USER_TARGET = "/v1/series?" + harness.query(ns="all", unit="month", from_=0, to=4102444800)
+# Some years around all clicks, generated and real: each answer has a row for each month.
+USER_TARGET = "/v1/series?" + harness.query(ns="all", unit="month", from_=1293840000, to=1420070400)
+PAUSE = 0.005  # seconds between two answers of a watcher, in which the daemons have the processors
 
 
 def generate(n):
@@ -32,12 +34,12 @@ def records(pipeline):
 class Poster:
     """Posts lines in order with a producer's marks and retries blindly, so that each is in the queue once."""
 
-    def __init__(self, pipeline, lines):
-        self.pipeline, self.lines, self.sent = pipeline, lines, 0
+    def __init__(self, pipeline, lines, batch=BATCH):
+        self.pipeline, self.lines, self.batch, self.sent = pipeline, lines, batch, 0
 
     def post(self, until):
         while self.sent < until:
-            end = min(self.sent + BATCH, until)
+            end = min(self.sent + self.batch, until)
             target = "/mput?" + harness.query(producer="test", mark=self.sent, next=end)
             self.attempted = end
             wait_until(lambda: self.accepted(target, b"".join(self.lines[self.sent:end])), "the queue to take a batch")
@@ -54,7 +56,7 @@ class Poster:
 
 
 class Watcher(threading.Thread):
-    """Asks for a total in a loop; remembers whatever was wrong."""
+    """Asks for a total again and again; remembers whatever was wrong."""
 
     def __init__(self, pipeline, poster):
         super().__init__(daemon=True)
@@ -62,7 +64,7 @@ class Watcher(threading.Thread):
         self.over = threading.Event()
 
     def run(self):
-        while not self.over.is_set():
+        while not self.over.wait(PAUSE):
             try:
                 reply = self.pipeline.ask("api", "GET", USER_TARGET, timeout=10)
             except harness.UNREACHABLE:

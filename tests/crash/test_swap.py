@@ -8,12 +8,11 @@ import threading
 import answers
 import harness
 from harness import wait_until
-
-TOTAL = "/v1/series?" + harness.query(ns="all", unit="month", from_=0, to=4102444800)
+from test_kill_pipeline import PAUSE, USER_TARGET as TOTAL
 
 
 class Watcher(threading.Thread):
-    """Polls a total in a tight loop: it must never fall, and 503 is the only other answer. A patient one lets a
+    """Asks for a total again and again: it must never fall, and 503 is the only other answer. A patient one lets a
     connection fail, where daemons are killed."""
 
     def __init__(self, pipeline, patient=False):
@@ -22,7 +21,7 @@ class Watcher(threading.Thread):
         self.pipeline, self.wrong, self.last, self.answers, self.over = pipeline, [], 0, 0, threading.Event()
 
     def run(self):
-        while not self.over.is_set():
+        while not self.over.wait(PAUSE):
             try:
                 reply = self.pipeline.ask("api", "GET", TOTAL)
             except harness.UNREACHABLE as e:
@@ -77,7 +76,7 @@ class Swap(harness.MillraceTest):
         return harness.read_file(events).splitlines(keepends=True)
 
     def test_totals_never_fall_through_compactions(self):
-        lines, n = self.generated(), harness.rounds(5)
+        lines, n = self.generated(), harness.rounds(3)
         watcher = Watcher(self.pipeline)
         watcher.start()
         poster = threading.Thread(target=self.put, args=(lines,), daemon=True)
@@ -125,7 +124,7 @@ class Swap(harness.MillraceTest):
         watcher.start()
         poster = threading.Thread(target=self.put, args=(lines,), daemon=True)
         poster.start()
-        for _ in range(harness.rounds(5)):
+        for _ in range(harness.rounds(3)):
             for _ in range(4):
                 self.kill_a_compaction(random)
             self.compact_until_done()

@@ -281,7 +281,7 @@ class AggregatorTest(harness.MillraceTest):
         gone.request("GET", large)
         gone.close()
         self.wait_counted(d)
-        self.check_exact(d)
+        self.assertEqual(d.get(large).body.count(b":1"), 110000)
 
     def test_an_answer_for_too_many_keys_is_refused(self):
         self.pubsub.publish(make_lines(300, harness.seeded()))
@@ -513,7 +513,7 @@ max_keys = 7
     def test_memory_stays_within_the_setting_and_a_quarter(self):
         """At the smallest setting, with new keys in every event."""
         rng = harness.seeded()
-        key = lambda: "%0100x" % rng.getrandbits(400)
+        key = lambda: rng.randbytes(50).hex()
         self.pubsub.publish(make_lines(200, rng))
         d = self.launch("--max-memory=32M")
         for _ in range(10):

@@ -7,7 +7,9 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
+import types
 
 import harness
 from harness import wait_until
@@ -25,12 +27,14 @@ key = l
 key = c
 """
 PRODUCERS, BATCH = 3, 7
+PAUSE = 0.05  # seconds between two batches of a producer: events flow all the time, and leave the processors to what is tested
 KEEPERS = ("simplequeue", "pubsub", "aggregator", "queue_to_pubsub")
 HOUR = 1331920800
 
 
 def event(producer, i):
-    return b'{"t":%d,"l":"p%d","c":"c%05d"}\n' % (HOUR + i % 7200, producer, i)
+    """Long enough that segments are begun, and deleted, every second."""
+    return b'{"t":%d,"l":"p%d","c":"c%05d","x":"%s"}\n' % (HOUR + i % 7200, producer, i, b"x" * 400)
 
 
 class Producer(threading.Thread):
@@ -51,7 +55,7 @@ class Producer(threading.Thread):
             self.sent += n
 
     def run(self):
-        while not self.over.is_set():
+        while not self.over.wait(PAUSE):
             self.post()
 
     def stop(self):
@@ -61,12 +65,22 @@ class Producer(threading.Thread):
 
 
 class BackupTest(harness.MillraceTest):
-    def pipeline(self, data, *args, **sections):
+    def config(self, data, **sections):
         sections.setdefault("simplequeue", {}).setdefault("segment_bytes", "64K")
         sections.setdefault("pubsub", {}).update(segment_bytes="64K", retain_bytes="128K", streams="clicks")
         sections.setdefault("aggregator", {}).setdefault("flush_interval", "20ms")
-        config = self.write(os.path.basename(data) + ".conf", harness.pipeline_config(data, COUNTERS, **sections))
-        return harness.Pipeline(self, config, data, *args).wait_ready()
+        return self.write(os.path.basename(data) + ".conf", harness.pipeline_config(data, COUNTERS, **sections))
+
+    def pipeline(self, data, **sections):
+        return harness.Pipeline(self, self.config(data, **sections), data).wait_ready()
+
+    def small_pipeline(self):
+        pipeline = self.pipeline(self.path("data"))
+        producer = Producer(pipeline, 0)
+        for _ in range(5):
+            producer.post(70)
+        self.settled(pipeline)
+        return pipeline
 
     def backup(self, to, pipeline, *args, status=0):
         done = self.run_program("millrace", "backup", "--config", pipeline.config_path, to, *args)
@@ -174,7 +188,7 @@ class RunningPipeline(BackupTest):
         compactor.start()
         for r in rounds:
             sent = [p.sent for p in producers]
-            wait_until(lambda: all(p.sent > n + random.randrange(500) for p, n in zip(producers, sent)), "some events")
+            wait_until(lambda: all(p.sent > n + random.randrange(50) for p, n in zip(producers, sent)), "some events")
             self.back_up_once(random, pipeline, [p.sent for p in producers], r)
         over.set()
         compactor.join()
@@ -256,20 +270,7 @@ class PsToFile(BackupTest):
 class Refusals(BackupTest):
     def setUp(self):
         super().setUp()
-        self.running = self.pipeline(self.path("data"))
-        producer = Producer(self.running, 0)
-        for _ in range(50):
-            producer.post()
-        self.settled(self.running)
-
-    def flip(self, path, at=None):
-        os.chmod(path, 0o644)
-        with open(path, "r+b") as f:
-            at = os.path.getsize(path) // 2 if at is None else at
-            f.seek(at)
-            byte = f.read(1)
-            f.seek(at)
-            f.write(bytes([byte[0] ^ 1]))
+        self.running = self.small_pipeline()
 
     def test_what_is_refused(self):
         there = self.path("there")
@@ -291,8 +292,51 @@ class Refusals(BackupTest):
         self.restore(self.path("b"), there)  # into an empty directory
         self.assertEqual(os.stat(self.path("b")).st_mode & 0o777, 0o700)
 
-    def test_each_damaged_file_is_named(self):
+    def test_a_full_disk(self):
+        """At every step: fewer or more files find room."""
+        disk = SmallDisk(self, "2m")
         self.backup(self.path("b"), self.running)
+        for room in (0, 4 << 10, 64 << 10, 300 << 10):
+            disk.take_the_rest()
+            disk.leave(room)
+            self.assertIn("free space", self.backup(disk.path("b"), self.running, status=75))
+            self.assertIn("free space", self.restore(self.path("b"), disk.path("new"), status=75))
+            self.assertEqual(os.listdir(disk.directory), ["other"])
+            self.assertEqual(glob.glob(self.path("data", "*", ".backup")), [])
+        disk.give_back()
+        self.backup(disk.path("b"), self.running)
+
+
+class Stopped(BackupTest):
+    """Each test has a copy of the data that the first one made."""
+    @classmethod
+    def setUpClass(cls):
+        cls.made = tempfile.mkdtemp(dir=os.environ.get("MILLRACE_TEST_DIR"))
+        cls.addClassCleanup(shutil.rmtree, cls.made)
+
+    def setUp(self):
+        super().setUp()
+        data, slices = (os.path.join(self.made, name) for name in ("data", "slices"))
+        if not os.path.exists(data):
+            pipeline = self.small_pipeline()
+            shutil.copytree(self.path("data", "aggregator", "slices"), slices)
+            pipeline.interrupt()
+            os.rename(self.path("data"), data)
+        shutil.copytree(data, self.path("data"), symlinks=True)
+        self.stopped = types.SimpleNamespace(config_path=self.config(self.path("data")))
+        self.slices_of_a_killed = slices
+
+    def flip(self, path, at=None):
+        os.chmod(path, 0o644)
+        with open(path, "r+b") as f:
+            at = os.path.getsize(path) // 2 if at is None else at
+            f.seek(at)
+            byte = f.read(1)
+            f.seek(at)
+            f.write(bytes([byte[0] ^ 1]))
+
+    def test_each_damaged_file_is_named(self):
+        self.backup(self.path("b"), self.stopped)
         shutil.copytree(self.path("b"), self.path("copy"), symlinks=True)  # without its hard links
         for root, _, names in os.walk(self.path("copy")):
             for name in names:
@@ -309,55 +353,37 @@ class Refusals(BackupTest):
         self.assertIn("openings", self.restore(self.path("copy"), self.path("new"), status=65))
 
     def test_a_damaged_pipeline_is_named(self):
-        self.running.interrupt()
         newest = sorted(glob.glob(self.path("data", "pubsub", "streams", "clicks", "*.seg")))[0]
         self.flip(newest, 400)
-        self.assertIn("millrace journal check", self.backup(self.path("b"), self.running, status=65))
+        self.assertIn("millrace journal check", self.backup(self.path("b"), self.stopped, status=65))
         self.flip(newest, 400)
         slice_path = glob.glob(self.path("data", "aggregator", "slices", "*.db"))[0]
         for place in re.finditer(b"c00001", harness.read_file(slice_path)):  # the first ones may be of runs that were merged
             self.flip(slice_path, place.start())
-            done = self.run_program("millrace", "backup", "--config", self.running.config_path, self.path("b"))
+            done = self.run_program("millrace", "backup", "--config", self.stopped.config_path, self.path("b"))
             self.flip(slice_path, place.start())
             if done.returncode:
                 break
             shutil.rmtree(self.path("b"))
         self.assertEqual(done.returncode, 65, done)
         self.assertRegex(done.stderr, rb"run \d+, block \d+: ")
-        self.backup(self.path("b"), self.running)
-
-    def test_a_full_disk(self):
-        """At every step: fewer or more files find room."""
-        disk = SmallDisk(self, "1m")
-        self.backup(self.path("b"), self.running)
-        for room in (0, 4 << 10, 64 << 10, 300 << 10):
-            disk.take_the_rest()
-            disk.leave(room)
-            self.assertIn("free space", self.backup(disk.path("b"), self.running, status=75))
-            self.assertIn("free space", self.restore(self.path("b"), disk.path("new"), status=75))
-            self.assertEqual(os.listdir(disk.directory), ["other"])
-            self.assertEqual(glob.glob(self.path("data", "*", ".backup")), [])
-        disk.give_back()
-        self.backup(disk.path("b"), self.running)
+        self.backup(self.path("b"), self.stopped)
 
     def test_the_log_of_a_killed_aggregator_stays(self):
         """The backup has the slice's only connection; closing it must not write the log into the slice."""
         slices = self.path("data", "aggregator", "slices")
-        shutil.copytree(slices, self.path("killed"))
-        self.running.interrupt()
         shutil.rmtree(slices)
-        shutil.copytree(self.path("killed"), slices)
+        shutil.copytree(self.slices_of_a_killed, slices)
         before = {name: harness.read_file(os.path.join(slices, name)) for name in os.listdir(slices) if not name.endswith("-shm")}
         self.assertTrue(any(name.endswith("-wal") and text for name, text in before.items()), before.keys())
-        self.backup(self.path("b"), self.running)
+        self.backup(self.path("b"), self.stopped)
         after = {name: harness.read_file(os.path.join(slices, name)) for name in os.listdir(slices) if not name.endswith("-shm")}
         self.assertEqual({n: len(t) for n, t in before.items()}, {n: len(t) for n, t in after.items()})
         self.assertEqual(before, after)
 
     def test_a_slice_that_is_being_created(self):
-        self.running.interrupt()
         fresh = self.write("data/aggregator/slices/0000000002.db", "")
-        program = subprocess.Popen([harness.program("millrace"), "backup", "--config", self.running.config_path, self.path("b")],
+        program = subprocess.Popen([harness.program("millrace"), "backup", "--config", self.stopped.config_path, self.path("b")],
                                    stdout=subprocess.DEVNULL)
         wait_until(lambda: os.path.exists(self.path("b.tmp", "aggregator", "slices", "0000000002.db")), "the first attempt")
         os.unlink(fresh)
@@ -366,9 +392,9 @@ class Refusals(BackupTest):
     def test_one_backup_at_a_time(self):
         held = os.open(self.path("data", "pubsub"), os.O_RDONLY)
         fcntl.flock(held, fcntl.LOCK_EX)
-        self.assertIn("another backup", self.backup(self.path("b"), self.running, status=75))
+        self.assertIn("another backup", self.backup(self.path("b"), self.stopped, status=75))
         os.close(held)
-        self.backup(self.path("b"), self.running)
+        self.backup(self.path("b"), self.stopped)
 
 
 if __name__ == "__main__":

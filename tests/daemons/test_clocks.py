@@ -44,8 +44,8 @@ class ClocksTest(MillraceTest):
 
 
 class Pubsub(ClocksTest):
-    def pubsub(self, *args):
-        return self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", *args, env=self.clocks.env)
+    def pubsub(self, *args, data="p"):
+        return self.start("pubsub", "--data-dir=" + self.path(data), "--sync=never", *args, env=self.clocks.env)
 
     def pub(self, d, text):
         reply = d.post("/pub?stream=s", text + b"\n")
@@ -69,27 +69,25 @@ class Pubsub(ClocksTest):
             self.assertLess(abs(self.stream(d)["last_time"] - time.time()), harness.PATIENCE)
 
     def test_from_a_time(self):
-        for segment_bytes in ("1M", "64K"):
-            with self.subTest(segment_bytes=segment_bytes):
-                self.from_a_time(segment_bytes)
-
-    def from_a_time(self, segment_bytes):
-        d = self.pubsub("--segment-bytes=" + segment_bytes)
+        """In one segment, and in several."""
+        start = lambda size: self.pubsub("--segment-bytes=" + size, data=size)
+        daemons = {size: start(size) for size in ("1M", "64K")}
         seconds, expected = [], []
         for i, jump in enumerate((0, AHEAD, 0, 3600, 0, -DAY, 0, 0)):
             seconds.append(self.next_second())
             self.clocks.set(wall=jump)
-            expected.append("%d-%s" % (i, segment_bytes))
-            self.pub(d, expected[-1].encode())
-            self.pub(d, b"x" * 70000)
+            expected.append("line-%d" % i)
+            for d in daemons.values():
+                self.pub(d, expected[-1].encode())
+                self.pub(d, b"x" * 70000)
         for restart in range(2):
-            for i in (0, 2, 4, 6, 7):
-                found = [line for line in self.sub(d, seconds[i]) if not line.startswith("x")]
-                first = i - 1 if i in (2, 4) else i  # when the line before was published, no clock says
-                self.assertEqual(found, expected[first:], (i, restart))
-            d.stop()
-            d = self.pubsub("--segment-bytes=" + segment_bytes)
-        d.stop()
+            for size, d in daemons.items():
+                for i in (0, 2, 4, 6, 7):
+                    found = [line for line in self.sub(d, seconds[i]) if not line.startswith("x")]
+                    first = i - 1 if i in (2, 4) else i  # when the line before was published, no clock says
+                    self.assertEqual(found, expected[first:], (i, restart, size))
+                d.stop()
+                daemons[size] = start(size)
 
     def fill(self, d, segments):
         for _ in range(segments):

@@ -3,6 +3,7 @@ leaves on the disk. A model stands for the aggregator, so that it can be away, r
 import json
 import os
 import pty
+import resource
 import subprocess
 import threading
 import time
@@ -43,12 +44,11 @@ class Compactor(harness.MillraceTest):
             return json.load(f)
 
     def lines(self):
-        """Of every shard, each in order, each record where its key belongs."""
+        """Of every shard, each in the order of bytes, each record where its key belongs."""
         m, lines = self.manifest(), []
         for k, f in enumerate(m["files"]):
-            path = os.path.join(self.current(), f["name"])
-            subprocess.run(["sort", "-c", path], check=True, env=dict(os.environ, LC_ALL="C"))
-            data = harness.read_file(path)
+            data = harness.read_file(os.path.join(self.current(), f["name"]))
+            self.assertEqual(data.splitlines(), sorted(data.splitlines()))
             self.assertEqual((len(data), data.count(b"\n")), (f["bytes"], f["records"]))
             for line in data.splitlines():
                 ns, _, rest = line.partition(b",")[0].partition(b"|")
@@ -101,17 +101,22 @@ class Compactor(harness.MillraceTest):
 
     @unittest.skipIf(harness.SANITIZED, "measures time")
     def test_a_run_with_nothing_new_takes_50_ms(self):
-        """The fastest of some, because other programs run here; and a time that does not grow with the archive."""
+        """Of a processor, in the cheapest of some, because other programs run here; and a time that does not grow with the archive."""
         self.start_sortdb(2)
         text = b"".join(b"u|key%06d,c413:%d c414:1\n" % (i, i + 1) for i in range(300000))
         self.compact("--import", self.write("records", text))
         took = []
+
+        def processor_time():
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return used.ru_utime + used.ru_stime
+
         def is_fast():
-            begin = time.monotonic()
+            begin = processor_time()
             self.assertIn("nothing new", self.compact())
-            took.append(time.monotonic() - begin)
+            took.append(processor_time() - begin)
             return took[-1] < 0.05
-        harness.wait_until(is_fast, lambda: "a run of at most 50 ms: %s" % sorted(took)[:3], harness.LONG)
+        harness.wait_until(is_fast, lambda: "a run of at most 50 ms: %s" % sorted(took)[:3])
 
     def test_sortdb_away_or_of_another_archive(self):
         self.start_sortdb()

@@ -74,7 +74,7 @@ class FileInput(InputTest):
             for line in [b'{"t":%d,"l":"%s","x":{"k":"v"}}' % (1331923247 + i, name.encode()) for i in range(4)] + [b"damaged"]:
                 text, line = line, line + end
                 for n in range(1, len(line) + 1):
-                    if n % 7 and n < len(line) - 4 or (not data and n == len(text)):
+                    if n % 16 and n < len(line) - 4 or (not data and n == len(text)):
                         continue
                     self.write(name, data + line[:n])
                     is_whole = line[:n] in (text + end[:-1], line) and (text != b"damaged" or n == len(line))

@@ -146,8 +146,8 @@ class TooLong(LongLinesTest):
     def test_they_are_passed_over_with_rejects(self):
         lines = numbered(5)
         first = self.LIMIT
-        name = self.sparse("a", first, b"\n" + lines[:16], 3 * self.LIMIT, b"\n" + lines[16:], self.LIMIT + 5)
-        places = [(0, first + 1), (first + 17, 3 * self.LIMIT + 1), (os.path.getsize(name) - self.LIMIT - 5, self.LIMIT + 5)]
+        name = self.sparse("a", first, b"\n" + lines[:16], self.LIMIT + (4 << 20), b"\n" + lines[16:], self.LIMIT + 5)
+        places = [(0, first + 1), (first + 17, self.LIMIT + (4 << 20) + 1), (os.path.getsize(name) - self.LIMIT - 5, self.LIMIT + 5)]
         for args in (["--producer=p"], ["--batch=1"]):
             before = self.depth()
             done = self.put("--rejects", self.path("rejects"), *args, name)
@@ -181,11 +181,11 @@ class TooLong(LongLinesTest):
         self.assertEqual(os.path.getsize(self.path("rejects")), self.LIMIT)
 
     def test_memory_is_bounded(self):
-        p = self.begin("--rejects", self.path("rejects"), self.sparse("a", numbered(1), 10 * self.LIMIT, b"\n"))
+        p = self.begin("--rejects", self.path("rejects"), self.sparse("a", numbered(1), 5 * self.LIMIT, b"\n"))
         said = p.stderr.read()
         _, status, used = os.wait4(p.pid, 0)
         p.returncode = os.waitstatus_to_exitcode(status)
-        self.assertEqual((p.returncode, self.passed(said)), (0, [(8, 10 * self.LIMIT + 1)]), said)
+        self.assertEqual((p.returncode, self.passed(said)), (0, [(8, 5 * self.LIMIT + 1)]), said)
         if not harness.SANITIZED:
             self.assertLess(used.ru_maxrss, 4 * self.LIMIT >> 10, "KiB")
 

@@ -193,7 +193,7 @@ class Forget(harness.MillraceTest):
         def publish():
             """As a reader does that is always one message behind."""
             mark = 0
-            while not stop.is_set():
+            while not stop.wait(0.005):
                 stats = put()
                 after = (int(stats["next_id"]) - 1) << 20
                 if after > mark:

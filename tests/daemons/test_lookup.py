@@ -1,5 +1,6 @@
 """GET /v1/lookup: the keys by the beginning of their texts, while the aggregator has them, after they were archived, and while both have a
 part. The expected keys are the oracle's (real clicks) or come from the records of generated events."""
+# full: MILLRACE_ROUNDS=2
 import collections
 import csv
 import io
@@ -8,7 +9,7 @@ import unittest
 
 import answers
 import harness
-from harness import query, seeded, wait_until
+from harness import query, rounds, seeded, wait_until
 from record_text import stored
 
 TOTALS = {"all": "feed", "u": "user", "h": "link", "d": "domain"}
@@ -120,9 +121,10 @@ class TestHardKeys(LookupTest):
         labels = {"u": "user", "v": "page"}
         prefixes = sorted({k.encode()[:n] for k in HARD for n in range(len(k.encode()) + 1)})
         prefixes = [p for p in prefixes if p.decode(errors="ignore").encode() == p] + [b"nothing", b"http://never"]
-        self.check(keys, labels, prefixes, (1, 2, 3, 100))
+        some = prefixes if rounds(1) > 1 else seeded().sample(prefixes, len(prefixes) // 4)  # all where both have a part
+        self.check(keys, labels, some, (1, 2, 3, 100))
         self.compact()
-        self.check(keys, labels, prefixes, (1, 2, 3, 100))
+        self.check(keys, labels, some, (1, 2, 3, 100))
         for daemon in ("sortdb", "aggregator"):
             r = self.pipeline.ask(daemon, "GET", "/keys?prefix=" + ("&after=1" if daemon == "aggregator" else ""))
             self.assertEqual((r.status, r.json()["code"]), (400, "bad-parameter"))
@@ -132,7 +134,7 @@ class TestHardKeys(LookupTest):
             keys[HARD[i // 2].encode()]["v"] += 1
         self.check(keys, labels, prefixes, (1, 2, 3, 100))
         self.compact("--shards=3")
-        self.check(keys, labels, prefixes, (1, 2, 3, 100))
+        self.check(keys, labels, some, (1, 2, 3, 100))
 
     def test_a_key_behind_many_that_are_none(self):
         """sortdb ends its work for an answer before it has passed over all texts that are only sub keys."""
@@ -189,7 +191,7 @@ class TestHardKeys(LookupTest):
 class TestClicks(LookupTest):
     def clicks(self):
         """The lines, and text -> {namespace: count}."""
-        files = harness.real_sample()
+        files = harness.real_sample() if rounds(1) > 1 else harness.real_files()[:2]
         if not files:
             return [line for line in harness.read_file(answers.generate(self.path("events"))).split(b"\n") if line], None
         counts = answers.count(harness.load_oracle(), files)
@@ -206,7 +208,7 @@ class TestClicks(LookupTest):
             keys = keys_of_records(self.pipeline.ask("aggregator", "GET", "/fwmatch?key=").body.splitlines())
         rng = seeded()
         texts = sorted(keys)
-        some = rng.sample(texts, 6)
+        some = rng.sample(texts, 3 * rounds(1))
         prefixes = [t[:n] for t in some for n in (2, 5, len(t)) if t[:n].decode(errors="ignore").encode() == t[:n]]
         labels = {ns: label for ns, label in TOTALS.items() if any(ns in k for k in keys.values())}
         limits = (10, 1000)

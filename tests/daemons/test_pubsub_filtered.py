@@ -203,7 +203,7 @@ class Republish(FilteredTest):
         """The mark stands at a line that was judged, wherever the next waits."""
         random = harness.seeded()
         args = ("--to_stream=out", "--filter_subject=c", "--filter_pattern=^(a+)+$", "--max_line=100")
-        costly, n = b'{"c":"%s!"}\n' % (b"a" * 28), 500 if harness.rounds(5) >= 100 else 200
+        costly, n = b'{"c":"%s!"}\n' % (b"a" * 28), 500 if harness.rounds(5) >= 100 else 80
         for i in range(n):
             self.publish({"c": "a", "n": i}, *[costly] * random.randrange(3), *[b"x" * 101 + b"\n"] * random.randrange(2))
         f = self.filtered(*args)

@@ -13,8 +13,8 @@ from recount_case import RecountTest
 class Refused(RecountTest):
     def prepare(self):
         self.init()
-        self.rest = self.lines(5000)
-        self.post(self.rest[:2000])
+        self.rest = self.lines(1500)
+        self.post(self.rest[:600])
         self.count(self.old)
         self.millrace("compact", config=self.old)
         self.aggregator.stop()
@@ -31,7 +31,7 @@ class Refused(RecountTest):
         self.prepare()
         self.millrace("recount")
         end = self.posted
-        self.post(self.rest[2000:3000])
+        self.post(self.rest[600:900])
         self.wait_counted()
         self.millrace("compact")
         self.refuse("%s ends at offset %d of stream clicks, the archive at %d; run `millrace recount` again" %
@@ -50,7 +50,7 @@ class Refused(RecountTest):
         shutil.copytree(self.path("run", "aggregator"), self.path("aggregator.old"))
         self.count(self.new)
         self.sortdb = self.serve("sortdb", "--archive=" + self.archive)
-        self.post(self.rest[2000:3000])
+        self.post(self.rest[600:900])
         self.wait_counted()
         self.millrace("compact")
         self.millrace("recount")
@@ -75,7 +75,7 @@ class Refused(RecountTest):
         self.aggregator.stop()
         self.count(self.old)
         self.refuse("the aggregator has other counters than the recount; restart the aggregator")
-        self.post(self.rest[2000:3000])
+        self.post(self.rest[600:900])
         self.wait_counted()
         self.aggregator.stop()
         self.count(self.new)  # the slice of the old counters is sealed now
@@ -100,13 +100,13 @@ class Refused(RecountTest):
         self.pubsub.stop()
         shutil.copytree(self.path("pubsub"), self.path("copy"))
         self.pubsub = self.serve("pubsub", "--data-dir=" + self.path("pubsub"), "--sync=never")
-        self.post(self.rest[2000:2500])
+        self.post(self.rest[600:750])
         self.wait_counted()
         self.millrace("compact")
         end = self.posted
         self.pubsub.stop()
         self.pubsub = self.serve("pubsub", "--data-dir=" + self.path("copy"), "--sync=never")
-        self.post([line.replace(b"1", b"2") for line in self.rest[2000:2500]])
+        self.post([line.replace(b"1", b"2") for line in self.rest[600:750]])
         self.assertEqual(self.posted, end)
         self.assertIn("stream clicks: the line before offset %d is not the line that the archive includes: one of them is a "
                       "restored copy" % end, self.millrace("recount", expect=65))
@@ -119,7 +119,7 @@ class Refused(RecountTest):
         places = [self.path(*p) for p in (("pubsub",), ("run", "aggregator"), ("run", "archive"))]
         for place in places:
             shutil.copytree(place, place + ".copy", symlinks=True)
-        self.go_on(self.rest[2000:2500])
+        self.go_on(self.rest[600:750])
         end = self.posted
         self.millrace("recount")
         for daemon in (self.aggregator, self.sortdb, self.pubsub):
@@ -127,7 +127,7 @@ class Refused(RecountTest):
         for place in places:
             shutil.rmtree(place)
             os.rename(place + ".copy", place)
-        self.go_on([line.replace(b"1", b"2") for line in self.rest[2000:2500]])
+        self.go_on([line.replace(b"1", b"2") for line in self.rest[600:750]])
         self.assertEqual(self.posted, end)
         self.refuse("has counts of another stream clicks than the archive, or of a restored copy")
         for _ in range(2):

@@ -1,6 +1,6 @@
 """Counts are never called complete too early: hosts fall silent, clocks jump, streams are republished, and all is killed."""
 # seconds: 90
-# parts: 2
+# parts: 8
 # full: MILLRACE_ROUNDS=40
 import http.server
 import json
