@@ -4,6 +4,7 @@
 #include "base/rfc3339.h"
 #include "base/log.h"
 #include "counts/manifest.h"
+#include "daemon/service_manager.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +12,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <sysexits.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,7 +64,7 @@ static void tell(struct repeat *r, int64_t due)
     r->announced = due;
     rfc3339_write(due, text);
     log_info("next run", LOG_S("at", text));
-    sd_notifyf(0, "STATUS=%snext run at %s",
+    service_notify("STATUS=%snext run at %s",
         r->failures ? "the last run failed; "
         : r->last   ? "the last run succeeded; "
                     : "",
@@ -126,7 +126,7 @@ int repeat_runs(const struct repeat_spec *spec)
     sigaddset(&r.waited, SIGCHLD);
     sigprocmask(SIG_BLOCK, &r.waited, &r.before);
     signal(SIGHUP, SIG_IGN);
-    sd_notify(0, "READY=1");
+    service_notify("READY=1");
     while (!stop) {
         int64_t now = now_seconds(),
                 due = schedule_due(&spec->schedule, last_run(&r), r.failed, r.failures, now);
@@ -137,6 +137,6 @@ int repeat_runs(const struct repeat_spec *spec)
         tell(&r, due);
         stop = is_stop(wait_signal(&r, due - now < LOOK_EVERY ? due - now : LOOK_EVERY));
     }
-    sd_notify(0, "STOPPING=1");
+    service_notify("STOPPING=1");
     return EX_OK;
 }

@@ -7,6 +7,7 @@
  *    that it talks to. Its section of the configuration overrides these defaults. */
 #include "daemon/daemon.h"
 #include "daemon/listen.h"
+#include "daemon/service_manager.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "config/options.h"
@@ -27,7 +28,6 @@
 #include <stdlib.h>
 #include <sys/statvfs.h>
 #include <sysexits.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #define RUN_FILE "run.json"
@@ -456,7 +456,7 @@ static void on_change(size_t program, void *arg)
         log_warn("pipeline runs without its failed daemons", LOG_S("data_dir", up->data_dir));
     else
         log_info("pipeline ready", LOG_S("data_dir", up->data_dir));
-    sd_notify(0, failed ? "READY=1\nSTATUS=some daemons failed" : "READY=1\nSTATUS=ready");
+    service_notify(failed ? "READY=1\nSTATUS=some daemons failed" : "READY=1\nSTATUS=ready");
 }
 
 static void on_stopped(int status, void *arg)
@@ -544,7 +544,7 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
         return;
     }
     log_info("stopping", LOG_S("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
-    sd_notify(0, "STOPPING=1");
+    service_notify("STOPPING=1");
     up->is_stopping = true;
     up->is_replaced = false;
     supervisor_stop(up->supervisor, EX_OK);

@@ -7,6 +7,7 @@
 #include "daemon/daemon_settings.h"
 #include "daemon/listen.h"
 #include "daemon/service.h"
+#include "daemon/service_manager.h"
 #include "daemon/workers.h"
 #include "daemon/loop_notify.h"
 #include "http/client/http_pool.h"
@@ -26,7 +27,6 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <sysexits.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -307,7 +307,7 @@ void daemon_set_ready(struct daemon *d)
     d->ready = true;
     pthread_mutex_unlock(&d->state_lock);
     log_info("ready");
-    sd_notify(0, "READY=1\nSTATUS=ready");
+    service_notify("READY=1\nSTATUS=ready");
     daemon_notify_parent();
 }
 
@@ -323,7 +323,7 @@ void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
     if (d->ready || strcmp(text, d->not_ready) != 0) {
         if (d->ready)
             log_warn("not ready", LOG_S("error", text));
-        sd_notifyf(0, "STATUS=%s", text);
+        service_notify("STATUS=%s", text);
     }
     pthread_mutex_lock(&d->state_lock);
     d->ready = false;
@@ -483,7 +483,7 @@ static void begin_drain(struct daemon *d)
     d->ready = false;
     pthread_mutex_unlock(&d->state_lock);
     log_info("stopping");
-    sd_notify(0, "STOPPING=1\nSTATUS=stopping");
+    service_notify("STOPPING=1\nSTATUS=stopping");
     if (d->http != NULL)
         http_server_drain(d->http);
     workers_drain(d->workers);
@@ -705,14 +705,13 @@ static int start(struct daemon *d, struct config_error *error)
     static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
     sigset_t all, before;
     const struct options *o = d->options;
-    int fd = -1, passed = sd_listen_fds(1); /* sockets from the service manager */
+    int fd = -1, passed = service_sockets(); /* sockets from the service manager */
     int status = daemon_read_token(options_string(o, "auth_token_file"), &d->auth_token, error);
     if (status != 0)
         return status;
     if (passed > 0) {
-        fd = SD_LISTEN_FDS_START;
+        fd = SERVICE_FIRST_SOCKET;
         evutil_make_socket_nonblocking(fd);
-        evutil_make_socket_closeonexec(fd);
     } else if (d->spec->default_port >= 0 || options_is_set(o, "port")) {
         fd = listen_open(
             options_string(o, "address"), (int)options_int(o, "port"), error->text, sizeof error->text);

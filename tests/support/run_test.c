@@ -56,14 +56,16 @@ static const char *root(void)
     if (given && *given)
         return given;
     if (statvfs("/dev/shm", &shm) == 0 && access("/dev/shm", W_OK) == 0 &&
-        (unsigned long long)shm.f_bavail * shm.f_frsize >= MEMORY_NEEDED && available_memory() >= MEMORY_NEEDED)
+        (unsigned long long)shm.f_bavail * shm.f_frsize >= MEMORY_NEEDED &&
+        available_memory() >= MEMORY_NEEDED)
         return "/dev/shm";
     return temporary && *temporary ? temporary : "/tmp";
 }
 
 static void make_directory(char *path, const char *below)
 {
-    if (snprintf(path, sizeof directory, "%s/millrace-XXXXXX", below) >= (int)sizeof directory || !mkdtemp(path))
+    if (snprintf(path, sizeof directory, "%s/millrace-XXXXXX", below) >= (int)sizeof directory ||
+        !mkdtemp(path))
         fail("cannot make the test's directory");
     chmod(path, 0711); /* some tests become another user */
 }
@@ -72,7 +74,8 @@ static void make_directories(void)
 {
     const char *below = root();
     make_directory(directory, below);
-    make_directory(other, strcmp(below, "/dev/shm") == 0 || access("/dev/shm", W_OK) != 0 ? "/tmp" : "/dev/shm");
+    make_directory(
+        other, strcmp(below, "/dev/shm") == 0 || access("/dev/shm", W_OK) != 0 ? "/tmp" : "/dev/shm");
     setenv("TMPDIR", directory, 1);
     setenv("MILLRACE_TEST_DIR", directory, 1);
     setenv("MILLRACE_OTHER_DIR", other, 1);
@@ -187,7 +190,8 @@ static int wait_for(pid_t test, double limit, const sigset_t *signals)
             nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
             return 124 << 8;
         }
-        number = sigtimedwait(signals, NULL, &(struct timespec){(time_t)left, (long)((left - (double)(time_t)left) * 1e9)});
+        number = sigtimedwait(
+            signals, NULL, &(struct timespec){(time_t)left, (long)((left - (double)(time_t)left) * 1e9)});
         if (number > 0 && number != SIGCHLD)
             return (128 + number) << 8;
     }
@@ -207,7 +211,8 @@ static void print_cost(void)
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);
     printf("run_test: processor time %.2f s, of that %.2f s in the kernel\n",
-        (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6,
+        (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+            (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6,
         (double)used.ru_stime.tv_sec + (double)used.ru_stime.tv_usec / 1e6);
 }
 
