@@ -49,7 +49,11 @@ class DoctorTest(harness.MillraceTest):
 
     def bad(self, check, *args):
         """The findings of a check that are not ok."""
-        return [f for f in self.findings(*args).get(check, []) if f[0] != "ok"]
+        return self.not_ok(self.findings(*args), check)
+
+    @staticmethod
+    def not_ok(found, *checks):
+        return [f for check in checks for f in found.get(check, []) if f[0] != "ok"]
 
     def slices_have(self, n):
         """The law compares what is committed."""
@@ -95,7 +99,7 @@ class DoctorTest(harness.MillraceTest):
                     self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
                 if i in (3, 6):
                     pipeline.kill9_daemon("queue_to_pubsub")
-                self.assertEqual([self.bad(c) for c in ("conservation", "slices", "journals", "archive")], [[]] * 4)
+                self.assertEqual(self.not_ok(self.findings(), "conservation", "slices", "journals", "archive"), [])
         finally:
             stop.set()
             poster.join()
@@ -116,12 +120,19 @@ class DoctorTest(harness.MillraceTest):
         self.settle()
         wait_until(lambda: self.slices_have(n), lambda: self.findings()["conservation"])
         pipeline.interrupt()
-        self.assertEqual(self.bad("conservation"), [])
-        self.assertEqual(self.bad("status")[0][0], "fail")
+        found = self.findings()
+        self.assertEqual(self.not_ok(found, "conservation", "slices", "journals"), [])
+        self.assertEqual(found["status"][0][0], "fail")
 
-    def test_lines_that_are_gone(self):
-        """The last frame of the stream is cut, as if it had never been published."""
+    def test_a_stopped_pipeline(self):
+        """Each kind of damage, one after the other; the last one stays."""
         self.stopped()
+        self.damaged_files()
+        self.counts_that_do_not_add_up()
+        self.lines_that_are_gone()
+
+    def lines_that_are_gone(self):
+        """The last frame of the stream is cut, as if it had never been published."""
         stream = self.path("data", "pubsub", "streams", "clicks")
         dump = self.run_program("millrace", "journal", "dump", stream).stdout.decode()
         last = int(re.findall(r"(?m)^ +(\d+) data .* size=[1-9]", dump)[-1])
@@ -153,8 +164,9 @@ class DoctorTest(harness.MillraceTest):
         db.commit()
         db.close()
 
-    def test_counts_that_do_not_add_up(self):
-        self.stopped()
+    def counts_that_do_not_add_up(self):
+        slice_file = self.path("data", "aggregator", "slices", "0000000001.db")
+        original = harness.read_file(slice_file)
         self.change_slice()
         self.assertEqual(self.bad("conservation"), [], "the test computes the checksum")
         self.change_slice(events=299, rejected=1)
@@ -163,19 +175,19 @@ class DoctorTest(harness.MillraceTest):
         # A slice that ends within a frame: one line less.
         lines = events(300) + b"\n"
         self.change_slice(end=len(lines) - len(lines.splitlines(keepends=True)[-1]), events=299, rejected=0)
-        self.assertEqual([f[1] for f in self.bad("conservation")],
-                         ["slice 1: counter u adds up to 300, but 299 events were counted"])
-        self.assertTrue(any(f[1].startswith("slice 1: 299 lines published = 299 counted") for f in self.findings()["conservation"]))
+        found = self.findings()["conservation"]
+        self.assertEqual([f[1] for f in found if f[0] != "ok"], ["slice 1: counter u adds up to 300, but 299 events were counted"])
+        self.assertTrue(any(f[1].startswith("slice 1: 299 lines published = 299 counted") for f in found))
+        with open(slice_file, "wb") as f:
+            f.write(original)
 
-    def test_damaged_files(self):
-        """Each kind, one after the other."""
-        self.stopped()
+    def damaged_files(self):
         slice_file = self.path("data", "aggregator", "slices", "0000000001.db")
-        self.assertEqual(self.bad("slices"), [])
         at = harness.read_file(slice_file).rindex(b"u|user")
         harness.flip(slice_file, at)
-        self.assertEqual([f[0] for f in self.bad("slices")], ["fail"])
-        self.assertIn("0000000001.db", self.bad("slices")[0][1])
+        (result, finding, _), = self.bad("slices")
+        self.assertEqual(result, "fail")
+        self.assertIn("0000000001.db", finding)
         harness.flip(slice_file, at)
         segment, = glob.glob(self.path("data", "simplequeue", "queues", "default", "*1.seg"))
         harness.flip(segment, 200)
@@ -183,7 +195,7 @@ class DoctorTest(harness.MillraceTest):
         self.assertEqual((result, remedy), ("fail", "stop the daemon, then: millrace journal repair " + os.path.dirname(segment)))
         self.assertIn(segment, finding)
         harness.flip(segment, 200)
-        self.assertEqual(self.bad("journals"), [])
+        self.assertEqual(self.not_ok(self.findings(), "conservation", "slices", "journals"), [])
 
     def test_a_damaged_archive(self):
         pipeline = self.up()
@@ -208,7 +220,7 @@ class DoctorTest(harness.MillraceTest):
 
     def test_permissions_limits_versions_and_clock(self):
         pipeline = self.up()
-        self.assertEqual((self.bad("permissions"), self.bad("limits"), self.bad("versions")), ([], [], []))
+        self.assertEqual(self.not_ok(self.findings(), "permissions", "limits", "versions"), [])
         slices = self.path("data", "aggregator", "slices")
         os.chmod(slices, 0o757)
         self.assertEqual(self.bad("permissions", "--fast"),

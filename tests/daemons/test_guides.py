@@ -226,8 +226,8 @@ class Guides(harness.MillraceTest):
     def test_from_simplehttp(self):
         """Each program of the command lines works on the stream of the first."""
         self.walk("from-simplehttp.md", [*guide.INSTALL, "export MILLRACE_CONFIG=; printf 'a\\tb\\n' > users.tab; mkdir -p /var/log"], treat=[
-            ("millrace pubsub --port=8080", "begin pubsub {}; poll 'curl http://127.0.0.1:8080/ping'; curl -d '{\"a\":1,\"ip\":\"192.0.2.1\"}' http://127.0.0.1:8080/pub"),
-            ("millrace simplequeue", "begin queue {}; poll 'curl http://127.0.0.1:8081/ping'"),
+            ("millrace pubsub --port=8080", "begin pubsub {}; poll 'curl http://127.0.0.1:8080/health'; curl -d '{\"a\":1,\"ip\":\"192.0.2.1\"}' http://127.0.0.1:8080/pub"),
+            ("millrace simplequeue", "begin queue {}; poll 'curl http://127.0.0.1:8081/health'"),
             ("millrace ps_to_file", "until_ 'ls -A /var/log | grep clicks || ls -A /var/log | grep ps_to_file' {}"),
             ("millrace ps_to_http", "until_ 'curl http://127.0.0.1:8081/dump | grep 192.0.2.1' {}"),
             ("millrace pubsub_filtered", "until_ 'timeout 2 curl -N \"http://127.0.0.1:8082/sub?multipart=0&from=earliest\" | grep h:' {}"),

@@ -1,6 +1,6 @@
-"""`make package`: lintian finds no error, and in a copy of this machine the package is installed, upgraded while events flow, and removed.
-MILLRACE_CLEAN=1: also in a new Debian that has nothing but what the package depends on."""
-# seconds: 40
+"""`make package`: in a copy of this machine the package is installed, upgraded while events flow, and removed.
+MILLRACE_CLEAN=1: also in a new Debian that has nothing but what the package depends on, and lintian finds no error."""
+# seconds: 30
 # full: MILLRACE_CLEAN=1
 import os
 import re
@@ -46,7 +46,7 @@ class Package(harness.MillraceTest):
 
     def test_the_package(self):
         with self.subTest("lintian"):
-            if shutil.which("lintian"):
+            if os.environ.get("MILLRACE_CLEAN") and shutil.which("lintian"):
                 done = subprocess.run(["lintian", "--fail-on", "error", self.package], capture_output=True, text=True, timeout=harness.LONG)
                 self.assertEqual(done.returncode, 0, done.stdout)
         with self.subTest("description"):

@@ -1,7 +1,12 @@
 """The commands of a guide's indented blocks, executed in order as they stand in a copy of this machine (sandbox.py). Lines that follow a
 command with `$ `, and lines of JSON, are what it prints."""
+import atexit
+import functools
 import os
 import re
+import shutil
+import subprocess
+import tempfile
 
 import harness
 import sandbox
@@ -9,24 +14,30 @@ import sandbox
 PRELUDE = r"""
 curl() { if [[ " $*" =~ " -"[a-zA-Z]*f ]]; then command curl "$@"; else command curl -sS --fail-with-body "$@"; fi; } # an error reply is a failure
 export -f curl
+exec {never}<> <(:) # never has anything to read
+# nap [SECONDS]: sleeps without a process of its own.
+nap() { read -rt "${1-0.05}" -u "$never" _ || true; }
+# has FILE TEXT: like grep -qF, without a process of its own.
+has() { local text; IFS= read -rd '' text < "$1"; [[ $text == *"$2"* ]]; }
 # end PID: ends what was begun, also if it has no session of its own yet; the command's status.
-end() { until kill -TERM -- "-$1" 2>/dev/null || ! kill -0 "$1" 2>/dev/null; do sleep 0.01; done; wait "$1"; }
+end() { until kill -TERM -- "-$1" 2>/dev/null || ! kill -0 "$1" 2>/dev/null; do nap 0.01; done; wait "$1"; }
 # begin NAME COMMAND: starts it in a session of its own. Nothing is left in the files of what had the name before.
 begin() { : > "/tmp/$1.out"; : > "/tmp/$1.err"; setsid bash -c "$2" > "/tmp/$1.out" 2> "/tmp/$1.err" < /dev/null & eval "pid_$1=$!"; }
 # poll COMMAND: until it succeeds, at most for 120 s.
-poll() { local i; for i in $(seq 2400); do eval "$1" > /dev/null 2>&1 && return; sleep 0.05; done; echo "not within 120 s: $1"; return 1; }
+poll() { local until=$((SECONDS + 120)) pause=0.05; while ((SECONDS < until)); do eval "$1" > /dev/null 2>&1 && return; nap $pause; pause=0.1; done; echo "not within 120 s: $1"; return 1; }
 # serve COMMAND: a daemon that runs from when it is ready until the next serve.
-serve() { [ -z "${pid_serve-}" ] || end "$pid_serve"; begin serve "$1"; poll 'grep -q " ready" /tmp/serve.err || ! kill -0 $pid_serve'; kill -0 $pid_serve || { cat /tmp/serve.err; return 1; }; }
+serve() { [ -z "${pid_serve-}" ] || end "$pid_serve"; begin serve "$1"; poll 'has /tmp/serve.err " ready" || ! kill -0 $pid_serve'; kill -0 $pid_serve || { cat /tmp/serve.err; return 1; }; }
 # until_ CONDITION COMMAND: a command that goes on; once CONDITION holds, it is ended with SIGTERM. One look decides, also about a command that
 # has ended by itself before it.
 until_() {
-    local i alive status met=1
+    local alive status met=1 until=$((SECONDS + 120)) pause=0.05
     begin follow "$2"
-    for i in $(seq 2400); do
+    while ((SECONDS < until)); do
         kill -0 $pid_follow 2>/dev/null; alive=$?
         eval "$1" > /tmp/met 2>/dev/null && met=0 && break
         [ $alive = 0 ] || break
-        sleep 0.05
+        nap $pause
+        pause=0.1
     done
     kill -0 $pid_follow 2>/dev/null; alive=$?; end $pid_follow; status=$?
     cat /tmp/met /tmp/follow.out; [ $met = 0 ] || { cat /tmp/follow.err; return 1; }
@@ -34,8 +45,21 @@ until_() {
 }
 """
 
-INSTALL = ["cmake --install %s --prefix /usr/local > /dev/null" % harness.BUILD,
-           "mkdir -p /root/work && cd /root/work && cp -r %s/etc . && hash -r" % harness.ROOT]
+# On top of installed().
+INSTALL = ["mkdir -p /root/work && cd /root/work && cp -r %s/etc . && hash -r" % harness.ROOT]
+
+
+@functools.cache
+def installed():
+    """A directory with the files of `cmake --install`, for all guides of a test; it is gone with the test's other files."""
+    tree = tempfile.mkdtemp(prefix="installed-", dir=os.environ.get("MILLRACE_TEST_DIR"))
+    os.chmod(tree, 0o755)
+    done = subprocess.run(["cmake", "--install", harness.BUILD, "--prefix", "/usr/local"], env={**os.environ, "DESTDIR": tree},
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(done.stdout + done.stderr)
+    atexit.register(shutil.rmtree, tree, ignore_errors=True)
+    return tree
 
 
 def pipeline(config="etc/clicks.conf", events=2000):
@@ -43,7 +67,7 @@ def pipeline(config="etc/clicks.conf", events=2000):
     made = [*INSTALL, "mkdir -p /etc/millrace /var/lib/millrace",
             "sed 's,^data_dir.*,data_dir = /var/lib/millrace,' %s > clicks.conf && cp clicks.conf /etc/millrace/millrace.conf" % config,
             # Some guides change a mark, and then the relay refuses to go on.
-            "up() { begin up 'millrace up --config=clicks.conf'; poll 'grep -qE \"pipeline (ready|runs without its failed)\" /tmp/up.err || ! kill -0 $pid_up'; kill -0 $pid_up; }", "up"]
+            "up() { begin up 'millrace up --config=clicks.conf'; poll 'has /tmp/up.err \"pipeline ready\" || has /tmp/up.err \"pipeline runs without its failed\" || ! kill -0 $pid_up'; kill -0 $pid_up; }", "up"]
     if events:
         made += ["millrace gen --events=%d --start=$(($(date +%%s) - 90000)) --span=1d > clicks.ndjson" % events, "millrace put --quiet clicks.ndjson", "millrace status --wait > /dev/null"]
     return made
@@ -135,7 +159,7 @@ def walk(test, path, given, treat=(), skipped=(), loose=False, vary=(), files=()
             shell = template.replace("{}", "'" + step.command.replace("'", "'\\''") + "'").replace("{raw}", step.command)
         todo.append((step, shell))
     test.assertEqual(unused, set(), "no command of %s begins so" % path[-1])
-    results = sandbox.run(test, [shell for _, shell in todo], environment={"LC_ALL": "C.UTF-8"}, files=files)
+    results = sandbox.run(test, [shell for _, shell in todo], environment={"LC_ALL": "C.UTF-8"}, files=files, over=installed())
     ran = 0
     for (step, shell), result in zip(todo, results):
         place = step.place if step else "given"

@@ -1,5 +1,6 @@
 """A throw-away copy of this machine: commands run as root in an overlay of its file system, with processes and a loopback network of
 their own. What they install, write or start is gone afterwards."""
+import functools
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ SETUP = """
 set -e
 mount -t tmpfs tmpfs "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay overlay -o "lowerdir=${2:-/},upperdir=$1/upper,workdir=$1/work" "$1/root"
+mount -t overlay overlay -o "lowerdir=${4:+$4:}${2:-/},upperdir=$1/upper,workdir=$1/work" "$1/root"
 cd "$1/root"
 mount -t proc proc proc
 mount --rbind /dev dev
@@ -38,11 +39,16 @@ exec setpriv --reuid="$user" --regid="$user" --init-groups "$@"
 """
 
 
-def skip_unless_possible(test):
+@functools.cache
+def is_possible(directory):
     probe = ["unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c",
              "mount -t tmpfs tmpfs %s && cd %s && mkdir u w r && mount -t overlay overlay -o lowerdir=/,upperdir=u,workdir=w r && ip link set lo up"
-             % (test.dir, test.dir)]
-    if subprocess.run(probe, capture_output=True).returncode:
+             % (directory, directory)]
+    return subprocess.run(probe, capture_output=True).returncode == 0
+
+
+def skip_unless_possible(test):
+    if not is_possible(os.path.dirname(test.dir)):
         test.skipTest("no right to mount an overlay of the machine")
 
 
@@ -51,8 +57,9 @@ class Result:
         self.command, self.status, self.output = command, status, output
 
 
-def run(test, commands, lower=None, environment=None, files=(), timeout=harness.LONG):
-    """Runs the lines of shell one after another, each where the one before it left. Returns a Result for each. `files` are copied to /tmp."""
+def run(test, commands, lower=None, environment=None, files=(), over="", timeout=harness.LONG):
+    """Runs the lines of shell one after another, each where the one before it left. Returns a Result for each. `files` are copied to /tmp;
+    `over` is a directory whose files are there as if they were below /."""
     support = os.path.dirname(os.path.realpath(__file__))
     script = ["export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
               "cat > /usr/local/sbin/sudo <<'END'\n" + SUDO + "END", "chmod 755 /usr/local/sbin/sudo",
@@ -69,7 +76,7 @@ def run(test, commands, lower=None, environment=None, files=(), timeout=harness.
         shutil.copy(path, directory + ".files")
     test.write("sandbox.script", "\n".join(script) + "\n")
     argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "/bin/sh", "-c", SETUP, "sh", directory,
-            *([lower, ""] if lower else ["", harness.ROOT])]
+            *([lower, ""] if lower else ["", harness.ROOT]), over]
     with open(test.path("sandbox.log"), "wb") as log:
         status = subprocess.run(harness.dies_with_us(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=timeout).returncode
     text = harness.read_file(test.path("sandbox.log")).decode(errors="replace")
