@@ -1,4 +1,5 @@
 """The bash completion of millrace knows the subcommands, the programs and their options."""
+# label: surface
 import os
 import subprocess
 

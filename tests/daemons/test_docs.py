@@ -1,4 +1,5 @@
 """The documents' links, maps, routes, settings and manual pages, beside what is there."""
+# label: surface
 # full: MILLRACE_ROUNDS=2
 import functools
 import glob

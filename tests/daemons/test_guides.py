@@ -1,8 +1,9 @@
 """The guides are true: the commands of docs/guide, executed in order as they stand in a copy of this machine, succeed and print what the guide
 says. test_service.py runs service.md, test_example_readers.py the programs of readers.md, test_nginx_log.py the recipe of logs.md, test_openapi.py
 the programs of api.md."""
+# label: surface
 # seconds: 60
-# parts: 2
+# parts: 3
 import os
 import re
 import shutil

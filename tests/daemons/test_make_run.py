@@ -1,4 +1,5 @@
 """`make run` as its user sees it: scripts/run, which it calls once everything is built."""
+# label: surface
 import gzip
 import os
 import pty

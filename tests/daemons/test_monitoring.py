@@ -1,5 +1,6 @@
 """The files for Prometheus and Grafana (etc/prometheus, etc/grafana): promtool accepts them, the alerts fire, and every metric and every
 request that they name exists in a running pipeline."""
+# label: surface
 import json
 import os
 import re

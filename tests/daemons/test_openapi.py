@@ -1,5 +1,6 @@
 """api/openapi.json beside the API: its endpoints and parameters, its examples against a running pipeline, replies against its schemas, and
 the snippets of docs/guide/api.md."""
+# label: surface
 import json
 import os
 import re

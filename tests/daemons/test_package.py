@@ -1,5 +1,6 @@
 """`make package`: in a copy of this machine the package is installed, upgraded while events flow, and removed.
 MILLRACE_CLEAN=1: also in a new Debian that has nothing but what the package depends on, and lintian finds no error."""
+# label: surface
 # seconds: 30
 # full: MILLRACE_CLEAN=1
 import os

@@ -1,4 +1,5 @@
 """The web page in a real browser, over a running pipeline: tests/page/check.mjs does what a person would do."""
+# label: surface
 # seconds: 90
 # parts: 4
 # full: MILLRACE_ROUNDS=200

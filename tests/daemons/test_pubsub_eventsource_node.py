@@ -1,4 +1,5 @@
 """EventSource of Node: receives, reconnects and resumes."""
+# label: surface
 import os
 import shutil
 

@@ -1,4 +1,5 @@
 """README.md is true: its commands, executed in order as they stand, print what it says."""
+# label: surface
 import json
 import os
 import re

@@ -1,4 +1,5 @@
 """docs/guide/service.md is true: its commands, executed in order as they stand in a copy of this machine; and what `make install` puts where."""
+# label: surface
 import glob
 import os
 import re
