@@ -2,7 +2,7 @@
 # label: surface
 # seconds: 90
 # parts: 4
-# full: MILLRACE_ROUNDS=200
+# full: MILLRACE_ROUNDS=80
 import collections
 import datetime
 import gzip

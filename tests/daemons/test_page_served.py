@@ -1,5 +1,4 @@
 """What the API serves for the web page: its files, the state of the pipeline, and live streams. test_page.py uses the page in a browser."""
-# label: surface
 import gzip
 import json
 import os
