@@ -1,5 +1,4 @@
-/* bench_count: counting in process, from lines to a committed slice, beside bare_count: the same lines parsed, interned, added in
- * one table and sorted once, in memory. CONFIG has the counters of etc/clicks.conf.
+/* bench_count: counting in process, from lines to a committed slice.
  *
  *     bench_count CONFIG FILE [ROUNDS] [EVENTS] [BATCH] [reads]
  *
@@ -12,7 +11,6 @@
 #include "aggregator/aggregate.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,19 +68,6 @@ static void each_line(void (*take)(void *arg, struct bytes line), void (*pause)(
             pause(arg);
         }
     }
-}
-
-/* The processor time of a program that stands beside this one and shares no code with millrace. */
-static double bare_loop(const char *self, const char *file, size_t *counts)
-{
-    char command[PATH_MAX * 2];
-    double taken = 0;
-    const char *slash = strrchr(self, '/');
-    snprintf(command, sizeof(command), "'%.*sbare_count' '%s' %llu", slash ? (int)(slash + 1 - self) : 0,
-        self, file, (unsigned long long)events);
-    FILE *f = popen(command, "r");
-    need(f && fscanf(f, "%lf %zu", &taken, counts) == 2 && pclose(f) == 0, "cannot run bare_count");
-    return taken;
 }
 
 /* The number after `name` in a file of /proc/self. */
@@ -221,9 +206,8 @@ static void read_config(const char *path)
 
 int main(int argc, char **argv)
 {
-    double bare[ROUNDS_MAX], ours[ROUNDS_MAX], ratio[ROUNDS_MAX];
+    double ours[ROUNDS_MAX];
     int rounds = argc > 3 ? atoi(argv[3]) : 5;
-    size_t counts = 0;
     need(argc > 2 && rounds > 0 && rounds <= ROUNDS_MAX,
         "usage: bench_count CONFIG FILE [ROUNDS] [EVENTS] [BATCH] [reads]");
     read_config(argv[1]);
@@ -234,19 +218,13 @@ int main(int argc, char **argv)
     for (int i = 0; i < rounds; i++) {
         char dir[] = "bench-count-XXXXXX", command[64];
         need(mkdtemp(dir) != NULL, "cannot make a directory");
-        bare[i] = (double)events / bare_loop(argv[0], argv[2], &counts);
         ours[i] = (double)events / to_slice(dir);
-        ratio[i] = ours[i] / bare[i];
         snprintf(command, sizeof(command), "rm -r %s", dir);
         need(system(command) == 0, "cannot remove the directory");
     }
-    qsort(bare, (size_t)rounds, sizeof(*bare), by_value);
     qsort(ours, (size_t)rounds, sizeof(*ours), by_value);
-    qsort(ratio, (size_t)rounds, sizeof(*ratio), by_value);
-    printf("%llu events, %zu counters, %zu different counts\n", (unsigned long long)events,
-        counters->n_totals + counters->n_subtotals, counts);
-    printf("to a committed slice %.0f events a processor second, bare loop %.0f, ratio %.2f\n",
-        ours[rounds / 2], bare[rounds / 2], ratio[rounds / 2]);
+    printf("%llu events, %zu counters\n", (unsigned long long)events, counters->n_totals + counters->n_subtotals);
+    printf("to a committed slice %.0f events a processor second\n", ours[rounds / 2]);
     printf("batches and texts at most %.0f MB; written to disk %.1f times the slice's file\n",
         memory_bytes / 1e6, written_ratio);
     if (reads)
