@@ -1,7 +1,8 @@
 """The web page in a real browser, over a running pipeline: tests/page/check.mjs does what a person would do."""
 # label: surface
 # seconds: 90
-# parts: 4
+# parts: 6
+# processors: 3
 # full: MILLRACE_ROUNDS=80
 import collections
 import datetime
@@ -119,11 +120,16 @@ class Page(PageCase):
         self.assertEqual(failed, 0, said)
 
     def test_used_by_a_person(self):
-        self.check("begins the week on any day", "draws quickly and does not shift", "draws 5,000 points in 50 ms",
-                   ["follows links, back and forward", "finds a key by its beginning", "keeps the focus on a choice", "copies and saves everything",
-                    "goes past midnight", "zooms by dragging and by keys",
-                    "answers a wrong address", "names the lines of the chart", "fits from 320 pixels to 4K, light and dark"],
+        self.check(["follows links, back and forward", "finds a key by its beginning", "keeps the focus on a choice",
+                    "goes past midnight", "zooms by dragging and by keys", "answers a wrong address", "names the lines of the chart"],
                    is_full=FULL, **self.put_recent())
+
+    def test_drawing(self):
+        self.check("begins the week on any day", "draws quickly and does not shift", "draws 5,000 points in 50 ms",
+                   "fits from 320 pixels to 4K, light and dark", is_full=FULL, **self.put_recent())
+
+    def test_sharing(self):
+        self.check("copies and saves everything", is_full=FULL, **self.put_recent())
 
     def test_new_events(self):
         self.check("shows a new event within two seconds",
