@@ -59,7 +59,7 @@ class ApiLoad(harness.MillraceTest):
     def start_api(self, *args):
         config = self.write("test.conf", harness.sample_counters())
         self.api = self.start("api", "--config", config, "--aggregator-url", self.source.url, "--queue-url", self.source.url,
-                              "--max-body=1M", "--max-connections=2000", *args)
+                              "--max-body=1M", "--max-connections=2000", "--upstream-timeout=10m", *args)
 
     def peak_memory(self):
         with open("/proc/%d/status" % self.api.pid) as f:
