@@ -55,7 +55,8 @@ class AggregatorLoad(PubsubTest):
             CLIENTS, target[:20], *(["%.1f" % (t * 1000) for t in times] for times in (latency, busy))), flush=True)
         for s in clients:
             s.close()
-        self.assertLess(busy[1], BUSY_MAX)
+        if not harness.SANITIZED:  # which takes several times as long, on a slow machine even more
+            self.assertLess(busy[1], BUSY_MAX)
 
 
 if __name__ == "__main__":
