@@ -223,7 +223,8 @@ int main(int argc, char **argv)
         need(system(command) == 0, "cannot remove the directory");
     }
     qsort(ours, (size_t)rounds, sizeof(*ours), by_value);
-    printf("%llu events, %zu counters\n", (unsigned long long)events, counters->n_totals + counters->n_subtotals);
+    printf("%llu events, %zu counters\n", (unsigned long long)events,
+        counters->n_totals + counters->n_subtotals);
     printf("to a committed slice %.0f events a processor second\n", ours[rounds / 2]);
     printf("batches and texts at most %.0f MB; written to disk %.1f times the slice's file\n",
         memory_bytes / 1e6, written_ratio);

@@ -48,7 +48,8 @@ static unsigned crash_at(unsigned seed, int64_t policy, enum power_fault fault, 
         power_on(POWER_NONE, 0);
         open_and_check(never);
     } else {
-        power_revive(POWER_NONE, 0); /* a fault that a run with fewer operations has not met is not for the check */
+        power_revive(
+            POWER_NONE, 0); /* a fault that a run with fewer operations has not met is not for the check */
         open_and_check(false);
     }
     work(4);
