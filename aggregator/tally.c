@@ -15,8 +15,7 @@ struct tally {
     size_t max_memory, n_counters;
     uint32_t slice; /* current lookup mark; changes with the slice and with the interner */
     struct batch batch;
-    uint64_t *hashes;          /* of an event's texts; later of its counts */
-    uint32_t *ids;             /* ids of its texts */
+    uint32_t *ids;             /* of an event's texts */
     struct count_slot *counts; /* the counts of the event, one for each counter */
     struct key_limit **limits; /* of each text, NULL: not limited; NULL if no counter is */
 };
@@ -36,7 +35,6 @@ struct tally *tally_new(const struct counters *counters, size_t max_memory)
         .max_memory = max_memory,
         .n_counters = n,
         .slice = 1,
-        .hashes = mem_zalloc((n + 1) * sizeof(uint64_t)),
         .ids = mem_zalloc((n + 1) * sizeof(uint32_t)),
         .counts = mem_zalloc((n + 1) * sizeof(struct count_slot))};
     const size_t *text_of = counters_reader_text_of(t->reader);
@@ -63,7 +61,6 @@ void tally_free(struct tally **tp)
     for (size_t i = 0; t->limits && i < t->n_counters; i++)
         key_limit_free(&t->limits[i]);
     free(t->limits);
-    free(t->hashes);
     free(t->ids);
     free(t->counts);
     free(t);
@@ -131,16 +128,11 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
         return verdict;
     t->batch.events++;
     struct interner *texts = t->batch.texts;
+    interner_add_all(texts, event.texts, event.n_texts, t->ids);
     for (size_t i = 0; i < event.n_texts; i++) {
-        t->hashes[i] = interner_hash(texts, event.texts[i]);
-        interner_prefetch(texts, t->hashes[i]);
-    }
-    for (size_t i = 0; i < event.n_texts; i++) {
-        t->ids[i] = interner_add(texts, event.texts[i], t->hashes[i]);
         struct interned *text = interner_get(texts, t->ids[i]);
         if (t->limits && t->limits[i] && !key_limit_admits(t->limits[i], text->stored)) {
-            struct bytes other = BYTES_LITERAL(COMPONENT_OTHER);
-            t->ids[i] = interner_add(texts, other, interner_hash(texts, other));
+            t->ids[i] = interner_add(texts, BYTES_LITERAL(COMPONENT_OTHER));
             continue;
         }
         if (interned_is_hash(text) && text->lookup_mark != t->slice) {
@@ -148,7 +140,6 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
             add_lookup(&t->batch, t->ids[i]);
         }
     }
-    struct count_table *table = t->batch.table;
     size_t n_totals = t->counters->n_totals;
     uint32_t tag = count_tag(0, event.hour), next = count_tag(1, event.hour) - tag;
     for (size_t i = 0; i < t->n_counters; i++, tag += next) {
@@ -157,11 +148,8 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
         size_t total = is_total ? i : t->counters->subtotals[i - n_totals].total;
         *c = (struct count_slot){
             tag, t->ids[event.text_of[total]], is_total ? COUNT_NO_SUB : t->ids[event.text_of[i]], 1};
-        t->hashes[i] = count_table_hash(table, c);
-        count_table_prefetch(table, c, t->hashes[i]);
     }
-    for (size_t i = 0; i < t->n_counters; i++)
-        count_table_add(table, &t->counts[i], t->hashes[i]);
+    count_table_add(t->batch.table, t->counts, t->n_counters);
     return COUNTERS_EVENT;
 }
 

@@ -64,7 +64,7 @@ static void count(struct top *t, struct bytes text)
         text.len = KEY_SHOWN;
     if (interner_count(t->texts) >= KEYS_MAX - 1)
         text = BYTES_LITERAL(OTHER);
-    uint32_t id = interner_add(t->texts, text, interner_hash(t->texts, text));
+    uint32_t id = interner_add(t->texts, text);
     t->keys[id].in[t->now]++;
     t->keys[id].sum++;
 }
@@ -113,7 +113,7 @@ static void prune(struct top *t)
     struct interner *texts = interner_new(text_hash_seed());
     struct key *keys = mem_zalloc(KEYS_MAX * sizeof *keys);
     for (size_t i = 0; i < n && i < KEYS_KEPT; i++)
-        keys[interner_add(texts, list[i].text, interner_hash(texts, list[i].text))] = t->keys[list[i].id];
+        keys[interner_add(texts, list[i].text)] = t->keys[list[i].id];
     t->is_pruned = t->is_pruned || n > KEYS_KEPT;
     free(list);
     interner_free(&t->texts);

@@ -8,6 +8,7 @@
 #define PARTS (1u << PART_BITS)
 #define GROUP_PARTS (PARTS >> KEY_BITS) /* the parts of keys with the same KEY_BITS are neighbours */
 #define FIRST_SLOTS 16                  /* of a part */
+#define FETCHED 32                      /* slots at once */
 #define SECONDS_PER_HOUR 3600
 #define HOUR_MASK ((1u << COUNT_TAG_HOUR_BITS) - 1)
 
@@ -59,25 +60,25 @@ void count_table_free(struct count_table **t)
 }
 
 /* The lowest bits of a key's id choose among groups of parts, and the highest bits of the hash choose within a group. */
-static size_t part_of(uint32_t key, uint64_t hash)
+static inline size_t part_of(uint32_t key, uint64_t hash)
 {
     return (size_t)(key << (PART_BITS - KEY_BITS) | hash >> (64 - PART_BITS + KEY_BITS)) & (PARTS - 1);
 }
 
-uint64_t count_table_hash(const struct count_table *t, const struct count_slot *key)
+static inline uint64_t hash_of(const struct count_table *t, const struct count_slot *key)
 {
     unsigned __int128 product = (unsigned __int128)(((uint64_t)key->tag << 32 | key->key) ^ t->seed[0]) *
                                 (((uint64_t)key->sub << 32 | key->key) ^ t->seed[1]);
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-void count_table_prefetch(const struct count_table *t, const struct count_slot *key, uint64_t hash)
+static inline void prefetch(const struct count_table *t, const struct count_slot *key, uint64_t hash)
 {
     const struct part *p = &t->parts[part_of(key->key, hash)];
     __builtin_prefetch(&p->slots[hash & (p->n_slots - 1)], 1);
 }
 
-static struct count_slot *find_slot(const struct part *p, const struct count_slot *key, uint64_t hash)
+static inline struct count_slot *find_slot(const struct part *p, const struct count_slot *key, uint64_t hash)
 {
     size_t mask = p->n_slots - 1;
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
@@ -97,14 +98,14 @@ static void grow(struct count_table *t, struct part *p)
     t->bytes += p->n_slots * sizeof(*p->slots);
     for (size_t i = 0; i < old.n_slots; i++)
         if (old.slots[i].tag != 0)
-            *find_slot(p, &old.slots[i], count_table_hash(t, &old.slots[i])) = old.slots[i];
+            *find_slot(p, &old.slots[i], hash_of(t, &old.slots[i])) = old.slots[i];
     if (old.n_slots == FIRST_SLOTS)
         return;
     t->bytes -= old.n_slots * sizeof(*old.slots);
     free(old.slots);
 }
 
-void count_table_add(struct count_table *t, const struct count_slot *key, uint64_t hash)
+static inline void add(struct count_table *t, const struct count_slot *key, uint64_t hash)
 {
     struct part *p = &t->parts[part_of(key->key, hash)];
     struct count_slot *s = find_slot(p, key, hash);
@@ -116,6 +117,20 @@ void count_table_add(struct count_table *t, const struct count_slot *key, uint64
     t->n++;
     if (--p->left == 0)
         grow(t, p);
+}
+
+void count_table_add(struct count_table *t, const struct count_slot *keys, size_t n)
+{
+    uint64_t hashes[FETCHED];
+    for (size_t some; n > 0; keys += some, n -= some) {
+        some = n < FETCHED ? n : FETCHED;
+        for (size_t i = 0; i < some; i++) {
+            hashes[i] = hash_of(t, &keys[i]);
+            prefetch(t, &keys[i], hashes[i]);
+        }
+        for (size_t i = 0; i < some; i++)
+            add(t, &keys[i], hashes[i]);
+    }
 }
 
 size_t count_table_counts(const struct count_table *t)
@@ -160,7 +175,7 @@ static bool pick_from(
             continue;
         if (c->most > 0 && out->n == c->most)
             return false;
-        count_table_add(out, slot, count_table_hash(out, slot));
+        count_table_add(out, slot, 1);
     }
     return true;
 }

@@ -1,7 +1,7 @@
 /* count_table: counts in memory under fixed-size keys {counter, hour, ids of the components}, in one flat table.
  *
- * A key names a counter by its index (totals first, then subtotals), an hour, and one or two interned texts. The caller
- * prefetches the slots of all keys of an event, then adds to them. Counts are sorted only when a flush or a read takes them.
+ * A key names a counter by its index (totals first, then subtotals), an hour, and one or two interned texts. Counts are sorted only
+ * when a flush or a read takes them.
  *
  * 1. The table consists of small parts. Each part grows alone, and the parts at different times, so counting never
  *    pauses to move a large table. The counts of a key lie in a sixteenth of the parts, so that a read of the key searches only these.
@@ -35,10 +35,8 @@ struct count_table;
 struct count_table *count_table_new(uint64_t seed);
 void count_table_free(struct count_table **t);
 
-uint64_t count_table_hash(const struct count_table *t, const struct count_slot *key);
-void count_table_prefetch(const struct count_table *t, const struct count_slot *key, uint64_t hash);
-void count_table_add(
-    struct count_table *t, const struct count_slot *key, uint64_t hash); /* adds key->count */
+/* Adds the counts of n keys. It is faster to add those of an event at once, because their slots are fetched together. */
+void count_table_add(struct count_table *t, const struct count_slot *keys, size_t n);
 
 size_t count_table_counts(const struct count_table *t);
 size_t count_table_bytes(const struct count_table *t);

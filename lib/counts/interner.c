@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#define FETCHED 32 /* texts at once */
 #define CHUNK_IDS 4096
 #define CHUNK_TEXT ((size_t)64 * 1024)
 
@@ -53,14 +54,9 @@ void interner_free(struct interner **ip)
     *ip = NULL;
 }
 
-uint64_t interner_hash(const struct interner *i, struct bytes text)
+static uint64_t hash_of(const struct interner *i, struct bytes text)
 {
     return XXH3_64bits_withSeed(text.ptr, text.len, i->seed);
-}
-
-void interner_prefetch(const struct interner *i, uint64_t hash)
-{
-    id_index_prefetch(&i->by_text, hash);
 }
 
 struct interned *interner_get(const struct interner *i, uint32_t id)
@@ -99,15 +95,12 @@ static const char *copy_text(struct interner *i, struct bytes text)
     return memcpy(i->texts->data + i->text_left, text.ptr, text.len);
 }
 
-uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
+static uint32_t add_new(struct interner *i, struct bytes text, uint64_t hash)
 {
     assert(text.len <= UINT32_MAX);
-    uint32_t id;
-    if (find_text(i, text, hash, &id))
-        return id;
     char space[COMPONENT_HASH + 1];
     struct bytes stored = component_store(text, space);
-    id = i->n;
+    uint32_t id = i->n;
     assert(id < INTERNER_IDS_MAX);
     struct interned **chunk = &i->chunks[id / CHUNK_IDS];
     if (!*chunk) {
@@ -129,12 +122,34 @@ uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash)
     return id;
 }
 
+uint32_t interner_add(struct interner *i, struct bytes text)
+{
+    uint32_t id;
+    interner_add_all(i, &text, 1, &id);
+    return id;
+}
+
+void interner_add_all(struct interner *i, const struct bytes *texts, size_t n, uint32_t *ids)
+{
+    uint64_t hashes[FETCHED];
+    for (size_t some; n > 0; texts += some, ids += some, n -= some) {
+        some = n < FETCHED ? n : FETCHED;
+        for (size_t k = 0; k < some; k++) {
+            hashes[k] = hash_of(i, texts[k]);
+            id_index_prefetch(&i->by_text, hashes[k]);
+        }
+        for (size_t k = 0; k < some; k++)
+            if (!find_text(i, texts[k], hashes[k], &ids[k]))
+                ids[k] = add_new(i, texts[k], hashes[k]);
+    }
+}
+
 void interner_find_stored(
     const struct interner *i, struct bytes stored, void (*found)(void *arg, uint32_t id), void *arg)
 {
     uint32_t id;
     if (stored.len != COMPONENT_HASH) {
-        if (find_text(i, stored, interner_hash(i, stored), &id) && !interned_is_hash(interner_get(i, id)))
+        if (find_text(i, stored, hash_of(i, stored), &id) && !interned_is_hash(interner_get(i, id)))
             found(arg, id);
         return;
     }

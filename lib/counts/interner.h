@@ -34,11 +34,10 @@ static inline bool interned_is_hash(const struct interned *t)
 struct interner *interner_new(uint64_t seed);
 void interner_free(struct interner **i);
 
-uint64_t interner_hash(const struct interner *i, struct bytes text);
-/* Prefetches the slot that interner_add will read. */
-void interner_prefetch(const struct interner *i, uint64_t hash);
 /* Returns the id of the text. A new text is copied. */
-uint32_t interner_add(struct interner *i, struct bytes text, uint64_t hash);
+uint32_t interner_add(struct interner *i, struct bytes text);
+/* Sets the ids of n texts, as interner_add in turn, but faster: what it reads of them is fetched together. */
+void interner_add_all(struct interner *i, const struct bytes *texts, size_t n, uint32_t *ids);
 struct interned *interner_get(const struct interner *i, uint32_t id);
 
 /* Calls `found` with the id of every text that has this stored form. */
