@@ -11,11 +11,9 @@ Shown are medians of events a second of the server's processor time; the work of
   redis       one pipelined HINCRBY an event and counter, into a hash for each counter, key and hour; appendfsync everysec.
 
 The peers know the counters of clicks.conf only. Peers that are not installed (scripts/setup --bench) are left out."""
-import http.client
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,38 +21,13 @@ import urllib.parse
 
 import harness
 import measuring
+import peer_servers
+from peer_servers import COUNTERS, FIELDS
 
-# counter: key, sub key or "" (clicks.conf)
-COUNTERS = {"all": ("all", ""), "u": ("l", ""), "h": ("h", ""), "d": ("host(u)", ""), "c.all": ("all", "c"),
-            "r.all": ("all", "host(r)"), "u.all": ("all", "l"), "h.all": ("all", "h"), "c.u": ("l", "c"), "r.u": ("l", "r"),
-            "h.u": ("l", "h"), "c.h": ("h", "c"), "r.h": ("h", "r"), "c.d": ("host(u)", "c")}
-FIELDS = ("c", "r", "u", "l", "h")
 PIPELINE = 10000  # commands
-CLICKHOUSE = """<yandex><logger><level>none</level><console>0</console></logger><listen_host>127.0.0.1</listen_host>
-<http_port>{port}</http_port><path>{dir}/</path><tmp_path>{dir}/tmp/</tmp_path><users_config>{dir}/users.xml</users_config>
-<mark_cache_size>67108864</mark_cache_size><default_profile>default</default_profile>
-<default_database>default</default_database></yandex>"""
-USERS = """<yandex><profiles><default><input_format_skip_unknown_fields>1</input_format_skip_unknown_fields>
-<max_threads>1</max_threads></default></profiles>
-<users><default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default>
-</users><quotas><default></default></quotas></yandex>"""
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Peers(measuring.Bench):
-    def spawn(self, name, argv):
-        log = open(self.path(name + ".log"), "ab")
-        self.addCleanup(log.close)
-        p = subprocess.Popen(["taskset", "-c", "0", *harness.dies_with_us(argv)], stdout=log, stderr=log, cwd=self.dir)
-        self.addCleanup(p.wait)
-        self.addCleanup(p.kill)
-        return p
-
+class Peers(peer_servers.Peers):
     def bodies(self, lines, events, batch):
         """Texts of `batch` lines each, `events` in all."""
         at = sent = 0
@@ -70,57 +43,22 @@ class Peers(measuring.Bench):
         return float(out.split("to a committed slice ")[1].split()[0])
 
     def clickhouse(self, lines, events, batch):
-        port, place = free_port(), self.path("clickhouse")
-        shutil.rmtree(place, ignore_errors=True)
-        os.makedirs(place + "/tmp")
-        for name, text in (("config.xml", CLICKHOUSE), ("users.xml", USERS)):
-            with open(os.path.join(place, name), "w") as f:
-                f.write(text.format(port=port, dir=place))
-        p = self.spawn("clickhouse", ["clickhouse-server", "--config-file=" + place + "/config.xml"])
-        c = None
-
-        def ask(statement, body=b""):
-            c.request("POST", "/?query=" + urllib.parse.quote(statement), body)
-            reply = c.getresponse()
-            text = reply.read()
-            if reply.status != 200:
-                raise AssertionError(text)
-            return text
-
-        def answers():
-            nonlocal c
-            try:
-                c = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
-                return ask("SELECT 1") == b"1\n"
-            except OSError:
-                return False
-        harness.wait_until(answers, "clickhouse to answer")
-        ask("CREATE TABLE events (t UInt32, _heartbeat_ UInt32, %s) ENGINE = Null" %
-            ", ".join(f + " String" for f in FIELDS))
-        for i, (key, sub) in enumerate(COUNTERS.values()):
-            as_sql = {"all": "'all'", "": "''", "host(u)": "domain(u)", "host(r)": "domain(r)"}
-            ask("CREATE TABLE counts%d (key String, sub String, hour UInt32, n UInt64) ENGINE = SummingMergeTree "
-                "ORDER BY (key, sub, hour)" % i)
-            ask("CREATE MATERIALIZED VIEW view%d TO counts%d AS SELECT %s AS key, %s AS sub, intDiv(t, 3600) AS hour, "
-                "count() AS n FROM events WHERE _heartbeat_ = 0 GROUP BY key, sub, hour" %
-                (i, i, as_sql.get(key, key), as_sql.get(sub, sub)))
+        server = peer_servers.Clickhouse(self)
         clicks = 0
-        before = measuring.cpu_seconds(p.pid)
+        before = measuring.cpu_seconds(server.process.pid)
         for body in self.bodies(lines, events, batch):
             clicks += body.count(b"\n") - body.count(b'"_heartbeat_"')
-            ask("INSERT INTO events FORMAT JSONEachRow", body)
-        used = measuring.cpu_seconds(p.pid) - before
-        counted = int(ask("SELECT sum(n) FROM counts0"))
+            server.insert(body)
+        used = measuring.cpu_seconds(server.process.pid) - before
+        counted = int(server.ask("SELECT sum(n) FROM counts0"))
         if counted != clicks:
             raise AssertionError("clickhouse counted %d of %d clicks" % (counted, clicks))
-        p.kill()
-        p.wait()
+        server.process.kill()
+        server.process.wait()
         return events / used
 
     def redis(self, lines, events):
-        port = free_port()
-        p = self.spawn("redis", ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", self.dir,
-                                 "--appendonly", "yes", "--appendfsync", "everysec"])
+        server = peer_servers.Redis(self)
         with_values = []
         for line in lines[:events]:
             e = json.loads(line)
@@ -132,26 +70,13 @@ class Peers(measuring.Bench):
             hour = e["t"] // 3600
             for name, (key, sub) in COUNTERS.items():
                 with_values.append(("%s|%s|%d" % (name, values[key], hour), values[sub]))
-
-        def connected():
-            try:
-                return socket.create_connection(("127.0.0.1", port))
-            except OSError:
-                return None
-        s = harness.wait_until(connected, "redis to listen")
-        before = measuring.cpu_seconds(p.pid)
+        before = measuring.cpu_seconds(server.process.pid)
         for i in range(0, len(with_values), PIPELINE):
             batch = with_values[i:i + PIPELINE]
-            out = b"".join(b"*4\r\n$7\r\nHINCRBY\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$1\r\n1\r\n" % (len(k), k, len(v), v)
-                           for k, v in ((k.encode(), v.encode()) for k, v in batch))
-            s.sendall(out)
-            answers = 0
-            while answers < len(batch):
-                answers += s.recv(1 << 20).count(b"\n")
-        used = measuring.cpu_seconds(p.pid) - before
-        s.close()
-        p.kill()
-        p.wait()
+            server.pipeline(server.socket, b"".join(peer_servers.command(b"HINCRBY", k.encode(), v.encode(), b"1") for k, v in batch), len(batch))
+        used = measuring.cpu_seconds(server.process.pid) - before
+        server.process.kill()
+        server.process.wait()
         return min(events, len(lines)) / used
 
 
