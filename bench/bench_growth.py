@@ -194,6 +194,10 @@ def bend(sizes, costs):
     return found if abs(found[2] - found[1]) > BEND else None
 
 
+def is_level(costs):
+    return max(costs) / min(costs) < LEVEL
+
+
 def short(n):
     for limit, unit in ((1e6, "M"), (1e3, "k")):
         if n >= limit:
@@ -209,7 +213,7 @@ def panel(title, sizes, costs, x0, y0):
     """One set of axes, both logarithmic: each cost as a multiple of its cost at the first size."""
     shown = {name: [v / values[0] for v in values] for name, values in costs.items()}
     every = [v for values in shown.values() for v in values]
-    low, high = math.floor(math.log10(min(every)) - 0.01), max(1, math.ceil(math.log10(max(every))))
+    low, high = math.floor(math.log10(1.5 * min(every))), max(1, math.ceil(math.log10(max(every))))
     wide, tall = WIDTH - LEFT - 20, HEIGHT - TOP - 40 - 15 * len(costs)
 
     def x(size):
@@ -231,8 +235,9 @@ def panel(title, sizes, costs, x0, y0):
         out.append('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>' % (line, COLOURS[i]))
         out.append('<path d="M%.1f %.1fL%.1f %.1f" stroke="%s" stroke-dasharray="3 3"/>' % (*fitted[0], *fitted[1], COLOURS[i]))
         out += ['<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>' % (x(s), y(v), COLOURS[i]) for s, v in zip(sizes, values)]
-        out.append('<text x="%d" y="%d" fill="%s">%s: size^%.2f</text>' % (
-            x0 + LEFT, y0 + TOP + tall + 36 + 15 * i, COLOURS[i], name.split(",")[0], b))
+        out.append('<text x="%d" y="%d" fill="%s">%s: %s</text>' % (
+            x0 + LEFT, y0 + TOP + tall + 36 + 15 * i, COLOURS[i], name.split(",")[0],
+            "level" if is_level(values) else "size^%.2f" % b))
     return out
 
 
@@ -245,15 +250,15 @@ def picture(found):
 
 
 def report(what, sizes, costs):
-    print("%-32s %s   law" % (what, " ".join("%9s" % short(s) for s in sizes)))
+    print("%-36s %s   law" % (what, " ".join("%9s" % short(s) for s in sizes)))
     for name, values in costs.items():
-        if max(values) / min(values) < LEVEL:
+        if is_level(values):
             text = "level"
         else:
             at = bend(sizes, values)
             text = "%.3g * size^%.2f" % law(sizes, values)
             text += "; bends at %s, from size^%.2f to size^%.2f" % (short(at[0]), at[1], at[2]) if at else ""
-        print("  %-30s %s   %s" % (name, " ".join("%9.3g" % v for v in values), text), flush=True)
+        print("  %-34s %s   %s" % (name, " ".join("%9.3g" % v for v in values), text), flush=True)
 
 
 def medians(rounds, sizes, measure):
