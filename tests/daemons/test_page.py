@@ -1,6 +1,6 @@
 """The web page in a real browser, over a running pipeline: tests/page/check.mjs does what a person would do."""
 # label: surface
-# seconds: 90
+# seconds: 240
 # parts: 6
 # processors: 3
 # full: MILLRACE_ROUNDS=80

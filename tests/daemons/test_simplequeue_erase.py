@@ -1,5 +1,6 @@
 """/erase: no file of a queue has a message that was deleted before, and the live ones are delivered once."""
-# seconds: 21
+# seconds: 30
+# parts: 2
 # full: MILLRACE_ROUNDS=30
 import os
 import re

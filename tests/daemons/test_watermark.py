@@ -1,5 +1,6 @@
 """Counts are never called complete too early: events wait in queues, are delayed or leased, and producers state what they please."""
 # seconds: 60
+# parts: 3
 import signal
 import time
 

@@ -1,5 +1,6 @@
 """Counts are never called complete too early: pubsub was away, restarts with times that it has stored, or reads a statement late."""
 # seconds: 60
+# parts: 3
 import signal
 import time
 from pathlib import Path
