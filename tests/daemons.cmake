@@ -19,6 +19,8 @@ if(MILLRACE_SANITIZE)
   list(APPEND DAEMON_ENVIRONMENT "MILLRACE_SANITIZED=1" "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0"
     "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
+# A change of a file's first lines counts at the next build.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${DAEMON_TESTS})
 foreach(path ${DAEMON_TESTS})
   # `# label: surface`: the file tests scripts, guides, the package or the page, and runs no code of the daemons that other tests do not
   # run. It says nothing new with sanitizers or under other clocks.
