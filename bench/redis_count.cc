@@ -157,7 +157,8 @@ class Counter
         }
         if (time < 0)
             return;
-        add(std::to_string(time), values[0], values[1], values[2], host(values[3]), host(values[4]), values[4]);
+        add(std::to_string(time), values[0], values[1], values[2], host(values[3]), host(values[4]),
+            values[4]);
     }
     Counts counts;
 
@@ -179,8 +180,9 @@ class Counter
     {
         counts[ns + ('|' + named(key)) + '|' + hour][named(sub)]++;
     }
-    void add(const std::string &hour, const std::string &user, const std::string &link, const std::string &country,
-        const std::string &domain, const std::string &referring_host, const std::string &referrer)
+    void add(const std::string &hour, const std::string &user, const std::string &link,
+        const std::string &country, const std::string &domain, const std::string &referring_host,
+        const std::string &referrer)
     {
         total("all", "all", hour);
         total("u", user, hour);
@@ -239,7 +241,8 @@ int main(int argc, char **argv)
         redis.read(texts);
         for (;;) {
             texts.clear();
-            redis.add({"XREADGROUP", "GROUP", "count", "one", "COUNT", "1000", "BLOCK", "1000", "STREAMS", "events", ">"});
+            redis.add({"XREADGROUP", "GROUP", "count", "one", "COUNT", "1000", "BLOCK", "1000", "STREAMS",
+                "events", ">"});
             redis.send_all();
             redis.read(texts);
             if (!texts.empty())
