@@ -52,6 +52,13 @@ class RunTest(MillraceTest):
         self.assertIn("stopped after 1 s", why)
         self.assert_nothing_is_left(said)
 
+    def test_it_may_say_where_it_is(self):
+        p = self.begin("trap 'sleep 2; echo last words; exit 3' ABRT; while :; do sleep 0.1; done", seconds="1")
+        said, why = p.communicate(timeout=harness.PATIENCE)
+        self.assertEqual(p.returncode, 124, why)
+        self.assertIn("last words", said)
+        self.assert_nothing_is_left(said)
+
     def test_it_is_stopped(self):
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
             p = self.begin("sleep 600")
