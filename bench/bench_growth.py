@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""How cost grows: four sizes of what people have more and more of, the fitted law of each cost, and where it bends.
+"""How cost grows with events, keys, years and subscribers: four sizes of each, the fitted law of each cost, and where it bends.
 
     bench_growth.py [ROUNDS] [PICTURE.svg]     run by scripts/bench, which names the build
 
   events       counted by the aggregator: its processor time, peak memory, and the bytes of its slices (generated clicks, 14 counters)
   keys         10 million events with so many different keys, one counter: the same, and the time of a get
-  years        of an archive of 25 users with clicks from 30 countries in every hour: compaction of one more day, a series of one year's days, a
-               breakdown of all years
+  years        of an archive of 25 users with clicks from 30 countries in every hour: compaction of one more day, a series of one
+               year's days, a breakdown of all years
   subscribers  of one stream: pubsub's processor time for a published message of 450 bytes, and its memory
 
-A law is cost = a * size^b by least squares of the logarithms. A cost bends where the slopes of two neighbouring steps differ most, if
-they differ by more than BEND. A cost is level if all four are within a factor of LEVEL. Shown are medians of the rounds. SCALE divides all sizes, to try the script."""
+A law is cost = a * size^b by least squares of the logarithms; with |b| below LEVEL the cost is level. A cost bends where the slopes of
+two neighbouring steps differ most, if they differ by more than BEND. Shown are medians of the rounds. SCALE divides the numbers of
+events and keys, to try the script."""
 import collections
 import http.client
 import math
@@ -30,12 +31,12 @@ from test_api_rollups import hour_text  # noqa: E402
 
 SCALE = int(os.environ.get("SCALE", 1))
 BEND = 0.25
-LEVEL = 2
+LEVEL = 0.1
 EVENTS = [n // SCALE for n in (100_000, 1_000_000, 3_000_000, 10_000_000)]
 KEYS = [n // SCALE for n in (10_000, 100_000, 1_000_000, 10_000_000)]
 YEARS = [1, 2, 4, 8]
 SUBSCRIBERS = [1, 10, 100, 1000]
-DELIVERED = {1: 300_000, 10: 1_000_000, 100: 3_000_000, 1000: 3_000_000}
+DELIVERED = {1: 300_000, 10: 1_000_000, 100: 3_000_000, 1000: 10_000_000}
 START = 1104537600  # 2005
 HOURS = 8760
 USERS, COUNTRIES = 25, 30
@@ -80,26 +81,31 @@ class Growth(measuring.Bench):
                 break
             yield text[:end]
             rest = text[end:]
-        generator.wait()
+        if generator.wait() != 0:
+            raise AssertionError("clickgen ended with %d" % generator.returncode)
 
     def numbered(self, events, keys):
         """Events with keys in an order that scatters them: a prime step."""
         for at in range(0, events, 20000):
             yield b"".join(b'{"t":%d,"h":"k%d"}\n' % (START, i * 7368787 % keys) for i in range(at, min(at + 20000, events)))
 
-    def count(self, pubsub, end, config, number, gets=0):
-        """Costs of an aggregator that counts a stream from its beginning to `end`."""
+    def count(self, stream, events, config, number, gets=0):
+        """Costs of an aggregator that counts a stream from its beginning to its end."""
+        pubsub, end = stream
         directory = self.path("aggregator-%d" % number)
         before = children_seconds()
         d = self.daemon("aggregator", "--config=" + config, "--data-dir=" + directory, "--cursor=c%d" % number, "--streams=s",
                         "--pubsub-url=" + pubsub.url)
         d.wait_listening()
         harness.wait_until(lambda: d.stats()["streams"]["s"]["offset"] == end, lambda: d.log, 600, interval=0.2)
-        costs = {"peak memory, MB": peak_memory(d.pid)}
+        if d.stats()["events"] + d.stats()["skipped"] != events:
+            raise AssertionError("counted %s of %d events" % (d.stats(), events))
+        costs, used = {"peak memory, MB": peak_memory(d.pid)}, measuring.cpu_seconds(d.pid)
         if gets:
             costs["a get, us"] = self.get_time(d, gets)
+        of_gets = measuring.cpu_seconds(d.pid) - used
         d.stop()
-        costs["processor time, s"] = children_seconds() - before
+        costs["processor time, s"] = children_seconds() - before - of_gets
         costs["slices, MB"] = size_of(directory) / 1e6
         subprocess.run(["rm", "-rf", directory], check=True)
         return costs
@@ -194,8 +200,9 @@ def bend(sizes, costs):
     return found if abs(found[2] - found[1]) > BEND else None
 
 
-def is_level(costs):
-    return max(costs) / min(costs) < LEVEL
+def law_text(sizes, costs):
+    b = law(sizes, costs)[1]
+    return "level" if abs(b) < LEVEL else "size^%.2f" % b
 
 
 def short(n):
@@ -237,7 +244,7 @@ def panel(title, sizes, costs, x0, y0):
         out += ['<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>' % (x(s), y(v), COLOURS[i]) for s, v in zip(sizes, values)]
         out.append('<text x="%d" y="%d" fill="%s">%s: %s</text>' % (
             x0 + LEFT, y0 + TOP + tall + 36 + 15 * i, COLOURS[i], name.split(",")[0],
-            "level" if is_level(values) else "size^%.2f" % b))
+            law_text(sizes, values)))
     return out
 
 
@@ -252,13 +259,9 @@ def picture(found):
 def report(what, sizes, costs):
     print("%-36s %s   law" % (what, " ".join("%9s" % short(s) for s in sizes)))
     for name, values in costs.items():
-        if is_level(values):
-            text = "level"
-        else:
-            at = bend(sizes, values)
-            text = "%.3g * size^%.2f" % law(sizes, values)
-            text += "; bends at %s, from size^%.2f to size^%.2f" % (short(at[0]), at[1], at[2]) if at else ""
-        print("  %-34s %s   %s" % (name, " ".join("%9.3g" % v for v in values), text), flush=True)
+        at = bend(sizes, values)
+        text = "; bends at %s, from size^%.2f to size^%.2f" % (short(at[0]), at[1], at[2]) if at else ""
+        print("  %-34s %s   %s%s" % (name, " ".join("%9.3g" % v for v in values), law_text(sizes, values), text), flush=True)
 
 
 def medians(rounds, sizes, measure):
@@ -274,11 +277,11 @@ def medians(rounds, sizes, measure):
 def measure_all(bench, rounds):
     config, one = bench.write("bench.conf", harness.sample_counters()), bench.write("one.conf", ONE_COUNTER)
     streams = {n: bench.publish("e%d" % n, bench.clicks(n)) for n in EVENTS}
-    yield "events", EVENTS, medians(rounds, EVENTS, lambda n, i: bench.count(*streams[n], config, i))
+    yield "events", EVENTS, medians(rounds, EVENTS, lambda n, i: bench.count(streams[n], n, config, i))
     for pubsub, _ in streams.values():
         pubsub.stop()
     streams = {k: bench.publish("k%d" % k, bench.numbered(EVENTS[-1], k)) for k in KEYS}
-    yield "keys", KEYS, medians(rounds, KEYS, lambda k, i: bench.count(*streams[k], one, i, k))
+    yield "keys", KEYS, medians(rounds, KEYS, lambda k, i: bench.count(streams[k], EVENTS[-1], one, i, k))
     for pubsub, _ in streams.values():
         pubsub.stop()
     yield "years", YEARS, medians(rounds, YEARS, bench.archive)

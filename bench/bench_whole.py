@@ -10,11 +10,14 @@ Each system has all processors, the client too, and counts the same events of FI
   clickhouse  the events of each second are one INSERT into a Null table; a materialized view for each counter; SELECT is asked.
               Nothing of an event is stored before its INSERT, and nothing is synced.
 
-The client posts 1,000 requests a second of 1, 10 and 50 events for SECONDS each, whatever the answers take, then EVENTS events as fast
-as they are taken, 100 a request (clickhouse: BULK an INSERT). Meanwhile it asks for the count of all events again and again. An event
-is visible when an answer has counted it and all before it; its time begins when its request was due. After that four questions are
-asked and their answers compared with a count of the lines by this program. Shown are medians of the rounds."""
+The client posts 1,000 requests a second of 1, 10 and 50 events for SECONDS each, whatever the answers take, then EVENTS events (redis: a
+fifth) as fast as they are taken by CONNECTIONS connections, 100 a request (clickhouse: BULK an INSERT, 2 connections). Meanwhile it asks
+for the count of all events again and again, with PAUSE between. A request is visible when an answer has counted as many events as were
+due up to it, and at clickhouse not before its INSERT is answered, because its views are written in turn. Its time begins when it was due.
+After that four questions are asked and their answers compared with a count of the lines by this program. Shown are medians of the
+rounds; processor time includes the questions."""
 import collections
+import itertools
 import json
 import multiprocessing
 import os
@@ -25,6 +28,7 @@ import statistics
 import sys
 import threading
 import time
+import traceback
 
 import harness
 import measuring
@@ -35,10 +39,15 @@ REQUESTS = 1000  # a second
 AT_FULL_RATE = 100  # events a request
 BULK = 250000
 CONNECTIONS = 8
-PAUSE = 0.002  # between two questions
-LIMIT = 300
+PAUSE = 0.001  # seconds between two questions
+LIMIT = 300  # seconds until all must be visible
+SHARE_OF = {"redis": 5}  # of EVENTS at full rate
 PERIOD = "from=2012-01-01&to=2014-01-01"
 TOTAL_OF = {"c.all": "all", "c.u": "u"}
+
+
+def processors():
+    return ",".join(map(str, os.sched_getaffinity(0)))
 
 
 def named(text):
@@ -69,15 +78,17 @@ class Millrace:
 
     def client(self):
         s = socket.create_connection(("127.0.0.1", int(self.pipeline.daemon_url("simplequeue").rsplit(":", 1)[1])))
+        s.settimeout(LIMIT)
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
         def post(request, _):
             s.sendall(request)
             reply = b""
             while not reply.endswith(b"\r\n\r\n"):  # 200 has no body
-                reply += s.recv(65536)
-            if b" 200 " not in reply[:20]:
-                raise AssertionError(reply)
+                text = s.recv(65536)
+                reply += text
+                if not text or b" 200 " not in reply[:20]:
+                    raise AssertionError("simplequeue answers %r" % reply)
         return post
 
     def connect(self):
@@ -103,10 +114,9 @@ class Redis:
     name = "redis"
 
     def __init__(self, bench):
-        self.server = peer_servers.Redis(bench, "always", "0,1")
+        self.server = peer_servers.Redis(bench, "always", processors())
         self.connect()
-        self.counting = bench.spawn("redis_count", [harness.program("redis_count"), str(self.server.port)], "0,1")
-        harness.wait_until(lambda: self.ask(b"EXISTS", b"events") == 1, "redis_count to begin")
+        self.counting = bench.spawn("redis_count", [harness.program("redis_count"), str(self.server.port)], processors())
 
     def processes(self):
         return {"redis": self.server.process.pid, "redis_count": self.counting.pid}
@@ -153,7 +163,7 @@ class Clickhouse:
     name = "clickhouse"
 
     def __init__(self, bench):
-        self.server = peer_servers.Clickhouse(bench, "0,1", 2)
+        self.server = peer_servers.Clickhouse(bench, processors(), len(os.sched_getaffinity(0)))
 
     def processes(self):
         return {"clickhouse": self.server.process.pid}
@@ -192,27 +202,33 @@ class Load:
     """Requests that a process of its own sends. Those of clickhouse wait for the end of their second."""
 
     def __init__(self, system, lines, events, per_request, rate):
-        self.system, self.rate, self.per_request = system, rate, per_request
-        self.pieces = [[lines[i % len(lines)] for i in range(at, min(at + per_request, events))] for at in range(0, events, per_request)]
-        self.requests = [system.encode(piece) for piece in self.pieces]
-        clicks = 0
-        self.clicks = []  # up to the end of each request
-        for piece in self.pieces:
-            clicks += sum(b'"_heartbeat_"' not in line for line in piece)
-            self.clicks.append(clicks)
+        self.system, self.rate = system, rate
+        pieces = [[lines[i % len(lines)] for i in range(at, min(at + per_request, events))] for at in range(0, events, per_request)]
+        self.sizes = [len(piece) for piece in pieces]
+        self.requests = [system.encode(piece) for piece in pieces]
+        self.clicks = list(itertools.accumulate(sum(b'"_heartbeat_"' not in line for line in piece) for piece in pieces))
+        self.is_bulk = system.name == "clickhouse"
 
     def run(self, pipe):
         self.next, self.lock = 0, threading.Lock()
-        self.posted = [None] * len(self.requests)
+        self.posted, self.answered = [None] * len(self.requests), [None] * len(self.requests)
         self.begin = time.monotonic() + 0.1
-        work = self.batches if self.system.name == "clickhouse" and self.rate else self.singles
-        clients = [self.system.client() for _ in range(1 if self.system.name == "clickhouse" else CONNECTIONS)]
-        threads = [threading.Thread(target=work, args=(c,)) for c in clients]
+        in_seconds = self.is_bulk and self.rate
+        clients = [self.system.client() for _ in range(1 if in_seconds else 2 if self.is_bulk else CONNECTIONS)]
+        threads = [threading.Thread(target=self.work, args=(self.seconds if in_seconds else self.singles, c)) for c in clients]
         for t in threads:
             t.start()
         for t in threads:
             t.join()
-        pipe.send(self.posted)
+        pipe.send((self.posted, self.answered))
+
+    @staticmethod
+    def work(how, post):
+        try:
+            how(post)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
 
     def due(self, i):
         return self.begin + i / self.rate
@@ -227,15 +243,17 @@ class Load:
             if self.rate:
                 time.sleep(max(0, self.due(i) - time.monotonic()))
             self.posted[i] = self.due(i) if self.rate else time.monotonic()
-            post(self.requests[i], len(self.pieces[i]))
+            post(self.requests[i], self.sizes[i])
+            self.answered[i] = time.monotonic()
 
-    def batches(self, post):
+    def seconds(self, post):
         at = 0
         while at < len(self.requests):
             time.sleep(max(0, self.due(at + self.rate) - time.monotonic()))
             end = min(int((time.monotonic() - self.begin) * self.rate), len(self.requests))
             self.posted[at:end] = map(self.due, range(at, end))
             post(b"".join(self.requests[at:end]), 0)
+            self.answered[at:end] = [time.monotonic()] * (end - at)
             at = end
 
 
@@ -245,24 +263,27 @@ def measure(system, load):
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.Process(target=load.run, args=(theirs,), daemon=True)
     process.start()
-    seen, posted = [], None
+    theirs.close()
+    seen, times = [(0, 0)], None
     limit = time.monotonic() + LIMIT
-    while not seen or seen[-1][1] < load.clicks[-1]:
+    while seen[-1][1] < load.clicks[-1] or times is None:
         if time.monotonic() > limit or (process.exitcode or 0) != 0:
             raise AssertionError("%s made %d of %d events visible" % (system.name, seen[-1][1], load.clicks[-1]))
         time.sleep(PAUSE)
         n = system.total("all", "all") - counted
         seen.append((time.monotonic(), n))
-        if posted is None and ours.poll():
-            posted = ours.recv()
-    posted = posted or ours.recv()
+        if times is None and ours.poll():
+            times = ours.recv()
     process.join()
-    took, at = [], 0
-    for due, clicks in zip(sorted(posted), load.clicks):
+    posted, answered = map(sorted, times)
+    took, at, visible = [], 0, 0
+    for i, clicks in enumerate(load.clicks):
         while seen[at][1] < clicks:
             at += 1
-        took.append(seen[at][0] - due)
-    return seen[-1][0] - min(posted), sorted(took)
+        visible = max(seen[at][0], answered[i] if load.is_bulk else 0)
+        if clicks > (load.clicks[i - 1] if i > 0 else 0):
+            took.append(visible - posted[i])
+    return visible - posted[0], sorted(took)
 
 
 def used_seconds(system):
@@ -317,7 +338,7 @@ def run(kind, bench, lines, events):
     try:
         found, sent = {}, []
         for per_request in (1, 10, 50, None):
-            n = int(SECONDS * REQUESTS) * per_request if per_request else events
+            n = int(SECONDS * REQUESTS) * per_request if per_request else events // SHARE_OF.get(kind.name, 1)
             of_full = BULK if kind is Clickhouse else AT_FULL_RATE
             load = Load(system, lines, n, per_request or of_full, REQUESTS if per_request else 0)
             before = used_seconds(system)
@@ -334,7 +355,7 @@ def run(kind, bench, lines, events):
 def main():
     path = os.path.realpath(sys.argv[1])
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    events = int(sys.argv[3]) if len(sys.argv) > 3 else 500000
+    events = int(sys.argv[3]) if len(sys.argv) > 3 else 2000000
     with open(path, "rb") as f:
         # clickhouse 18 has no default for null, and refuses a batch with a damaged line
         lines = [x.replace(b": null", b': ""') for x in f.read().splitlines(keepends=True) if counts_as_json(x)]
@@ -356,17 +377,19 @@ def show(rows):
     for per_request in (1, 10, 50, None):
         for name, found in rows.items():
             rate, *took = (statistics.median(column) for column in zip(*(f[0][per_request] for f in found)))
-            text = "offered {:,}/s".format(REQUESTS * per_request) if per_request else "full rate"
+            text = "offered {:,}/s".format(REQUESTS * per_request) if per_request else "full rate; a backlog grows"
             print("%-10s %12s   %9.1f %9.1f %9.1f   %s" % (name, "{:,.0f}".format(rate), *took, text))
-    for name in set(rows) - {"millrace"}:
+    for name in rows:
         ratio = statistics.median(ours[0][None][0] / theirs[0][None][0] for ours, theirs in zip(rows["millrace"], rows[name]))
-        print("millrace at full rate: %.2f of %s" % (ratio, name))
+        if name != "millrace":
+            print("millrace at full rate: %.2f of %s" % (ratio, name))
     print("%-10s milliseconds of an answer: all events, one user, countries of all, countries of the user" % "")
     for name, found in rows.items():
         print("%-10s %s" % (name, " ".join("%9.2f" % statistics.median(column) for column in zip(*(f[1] for f in found)))))
-    print("microseconds of processor time for an event at full rate")
+    print("microseconds of processor time for an event at full rate, and processors busy")
     for name, found in rows.items():
-        print("%-10s %s" % (name, ", ".join("%s %.2f" % (p, statistics.median(f[2][p] for f in found)) for p in found[0][2])))
+        busy = statistics.median(sum(f[2].values()) * f[0][None][0] / 1e6 for f in found)
+        print("%-10s %s; %.2f busy" % (name, ", ".join("%s %.2f" % (p, statistics.median(f[2][p] for f in found)) for p in found[0][2]), busy))
 
 
 if __name__ == "__main__":

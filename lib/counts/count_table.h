@@ -35,7 +35,7 @@ struct count_table;
 struct count_table *count_table_new(uint64_t seed);
 void count_table_free(struct count_table **t);
 
-/* Adds the counts of n keys. It is faster to add those of an event at once, because their slots are fetched together. */
+/* Adds the counts of n keys. Pass all keys of an event in one call: their slots are prefetched together. */
 void count_table_add(struct count_table *t, const struct count_slot *keys, size_t n);
 
 size_t count_table_counts(const struct count_table *t);

@@ -36,7 +36,7 @@ void interner_free(struct interner **i);
 
 /* Returns the id of the text. A new text is copied. */
 uint32_t interner_add(struct interner *i, struct bytes text);
-/* Sets the ids of n texts, as interner_add in turn, but faster: what it reads of them is fetched together. */
+/* Adds n texts, and sets their ids. Pass all texts of an event in one call: their index slots are prefetched together. */
 void interner_add_all(struct interner *i, const struct bytes *texts, size_t n, uint32_t *ids);
 struct interned *interner_get(const struct interner *i, uint32_t id);
 

@@ -251,6 +251,40 @@ static void texts_have_one_id_and_memory_is_known(void **state)
     free(large);
 }
 
+#define AT_ONCE 100 /* more than is prefetched together, several times */
+
+/* What is added at once has the ids and the counts of what is added one by one. */
+static void all_at_once(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n <= AT_ONCE; n++) {
+        struct interner *both[2] = {interner_new(7), interner_new(7)};
+        struct count_table *tables[2] = {count_table_new(7), count_table_new(7)};
+        char space[AT_ONCE][40];
+        struct bytes texts[AT_ONCE];
+        uint32_t ids[2][AT_ONCE];
+        struct count_slot slots[AT_ONCE];
+        for (size_t i = 0; i < n; i++) { /* every third text repeats one before */
+            size_t number = i % 3 == 2 ? i / 2 : i;
+            texts[i] =
+                bytes_of(space[i], (size_t)snprintf(space[i], sizeof space[i], "a text number %zu", number));
+            slots[i] = (struct count_slot){count_tag(1, HOUR_FIRST), (uint32_t)number, 5, (uint32_t)i + 1};
+        }
+        interner_add_all(both[0], texts, n, ids[0]);
+        count_table_add(tables[0], slots, n);
+        for (size_t i = 0; i < n; i++) {
+            ids[1][i] = interner_add(both[1], texts[i]);
+            count_table_add(tables[1], &slots[i], 1);
+        }
+        assert_memory_equal(ids[0], ids[1], n * sizeof ids[0][0]);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(count_table_counts(tables[i]), interner_count(both[i]));
+            interner_free(&both[i]);
+            count_table_free(&tables[i]);
+        }
+    }
+}
+
 #define MANY 100000
 
 static size_t max_step(size_t before, size_t after, size_t most)
@@ -349,6 +383,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(records_come_in_order_with_all_counts),
         TEST(sources_of_any_number_add_up),
+        TEST(all_at_once),
         TEST(tables_and_texts_grow_in_small_steps),
         TEST(a_pick_has_all_counts_of_its_keys),
         TEST(what_cannot_be_is_refused),

@@ -21,6 +21,7 @@
 static int sockets_of(const char *fds, const char *pid)
 {
     pid_t child = fork();
+    assert_true(child >= 0);
     if (child == 0) {
         char own[20];
         snprintf(own, sizeof own, "%d", (int)getpid());
@@ -33,7 +34,7 @@ static int sockets_of(const char *fds, const char *pid)
         int n = service_sockets();
         bool is_done = !getenv("LISTEN_FDS") && !getenv("LISTEN_PID") && !getenv("LISTEN_FDNAMES");
         for (int fd = SERVICE_FIRST_SOCKET; fd < SERVICE_FIRST_SOCKET + n; fd++)
-            is_done = is_done && (fcntl(fd, F_GETFD) & FD_CLOEXEC);
+            is_done = is_done && fcntl(fd, F_GETFD) == FD_CLOEXEC;
         _exit(is_done && service_sockets() == 0 ? n : WRONG);
     }
     int status;
@@ -53,7 +54,7 @@ static void sockets_that_are_none(void **state)
 {
     (void)state;
     static const char *const malformed[] = {
-        "", "0", "-1", "x", "2x", "1025", "99999999999999999999", "3" /* one is not open */};
+        "", "0", "-1", "x", "2x", "2 ", "99999999999999999999", "3" /* one is not open */};
     for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++)
         assert_int_equal(sockets_of(malformed[i], NULL), 0);
     assert_int_equal(sockets_of("2", "1"), 0);
@@ -91,18 +92,24 @@ static void notifies(const char *path)
 static void messages_arrive(void **state)
 {
     (void)state;
-    char path[100], abstract[100];
-    test_path(path, sizeof path, "notify");
+    char dir[80], path[100], abstract[100];
+    make_test_dir(dir, sizeof dir);
+    snprintf(path, sizeof path, "%s/notify", dir);
     snprintf(abstract, sizeof abstract, "@millrace-test-%d", (int)getpid());
     notifies(path);
-    unlink(path);
     notifies(abstract);
+    unlink(path);
+    rmdir(dir);
 }
 
+/* A relative path is not the manager's, even if somebody listens there. */
 static void nobody_to_notify(void **state)
 {
     (void)state;
-    char longest[300];
+    char longest[300], dir[80], text[100];
+    make_test_dir(dir, sizeof dir);
+    assert_int_equal(chdir(dir), 0);
+    int fd = receiver("relative");
     memset(longest, 'x', sizeof longest - 1);
     longest[0] = '/';
     longest[sizeof longest - 1] = '\0';
@@ -113,6 +120,10 @@ static void nobody_to_notify(void **state)
     }
     unsetenv("NOTIFY_SOCKET");
     service_notify("READY=1");
+    assert_int_equal(recv(fd, text, sizeof text, 0), -1);
+    close(fd);
+    unlink("relative");
+    rmdir(dir);
 }
 
 int main(void)
