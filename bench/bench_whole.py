@@ -34,7 +34,7 @@ import harness
 import measuring
 import peer_servers
 
-SECONDS = float(os.environ.get("SECONDS", 3))
+SECONDS = 3  # at each rate that is offered
 REQUESTS = 1000  # a second
 AT_FULL_RATE = 100  # events a request
 BULK = 250000
@@ -300,7 +300,7 @@ def expected_of(lines, loads):
     total, countries = collections.Counter(), collections.defaultdict(collections.Counter)
     for line, n in zip(lines, times):
         e = json.loads(line)
-        if "_heartbeat_" not in e:
+        if n > 0 and "_heartbeat_" not in e:
             total[named(e.get("l"))] += n
             countries[named(e.get("l"))][named(e.get("c"))] += n
     user = total.most_common(1)[0][0]
@@ -318,7 +318,7 @@ def ask(system, expected):
             answer = (system.total if isinstance(right, int) else system.breakdown)(ns, key)
             took.append(1e3 * (time.perf_counter() - began))
             if answer != right:
-                raise AssertionError("%s answers %s of %s with %r, not %r" % (system.name, ns, key, answer, right))
+                raise AssertionError("%s answers %s of %s with %.200r, not %.200r" % (system.name, ns, key, answer, right))
         found.append(statistics.median(took))
     return found
 
