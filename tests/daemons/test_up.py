@@ -1,4 +1,5 @@
 """`millrace up`: order, readiness, restarts, Ctrl-C, and what it refuses."""
+# seconds: 25
 import glob
 import json
 import os
