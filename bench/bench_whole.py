@@ -177,9 +177,10 @@ class Clickhouse:
 
     def client(self):
         self.server.connect()
+        connection = self.server.connection
 
         def post(lines, _):
-            self.server.insert(lines)
+            self.server.insert(lines, connection)
         return post
 
     def connect(self):
@@ -273,7 +274,10 @@ def measure(system, load):
         n = system.total("all", "all") - counted
         seen.append((time.monotonic(), n))
         if times is None and ours.poll():
-            times = ours.recv()
+            try:
+                times = ours.recv()
+            except EOFError:
+                raise AssertionError("the client of %s failed" % system.name) from None
     process.join()
     posted, answered = map(sorted, times)
     took, at, visible = [], 0, 0

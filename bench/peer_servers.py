@@ -55,7 +55,7 @@ class Clickhouse:
                      (i, i, as_sql.get(key, key), as_sql.get(sub, sub)))
 
     def connect(self):
-        """A connection of one's own, for another thread or process."""
+        """Begins a connection of one's own, for another thread or process."""
         self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
 
     def answers(self):
@@ -65,16 +65,17 @@ class Clickhouse:
         except OSError:
             return False
 
-    def ask(self, statement, body=b""):
-        self.connection.request("POST", "/?query=" + urllib.parse.quote(statement), body)
-        reply = self.connection.getresponse()
+    def ask(self, statement, body=b"", connection=None):
+        c = connection or self.connection
+        c.request("POST", "/?query=" + urllib.parse.quote(statement), body)
+        reply = c.getresponse()
         text = reply.read()
         if reply.status != 200:
             raise AssertionError(text)
         return text
 
-    def insert(self, lines):
-        self.ask("INSERT INTO events FORMAT JSONEachRow", lines)
+    def insert(self, lines, connection=None):
+        self.ask("INSERT INTO events FORMAT JSONEachRow", lines, connection)
 
 
 class Redis:
