@@ -532,19 +532,21 @@ static size_t count_done(const struct lease *l)
     return n;
 }
 
-/* Forgets what the lease has. Its runs go on, and their outcomes mean nothing. */
+/* Forgets what the lease has. Its runs go on, but their outcomes change nothing: their messages count as delivered. */
 static void forget(struct dispatch *d, struct lease *l)
 {
+    d->done -= count_done(l);
     for (size_t i = 0; i < l->batch.n; i++) {
         struct item *it = &l->items[i];
         if (it->state == ITEM_OVER)
             continue;
         if (it->state == ITEM_READY || it->state == ITEM_RETRYING)
             heap_remove(it->state == ITEM_READY ? &d->ready : &d->retries, &it->node);
+        if (it->state == ITEM_RUNNING)
+            it->message->state = MESSAGE_DONE;
         it->state = ITEM_OVER;
         d->held--;
     }
-    d->done -= count_done(l);
     l->unsettled = 0;
 }
 
@@ -552,10 +554,10 @@ void dispatch_step_lost(struct dispatch *d, struct buf *ids)
 {
     struct lease *l = lease_of_step(d);
     change_state(l, MESSAGE_TAKEN, MESSAGE_DONE);
+    forget(d, l);
     take_ids(l, MESSAGE_DONE, MESSAGE_DONE, ids);
     if (!l->may_be_over)
         d->stopping = true;
-    forget(d, l);
     d->doing = (struct dispatch_step){.action = DISPATCH_NOTHING};
     free_settled_leases(d);
 }

@@ -110,7 +110,13 @@ class WhatIsDone(Stop):
 
     def test_is_waited_for_while_the_queue_is_away(self):
         """A queue that was killed knows of no lease when it is back: then the messages come again, and the reader says so, also if the
-        connection broke while it sent the acknowledgement."""
+        connection broke while it sent the acknowledgement, or if the run goes on."""
+        for goes_on in (False, True):
+            with self.subTest(goes_on=goes_on):
+                self.begin()
+                self.wait_while_the_queue_is_away(goes_on)
+
+    def wait_while_the_queue_is_away(self, goes_on):
         self.queue.stop()
         port = self.keep_port()
         args = ["--data-dir=" + self.data, "--sync=never", "--address=127.0.0.1", "--port=" + port]
@@ -118,9 +124,14 @@ class WhatIsDone(Stop):
         reader = self.reader(queue_url=queue.url)
         self.begin_stop(reader)
         queue.kill9()
-        self.finish()
+        if not goes_on:
+            self.finish()
         wait_until(lambda: "queue: no connection" in reader.log, "it to look for the queue")
         self.queue = self.start("simplequeue", *args, port=False)
+        if goes_on:
+            wait_until(lambda: "may be delivered again" in reader.log, "it to find its lease gone")
+            self.assertTrue(reader.alive())
+            self.finish()
         self.ended(reader, 75)
         self.assert_done_again(reader, "1-2")
         self.assertEqual(self.numbers()["ready"], 10)
