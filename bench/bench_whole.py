@@ -364,12 +364,15 @@ def main():
         # clickhouse 18 has no default for null, and refuses a batch with a damaged line
         lines = [x.replace(b": null", b': ""') for x in f.read().splitlines(keepends=True) if counts_as_json(x)]
     kinds = [Millrace] + [k for k in (Redis, Clickhouse) if shutil.which(k.name + "-server")]
+    if len(kinds) < 3:
+        print("redis-server or clickhouse-server is not installed (scripts/setup --bench)", file=sys.stderr)
     rows = collections.defaultdict(list)
     bench = peer_servers.Peers()
     bench.setUp()
     try:
         for i in range(rounds):
             for kind in kinds[i % len(kinds):] + kinds[:i % len(kinds)]:
+                print("round %d of %d: %s" % (i + 1, rounds, kind.name), file=sys.stderr)
                 rows[kind.name].append(run(kind, bench, lines, events))
     finally:
         bench.doCleanups()

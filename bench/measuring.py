@@ -1,7 +1,21 @@
-"""What the measurements of daemons share."""
+"""What the measurements of daemons share. A measurement that is stopped, or whose caller ends, stops its daemons first."""
+import ctypes
 import os
+import signal
+import sys
 
 import harness
+
+PR_SET_PDEATHSIG = 1
+
+
+def stopped(number, _):
+    sys.exit(128 + number)
+
+
+for _number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(_number, stopped)
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 ESTABLISHED = "01"  # in /proc/net/tcp
 WANTED = int(os.environ.get("BYTES", 600 << 20))  # of a stream, at least
