@@ -266,12 +266,13 @@ class Statements(WatermarkTest):
     def test_a_moment_of_pubsub(self):
         life, moment = self.pub(b"x\n", producer="p", mark=0, next=5, until=10).header("X-Millrace-Moment").split(".")
         now = time.time()
-        for earlier in (0, 100):
+        most = min(100, int(moment) // 10**6)  # the machine may have booted just now
+        for earlier in (0, most):
             reply = self.pub(producer="p", mark=5, until="%d" % (now + DAY), until_moment="%s.%d" % (life, int(moment) - earlier * 10**6))
             self.assertEqual(reply.status, 200)
             self.assertLess(abs(self.until() - (now - earlier)), 30)
         self.assertEqual(self.pub(producer="p", mark=5, until=20, until_moment="%032d.%s" % (0, moment)).status, 200)
-        self.assertLess(abs(self.until() - (now - 100)), 30)  # of another life: not known, so the last one counts
+        self.assertLess(abs(self.until() - (now - most)), 30)  # of another life: not known, so the last one counts
 
     def test_after_a_restart(self):
         self.pub(b"x\n", producer="p", mark=0, next=5, until=1000)
