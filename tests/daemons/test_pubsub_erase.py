@@ -165,22 +165,24 @@ class Erase(PubsubTest):
 
     def test_nothing_of_deleted_segments_is_left(self):
         """A reused file has bytes of the deleted segment behind its own; an erasure without lines removes them."""
-        self.pubsub("--retain-bytes=64K", sync="0")
+        self.pubsub("--retain-bytes=95K", sync="0")
         secret = b'{"user":"secret","pad":"%s"}\n' % (b"x" * 900)
         other = b'{"user":"other","pad":"%s"}\n' % (b"x" * 900)
-
-        def reused():
-            """The end of lines whose file is to be reused. A deleted segment is removed if another file was prepared already."""
-            end = int(self.pub(secret * 100).json()["end"])  # a segment
-            self.pub(other * 100)  # enough for --retain-bytes
-            self.pub(other)  # a new segment, so small that it needs no file for the next one yet
-            wait_until(lambda: int(request(self.url, "GET", "/streams").json()["streams"][0]["earliest"]) >= end, "the deletion")
-            return self.is_on_disk(b"secret") and end
-        end = wait_until(reused, "a file to be reused")
+        spare = self.path("p", "streams", "s", "spare")
+        end = int(self.pub(secret * 100).json()["end"])  # a segment
+        self.pub(other * 100)  # another one
+        # A deleted segment is reused if no file is prepared: a new segment takes the prepared one, and needs the next only
+        # from an eighth of --segment-bytes on.
+        wait_until(lambda: os.path.exists(spare), "a file to be prepared")
+        self.pub(other)
+        self.assertFalse(os.path.exists(spare))
+        self.pub(other * 6)  # enough for --retain-bytes
+        wait_until(lambda: int(request(self.url, "GET", "/streams").json()["streams"][0]["earliest"]) >= end, "the deletion")
+        self.assertTrue(self.is_on_disk(b"secret"))
         self.assertEqual(self.erased([])["state"], "done")
         self.assertFalse(self.is_on_disk(b"secret"))
         self.assertEqual(self.pub(other).status, 200)
-        self.assertEqual(self.sub(end).body, other * 102)
+        self.assertEqual(self.sub(end).body, other * 108)
 
     def test_killed_in_the_middle(self):
         daemon = self.pubsub(sync="0")
