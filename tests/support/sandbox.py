@@ -13,12 +13,8 @@ SETUP = """
 set -e
 mount -t tmpfs tmpfs "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
-over=$4
-if [ -n "$over" ] && [ "$(stat -c %d "$over")" = "$(stat -c %d /)" ]; then # one layer must not be within another
-    over=$1/over
-    cp -a "$4" "$over"
-fi
-mount -t overlay overlay -o "lowerdir=${over:+$over:}${2:-/},upperdir=$1/upper,workdir=$1/work" "$1/root"
+[ -z "$4" ] || cp -a "$4" "$1/over" # one layer must not be within another, as a directory below / would be
+mount -t overlay overlay -o "lowerdir=${4:+$1/over:}${2:-/},upperdir=$1/upper,workdir=$1/work" "$1/root"
 cd "$1/root"
 mount -t proc proc proc
 mount --rbind /dev dev
