@@ -12,7 +12,6 @@ process:
 
 Shown are medians of events a second of processor time, and of the ratios to the bare loop of the same round."""
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -35,7 +34,7 @@ class Counting(measuring.Bench):
         measuring.pin(self.pubsub.pid, 0)
 
     def daemon_seconds(self, config, number):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = measuring.children_seconds()
         name = "c%d" % number
         d = self.daemon("aggregator", "--config=" + config, "--data-dir=" + self.path(name), "--cursor=" + name, "--streams=s",
                         "--pubsub-url=" + self.pubsub.url)
@@ -45,8 +44,7 @@ class Counting(measuring.Bench):
         if d.stats()["events"] != self.events:
             raise AssertionError("the aggregator counted %d events, the bare loop %d" % (d.stats()["events"], self.events))
         d.stop()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return measuring.children_seconds() - before
 
     def output(self, program, *args):
         return subprocess.run([harness.program(program), *args], check=True, stdout=subprocess.PIPE, cwd=self.dir).stdout.decode()

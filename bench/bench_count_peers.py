@@ -80,20 +80,11 @@ class Peers(peer_servers.Peers):
         return min(events, len(lines)) / used
 
 
-def is_json(line):
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
-
-
 def main():
     config, path = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
     events = int(sys.argv[4]) if len(sys.argv) > 4 else 1000000
-    with open(path, "rb") as f:
-        # clickhouse 18 has no default for null, and refuses a batch with a damaged line
-        lines = [x.replace(b": null", b': ""') for x in f.read().splitlines(keepends=True) if is_json(x)]
+    lines = peer_servers.lines_of(path)
     bench, found = Peers(), {}
     bench.setUp()
     try:

@@ -17,7 +17,6 @@ import http.client
 import math
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -44,11 +43,6 @@ GETS = 2000
 BODY = 900_000  # bytes of a request
 ONE_COUNTER = "[input]\ntime = t\n[total h]\nkey = h\nlabel = link\n"
 USERS_BY_COUNTRY = "[input]\ntime = t\n[total u]\nkey = l\nlabel = user\n[subtotal c.u]\nkey = c\nlabel = country\n"
-
-
-def children_seconds():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def peak_memory(pid):
@@ -93,7 +87,7 @@ class Growth(measuring.Bench):
         """Costs of an aggregator that counts a stream from its beginning to its end."""
         pubsub, end = stream
         directory = self.path("aggregator-%d" % number)
-        before = children_seconds()
+        before = measuring.children_seconds()
         d = self.daemon("aggregator", "--config=" + config, "--data-dir=" + directory, "--cursor=c%d" % number, "--streams=s",
                         "--pubsub-url=" + pubsub.url)
         d.wait_listening()
@@ -105,7 +99,7 @@ class Growth(measuring.Bench):
             costs["a get, us"] = self.get_time(d, gets)
         of_gets = measuring.cpu_seconds(d.pid) - used
         d.stop()
-        costs["processor time, s"] = children_seconds() - before - of_gets
+        costs["processor time, s"] = measuring.children_seconds() - before - of_gets
         costs["slices, MB"] = size_of(directory) / 1e6
         subprocess.run(["rm", "-rf", directory], check=True)
         return costs
@@ -135,11 +129,11 @@ class Growth(measuring.Bench):
         return self.path(name)
 
     def compact(self, archive, *args):
-        before = children_seconds()
+        before = measuring.children_seconds()
         done = self.run_program("compactor", "--archive=" + archive, "--aggregator-url=none", "--sortdb-url=none", *args)
         if done.returncode != 0:
             raise AssertionError(done.stderr.decode()[:2000])
-        return 1e3 * (children_seconds() - before)
+        return 1e3 * (measuring.children_seconds() - before)
 
     def archive(self, years, number):
         archive, hours = self.path("archive-%d-%d" % (years, number)), years * HOURS

@@ -8,7 +8,6 @@ many shards, because the compactor merges each with a thread of its own. sort on
 seconds and of processor seconds, and the ratio within each round. Rounds alternate."""
 import os
 import random
-import resource
 import shutil
 import statistics
 import subprocess
@@ -35,12 +34,11 @@ def make_lines(path):
 
 class Importing(measuring.Bench):
     def timed(self, processors, *command):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = measuring.children_seconds()
         began = time.monotonic()
         subprocess.run(["taskset", "-c", "0-%d" % (processors - 1), *command], check=True, stderr=subprocess.PIPE,
                        env=dict(os.environ, LC_ALL="C"))
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return time.monotonic() - began, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return time.monotonic() - began, measuring.children_seconds() - before
 
     def sort(self, processors, lines):
         return self.timed(processors, "sort", "-S", "256M", "--parallel=%d" % processors, "-T", self.dir, "-o", self.path("sorted"),

@@ -21,7 +21,6 @@ import itertools
 import json
 import multiprocessing
 import os
-import resource
 import shutil
 import socket
 import statistics
@@ -58,11 +57,10 @@ class Millrace:
     name = "millrace"
 
     def __init__(self, bench):
-        synced = {"sync": 0}
         directory = bench.path("millrace")
         shutil.rmtree(directory, ignore_errors=True)
-        config = bench.write("whole.conf", harness.pipeline_config(directory, simplequeue={**synced, "max_memory": "4G"},
-                                                                   pubsub={**synced, "streams": "clicks"}))
+        config = bench.write("whole.conf", harness.pipeline_config(directory, simplequeue={"sync": 0, "max_memory": "4G"},
+                                                                   pubsub={"sync": 0, "streams": "clicks"}))
         self.pipeline = harness.Pipeline(bench, config, directory).wait_ready()
         self.connect()
 
@@ -291,8 +289,7 @@ def measure(system, load):
 
 
 def used_seconds(system):
-    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {**{name: measuring.cpu_seconds(pid) for name, pid in system.processes().items()}, "client": ours.ru_utime + ours.ru_stime}
+    return {**{name: measuring.cpu_seconds(pid) for name, pid in system.processes().items()}, "client": measuring.children_seconds()}
 
 
 def expected_of(lines, loads):
@@ -327,14 +324,6 @@ def ask(system, expected):
     return found
 
 
-def counts_as_json(line):
-    try:
-        e = json.loads(line)
-        return isinstance(e, dict) and ("t" in e or "_heartbeat_" in e)
-    except ValueError:
-        return False
-
-
 def run(kind, bench, lines, events):
     """One round of a system: {rate: (events a second, p50, p99, longest)}, the times of the questions, and the processor time of each
     process for an event at full rate."""
@@ -342,7 +331,7 @@ def run(kind, bench, lines, events):
     try:
         found, sent = {}, []
         for per_request in (1, 10, 50, None):
-            n = int(SECONDS * REQUESTS) * per_request if per_request else events // SHARE_OF.get(kind.name, 1)
+            n = SECONDS * REQUESTS * per_request if per_request else events // SHARE_OF.get(kind.name, 1)
             of_full = BULK if kind is Clickhouse else AT_FULL_RATE
             load = Load(system, lines, n, per_request or of_full, REQUESTS if per_request else 0)
             before = used_seconds(system)
@@ -360,9 +349,7 @@ def main():
     path = os.path.realpath(sys.argv[1])
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     events = int(sys.argv[3]) if len(sys.argv) > 3 else 2000000
-    with open(path, "rb") as f:
-        # clickhouse 18 has no default for null, and refuses a batch with a damaged line
-        lines = [x.replace(b": null", b': ""') for x in f.read().splitlines(keepends=True) if counts_as_json(x)]
+    lines = [x for x in peer_servers.lines_of(path) if json.loads(x).keys() & {"t", "_heartbeat_"}]
     kinds = [Millrace] + [k for k in (Redis, Clickhouse) if shutil.which(k.name + "-server")]
     if len(kinds) < 3:
         print("redis-server or clickhouse-server is not installed (scripts/setup --bench)", file=sys.stderr)

@@ -1,6 +1,7 @@
 """What the measurements of daemons share. A measurement that is stopped, or whose caller ends, stops its daemons first."""
 import ctypes
 import os
+import resource
 import signal
 import sys
 
@@ -42,6 +43,12 @@ def cpu_seconds(pid):
     with open("/proc/%d/stat" % pid) as f:
         fields = f.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children_seconds():
+    """Processor time of the programs that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def is_asked(url):
