@@ -532,7 +532,7 @@ static size_t count_done(const struct lease *l)
     return n;
 }
 
-/* Forgets what the lease has. Its runs go on, but their outcomes change nothing: their messages count as delivered. */
+/* Forgets the messages of the lease. Those in runs become done, because the runs go on and may deliver them. */
 static void forget(struct dispatch *d, struct lease *l)
 {
     d->done -= count_done(l);

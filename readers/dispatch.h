@@ -90,8 +90,8 @@ struct dispatch_step dispatch_step(struct dispatch *d, usec_t now);
 void dispatch_step_done(struct dispatch *d); /* also if the queue refuses the request for good */
 /* The step is to be repeated. `doubtful`: the queue may have processed it. */
 void dispatch_step_failed(struct dispatch *d, bool doubtful);
-/* The queue does not have the lease any more. Appends the ids of its messages that are delivered or in a run. They will be delivered
- * again, unless an earlier, doubtful acknowledgement has deleted them. Stops the dispatch, unless that acknowledgement may have ended the lease. */
+/* The queue has lost the lease. Appends the ids of its messages that are delivered or in a run. They will be delivered again, unless
+ * an earlier, doubtful acknowledgement has deleted them. Stops the dispatch, unless that acknowledgement may have ended the lease. */
 void dispatch_step_lost(struct dispatch *d, struct buf *ids);
 
 /* True if a lease has expired. The caller must then call dispatch_stop. */

@@ -140,7 +140,7 @@ static bool next_id(struct bytes *ids, uint64_t *from, uint64_t *to)
     return true;
 }
 
-/* What is delivered, and what a run delivers just now, is told, because it comes again. */
+/* The queue delivers the messages of a lost lease again. Those already delivered, and those in a run, must be reported. */
 static void lose(struct world *w, uint64_t lease)
 {
     struct buf ids = {0};
