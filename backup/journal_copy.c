@@ -144,8 +144,8 @@ static void on_event(const struct inspect_event *e, void *arg)
     case INSPECT_END:
     case INSPECT_TAIL:
         break;
-    case INSPECT_NEWER:
-        s->result = backup_fail(s->error, BACKUP_FAILED, "%.600s has a newer format", e->path);
+    case INSPECT_VERSION:
+        s->result = backup_fail(s->error, BACKUP_FAILED, "%.600s: unknown format version", e->path);
         break;
     case INSPECT_DAMAGE:
     case INSPECT_MISSING:

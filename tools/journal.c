@@ -14,7 +14,8 @@ static const char help[] =
     "inspects a journal, or repairs one that no daemon uses\n\n"
     "usage: millrace journal check|dump|repair DIR\n"
     "\n"
-    "  check   verify every frame; exit status 0: intact, 65: damaged, 78: unreadable or of a newer version\n"
+    "  check   verify every frame; exit status 0: intact, 65: damaged, 78: unreadable or unknown format "
+    "version\n"
     "  dump    print a line for each segment and frame: position, offset, time, producer, mark, size;\n"
     "          --payload adds the bytes\n"
     "  repair  keep the intact part before the first damage, move the rest to DIR~damaged-TIME, and print\n"
@@ -31,8 +32,8 @@ static void describe(const struct inspect_event *e)
         printf("%s: the previous segment is missing (up to offset %" PRIu64 ")\n", e->path, e->offset);
     else if (e->kind == INSPECT_LOST)
         printf("%s: missing, as are all segments up to number %" PRIu64 "\n", e->path, e->last);
-    else if (e->kind == INSPECT_NEWER)
-        printf("%s: written by a newer version of millrace\n", e->path);
+    else if (e->kind == INSPECT_VERSION)
+        printf("%s: unknown format version\n", e->path);
     else if (e->kind == INSPECT_TAIL)
         printf("%s: torn at byte %" PRIu64 " (offset %" PRIu64 "): a write in progress, or a tail that the "
                "next opening cuts\n",
@@ -67,10 +68,10 @@ static int check(const char *dir, bool payload)
     struct inspect_summary sum = {0};
     char error[PATH_MAX + 128];
     enum journal_result r = journal_inspect(dir, check_event, &sum, error, sizeof error);
-    const char *verdict = r == JOURNAL_NEWER ? "written in part by a newer version"
-                          : sum.problems     ? "DAMAGED"
-                          : r == JOURNAL_OK  ? "intact"
-                                             : "a repair is unfinished";
+    const char *verdict = r == JOURNAL_VERSION ? "a segment has an unknown format version"
+                          : sum.problems       ? "DAMAGED"
+                          : r == JOURNAL_OK    ? "intact"
+                                               : "a repair is unfinished";
     if (r != JOURNAL_IO)
         printf("%" PRIu64 " segments, %" PRIu64 " frames, %" PRIu64 " bytes, offsets %" PRIu64 " to %" PRIu64
                ": %s\n",

@@ -23,7 +23,7 @@
  *    failed write or sync it is *latched*: appends get JOURNAL_LATCHED, reads continue.
  * 8. The file of a segment is removed or reused only when no reader uses it, and never reused once a caller has
  *    received it (journal_file). No file is truncated or punched under a reader.
- * 9. A newer format version is JOURNAL_NEWER, and nothing is changed. An interrupted repair is JOURNAL_DAMAGED.
+ * 9. An unknown format version is JOURNAL_VERSION, and nothing is changed. An interrupted repair is JOURNAL_DAMAGED.
  * 10. A directory can be open only once, over all processes (JOURNAL_IN_USE).
  * 11. A read or seek without descriptors or memory is retried. All readers of a set share eight descriptors.
  *
@@ -58,7 +58,7 @@ enum journal_result {
     JOURNAL_BEYOND,    /* the offset is past the committed end */
     JOURNAL_END,       /* the reader is at the committed end */
     JOURNAL_DAMAGED,   /* the error text, or journal_failure, names file and byte */
-    JOURNAL_NEWER,     /* a newer format version */
+    JOURNAL_VERSION,   /* an unknown format version */
     JOURNAL_IN_USE,    /* another process has the directory open */
     JOURNAL_IO,        /* a system call failed: see the error text */
     JOURNAL_NO_DESCRIPTORS, /* cannot open: out of descriptors; try again later */

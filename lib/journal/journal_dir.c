@@ -312,10 +312,10 @@ enum journal_result repair_note_read(
         snprintf(error, error_size, "%s: cannot read: %s", path, strerror(system));
         r = JOURNAL_IO;
     } else if (len >= 0 && !note_decode(bytes_of(text, (size_t)len), n)) {
-        bool newer = sscanf(text, "millrace journal repair %u", &version) == 1 && version > NOTE_VERSION;
-        r = newer ? JOURNAL_NEWER : JOURNAL_DAMAGED;
+        bool unknown = sscanf(text, "millrace journal repair %u", &version) == 1 && version != NOTE_VERSION;
+        r = unknown ? JOURNAL_VERSION : JOURNAL_DAMAGED;
         snprintf(error, error_size, "%s: %s", path,
-            newer ? "written by a newer version of millrace" : "damaged: not the state of a repair");
+            unknown ? "unknown format version" : "damaged: not the state of a repair");
     }
     free(path);
     return r;

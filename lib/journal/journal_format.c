@@ -64,11 +64,10 @@ enum header_status segment_header_decode(struct bytes file, struct segment_heade
 {
     if (file.len < SEGMENT_HEADER || memcmp(file.ptr, magic, sizeof magic) != 0)
         return HEADER_DAMAGED;
-    if (get_le32(file.ptr + H_VERSION) > JOURNAL_FORMAT_VERSION)
-        return HEADER_NEWER;
+    if (get_le32(file.ptr + H_VERSION) != JOURNAL_FORMAT_VERSION)
+        return HEADER_VERSION;
     if (get_le64(file.ptr + H_CHECKSUM) != XXH3_64bits(file.ptr, H_CHECKSUM))
         return HEADER_DAMAGED;
-    out->is_older = get_le32(file.ptr + H_VERSION) < JOURNAL_FORMAT_VERSION;
     memcpy(out->id, file.ptr + H_ID, sizeof out->id);
     out->sequence = get_le64(file.ptr + H_SEQUENCE);
     out->base = get_le64(file.ptr + H_BASE);

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 
-#define JOURNAL_FORMAT_VERSION 2u
+#define JOURNAL_FORMAT_VERSION 1u
 #define SEGMENT_HEADER ((size_t)128)
 #define FRAME_HEADER ((size_t)56)
 #define SEGMENT_BASE_AT 40 /* a repair reads these two fields even in damaged files */
@@ -32,10 +32,9 @@ struct segment_header {
     uint64_t salt;    /* random; part of the seed */
     bool never;       /* created under JOURNAL_SYNC_NEVER */
     bool recycled;    /* the file belonged to an earlier segment: old bytes may follow the frames */
-    bool is_older;    /* decoded: of an earlier format version, whose readers refuse long labels */
 };
 
-enum header_status { HEADER_OK, HEADER_DAMAGED, HEADER_NEWER };
+enum header_status { HEADER_OK, HEADER_DAMAGED, HEADER_VERSION };
 void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEADER]);
 enum header_status segment_header_decode(struct bytes file, struct segment_header *out);
 

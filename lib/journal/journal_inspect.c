@@ -30,8 +30,8 @@ static void report(struct inspection *n, struct inspect_event e)
     e.sequence = n->sequence;
     e.newest = n->newest;
     bool damaged = e.kind == INSPECT_DAMAGE || e.kind == INSPECT_MISSING || e.kind == INSPECT_LOST;
-    if (e.kind == INSPECT_NEWER)
-        n->result = JOURNAL_NEWER;
+    if (e.kind == INSPECT_VERSION)
+        n->result = JOURNAL_VERSION;
     else if (damaged && n->result == JOURNAL_OK)
         n->result = JOURNAL_DAMAGED;
     n->fn(&e, n->arg);
@@ -132,8 +132,8 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     if (stat(n->path, &n->file) != 0 || segment_read_header(dir, n->sequence, &h, &status) != 0)
         return false;
     if (status != HEADER_OK) {
-        if (status == HEADER_NEWER)
-            report(n, (struct inspect_event){.kind = INSPECT_NEWER});
+        if (status == HEADER_VERSION)
+            report(n, (struct inspect_event){.kind = INSPECT_VERSION});
         else
             report_damage(n, 0, 0, 0, "no segment header");
         return true;
@@ -247,7 +247,6 @@ void inspect_summarize(struct inspect_summary *sum, const struct inspect_event *
         end = e->kind == INSPECT_DAMAGE && e->last > end ? e->last : end;
         if (e->kind == INSPECT_LOST)
             sum->headless += e->last - e->sequence < LOST_MAX ? e->last - e->sequence + 1 : LOST_MAX;
-        sum->newer = sum->newer || e->kind == INSPECT_NEWER;
     }
     sum->end = end > sum->end ? end : sum->end;
 }

@@ -19,7 +19,7 @@ enum inspect_kind {
     INSPECT_DAMAGE,  /* `what` describes the damage */
     INSPECT_MISSING, /* the segment before this one is missing */
     INSPECT_LOST,    /* the newest segments, from this one to number `last`, are missing */
-    INSPECT_NEWER,   /* a newer format version */
+    INSPECT_VERSION, /* an unknown format version */
 };
 struct inspect_event {
     enum inspect_kind kind;
@@ -35,8 +35,8 @@ struct inspect_event {
 };
 typedef void inspect_fn(const struct inspect_event *e, void *arg);
 
-/* OK: the journal has no damage, no missing segment and no newer version. A torn tail does not count as damage.
- * DAMAGED or NEWER: fn got an event for each problem, or `error` says that a repair was interrupted. IO: `error`
+/* OK: the journal has no damage, no missing segment and no unknown version. A torn tail does not count as damage.
+ * DAMAGED or VERSION: fn got an event for each problem, or `error` says that a repair was interrupted. IO: `error`
  * names a file that cannot be read, or says that there is no journal. In all other cases `error` is empty. */
 enum journal_result journal_inspect(
     const char *dir, inspect_fn *fn, void *arg, char *error, size_t error_size);
@@ -51,7 +51,6 @@ struct inspect_summary {
     uint64_t whole;                      /* offset at which the frames before the first damage end */
     uint64_t headless;                   /* segments whose first offset is unknown */
     uint64_t bad_sequence, bad_position; /* the first damage */
-    bool newer;
 };
 void inspect_summarize(struct inspect_summary *sum, const struct inspect_event *e);
 

@@ -164,7 +164,6 @@ struct writer {
     uint64_t usual;    /* mean bytes of a commit; 0: none yet */
     bool recycled;     /* the file contains old bytes, so each write ends with zeros */
     bool prepared;     /* the segment began in a spare file */
-    bool is_older;     /* the segment has an earlier format version: it ends before the next append */
 
     uint64_t reserved; /* blocks beyond the file's end are allocated up to this position */
     uint64_t

@@ -114,12 +114,8 @@ bool marks_load(struct marks *m, struct bytes table)
     uint64_t mark;
     bool bad;
     marks_free(m);
-    while (table_next(&table, &label, &mark, &bad)) {
-        /* An earlier version wrote a tagged and an untagged label as two producers: the higher mark is the later one. */
-        const struct mark *same = marks_find(m, label);
-        if (!same || same->committed < mark)
-            marks_set(m, label, mark);
-    }
+    while (table_next(&table, &label, &mark, &bad))
+        marks_set(m, label, mark);
     return !bad;
 }
 

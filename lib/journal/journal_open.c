@@ -1,6 +1,6 @@
 /* An opening first examines all files and only then changes files.
  *
- * It reads the header of every segment. If a header has a newer version or the id of another journal, or if there is
+ * It reads the header of every segment. If a header has an unknown version or the id of another journal, or if there is
  * a gap, it refuses the journal. It verifies the newest segment frame by frame. Under JOURNAL_SYNC_NEVER the older
  * segments may not be synced. Then it verifies all segments that were not known to be synced when the newest was
  * created, unless the newest ends in a close frame.
@@ -82,8 +82,8 @@ static enum journal_result read_headers(struct opening *o)
         if (segment_read_header(o->j->dir, sequence, h, &status) != 0)
             return refuse_segment(o, JOURNAL_IO, i, "cannot read", errno);
         h->sequence = sequence;
-        if (status == HEADER_NEWER)
-            return refuse_segment(o, JOURNAL_NEWER, i, "written by a newer version of millrace", 0);
+        if (status == HEADER_VERSION)
+            return refuse_segment(o, JOURNAL_VERSION, i, "unknown format version", 0);
         if (status != HEADER_OK)
             return refuse_segment(o, JOURNAL_DAMAGED, i, "damaged at byte 0: no segment header", 0);
     }
@@ -317,7 +317,6 @@ static enum journal_result enter_last(struct opening *o)
     w->position = w->durable_position = o->position;
     w->size = w->filled = j->cut_bytes > 0 ? o->position : (uint64_t)st.st_size;
     w->recycled = h->recycled;
-    w->is_older = h->is_older;
     w->prepared = w->size >= j->segment_bytes;
     w->end = w->durable = o->end;
     w->last_time = o->last_time;

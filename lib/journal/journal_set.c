@@ -44,7 +44,7 @@ const char *journal_strerror(enum journal_result r)
         [JOURNAL_BEYOND] = "the offset is past the end",
         [JOURNAL_END] = "at the end",
         [JOURNAL_DAMAGED] = "a segment is damaged",
-        [JOURNAL_NEWER] = "written by a newer version",
+        [JOURNAL_VERSION] = "unknown format version",
         [JOURNAL_IN_USE] = "in use by another process",
         [JOURNAL_IO] = "input or output failed",
         [JOURNAL_NO_DESCRIPTORS] = "out of file descriptors",

@@ -165,7 +165,6 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
     w->announced = true;
     w->prepared = spare.size >= j->segment_bytes;
     w->recycled = h.recycled;
-    w->is_older = false;
     if (w->durable == h.previous_end)
         w->durable = base;
     hand_on(w, w->wanted);
@@ -246,7 +245,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
         return true;
     if (b->reserve == 0 && j->writer.position < j->writer.found)
         return false;
-    if (j->writer.is_older || j->writer.position >= j->segment_bytes)
+    if (j->writer.position >= j->segment_bytes)
         return true;
     /* If the segment did not begin in a prepared file, it ends early when a prepared file is ready. */
     return !j->writer.prepared && j->writer.position >= j->segment_bytes / 8 && prealloc_is_ready(j);

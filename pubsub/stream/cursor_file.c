@@ -214,8 +214,8 @@ static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *e
         fstat(f->fd, &st) != 0)
         return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
     bool is_ours = memcmp(unit, magic, sizeof magic) == 0;
-    if (is_ours && get_le32(unit + sizeof magic) > VERSION)
-        return refuse(f, CURSOR_FILE_NEWER, error, size, "written by a newer version");
+    if (is_ours && get_le32(unit + sizeof magic) != VERSION)
+        return refuse(f, CURSOR_FILE_VERSION, error, size, "unknown format version");
     if (!is_ours || get_le64(unit + CHECKSUM_AT) != checksum(unit, 0))
         return refuse(
             f, CURSOR_FILE_DAMAGED, error, size, "not a cursor file; delete it to start without cursors");

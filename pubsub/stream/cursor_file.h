@@ -42,7 +42,7 @@ struct cursor_record {
 enum cursor_file_result {
     CURSOR_FILE_OK,
     CURSOR_FILE_DAMAGED, /* not a cursor file, or a slot with two invalid copies */
-    CURSOR_FILE_NEWER,   /* written by a newer version; left unchanged */
+    CURSOR_FILE_VERSION, /* unknown format version; left unchanged */
     CURSOR_FILE_IO,
 };
 

@@ -204,7 +204,7 @@ class JournalToolTest(MillraceTest):
         _, later = self.goes_on_above(directory, at + len(b"after\n"))
         self.assertGreater(later, at)
 
-    def test_a_newer_version_is_not_called_damaged(self):
+    def test_an_unknown_version_is_not_called_damaged(self):
         directory, segments, _ = self.filled()
         with open(segments[0], "r+b") as f:
             f.seek(8)
@@ -213,7 +213,7 @@ class JournalToolTest(MillraceTest):
         for act in "check", "dump", "repair":
             status, text = self.tool(act, directory)
             self.assertEqual(status, 78, text)
-            self.assertIn("newer version", text)
+            self.assertIn("unknown format version", text)
             self.assertNotIn("DAMAGED", text)
         self.assertEqual([harness.read_file(s) for s in segments], before)
 

@@ -330,7 +330,7 @@ static void test_damage_below_the_durable_offset_is_refused(void **state)
         enum journal_result r = try_open(f);
         if (r == JOURNAL_OK)
             print_message("byte %ld was not missed\n", (long)at);
-        assert_true(r == JOURNAL_DAMAGED || (r == JOURNAL_NEWER && at >= 8 && at < 12));
+        assert_true(r == JOURNAL_DAMAGED || (r == JOURNAL_VERSION && at >= 8 && at < 12));
         assert_non_null(strstr(f->error, ".seg"));
         flip(path, at);
     }
@@ -362,7 +362,7 @@ static char *portrait(struct fixture *f)
     return text;
 }
 
-static void test_a_newer_version_is_left_untouched(void **state)
+static void test_an_unknown_version_is_left_untouched(void **state)
 {
     struct fixture *f = *state;
     segment_bytes = 4096;
@@ -379,7 +379,7 @@ static void test_a_newer_version_is_left_untouched(void **state)
     snprintf(tail, sizeof tail, "%s/spare.new", f->dir);
     write_file_of(tail, "left over");
     char *before = portrait(f);
-    assert_int_equal(try_open(f), JOURNAL_NEWER);
+    assert_int_equal(try_open(f), JOURNAL_VERSION);
     assert_non_null(strstr(f->error, path));
     char *after = portrait(f);
     assert_string_equal(after, before);
@@ -483,7 +483,7 @@ static void test_a_flipped_bit_is_found_and_never_served(void **state)
             if (r == JOURNAL_OK)
                 assert_found_by_readers(f, paths[i]);
             else
-                assert_true(strstr(f->error, paths[i]) && (r == JOURNAL_DAMAGED || r == JOURNAL_NEWER));
+                assert_true(strstr(f->error, paths[i]) && (r == JOURNAL_DAMAGED || r == JOURNAL_VERSION));
             journal_set_free(&f->set);
             flip(paths[i], at);
         }
@@ -536,7 +536,7 @@ static void test_a_damaged_segment_start_is_no_torn_tail(void **state)
     for (off_t at = 0; at < table_end; at++) {
         flip(path, at);
         enum journal_result r = try_open(f);
-        assert_true(r == JOURNAL_DAMAGED || (r == JOURNAL_NEWER && at >= 8 && at < 12));
+        assert_true(r == JOURNAL_DAMAGED || (r == JOURNAL_VERSION && at >= 8 && at < 12));
         assert_non_null(strstr(f->error, path));
         flip(path, at);
     }
@@ -820,7 +820,7 @@ int main(void)
         T(test_the_statement_of_the_newest_marker),
         T(test_never_makes_a_hole_only_after_a_reboot),
         T(test_damage_below_the_durable_offset_is_refused),
-        T(test_a_newer_version_is_left_untouched),
+        T(test_an_unknown_version_is_left_untouched),
         T(test_a_missing_segment_and_a_strange_one_are_refused),
         T(test_a_flipped_bit_is_found_and_never_served),
         T(test_deleted_newest_segments_are_damage),

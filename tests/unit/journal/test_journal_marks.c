@@ -234,7 +234,7 @@ static void assert_mark(struct fixture *f, uint64_t mark, const char *tag)
     }
 }
 
-/* One producer, whatever its tags are. An append without a tag removes the tag, as an earlier version would. */
+/* One producer, whatever its tags are. An append without a tag removes the tag. */
 static void test_a_tag_is_stored_with_the_mark(void **state)
 {
     char longest[MARK_LABEL_MAX - 1] = "";
@@ -252,40 +252,6 @@ static void test_a_tag_is_stored_with_the_mark(void **state)
     journal_set_flush(f->set);
     assert_mark(f, 7, "");
     assert_content(f, "text");
-}
-
-/* Makes the newest segment one of format 1. */
-static void make_older(struct fixture *f)
-{
-    char header[SEGMENT_HEADER], *path = last_segment_path(f);
-    journal_set_free(&f->set);
-    FILE *file = fopen(path, "r+");
-    assert_int_equal(fread(header, sizeof header, 1, file), 1);
-    put_le32(header + 8, 1);
-    put_le64(header + 120, XXH3_64bits(header, 120));
-    rewind(file);
-    assert_int_equal(fwrite(header, sizeof header, 1, file), 1);
-    fclose(file);
-    free(path);
-}
-
-/* A version that reads only format 1 would cut off a frame with a long label. */
-static void test_a_segment_of_the_former_format_gets_no_frames(void **state)
-{
-    struct fixture *f = *state;
-    struct answer a;
-    put(f, "old ");
-    make_older(f);
-    assert_int_equal(try_open(f), JOURNAL_OK);
-    assert_int_equal(f->j->writer.sequence, 1);
-    assert_int_equal(append(f, "p", 0, 7, "new", &a), JOURNAL_OK);
-    journal_set_flush(f->set);
-    assert_int_equal(f->j->writer.sequence, 2);
-    put(f, " newer");
-    assert_int_equal(f->j->writer.sequence, 2);
-    reopen(f);
-    assert_int_equal(journal_mark(f->j, BYTES_LITERAL("p"), NULL), 7);
-    assert_content(f, "old new newer");
 }
 
 static void test_a_mark_is_set_downwards_only_on_request(void **state)
@@ -377,7 +343,6 @@ int main(void)
         T(test_retention_keeps_marks),
         cmocka_unit_test(test_names_that_collide_without_a_seed),
         T(test_a_tag_is_stored_with_the_mark),
-        T(test_a_segment_of_the_former_format_gets_no_frames),
         T(test_a_mark_is_set_downwards_only_on_request),
         T(test_a_refused_set_changes_nothing),
         cmocka_unit_test(test_a_removal_hides_no_other_name),
