@@ -3,7 +3,7 @@
  * Each event is counted once under each counter of the slice (counters.h, rule 3). So the counts of each total, and of each
  * subtotal, add up to the number of events that the slice states. The audit adds up the counts while the compactor merges them,
  * before it publishes. A checksum shows that a block is the block that was written; the audit shows that no count is missing
- * or doubled. A slice converted from the former format may state no events (0); then its counters must agree with each other.
+ * or doubled.
  */
 #ifndef MILLRACE_SLICE_AUDIT_H
 #define MILLRACE_SLICE_AUDIT_H

@@ -41,8 +41,7 @@ enum compact_result record_source_open_slice(
     case SLICE_FAILED:
         return compact_fail(error, COMPACT_FAILED, "%.500s", why);
     case SLICE_UNSEALED:
-    case SLICE_OLDER:
-    case SLICE_NEWER:
+    case SLICE_VERSION:
     case SLICE_DIFFERENT:
         break;
     }

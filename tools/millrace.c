@@ -37,7 +37,7 @@ static const struct tool {
     {"journal", tool_journal, "check, dump or repair the journal of a queue or stream"},
     {"rejects", tool_rejects, "show the lines that could not be counted, or count them again"},
     {"forget", tool_forget, "erase the events with a value, and what was counted of them"},
-    {"slice", tool_slice, "print a slice of the aggregator, or convert one of a former format"},
+    {"slice", tool_slice, "print a slice of the aggregator"},
     {"producers", tool_producers, "show the marks of producers, and set one"},
     {"backup", tool_backup, "copy a pipeline while it runs, or verify a backup"},
     {"restore", tool_restore, "make a data directory from a backup"},

@@ -25,10 +25,8 @@ const char *slice_strerror(enum slice_result r)
         return "not a slice, or its number does not match its file name";
     case SLICE_UNSEALED:
         return "not sealed";
-    case SLICE_OLDER:
-        return "a slice of a former format";
-    case SLICE_NEWER:
-        return "written by a later version";
+    case SLICE_VERSION:
+        return "unknown format version";
     case SLICE_DIFFERENT:
         return "counted under other counters";
     }
@@ -159,16 +157,8 @@ enum slice_result slice_state_check_format(
             application);
         return SLICE_FOREIGN;
     }
-    if (version > SLICE_FORMAT) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.400s has format %" PRIu64 "; this version reads %d", path,
-            version, SLICE_FORMAT);
-        return SLICE_NEWER;
-    }
-    snprintf(error, SLICE_ERROR_TEXT,
-        "%.200s has the former format %" PRIu64
-        "; stop the aggregator and run `millrace slice convert %.200s`",
-        path, version, path);
-    return SLICE_OLDER;
+    snprintf(error, SLICE_ERROR_TEXT, "%.400s: unknown format version %" PRIu64, path, version);
+    return SLICE_VERSION;
 }
 
 static void take_text(sqlite3_stmt *row, int column, char *out, size_t size)
@@ -245,39 +235,42 @@ static enum slice_result read_part(
                                               : slice_sql_fail(db, "read the slice's state", error);
 }
 
-static enum slice_result read_state(
-    sqlite3 *db, const char *path, bool is_former, struct slice_state *state, char *error)
+enum slice_result slice_state_load(
+    sqlite3 *db, struct slice_state *state, uint64_t *checksum, char error[SLICE_ERROR_TEXT])
 {
-    uint64_t checksum = 0;
     enum slice_result r = SLICE_OK;
     *state = (struct slice_state){0};
-    for (enum part p = 0; p < (is_former ? PART_RUNS : PARTS) && r == SLICE_OK; p++)
-        r = read_part(db, p, state, &checksum, error);
-    bool is_good = state->counters && (is_former || checksum == slice_state_checksum(state));
-    bool is_possible = true; /* check this too, because a forged state can have a valid checksum */
-    for (size_t i = 0; i < state->n_runs; i++)
-        is_possible =
-            is_possible && state->runs[i].id - 1 < SLICE_RUN_MAX && state->runs[i].level <= SLICE_LEVEL_MAX;
-    if (r == SLICE_OK && !(is_good && is_possible)) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.400s is damaged: %s; restore it from a copy", path,
-            is_good ? "a run has an impossible id or level" : "the checksum of its state does not match");
-        r = SLICE_DAMAGED;
-    }
+    *checksum = 0;
+    for (enum part p = 0; p < PARTS && r == SLICE_OK; p++)
+        r = read_part(db, p, state, checksum, error);
     if (r != SLICE_OK)
         slice_state_free(state);
     return r;
 }
 
+/* Checked too, because a forged state can have a valid checksum. */
+static bool has_possible_runs(const struct slice_state *state)
+{
+    for (size_t i = 0; i < state->n_runs; i++)
+        if (state->runs[i].id - 1 >= SLICE_RUN_MAX || state->runs[i].level > SLICE_LEVEL_MAX)
+            return false;
+    return true;
+}
+
 enum slice_result slice_state_read(
     sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT])
 {
-    return read_state(db, path, false, state, error);
-}
-
-enum slice_result slice_state_read_former(
-    sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT])
-{
-    return read_state(db, path, true, state, error);
+    uint64_t checksum;
+    enum slice_result r = slice_state_load(db, state, &checksum, error);
+    if (r != SLICE_OK)
+        return r;
+    bool is_good = state->counters && checksum == slice_state_checksum(state);
+    if (is_good && has_possible_runs(state))
+        return SLICE_OK;
+    snprintf(error, SLICE_ERROR_TEXT, "%.400s is damaged: %s; restore it from a copy", path,
+        is_good ? "a run has an impossible id or level" : "the checksum of its state does not match");
+    slice_state_free(state);
+    return SLICE_DAMAGED;
 }
 
 enum slice_result slice_state_check_number(

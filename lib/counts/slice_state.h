@@ -12,7 +12,7 @@
 
 #include <sqlite3.h>
 
-#define SLICE_FORMAT 2
+#define SLICE_FORMAT 1
 #define SLICE_ID_TEXT 2594    /* STREAM or STREAM.LINEAGE: 32 and up to 2,560 hex digits */
 #define SLICE_ID_SHOWN 43     /* of these, as many as a message shows */
 #define SLICE_NAME_TEXT 32    /* buffer for slice_file_name */
@@ -25,8 +25,7 @@ enum slice_result {
     SLICE_DAMAGED,   /* a checksum or the structure is wrong */
     SLICE_FOREIGN,   /* not a slice, or its number does not match its file name */
     SLICE_UNSEALED,  /* the slice is not sealed, but must be */
-    SLICE_OLDER,     /* an older format, which must be converted */
-    SLICE_NEWER,     /* written by a later version */
+    SLICE_VERSION,   /* unknown format version */
     SLICE_DIFFERENT, /* the slice has other counters */
 };
 const char *slice_strerror(enum slice_result r);
@@ -83,11 +82,11 @@ uint64_t slice_state_checksum(const struct slice_state *state);
 /* Checks that the database is a slice of this format. *is_new: the database is empty. */
 enum slice_result slice_state_check_format(
     sqlite3 *db, const char *path, bool *is_new, char error[SLICE_ERROR_TEXT]);
+/* Reads the state and its stored checksum without verifying either. */
+enum slice_result slice_state_load(
+    sqlite3 *db, struct slice_state *state, uint64_t *checksum, char error[SLICE_ERROR_TEXT]);
 /* Reads and verifies the state, but not the runs' blocks. With SLICE_OK, *state is set. */
 enum slice_result slice_state_read(
-    sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
-/* Reads the state of a slice in the former format, which has no checksum and no runs. */
-enum slice_result slice_state_read_former(
     sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
 /* Checks that the slice's number matches its file name. */
 enum slice_result slice_state_check_number(

@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import sqlite3
+import struct
 import subprocess
 import threading
 
@@ -14,27 +15,59 @@ import xxh3
 COUNTERS = "total u key = l\n"
 
 
+def signed(value):
+    """A number of 64 bits as SQLite stores it."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def counted(data):
+    return varint(len(data)) + data
+
+
+def make_run(counts, lookups):
+    """The only block of a run, the run's number being 1, and its index, as docs/formats/slices.md describes them."""
+    values = {key: b"\0" + text for key, text in lookups.items()}
+    for row in sorted(counts):
+        key, name = row.split(b",", 1)
+        values.setdefault(key + b",", b"")
+        values[key + b","] += bytes([len(name)]) + name + varint(counts[row])
+    block = b"".join(varint(0) + counted(key) + counted(values[key]) for key in sorted(values))
+    seeds = [1 << 32 ^ number for number in (0, (1 << 32) - 1)]
+    index = varint(len(counts) + len(lookups)) + varint(1) + counted(min(values)) + varint(len(block))
+    index += struct.pack("<Q", xxh3.seeded(block, seeds[0]))
+    return block, index + struct.pack("<Q", xxh3.seeded(index, seeds[1]))
+
+
 def make_slice(path, number, counts, lookups=None, counters=COUNTERS):
-    """A sealed slice: one of the former format, which Python can write, converted."""
-    make_former_slice(path, number, counts, lookups, counters)
-    subprocess.run([harness.program("millrace"), "slice", "convert", path], check=True, capture_output=True)
-
-
-def make_former_slice(path, number, counts, lookups=None, counters=COUNTERS):
+    """A sealed slice of stream `clicks`. Each counter of the events has all of them."""
     db = sqlite3.connect(path)
     db.executescript("""
-        CREATE TABLE counts(k BLOB PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
-        CREATE TABLE lookups(k BLOB PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID;
+        CREATE TABLE runs(id INTEGER PRIMARY KEY, level INTEGER NOT NULL, counts INTEGER NOT NULL, bytes INTEGER NOT NULL,
+                          checksum INTEGER NOT NULL, blocks BLOB NOT NULL);
+        CREATE TABLE blocks(id INTEGER PRIMARY KEY, data BLOB NOT NULL);
         CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-        PRAGMA application_id = 1297239123; PRAGMA user_version = 1;""")
-    db.executemany("INSERT INTO counts VALUES(?, ?)", counts.items())
-    db.executemany("INSERT INTO lookups VALUES(?, ?)", (lookups or {}).items())
+        PRAGMA application_id = 1297239123; PRAGMA user_version = 1; PRAGMA journal_mode = WAL;""")
+    if counts or lookups:
+        block, index = make_run(counts, lookups or {})
+        db.execute("INSERT INTO blocks VALUES(?, ?)", (1 << 32, block))
+        db.execute("INSERT INTO runs VALUES(1, 0, ?, ?, ?, ?)", (len(counts) + len(lookups or {}), len(block),
+                                                               signed(struct.unpack("<Q", index[-8:])[0]), index))
     db.execute("INSERT INTO cursors VALUES('clicks', 'c0ffee', ?)", (number * 100,))
     db.execute("INSERT INTO begins VALUES('clicks', 'c0ffee', ?)", (number * 100 - 100,))
-    db.executemany("INSERT INTO meta VALUES(?, ?)", [("number", number), ("counters", counters), ("sealed", 1)])
+    events = sum(n for row, n in counts.items() if row.startswith(counters.split()[1].encode() + b"|"))
+    db.executemany("INSERT INTO meta VALUES(?, ?)", [("number", number), ("counters", counters), ("sealed", 1), ("events", events)])
+    db.execute("INSERT INTO meta VALUES('checksum', ?)", (checksum(db),))
     db.commit()
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
 
 
@@ -49,8 +82,7 @@ def checksum(db):
             text += word + " %s %s %d\n" % row
     for run in db.execute("SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id"):
         text += "run %d %d %d %d %016x\n" % (*run[:4], run[4] & (1 << 64) - 1)
-    value = int(xxh3.xxh3((text + meta["counters"]).encode()), 16)
-    return value - (1 << 64) if value >> 63 else value
+    return signed(int(xxh3.xxh3((text + meta["counters"]).encode()), 16))
 
 
 def change_slice(path, *changes):

@@ -79,21 +79,10 @@ void change_slice(const char *path, const char *sql)
     sqlite3 *db = NULL;
     char error[SLICE_ERROR_TEXT], *set;
     struct slice_state state;
-    sqlite3_stmt *run;
+    uint64_t stored;
     need(sqlite3_open(path, &db) == SQLITE_OK, path);
     need(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(db));
-    need(slice_state_read_former(db, path, &state, error) == SLICE_OK, error);
-    need(sqlite3_prepare_v2(db, "SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id", -1, &run,
-             NULL) == SQLITE_OK,
-        sqlite3_errmsg(db));
-    while (sqlite3_step(run) == SQLITE_ROW) {
-        uint64_t v[5];
-        for (int i = 0; i < 5; i++)
-            v[i] = (uint64_t)sqlite3_column_int64(run, i);
-        state.runs = mem_realloc(state.runs, (state.n_runs + 1) * sizeof(*state.runs));
-        state.runs[state.n_runs++] = (struct slice_run){v[0], v[1], v[2], v[3], v[4]};
-    }
-    sqlite3_finalize(run);
+    need(slice_state_load(db, &state, &stored, error) == SLICE_OK, error);
     set = sqlite3_mprintf(
         "UPDATE meta SET value = %lld WHERE key = 'checksum'", (long long)slice_state_checksum(&state));
     need(sqlite3_exec(db, set, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(db));
