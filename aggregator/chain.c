@@ -114,7 +114,7 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
     if (r == MANIFEST_ABSENT)
         return SLICE_OK;
     snprintf(error, SLICE_ERROR_TEXT, "cannot read which slices the archive includes: %.400s", why);
-    return r == MANIFEST_NEWER ? SLICE_NEWER : SLICE_FAILED;
+    return r == MANIFEST_VERSION ? SLICE_VERSION : SLICE_FAILED;
 }
 
 static enum slice_result check_counters(const struct opening *o, const char *what, const char *text)

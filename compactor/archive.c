@@ -24,7 +24,7 @@ static enum compact_result from_manifest(enum manifest_result r)
 {
     if (r == MANIFEST_OK)
         return COMPACT_OK;
-    if (r == MANIFEST_NEWER)
+    if (r == MANIFEST_VERSION)
         return COMPACT_REFUSED;
     return r == MANIFEST_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED;
 }

@@ -266,8 +266,7 @@ enum compact_result generation_merge(
         .n_workers = g->n_parts > 0 ? g->n_parts : generation_merge_threads(g->threads, g->made->shards)};
     uint32_t begun = 1;
     *report = (struct merge_report){0};
-    job.is_anew =
-        !old->texts || old->shards != g->made->shards || g->filter || g->made->hours_from > old->hours_from;
+    job.is_anew = old->shards != g->made->shards || g->filter || g->made->hours_from > old->hours_from;
     job.buffer_bytes = buffer_of(g, job.is_anew, job.n_workers);
     archive_path(g->archive, g->made->generation, true, job.directory);
     archive_path(g->old_archive, old->generation, false, job.old_directory);

@@ -3,7 +3,7 @@
  * Of n threads the i-th has the shards k with k % n == i, and sources of its own: the slices of all shards, of which it takes its
  * part. With one thread the merge is in the caller's thread.
  *
- * 1. If old and new files have the same shards and format 2, and nothing is removed, the old files are copied and amended
+ * 1. If old and new files have the same shards, and nothing is removed, the old files are copied and amended
  *    (merge.h). Otherwise all records that are not derived are merged anew.
  * 2. Every old file is read to its end and verified. The counts of each slice are audited (slice_audit.h).
  * 3. On success all files and indexes are synced, and `made` describes them.

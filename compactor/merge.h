@@ -3,7 +3,7 @@
  *     u|jehiah,c413:2        and  u|jehiah,c413:1 c41l:5     ->  u|jehiah,c413:3 c41l:5
  *     c.u|jehiah.c41l,JP:1   and  c.u|jehiah.c41l,US:4       ->  c.u|jehiah.c41l,JP:1 US:4
  *
- * The old files of a shard (format 2) have the rollups of their counts. The added sources have hours, and the days whose hours
+ * The old files of a shard have the rollups of their counts. The added sources have hours, and the days whose hours
  * were dropped. Old files without rollups, or of another number of shards, are added sources too.
  *
  * 1. Each record is written once, in order, to the shard of its key. Old records before the next added one are copied

@@ -145,7 +145,7 @@ enum compact_result replace_read(const char *dir, const struct manifest *current
         *is_done = true;
         return COMPACT_OK;
     }
-    if (by->through == 0 || !by->texts)
+    if (by->through == 0)
         return compact_fail(
             error, COMPACT_REFUSED, "%.200s has no counts yet; run `millrace recount` again", dir);
     enum compact_result r = check_streams(dir, current, by, error);

@@ -211,7 +211,7 @@ static enum compact_result step_plan(struct run *run)
     plan_imports(run);
     /* It would drop the counts of slices that no source has (forget_sub.h). */
     assert(run->last == run->old.through || !run->spec->filter || !run->spec->filter->without);
-    run->has_work = run->last > run->old.through || run->made.shards != run->old.shards || !old->texts ||
+    run->has_work = run->last > run->old.through || run->made.shards != run->old.shards ||
                     run->spec->filter || run->spec->n_parts > 0 || m->hours_from > old->hours_from ||
                     replaces(run);
     for (uint32_t k = 0; k < base->shards; k++)

@@ -11,7 +11,7 @@
  * 5. If the open slice cannot be sealed, the run merges the sealed ones and then reports the failure.
  * 6. A failed run removes its unfinished generation, to free the space.
  * 7. Without new slices and without a change, a run makes no generation. The run still calls reload and clear, because
- *    an interrupted run may have missed them. Changes are another number of shards, an archive of format 1, sources,
+ *    an interrupted run may have missed them. Changes are another number of shards, sources,
  *    a filter, a later hours_from and a replacement.
  * 8. A replacement merges another archive's records in the place of the current generation's (replace.h).
  */

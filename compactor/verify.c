@@ -179,10 +179,10 @@ static enum compact_result check_shard(struct verify *v, uint32_t shard)
     enum compact_result r = open_file(v, &m->files[shard], &f);
     if (r != COMPACT_OK)
         return r;
-    struct verify_rollups *rollups = verify_rollups_new(&f->text, m->texts != NULL, m->hours_from, v->report);
+    struct verify_rollups *rollups = verify_rollups_new(&f->text, m->hours_from, v->report);
     r = check_records(v, shard, f, rollups, &texts);
     v->has_more = v->has_more || verify_rollups_has_more(rollups);
-    if (r == COMPACT_OK && m->texts)
+    if (r == COMPACT_OK)
         r = check_index(v, f, &m->files[shard]);
     enum compact_result unchanged = check_unchanged(v, f);
     r = unchanged == COMPACT_OK ? r : unchanged;
@@ -191,7 +191,7 @@ static enum compact_result check_shard(struct verify *v, uint32_t shard)
     v->done += m->files[shard].bytes;
     v->report->records += m->files[shard].records;
     v->report->bytes += m->files[shard].bytes;
-    return r == COMPACT_OK && m->texts ? check_texts(v, shard, texts) : r;
+    return r == COMPACT_OK ? check_texts(v, shard, texts) : r;
 }
 
 /* One side of the comparison of two generations. */

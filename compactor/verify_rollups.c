@@ -16,7 +16,7 @@ struct period {
 struct verify_rollups {
     const struct sorted_text *text;
     struct verify_report *report;
-    bool has_rollups, has_more;
+    bool has_more;
     int64_t hours_from;
     struct bytes series; /* "c.u|jehiah." of the current records */
     struct period day, month;
@@ -27,11 +27,10 @@ struct verify_rollups {
 };
 
 struct verify_rollups *verify_rollups_new(
-    const struct sorted_text *text, bool has_rollups, int64_t hours_from, struct verify_report *report)
+    const struct sorted_text *text, int64_t hours_from, struct verify_report *report)
 {
     struct verify_rollups *v = mem_zalloc(sizeof *v);
     v->text = text;
-    v->has_rollups = has_rollups;
     v->hours_from = hours_from;
     v->report = report;
     return v;
@@ -77,12 +76,12 @@ static void add_part(struct period *p, struct bytes line)
 }
 
 /* Ends a period. *wrong is the key of a rollup, or of a record inside the period. */
-static const char *close_period(struct verify_rollups *v, struct period *p, struct bytes *wrong)
+static const char *close_period(struct period *p, struct bytes *wrong)
 {
     if (!p->text.ptr)
         return NULL;
     const char *why = NULL;
-    bool needed = v->has_rollups && p->parts > 1;
+    bool needed = p->parts > 1;
     struct bytes sum = needed && p->rollup.ptr ? record_sum_line(&p->sum) : BYTES_NONE;
     if (p->rollup.ptr && p->parts == 0)
         why = "the rollup has no parts";
@@ -101,7 +100,7 @@ static const char *close_day(struct verify_rollups *v, struct bytes *wrong)
 {
     struct period *d = &v->day;
     if (!d->text.ptr || d->start >= v->hours_from)
-        return close_period(v, d, wrong);
+        return close_period(d, wrong);
     d->text = BYTES_NONE;
     *wrong = d->rollup;
     return d->parts > 0 ? "the day is before hours_from and has hours" : NULL;
@@ -190,7 +189,7 @@ const char *verify_rollups_add(
     if (!is_same || !bytes_equal(day, v->day.text))
         why = close_day(v, wrong);
     if (!why && (!is_same || !bytes_equal(month, v->month.text)))
-        why = close_period(v, &v->month, wrong);
+        why = close_period(&v->month, wrong);
     if (why)
         return why;
     if (!is_same)
@@ -210,5 +209,5 @@ const char *verify_rollups_add(
 const char *verify_rollups_end(struct verify_rollups *v, struct bytes *wrong)
 {
     const char *why = close_day(v, wrong);
-    return why ? why : close_period(v, &v->month, wrong);
+    return why ? why : close_period(&v->month, wrong);
 }

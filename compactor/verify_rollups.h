@@ -13,7 +13,7 @@ struct verify_rollups;
 
 /* `text` is the whole shard, in which the totals are found. Borrowed, with all lines, until the end. */
 struct verify_rollups *verify_rollups_new(
-    const struct sorted_text *text, bool has_rollups, int64_t hours_from, struct verify_report *report);
+    const struct sorted_text *text, int64_t hours_from, struct verify_report *report);
 void verify_rollups_free(struct verify_rollups **v);
 
 /* Takes the next subtotal. Returns NULL, or why the records before it are wrong; *key is then the wrong record's key. */

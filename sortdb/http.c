@@ -301,8 +301,7 @@ static void keys(struct http_request *req, void *ctx)
     const struct key_walk_query q = {
         .prefix = k.prefix, .start = k.start, .ns = k.ns, .n_ns = k.n_ns, .limit = k.limit};
     if (!key_walk_run(g, &q, &a)) {
-        http_problem(req, 422, "no-texts", "run the compactor: it adds them to an archive of format 1",
-            "the files have no keys by text");
+        http_problem(req, 422, "no-texts", "serve an archive (--archive)", "a db_file has no keys by text");
     } else if (!generation_is_whole(g, GENERATION_NO_SHARD, error)) {
         http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
     } else {

@@ -125,13 +125,12 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     counted_since_copy(&m->since, &g->since);
     g->counters = mem_strdup(m->counters);
     g->made = m->made;
-    if (m->texts)
-        g->texts = mem_zalloc(m->shards * sizeof(struct sorted_file *));
+    g->texts = mem_zalloc(m->shards * sizeof(struct sorted_file *));
     for (uint32_t i = 0; i < m->shards && r == SORTED_FILE_OK; i++) {
         r = open_listed(m, &m->files[i], source, cancel, &g->files[i], error);
         if (r == SORTED_FILE_OK)
             add_to_info(g, g->files[i]);
-        if (r == SORTED_FILE_OK && m->texts)
+        if (r == SORTED_FILE_OK)
             r = open_listed(m, &m->texts[i], source, cancel, &g->texts[i], error);
     }
     if (r == SORTED_FILE_OK)

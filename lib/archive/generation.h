@@ -99,7 +99,7 @@ void generation_cursor_free(struct generation_cursor *c);
 void generation_prefix(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
 /* The same over the files of texts (docs/formats/records.md): the keys are texts, the values hashes. False: the
- * generation has none, because it is one file or an archive of format 1. */
+ * generation has none, because it is one file. */
 bool generation_texts(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
 /* Sets *out to the records with start <= key <= end. */

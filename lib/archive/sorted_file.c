@@ -45,7 +45,7 @@ static struct sorted_index *load_index(const struct sorted_file *f, const struct
         }
     }
     mapping_close(&m);
-    if (!index) /* archives of format 1 have no index */
+    if (!index)
         log_emit(absent ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, "builds an index in memory",
             (const struct log_field[]){
                 LOG_S("path", config->index_path), LOG_S("error", error), {.key = NULL}});

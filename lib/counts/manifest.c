@@ -174,7 +174,7 @@ static bool parse_since(const struct json_doc *d, struct counted_since *s)
 }
 
 /* Returns NULL, or the error. */
-static const char *parse_members(const struct json_doc *d, uint64_t format, struct manifest *m)
+static const char *parse_members(const struct json_doc *d, struct manifest *m)
 {
     uint64_t made, shards, hours_from = 0;
     struct json_value counters = json_doc_at(d, "/counters"), retired = json_doc_at(d, "/retired");
@@ -186,8 +186,8 @@ static const char *parse_members(const struct json_doc *d, uint64_t format, stru
         return "shards is missing or out of bounds";
     if (counters.type != JSON_STRING)
         return "counters is missing";
-    if (retired.type != JSON_STRING && retired.type != JSON_MISSING)
-        return "retired is not a string";
+    if (retired.type != JSON_STRING)
+        return "retired is missing";
     if (json_doc_at(d, "/hours_from").type != JSON_MISSING &&
         (!json_doc_u64(d, "/hours_from", &hours_from) || hours_from > INT64_MAX))
         return "hours_from is not a time";
@@ -198,7 +198,7 @@ static const char *parse_members(const struct json_doc *d, uint64_t format, stru
     m->hours_from = (int64_t)hours_from;
     m->shards = (uint32_t)shards;
     m->counters = bytes_dup(counters.v.string);
-    m->retired = bytes_dup(retired.type == JSON_STRING ? retired.v.string : BYTES_NONE);
+    m->retired = bytes_dup(retired.v.string);
     m->n_streams = json_doc_length(d, "/streams");
     m->streams = mem_zalloc((m->n_streams + 1) * sizeof(*m->streams));
     for (size_t i = 0; i < m->n_streams; i++)
@@ -206,7 +206,7 @@ static const char *parse_members(const struct json_doc *d, uint64_t format, stru
             return "a stream without name, id or end";
     if (!parse_files(d, MANIFEST_RECORDS, m->shards, &m->files))
         return "a shard without a file, or a file without its name, counts or checksum";
-    if (format > 1 && !parse_files(d, MANIFEST_TEXTS, m->shards, &m->texts))
+    if (!parse_files(d, MANIFEST_TEXTS, m->shards, &m->texts))
         return "a shard without texts, or texts without name, counts or checksum";
     if (!parse_imports(d, m))
         return "an import without its name, counts or checksum";
@@ -225,14 +225,13 @@ enum manifest_result manifest_parse(struct bytes text, struct manifest *out, cha
         return bad(error, "not JSON");
     uint64_t format;
     enum manifest_result r = MANIFEST_OK;
-    if (!json_doc_u64(d, "/format", &format) || format == 0) {
+    if (!json_doc_u64(d, "/format", &format)) {
         r = bad(error, "its format is missing");
-    } else if (format > MANIFEST_FORMAT) {
-        snprintf(
-            error, MANIFEST_ERROR_TEXT, "format %" PRIu64 "; this version knows %d", format, MANIFEST_FORMAT);
-        r = MANIFEST_NEWER;
+    } else if (format != MANIFEST_FORMAT) {
+        snprintf(error, MANIFEST_ERROR_TEXT, "unknown format version %" PRIu64, format);
+        r = MANIFEST_VERSION;
     } else {
-        const char *wrong = parse_members(d, format, out);
+        const char *wrong = parse_members(d, out);
         if (wrong) {
             manifest_free(out);
             r = bad(error, wrong);
@@ -328,7 +327,7 @@ void manifest_print(const struct manifest *m, struct buf *out)
     buf_printf(out,
         "{\"format\":%d,\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"made\":%" PRId64
         ",\"shards\":%" PRIu32 ",\n",
-        m->texts ? MANIFEST_FORMAT : 1, m->generation, m->through, m->made, m->shards);
+        MANIFEST_FORMAT, m->generation, m->through, m->made, m->shards);
     buf_append_str(out, "\"streams\":{");
     for (size_t i = 0; i < m->n_streams; i++) {
         const struct manifest_stream *s = &m->streams[i];
@@ -355,10 +354,8 @@ void manifest_print(const struct manifest *m, struct buf *out)
             m->since.list[i].since, i + 1 < m->since.n ? "" : "},\n");
     buf_append_str(out, "\"files\":[");
     print_files(m->files, m->shards, out);
-    if (m->texts) {
-        buf_append_str(out, "\"texts\":[");
-        print_files(m->texts, m->shards, out);
-    }
+    buf_append_str(out, "\"texts\":[");
+    print_files(m->texts, m->shards, out);
     buf_append_str(out, "\"imports\":[");
     for (size_t i = 0; i < m->n_imports; i++) {
         buf_append_str(out, i ? ",\n  {\"name\":" : "{\"name\":");

@@ -3,11 +3,10 @@
  * The compactor writes manifests. sortdb reads a manifest to find its files. The aggregator reads it to learn which slices the
  * archive includes. docs/guide/archive.md describes the layout and shows a manifest.
  *
- * 1. A parsed manifest describes one file of records for each shard, and in format 2 one file of texts for each shard. Shard k's
- *    files have the names manifest_file_name(KIND, k).
+ * 1. A parsed manifest describes one file of records and one file of texts for each shard. Shard k's files have the names
+ *    manifest_file_name(KIND, k).
  * 2. manifest_parse reads every text that manifest_print writes. Equal manifests print equal texts.
- * 3. An unknown format is refused. Unknown members are ignored, because a later version may add members.
- * 4. In format 1 the files have no rollups, and there are no files of texts. The compactor rewrites format 1 to format 2.
+ * 3. An unknown format version is refused. Unknown members are ignored.
  */
 #ifndef MILLRACE_MANIFEST_H
 #define MILLRACE_MANIFEST_H
@@ -15,7 +14,7 @@
 #include "base/bytes.h"
 #include "counts/counted_since.h"
 
-#define MANIFEST_FORMAT 2
+#define MANIFEST_FORMAT 1
 #define MANIFEST_SHARDS_MAX 4096
 #define MANIFEST_BYTES_MAX ((size_t)16 << 20) /* of manifest.json; a longer one is not read */
 #define MANIFEST_ERROR_TEXT 512               /* buffer for an error text */
@@ -64,7 +63,7 @@ struct manifest {
     char *retired; /* lines of counters that the files still contain, but `counters` does not; "" for none */
     uint32_t shards;             /* 1.. */
     struct manifest_file *files; /* as many as shards */
-    struct manifest_file *texts; /* as many as shards; NULL in format 1 */
+    struct manifest_file *texts; /* as many as shards */
     int64_t
         hours_from; /* the archive has no subtotals of earlier hours, only of their days; 0: it has all hours */
     char change
@@ -79,10 +78,10 @@ struct manifest {
 
 enum manifest_result {
     MANIFEST_OK,
-    MANIFEST_ABSENT, /* the file or `current` does not exist */
-    MANIFEST_BAD,    /* not a valid manifest */
-    MANIFEST_NEWER,  /* the format of a later version */
-    MANIFEST_FAILED, /* a system call failed: see the error text */
+    MANIFEST_ABSENT,  /* the file or `current` does not exist */
+    MANIFEST_BAD,     /* not a valid manifest */
+    MANIFEST_VERSION, /* unknown format version */
+    MANIFEST_FAILED,  /* a system call failed: see the error text */
 };
 
 /* "000000000007" */

@@ -1,10 +1,9 @@
 """Clicks counted by the real aggregator and merged by the compactor give the oracle's archive with rollups, byte for byte: in
-one shard and in four, in one run and in five, from four shards to seven to one, and from an archive of format 1. (Each fifth
-is counted by an aggregator that is stopped then: its slice is sealed.)"""
+one shard and in four, in one run and in five, and from four shards to seven to one. (Each fifth is counted by an aggregator that is
+stopped then: its slice is sealed.)"""
 # full: MILLRACE_ROUNDS=2
 import functools
 import hashlib
-import json
 import os
 import shutil
 import unittest
@@ -13,15 +12,8 @@ import answers
 import harness
 from aggregator_model import Aggregator, change_slice
 from harness import wait_until
-from xxh3 import xxh3
-
 
 PARTS = 5
-
-
-def is_rollup(line):
-    namespace, _, key = line.partition(b",")[0].partition(b"|")
-    return b"." in namespace and len(key.rpartition(b".")[2]) < 4
 
 
 class ArchiveExactly(harness.MillraceTest):
@@ -79,27 +71,6 @@ class ArchiveExactly(harness.MillraceTest):
         if expected["text"]:
             self.assertEqual(shards, [expected["text"](len(shards), k) for k in range(len(shards))])
 
-    def make_format_1(self, archive):
-        """The current generation as the former version wrote it."""
-        current = os.path.join(archive, os.readlink(os.path.join(archive, "current")))
-        with open(os.path.join(current, "manifest.json")) as f:
-            manifest = json.load(f)
-        manifest.pop("texts")
-        manifest["format"] = 1
-        for file in manifest["files"]:
-            path = os.path.join(current, file["name"])
-            lines = [line for line in harness.read_file(path).splitlines(True) if not is_rollup(line)]
-            self.assertLess(len(lines), file["records"])
-            text = b"".join(lines)
-            file.update(records=len(lines), bytes=len(text), xxh3="%016x" % int(xxh3(text), 16))
-            with open(path, "wb") as f:
-                f.write(text)
-        for name in os.listdir(current):
-            if name.endswith(".idx") or name.startswith("texts-"):
-                os.unlink(os.path.join(current, name))
-        with open(os.path.join(current, "manifest.json"), "w") as f:
-            json.dump(manifest, f)
-
     def check(self, lines, digest, text):
         parts = [lines[i * len(lines) // PARTS:(i + 1) * len(lines) // PARTS] for i in range(PARTS)]
         model = self.take_slices([self.count_slice(part, n) for n, part in enumerate(parts, 1)])
@@ -114,9 +85,6 @@ class ArchiveExactly(harness.MillraceTest):
         for shards in (7, 1):
             self.compact(model, by_parts, PARTS, "--shards=%d" % shards)
             self.check_files(by_parts, dict(expected, shards=shards))
-        self.make_format_1(at_once)
-        self.compact(model, at_once, PARTS)
-        self.check_files(at_once, dict(expected, shards=4))
 
     @unittest.skipIf(harness.real_files(), "see test_real_clicks")
     def test_generated_events(self):

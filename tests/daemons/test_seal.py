@@ -74,8 +74,9 @@ class Seal(harness.MillraceTest):
         name = "%012d" % through
         os.mkdir(os.path.join(self.archive, name))
         manifest = {"format": 1, "generation": through, "through": through, "made": 0, "shards": 1, "streams": streams,
-                    "counters": "", "imports": [],
-                    "files": [{"name": "shard-0-of-1.csv", "records": 0, "bytes": 0, "xxh3": "0" * 16}]}
+                    "counters": "", "retired": "", "imports": [],
+                    **{member: [{"name": name + "-0-of-1.csv", "records": 0, "bytes": 0, "xxh3": "0" * 16}]
+                       for member, name in (("files", "shard"), ("texts", "texts"))}}
         self.write(os.path.join(self.archive, name, "manifest.json"), json.dumps(manifest))
         os.symlink(name, os.path.join(self.archive, "next"))
         os.rename(os.path.join(self.archive, "next"), os.path.join(self.archive, "current"))

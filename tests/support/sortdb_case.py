@@ -26,16 +26,19 @@ def write_generation(archive, number, through, records, shards=1, **more):
     """A whole generation; `current` is not touched. `more`: members of the manifest."""
     directory = os.path.join(archive, "%012d" % number)
     os.makedirs(directory)
-    files = []
+    files = {"shard": [], "texts": []}
     for k in range(shards):
-        lines = sorted_file([r for r in records if shards == 1 or shard_of(r[0], shards) == k], b",")
-        name = "shard-%d-of-%d.csv" % (k, shards)
-        with open(os.path.join(directory, name), "wb") as f:
-            f.write(lines)
-        files.append({"name": name, "records": lines.count(b"\n"), "bytes": len(lines), "xxh3": xxh3(lines)})
+        own = [r for r in records if shards == 1 or shard_of(r[0], shards) == k]
+        texts = [(text.replace(b",", b"\\x2c"), key[len("lookup|"):]) for key, text in own if key.startswith(b"lookup|")]
+        for kind, content in ("shard", own), ("texts", texts):
+            lines, name = sorted_file(content, b","), "%s-%d-of-%d.csv" % (kind, k, shards)
+            with open(os.path.join(directory, name), "wb") as f:
+                f.write(lines)
+            files[kind].append({"name": name, "records": lines.count(b"\n"), "bytes": len(lines), "xxh3": xxh3(lines)})
     with open(os.path.join(directory, "manifest.json"), "w") as f:
         json.dump({"format": 1, "generation": number, "through": through, "made": 1353283200, "shards": shards,
-                   "streams": {"clicks": {"id": "x", "end": "10"}}, "counters": "", "files": files, "imports": [], **more}, f)
+                   "streams": {"clicks": {"id": "x", "end": "10"}}, "counters": "", "retired": "", "files": files["shard"],
+                   "texts": files["texts"], "imports": [], **more}, f)
     return directory
 
 

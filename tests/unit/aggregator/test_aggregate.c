@@ -213,7 +213,7 @@ static long count_after(struct aggregate *a, uint64_t after)
 static void put_manifest(uint64_t through, uint64_t end)
 {
     char name[MANIFEST_NAME_TEXT], path[200];
-    struct manifest_file file = {.name = "shard-0-of-1.csv"};
+    struct manifest_file file = {.name = "shard-0-of-1.csv"}, texts = {.name = "texts-0-of-1.csv"};
     struct manifest_stream stream = {.name = "clicks", .id = ID, .end = end};
     char text[] = "total u key = l\n";
     const struct manifest m = {.generation = through,
@@ -222,6 +222,7 @@ static void put_manifest(uint64_t through, uint64_t end)
         .retired = retired,
         .shards = 1,
         .files = &file,
+        .texts = &texts,
         .streams = &stream,
         .n_streams = 1};
     struct buf out = {0};

@@ -843,6 +843,7 @@ static void a_manifest_that_is_too_long_to_read_is_refused(void **state)
     assert_int_equal(compact_once(0, &out), COMPACT_OK);
     struct manifest m = {.generation = 9, .shards = 1, .n_imports = MANIFEST_BYTES_MAX / 256};
     m.files = mem_zalloc(sizeof(*m.files));
+    m.texts = mem_zalloc(sizeof(*m.texts));
     m.imports = mem_zalloc(m.n_imports * sizeof(*m.imports));
     for (size_t i = 0; i < m.n_imports; i++)
         memset(m.imports[i].name, 'x', sizeof(m.imports[i].name) - 1);
