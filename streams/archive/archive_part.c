@@ -160,27 +160,6 @@ static int cut_back(struct archive_part *p, char *error)
     return 0;
 }
 
-/* Format 1 deleted NAME.part before it renamed NAME.gz.new, and only the manifest showed whether NAME.gz.new was
- * complete. */
-static int refuse_packed_of_format_1(const struct archive_part *p, char *error)
-{
-    static const char *const ends[] = {".gz.new", ".zst.new"};
-    size_t n = strlen(p->state.staged) - strlen(".part");
-    char path[PATH_MAX];
-    for (size_t i = 0; i < 2 && access(p->state.staged, F_OK) != 0; i++) {
-        snprintf(path, sizeof path, "%.*s%s", (int)n, p->state.staged, ends[i]);
-        if (access(path, F_OK) != 0)
-            continue;
-        snprintf(error, ARCHIVE_ERROR_TEXT,
-            "%.300s: complete, but an earlier version of ps_to_file was killed before it renamed this file: "
-            "remove "
-            ".new from its name",
-            path);
-        return -1;
-    }
-    return 0;
-}
-
 struct archive_part *archive_part_recover(
     const struct archive_file_state *state, char error[ARCHIVE_ERROR_TEXT])
 {
@@ -190,8 +169,7 @@ struct archive_part *archive_part_recover(
     p->written = state->length;
     p->created = p->tried = true;
     p->stage = state->finishing ? PART_SETTLED : PART_OPEN;
-    int rc = state->finishing ? refuse_packed_of_format_1(p, error) : cut_back(p, error);
-    if (rc != 0)
+    if (!state->finishing && cut_back(p, error) != 0)
         archive_part_free(&p);
     return p;
 }

@@ -77,11 +77,11 @@ static struct json_value file_member(const struct json_doc *doc, size_t i, const
     return json_doc_at(doc, pointer);
 }
 
-/* A lineage; a former version wrote only its newest opening, with 16 digits. */
+/* A lineage (opening_list.h). */
 static bool is_opening(const char *text)
 {
     size_t n = strlen(text);
-    return n > 0 && (n == 16 || n % LINEAGE_DIGITS == 0) && strspn(text, "0123456789abcdef") == n;
+    return n > 0 && n % LINEAGE_DIGITS == 0 && strspn(text, "0123456789abcdef") == n;
 }
 
 /* An opening may be missing. */
@@ -92,7 +92,7 @@ static bool opening_at(const struct json_doc *doc, const char *pointer, char *ou
            (text_at(doc, pointer, out, size) && is_opening(out));
 }
 
-static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, struct archive_file_state *f)
+static bool parse_file(const struct json_doc *doc, size_t i, struct archive_file_state *f)
 {
     const struct {
         const char *name;
@@ -104,7 +104,7 @@ static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, str
             return false;
     }
     struct json_value finishing = file_member(doc, i, "finishing"), name = file_member(doc, i, "name"),
-                      staged = file_member(doc, i, format == 1 ? "period" : "staged");
+                      staged = file_member(doc, i, "staged");
     char opening[40];
     snprintf(opening, sizeof opening, "/files/%zu/opening", i);
     if (!opening_at(doc, opening, f->opening, sizeof f->opening))
@@ -115,25 +115,6 @@ static bool parse_file(const struct json_doc *doc, size_t i, int64_t format, str
     f->name = bytes_dup(name.v.string);
     f->staged = bytes_dup(staged.v.string);
     return true;
-}
-
-/* Format 1 stores the numbered name, NAME.1, as `name` and the plain name as `period`. The staged file is
- * NAME.1.part. */
-static bool convert_from_format_1(struct archive_file_state *f)
-{
-    struct buf staged = {0};
-    const char *plain = f->staged;
-    size_t n = strlen(plain);
-    uint64_t number;
-    bool numbered =
-        strncmp(f->name, plain, n) == 0 &&
-        (f->name[n] == '\0' || (f->name[n] == '.' && bytes_to_u64(bytes_str(f->name + n + 1), &number)));
-    buf_printf(&staged, "%s.part", f->name);
-    free(f->name);
-    f->name = f->staged;
-    f->staged = staged.ptr;
-    f->finishing = f->finishing || f->length == 0;
-    return numbered;
 }
 
 static int by_name(const void *a, const void *b)
@@ -172,8 +153,8 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
     struct json_value format = json_doc_at(doc, "/format");
     if (format.type != JSON_I64)
         return fail(error, "not a state of ps_to_file");
-    if (format.v.i64 != 1 && format.v.i64 != ARCHIVE_STATE_FORMAT)
-        return fail(error, "written by another version of ps_to_file");
+    if (format.v.i64 != ARCHIVE_STATE_FORMAT)
+        return fail(error, "unknown format version");
     if (!text_at(doc, "/stream", out->stream, sizeof out->stream) ||
         !text_at(doc, "/id", out->cursor.id, sizeof out->cursor.id) ||
         !json_doc_u64(doc, "/offset", &out->cursor.offset))
@@ -184,10 +165,8 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
     out->files = mem_zalloc((n + 1) * sizeof *out->files);
     for (size_t i = 0; i < n; i++) {
         struct archive_file_state *f = &out->files[out->n_files++];
-        if (!parse_file(doc, i, format.v.i64, f))
+        if (!parse_file(doc, i, f))
             return fail(error, "an entry of files has a missing or invalid member");
-        if (format.v.i64 == 1 && !convert_from_format_1(f))
-            return fail_file(error, f);
     }
     return check_state(out, error);
 }

@@ -5,16 +5,14 @@
  * before the cursor is in a finished file, or in an unfinished file within its recorded length. No line after the
  * cursor is.
  *
- *     {"format":2,"stream":"clicks","id":"62528bf0...","opening":"c7ef...","offset":"123456",
+ *     {"format":1,"stream":"clicks","id":"62528bf0...","opening":"c7ef...","offset":"123456",
  *      "files":[{"name":"/var/clicks/clicks-05.ndjson","staged":"/var/clicks/.ps_to_file-names-00f3.staging/120000.part",
  *      "length":"3456","lines":"12","first":"120000","end":"123456","opening":"c7ef...","finishing":false}]}
  *
- * Each `opening` is that of the byte before `offset` or `end` (stream_client.h). It is omitted if it is unknown: at
- * offset 0, or in a state that an earlier version stored.
+ * Each `opening` is that of the byte before `offset` or `end` (stream_client.h). It is omitted at
+ * offset 0.
  *
- * A state of format 1 is accepted too: its unfinished files are NAME.part beside the finished ones, and are
- * published from there. A state of any other format, or one that contradicts itself, is refused and never
- * overwritten. A state contradicts itself if a file is named twice, has more lines than bytes, or bytes after the
+ * A state of another format version, or one that contradicts itself, is refused and never overwritten. A state contradicts itself if a file is named twice, has more lines than bytes, or bytes after the
  * cursor. */
 #ifndef MILLRACE_ARCHIVE_STATE_H
 #define MILLRACE_ARCHIVE_STATE_H
@@ -22,7 +20,7 @@
 #include "base/bytes.h"
 #include "stream/stream_client.h"
 
-#define ARCHIVE_STATE_FORMAT 2
+#define ARCHIVE_STATE_FORMAT 1
 #define ARCHIVE_ERROR_TEXT 512
 
 struct archive_file_state {

@@ -753,14 +753,14 @@ class OldCopiesOfStreams(CopiesTest):
         self.stored(4)
 
     def forget_opening(self):
-        """Makes the state one of the former format."""
+        """Makes the openings of the state unknown, as after a gap."""
         state = self.state()
         for entry in [state] + state["files"]:
             del entry["opening"]
         with open(self.state_path, "w") as f:
             json.dump(state, f)
 
-    def continues_from_a_former_state(self, start):
+    def continues_without_an_opening(self, start):
         self.pubsub()
         start()
         self.fill(0)
@@ -977,8 +977,8 @@ class OldCopiesOfFiles(OldCopiesOfStreams):
         self.roll()
         self.assertEqual(b"".join(m["text"] for m in self.manifests()), b"".join(map(block, [0, 1, 2, 3, 10, 11, 12, 13, 14])))
 
-    def test_former_state(self):
-        self.continues_from_a_former_state(self.writer)
+    def test_unknown_opening(self):
+        self.continues_without_an_opening(self.writer)
 
     def test_openings(self):
         self.learns_the_opening_of_each_start(self.writer)
@@ -1003,8 +1003,8 @@ class OldCopiesOfDeliveries(OldCopiesOfStreams):
         self.stored(7)
         self.assertEqual(b"".join(self.server.bodies), b"".join(map(block, [0, 1, 2, 3, 10, 11, 12, 13, 14, 15])))
 
-    def test_former_state(self):
-        self.continues_from_a_former_state(self.sender)
+    def test_unknown_opening(self):
+        self.continues_without_an_opening(self.sender)
 
     def test_openings(self):
         self.learns_the_opening_of_each_start(self.sender)

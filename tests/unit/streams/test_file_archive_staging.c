@@ -116,68 +116,6 @@ static void test_staged_files_without_their_state_are_kept(void **state)
     file_archive_close(&a);
 }
 
-static void write_state_1(const char *name, int length, bool finishing)
-{
-    FILE *f = fopen(state_path, "w");
-    assert_non_null(f);
-    fprintf(f,
-        "{\"format\":1,\"stream\":\"s\",\"id\":\"0123456789abcdef0123456789abcdef\",\"offset\":\"%d\","
-        "\"files\":[{\"name\":\"%s/%s\",\"period\":\"%s/0000\",\"length\":\"%d\",\"lines\":\"%d\","
-        "\"first\":\"0\",\"end\":\"%d\",\"finishing\":%s}]}\n",
-        length, directory, name, directory, length, length / 3, length, finishing ? "true" : "false");
-    fclose(f);
-}
-
-/* Its file lies beside the finished ones. It takes lines, and is published as any other. */
-static void test_a_state_of_format_1_goes_on(void **state)
-{
-    (void)state;
-    write_file("0000", "theirs");
-    write_file("0000.1.part", "{}\n{}\ncut off");
-    write_state_1("0000.1", 6, false);
-    struct file_archive *a = open_archive(4);
-    check_content("0000.1.part", "{}\n{}\n");
-    take_line(a, 0);
-    take_line(a, 60);
-    assert_int_equal(file_archive_flush(a), 0);
-    file_archive_close(&a);
-    a = open_archive(4);
-    finish_all(a);
-    check_content("0000", "theirs");
-    check_content("0000.1", "{}\n{}\n{}\n");
-    check_content("0001", "{}\n");
-    assert_false(is_there("0000.1.part"));
-    file_archive_close(&a);
-}
-
-static void test_a_state_of_format_1_is_finished(void **state)
-{
-    (void)state;
-    write_file("0000.part", "{}\n");
-    write_file("0000.gz.new", "torn");
-    write_state_1("0000", 3, true);
-    struct file_archive *a = open_archive(4);
-    finish_all(a);
-    check_content("0000", "{}\n");
-    file_archive_close(&a);
-    write_state_1("0000", 3, true); /* it was published, and the state not replaced */
-    remove_file("0000.gz.new");
-    a = open_archive(4);
-    finish_all(a);
-    assert_false(is_there("0000.1"));
-    file_archive_close(&a);
-}
-
-/* Format 1 deleted NAME.part first: what is left is complete, and an operator renames it. */
-static void test_a_packed_file_of_format_1_without_its_name_is_refused(void **state)
-{
-    (void)state;
-    write_file("0000.gz.new", "packed");
-    write_state_1("0000", 3, true);
-    refuse_to_open("0000.gz.new: complete");
-    check_content("0000.gz.new", "packed");
-}
-
 static int creations_refused;
 
 static int refuse_creation(const char *path, int flags, mode_t mode)
@@ -442,9 +380,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {T(test_a_crash_before_the_first_state),
         T(test_a_new_file_is_written_before_a_state_names_it), T(test_a_start_deletes_what_no_state_names),
-        T(test_staged_files_without_their_state_are_kept), T(test_a_state_of_format_1_goes_on),
-        T(test_a_state_of_format_1_is_finished),
-        T(test_a_packed_file_of_format_1_without_its_name_is_refused),
+        T(test_staged_files_without_their_state_are_kept),
         T(test_a_file_that_cannot_be_created_waits_for_space),
         T(test_no_file_is_created_before_what_waits_is_published), T(test_two_files_of_one_name),
         T(test_more_files_than_descriptors), T(test_a_target_on_another_file_system_is_refused),
