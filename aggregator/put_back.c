@@ -52,11 +52,9 @@ void put_back_end(struct put_back *p)
     manifest_free(&p->archive);
 }
 
-/* True if the recount has judged the line. If the entry of a former version names no content of its file, the time decides. */
+/* True if the recount has judged the line. */
 static bool is_recounted(const struct manifest_recount *r, const struct rejects_entry *e)
 {
-    if (e->is_file && e->content.len == 0)
-        return e->time <= r->made;
     for (size_t i = 0; i < r->n_streams; i++) {
         const char *name = r->streams[i].name;
         bool is_file = name[0] == AGGREGATE_INPUT_MARK;

@@ -129,17 +129,6 @@ static bool has_right_sum(struct bytes text)
     return is_right;
 }
 
-/* True if a former version has written exactly this text for the entry. */
-static bool is_former(struct bytes text, const struct rejects_entry *e)
-{
-    struct buf again = {0};
-    append_members(&again, e);
-    buf_append_char(&again, '}');
-    bool is_same = bytes_equal(buf_bytes(&again), text);
-    buf_free(&again);
-    return is_same;
-}
-
 static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -169,9 +158,9 @@ bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc
     struct json_value hex = json_doc_at(*doc, "/hex");
     (void)json_doc_u64(*doc, "/time", &time);
     out->is_file = file.type == JSON_STRING;
-    bool ok = (out->is_file || stream.type == JSON_STRING) && reason.type == JSON_STRING &&
-              line.type == JSON_STRING && time <= INT64_MAX && json_doc_u64(*doc, "/offset", &out->offset) &&
-              json_doc_u64(*doc, "/bytes", &out->length) &&
+    bool ok = has_right_sum(text) && (out->is_file || stream.type == JSON_STRING) &&
+              reason.type == JSON_STRING && line.type == JSON_STRING && time <= INT64_MAX &&
+              json_doc_u64(*doc, "/offset", &out->offset) && json_doc_u64(*doc, "/bytes", &out->length) &&
               (hex.type != JSON_STRING || read_hex(hex.v.string, bytes));
     if (ok) {
         out->name = out->is_file ? file.v.string : stream.v.string;
@@ -179,7 +168,6 @@ bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc
         out->reason = reason.v.string;
         out->time = (int64_t)time;
         out->line = hex.type == JSON_STRING ? buf_bytes(bytes) : line.v.string;
-        ok = has_right_sum(text) || is_former(text, out);
     }
     if (!ok)
         json_doc_free(doc);

@@ -5,7 +5,7 @@
  *
  * In the entry of a line from a file, `file` replaces `stream`, and `content` identifies the file whatever its name. If the line is not valid UTF-8, U+FFFD replaces the
  * invalid bytes in `line`, and a member `hex` has the original bytes. A line over max_line is truncated: it is shorter
- * than `bytes`. `xxh3` is the XXH3 of the entry's bytes before it. Entries of former versions have no `xxh3`.
+ * than `bytes`. `xxh3` is the XXH3 of the entry's bytes before it.
  *
  * The entries of slice N form a sequence of bytes. The sequence begins in the file N.ndjson and continues in files
  * N-OFFSET.ndjson, where OFFSET is the position in the sequence at which the file begins.
@@ -25,9 +25,8 @@
 
 struct rejects_entry {
     bool is_file;
-    struct bytes name; /* of the stream or file */
-    struct bytes
-        content; /* of a file: the FIRST of its cursor's id (file_input.h); empty: a stream, or not known */
+    struct bytes name;    /* of the stream or file */
+    struct bytes content; /* of a file: the FIRST of its cursor's id (file_input.h); empty: a stream */
     uint64_t offset;
     struct bytes reason;
     int64_t time;    /* when the line was rejected; wall clock, seconds; 0: unknown */
@@ -36,12 +35,11 @@ struct rejects_entry {
 };
 /* Appends an entry and LF. */
 void rejects_format(struct buf *out, const struct rejects_entry *entry);
-/* Parses an entry. Its texts are valid until *doc and *bytes are freed. False: the entry is damaged, because its checksum
- * is wrong, or because it has none and is not the text that rejects_format wrote before there were checksums. */
+/* Parses an entry. Its texts are valid until *doc and *bytes are freed. False: the entry is damaged. */
 bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc **doc, struct buf *bytes);
 
-/* Makes an entry of the same length (with its LF) whose line is erased (base/erased_line.h). False: the entry is too
- * short, because a former version wrote it without a checksum. */
+/* Makes an entry of the same length (with its LF) whose line is erased (base/erased_line.h). False: no erased
+ * entry has this length. */
 bool rejects_format_erased(struct buf *out, struct bytes text, const struct rejects_entry *entry);
 
 /* Selects entries; a zeroed filter selects all. */

@@ -280,17 +280,6 @@ class Rejects(RecountTest):
                                 "--archive=" + self.archive, "--input", *files)
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def make_former(self, path):
-        """Every second entry becomes one of a former version, which names no content; its length stays."""
-        lines = harness.read_file(path).splitlines()
-        for i in range(0, len(lines), 2):
-            entry = json.loads(lines[i])
-            del entry["content"], entry["xxh3"]
-            entry["file"] += "x" * (len(lines[i]) - len(json.dumps(entry, separators=(",", ":"))))
-            lines[i] = json.dumps(entry, separators=(",", ":")).encode()
-        with open(path, "r+b") as f:
-            f.write(b"".join(line + b"\n" for line in lines))
-
     def test_rejected_lines_of_files_by_their_content(self):
         """What a recount has judged is neither what came before its end nor what has that name, but those bytes of that file."""
         self.init()
@@ -299,7 +288,6 @@ class Rejects(RecountTest):
         imported = self.write("imported", b"u|imported,c413:7\n")
         file = self.write("file", one[:len(one) // 2])
         self.input(file)
-        self.make_former(self.path("run", "aggregator", "rejects", "0000000001.ndjson"))
         self.count(self.old)
         self.millrace("compact", config=self.old)
         self.millrace("compact", "--import", imported, config=self.old)

@@ -148,14 +148,11 @@ static void every_flipped_bit_is_damage(void **state)
         assert_false(is_entry(bytes_of(text.ptr, n)));
         text.ptr[bit / 8] ^= (char)(1 << bit % 8);
     }
-    /* A former version's entry has no checksum. */
     const char *sum = strstr(text.ptr, ",\"xxh3\"");
-    struct buf former = {0};
-    buf_printf(&former, "%.*s}", (int)(sum - text.ptr), text.ptr);
-    assert_true(is_entry(buf_bytes(&former)));
-    former.ptr[former.len - 3] ^= 1; /* `hex` and `line` differ */
-    assert_false(is_entry(buf_bytes(&former)));
-    buf_free(&former);
+    struct buf without = {0};
+    buf_printf(&without, "%.*s}", (int)(sum - text.ptr), text.ptr);
+    assert_false(is_entry(buf_bytes(&without)));
+    buf_free(&without);
     buf_free(&text);
 }
 
