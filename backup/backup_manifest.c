@@ -153,8 +153,7 @@ enum backup_result backup_manifest_parse(
     if (!d)
         return backup_fail(error, BACKUP_DAMAGED, "the checksum does not match");
     if (!get_number(d, "", "format", &format) || format != BACKUP_FORMAT)
-        r = backup_fail(error, BACKUP_FAILED,
-            "the backup has format %" PRIu64 ", which this version does not read", format);
+        r = backup_fail(error, BACKUP_FAILED, "unknown format version %" PRIu64, format);
     else if (!get_number(d, "", "began", &out->began) || !get_number(d, "", "made", &out->made) ||
              !get_number(d, "/archive", "generation", &out->generation) ||
              !get_number(d, "/archive", "through", &out->through) ||

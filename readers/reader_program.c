@@ -155,9 +155,8 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
         buf_printf(out,
             "the mark of queue %s in stream %s is at id %" PRIu64
             ", ahead of the queue, whose next id is %" PRIu64
-            ". Another program has raised the mark, or the queue is an old copy that an earlier version "
-            "published. To look "
-            "at the mark, run: millrace producers --stream=%s --producer=%s. To publish the messages from id "
+            ". Another program has raised the mark. To look at the mark, run: millrace producers --stream=%s "
+            "--producer=%s. To publish the messages from id "
             "%" PRIu64 " on, which were not acknowledged, run: millrace producers --stream=%s --set=%s "
             "--next-id=%" PRIu64 "%c",
             copy.queue_id, stream, copy.mark_id, copy.next_id, stream, copy.queue_id, copy.own_from, stream,

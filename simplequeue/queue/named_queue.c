@@ -214,8 +214,8 @@ static void step(struct named_queue *q)
     erase_continue(q);
 }
 
-/* Precedes the first id that this session gives out. If a full disk prevents the file of openings in the directory of an earlier
- * version, the queue opens without this file, so that it can still be drained. */
+/* Precedes the first id that this session gives out. If the first session was killed before it created the file of openings, and the
+ * disk is full now, the queue opens without the file, so that the other queues can be drained. */
 static enum queue_result add_opening(struct named_queue *q, char *error, size_t error_size)
 {
     const char *dir = q->config.dir;

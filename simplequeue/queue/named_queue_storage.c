@@ -217,7 +217,7 @@ const char *named_queue_failure(const struct named_queue *q)
 }
 
 /* If the disk is full, only the space that the previous session reserved is available. This may be a little less than
- * a put reserves, or even less if an older version wrote the directory. So each retry reserves less. */
+ * a put reserves. So each retry reserves less. */
 static void open_encode(struct op *o)
 {
     struct named_queue *q = o->q;

@@ -92,7 +92,7 @@ class DelayedDiskFullTest(OnSmallDisk):
         self.check_delayed_over_a_stop("after", "--segment-bytes=256K", "--sync=never")
 
     def test_as_much_as_there_is_room_for_comes(self):
-        """As where an earlier version reserved nothing: too much is due at once, so less is moved at a time."""
+        """Without the reserve, too much is due at once, so less is moved at a time."""
         n, delay, delayed = 40, 0.3, 0
         while delayed < n:  # what is due before the kill moves into other segments, and the room may then not do
             shutil.rmtree(self.disk.path("data"), ignore_errors=True)

@@ -505,8 +505,8 @@ static void what_is_being_removed_is_not_said_again(void **state)
     assert_int_equal(state_of()->n[MESSAGE_READY], 2);
 }
 
-/* A directory of an earlier version is opened and drained on a full disk. It gets openings at the next opening with room, and one that has
- * the file needs no room. */
+/* A directory without the file of openings is opened and drained on a full disk. It gets the file at the next opening with room. An
+ * opening that finds the file needs no room. */
 static void openings_on_a_full_disk(void **state)
 {
     struct id_ranges ids = {0};
@@ -514,7 +514,7 @@ static void openings_on_a_full_disk(void **state)
     (void)state;
     snprintf(path, sizeof path, "%s/queues/default/openings", dir);
     queues_free(&set);
-    assert_int_equal(unlink(path), 0); /* a queue of an earlier version that never had a message */
+    assert_int_equal(unlink(path), 0); /* killed before it was created */
     disk_bytes = 1;
     open_set();
     assert_null(named_queue_openings(q));
