@@ -249,8 +249,8 @@ class Hopeless(RelayTest):
         self.assertEqual(self.queue_numbers()["ready"], 2)
         self.assertEqual(self.stream(), published)
 
-    def test_an_old_copy(self):
-        self.refuses(b"from the other copy\n", 50 * FENCES, "old copy")
+    def test_a_mark_that_another_program_has_raised(self):
+        self.refuses(b"another program's\n", 50 * FENCES, "Another program has raised the mark")
 
     def test_a_mark_of_something_else(self):
         self.refuses(b"somebody's\n", 50, "was not set by a reader")
