@@ -61,8 +61,8 @@ static void faulted(struct relay *r, const char *why)
 static bool no_reply(struct relay *r, enum http_client_result result, const struct http_reply_view *reply)
 {
     if (result == HTTP_CLIENT_OK) {
-        remote_moment_follow(&r->moment, reply->status,
-            bytes_str(http_reply_header(reply, REMOTE_MOMENT_HEADER)), clock_monotonic());
+        (void)remote_moment_read(
+            &r->moment, bytes_str(http_reply_header(reply, REMOTE_MOMENT_HEADER)), clock_monotonic());
         return false;
     }
     if (result != HTTP_CLIENT_CANCELLED) /* by http_pool_free: the reader is freed next */

@@ -17,12 +17,6 @@ bool remote_moment_read(struct remote_moment *m, struct bytes text, usec_t here)
     return true;
 }
 
-void remote_moment_follow(struct remote_moment *m, int status, struct bytes header, usec_t here)
-{
-    if (!remote_moment_read(m, header, here) && status == 400)
-        m->life[0] = '\0';
-}
-
 void remote_moment_append(const struct remote_moment *m, usec_t here, char *target, size_t size)
 {
     usec_t there = m->there + (here - m->here);

@@ -19,9 +19,6 @@ struct remote_moment {
 
 /* Reads "LIFE.MICROSECONDS". Returns false, and leaves *m as it was, if the text is something else. */
 bool remote_moment_read(struct remote_moment *m, struct bytes text, usec_t here);
-/* Reads the header of a reply, if it has one. After a reply with the status 400 without one, the remote clock is unknown: after a
- * downgrade the daemon may be of a version that refuses until_moment. */
-void remote_moment_follow(struct remote_moment *m, int status, struct bytes header, usec_t here);
 /* Appends &until_moment= of the moment `here`; nothing if the remote clock is unknown. */
 void remote_moment_append(const struct remote_moment *m, usec_t here, char *target, size_t size);
 

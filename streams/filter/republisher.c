@@ -221,8 +221,8 @@ static bool replied(
     r->call = NULL;
     if (result == HTTP_CLIENT_OK) {
         stream_place_read(reply, &r->place);
-        remote_moment_follow(&r->moment, reply->status,
-            bytes_str(http_reply_header(reply, REMOTE_MOMENT_HEADER)), clock_monotonic());
+        (void)remote_moment_read(
+            &r->moment, bytes_str(http_reply_header(reply, REMOTE_MOMENT_HEADER)), clock_monotonic());
         return true;
     }
     if (result != HTTP_CLIENT_CANCELLED)

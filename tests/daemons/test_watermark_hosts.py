@@ -24,7 +24,6 @@ class Destination:
 
     def __init__(self, test):
         self.mark, self.statements = 0, []  # (mark, until) of each request that it has stored
-        self.moment = None  # that replies name; without one, it is a pubsub of a version without moments
         destination = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -34,8 +33,6 @@ class Destination:
                 body = json.dumps(members, separators=(",", ":")).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
-                if destination.moment:
-                    self.send_header("X-Millrace-Moment", destination.moment)
                 self.end_headers()
                 self.wfile.write(body)
 
@@ -45,9 +42,6 @@ class Destination:
             def do_POST(self):
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
-                if "until_moment" in asked and not destination.moment:
-                    self.answer(400, code="unknown-parameter", detail="")
-                    return
                 if int(asked["mark"]) != destination.mark:
                     self.answer(409, code="mark-conflict", detail="", mark=str(destination.mark))
                     return
@@ -107,22 +101,6 @@ class Republished(WatermarkTest):
         again = [s for s in to.statements[before:] if s[0] < end]
         self.assertGreater(len(again), 0)
         self.assertEqual({until for _, until in again}, {0})
-
-    def test_a_destination_of_an_older_version(self):
-        """It takes the place of one that named its moment."""
-        self.start_pubsub()
-        reply = request(self.pubsub_url, "POST", "/pub?stream=" + STREAM, b'{"t":%s}\n' % MADE_UP.encode())
-        self.assertEqual(reply.status, 200)
-        queue = self.start("simplequeue", "--sync=never", "--data-dir=" + self.path("q"))
-        queue.post("/put", b"x")
-        for name, *args in (("pubsub_filtered", "--pubsub-url=" + self.pubsub_url, "--stream=" + STREAM, "--to-stream=out", "--to-pubsub-url="),
-                            ("queue_to_pubsub", "--queue-url=" + queue.url, "--stream=out", "--backoff-max=200ms", "--pubsub-url=")):
-            to = Destination(self)
-            to.moment = 32 * "0" + ".5"
-            self.daemon(name, *args[:-1], args[-1] + to.url)
-            wait_until(lambda: to.statements[-1][1] > 0, name + " to state a time")
-            to.moment, n = None, len(to.statements)
-            wait_until(lambda: len(to.statements) > n + 1, name + " to go on without a moment")
 
     def test_a_source_that_is_restored(self):
         """Lines that the copy accepts are not republished, so the destination is not complete, although its mark is past them."""

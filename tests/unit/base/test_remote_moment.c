@@ -21,15 +21,6 @@ static void a_moment_is_as_far_as_the_time_since_the_reply(void **state)
     target[0] = '\0';
     remote_moment_append(&m, -5000, target, sizeof target);
     assert_string_equal(target, "&until_moment=" LIFE ".0");
-    target[0] = '\0';
-    remote_moment_follow(&m, 503, BYTES_NONE, 80);
-    remote_moment_follow(&m, 400, BYTES_LITERAL(LIFE ".2000"), 80);
-    remote_moment_append(&m, 80, target, sizeof target);
-    assert_string_equal(target, "&until_moment=" LIFE ".2000");
-    target[0] = '\0';
-    remote_moment_follow(&m, 400, BYTES_NONE, 80);
-    remote_moment_append(&m, 80, target, sizeof target);
-    assert_string_equal(target, "");
 }
 
 static void other_texts_are_refused(void **state)
