@@ -158,7 +158,7 @@ class Up(harness.MillraceTest):
         wait_until(lambda: pipeline.run_file()["daemons"]["queue_to_pubsub"]["state"] == "failed", "the relay to end")
         status, relay = self.status_of("queue_to_pubsub")
         self.assertEqual((status, relay["state"]), (2, "failed"))
-        self.assertIn("old copy", relay["detail"])
+        self.assertIn("Another program has raised the mark", relay["detail"])
         self.assertIn("millrace producers --stream=clicks --set=" + identity, relay["detail"])  # the command that goes on
         self.assertEqual(pipeline.run_file()["daemons"]["queue_to_pubsub"]["restarts"], 0)
         self.wait_total(pipeline, "other", 1)  # the others go on
