@@ -170,6 +170,8 @@ struct writer {
         found; /* end of an earlier session's reserve, for appends without a reserve; 0 after a new one */
     uint64_t wanted; /* bytes of the current reserve */
     bool no_space;   /* the last attempt to reserve failed */
+    uint64_t
+        retry_roll; /* without room for the next segment, this one ends at this position at the earliest; 0: none */
 
     uint64_t end;              /* offset after the last written frame */
     uint64_t durable;          /* every offset below is synced */
@@ -189,9 +191,9 @@ void writer_sync(struct batch
 /* True if writing the batch only copies bytes into the page cache. */
 bool writer_only_copies(struct journal *j, const struct batch *b);
 
-/* Begins the next segment at offset `base`. `reach` is the end of the commit for which the segment is created.
- * Returns 0, or -1 with errno. */
-int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out);
+/* Begins the next segment at offset `base`. `reach` is the end of the commit for which the segment is created. Reserves `reserve` bytes
+ * in it before the current segment frees its own. Returns 0, or -1 with errno: then the current segment is as it was. */
+int writer_roll(struct journal *j, uint64_t base, uint64_t reach, uint64_t reserve, struct segment **out);
 /* The unused bytes of the current reserve. */
 uint64_t writer_unused_reserve(const struct writer *w);
 /* After a truncation: reserves `bytes` bytes again, or as many as the disk has room for. */

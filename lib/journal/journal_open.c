@@ -368,7 +368,7 @@ static enum journal_result settle(struct opening *o)
 static enum journal_result begin_segment(struct opening *o, uint64_t base)
 {
     struct segment *s;
-    if (writer_roll(o->j, base, base, &s) != 0) {
+    if (writer_roll(o->j, base, base, 0, &s) != 0) {
         bool full = errno_is_full(errno);
         return refuse(o, full ? JOURNAL_NO_SPACE : JOURNAL_IO, o->j->dir, "cannot create a segment", errno);
     }

@@ -11,11 +11,11 @@
     ((size_t)128 << 10) /* if commits have more bytes than this on average, zeros cost more than they save */
 #define USUAL_OF 8      /* weight of the running mean: about this many commits */
 
-#define RESERVE_STEP ((size_t)4096)                   /* the smallest reserve worth a system call */
-#define RESERVE_AHEAD ((size_t)4 << 20)               /* limit of the blocks reserved beyond the request */
-#define NEXT_HEAD_MIN ((uint64_t)16 << 10)            /* bytes for the head of a segment without marks */
-#define NEXT_MARK_MAX ((uint64_t)MARK_LABEL_MAX + 32) /* bytes for a mark in the head of a segment */
-#define TAIL_SHARE 64 /* 1/64 of a segment's size may stay unused after its end */
+#define RESERVE_STEP ((size_t)4096)     /* the smallest reserve worth a system call */
+#define RESERVE_AHEAD ((size_t)4 << 20) /* limit of the blocks reserved beyond the request */
+#define GROWN_SEGMENTS 16               /* a segment without room to end gets so many times as large */
+#define RETRY_SHARE 8                   /* ... and tries again after 1/8 of the usual size */
+#define TAIL_SHARE 64                   /* 1/64 of a segment's size may stay unused after its end */
 
 size_t journal_write_chunk = (size_t)256 << 10;
 
@@ -40,12 +40,16 @@ static bool is_latched(const struct journal *j)
     return is;
 }
 
+static int allocate_range(int fd, uint64_t from, uint64_t end)
+{
+    return io_allocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(end - from));
+}
+
 /* Allocates blocks from the end of the reserve up to `end`. If tmpfs cannot allocate the whole range, it frees all
  * unwritten blocks in the range. So the range must not include the reserve. */
 static int allocate(struct writer *w, uint64_t end)
 {
-    uint64_t from = w->reserved > w->position ? w->reserved : w->position;
-    if (io_allocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(end - from)) != 0)
+    if (allocate_range(w->fd, w->reserved > w->position ? w->reserved : w->position, end) != 0)
         return -1;
     w->reserved = end;
     return 0;
@@ -71,21 +75,43 @@ static void reserve_most(struct writer *w, uint64_t bytes)
     }
 }
 
-/* Reserves as many bytes in the new segment as the previous segment had reserved. */
+/* Reserves `had` bytes, or as many as the disk has room for. */
 static void hand_on(struct writer *w, uint64_t had)
 {
     w->wanted = had;
-    if (w->size < w->position + had)
+    if (w->size < w->position + had && w->reserved < w->position + had)
         reserve_most(w, had);
 }
 
-/* Creates a segment, in the spare file if `prepared` is true. Writes and syncs header and table, renames the file to
- * the segment's name, and syncs the directory. Returns the descriptor, or -1 with errno. After a failed sync, errno
- * is always EIO. */
+/* A segment that is being created. */
+struct fresh {
+    int fd;
+    uint64_t position; /* where its frames begin */
+    uint64_t size;     /* of the spare file; 0: a new file */
+    uint64_t filled;   /* of the spare file */
+    uint64_t reserve;  /* bytes to reserve behind `position`; without room for them there is no segment */
+    uint64_t reserved; /* blocks behind the file's size are allocated up to here; 0: none */
+};
+
+/* On a file system without fallocate there is no reserve. */
+static int reserve_in(struct fresh *f)
+{
+    uint64_t from = f->size > f->position ? f->size : f->position, end = f->position + f->reserve;
+    if (f->reserve == 0 || from >= end)
+        return 0;
+    if (allocate_range(f->fd, from, end) != 0)
+        return errno_is_full(errno) ? -1 : 0;
+    f->reserved = end;
+    return 0;
+}
+
+/* Creates a segment, in the spare file if it has a size. Writes header and table, reserves, syncs, renames the file to the segment's
+ * name, and syncs the directory. Returns 0, or -1 with errno. After a failed sync, errno is always EIO. */
 static int create_segment(
-    struct journal *j, const struct segment_header *h, struct bytes table, bool prepared, uint64_t *position)
+    struct journal *j, const struct segment_header *h, struct bytes table, struct fresh *fresh)
 {
     static const char end_mark[FRAME_HEADER];
+    bool prepared = fresh->size > 0;
     struct buf b = {0};
     buf_reserve(&b, SEGMENT_HEADER);
     segment_header_encode(h, b.ptr);
@@ -93,27 +119,36 @@ static int create_segment(
     struct frame f = {.kind = FRAME_TABLE, .offset = h->base, .time = j->writer.last_time, .payload = table};
     frame_append(&b, &f, &table, 1);
     frame_seal(b.ptr + SEGMENT_HEADER, &(struct frame_place){segment_seed(h), SEGMENT_HEADER, h->durable, 0});
-    *position = b.len;
+    fresh->position = b.len;
     buf_append(&b, end_mark, h->recycled ? sizeof end_mark : 0);
     char *path = segment_path(j->dir, h->sequence, "");
-    char *fresh = prepared ? dir_path(j->dir, PREALLOC_NAME) : segment_path(j->dir, h->sequence, ".new");
-    int fd = io->open(fresh, O_RDWR | O_CLOEXEC | (prepared ? 0 : O_CREAT | O_TRUNC), IO_PRIVATE_MODE);
-    bool failed = fd < 0 || io_write_all(fd, b.ptr, b.len, 0) != 0 || sync_or_eio(io->fdatasync(fd)) != 0 ||
-                  io->rename(fresh, path) != 0 || sync_or_eio(journal_dir_sync(j)) != 0;
-    if (failed && fd >= 0) {
+    char *name = prepared ? dir_path(j->dir, PREALLOC_NAME) : segment_path(j->dir, h->sequence, ".new");
+    fresh->fd = io->open(name, O_RDWR | O_CLOEXEC | (prepared ? 0 : O_CREAT | O_TRUNC), IO_PRIVATE_MODE);
+    bool failed = fresh->fd < 0 || io_write_all(fresh->fd, b.ptr, b.len, 0) != 0 || reserve_in(fresh) != 0 ||
+                  sync_or_eio(io->fdatasync(fresh->fd)) != 0 || io->rename(name, path) != 0 ||
+                  sync_or_eio(journal_dir_sync(j)) != 0;
+    if (failed && fresh->fd >= 0) {
         int system = errno;
-        io->close(fd);
-        io->unlink(fresh);
+        io->close(fresh->fd);
+        io->unlink(name);
         errno = system;
-        fd = -1;
     }
     buf_free(&b);
     free(path);
-    free(fresh);
-    return fd;
+    free(name);
+    return failed ? -1 : 0;
 }
 
-int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment **out)
+/* True if the segment has so much behind its last frame that it is truncated when it ends. The truncation need not be synced, because
+ * these bytes contain no frame. */
+static bool is_cut(const struct journal *j)
+{
+    const struct writer *w = &j->writer;
+    uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
+    return w->reserved > w->position || whole > w->position + FRAME_HEADER + j->segment_bytes / TAIL_SHARE;
+}
+
+int writer_roll(struct journal *j, uint64_t base, uint64_t reach, uint64_t reserve, struct segment **out)
 {
     struct writer *w = &j->writer;
     struct segment_header h = {
@@ -132,38 +167,44 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, struct segment
     if (getentropy(&h.salt, sizeof h.salt) != 0)
         abort();
     struct buf table = {0};
+    struct fresh fresh = {.reserve = reserve};
     struct prealloc spare;
-    uint64_t position;
-    int fd = -1;
     marks_table(&w->marks, &table);
-    bool took = prealloc_take(j, &spare), gone = !took;
+    bool took = prealloc_take(j, &spare), gone = !took, failed = false;
     if (took) {
         h.recycled = spare.recycled;
-        fd = create_segment(j, &h, buf_bytes(&table), true, &position);
-        gone = fd < 0 && errno == ENOENT; /* somebody has deleted the file */
+        fresh.size = spare.size;
+        fresh.filled = spare.filled;
+        failed = create_segment(j, &h, buf_bytes(&table), &fresh) != 0;
+        gone = failed && errno == ENOENT; /* somebody has deleted the file */
         prealloc_release(j);
     }
     if (gone) {
-        spare = (struct prealloc){0};
+        fresh = (struct fresh){.reserve = reserve};
         h.recycled = false;
-        fd = create_segment(j, &h, buf_bytes(&table), false, &position);
+        failed = create_segment(j, &h, buf_bytes(&table), &fresh) != 0;
     }
     buf_free(&table);
-    if (fd < 0)
+    if (failed)
         return -1;
-    if (w->fd >= 0)
+    if (w->fd >= 0) {
+        if (is_cut(
+                j)) /* the next segment has its reserve; if this fails, the blocks stay in use until the segment is trimmed */
+            (void)!io->ftruncate(w->fd, (off_t)w->position);
         io->close(w->fd);
-    w->fd = fd;
+    }
+    w->fd = fresh.fd;
     w->sequence = h.sequence;
     w->seed = segment_seed(&h);
     w->base = w->end = base;
     w->latest = 0;
-    w->position = w->durable_position = position;
-    w->size = spare.size > position ? spare.size : position;
-    w->filled = spare.filled > position ? spare.filled : position;
-    w->reserved = w->found = 0;
+    w->position = w->durable_position = fresh.position;
+    w->size = fresh.size > fresh.position ? fresh.size : fresh.position;
+    w->filled = fresh.filled > fresh.position ? fresh.filled : fresh.position;
+    w->reserved = fresh.reserved;
+    w->found = w->retry_roll = 0;
     w->announced = true;
-    w->prepared = spare.size >= j->segment_bytes;
+    w->prepared = fresh.size >= j->segment_bytes;
     w->recycled = h.recycled;
     if (w->durable == h.previous_end)
         w->durable = base;
@@ -213,14 +254,6 @@ static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
     w->wanted = writer_unused_reserve(w);
-    uint64_t whole = w->reserved > w->size ? w->reserved : w->size;
-    if (w->reserved > w->position || whole > w->position + FRAME_HEADER + j->segment_bytes / TAIL_SHARE) {
-        /* The truncation need not be synced, because these bytes contain no frame. */
-        w->size = w->filled = w->position;
-        if (io->ftruncate(w->fd, (off_t)w->position) != 0)
-            return writer_latch(j, "ftruncate", errno);
-    }
-    w->reserved = 0;
     if (set_never_syncs(j->set))
         return JOURNAL_OK;
     if (w->durable_position < w->position && io->fdatasync(w->fd) != 0)
@@ -245,6 +278,8 @@ static bool must_roll(struct journal *j, const struct batch *b)
         return true;
     if (b->reserve == 0 && j->writer.position < j->writer.found)
         return false;
+    if (j->writer.position < j->writer.retry_roll)
+        return false;
     if (j->writer.position >= j->segment_bytes)
         return true;
     /* If the segment did not begin in a prepared file, it ends early when a prepared file is ready. */
@@ -262,34 +297,31 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     set_unlock(j->set);
     if (is_latched(j))
         return JOURNAL_LATCHED;
-    uint64_t end = w->position + b->frames.len + FRAME_HEADER;
-    if (w->no_space && b->reserve && !prealloc_is_ready(j) && w->reserved < end + b->reserve &&
-        allocate(w, end + b->reserve) != 0 && errno_is_full(errno)) {
-        /* The disk may have no room for the reserve in a new segment. In this case this segment keeps its reserve,
-         * and the append is refused. */
-        prealloc_discard(j);
-        if (allocate(w, end + b->reserve) != 0)
-            return JOURNAL_NO_SPACE;
-    }
-    if (!b->reserve && w->wanted && !passes_hole(j, b) && !prealloc_is_ready(j)) {
-        /* This batch may use the reserve. It begins a new segment only if header and table fit on the disk in
-         * addition to the unused reserve. */
-        end += writer_unused_reserve(w) + NEXT_HEAD_MIN + w->marks.count * NEXT_MARK_MAX;
-        if (w->reserved < end && allocate(w, end) != 0 && errno_is_full(errno))
-            return JOURNAL_OK;
-    }
+    /* The next segment takes over the reserve. This segment keeps it until then, or another program could take the blocks. Without room
+     * for both, it grows instead, but not for ever: a journal frees whole segments. */
+    bool is_last_try = passes_hole(j, b) || w->position >= GROWN_SEGMENTS * j->segment_bytes;
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)
         return r;
-    b->old_size = w->size;
-    if (writer_roll(j, w->end, b->end, &b->rolled) == 0)
+    b->old_size = is_cut(j) ? w->position : w->size;
+    if (is_last_try && is_cut(j)) {
+        if (io->ftruncate(w->fd, (off_t)w->position) != 0)
+            return writer_latch(j, "ftruncate", errno);
+        w->size = w->filled = w->position;
+        w->reserved = 0;
+    }
+    if (writer_roll(j, w->end, b->end, is_last_try ? 0 : w->wanted, &b->rolled) == 0)
         return JOURNAL_OK;
-    if (errno_is_fd_limit(errno) && !passes_hole(j, b)) { /* no segment was created, so this one grows */
+    int why = errno;
+    if (!errno_is_full(why) && !(errno_is_fd_limit(why) && !passes_hole(j, b)))
+        return writer_latch(j, "begin a segment after", why);
+    w->retry_roll = w->position + j->segment_bytes / RETRY_SHARE;
+    if (!is_last_try)
+        return JOURNAL_OK;
+    if (errno_is_fd_limit(why)) {
         hand_on(w, w->wanted);
         return JOURNAL_OK;
     }
-    if (!errno_is_full(errno))
-        return writer_latch(j, "begin a segment after", errno);
     writer_reserve_again(j, b->reserve > w->wanted ? b->reserve : w->wanted);
     return JOURNAL_NO_SPACE;
 }

@@ -389,6 +389,55 @@ static void test_the_reserve_moves_to_the_next_segment(void **state)
     assert_true(f->j->writer.reserved >= f->j->writer.position + 300000 - 8 * (4000 + FRAME_HEADER));
 }
 
+static bool is_taken; /* another program has taken what was free */
+
+static int taking_ftruncate(int fd, off_t length)
+{
+    is_taken = true;
+    return ftruncate(fd, length);
+}
+
+static int refusing_fallocate(int fd, int mode, off_t from, off_t length)
+{
+    if (!is_taken)
+        return fallocate(fd, mode, from, length);
+    errno = ENOSPC;
+    return -1;
+}
+
+/* Another program takes each block that is free: from the moment when the segment gives back its reserve, and always. */
+static void test_the_reserve_is_never_free(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a;
+    char line[4001];
+    struct bytes piece = bytes_of(line, sizeof line - 1);
+    struct journal_append asks = {.pieces = &piece, .n_pieces = 1, .reserve = 300000};
+    memset(line, 'x', sizeof line);
+    line[4000] = 0;
+    segment_bytes = 20000;
+    sync_ms = JOURNAL_SYNC_NEVER; /* nothing is filled ahead */
+    for (int always = 0; always < 2; always++) {
+        is_taken = false;
+        reopen(f);
+        assert_int_equal(journal_append(f->j, &asks, 1000, on_commit, &a, NULL), JOURNAL_OK);
+        journal_set_flush(f->set);
+        if (f->j->writer.reserved == 0) /* a file system that cannot */
+            return;
+        faulty = io_system;
+        faulty.ftruncate = taking_ftruncate;
+        faulty.fallocate = refusing_fallocate;
+        io = &faulty;
+        is_taken = always;
+        uint64_t sequence = f->j->writer.sequence;
+        for (int i = 0; i < 8; i++)
+            put(f, line);
+        io = &io_system;
+        assert_true((f->j->writer.sequence > sequence) == !always);
+        assert_true(f->j->writer.reserved >= f->j->writer.position + 300000 - 8 * (4000 + FRAME_HEADER));
+    }
+}
+
 static void test_a_trimmed_segment_is_recycled(void **state)
 {
     struct fixture *f = *state;
@@ -734,6 +783,7 @@ int main(void)
         T(test_a_full_file_system_heals),
         T(test_a_cut_keeps_the_reserve),
         T(test_the_reserve_moves_to_the_next_segment),
+        T(test_the_reserve_is_never_free),
         T(test_a_trimmed_segment_is_recycled),
         T(test_a_file_with_another_name_is_not_overwritten),
         T(test_a_torn_write_in_a_recycled_file_is_cut),
