@@ -8,7 +8,7 @@
 #include "aggregator/line_watch.h"
 #include "aggregator/http_reads.h"
 #include "counts/counted_since.h"
-#include "aggregator/watermark_poll.h"
+#include "aggregator/count_watermark.h"
 #include "aggregator/aggregator_settings.h"
 
 struct app {
@@ -17,8 +17,8 @@ struct app {
     struct counted_since since; /* of the counters; a replaced archive changes it */
     struct stream_names streams;
     struct aggregate *aggregate; /* NULL until recovery is complete, as are the members below */
-    struct watermark_poll *watermark;
-    struct follower *followers[WATERMARK_STREAMS_MAX];
+    struct count_watermark *watermark;
+    struct follower *followers[COUNT_STREAMS_MAX];
     struct line_watch *watch;
     bool answers;                                      /* every stream has caught up at least once */
     struct slice_waiter *seal_waiters, *clear_waiters; /* requests that wait for a seal or a clear */

@@ -39,13 +39,6 @@ const struct option_row settings_rows[] = {
         .min = 1,
         .max = NAME_LEN_MAX,
         .help = "name of the cursor on each stream at pubsub; each aggregator needs its own"},
-    {.name = "producer_timeout",
-        .type = OPTION_DURATION,
-        .fallback = "1d",
-        .min = 10000,
-        .max = INT64_C(366) * 24 * 3600 * 1000,
-        .unit = "s",
-        .help = "time after which a silent producer no longer holds completeness back"},
     {.name = "accept_loss",
         .type = OPTION_BOOL,
         .help = "for one start: continue although lines expired uncounted or the stream is a restored copy; "
@@ -138,7 +131,7 @@ int settings_read_streams(const struct options *o, struct stream_names *out, str
         for (size_t i = 0; i < out->n; i++)
             again = again || strcmp(out->names[i], s) == 0;
         if (again || !bytes_is_name(bytes_str(s)) || s[0] == AGGREGATE_INPUT_MARK ||
-            out->n == WATERMARK_STREAMS_MAX)
+            out->n == COUNT_STREAMS_MAX)
             return options_refuse(o, "streams", error, "%s is %s", s,
                 again ? "a duplicate" : "not a valid name, or too many streams are named");
         out->names[out->n++] = s;

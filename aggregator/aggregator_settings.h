@@ -5,11 +5,11 @@
 #include "counts/counters.h"
 #include "config/options.h"
 #include "aggregator/aggregate.h"
-#include "aggregator/watermark_poll.h"
+#include "aggregator/count_watermark.h"
 
 struct stream_names {
     size_t n;
-    const char *names[WATERMARK_STREAMS_MAX];
+    const char *names[COUNT_STREAMS_MAX];
     char *text; /* the buffer that the names point into */
 };
 

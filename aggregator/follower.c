@@ -69,6 +69,18 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     note_opening(f);
 }
 
+static void on_statement(const struct stream_statement *s, void *arg)
+{
+    struct follower *f = arg;
+    count_watermark_on_statement(f->config.watermark, f->config.stream, s);
+}
+
+static void on_response_end(void *arg)
+{
+    struct follower *f = arg;
+    count_watermark_on_response_end(f->config.watermark, f->config.stream);
+}
+
 static void on_change(void *arg)
 {
     struct follower *f = arg;
@@ -95,6 +107,8 @@ struct follower *follower_new(const struct follower_config *config)
         .on_lines = on_lines,
         .on_overlong = on_overlong,
         .on_gap = on_gap,
+        .on_statement = on_statement,
+        .on_response_end = on_response_end,
         .on_change = on_change,
         .arg = f});
     return f;

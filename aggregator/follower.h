@@ -10,7 +10,7 @@
 #ifndef MILLRACE_FOLLOWER_H
 #define MILLRACE_FOLLOWER_H
 
-#include "aggregator/aggregate.h"
+#include "aggregator/count_watermark.h"
 
 struct daemon;
 struct follower;
@@ -21,7 +21,8 @@ struct follower_config {
     struct daemon *daemon;
     struct http_client *client; /* must outlive the follower, or be freed first */
     struct aggregate *aggregate;
-    size_t stream; /* an index of the aggregate */
+    struct count_watermark *watermark; /* gets the statements about the stream */
+    size_t stream;                     /* an index of the aggregate */
     size_t max_line;
     bool accepts_loss;
     void (*changed)(

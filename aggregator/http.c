@@ -28,17 +28,17 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
                "\nnewest_event: %" PRId64 "\ncomplete_until: %" PRId64 "\nheld_by: %s\n",
         aggregate_open_slice(app->aggregate), n.slice.events, n.slice.skipped, n.slice.rejected,
         n.total.events, n.total.skipped, n.total.rejected, n.newest_event,
-        watermark_poll_complete_until(app->watermark), watermark_poll_held_by(app->watermark));
+        count_watermark_until(app->watermark), count_watermark_held_by(app->watermark));
     for (size_t i = 0; i < app->streams.n; i++) {
         const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
-        uint64_t end = c->offset + watermark_poll_lag(app->watermark, i);
+        uint64_t end = c->offset + count_watermark_lag(app->watermark, i);
         if (json)
             buf_printf(out,
                 "%s\"%s\":{\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
                 "\",\"newest_event\":%" PRId64 ",\"complete_until\":%" PRId64 ",\"held_by\":\"%s\"}",
                 i ? "," : "", c->stream, c->id, c->offset, end, aggregate_newest_event(app->aggregate, i),
-                watermark_poll_stream_until(app->watermark, i),
-                watermark_poll_stream_held_by(app->watermark, i));
+                count_watermark_stream_until(app->watermark, i),
+                count_watermark_stream_held_by(app->watermark, i));
         else
             buf_printf(out, "stream %s: offset %" PRIu64 " end %" PRIu64 "\n", c->stream, c->offset, end);
     }

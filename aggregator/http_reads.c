@@ -59,11 +59,10 @@ static void add_since(struct http_request *req, const struct app *app)
 static void add_headers(struct http_request *req, const struct app *app)
 {
     http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
-    http_add_header(
-        req, "X-Millrace-Complete-Until", "%" PRId64, watermark_poll_complete_until(app->watermark));
-    http_add_header(req, "X-Millrace-Stored-Until", "%" PRId64, watermark_poll_stored_until(app->watermark));
-    if (watermark_poll_held_by(app->watermark)[0])
-        http_add_header_text(req, "X-Millrace-Held-By", watermark_poll_held_by(app->watermark));
+    http_add_header(req, "X-Millrace-Complete-Until", "%" PRId64, count_watermark_until(app->watermark));
+    http_add_header(req, "X-Millrace-Stored-Until", "%" PRId64, count_watermark_stored_until(app->watermark));
+    if (count_watermark_held_by(app->watermark)[0])
+        http_add_header_text(req, "X-Millrace-Held-By", count_watermark_held_by(app->watermark));
     add_since(req, app);
 }
 

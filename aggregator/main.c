@@ -74,7 +74,7 @@ static double lag_bytes(void *ctx)
     struct app *app = ctx;
     uint64_t lag = 0;
     for (size_t i = 0; i < app->streams.n; i++)
-        lag += watermark_poll_lag(app->watermark, i);
+        lag += count_watermark_lag(app->watermark, i);
     return (double)lag;
 }
 
@@ -92,7 +92,7 @@ static double sealed_slices(void *ctx)
 
 static double complete_until(void *ctx)
 {
-    return (double)watermark_poll_complete_until(((struct app *)ctx)->watermark);
+    return (double)count_watermark_until(((struct app *)ctx)->watermark);
 }
 
 /* Returns the seconds since `time`, or since counting began if `time` is unknown. */
@@ -112,7 +112,7 @@ static double newest_event_age(void *ctx)
 
 static double complete_age(void *ctx)
 {
-    return age_of(ctx, watermark_poll_complete_until(((struct app *)ctx)->watermark));
+    return age_of(ctx, count_watermark_until(((struct app *)ctx)->watermark));
 }
 
 static void register_metrics(struct wiring *w)
@@ -205,7 +205,7 @@ static void report_lines(struct wiring *w)
     if (absent.len > 0)
         buf_printf(&notice, "%sno event of %d has the configured field %s", notice.len ? "; " : "",
             COUNTERS_SAMPLE, absent.ptr);
-    const char *held_by = watermark_poll_held_by(app->watermark);
+    const char *held_by = count_watermark_held_by(app->watermark);
     if (held_by[0] && complete_age(app) >= COMPLETE_AGE_MAX)
         buf_printf(&notice, "%sproducer %s holds completeness back", notice.len ? "; " : "", held_by);
     daemon_set_notice(app->daemon, notice.ptr);
@@ -331,13 +331,7 @@ static void begin_counting(struct wiring *w)
     app->began = daemon_trusted_time(app->daemon);
     register_metrics(w);
     since_read(app->aggregate, w->config.archive, app->counters, &app->since);
-    app->watermark = watermark_poll_new(&(struct watermark_poll_config){.daemon = app->daemon,
-        .client = w->client,
-        .aggregate = app->aggregate,
-        .streams = app->streams.names,
-        .followers = app->followers,
-        .n_streams = app->streams.n,
-        .producer_timeout = options_int(o, "producer_timeout") * USEC_PER_MSEC});
+    app->watermark = count_watermark_new(app->aggregate, app->streams.names, app->streams.n);
     health_set_not_ready(app, "catching up with the streams");
     w->keeper = cursor_keeper_new(w->client, app->aggregate, app->followers, app->streams.n,
         options_string(o, "cursor"), w->cursor_key);
@@ -345,6 +339,7 @@ static void begin_counting(struct wiring *w)
         app->followers[i] = follower_new(&(struct follower_config){.daemon = app->daemon,
             .client = w->client,
             .aggregate = app->aggregate,
+            .watermark = app->watermark,
             .stream = i,
             .max_line = (size_t)options_int(o, "max_line"),
             .accepts_loss = options_bool(o, "accept_loss"),
@@ -396,7 +391,7 @@ static void stop(void *ctx)
         event_free(w->tick);
     if (w->keep)
         event_free(w->keep);
-    watermark_poll_free(&app->watermark);
+    count_watermark_free(&app->watermark);
     http_reads_stop(&app->reads);
     slice_scrub_free(&w->scrub);
     aggregate_close(&app->aggregate);

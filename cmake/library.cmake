@@ -1,6 +1,6 @@
 # What other people's programs link with: both client libraries and what they need, as one archive that has no global
 # names but those of the headers installed with it. `pkg-config millrace` knows how to use it from wherever it lies.
-set(MILLRACE_HEADERS readers/dispatcher.h readers/dispatch.h readers/queuereader.h readers/batch.h lib/stream/stream_client.h
+set(MILLRACE_HEADERS readers/dispatcher.h readers/dispatch.h readers/queuereader.h readers/batch.h lib/stream/stream_client.h lib/stream/watermark.h
   lib/http/client/http_client.h lib/base/bytes.h lib/base/clock.h lib/base/random_id.h)
 set(MILLRACE_NAMES dispatcher_* dispatch_* queuereader_* batch_* stream_client_* stream_place_* http_client_* http_call_* http_reply_header
   bytes_* buf_* mem_* clock_* random_id)
@@ -8,7 +8,7 @@ list(TRANSFORM MILLRACE_NAMES PREPEND "--keep-global-symbol=")
 
 set(MILLRACE_ARCHIVE ${CMAKE_BINARY_DIR}/libmillrace.a)
 set(whole ${CMAKE_BINARY_DIR}/millrace.o)
-set(parts queuereader reader_plan millrace_stream millrace_counts millrace_daemon millrace_http millrace_journal millrace_config millrace_base)
+set(parts queuereader reader_plan millrace_stream millrace_watermark millrace_counts millrace_daemon millrace_http millrace_journal millrace_config millrace_base)
 set(archives ${parts})
 list(TRANSFORM archives REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 # Groups of sections (C++'s inline functions) become plain ones: shared with a program's own they could not be hidden.

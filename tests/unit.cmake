@@ -68,7 +68,7 @@ target_sources(unit_journal_repair PRIVATE support/power.c support/journal_fixtu
 foreach(name journal_repair compactor_run backup journal_damage)
   millrace_add_full_test(unit_${name}_full MILLRACE_STRIDE=1 $<TARGET_FILE:unit_${name}>)
 endforeach()
-millrace_unit_test_if(stream_watermark millrace_stream)
+millrace_unit_test_if(watermark millrace_watermark)
 millrace_unit_test_if(http_server millrace_daemon)
 millrace_unit_test_if(http_origin millrace_http)
 millrace_unit_test_if(http_inflate millrace_http ZLIB::ZLIB PkgConfig::ZSTD)

@@ -6,6 +6,7 @@
 #include "base/line_splitter.h"
 #include "base/log.h"
 #include "journal/opening_list.h"
+#include "stream/watermark.h"
 
 #include <event2/event.h>
 #include <inttypes.h>
@@ -18,6 +19,7 @@
 /* Short, so that the first line of a new stream arrives within a second. */
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
+#define STATEMENT_MAX 256
 _Static_assert(STREAM_OPENING_TEXT == LINEAGE_TEXT, "a lineage");
 _Static_assert(STREAM_OPENING_SHORT == LINEAGE_SHORT_TEXT, "the newest openings of a lineage");
 
@@ -31,6 +33,12 @@ struct stream_client {
     struct event *timer;
     struct backoff backoff;
     struct line_splitter lines;
+    struct buf statement; /* the beginning of one that is not complete */
+    enum {
+        AFTER_LINE,
+        INSIDE_LINE,
+        INSIDE_STATEMENT
+    } at; /* where in the response; if it asks for statements */
     bool stopped, paused, caught_up, has_target, ignoring, refused;
     uint64_t target;     /* the end in the first response */
     uint64_t asked_from; /* the cursor at the last request */
@@ -127,13 +135,60 @@ static void on_overlong(void *arg, struct bytes head, uint64_t length)
     line_splitter_reset(&c->lines);
 }
 
+/* Takes the bytes of a statement from the piece, up to its LF. */
+static void take_statement(struct stream_client *c, struct bytes *piece)
+{
+    struct stream_statement s;
+    const char *lf = memchr(piece->ptr, '\n', piece->len);
+    size_t n = lf ? (size_t)(lf - piece->ptr) : piece->len;
+    if (c->statement.len + n > STATEMENT_MAX) {
+        set_trouble(c, true, "a statement of pubsub is too long");
+        c->ignoring = true;
+        return;
+    }
+    buf_append(&c->statement, piece->ptr, n);
+    *piece = bytes_of(piece->ptr + n + (lf ? 1 : 0), piece->len - n - (lf ? 1 : 0));
+    if (!lf)
+        return;
+    c->at = AFTER_LINE;
+    if (stream_statement_read(buf_bytes(&c->statement), &s)) {
+        s.at = clock_boot();
+        c->config.on_statement(&s, c->config.arg);
+    }
+    buf_clear(&c->statement);
+}
+
+/* No line is empty, so an LF directly after a line begins a statement. */
+static void take_body(struct stream_client *c, struct bytes piece)
+{
+    while (piece.len > 0 && !c->stopped && !c->ignoring) {
+        if (c->at == INSIDE_STATEMENT) {
+            take_statement(c, &piece);
+            continue;
+        }
+        if (c->at == AFTER_LINE && piece.ptr[0] == '\n') {
+            c->at = INSIDE_STATEMENT;
+            piece = bytes_of(piece.ptr + 1, piece.len - 1);
+            continue;
+        }
+        const char *end = memmem(piece.ptr, piece.len, "\n\n", 2);
+        struct bytes lines = bytes_of(piece.ptr, end ? (size_t)(end - piece.ptr) + 1 : piece.len);
+        piece = bytes_of(piece.ptr + lines.len, piece.len - lines.len);
+        c->at = lines.ptr[lines.len - 1] == '\n' ? AFTER_LINE : INSIDE_LINE;
+        line_splitter_feed(&c->lines, lines);
+    }
+}
+
 static void on_body(struct http_call *call, struct bytes piece, void *arg)
 {
     struct stream_client *c = arg;
     (void)call;
     if (c->stopped || c->ignoring)
         return;
-    line_splitter_feed(&c->lines, piece);
+    if (c->config.on_statement)
+        take_body(c, piece);
+    else
+        line_splitter_feed(&c->lines, piece);
     if (c->stopped)
         return;
     check_caught_up(c);
@@ -177,6 +232,8 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
         return;
     }
     c->ignoring = false;
+    c->at = AFTER_LINE;
+    buf_clear(&c->statement);
     stream_place_read(reply, &c->place);
     openings_free(&c->openings);
     c->openings = openings_from_text(bytes_str(http_reply_header(reply, "X-Millrace-Openings")));
@@ -263,6 +320,18 @@ static void on_misfit(struct stream_client *c, struct bytes body)
     }
 }
 
+/* While the stream does not exist, everything that was accepted before pubsub's present is in it. */
+static void note_no_stream(struct stream_client *c, const struct http_reply_view *reply)
+{
+    struct stream_statement s = {0};
+    if (c->config.on_statement &&
+        bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Time")), &s.now)) {
+        s.until = s.now;
+        s.at = clock_boot();
+        c->config.on_statement(&s, c->config.arg);
+    }
+}
+
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct stream_client *c = arg;
@@ -273,6 +342,8 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     line_splitter_reset(&c->lines);
     if (c->stopped)
         return;
+    if (c->config.on_response_end != NULL)
+        c->config.on_response_end(c->config.arg);
     if ((status == 410 || status == 416) && begins && c->config.on_refused != NULL) {
         c->config.on_refused(status, reply->body, c->config.arg);
     } else if (status == 200 || (result == HTTP_CLIENT_CANCELLED && c->refused)) {
@@ -282,6 +353,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
             ask_after(c, c->cursor.offset > c->asked_from ? 0 : backoff_failed(&c->backoff));
     } else if (status == 404 && begins) {
         clear_trouble(c);
+        note_no_stream(c, reply);
         c->has_target = true; /* an unknown stream ends at 0 */
         check_caught_up(c);
         if (strcmp(c->begin, "latest") == 0) {
@@ -319,6 +391,8 @@ static void ask(struct stream_client *c)
     else
         buf_printf(&target, "%" PRIu64 "&id=%s%s%s", c->cursor.offset, c->cursor.id,
             c->cursor.opening[0] != '\0' ? "." : "", c->cursor.opening);
+    if (c->config.on_statement)
+        buf_append_str(&target, "&statements=1");
     buf_append_char(&target, '\0');
     c->asked_from = c->cursor.offset;
     struct http_call_spec spec = {.method = "GET",
@@ -365,6 +439,7 @@ void stream_client_free(struct stream_client **cp)
     stream_client_stop(c);
     event_free(c->timer);
     line_splitter_free(&c->lines);
+    buf_free(&c->statement);
     openings_free(&c->openings);
     free(c->stream);
     free(c->begin);

@@ -53,6 +53,7 @@ struct event_base;
 struct http_client;
 struct http_reply_view;
 struct stream_client;
+struct stream_statement;
 
 #define STREAM_ID_TEXT 33        /* 32 hexadecimal digits and a NUL */
 #define STREAM_OPENING_SHORT 31  /* its three newest openings, which tell two histories apart */
@@ -107,6 +108,11 @@ struct stream_client_config {
     /* `begin` is an offset that the stream does not have (410, 416); `body` is pubsub's reply. NULL: as for a
      * cursor. */
     void (*on_refused)(int status, struct bytes body, void *arg);
+    /* Asks for pubsub's statements (watermark.h), about one a second. The cursor is at the place of the statement. If there is no cursor
+     * and no stream, its end is 0. NULL: do not ask. */
+    void (*on_statement)(const struct stream_statement *s, void *arg);
+    /* Called when a response ends: pending statements no longer hold. The cursor has not moved since the last lines. May be NULL. */
+    void (*on_response_end)(void *arg);
     /* Called when the result of stream_client_trouble or stream_client_is_caught_up has changed. May be NULL. */
     void (*on_change)(void *arg);
     void *arg;

@@ -1,80 +1,67 @@
 #include "stream/watermark.h"
 
-#include <stdlib.h>
+#include <inttypes.h>
+#include <stdio.h>
 
-/* The streams' ends at one moment. */
-struct observation {
-    struct watermark_time time;
-    uint64_t *ends;
-};
-
-struct watermark {
-    size_t n;
-    struct observation oldest, newest;
-    struct watermark_time reached;
-};
-
-struct watermark *watermark_new(size_t n_streams)
+static struct bytes next_word(struct bytes *text)
 {
-    struct watermark *w = mem_zalloc(sizeof(*w));
-    w->n = n_streams;
-    w->oldest.ends = mem_zalloc((n_streams + 1) * sizeof(uint64_t));
-    w->newest.ends = mem_zalloc((n_streams + 1) * sizeof(uint64_t));
-    return w;
+    const char *space = text->len ? memchr(text->ptr, ' ', text->len) : NULL;
+    struct bytes word = bytes_of(text->ptr, space ? (size_t)(space - text->ptr) : text->len);
+    *text = space ? bytes_of(space + 1, text->len - word.len - 1) : BYTES_NONE;
+    return word;
 }
 
-void watermark_free(struct watermark **w)
+bool stream_statement_read(struct bytes text, struct stream_statement *out)
 {
-    if (!*w)
+    struct bytes until = next_word(&text), end = next_word(&text), now = next_word(&text);
+    struct bytes producer = next_word(&text);
+    *out = (struct stream_statement){0};
+    if (!bytes_to_usec(until, &out->until) || !bytes_to_u64(end, &out->end) ||
+        !bytes_to_usec(now, &out->now) || (producer.len > 0 && !bytes_is_name(producer)))
+        return false;
+    snprintf(
+        out->producer, sizeof out->producer, "%.*s", (int)producer.len, producer.len ? producer.ptr : "");
+    out->is_restored = bytes_equal_str(text, "restored");
+    return text.len == 0 || (out->is_restored && producer.len > 0);
+}
+
+void stream_statement_append(const struct stream_statement *s, struct buf *out)
+{
+    buf_printf(out, "%" PRId64 ".%06" PRId64 " %" PRIu64 " %" PRId64 ".%06" PRId64 "%s%s%s",
+        s->until / USEC_PER_SEC, s->until % USEC_PER_SEC, s->end, s->now / USEC_PER_SEC,
+        s->now % USEC_PER_SEC, s->producer[0] ? " " : "", s->producer, s->is_restored ? " restored" : "");
+}
+
+void watermark_state(struct watermark *w, const struct stream_statement *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < w->n_pending; i++) /* drop what was stated while pubsub's clock was ahead */
+        if (w->pending[i].until <= s->now)
+            w->pending[n++] = w->pending[i];
+    w->n_pending = n;
+    if (w->until > s->now)
+        w->until = s->now;
+    if (s->until == 0)
         return;
-    free((*w)->oldest.ends);
-    free((*w)->newest.ends);
-    free(*w);
-    *w = NULL;
-}
-
-static void copy(
-    struct watermark *w, struct observation *to, struct watermark_time time, const uint64_t *ends)
-{
-    to->time = time;
-    memcpy(to->ends, ends, w->n * sizeof(*ends));
-}
-
-void watermark_observe(struct watermark *w, struct watermark_time time, const uint64_t *ends)
-{
-    copy(w, &w->newest, time, ends);
-    if (w->oldest.time.at.boot == 0)
-        copy(w, &w->oldest, time, ends);
+    w->pending[w->n_pending > 0] = *s;
+    w->n_pending = w->n_pending > 0 ? 2 : 1;
 }
 
 void watermark_forget(struct watermark *w)
 {
-    w->oldest.time.at.boot = w->newest.time.at.boot = 0;
+    w->n_pending = 0;
 }
 
-static bool is_reached(const struct watermark *w, const struct observation *t, const uint64_t *offsets)
+usec_t watermark_until(struct watermark *w, uint64_t offset)
 {
-    for (size_t i = 0; i < w->n; i++) {
-        if (offsets[i] < t->ends[i])
-            return false;
+    while (w->n_pending > 0 && offset >= w->pending[0].end) {
+        const struct stream_statement *s = &w->pending[0];
+        if (s->until > w->until || !s->is_restored) {
+            w->until = s->until;
+            w->at = s->at;
+        }
+        w->pending[0] = w->pending[1];
+        w->n_pending--;
     }
-    return t->time.at.boot != 0;
-}
-
-struct watermark_time watermark_complete_until(struct watermark *w, const uint64_t *offsets)
-{
-    if (!is_reached(w, &w->oldest, offsets))
-        return w->reached;
-    w->reached = w->oldest.time;
-    w->oldest.time.at.boot = 0;
-    if (is_reached(w, &w->newest, offsets))
-        w->reached = w->newest.time;
-    else if (w->newest.time.at.boot > w->reached.at.boot)
-        copy(w, &w->oldest, w->newest.time, w->newest.ends);
-    return w->reached;
-}
-
-uint64_t watermark_stream_end(const struct watermark *w, size_t stream)
-{
-    return w->newest.ends[stream];
+    return w->until;
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "pubsub/stream/block_cache.h"
 #include "pubsub/stream/framing.h"
+#include "stream/watermark.h"
 
 #include <assert.h>
 #include <event2/buffer.h>
@@ -10,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
+#include <uthash.h>
 
 /* /sub and /clients. Each request for /sub has a subscriber, which writes to the HTTP response (its sink).
  *
@@ -22,7 +24,9 @@
  * 4. The pending bytes of a fast client may pin large windows in memory. If a client receives less than
  *    SUBSCRIBER_BURST between two ticks, its response is rewound. From then on it pins at most SUBSCRIBER_LOW bytes
  *    and a small window.
- * 5. A response with follow=0 ends normally only at its X-Millrace-End. If a hole, retention or a stop ends it
+ * 5. With statements=1, a raw response has statements (stream/watermark.h) between its lines: one at the start, and one at each tick. The
+ *    pieces of such a response are small and copied, so it need not be rewound.
+ * 6. A response with follow=0 ends normally only at its X-Millrace-End. If a hole, retention or a stop ends it
  *    earlier, it is truncated: the last chunk is missing. */
 
 #define SHARE_MIN ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that one write sends several */
@@ -60,6 +64,9 @@ struct http_subscriber {
     struct bytes rest;      /* the part of the last piece that is not formatted yet */
     struct window *window;  /* holds `rest` */
     bool begun;             /* the response has begun */
+    bool states;            /* the response has statements */
+    bool owes_statement;    /* one is due as soon as a line has ended */
+    bool in_line;           /* raw: the last byte sent is inside a line */
     bool follow;
     bool ending;    /* the response ends when the client has received all sent bytes */
     bool gap_waits; /* events: `gap` is reported when the client has received all sent bytes */
@@ -156,6 +163,60 @@ static void write_formed(struct http_subscriber *h, struct buf *text)
     buf_free(text);
 }
 
+/* A stream's statement, the text with an empty line before it. It stays true, so it serves all responses until the next tick. */
+struct stated {
+    const struct stream *stream;
+    struct buf text;
+    UT_hash_handle hh;
+};
+
+static struct bytes statement_of(struct pubsub_server *server, struct stream *s)
+{
+    struct stated *found;
+    HASH_FIND_PTR(server->stated, &s, found);
+    if (found)
+        return buf_bytes(&found->text);
+    struct clock_moment now = daemon_moment(server->daemon);
+    struct stream_statement statement = {.now = now.trusted, .end = journal_committed_end(stream_journal(s))};
+    const struct until *held_by;
+    statement.until = untils_least(server->untils, s, server->producer_timeout, now, &held_by);
+    statement.is_restored = held_by && held_by->is_restored;
+    snprintf(statement.producer, sizeof statement.producer, "%s", held_by ? held_by->producer : "");
+    found = mem_zalloc(sizeof *found);
+    found->stream = s;
+    buf_append_char(&found->text, '\n');
+    stream_statement_append(&statement, &found->text);
+    buf_append_char(&found->text, '\n');
+    HASH_ADD_PTR(server->stated, stream, found);
+    return buf_bytes(&found->text);
+}
+
+void http_sub_forget_statements(struct pubsub_server *server)
+{
+    struct stated *s, *next;
+    HASH_ITER(hh, server->stated, s, next)
+    {
+        HASH_DEL(server->stated, s);
+        buf_free(&s->text);
+        free(s);
+    }
+}
+
+static void write_statement(struct http_subscriber *h)
+{
+    http_stream_write(h->req, statement_of(h->server, h->stream));
+    h->owes_statement = false;
+}
+
+/* If the client is slow, or the response is inside a line, the statement waits for the next piece. */
+static void state(struct http_subscriber *h)
+{
+    if (h->in_line || http_stream_pending(h->req) > SUBSCRIBER_LOW)
+        h->owes_statement = true;
+    else
+        write_statement(h);
+}
+
 /* The first id of an event stream is `cursor`. If the client disconnects before the gap event, it resumes at the
  * gap. */
 static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t offset, uint64_t end)
@@ -220,6 +281,8 @@ static void sink_start(void *arg, uint64_t offset, uint64_t end)
     struct http_subscriber *h = arg;
     if (!h->begun)
         begin_response(h, offset, offset, end);
+    if (h->states)
+        state(h);
 }
 
 static void shared_bytes_sent(const void *data, size_t len, void *window)
@@ -227,6 +290,28 @@ static void shared_bytes_sent(const void *data, size_t len, void *window)
     (void)data;
     (void)len;
     window_release(window);
+}
+
+static void write_raw(struct http_subscriber *h, struct bytes piece, struct window *window)
+{
+    if (!piece.len)
+        return;
+    if (piece.len < SHARE_MIN) {
+        http_stream_write(h->req, piece);
+    } else {
+        /* Large pieces are sent from the window without a copy. They are split into parts, because a rewind can only
+         * remove whole parts. */
+        struct evbuffer *shared = evbuffer_new();
+        for (size_t done = 0, len; done < piece.len; done += len) {
+            len = piece.len - done < WINDOW_BYTES + SHARE_MIN ? piece.len - done : WINDOW_BYTES;
+            evbuffer_add_reference(shared, piece.ptr + done, len, shared_bytes_sent, window_hold(window));
+            http_stream_write_evbuffer(h->req, shared);
+        }
+        evbuffer_free(shared);
+        h->lends |= window_is_large(window);
+    }
+    h->lends |= http_stream_pending(h->req) > SUBSCRIBER_LOW + WINDOW_BLOCK;
+    h->in_line = piece.ptr[piece.len - 1] != '\n';
 }
 
 static void sink_write(void *arg, struct bytes piece, struct window *window)
@@ -248,21 +333,13 @@ static void sink_write(void *arg, struct bytes piece, struct window *window)
         form_rest(h);
         return;
     }
-    if (piece.len < SHARE_MIN) {
-        http_stream_write(h->req, piece);
-    } else {
-        /* Large pieces are sent from the window without a copy. They are split into parts, because a rewind can only
-         * remove whole parts. */
-        struct evbuffer *shared = evbuffer_new();
-        for (size_t done = 0, len; done < piece.len; done += len) {
-            len = piece.len - done < WINDOW_BYTES + SHARE_MIN ? piece.len - done : WINDOW_BYTES;
-            evbuffer_add_reference(shared, piece.ptr + done, len, shared_bytes_sent, window_hold(window));
-            http_stream_write_evbuffer(h->req, shared);
-        }
-        evbuffer_free(shared);
-        h->lends |= window_is_large(window);
-    }
-    h->lends |= http_stream_pending(h->req) > SUBSCRIBER_LOW + WINDOW_BLOCK;
+    const char *lf = h->owes_statement && h->in_line ? memchr(piece.ptr, '\n', piece.len) : NULL;
+    size_t before = lf ? (size_t)(lf - piece.ptr) + 1 : 0;
+    if (before)
+        write_raw(h, bytes_of(piece.ptr, before), window);
+    if (h->owes_statement && (before || !h->in_line))
+        write_statement(h);
+    write_raw(h, bytes_of(piece.ptr + before, piece.len - before), window);
 }
 
 static void file_sent(void *file)
@@ -335,10 +412,10 @@ static void subscribe(struct http_subscriber *h, const struct stream_from *from)
         .stream = h->stream,
         .from = *from,
         .follow = h->follow,
-        .piece_max = h->form == SUB_RAW ? 0 : FORMED_WINDOW,
+        .piece_max = h->form == SUB_RAW && !h->states ? 0 : FORMED_WINDOW,
         .start_only = http_is_head(h->req),
         .sink = {h, sink_pending, sink_refuse, sink_start, sink_write, sink_end,
-            h->form == SUB_RAW ? sink_write_spans : NULL},
+            h->form == SUB_RAW && !h->states ? sink_write_spans : NULL},
     };
     h->subscriber = subscriber_new(&config);
     subscriber_begin(h->subscriber);
@@ -417,7 +494,8 @@ void http_sub(struct http_request *req, void *ctx)
     struct pubsub_server *server = ctx;
     struct bytes name;
     struct stream_from from;
-    bool events = server_wants_events(req), has_stream = http_param(req, "stream", &name), follow, parts;
+    bool events = server_wants_events(req), has_stream = http_param(req, "stream", &name), follow, parts,
+         states;
     /* A request without stream= is from one of bitly's clients: it gets parts, unless multipart=0. */
     if (!http_param_bool(req, "multipart", !events && !has_stream, &parts))
         return;
@@ -426,6 +504,18 @@ void http_sub(struct http_request *req, void *ctx)
         server_retry_events(req);
         return;
     }
+    if (!http_param_bool(req, "statements", false, &states))
+        return;
+    if (states && form != SUB_RAW) {
+        http_problem(req, 400, "bad-parameter",
+            "leave out multipart and Accept: text/event-stream, and name a stream",
+            "statements need a raw response");
+        return;
+    }
+    usec_t present = daemon_trusted_time(server->daemon);
+    if (states)
+        http_add_header(
+            req, "X-Millrace-Time", "%" PRId64 ".%06" PRId64, present / USEC_PER_SEC, present % USEC_PER_SEC);
     struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, !has_stream);
     if (!s || !http_param_bool(req, "follow", true, &follow))
         return;
@@ -438,6 +528,7 @@ void http_sub(struct http_request *req, void *ctx)
             .id = journal_id(stream_journal(s)),
             .openings = stream_openings(s)},
         .follow = follow,
+        .states = states && follow,
         .connected = clock_wall(),
         .wrote = clock_monotonic()};
     if (!read_cursor(req, h, &from)) {
@@ -459,7 +550,7 @@ static void rewind_if_slow(struct http_subscriber *h)
 {
     uint64_t taken = http_stream_taken(h->req), before = h->taken;
     h->taken = taken;
-    if (!h->lends || taken - before >= SUBSCRIBER_BURST)
+    if (!h->lends || h->states || taken - before >= SUBSCRIBER_BURST)
         return;
     h->lends = false;
     if (!h->subscriber) {
@@ -476,6 +567,7 @@ void http_sub_tick(struct pubsub_server *server)
 {
     usec_t now = clock_monotonic(), shortage = journal_set_last_shortage(streams_set(server->streams));
     bool is_short = shortage && now - shortage < FIRST_READ_TIME_MAX;
+    http_sub_forget_statements(server);
     for (struct http_subscriber *h = LIST_FIRST(&server->subscribers), *next; h; h = next) {
         next = LIST_NEXT(h, link);
         bool is_quiet = h->form == SUB_EVENTS && h->begun && !h->framing.in_line && !h->ending &&
@@ -484,6 +576,8 @@ void http_sub_tick(struct pubsub_server *server)
             http_stream_write(h->req, FRAMING_HEARTBEAT);
             h->wrote = now;
         }
+        if (h->states && h->begun && !h->ending && h->subscriber)
+            state(h);
         if (is_short && !h->begun && now - h->wrote >= FIRST_READ_TIME_MAX)
             http_set_long_poll(h->req);
         else

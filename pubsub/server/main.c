@@ -182,6 +182,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     random_id(w->server.life);
     w->server.max_line = (size_t)options_int(o, "max_line");
     w->server.heartbeat = options_int(o, "heartbeat") * USEC_PER_MSEC;
+    w->server.producer_timeout = options_int(o, "producer_timeout") * USEC_PER_MSEC;
     w->server.auto_create = options_bool(o, "auto_create");
     w->notify = loop_notify_new(daemon_base(d), on_journals, w);
     w->server.streams = streams_new(&(struct streams_config){
@@ -224,6 +225,7 @@ static void stop(void *ctx)
     nng_publish_close(&w->nng);
     scrubber_stop(&w->scrubber);
     cursors_close(&w->server.cursors);
+    http_sub_forget_statements(&w->server);
     untils_close(&w->server.untils);
     streams_free(&w->server.streams);
     loop_notify_free(&w->notify);
@@ -250,9 +252,9 @@ static const struct http_route routes[] = {
         .methods = HTTP_GET_,
         .on_overload = retry_events_if_wanted,
         .handler = http_sub,
-        .params = "stream from last id follow multipart",
-        .help = "the lines of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=; "
-                "Accept: text/event-stream"},
+        .params = "stream from last id follow multipart statements",
+        .help = "the lines of stream= from=earliest|latest|OFFSET|@UNIXTIME; id=, follow=0, multipart=, "
+                "statements=1; Accept: text/event-stream"},
     {.path = "/rate",
         .methods = HTTP_GET_,
         .flags = HTTP_ROUTE_NO_HEAD,

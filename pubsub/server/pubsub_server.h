@@ -29,12 +29,14 @@ struct pubsub_server {
     struct untils *untils;
     size_t max_line;
     usec_t heartbeat;
+    usec_t producer_timeout; /* a producer that is silent for longer does not count (untils_least) */
     bool auto_create;
     bool recovered, draining, drained;
     bool cursors_failed; /* and logged */
     size_t in_flight;    /* publishes and changes of cursors */
     LIST_HEAD(, http_subscriber) subscribers;
     size_t n_subscribers;
+    struct stated *stated; /* the statements of this tick, by stream (http_sub.c) */
     LIST_HEAD(, rate_client) rate_clients;
     struct event *drain_limit; /* aborts the remaining responses */
     size_t n_refusing;         /* streams that refuse publishes because the disk is full */
@@ -58,6 +60,8 @@ void http_publish_resume(struct pubsub_server *server);
 /* http_sub.c. Call this function about once a second. It writes heartbeats and rewinds slow subscribers. It also ends
  * requests whose clients have disconnected while the first read waits for a descriptor. */
 void http_sub_tick(struct pubsub_server *server);
+/* Frees the statements of the last tick. */
+void http_sub_forget_statements(struct pubsub_server *server);
 /* Ends the responses of all subscribers, for a drain. */
 void http_sub_end_all(struct pubsub_server *server);
 /* http_rate.c. Likewise for /rate. */

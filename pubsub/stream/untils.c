@@ -327,6 +327,28 @@ const struct until *untils_at(const struct untils *us, size_t i)
     return &us->list[i]->until;
 }
 
+usec_t untils_least(const struct untils *us, const struct stream *s, usec_t timeout, struct clock_moment now,
+    const struct until **held_by)
+{
+    usec_t least = now.trusted;
+    *held_by = NULL;
+    for (size_t i = 0; i < us->n; i++) {
+        const struct until *u = &us->list[i]->until;
+        bool has_mark;
+        if (u->stream != s || untils_silence(us, u) > timeout)
+            continue;
+        (void)journal_mark(stream_journal(u->stream), bytes_str(u->producer), &has_mark);
+        if (!has_mark)
+            continue;
+        usec_t time = until_time(u, now);
+        if (*held_by && time >= least)
+            continue;
+        least = time;
+        *held_by = u;
+    }
+    return least;
+}
+
 usec_t until_time(const struct until *u, struct clock_moment now)
 {
     usec_t read = clock_moment_time(u->read, now);

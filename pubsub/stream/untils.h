@@ -74,6 +74,10 @@ void untils_remove(struct untils *us, const struct stream *s, struct bytes produ
 const struct until *untils_find(const struct untils *us, const struct stream *s, struct bytes producer);
 size_t untils_count(const struct untils *us);
 const struct until *untils_at(const struct untils *us, size_t i); /* in no order */
+/* The least time of the stream's producers with a mark, of those that have not been silent for longer than `timeout`, and the producer in *held_by. 0:
+ * the time of a producer is not known. If no producer counts, returns the present, with *held_by NULL. */
+usec_t untils_least(const struct untils *us, const struct stream *s, usec_t timeout, struct clock_moment now,
+    const struct until **held_by);
 /* The time up to which the producer is complete (invariant 3); 0: not known. */
 usec_t until_time(const struct until *u, struct clock_moment now);
 /* The time from the last statement to the last tick (invariant 6). */

@@ -10,8 +10,8 @@
 #include "journal/opening_list.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
+#include "stream/watermark.h"
 #include "streams/filter/line_scheduler.h"
-#include "streams/filter/source_watermark.h"
 
 #include <event2/event.h>
 #include <inttypes.h>
@@ -49,9 +49,9 @@ struct republisher {
     struct stream_place place; /* of the destination's last reply; .text "": no reply yet, or a queue */
     struct republisher_numbers numbers;
     struct loss_log losses;
-    struct source_watermark *watermark; /* NULL: the destination is a queue */
-    struct remote_moment moment;        /* of the destination's clock */
-    bool has_sent;                      /* since the last tick of mark_timer */
+    struct watermark watermark;  /* of the source, as far as its lines are stored in the destination */
+    struct remote_moment moment; /* of the destination's clock */
+    bool has_sent;               /* since the last tick of mark_timer */
 };
 
 static void follow(struct republisher *r, const struct stream_cursor *from);
@@ -165,11 +165,9 @@ static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
     struct republisher *r = arg;
     (void)fd, (void)what;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), false);
-    if (r->watermark != NULL)
-        source_watermark_ask(r->watermark);
     if (may_send(r) && reached(r) > r->mark) {
         send_now(r);
-    } else if (may_send(r) && r->watermark != NULL && r->mark > 0 && !r->has_sent) {
+    } else if (may_send(r) && r->config.to_queue == NULL && r->mark > 0 && !r->has_sent) {
         r->sending = r->mark;
         r->doing = SENDING;
         request(r);
@@ -260,8 +258,7 @@ static void asked(enum http_client_result result, const struct http_reply_view *
     r->mark = r->numbers.offset = known ? mark : 0;
     from.offset = r->mark > 0 ? r->mark : r->first;
     drop_collected(r);
-    if (r->watermark != NULL) /* the destination may be an older copy */
-        source_watermark_restart(r->watermark);
+    r->watermark = (struct watermark){0}; /* the destination may be an older copy */
     follow(r, &from);
     r->config.on_change(r->config.arg);
 }
@@ -287,8 +284,19 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
     }
 }
 
+/* The time up to which the destination is complete once it has the lines below `sending`, and its age (docs/guide/protocol.md). */
+static void append_until(struct republisher *r, char *target, size_t size)
+{
+    usec_t until = watermark_until(&r->watermark, r->sending);
+    usec_t age = until > 0 ? clock_boot() - r->watermark.at : 0;
+    size_t len = strlen(target);
+    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&until_age=%" PRId64,
+        until / USEC_PER_SEC, until % USEC_PER_SEC, (age + USEC_PER_MSEC - 1) / USEC_PER_MSEC);
+    remote_moment_append(&r->moment, clock_monotonic() - age, target, size);
+}
+
 /* With the mark of the run under way, or without lines if the mark does not move. */
-static void publish_target(const struct republisher *r, char *target, size_t size)
+static void publish_target(struct republisher *r, char *target, size_t size)
 {
     snprintf(target, size, "%s=%s&producer=%s&mark=%" PRIu64,
         r->config.to_queue != NULL ? "/mput?separator=%0A&queue" : "/pub?stream", r->name, r->producer,
@@ -297,8 +305,8 @@ static void publish_target(const struct republisher *r, char *target, size_t siz
     if (r->sending > r->mark)
         snprintf(target + len, size - len, "&next=%" PRIu64 "%s%s", r->sending,
             r->opening[0] != '\0' ? "&opening=" : "", r->opening);
-    if (r->watermark != NULL)
-        source_watermark_append(r->watermark, r->sending, &r->moment, target, size);
+    if (r->config.to_queue == NULL)
+        append_until(r, target, size);
 }
 
 static void request(struct republisher *r)
@@ -395,6 +403,20 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     r->numbers.gaps++;
 }
 
+static void on_statement(const struct stream_statement *s, void *arg)
+{
+    struct republisher *r = arg;
+    watermark_until(&r->watermark, r->mark);
+    watermark_state(&r->watermark, s);
+}
+
+static void on_response_end(void *arg)
+{
+    struct republisher *r = arg;
+    watermark_until(&r->watermark, r->mark);
+    watermark_forget(&r->watermark);
+}
+
 static void follow(struct republisher *r, const struct stream_cursor *from)
 {
     stream_client_free(&r->source);
@@ -406,6 +428,8 @@ static void follow(struct republisher *r, const struct stream_cursor *from)
             .on_lines = on_lines,
             .on_overlong = on_overlong,
             .on_gap = on_gap,
+            .on_statement = r->config.to_queue == NULL ? on_statement : NULL,
+            .on_response_end = on_response_end,
             .on_change = on_change,
             .arg = r});
 }
@@ -424,9 +448,6 @@ struct republisher *republisher_new(const struct republisher_config *config)
         r->unfiltered = line_queue_new(&(struct line_queue_config){
             .scheduler = config->scheduler, .on_line = filter_line, .on_slice = on_filtered, .arg = r});
     follow(r, NULL);
-    if (config->to_queue == NULL)
-        r->watermark = source_watermark_new(config->daemon, config->source,
-            options_string(daemon_options(config->daemon), "stream"), &r->source);
     r->mark_timer = event_new(base, -1, EV_PERSIST, on_mark_timer, r);
     event_add(r->mark_timer, &every);
     return r;
@@ -443,7 +464,6 @@ void republisher_free(struct republisher **rp)
     event_free(r->mark_timer);
     event_free(r->retry_timer);
     stream_client_free(&r->source);
-    source_watermark_free(&r->watermark);
     line_queue_free(&r->unfiltered);
     buf_free(&r->passed);
     buf_free(&r->run);

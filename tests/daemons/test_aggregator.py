@@ -117,10 +117,6 @@ class Pubsub:
     def answer(self, h):
         url = urllib.parse.urlsplit(h.path)
         q = dict(urllib.parse.parse_qsl(url.query))
-        if url.path == "/producers" and self.exists:
-            return self.reply(h, 200, {"stream": self.name, "id": self.id, "end": str(len(self.data)), "producers": []})
-        if url.path == "/producers":
-            return self.reply(h, 404, {"code": "unknown-stream"})
         self.asked.append(q)
         if not self.exists:
             return self.reply(h, 404, {"code": "unknown-stream"})
@@ -133,9 +129,14 @@ class Pubsub:
             return self.reply(h, 416, {"code": "cursor-beyond-end", "end": str(len(self.data))})
         if self.hole and self.hole[0] <= start < self.hole[1]:
             return self.reply(h, 410, {"code": "cursor-gone", "before": str(self.hole[0]), "after": str(self.hole[1])})
-        self.stream(h, start)
+        self.stream(h, start, q.get("statements") == "1")
 
-    def stream(self, h, at):
+    def state(self, h):
+        text = b"\n%f %d %f\n" % (time.time(), len(self.data), time.time())
+        for i in range(len(text)):
+            h.wfile.write(b"1\r\n%s\r\n" % text[i:i + 1])
+
+    def stream(self, h, at, states):
         h.send_response(200)
         for name, value in (("X-Millrace-Stream-Id", self.id), ("X-Millrace-Offset", at),
                             ("X-Millrace-End", len(self.data)), ("Transfer-Encoding", "chunked")):
@@ -144,9 +145,12 @@ class Pubsub:
         end = self.hole[0] if self.hole and at < self.hole[0] else None
         left = self.cut_after or 1 << 62
         while left > 0 and at != end:
+            if states and (at == 0 or self.data[at - 1:at] == b"\n"):
+                self.state(h)
             with self.changed:
-                while len(self.data) <= at and not self.closing:
+                if len(self.data) <= at and not self.closing:
                     self.changed.wait(0.1)
+                    continue
                 if self.closing:
                     break
                 piece = self.data[at:min(end or 1 << 62, at + min(left, random.choice(self.pieces)))]

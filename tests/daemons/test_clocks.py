@@ -131,12 +131,12 @@ class Pubsub(ClocksTest):
 
 
 class Aggregator(ClocksTest):
-    def launch(self):
-        self.pubsub = self.start("pubsub", "--data-dir=" + self.path("p"))
+    def launch(self, pubsub=None):
+        self.pubsub = self.start("pubsub", "--data-dir=" + self.path("p"), env=pubsub)
         with open(self.path("c.conf"), "w") as f:
             f.write(COUNTERS)
-        return self.start("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path("a"),
-                          "--pubsub-url=" + self.pubsub.url, "--streams=clicks", "--flush-interval=20ms", env=self.clocks.env)
+        return self.start("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path("a"), "--pubsub-url=" + self.pubsub.url,
+                          "--streams=clicks", "--flush-interval=20ms", env=None if pubsub else self.clocks.env)
 
     def publish(self):
         self.assertEqual(self.pubsub.post("/pub?stream=clicks", json.dumps({"t": int(time.time())}).encode()).status, 200)
@@ -148,32 +148,33 @@ class Aggregator(ClocksTest):
         wait_until(lambda: self.complete(d) > since, "complete until %s" % since)
 
     def test_complete_is_never_ahead_and_falls_back(self):
-        d = self.launch()
+        """Of pubsub's clock."""
+        d = self.launch(pubsub=self.clocks.env)
         self.publish()
         self.wait_complete(d, time.time())
         for jump in (AHEAD, 3600):
             before = self.complete(d)
-            self.jump(d, jump)
+            self.jump(self.pubsub, jump)
             self.publish()
             self.wait_complete(d, before + 2)  # it moves on
             self.assertLessEqual(self.complete(d), time.time())
-            self.jump(d, 0)
+            self.jump(self.pubsub, 0)
             self.assertLessEqual(self.complete(d), time.time())
             self.wait_complete(d, time.time())
-        self.jump(d, -DAY)
-        self.assertLessEqual(self.complete(d), self.now())
+        self.jump(self.pubsub, -DAY)
+        wait_until(lambda: self.complete(d) <= self.now(), "the next statement")
         self.publish()
         self.wait_complete(d, self.now())
         self.assertLessEqual(self.complete(d), self.now())
-        self.jump(d, 0)
+        self.jump(self.pubsub, 0)
         self.wait_complete(d, time.time())
         self.assertLessEqual(self.metric(d, "complete_until_seconds"), time.time())
 
     def test_complete_follows_a_clock_that_stays_ahead(self):
-        d = self.launch()
+        d = self.launch(pubsub=self.clocks.env)
         self.publish()
         self.wait_complete(d, time.time())
-        self.jump(d, 3600)
+        self.jump(self.pubsub, 3600)
         self.clocks.set(wall=3600 + 3700, boot=3700)
         self.wait_complete(d, self.now())
         self.assertLessEqual(self.complete(d), self.now())
@@ -223,7 +224,7 @@ class Aggregator(ClocksTest):
         stopped = time.time()
         for jump in (AHEAD, 0, -DAY, 0, 3600, 0):
             self.jump(d, jump)
-            self.assertLessEqual(self.complete(d), min(stopped, self.now()) + 1, jump)
+            self.assertLessEqual(self.complete(d), stopped + 1, jump)
 
 
 class Api(ClocksTest):

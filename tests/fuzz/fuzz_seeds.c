@@ -357,15 +357,10 @@ static void seed_query(void)
     seed_texts(texts);
 }
 
-static void seed_stream_watermark(void)
+static void seed_stream_statement(void)
 {
-    static const char *const texts[] = {
-        "{\"stream\":\"s\",\"id\":\"0123\",\"end\":\"42\",\"producers\":[{\"producer\":\"p\",\"mark\":\"1\","
-        "\"until\":1332612345.25,\"until_restored\":true,\"silent_seconds\":0.5},{\"producer\":\"q\","
-        "\"until\":null,"
-        "\"silent_seconds\":1}]}",
-        "{\"id\":\"0\",\"end\":1,\"producers\":[]}", NULL};
-    seed_texts(texts);
+    save(BYTES_LITERAL("1332633600.250000 42 1332633601.000000 web1 restored"));
+    save(BYTES_LITERAL("0.000000 0 1332633601.000000"));
 }
 
 static void seed_text_pattern(void)
@@ -412,7 +407,7 @@ static const struct {
     {"query", seed_query},
     {"queue_log", seed_queue_log},
     {"record_check", seed_record_check},
-    {"stream_watermark", seed_stream_watermark},
+    {"stream_statement", seed_stream_statement},
     {"text_pattern", seed_text_pattern},
 };
 

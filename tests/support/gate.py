@@ -11,7 +11,7 @@ class Gate:
     def __init__(self, path, target):
         self.target, self.left, self.changed = target, None, threading.Condition()
         self.drops = False  # ends the streams instead
-        self.asked = self.dropped = 0  # questions about producers; streams that it has ended
+        self.dropped = 0  # streams that it has ended
         self.server = socket.socket(socket.AF_UNIX)
         self.server.bind(path)
         self.server.listen(64)
@@ -22,11 +22,6 @@ class Gate:
         with self.changed:
             self.left = n
             self.changed.notify_all()
-
-    def wait_asked(self, n):
-        """Until the aggregator has asked n further times. The first question may have been sent before."""
-        target = self.asked + n
-        wait_until(lambda: self.asked >= target, "%d questions about producers" % n)
 
     def accept(self):
         while True:
@@ -45,7 +40,6 @@ class Gate:
             while piece := client.recv(1 << 16):
                 # A kept connection may carry a stream after something else, and the other way round.
                 is_stream.set() if piece.startswith(b"GET /sub") else is_stream.clear()
-                self.asked += piece.startswith(b"GET /producers")
                 upstream.sendall(piece)
         except OSError:
             pass

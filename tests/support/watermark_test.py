@@ -51,8 +51,9 @@ class WatermarkTest(MillraceTest):
         self.pubsub_url = "unix:" + self.path("p.sock")
         self.write("c.conf", "[input]\ntime = t\n[total all]\nkey = \"all\"\n")
 
-    def start_pubsub(self, **kw):
-        self.pubsub = self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", listen=self.pubsub_url, **kw)
+    def start_pubsub(self, *args, **kw):
+        self.pubsub = self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", "--producer-timeout=100s", *args,
+                                 listen=self.pubsub_url, **kw)
 
     def start_aggregator(self, *args, stream=STREAM, **kw):
         self.aggregator = self.start("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path("a"),

@@ -1,7 +1,6 @@
-/* What following a stream rests on: lines out of pieces, and until when all is counted. */
+/* What following a stream rests on: lines out of pieces. */
 #include "support/cm.h"
 
-#include "stream/watermark.h"
 #include "base/line_splitter.h"
 
 static struct buf seen;
@@ -39,46 +38,10 @@ static void lines_come_out_however_they_are_cut(void **state)
     buf_free(&seen);
 }
 
-static void observe(struct watermark *w, usec_t boot, uint64_t first, uint64_t second)
-{
-    watermark_observe(w, (struct watermark_time){{boot, 2 * boot}, 3 * boot}, (uint64_t[]){first, second});
-}
-
-static usec_t moment(struct watermark *w, const uint64_t *offsets)
-{
-    struct watermark_time until = watermark_complete_until(w, offsets);
-    assert_int_equal(until.at.trusted, 2 * until.at.boot);
-    assert_int_equal(until.until, 3 * until.at.boot);
-    return until.at.boot;
-}
-
-static void complete_until_moves_on_under_lag_and_never_falls(void **state)
-{
-    (void)state;
-    struct watermark *c = watermark_new(2);
-    uint64_t at[2] = {0, 0};
-    assert_int_equal(moment(c, at), 0);
-    observe(c, 100, 10, 0);
-    observe(c, 101, 20, 5);
-    observe(c, 102, 30, 5);
-    assert_int_equal(moment(c, at), 0);
-    at[0] = 10;
-    assert_int_equal(moment(c, at), 100);
-    at[0] = 30;
-    assert_int_equal(moment(c, at), 100);
-    at[1] = 5;
-    assert_int_equal(moment(c, at), 102);
-    assert_int_equal(watermark_stream_end(c, 0), 30);
-    observe(c, 103, 40, 5);
-    assert_int_equal(moment(c, at), 102);
-    watermark_free(&c);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_out_however_they_are_cut),
-        cmocka_unit_test(complete_until_moves_on_under_lag_and_never_falls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

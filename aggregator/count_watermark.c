@@ -1,0 +1,145 @@
+#include "aggregator/count_watermark.h"
+
+#include "base/log.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HELD_TEXT (2 * NAME_LEN_MAX + 2)
+
+struct count_stream {
+    struct watermark counted, stored;
+    struct stream_statement last;
+};
+
+struct count_watermark {
+    const struct aggregate *aggregate;
+    const char *const *names;
+    size_t n;
+    struct count_stream streams[COUNT_STREAMS_MAX];
+    char held_by[HELD_TEXT];
+    usec_t held_since;      /* monotonic */
+    char logged[HELD_TEXT]; /* the producer that the log has named last */
+};
+
+struct count_watermark *count_watermark_new(
+    const struct aggregate *aggregate, const char *const *names, size_t n_streams)
+{
+    struct count_watermark *w = mem_zalloc(sizeof(*w));
+    assert(n_streams <= COUNT_STREAMS_MAX);
+    w->aggregate = aggregate;
+    w->names = names;
+    w->n = n_streams;
+    return w;
+}
+
+void count_watermark_free(struct count_watermark **w)
+{
+    free(*w);
+    *w = NULL;
+}
+
+static bool holds_back(const struct stream_statement *s)
+{
+    return s->producer[0] && s->until < s->now - COUNT_HELD;
+}
+
+/* The log leaves out the seconds at a start in which a producer has not stated its time yet. */
+static void log_held_by(struct count_watermark *w)
+{
+    const struct count_stream *least = NULL;
+    usec_t now = clock_monotonic();
+    for (size_t i = 0; i < w->n; i++)
+        if (holds_back(&w->streams[i].last) && (!least || w->streams[i].last.until < least->last.until))
+            least = &w->streams[i];
+    if (!least || !w->held_by[0])
+        w->held_since = now;
+    w->held_by[0] = '\0';
+    if (least)
+        snprintf(w->held_by, sizeof w->held_by, "%s/%s", w->names[least - w->streams], least->last.producer);
+    if (strcmp(w->held_by, w->logged) == 0 || (least && now - w->held_since < COUNT_HELD))
+        return;
+    if (least)
+        log_warn("a producer holds completeness back", LOG_S("producer", w->held_by),
+            LOG_I("until", least->last.until / USEC_PER_SEC));
+    else
+        log_info("no producer holds completeness back");
+    snprintf(w->logged, sizeof w->logged, "%s", w->held_by);
+}
+
+static usec_t counted_until(struct count_watermark *w, size_t i)
+{
+    return watermark_until(&w->streams[i].counted, aggregate_cursor(w->aggregate, i)->offset);
+}
+
+/* A cursor that went back to where a restored stream differs is before the committed one. */
+static usec_t stored_until(struct count_watermark *w, size_t i)
+{
+    uint64_t counted = aggregate_cursor(w->aggregate, i)->offset;
+    uint64_t committed = aggregate_committed(w->aggregate, i)->offset;
+    return watermark_until(&w->streams[i].stored, committed < counted ? committed : counted);
+}
+
+void count_watermark_on_statement(struct count_watermark *w, size_t stream, const struct stream_statement *s)
+{
+    struct count_stream *c = &w->streams[stream];
+    c->last = *s;
+    /* Statements that are reached already must not stay behind a newer one. */
+    counted_until(w, stream);
+    stored_until(w, stream);
+    watermark_state(&c->counted, s);
+    watermark_state(&c->stored, s);
+    log_held_by(w);
+}
+
+void count_watermark_on_response_end(struct count_watermark *w, size_t stream)
+{
+    counted_until(w, stream);
+    stored_until(w, stream);
+    watermark_forget(&w->streams[stream].counted);
+    watermark_forget(&w->streams[stream].stored);
+}
+
+static int64_t least(struct count_watermark *w, usec_t (*of)(struct count_watermark *w, size_t i))
+{
+    usec_t until = of(w, 0);
+    for (size_t i = 1; i < w->n; i++) {
+        usec_t other = of(w, i);
+        until = other < until ? other : until;
+    }
+    return until / USEC_PER_SEC;
+}
+
+int64_t count_watermark_until(struct count_watermark *w)
+{
+    return least(w, counted_until);
+}
+
+int64_t count_watermark_stored_until(struct count_watermark *w)
+{
+    return least(w, stored_until);
+}
+
+int64_t count_watermark_stream_until(struct count_watermark *w, size_t stream)
+{
+    return counted_until(w, stream) / USEC_PER_SEC;
+}
+
+const char *count_watermark_held_by(struct count_watermark *w)
+{
+    return w->held_by;
+}
+
+const char *count_watermark_stream_held_by(const struct count_watermark *w, size_t stream)
+{
+    const struct stream_statement *s = &w->streams[stream].last;
+    return holds_back(s) ? s->producer : "";
+}
+
+uint64_t count_watermark_lag(const struct count_watermark *w, size_t stream)
+{
+    uint64_t end = w->streams[stream].last.end;
+    uint64_t offset = aggregate_cursor(w->aggregate, stream)->offset;
+    return end > offset ? end - offset : 0;
+}
