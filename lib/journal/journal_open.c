@@ -339,6 +339,7 @@ static enum journal_result enter_last(struct opening *o)
  * that a crash leaves no gap. Then syncs the segments before the end and opens the last for writing. */
 static enum journal_result settle(struct opening *o)
 {
+    unfinished_segments_remove(o->j->dir); /* one may hold blocks that the reserve needs */
     if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)
         return JOURNAL_IO;
     for (; o->count > o->last + 1; o->count--) {
@@ -486,6 +487,7 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
         journal_free(j);
         return r;
     }
+
     unfinished_segments_remove(j->dir);
     writer_state_synced_end(j);
     j->accepted_end = j->committed_end = o.end;

@@ -191,7 +191,7 @@ int prealloc_recycle(struct journal *j, const struct segment *s)
 {
     struct journal_set *set = j->set;
     struct prealloc *p = &j->prealloc;
-    if (set_never_syncs(set) || s->size < j->segment_bytes || s->shared)
+    if (set_never_syncs(set) || s->size < j->segment_bytes || s->size > 2 * j->segment_bytes || s->shared)
         return 0;
     set_lock(set);
     bool wanted = !p->abandon && !p->paused && (p->state == PREALLOC_NONE || p->state == PREALLOC_NO_SPACE);

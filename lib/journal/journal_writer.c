@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/statvfs.h>
 
 #define FILL_MIN (UINT64_C(64) << 10)
 #define FILL_MAX (UINT64_C(4) << 20)
@@ -286,6 +287,16 @@ static bool must_roll(struct journal *j, const struct batch *b)
     return !j->writer.prepared && j->writer.position >= j->segment_bytes / 8 && prealloc_is_ready(j);
 }
 
+static bool has_room(struct journal *j, uint64_t reserve)
+{
+    uint64_t spare = prealloc_is_ready(j) ? j->segment_bytes : 0;
+    struct statvfs disk;
+    return reserve <= spare || fstatvfs(j->dir_fd, &disk) != 0 || disk.f_blocks == 0 ||
+           disk.f_bavail * disk.f_frsize >= reserve - spare;
+}
+
+/* The next segment takes over the reserve. This segment keeps it until then, or another program could take the blocks. Without room for
+ * both, it grows instead, but not for ever: a journal frees whole segments. */
 static enum journal_result roll_if_due(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -297,33 +308,32 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     set_unlock(j->set);
     if (is_latched(j))
         return JOURNAL_LATCHED;
-    /* The next segment takes over the reserve. This segment keeps it until then, or another program could take the blocks. Without room
-     * for both, it grows instead, but not for ever: a journal frees whole segments. */
-    bool is_last_try = passes_hole(j, b) || w->position >= GROWN_SEGMENTS * j->segment_bytes;
     enum journal_result r = finish_segment(j);
     if (r != JOURNAL_OK)
         return r;
     b->old_size = is_cut(j) ? w->position : w->size;
-    if (is_last_try && is_cut(j)) {
-        if (io->ftruncate(w->fd, (off_t)w->position) != 0)
+    errno = ENOSPC;
+    bool must = passes_hole(j, b);
+    int rc = has_room(j, w->wanted) ? writer_roll(j, w->end, b->end, w->wanted, &b->rolled) : -1;
+    bool frees_first =
+        rc != 0 && errno_is_full(errno) && (must || w->position >= GROWN_SEGMENTS * j->segment_bytes);
+    if (frees_first) {
+        if (is_cut(j) && io->ftruncate(w->fd, (off_t)w->position) != 0)
             return writer_latch(j, "ftruncate", errno);
         w->size = w->filled = w->position;
         w->reserved = 0;
+        rc = writer_roll(j, w->end, b->end, 0, &b->rolled);
     }
-    if (writer_roll(j, w->end, b->end, is_last_try ? 0 : w->wanted, &b->rolled) == 0)
+    if (rc == 0)
         return JOURNAL_OK;
     int why = errno;
-    if (!errno_is_full(why) && !(errno_is_fd_limit(why) && !passes_hole(j, b)))
+    if (!errno_is_full(why) && (must || !errno_is_fd_limit(why)))
         return writer_latch(j, "begin a segment after", why);
     w->retry_roll = w->position + j->segment_bytes / RETRY_SHARE;
-    if (!is_last_try)
+    if (!frees_first)
         return JOURNAL_OK;
-    if (errno_is_fd_limit(why)) {
-        hand_on(w, w->wanted);
-        return JOURNAL_OK;
-    }
     writer_reserve_again(j, b->reserve > w->wanted ? b->reserve : w->wanted);
-    return JOURNAL_NO_SPACE;
+    return must || (b->reserve && errno_is_full(why)) ? JOURNAL_NO_SPACE : JOURNAL_OK;
 }
 
 /* Inserts a frame with the boot id and the sync policy before the first batch that this session writes into a segment

@@ -39,8 +39,10 @@ void watermark_state(struct watermark *w, const struct stream_statement *s)
         if (w->pending[i].until <= s->now)
             w->pending[n++] = w->pending[i];
     w->n_pending = n;
-    if (w->until > s->now)
-        w->until = s->now;
+    if (w->until > s->now) { /* it was stated at `at` at the latest */
+        usec_t since = s->at - w->at;
+        w->until = s->now > since ? s->now - since : 0;
+    }
     if (s->until == 0)
         return;
     w->pending[w->n_pending > 0] = *s;

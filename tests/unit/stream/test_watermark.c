@@ -90,8 +90,9 @@ static void times_after_pubsubs_present_do_not_count(void **unused)
     assert_int_equal(watermark_until(&w, 10), 3000);
     state(&w, 3500, 20, 3700);
     state(&w, 3700, 30, 3800);
-    state(&w, 0, 30, 100); /* the clock was set back */
-    assert_int_equal(watermark_until(&w, 30), 100);
+    struct stream_statement corrected = {.end = 30, .now = 100, .at = 5};
+    watermark_state(&w, &corrected);
+    assert_int_equal(watermark_until(&w, 30), 95);
     state(&w, 90, 40, 101);
     assert_int_equal(watermark_until(&w, 40), 90);
 }
