@@ -487,7 +487,6 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
         journal_free(j);
         return r;
     }
-
     unfinished_segments_remove(j->dir);
     writer_state_synced_end(j);
     j->accepted_end = j->committed_end = o.end;
