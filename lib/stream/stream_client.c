@@ -158,6 +158,17 @@ static void take_statement(struct stream_client *c, struct bytes *piece)
     buf_clear(&c->statement);
 }
 
+/* The number of bytes up to the first LF that another one follows; all if there is none. A search for the LFs of lines is several times as
+ * fast as memmem. */
+static size_t lines_before_statement(struct bytes piece)
+{
+    const char *end = piece.ptr + piece.len;
+    for (const char *at = piece.ptr, *lf; (lf = memchr(at, '\n', (size_t)(end - at))) != NULL; at = lf + 1)
+        if (lf + 1 < end && lf[1] == '\n')
+            return (size_t)(lf + 1 - piece.ptr);
+    return piece.len;
+}
+
 /* No line is empty, so an LF directly after a line begins a statement. */
 static void take_body(struct stream_client *c, struct bytes piece)
 {
@@ -171,8 +182,7 @@ static void take_body(struct stream_client *c, struct bytes piece)
             piece = bytes_of(piece.ptr + 1, piece.len - 1);
             continue;
         }
-        const char *end = memmem(piece.ptr, piece.len, "\n\n", 2);
-        struct bytes lines = bytes_of(piece.ptr, end ? (size_t)(end - piece.ptr) + 1 : piece.len);
+        struct bytes lines = bytes_of(piece.ptr, lines_before_statement(piece));
         piece = bytes_of(piece.ptr + lines.len, piece.len - lines.len);
         c->at = lines.ptr[lines.len - 1] == '\n' ? AFTER_LINE : INSIDE_LINE;
         line_splitter_feed(&c->lines, lines);
