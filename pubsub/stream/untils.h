@@ -1,7 +1,7 @@
 /* untils: the latest time up to which each producer of a stream is complete.
  *
  * A producer *states* a time: each event that its source accepted before that time is in the stream, below an offset. With
- * the least time of all producers, a consumer that has read up to these offsets knows which events it has (stream_watermark.h).
+ * the least time of all producers, a consumer that has read up to these offsets knows which events it has (stream/watermark.h).
  *
  * 1. A statement counts once the lines published with it are committed. Its offset is the committed end at that moment.
  * 2. The latest statement of a producer counts, even if its time is earlier: the producer's clock was set back.
