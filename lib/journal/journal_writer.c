@@ -90,11 +90,11 @@ struct fresh {
     uint64_t position; /* where its frames begin */
     uint64_t size;     /* of the spare file; 0: a new file */
     uint64_t filled;   /* of the spare file */
-    uint64_t reserve;  /* bytes to reserve behind `position`; without room for them there is no segment */
-    uint64_t reserved; /* blocks behind the file's size are allocated up to here; 0: none */
+    uint64_t reserve;  /* bytes to reserve after `position`; without room for them the creation fails */
+    uint64_t reserved; /* blocks after the file's end are allocated up to here; 0: none */
 };
 
-/* On a file system without fallocate there is no reserve. */
+/* A file system without fallocate reserves nothing. */
 static int reserve_in(struct fresh *f)
 {
     uint64_t from = f->size > f->position ? f->size : f->position, end = f->position + f->reserve;
@@ -140,8 +140,8 @@ static int create_segment(
     return failed ? -1 : 0;
 }
 
-/* True if the segment has so much behind its last frame that it is truncated when it ends. The truncation need not be synced, because
- * these bytes contain no frame. */
+/* True if the tail after the last frame is so long that the segment is truncated at its end. The truncation needs no sync, because the
+ * tail has no frame. */
 static bool is_cut(const struct journal *j)
 {
     const struct writer *w = &j->writer;
@@ -189,8 +189,8 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, uint64_t reser
     if (failed)
         return -1;
     if (w->fd >= 0) {
-        if (is_cut(
-                j)) /* the next segment has its reserve; if this fails, the blocks stay in use until the segment is trimmed */
+        /* If the truncation fails, the blocks stay in use until the segment is trimmed. */
+        if (is_cut(j))
             (void)!io->ftruncate(w->fd, (off_t)w->position);
         io->close(w->fd);
     }
@@ -287,6 +287,7 @@ static bool must_roll(struct journal *j, const struct batch *b)
     return !j->writer.prepared && j->writer.position >= j->segment_bytes / 8 && prealloc_is_ready(j);
 }
 
+/* Whether the disk has room for a second reserve. */
 static bool has_room(struct journal *j, uint64_t reserve)
 {
     uint64_t spare = prealloc_is_ready(j) ? j->segment_bytes : 0;
@@ -295,8 +296,25 @@ static bool has_room(struct journal *j, uint64_t reserve)
            disk.f_bavail * disk.f_frsize >= reserve - spare;
 }
 
-/* The next segment takes over the reserve. This segment keeps it until then, or another program could take the blocks. Without room for
- * both, it grows instead, but not for ever: a journal frees whole segments. */
+/* Returns 0 or an errno. */
+static int roll(struct journal *j, struct batch *b, uint64_t reserve)
+{
+    return writer_roll(j, j->writer.end, b->end, reserve, &b->rolled) == 0 ? 0 : errno;
+}
+
+static int cut_tail(struct journal *j)
+{
+    struct writer *w = &j->writer;
+    if (io->ftruncate(w->fd, (off_t)w->position) != 0)
+        return -1;
+    w->size = w->filled = w->position;
+    w->reserved = 0;
+    return 0;
+}
+
+/* The next segment reserves the same blocks before this one frees its own, so that no other program can take them. Without room for
+ * both, this segment grows, up to GROWN_SEGMENTS times its size. Then it frees its reserve first, because only whole segments can be
+ * trimmed. */
 static enum journal_result roll_if_due(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -312,21 +330,17 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     if (r != JOURNAL_OK)
         return r;
     b->old_size = is_cut(j) ? w->position : w->size;
-    errno = ENOSPC;
     bool must = passes_hole(j, b);
-    int rc = has_room(j, w->wanted) ? writer_roll(j, w->end, b->end, w->wanted, &b->rolled) : -1;
+    int why = has_room(j, w->wanted) ? roll(j, b, w->wanted) : ENOSPC;
     bool frees_first =
-        rc != 0 && errno_is_full(errno) && (must || w->position >= GROWN_SEGMENTS * j->segment_bytes);
+        why && errno_is_full(why) && (must || w->position >= GROWN_SEGMENTS * j->segment_bytes);
     if (frees_first) {
-        if (is_cut(j) && io->ftruncate(w->fd, (off_t)w->position) != 0)
+        if (is_cut(j) && cut_tail(j) != 0)
             return writer_latch(j, "ftruncate", errno);
-        w->size = w->filled = w->position;
-        w->reserved = 0;
-        rc = writer_roll(j, w->end, b->end, 0, &b->rolled);
+        why = roll(j, b, 0);
     }
-    if (rc == 0)
+    if (!why)
         return JOURNAL_OK;
-    int why = errno;
     if (!errno_is_full(why) && (must || !errno_is_fd_limit(why)))
         return writer_latch(j, "begin a segment after", why);
     w->retry_roll = w->position + j->segment_bytes / RETRY_SHARE;

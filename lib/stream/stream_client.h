@@ -108,10 +108,10 @@ struct stream_client_config {
     /* `begin` is an offset that the stream does not have (410, 416); `body` is pubsub's reply. NULL: as for a
      * cursor. */
     void (*on_refused)(int status, struct bytes body, void *arg);
-    /* Asks for pubsub's statements (watermark.h), about one a second. The cursor is at the place of the statement. If there is no cursor
-     * and no stream, its end is 0. NULL: do not ask. */
+    /* Gets pubsub's statements (watermark.h), about one a second, between the lines. Before the stream exists, `end` is 0. NULL: the
+     * client requests no statements. */
     void (*on_statement)(const struct stream_statement *s, void *arg);
-    /* Called when a response ends: pending statements no longer hold. The cursor has not moved since the last lines. May be NULL. */
+    /* Called when a response ends, before the cursor moves: forget the statements that are not reached. May be NULL. */
     void (*on_response_end)(void *arg);
     /* Called when the result of stream_client_trouble or stream_client_is_caught_up has changed. May be NULL. */
     void (*on_change)(void *arg);

@@ -70,12 +70,17 @@ class Statements(harness.MillraceTest):
             self.assertTrue(at in ends and end in ends and until == now, (at, until, end, now))
         return statements
 
+    def wait_statements(self, reader, n):
+        """Until n more ticks have come."""
+        n += len(reader.taken()[1])
+        wait_until(lambda: len(reader.taken()[1]) >= n, "the next statement")
+
     def test_between_the_lines(self):
         readers = [Reader(self, self.pubsub, stream="s", **{"from": "earliest"}) for _ in range(3)]
-        for i in range(12):
-            self.publish(2)
-            readers[0].goes_on.set() if i % 3 else readers[0].goes_on.clear()
-            time.sleep(0.25)
+        for i in range(4):
+            readers[0].goes_on.set() if i % 2 else readers[0].goes_on.clear()
+            self.publish(6)
+            self.wait_statements(readers[1], 1)
         readers[0].goes_on.set()
         late = Reader(self, self.pubsub, stream="s", **{"from": "earliest"})
         for reader in readers:
@@ -87,9 +92,10 @@ class Statements(harness.MillraceTest):
         wait_until(lambda: reader.taken()[1], "the first statement")
         reader.goes_on.clear()
         self.publish(20)
-        time.sleep(2)
-        client = self.pubsub.get("/clients?format=json").json()["clients"][0]
-        self.assertLess(client["unsent_bytes"], 100000)
+        client = lambda: self.pubsub.get("/clients?format=json").json()["clients"][-1]
+        wait_until(lambda: client()["state"] == "blocked", client)
+        self.wait_statements(Reader(self, self.pubsub, stream="s", **{"from": "latest"}), 3)
+        self.assertLess(client()["unsent_bytes"], 100000)
         reader.goes_on.set()
         statements = self.check(reader)
         wait_until(lambda: reader.taken()[1][-1][2] == len(self.stream), "a statement of the end")

@@ -98,8 +98,13 @@ class WatermarkTest(MillraceTest):
 
     def hold_a_moment(self, seconds=3):
         """Looks for longer than a time takes from a queue to the aggregator, and returns the last result."""
+        return self.hold(self.look, seconds)
+
+    @staticmethod
+    def hold(look, seconds=3):
+        """Looks so often that nothing that lasts is missed."""
         end = time.time() + seconds
         while time.time() < end:
-            last = self.look()
+            last = look()
             time.sleep(LEAD)
         return last

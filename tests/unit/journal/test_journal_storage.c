@@ -366,27 +366,40 @@ static void test_a_cut_keeps_the_reserve(void **state)
     free(path);
 }
 
-/* Also when an append without a reserve begins the segment: the disk may be full by then. */
-static void test_the_reserve_moves_to_the_next_segment(void **state)
+#define RESERVE 300000
+static char long_line[4001];
+
+/* Appends with a reserve, to a journal with short segments. Returns false on a file system that cannot reserve. */
+static bool append_with_reserve(struct fixture *f)
 {
-    struct fixture *f = *state;
     struct answer a;
-    char line[4001];
-    struct bytes piece = bytes_of(line, sizeof line - 1);
-    struct journal_append asks = {.pieces = &piece, .n_pieces = 1, .reserve = 300000};
-    memset(line, 'x', sizeof line);
-    line[4000] = 0;
+    struct bytes piece = bytes_of(long_line, sizeof long_line - 1);
+    struct journal_append asks = {.pieces = &piece, .n_pieces = 1, .reserve = RESERVE};
+    memset(long_line, 'x', sizeof long_line - 1);
     segment_bytes = 20000;
     sync_ms = JOURNAL_SYNC_NEVER; /* nothing is filled ahead */
     reopen(f);
     assert_int_equal(journal_append(f->j, &asks, 1000, on_commit, &a, NULL), JOURNAL_OK);
     journal_set_flush(f->set);
-    if (f->j->writer.reserved == 0) /* a file system that cannot */
-        return;
+    return f->j->writer.reserved > 0;
+}
+
+static void use_a_part_of_the_reserve(struct fixture *f)
+{
     for (int i = 0; i < 8; i++)
-        put(f, line);
+        put(f, long_line);
+    assert_true(
+        f->j->writer.reserved >= f->j->writer.position + RESERVE - 8 * (sizeof long_line + FRAME_HEADER));
+}
+
+/* Also when an append without a reserve begins the segment: the disk may be full by then. */
+static void test_the_reserve_moves_to_the_next_segment(void **state)
+{
+    struct fixture *f = *state;
+    if (!append_with_reserve(f))
+        return;
+    use_a_part_of_the_reserve(f);
     assert_true(f->j->n_segments > 1);
-    assert_true(f->j->writer.reserved >= f->j->writer.position + 300000 - 8 * (4000 + FRAME_HEADER));
 }
 
 static bool is_taken; /* another program has taken what was free */
@@ -405,24 +418,13 @@ static int refusing_fallocate(int fd, int mode, off_t from, off_t length)
     return -1;
 }
 
-/* Another program takes each block that is free: from the moment when the segment gives back its reserve, and always. */
+/* Another program takes each free block: from the moment when the segment frees its reserve, and always. */
 static void test_the_reserve_is_never_free(void **state)
 {
     struct fixture *f = *state;
-    struct answer a;
-    char line[4001];
-    struct bytes piece = bytes_of(line, sizeof line - 1);
-    struct journal_append asks = {.pieces = &piece, .n_pieces = 1, .reserve = 300000};
-    memset(line, 'x', sizeof line);
-    line[4000] = 0;
-    segment_bytes = 20000;
-    sync_ms = JOURNAL_SYNC_NEVER; /* nothing is filled ahead */
     for (int always = 0; always < 2; always++) {
         is_taken = false;
-        reopen(f);
-        assert_int_equal(journal_append(f->j, &asks, 1000, on_commit, &a, NULL), JOURNAL_OK);
-        journal_set_flush(f->set);
-        if (f->j->writer.reserved == 0) /* a file system that cannot */
+        if (!append_with_reserve(f))
             return;
         faulty = io_system;
         faulty.ftruncate = taking_ftruncate;
@@ -430,11 +432,9 @@ static void test_the_reserve_is_never_free(void **state)
         io = &faulty;
         is_taken = always;
         uint64_t sequence = f->j->writer.sequence;
-        for (int i = 0; i < 8; i++)
-            put(f, line);
+        use_a_part_of_the_reserve(f);
         io = &io_system;
         assert_true((f->j->writer.sequence > sequence) == !always);
-        assert_true(f->j->writer.reserved >= f->j->writer.position + 300000 - 8 * (4000 + FRAME_HEADER));
     }
 }
 
