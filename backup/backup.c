@@ -94,14 +94,14 @@ static enum backup_result pin_journals(
 }
 
 /* pubsub may write to the file meanwhile, so it is read until two reads agree. A copy of which no two agree is not kept. */
-static enum backup_result copy_slots(struct backup *b, const char *name)
+static enum backup_result copy_cursors(struct backup *b)
 {
     struct tree_file first, second;
     struct tree_copy all = {.max_bytes = UINT64_MAX};
     if (!b->stages[BACKUP_PUBSUB])
         return BACKUP_OK;
-    char *from = tree_path(b->spec->places[BACKUP_PUBSUB], name);
-    char *to = tree_path(b->stages[BACKUP_PUBSUB], name);
+    char *from = tree_path(b->spec->places[BACKUP_PUBSUB], "cursors");
+    char *to = tree_path(b->stages[BACKUP_PUBSUB], "cursors");
     enum backup_result r = tree_make_parent(to, b->error);
     bool is_there = access(from, F_OK) == 0, is_same = false; /* no file: it has no entries */
     for (int i = 0; r == BACKUP_OK && is_there && !is_same && i < SLOTS_READS; i++) {
@@ -225,8 +225,7 @@ static enum backup_result copy_in_order(struct backup *b)
     enum backup_result r;
     progress(b, "copy");
     if ((r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
-        (r = copy_slots(b, "cursors")) == BACKUP_OK && (r = copy_slots(b, "untils")) == BACKUP_OK &&
-        (r = counts_copy(&b->counts, b->error)) == BACKUP_OK &&
+        (r = copy_cursors(b)) == BACKUP_OK && (r = counts_copy(&b->counts, b->error)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_SIMPLEQUEUE, "queues", &b->queues)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = extend_streams(b)) == BACKUP_OK && (r = extend_queues(b)) == BACKUP_OK) {

@@ -1,5 +1,4 @@
 #include "http/client/http_pool.h"
-#include "base/remote_moment.h"
 #include "config/peers.h"
 #include "readers/reader_program.h"
 
@@ -14,9 +13,9 @@
 struct relay {
     struct daemon *daemon;
     struct reader_program *program;
-    struct http_pool *pubsub;    /* one server, which keeps the marks */
-    const char *stream;          /* needs no encoding */
-    struct remote_moment moment; /* of pubsub's clock */
+    struct http_pool *pubsub; /* one server, which keeps the marks */
+    const char *stream;       /* needs no encoding */
+    const char *name, *queue; /* name: NULL: HOST.QUEUE */
     struct buf body;
 };
 
@@ -29,13 +28,17 @@ static const struct option_row option_rows[] = {
         .inherits = "streams",
         .flags = OPTION_FIRST,
         .help = "stream to publish to"},
+    {.name = "name",
+        .type = OPTION_STRING,
+        .help = "name by which people know this producer (default: HOST.QUEUE, with the queue's host)"},
     READER_MS("publish_timeout", "3s", 10, 600000, "timeout of a publish"),
     {.name = NULL},
 };
 
 static int check(struct options *o, struct config_error *error)
 {
-    if (reader_program_check(o, error) || options_check_name(o, "stream", error))
+    if (reader_program_check(o, error) || options_check_name(o, "stream", error) ||
+        options_check_name(o, "name", error))
         return -1;
     return peer_check(o, "pubsub", error);
 }
@@ -60,9 +63,10 @@ static void faulted(struct relay *r, const char *why)
 
 static bool no_reply(struct relay *r, enum http_client_result result, const struct http_reply_view *reply)
 {
+    usec_t time;
     if (result == HTTP_CLIENT_OK) {
-        (void)remote_moment_read(
-            &r->moment, bytes_str(http_reply_header(reply, REMOTE_MOMENT_HEADER)), clock_monotonic());
+        if (bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Time")), &time))
+            queuereader_set_time(reader_program_reader(r->program), time);
         return false;
     }
     if (result != HTTP_CLIENT_CANCELLED) /* by http_pool_free: the reader is freed next */
@@ -142,10 +146,12 @@ static void published(enum http_client_result result, const struct http_reply_vi
 static void append_until(const struct relay *r, const struct queuereader_run *run, char *target, size_t size)
 {
     size_t len = strlen(target);
-    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&until_age=%" PRId64,
-        run->until / USEC_PER_SEC, run->until % USEC_PER_SEC,
-        (run->until_age + USEC_PER_MSEC - 1) / USEC_PER_MSEC);
-    remote_moment_append(&r->moment, clock_monotonic() - run->until_age, target, size);
+    char name[NAME_LEN_MAX + 1] = "";
+    if (r->name || run->host[0])
+        snprintf(name, sizeof name, "%s%s%s", r->name ? r->name : run->host, r->name ? "" : ".",
+            r->name ? "" : r->queue);
+    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "%s%s", run->until / USEC_PER_SEC,
+        run->until % USEC_PER_SEC, name[0] ? "&name=" : "", name);
 }
 
 static void stated(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -210,6 +216,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     *ctx = r;
     r->daemon = d;
     r->stream = options_string(o, "stream");
+    r->name = options_string(o, "name");
+    r->queue = options_string(o, "queue");
     struct http_pool_config pool = {
         .url = peer_url(o, "pubsub"),
         .max_connections = 1,

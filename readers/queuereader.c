@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define QUEUEREADER_MAGIC 0x51524452
-#define WAITED_MAX 3600000      /* ms */
 #define STATE_WAIT USEC_PER_SEC /* with `state`, the longest wait: the queue's answer has a time to state */
 
 struct queuereader {
@@ -26,6 +25,7 @@ struct queuereader {
     size_t run_length;      /* of that run */
     size_t burying;         /* during PLAN_BURY: the index of the message in plan_batch */
     char destination[QUEUEREADER_DESTINATION_DIGITS + 1]; /* "": unnamed */
+    char host[NAME_LEN_MAX + 1];                          /* of the queue; "": unknown */
     bool stopping, ended;
     struct event *advance;
     char trouble[256];
@@ -138,6 +138,8 @@ static void released(enum http_client_result result, const struct http_reply_vie
         return;
     }
     (void)bytes_to_u64(queuereader_reply_member(reply->body, "acked_below"), &acked_below);
+    struct bytes host = queuereader_reply_member(reply->body, "host");
+    snprintf(qr->host, sizeof qr->host, "%.*s", bytes_is_name(host) ? (int)host.len : 0, host.ptr);
     answered(qr, PLAN_QUEUE);
     plan_released(qr->plan, &(struct plan_queue){id, next_id, epoch,
                                 queuereader_reply_member(reply->body, "openings"), acked_below});
@@ -171,13 +173,9 @@ static void superseded(struct queuereader *qr, bool by_another)
 static struct plan_accepted accepted_of(const struct http_reply_view *reply)
 {
     struct plan_accepted a = {0};
-    uint64_t waited;
     if (!bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Accepted-Before")), &a.before) ||
         !bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Accepted-Last")), &a.last_id))
         a.before = 0;
-    if (bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Waited")), &waited) &&
-        waited <= WAITED_MAX)
-        a.waited = (usec_t)waited * USEC_PER_MSEC;
     return a;
 }
 
@@ -336,16 +334,15 @@ static void acknowledge(struct queuereader *qr, const struct plan_step *step)
 
 static struct queuereader_run run_of(const struct queuereader *qr, const struct plan_step *step)
 {
-    const struct plan_watermark *w = &step->watermark;
     return (struct queuereader_run){
         .messages = step->count ? plan_batch(qr->plan)->messages + step->first : NULL,
         .n = step->count,
         .queue_id = plan_queue_id(qr->plan),
+        .host = qr->host,
         .mark = step->mark,
         .next = step->next,
         .opening = step->opening,
-        .until = w->time,
-        .until_age = w->time ? clock_monotonic() - w->read_at : 0,
+        .until = step->watermark,
     };
 }
 
@@ -389,6 +386,11 @@ void queuereader_set_destination(struct queuereader *qr, struct bytes id)
     for (size_t i = 0; i < QUEUEREADER_DESTINATION_DIGITS; i++)
         qr->destination[i] =
             "0123456789abcdef"[(bytes_hex_digit(id.ptr[i]) ^ bytes_hex_digit(queue_id[i])) & 15];
+}
+
+void queuereader_set_time(struct queuereader *qr, usec_t time)
+{
+    plan_destination_time(qr->plan, time);
 }
 
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening)

@@ -32,12 +32,12 @@ struct queuereader;
 
 struct queuereader_run {
     const struct message *messages;
-    size_t n; /* 0: only the mark changes */
-    const char *queue_id;
-    uint64_t mark, next; /* the mark that the destination must have, and the new mark */
-    /* With `state`: once the run is stored, each message that the queue accepted before this time of its clock is
-     * stored or buried; 0: not known. until_age is the time since the queue read it, at most. */
-    usec_t until, until_age;
+    size_t n;                    /* 0: only the mark changes */
+    const char *queue_id, *host; /* the name of the queue's host; "": unknown */
+    uint64_t mark, next;         /* the mark that the destination must have, and the new mark */
+    /* With `state`: once the run is stored, each message that the queue accepted before this time, by its clock and
+     * by the destination's, is stored or buried; 0: not known. */
+    usec_t until;
     const char *opening; /* to be stored with `next` and passed to queuereader_asked; may be "" */
 };
 
@@ -91,6 +91,8 @@ void queuereader_stop(struct queuereader *qr);
  * acknowledged for it, and the reader recognizes an old copy of the destination. */
 #define QUEUEREADER_DESTINATION_DIGITS 8
 void queuereader_set_destination(struct queuereader *qr, struct bytes id);
+/* States the destination's time, as a reply names it. Call this before the answer. */
+void queuereader_set_time(struct queuereader *qr, usec_t time);
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening);
 void queuereader_delivered(struct queuereader *qr);
 void queuereader_stated(struct queuereader *qr);

@@ -30,9 +30,9 @@ struct leased {
     usec_t ends, touch_at;
 };
 
-/* A statement of the queue that waits until the mark exceeds last_id. */
+/* A watermark once the mark exceeds last_id. */
 struct claim {
-    struct plan_watermark watermark; /* time 0: none */
+    usec_t time; /* 0: none */
     uint64_t last_id;
 };
 
@@ -63,8 +63,10 @@ struct plan {
     /* The oldest is kept until it is stated, so that the watermark rises even if there is always a backlog. */
     struct claim oldest, newest;
     usec_t stated_at;
-    bool doubted;      /* the mark seems to be of another history, and is to be checked again */
-    bool fresh;        /* no message was reserved since the release */
+    usec_t destination_time,
+        time_at_reserve; /* by the destination's clock, as last known, and when the reserve began; 0: not known */
+    bool doubted;        /* the mark seems to be of another history, and is to be checked again */
+    bool fresh;          /* no message was reserved since the release */
     uint64_t expected; /* unless fresh: the first id of the next batch */
 
     struct leased leased[BATCHES_MAX]; /* the first is being delivered */
@@ -205,28 +207,27 @@ static struct plan_step fence_step(struct plan *p)
 /* Returns the latest watermark if all messages below `id` are settled, or NULL. */
 static const struct claim *reached(const struct plan *p, uint64_t id)
 {
-    if (p->newest.watermark.time && p->newest.last_id < id)
+    if (p->newest.time && p->newest.last_id < id)
         return &p->newest;
-    return p->oldest.watermark.time && p->oldest.last_id < id ? &p->oldest : NULL;
+    return p->oldest.time && p->oldest.last_id < id ? &p->oldest : NULL;
 }
 
 static void claims_clear(struct plan *p)
 {
-    p->oldest = p->newest = (struct claim){{0}, 0};
+    p->oldest = p->newest = (struct claim){0, 0};
 }
 
-/* If the queue's clock was set back, earlier times may lie after messages that it accepts from now on. If the queue states
- * no time, messages below last_id of an earlier claim may get new ids. The time is as old as the request, without its wait: the
- * answer may have been under way for long. */
-static void add_claim(struct plan *p, const struct plan_accepted *a, usec_t now)
+/* If a clock was set back, the former times may lie after messages that are accepted from now on. If the queue states
+ * no time, messages below last_id of an earlier claim may get new ids. */
+static void add_claim(struct plan *p, const struct plan_accepted *a)
 {
-    usec_t read_at = p->since[PLAN_QUEUE] + a->waited;
-    if (a->before < p->newest.watermark.time)
+    usec_t time = a->before < p->time_at_reserve ? a->before : p->time_at_reserve;
+    if (time < p->newest.time)
         claims_clear(p);
-    if (a->before == 0)
+    if (time == 0)
         return;
-    p->newest = (struct claim){{a->before, read_at < now ? read_at : now}, a->last_id};
-    if (p->oldest.watermark.time == 0)
+    p->newest = (struct claim){time, a->last_id};
+    if (p->oldest.time == 0)
         p->oldest = p->newest;
 }
 
@@ -234,9 +235,9 @@ static void statement_done(struct plan *p)
 {
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
     p->stated_at = p->since[PLAN_DESTINATION];
-    if (p->newest.watermark.time <= step->watermark.time)
+    if (p->newest.time <= step->watermark)
         claims_clear(p);
-    else if (p->oldest.watermark.time <= step->watermark.time)
+    else if (p->oldest.time <= step->watermark)
         p->oldest = p->newest;
 }
 
@@ -248,7 +249,7 @@ static struct plan_step state_step(const struct plan *p, usec_t now)
         return (struct plan_step){.action = PLAN_PAUSE, .until = due};
     struct plan_step step = {.action = PLAN_STATE, .mark = p->mark};
     if (claim)
-        step.watermark = claim->watermark;
+        step.watermark = claim->time;
     return step;
 }
 
@@ -268,7 +269,7 @@ static struct plan_step deliver_step(const struct plan *p, size_t first)
     step.count = count;
     const struct claim *claim = reached(p, step.next >> PLAN_FENCE_BITS);
     if (claim)
-        step.watermark = claim->watermark;
+        step.watermark = claim->time;
     return step;
 }
 
@@ -314,6 +315,9 @@ static struct plan_step work_queue_step(const struct plan *p, usec_t now)
     bool more = p->n_leased == 0 || (p->n_leased < BATCHES_MAX && !p->dry);
     if (p->acks[0].len && (p->acks[0].len > PIGGYBACK_MAX || p->no_piggyback || !more))
         return (struct plan_step){.action = PLAN_ACK};
+    bool is_stating = p->busy[PLAN_DESTINATION] && p->doing[PLAN_DESTINATION].action == PLAN_STATE;
+    if (more && is_stating) /* its reply has a later time */
+        return (struct plan_step){.action = PLAN_WAIT};
     if (more)
         return (struct plan_step){.action = PLAN_RESERVE, .wait = p->n_leased == 0};
     return touch;
@@ -368,8 +372,10 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     p->busy[lane] = true;
     p->doing[lane] = step;
     p->since[lane] = now;
-    if (step.action == PLAN_RESERVE)
+    if (step.action == PLAN_RESERVE) {
         p->acks_piggyback = p->acks[0].len > 0;
+        p->time_at_reserve = p->destination_time;
+    }
     return step;
 }
 
@@ -500,7 +506,7 @@ void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch,
         backoff_succeeded(&p->rival);
     bool same = bytes_equal_str(queue_id, p->queue_id);
     if (same)
-        add_claim(p, accepted, now);
+        add_claim(p, accepted);
     if (!same || (!p->fresh && !is_contiguous(p, batch))) {
         p->over = true;
     } else if (batch->n && batch->messages[batch->n - 1].id >= PLAN_ID_MAX) {
@@ -581,6 +587,15 @@ void plan_delivered(struct plan *p)
     }
 }
 
+void plan_destination_time(struct plan *p, usec_t time)
+{
+    if (time < p->destination_time) {
+        p->time_at_reserve = 0;
+        claims_clear(p);
+    }
+    p->destination_time = time;
+}
+
 void plan_stated(struct plan *p)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_STATE);
@@ -657,6 +672,8 @@ void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
         return;
     }
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
+    p->destination_time = p->time_at_reserve = 0;
+    claims_clear(p);
     if (step->action == PLAN_DELIVER && step->count)
         p->unresolved = true;
     if (p->phase == PHASE_FENCE)

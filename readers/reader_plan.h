@@ -40,10 +40,11 @@
  * 10. Of two processes with one name, each waits longer each time it was superseded, so that the other can make
  *     progress.
  *
- * 11. A *watermark* is a time of the queue's clock before which every accepted message is settled. A reserve's
- *     reply has a time and the highest remaining id accepted before it. Once M exceeds this id, the time is a
- *     watermark. The plan states it with the delivery that raises M, or by itself at least every second. 0: not
- *     known. */
+ * 11. A *watermark* is a time before which every accepted message is settled. The destination's replies have its
+ *     time t, and the reply to a reserve that is sent afterwards has the queue's time and the highest remaining id
+ *     accepted before it. Once M exceeds this id, the earlier of both times is a watermark: so it is never too late,
+ *     whichever clock is ahead. The plan states it with the delivery that raises M, or by itself at least every
+ *     second. 0: not known. After a fault of the destination, which may have been replaced, t is not known. */
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
 
@@ -80,11 +81,6 @@ enum plan_action {
     PLAN_MARKS_USED_UP    /* after 2^44 messages, or 2^20 takeovers without a delivery */
 };
 
-struct plan_watermark {
-    usec_t time;    /* by the queue's clock; 0: not known */
-    usec_t read_at; /* monotonic: when the queue read this time, at the earliest */
-};
-
 struct plan_step {
     enum plan_action action;
     size_t first, count; /* of plan_batch */
@@ -93,7 +89,7 @@ struct plan_step {
     uint64_t lease;
     bool wait;
     usec_t until;
-    struct plan_watermark watermark; /* PLAN_DELIVER with messages, PLAN_STATE */
+    usec_t watermark; /* PLAN_DELIVER with messages, PLAN_STATE; 0: not known */
 };
 
 struct plan_config {
@@ -128,7 +124,6 @@ void plan_asked(struct plan *p, uint64_t mark, struct bytes opening);
 struct plan_accepted {
     usec_t before; /* by the queue's clock; 0: not known */
     uint64_t last_id;
-    usec_t waited; /* of the request at the queue */
 };
 /* Takes over the batch, which may be empty, and zeroes it. */
 void plan_reserved(struct plan *p, struct bytes queue_id, struct batch *batch,
@@ -140,6 +135,7 @@ void plan_destination_behind(struct plan *p, uint64_t acked_below);
 void plan_touched(struct plan *p);
 void plan_delivered(struct plan *p);
 void plan_stated(struct plan *p);
+void plan_destination_time(struct plan *p, usec_t time); /* in a reply of the destination (rule 11) */
 void plan_conflict(struct plan *p, usec_t now); /* the mark differs, so the destination stored nothing */
 void plan_refused(struct plan *p, const char *reason);
 void plan_buried(struct plan *p);

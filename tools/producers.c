@@ -39,21 +39,24 @@ static const struct option_row rows[] = {
     {.name = "next_id",
         .type = OPTION_STRING,
         .help = "new mark of a queue's reader: id of the first message that is not published"},
-    {.name = "remove", .type = OPTION_STRING, .help = "producer to remove with its mark"},
+    {.name = "remove",
+        .type = OPTION_STRING,
+        .help = "producer to remove with its mark: itself, or the name by which people know it"},
     {.name = "json", .type = OPTION_BOOL, .help = "print JSON"},
     {.name = NULL},
 };
 
 struct producer {
-    struct bytes name, opening; /* in the reply */
+    struct bytes name, opening, known_as; /* in the reply; known_as: to people */
     uint64_t mark;
     bool is_reader; /* the mark consists of id and fence */
 };
 
 static struct producer read_producer(const struct json_doc *doc, const char *at)
 {
-    struct producer p = {
-        .name = json_doc_text(doc, "%s/producer", at), .opening = json_doc_text(doc, "%s/opening", at)};
+    struct producer p = {.name = json_doc_text(doc, "%s/producer", at),
+        .opening = json_doc_text(doc, "%s/opening", at),
+        .known_as = json_doc_text(doc, "%s/name", at)};
     (void)bytes_to_u64(json_doc_text(doc, "%s/mark", at), &p.mark);
     p.is_reader = p.name.len == QUEUE_ID_DIGITS && p.mark >> PLAN_FENCE_BITS > 0;
     for (size_t i = 0; i < p.name.len; i++)
@@ -70,12 +73,16 @@ static void print_producer(const struct producer *p, bool json, const char *betw
             p->name.ptr, p->mark, opening, opening ? p->opening.ptr : "");
         if (p->is_reader)
             printf(",\"next_id\":\"%" PRIu64 "\",\"fence\":%" PRIu64, id, fence);
+        if (p->known_as.len)
+            printf(",\"name\":\"%.*s\"", (int)p->known_as.len, p->known_as.ptr);
         putchar('}');
         return;
     }
     printf("%-*.*s mark %" PRIu64, QUEUE_ID_DIGITS, name, p->name.ptr, p->mark);
     if (p->is_reader)
         printf(" next_id %" PRIu64 " fence %" PRIu64, id, fence);
+    if (p->known_as.len)
+        printf(" name %.*s", (int)p->known_as.len, p->known_as.ptr);
     if (opening)
         printf(" opening %.*s", opening < LINEAGE_DIGITS ? opening : LINEAGE_DIGITS, p->opening.ptr);
     putchar('\n');

@@ -2,12 +2,6 @@
 
 #include <stdlib.h>
 
-usec_t clock_moment_time(struct clock_moment moment, struct clock_moment now)
-{
-    usec_t time = now.trusted - (now.boot - moment.boot);
-    return time < moment.trusted ? time : moment.trusted;
-}
-
 usec_t clock_watch_look(struct clock_watch *w, usec_t wall, usec_t boot)
 {
     usec_t jump = w->wall ? (wall - w->wall) - (boot - w->boot) : 0;

@@ -27,16 +27,6 @@ struct clock_watch {
     usec_t last_jump; /* negative: backwards */
 };
 
-/* A moment by the clock since boot, which never jumps, and the trusted time at that moment. */
-struct clock_moment {
-    usec_t boot; /* 0: no moment */
-    usec_t trusted;
-};
-/* Returns a past moment as a time. Returns the earlier of two times: the trusted time at that moment, and that moment
- * converted by the present trusted time. So if the wall clock is set back, the result falls too, and a clock that was
- * ahead for a short time has no lasting effect. */
-usec_t clock_moment_time(struct clock_moment moment, struct clock_moment now);
-
 /* Reads both clocks and returns the trusted time. If the wall clock has jumped since the last call, increments
  * `jumps`. */
 usec_t clock_watch_look(struct clock_watch *w, usec_t wall, usec_t boot);

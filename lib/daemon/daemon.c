@@ -277,12 +277,6 @@ usec_t daemon_trusted_time(struct daemon *d)
     return trusted;
 }
 
-struct clock_moment daemon_moment(struct daemon *d)
-{
-    usec_t trusted = daemon_trusted_time(d);
-    return (struct clock_moment){clock_boot(), trusted};
-}
-
 static void on_clock_tick(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;

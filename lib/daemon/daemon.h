@@ -88,7 +88,6 @@ struct stats *daemon_stats(struct daemon *d);
 /* The trusted time (base/clock_watch.h), for deletions by age and the watermark. Checked here and once a second;
  * jumps are logged and counted. Loop's thread only. */
 usec_t daemon_trusted_time(struct daemon *d);
-struct clock_moment daemon_moment(struct daemon *d); /* now */
 
 void daemon_set_ready(struct daemon *d);
 /* With --daemon: lets the parent exit with 0. For daemons that wait for another daemon before they are ready;

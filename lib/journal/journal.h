@@ -119,7 +119,7 @@ uint64_t journal_disk_bytes(const struct journal *j);
 uint64_t journal_trimmed_bytes(const struct journal *j);
 /* The number of payload bytes from `from` up to `to`, not counting holes and trimmed bytes. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
-usec_t journal_last_time(const struct journal *j);   /* wall-clock time of the last frame; 0: empty */
+usec_t journal_last_time(const struct journal *j);   /* wall-clock time of the last payload; 0: empty */
 uint64_t journal_cut_bytes(const struct journal *j); /* bytes of a torn tail that journal_open cut off */
 /* What journal_open has cut off (file, byte, offset, bytes, count if known), torn by a crash or damaged since;
  * NULL: nothing. */
@@ -129,7 +129,7 @@ const char *journal_failure(
 
 struct journal_append {
     struct bytes producer;      /* a name; if empty, mark and next are ignored */
-    uint64_t mark, next;        /* mark < next, asserted */
+    uint64_t mark, next;        /* mark < next, or equal without a payload: only the tag changes */
     const struct bytes *pieces; /* the payload; copied before journal_append returns */
     size_t n_pieces;            /* may be 0 with a producer: only the mark changes */
     /* Bytes of disk space to reserve after this append, for later appends with reserve 0 on a full disk. Without

@@ -93,7 +93,7 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
     char label[MARK_LABEL_MAX];
     size_t label_size = a->producer.len + (a->tag.len ? 1 + a->tag.len : 0);
     assert(j->magic == JOURNAL_MAGIC && label_size <= sizeof label);
-    assert(!named || a->sets_mark || a->mark < a->next);
+    assert(!named || a->sets_mark || a->mark < a->next || (a->mark == a->next && a->n_pieces == 0));
     const struct mark *m = named ? marks_find(&j->marks, a->producer) : NULL;
     uint64_t accepted = m ? m->accepted : 0;
     if (mark)
@@ -244,7 +244,8 @@ static void append_deliver(struct batch *b)
     }
     bool moved = b->end != j->committed_end;
     j->committed_end = s->end = b->end;
-    j->committed_time = b->time;
+    if (b->end > b->start)
+        j->committed_time = b->time;
     s->latest = b->latest > s->latest ? b->latest : s->latest;
     frame_index_add(j, s, &(struct index_entry){b->position, b->end, s->latest});
     call_back(j->set, b, JOURNAL_OK);

@@ -36,6 +36,7 @@ struct opening {
     uint64_t synced;        /* a frame states that this segment was synced up to this position */
     bool ends_in_zeros;     /* zeros or the file's end follow after the last frame */
     usec_t last_time;       /* of the last frame */
+    usec_t last_payload;    /* time of the last payload in that segment; 0: none */
     usec_t latest;          /* the latest time of a payload in that segment; 0: none */
     uint8_t boot[16];       /* of the last session */
     bool never, clean;
@@ -137,6 +138,8 @@ static bool apply_frame(struct opening *o, const struct frame *f, bool first)
         marks_set(&o->j->marks, f->name, f->mark);
     o->clean = f->kind == FRAME_CLOSE;
     o->last_time = f->time;
+    if (frame_advance(f) > 0)
+        o->last_payload = f->time;
     if (frame_advance(f) > 0 && f->time > o->latest)
         o->latest = f->time;
     o->synced = f->durable_position > o->synced ? f->durable_position : o->synced;
@@ -155,7 +158,7 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
     memcpy(o->boot, h->boot, sizeof o->boot);
     o->never = h->never;
     o->synced = SEGMENT_HEADER;
-    o->latest = 0;
+    o->latest = o->last_payload = 0;
     bool sealed = i + 1 < o->count;
     while (status == CURSOR_FRAME && !(sealed && c.position >= h[1].previous_size)) {
         status = cursor_peek(&c, &f);
@@ -490,7 +493,8 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
     unfinished_segments_remove(j->dir);
     writer_state_synced_end(j);
     j->accepted_end = j->committed_end = o.end;
-    j->accepted_time = j->committed_time = o.last_time;
+    j->accepted_time = o.last_time;
+    j->committed_time = o.last_payload ? o.last_payload : o.last_time;
     for (size_t i = 0; i < sizeof j->id; i++)
         snprintf(j->id_text + 2 * i, 3, "%02x", j->id[i]);
     j->next = set->journals;

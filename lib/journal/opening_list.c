@@ -64,7 +64,7 @@ void openings_lineage(const struct openings *o, uint64_t number, char *out, size
 
 void lineage_cut_to_tag(char *lineage, size_t producer)
 {
-    size_t room = producer + 1 < MARK_LABEL_MAX ? MARK_LABEL_MAX - producer - 1 : 0;
+    size_t room = producer < LINEAGE_TAG_ROOM ? LINEAGE_TAG_ROOM - producer : 0;
     if (strlen(lineage) > room)
         lineage[room - room % LINEAGE_DIGITS] = '\0';
 }

@@ -10,7 +10,7 @@
  * that both have. A lineage has no gap, so the opening that follows in one history is not in the other.
  *
  * A cursor in a file has the whole lineage. The tag of a mark has its newest openings, as far as they fit beside
- * the producer's name (MARK_LABEL_MAX). If two histories parted before the oldest opening of a lineage, it is known
+ * the producer's name (LINEAGE_TAG_ROOM). If two histories parted before the oldest opening of a lineage, it is known
  * that they differ, but not where.
  *
  * A complete list never changes, so any thread may read it. */
@@ -23,6 +23,8 @@
 #define OPENING_ID_TEXT 17 /* 16 lower-case hexadecimal digits and NUL */
 #define LINEAGE_DIGITS 10
 #define LINEAGE_TEXT (OPENINGS_MAX * LINEAGE_DIGITS + 1) /* buffer for a whole lineage */
+/* A producer's name and the lineage in its tag have at most so many bytes. The rest of the label is for what the producer states (pubsub). */
+#define LINEAGE_TAG_ROOM ((size_t)156)
 /* Buffer for the newest openings of a lineage. They tell two histories apart where the place of parting is not needed. */
 #define LINEAGE_SHORT_TEXT (3 * LINEAGE_DIGITS + 1)
 

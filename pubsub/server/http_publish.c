@@ -1,18 +1,15 @@
 #include "pubsub/server/pubsub_server.h"
 
 #include "base/log.h"
-#include "base/remote_moment.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define UNTIL_AGE_MAX (INT64_C(366) * 24 * 3600 * 1000) /* ms */
-
 struct until_parameter {
     bool is_given;
-    char producer[NAME_LEN_MAX + 1];
-    usec_t time, read_at; /* read_at: the time of this process since boot */
+    char producer[NAME_LEN_MAX + 1], name[NAME_LEN_MAX + 1];
+    usec_t time;
 };
 
 /* A publish that waits for its commit. */
@@ -126,7 +123,7 @@ static void reply_producer(struct http_request *req, struct stream *s)
     if (!http_param_name(req, "producer", NULL, producer))
         return;
     uint64_t mark = journal_mark(stream_journal(s), bytes_str(producer), &known);
-    struct bytes opening = journal_tag(stream_journal(s), bytes_str(producer));
+    struct bytes opening = untils_tag_opening(journal_tag(stream_journal(s), bytes_str(producer)));
     http_replyf(req, 200, "application/json",
         "{\"stream\":\"%s\",\"id\":\"%s\",\"producer\":\"%s\",\"mark\":\"%" PRIu64
         "\",\"opening\":\"%.*s\",\"known\":%s}\n",
@@ -134,13 +131,9 @@ static void reply_producer(struct http_request *req, struct stream *s)
         opening.len ? opening.ptr : "", known ? "true" : "false");
 }
 
-static void state_until(struct pubsub_server *server, struct stream *s, const struct until_parameter *until)
+static struct until_statement statement_of(const struct until_parameter *until)
 {
-    if (!until->is_given)
-        return;
-    struct clock_moment now = daemon_moment(server->daemon);
-    untils_state(server->untils, s,
-        &(struct until_statement){bytes_str(until->producer), until->time, now.boot - until->read_at}, now);
+    return (struct until_statement){bytes_str(until->producer), bytes_str(until->name), until->time};
 }
 
 static void publish_done(struct stream_publish *p, const struct journal_commit *commit)
@@ -157,7 +150,9 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
         stats_add(server->lines, p->lines);
         stats_add(server->bytes, commit->end - commit->start);
         stats_add(server->duplicates, commit->duplicate);
-        state_until(server, s, &pub->until);
+        struct until_statement statement = statement_of(&pub->until);
+        if (pub->until.is_given)
+            untils_state(server->untils, s, &statement, !commit->duplicate);
     }
     if (is_stored && req)
         server_add_place(server, req, s);
@@ -188,14 +183,10 @@ static void publisher_gone(struct http_request *req, void *arg)
     ((struct pub *)arg)->req = NULL;
 }
 
-/* Reads until= and its age. A moment of another process cannot be compared, so the time is not known. False after an error
- * reply. */
-static bool read_until(
-    const struct pubsub_server *server, struct http_request *req, struct until_parameter *until)
+/* Reads until= and name=. A time in the future says nothing: the producer's clock is ahead. False after an error reply. */
+static bool read_until(struct pubsub_server *server, struct http_request *req, struct until_parameter *until)
 {
-    struct remote_moment moment;
     struct bytes text;
-    uint64_t age;
     *until = (struct until_parameter){.is_given = http_param(req, "until", &text)};
     if (!until->is_given)
         return true;
@@ -204,22 +195,10 @@ static bool read_until(
             req, 400, "bad-parameter", "Unix seconds, with an optional fraction", "until is not a time");
         return false;
     }
-    until->read_at = clock_boot();
-    if (!http_param_name(req, "producer", NULL, until->producer) ||
-        !http_param_u64(req, "until_age", 0, 0, UNTIL_AGE_MAX, &age))
-        return false;
-    until->read_at -= (usec_t)age * USEC_PER_MSEC;
-    if (!http_param(req, "until_moment", &text))
-        return true;
-    if (!remote_moment_read(&moment, text, 0)) {
-        http_problem(req, 400, "bad-parameter", "LIFE.MICROSECONDS", "until_moment is not a moment");
-        return false;
-    }
-    if (strcmp(moment.life, server->life) != 0)
+    if (until->time > daemon_trusted_time(server->daemon))
         until->time = 0;
-    if (moment.there < until->read_at)
-        until->read_at = moment.there;
-    return true;
+    return http_param_name(req, "producer", NULL, until->producer) &&
+           (!http_param(req, "name", &text) || http_param_name(req, "name", NULL, until->name));
 }
 
 /* For a request with until= and without next=. The producer's committed mark shows that all its lines are committed, and
@@ -241,7 +220,8 @@ static void state_only(
     } else if (!known || stated != mark) {
         reply_conflict(req, mark);
     } else {
-        state_until(server, s, until);
+        struct until_statement statement = statement_of(until);
+        untils_state(server->untils, s, &statement, false);
         server_add_place(server, req, s);
         reply_producer(req, s);
     }
@@ -253,7 +233,7 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
     char name[NAME_LEN_MAX + 1];
     struct bytes value;
     *marks = (struct stream_marks){0};
-    bool has_opening = http_param(req, "opening", &marks->opening) && marks->opening.len > 0;
+    bool has_opening = http_param(req, "opening", &marks->tag) && marks->tag.len > 0;
     int given = http_param(req, "producer", &marks->producer) + http_param(req, "mark", &value) +
                 http_param(req, "next", &value);
     if (given == 0 && !has_opening)
@@ -267,16 +247,16 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
         !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks->mark) ||
         !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next))
         return false;
-    bool opening_fits = !has_opening || (bytes_are_of_name(marks->opening) &&
-                                            marks->producer.len + 1 + marks->opening.len <= MARK_LABEL_MAX);
+    bool opening_fits = !has_opening || (bytes_are_of_name(marks->tag) &&
+                                            marks->producer.len + marks->tag.len <= LINEAGE_TAG_ROOM);
     if (marks->mark < marks->next && opening_fits)
         return true;
     if (opening_fits)
         http_problem(req, 400, "bad-parameter", NULL, "next must be greater than mark");
     else
         http_problem(req, 400, "bad-parameter", NULL,
-            "opening must consist of [A-Za-z0-9_.-], and producer and opening together of at most %d bytes",
-            MARK_LABEL_MAX - 1);
+            "opening must consist of [A-Za-z0-9_.-], and producer and opening together of at most %zu bytes",
+            LINEAGE_TAG_ROOM);
     return false;
 }
 
@@ -346,9 +326,11 @@ void http_publish_resume(struct pubsub_server *server)
 }
 
 static void publish(struct pubsub_server *server, struct http_request *req, struct stream *s,
-    const struct lines *lines, const struct stream_marks *marks, const struct until_parameter *until)
+    const struct lines *lines, struct stream_marks *marks, const struct until_parameter *until)
 {
     struct bytes name;
+    char tag[UNTILS_TAG_TEXT];
+    struct until_statement statement = statement_of(until);
     if (refuse_when_full(server, req, s, lines, marks))
         return;
     struct pub *pub = mem_alloc(sizeof(*pub));
@@ -359,6 +341,9 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
         .sets_mark = marks->sets_mark,
         .until = *until};
     uint64_t mark = 0;
+    if (marks->producer.len > 0)
+        marks->tag = untils_tag(
+            server->untils, s, marks->producer, marks->tag, until->is_given ? &statement : NULL, tag);
     enum journal_result r = stream_publish(s, lines, marks, clock_wall(), &pub->publish, &mark);
     if (r == JOURNAL_OK) {
         server->in_flight++;
@@ -417,17 +402,18 @@ static void append_seconds(struct buf *out, usec_t t)
     buf_printf(out, "%" PRId64 ".%06" PRId64, t / USEC_PER_SEC, t % USEC_PER_SEC);
 }
 
-static void append_until(struct pubsub_server *server, struct buf *out, const struct until *u)
+static void append_until(const struct pubsub_server *server, struct buf *out, const struct until *u)
 {
-    usec_t time = until_time(u, daemon_moment(server->daemon));
     buf_append_str(out, ",\"until\":");
-    if (time > 0)
-        append_seconds(out, time);
+    if (u->time > 0)
+        append_seconds(out, u->time);
     else
         buf_append_str(out, "null");
-    buf_printf(out, ",\"until_offset\":\"%" PRIu64 "\",\"until_restored\":%s,\"silent_seconds\":", u->offset,
-        u->is_restored ? "true" : "false");
-    append_seconds(out, untils_silence(server->untils, u));
+    buf_printf(out, ",\"until_restored\":%s,\"silent_seconds\":", u->is_restored ? "true" : "false");
+    append_seconds(out, u->silence);
+    buf_printf(out, ",\"left_out\":%s", u->silence >= server->producer_timeout ? "true" : "false");
+    if (u->name[0])
+        buf_printf(out, ",\"name\":\"%s\"", u->name);
 }
 
 static void append_producer(const struct journal_producer *p, void *arg)
@@ -438,12 +424,36 @@ static void append_producer(const struct journal_producer *p, void *arg)
         u = NULL;
     if (list->only_stating && !u)
         return;
+    struct bytes opening = untils_tag_opening(p->tag);
     buf_printf(&list->out, "%s{\"producer\":\"%.*s\",\"mark\":\"%" PRIu64 "\",\"opening\":\"%.*s\"",
-        list->is_begun ? ",\n" : "\n", (int)p->name.len, p->name.ptr, p->mark, (int)p->tag.len, p->tag.ptr);
+        list->is_begun ? ",\n" : "\n", (int)p->name.len, p->name.ptr, p->mark, (int)opening.len,
+        opening.len ? opening.ptr : "");
     list->is_begun = true;
     if (u)
         append_until(list->server, &list->out, u);
     buf_append_char(&list->out, '}');
+}
+
+/* `producer` is the producer, or the name by which people know it. */
+static void remove_producer(struct pubsub_server *server, struct http_request *req, struct stream *s)
+{
+    struct stream_marks marks = {.sets_mark = true};
+    char name[NAME_LEN_MAX + 1];
+    bool known;
+    if (!http_param_name(req, "producer", NULL, name))
+        return;
+    (void)journal_mark(stream_journal(s), bytes_str(name), &known);
+    const struct until *named = known ? NULL : untils_find_named(server->untils, s, name);
+    if (!known && !named) {
+        http_problem(req, 404, "unknown-producer", "GET /producers lists them",
+            "the stream has no producer %s, or several of this name", name);
+        return;
+    }
+    if (named)
+        snprintf(name, sizeof name, "%s", named->producer);
+    marks.producer = bytes_str(name);
+    untils_remove(server->untils, s, marks.producer);
+    publish(server, req, s, &(struct lines){0}, &marks, &(struct until_parameter){0});
 }
 
 /* A POST sets a producer's mark, a DELETE removes the producer. Both need the token or a client on this host. */
@@ -460,16 +470,7 @@ void http_producers(struct http_request *req, void *ctx)
     if (!s)
         return;
     if (removes) {
-        bool known;
-        if (!http_param_name(req, "producer", NULL, producer))
-            return;
-        marks.producer = bytes_str(producer);
-        (void)journal_mark(stream_journal(s), marks.producer, &known);
-        untils_remove(server->untils, s, marks.producer);
-        if (known)
-            publish(server, req, s, &(struct lines){0}, &marks, &(struct until_parameter){0});
-        else
-            http_problem(req, 404, "unknown-producer", NULL, "the stream has no producer %s", producer);
+        remove_producer(server, req, s);
         return;
     }
     if (sets) {

@@ -157,9 +157,8 @@ static const struct stats_row cursor_gauges[] = {
 static double until_age(void *ctx)
 {
     const struct until *u = ctx;
-    struct clock_moment now = daemon_moment(((struct pubsub_server *)u->arg)->daemon);
-    usec_t time = until_time(u, now);
-    return time > 0 ? (double)(now.trusted - time) / (double)USEC_PER_SEC : -1;
+    usec_t now = daemon_trusted_time(((struct pubsub_server *)u->arg)->daemon);
+    return u->time > 0 ? (double)(now - u->time) / (double)USEC_PER_SEC : -1;
 }
 
 void http_stats_add_until(void *server, const struct until *u)

@@ -176,12 +176,15 @@ static struct bytes statement_of(struct pubsub_server *server, struct stream *s)
     HASH_FIND_PTR(server->stated, &s, found);
     if (found)
         return buf_bytes(&found->text);
-    struct clock_moment now = daemon_moment(server->daemon);
-    struct stream_statement statement = {.now = now.trusted, .end = journal_committed_end(stream_journal(s))};
+    struct stream_statement statement = {
+        .now = daemon_trusted_time(server->daemon), .end = journal_committed_end(stream_journal(s))};
     const struct until *held_by;
-    statement.until = untils_least(server->untils, s, server->producer_timeout, now, &held_by);
+    statement.until = untils_least(server->untils, s, statement.now, &held_by);
     statement.is_restored = held_by && held_by->is_restored;
-    snprintf(statement.producer, sizeof statement.producer, "%s", held_by ? held_by->producer : "");
+    snprintf(statement.producer, sizeof statement.producer, "%s",
+        !held_by           ? ""
+        : held_by->name[0] ? held_by->name
+                           : held_by->producer);
     found = mem_zalloc(sizeof *found);
     found->stream = s;
     buf_append_char(&found->text, '\n');
@@ -512,10 +515,6 @@ void http_sub(struct http_request *req, void *ctx)
             "statements need a raw response");
         return;
     }
-    usec_t present = daemon_trusted_time(server->daemon);
-    if (states)
-        http_add_header(
-            req, "X-Millrace-Time", "%" PRId64 ".%06" PRId64, present / USEC_PER_SEC, present % USEC_PER_SEC);
     struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, !has_stream);
     if (!s || !http_param_bool(req, "follow", true, &follow))
         return;

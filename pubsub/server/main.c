@@ -24,7 +24,6 @@ struct wiring {
     struct event *tick;
     struct scrubber *scrubber;
     struct nng_publish *nng; /* NULL: none */
-    struct clock_moment started;
     /* The recovery runs in a thread. Streams and cursors belong to this thread until it is joined. */
     pthread_t recovery;
     bool recovering;
@@ -36,14 +35,14 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct wiring *w = arg;
     (void)fd, (void)what;
-    struct clock_moment now = daemon_moment(w->server.daemon);
+    usec_t trusted = daemon_trusted_time(w->server.daemon);
     for (size_t i = 0; i < streams_count(w->server.streams); i++) {
         struct stream *s = streams_at(w->server.streams, i);
-        stream_retain(s, cursors_hold(w->server.cursors, s, NULL), now.trusted);
+        stream_retain(s, cursors_hold(w->server.cursors, s, NULL), trusted);
         stream_tidy(s, clock_monotonic());
     }
     cursors_tick(w->server.cursors);
-    untils_tick(w->server.untils, now);
+    untils_tick(w->server.untils, trusted, clock_boot());
     http_sub_tick(&w->server);
     window_trim();
     if (w->nng)
@@ -135,10 +134,7 @@ static void *recover(void *arg)
     };
     const struct untils_config untils = {
         .streams = w->server.streams,
-        .dir = options_string(o, "data_dir"),
-        .now = w->started,
-        .notify = loop_notify_wake,
-        .notify_arg = w->notify,
+        .timeout = w->server.producer_timeout,
         .made = http_stats_add_until,
         .removed = http_stats_remove_until,
         .arg = &w->server,
@@ -153,9 +149,10 @@ static void *recover(void *arg)
                 "streams: cannot create %s: max_streams is reached; raise max_streams", text);
         free(text);
     }
-    if (w->result == STREAMS_OK && (!cursors_open(&config, &w->server.cursors, w->error, sizeof(w->error)) ||
-                                       !untils_open(&untils, &w->server.untils, w->error, sizeof(w->error))))
+    if (w->result == STREAMS_OK && !cursors_open(&config, &w->server.cursors, w->error, sizeof(w->error)))
         w->result = STREAMS_STORAGE;
+    if (w->result == STREAMS_OK)
+        w->server.untils = untils_open(&untils);
     daemon_post(w->server.daemon, take_recovered, w);
     return NULL;
 }
@@ -167,7 +164,6 @@ static void on_journals(void *arg)
         return;
     journal_set_poll(streams_set(w->server.streams));
     cursors_poll(w->server.cursors);
-    untils_poll(w->server.untils);
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
@@ -178,7 +174,6 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct wiring *w = mem_zalloc(sizeof(*w));
     *ctx = w;
     w->server.daemon = d;
-    w->started = daemon_moment(d);
     random_id(w->server.life);
     w->server.max_line = (size_t)options_int(o, "max_line");
     w->server.heartbeat = options_int(o, "heartbeat") * USEC_PER_MSEC;
@@ -245,9 +240,8 @@ static bool retry_events_if_wanted(struct http_request *req, void *ctx)
 
 static const struct http_route routes[] = {
     HTTP_ROUTE("/pub", HTTP_POST_, HTTP_ROUTE_DECODES_BODY, http_publish,
-        "stream producer mark next opening until until_age until_moment",
-        "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, until_age=, "
-        "until_moment="),
+        "stream producer mark next opening until name",
+        "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, name="),
     {.path = "/sub",
         .methods = HTTP_GET_,
         .on_overload = retry_events_if_wanted,

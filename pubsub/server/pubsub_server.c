@@ -1,7 +1,6 @@
 #include "pubsub/server/pubsub_server.h"
 
 #include "base/log.h"
-#include "base/remote_moment.h"
 #include "journal/journal_openings.h"
 
 #include <inttypes.h>
@@ -70,6 +69,13 @@ static struct stream *make_stream(struct pubsub_server *server, struct http_requ
     return NULL;
 }
 
+/* The trusted time, which a producer may state (docs/guide/protocol.md, "until"). */
+static void add_time(const struct pubsub_server *server, struct http_request *req)
+{
+    usec_t now = daemon_trusted_time(server->daemon);
+    http_add_header(req, "X-Millrace-Time", "%" PRId64 ".%06" PRId64, now / USEC_PER_SEC, now % USEC_PER_SEC);
+}
+
 struct stream *server_find_stream(
     struct pubsub_server *server, struct http_request *req, const char *fallback, bool make)
 {
@@ -81,6 +87,7 @@ struct stream *server_find_stream(
         return s;
     if (make && server->auto_create)
         return make_stream(server, req, name);
+    add_time(server, req);
     http_problem(req, 404, "unknown-stream", "publish to it, or add it to the setting streams",
         "there is no stream %s", name);
     return NULL;
@@ -89,7 +96,7 @@ struct stream *server_find_stream(
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s)
 {
     http_add_header(req, "X-Millrace-Stream-Place", "%s/%s", server->life, stream_name(s));
-    http_add_header(req, REMOTE_MOMENT_HEADER, "%s.%" PRId64, server->life, clock_boot());
+    add_time(server, req);
 }
 
 void server_check_drained(struct pubsub_server *server)

@@ -29,7 +29,7 @@ struct pubsub_server {
     struct untils *untils;
     size_t max_line;
     usec_t heartbeat;
-    usec_t producer_timeout; /* a producer that is silent for longer does not count (untils_least) */
+    usec_t producer_timeout; /* as in untils_config */
     bool auto_create;
     bool recovered, draining, drained;
     bool cursors_failed; /* and logged */
@@ -101,7 +101,7 @@ void server_retry_events(struct http_request *req);
  * NULL. */
 struct stream *server_find_stream(
     struct pubsub_server *server, struct http_request *req, const char *fallback, bool make);
-/* Adds X-Millrace-Stream-Place. If two replies have the same value, they are from the same stream
+/* Adds X-Millrace-Stream-Place, and X-Millrace-Time. If two replies have the same place, they are from the same stream
  * (stream/stream_client.h). */
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s);
 /* Checks id=STREAM or id=STREAM.LINEAGE. STREAM is the id of the cursor's stream. LINEAGE is that of the byte before the

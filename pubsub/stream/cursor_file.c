@@ -28,9 +28,7 @@ enum {
     AT_STREAM = 50,
     AT_NAME = AT_STREAM + NAME_LEN_MAX,
     AT_KEY = AT_NAME + NAME_LEN_MAX, /* zeros: no owner */
-    AT_UNTIL = 400,
-    AT_SEEN = 408,
-    AT_LINEAGE = 416, /* zeros: unknown */
+    AT_LINEAGE = 416,                /* zeros: unknown */
 };
 
 struct slot {
@@ -86,8 +84,6 @@ static void encode(const struct cursor_record *r, uint64_t sequence, size_t slot
     memcpy(unit + AT_STREAM, r->stream, strlen(r->stream));
     memcpy(unit + AT_NAME, r->name, strlen(r->name));
     memcpy(unit + AT_KEY, r->key, strlen(r->key));
-    put_le64(unit + AT_UNTIL, (uint64_t)r->until);
-    put_le64(unit + AT_SEEN, (uint64_t)r->seen);
     memcpy(unit + AT_LINEAGE, r->lineage, strlen(r->lineage));
     put_le64(unit + CHECKSUM_AT, checksum(unit, place_of(slot, sequence)));
 }
@@ -120,8 +116,6 @@ static bool decode(const char *unit, uint64_t place, struct cursor_record *r, ui
     r->offset = get_le64(unit + AT_OFFSET);
     memcpy(r->id, unit + AT_ID, JOURNAL_ID_TEXT - 1);
     memcpy(r->key, unit + AT_KEY, CURSOR_KEY_TEXT - 1);
-    r->until = (usec_t)get_le64(unit + AT_UNTIL);
-    r->seen = (usec_t)get_le64(unit + AT_SEEN);
     memcpy(r->lineage, unit + AT_LINEAGE, LINEAGE_SHORT_TEXT - 1);
     return decode_name(unit + AT_STREAM, (uint8_t)unit[AT_STREAM_LENGTH], r->stream) &&
            decode_name(unit + AT_NAME, (uint8_t)unit[AT_NAME_LENGTH], r->name);

@@ -1,4 +1,4 @@
-/* cursor_file: stores named cursors, or the producers of untils.h, in one file of slots, each with two copies of one record.
+/* cursor_file: stores named cursors in one file of slots, each with two copies of one record.
  *
  *     | header | slot 0, copy A | slot 0, copy B | slot 1, copy A | ...          units of 512 bytes
  *
@@ -36,7 +36,6 @@ struct cursor_record {
     char key[CURSOR_KEY_TEXT];   /* of the owner; "": any client may move the cursor */
     uint64_t offset;
     char lineage[LINEAGE_SHORT_TEXT]; /* of the byte before `offset` (journal/opening_list.h); "": unknown */
-    usec_t until, seen;               /* of a producer (untils.h) */
 };
 
 enum cursor_file_result {

@@ -94,8 +94,8 @@ void lines_free(struct lines *l);
 
 struct stream_marks {
     struct bytes producer; /* empty: none */
-    uint64_t mark, next;   /* mark < next */
-    struct bytes opening;  /* stored with the mark */
+    uint64_t mark, next;   /* mark < next; equal without lines: only the tag changes */
+    struct bytes tag;      /* stored with the mark */
     bool sets_mark;        /* as in journal_append */
 };
 /* A publish in progress. The caller embeds it in its own struct, which must be valid until `done` is called. */

@@ -1,16 +1,14 @@
 #include "pubsub/stream/untils.h"
 
-#include "base/log.h"
 #include "base/text_hash.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <uthash.h>
 
-#define STORE_EVERY (10 * USEC_PER_SEC) /* of a producer */
-#define REUSE_AFTER (24 * 3600 * USEC_PER_SEC)
-#define TICK_MAX STORE_EVERY /* a longer time between ticks is a suspension */
-#define NO_SLOT SIZE_MAX
+#define TICK_MAX UNTILS_STORE_EVERY /* a longer time between ticks is a suspension */
+#define SILENCE_STEPS 8
 
 struct key {
     const struct stream *stream;
@@ -19,25 +17,22 @@ struct key {
 
 struct entry {
     struct until until; /* first */
+    struct stream_publish put;
     struct untils *all;
     struct key key;
     UT_hash_handle hh;
-    size_t at, slot;
-    usec_t stored_at; /* since boot; 0: never */
-    usec_t seen;      /* the trusted time of the last statement, later by the time without ticks since */
-    struct cursor_put put;
-    bool stores_time;                                 /* the last put has a time */
-    bool storing, is_due, is_removed, stores_removal; /* is_due: store again after this put */
+    size_t at;
+    usec_t stated; /* in the time of `ran` */
+    usec_t stored_at,
+        published; /* since boot: the last tag, also one that was refused; the last one with a publish */
+    bool is_storing, is_removed;
 };
 
 struct untils {
     struct untils_config config;
-    struct cursor_file *file;
     struct entry **list, *table;
-    size_t n, cap, n_slots;
-    struct entry **slots;  /* by slot; NULL: free */
-    usec_t ran, ticked_at; /* the sum of the times between ticks; the last tick, since boot */
-    bool has_ticked;
+    size_t n, cap;
+    usec_t ran, ticked_at; /* the sum of the times between ticks; the last tick, since boot; 0: none */
 };
 
 static struct key key_of(const struct stream *s, struct bytes producer)
@@ -53,12 +48,9 @@ static struct entry *find(const struct untils *us, const struct stream *s, struc
 {
     struct entry *e = NULL;
     struct key k = key_of(s, producer);
-    if (producer.len <= NAME_LEN_MAX)
-        HASH_FIND(hh, us->table, &k, sizeof k, e);
+    HASH_FIND(hh, us->table, &k, sizeof k, e);
     return e;
 }
-
-static void stored(struct cursor_put *put, bool ok);
 
 static struct entry *add(struct untils *us, struct stream *s, struct bytes producer)
 {
@@ -68,8 +60,8 @@ static struct entry *add(struct untils *us, struct stream *s, struct bytes produ
     e->until.stream = s;
     e->until.arg = us->config.arg;
     memcpy(e->until.producer, producer.ptr, producer.len);
-    e->slot = NO_SLOT;
-    e->put.done = stored;
+    e->stated = us->ran;
+    e->published = us->ticked_at;
     if (us->n == us->cap) {
         us->cap = us->cap ? 2 * us->cap : 16;
         us->list = mem_realloc(us->list, us->cap * sizeof(struct entry *));
@@ -80,84 +72,135 @@ static struct entry *add(struct untils *us, struct stream *s, struct bytes produ
     return e;
 }
 
-static void drop(struct untils *us, struct entry *e)
+static void become_known(struct entry *e)
 {
-    us->config.removed(us->config.arg, &e->until);
+    if (!e->until.is_known)
+        e->all->config.made(e->all->config.arg, &e->until);
+    e->until.is_known = true;
+}
+
+static struct bytes next_word(struct bytes *text)
+{
+    const char *space = text->len ? memchr(text->ptr, ' ', text->len) : NULL;
+    struct bytes word = bytes_of(text->ptr, space ? (size_t)(space - text->ptr) : text->len);
+    *text = space ? bytes_of(space + 1, text->len - word.len - 1) : BYTES_NONE;
+    return word;
+}
+
+struct bytes untils_tag_opening(struct bytes tag)
+{
+    return next_word(&tag);
+}
+
+struct load {
+    struct untils *all;
+    struct stream *stream;
+};
+
+static void load(const struct journal_producer *p, void *arg)
+{
+    struct load *l = arg;
+    struct bytes tag = p->tag;
+    int64_t time, silence;
+    (void)next_word(&tag);
+    if (tag.len == 0 || !bytes_to_i64(next_word(&tag), &time) || !bytes_to_i64(next_word(&tag), &silence) ||
+        tag.len > NAME_LEN_MAX || p->name.len > NAME_LEN_MAX)
+        return;
+    struct entry *e = add(l->all, l->stream, p->name);
+    e->until.time = time;
+    e->until.silence = silence;
+    e->stated = -silence;
+    snprintf(e->until.name, sizeof e->until.name, "%.*s", (int)tag.len, tag.len ? tag.ptr : "");
+    e->until.is_restored = e->until.is_known = true;
+}
+
+struct untils *untils_open(const struct untils_config *config)
+{
+    struct untils *us = mem_zalloc(sizeof *us);
+    us->config = *config;
+    for (size_t i = 0; i < streams_count(config->streams); i++) {
+        struct load l = {us, streams_at(config->streams, i)};
+        journal_producers(stream_journal(l.stream), load, &l);
+    }
+    return us;
+}
+
+static struct bytes tag_of(
+    const struct untils *us, struct bytes opening, const struct until *u, char out[UNTILS_TAG_TEXT])
+{
+    usec_t step = us->config.timeout / SILENCE_STEPS;
+    int len = snprintf(out, UNTILS_TAG_TEXT, "%.*s %" PRId64 " %" PRId64 " %s", (int)opening.len,
+        opening.len ? opening.ptr : "", u->time, u->silence - u->silence % step, u->name);
+    return bytes_of(out, (size_t)len);
+}
+
+static void apply(struct until *u, const struct until_statement *statement)
+{
+    if (statement->time > 0) {
+        u->time = statement->time;
+        u->is_restored = false;
+    }
+    if (statement->name.len > 0)
+        snprintf(u->name, sizeof u->name, "%.*s", (int)statement->name.len, statement->name.ptr);
+    u->silence = 0;
+}
+
+struct bytes untils_tag(const struct untils *us, const struct stream *s, struct bytes producer,
+    struct bytes opening, const struct until_statement *statement, char out[UNTILS_TAG_TEXT])
+{
+    const struct entry *e = find(us, s, producer);
+    struct until u = e ? e->until : (struct until){0};
+    if (!e && !statement)
+        return opening;
+    if (statement)
+        apply(&u, statement);
+    return tag_of(us, opening, &u, out);
+}
+
+static void release(struct entry *e)
+{
+    if (e->is_removed && !e->is_storing)
+        free(e);
+}
+
+/* A refused put is repeated. A duplicate was overtaken by a publish, whose tag may be older. */
+static void stored(struct stream_publish *put, const struct journal_commit *commit)
+{
+    struct entry *e = (struct entry *)((char *)put - offsetof(struct entry, put));
+    e->is_storing = false;
+    if (commit->result == JOURNAL_OK && !commit->duplicate && !e->is_removed)
+        become_known(e);
+    release(e);
+}
+
+/* Stores the tag if it has changed, beside the present mark. */
+static void store(struct entry *e)
+{
+    struct journal *j = stream_journal(e->until.stream);
+    struct bytes producer = bytes_str(e->until.producer), old = journal_tag(j, producer);
+    char text[UNTILS_TAG_TEXT];
+    bool has_mark;
+    uint64_t mark = journal_mark(j, producer, &has_mark);
+    struct bytes tag = tag_of(e->all, untils_tag_opening(old), &e->until, text);
+    if (e->is_storing || !has_mark || bytes_equal(tag, old))
+        return;
+    struct stream_marks marks = {.producer = producer, .mark = mark, .next = mark, .tag = tag};
+    e->put.done = stored;
+    e->stored_at = e->all->ticked_at;
+    e->is_storing = stream_publish(e->until.stream, &(struct lines){0}, &marks, clock_wall(), &e->put,
+                        NULL) == JOURNAL_OK;
+}
+
+static void drop(struct entry *e)
+{
+    struct untils *us = e->all;
+    if (e->until.is_known)
+        us->config.removed(us->config.arg, &e->until);
     HASH_DEL(us->table, e);
     us->list[e->at] = us->list[--us->n];
     us->list[e->at]->at = e->at;
-}
-
-/* True if the stream has, or had until they expired, the lines that the record is about. A restored copy may have others at
- * these offsets, and after a power cut the offset may be in a hole. */
-static bool has_lines(struct stream *s, const struct cursor_record *r)
-{
-    struct journal *j = stream_journal(s);
-    struct journal_reader *reader = NULL;
-    uint64_t differs;
-    bool is_there = journal_reader_open(j, r->offset, &reader, NULL) == JOURNAL_OK;
-    journal_reader_close(&reader);
-    return stream_agrees(s, r->offset, r->lineage, &differs) && (is_there || r->offset < journal_earliest(j));
-}
-
-/* After the clock was set back, a stored time may be too late by as much, so it is dropped. Otherwise `read` is as long ago as the
- * time, so that the time falls if the clock is set back later. */
-static void load(struct untils *us, size_t slot)
-{
-    struct clock_moment now = us->config.now;
-    const struct cursor_record *r = cursor_file_at(us->file, slot);
-    struct stream *s = r->name[0] ? streams_find(us->config.streams, r->stream) : NULL;
-    struct bytes producer = bytes_str(r->name);
-    if (!s || strcmp(journal_id(stream_journal(s)), r->id) != 0 || find(us, s, producer))
-        return;
-    struct entry *e = add(us, s, producer);
-    e->slot = slot;
-    us->slots[slot] = e;
-    bool counts = r->until > 0 && r->seen <= now.trusted && has_lines(s, r);
-    e->until.time = counts ? r->until : 0;
-    e->until.offset = e->until.time ? r->offset : 0;
-    e->until.read = (struct clock_moment){now.boot - (now.trusted - e->until.time), e->until.time};
-    e->until.is_restored = e->until.is_known = true;
-    e->seen = r->seen;
-}
-
-/* This daemon ran at least until the latest statement. */
-static void restore_silence(struct untils *us)
-{
-    usec_t latest = 0;
-    for (size_t i = 0; i < us->n; i++)
-        if (us->list[i]->seen > latest && us->list[i]->seen <= us->config.now.trusted)
-            latest = us->list[i]->seen;
-    for (size_t i = 0; i < us->n; i++) {
-        struct entry *e = us->list[i];
-        e->until.stated = e->seen < latest ? e->seen - latest : 0;
-        if (e->seen <= us->config.now.trusted)
-            e->seen = us->config.now.trusted + e->until.stated;
-    }
-}
-
-bool untils_open(const struct untils_config *config, struct untils **out, char *error, size_t error_size)
-{
-    struct cursor_file *file = NULL;
-    char *path = mem_printf("%s/untils", config->dir);
-    enum cursor_file_result r = cursor_file_open(
-        path, UNTILS_STORED_MAX, config->notify, config->notify_arg, &file, error, error_size);
-    free(path);
-    if (r != CURSOR_FILE_OK && r != CURSOR_FILE_IO)
-        return false;
-    if (r == CURSOR_FILE_IO)
-        log_warn("cannot store up to which time producers are complete", LOG_S("error", error));
-    struct untils *us = mem_zalloc(sizeof *us);
-    us->config = *config;
-    us->file = file;
-    us->n_slots = file ? cursor_file_slots(file) : 0;
-    us->slots = mem_zalloc(us->n_slots * sizeof(struct entry *));
-    for (size_t i = 0; i < us->n_slots; i++)
-        load(us, i);
-    restore_silence(us);
-    us->ticked_at = us->config.now.boot;
-    *out = us;
-    return true;
+    e->is_removed = true;
+    release(e);
 }
 
 void untils_close(struct untils **p)
@@ -165,156 +208,76 @@ void untils_close(struct untils **p)
     struct untils *us = *p;
     if (!us)
         return;
-    struct cursor_file *file = us->file; /* a callback may put a removal, into us->file */
-    cursor_file_close(&file);
-    while (us->n) {
-        struct entry *e = us->list[0];
-        drop(us, e);
-        free(e);
-    }
+    journal_set_flush(streams_set(us->config.streams));
+    for (size_t i = 0; i < us->n; i++)
+        store(us->list[i]);
+    journal_set_flush(streams_set(us->config.streams));
+    while (us->n)
+        drop(us->list[0]);
     free(us->list);
-    free(us->slots);
     free(us);
     *p = NULL;
 }
 
-void untils_poll(struct untils *us)
+void untils_tick(struct untils *us, usec_t trusted, usec_t boot)
 {
-    if (us->file)
-        cursor_file_poll(us->file);
-}
-
-static void store(struct entry *e)
-{
-    const struct until *u = &e->until;
-    struct cursor_record r = {0}; /* empty for a removed producer */
-    if (!e->is_removed) {
-        r.offset = u->offset;
-        r.until = u->read.trusted < u->time ? u->read.trusted : u->time;
-        r.seen = e->seen;
-        memcpy(r.name, u->producer, sizeof r.name);
-        snprintf(r.stream, sizeof r.stream, "%s", stream_name(u->stream));
-        snprintf(r.id, sizeof r.id, "%s", journal_id(stream_journal(u->stream)));
-        stream_lineage_before(u->stream, u->offset, r.lineage, sizeof r.lineage);
+    usec_t time = us->ticked_at ? boot - us->ticked_at : 0;
+    us->ran += time < TICK_MAX ? time : TICK_MAX;
+    for (size_t i = 0; i < us->n; i++) {
+        struct entry *e = us->list[i];
+        if (!us->ticked_at)
+            e->published = boot;
+        if (e->until.time > trusted)
+            e->until.time = 0;
+        e->until.silence = us->ran - e->stated;
+        usec_t every = (boot - e->published) / 64;
+        if (boot - e->stored_at >= (every > UNTILS_STORE_EVERY ? every : UNTILS_STORE_EVERY))
+            store(e);
     }
-    e->stores_removal = e->is_removed;
-    e->storing = true;
-    e->is_due = false;
-    cursor_file_put(e->all->file, e->slot, &r, &e->put);
-}
-
-static void store_when_free(struct entry *e)
-{
-    if (e->storing)
-        e->is_due = true;
-    else if (e->slot != NO_SLOT)
-        store(e);
-}
-
-/* After a downtime or a suspension, the records must not count it: the next start would. A record of the future is right once the clock
- * is right again. */
-void untils_tick(struct untils *us, struct clock_moment now)
-{
-    usec_t time = now.boot - us->ticked_at, counted = time < TICK_MAX ? time : TICK_MAX;
-    us->ran += counted;
-    us->ticked_at = now.boot;
-    for (size_t i = 0; i < us->n && (time > counted || !us->has_ticked); i++) {
-        if (us->list[i]->seen > now.trusted)
-            continue;
-        us->list[i]->seen += time - counted;
-        store_when_free(us->list[i]);
-    }
-    us->has_ticked = true;
-}
-
-/* A failed put is repeated with a later statement. */
-static void stored(struct cursor_put *put, bool ok)
-{
-    struct entry *e = (struct entry *)((char *)put - offsetof(struct entry, put));
-    (void)ok;
-    e->storing = false;
-    e->until.is_known = true;
-    if (e->stores_removal) {
-        e->all->slots[e->slot] = NULL;
-        free(e);
-    } else if (e->is_removed || e->is_due) {
-        store(e);
-    }
-}
-
-/* Gives the entry a free slot, or the slot of the producer that has been silent longest, and for a day. */
-static bool take_slot(struct untils *us, struct entry *e)
-{
-    size_t found = NO_SLOT;
-    usec_t longest = REUSE_AFTER;
-    for (size_t i = 0; i < us->n_slots && e->slot == NO_SLOT; i++) {
-        struct entry *other = us->slots[i];
-        if (!other)
-            e->slot = i;
-        else if (!other->storing && untils_silence(us, &other->until) > longest) {
-            longest = untils_silence(us, &other->until);
-            found = i;
-        }
-    }
-    if (e->slot == NO_SLOT && found != NO_SLOT) {
-        us->slots[found]->slot = NO_SLOT;
-        e->slot = found;
-    }
-    if (e->slot != NO_SLOT)
-        us->slots[e->slot] = e;
-    return e->slot != NO_SLOT;
+    us->ticked_at = boot;
 }
 
 void untils_state(
-    struct untils *us, struct stream *s, const struct until_statement *statement, struct clock_moment now)
+    struct untils *us, struct stream *s, const struct until_statement *statement, bool is_stored)
 {
     struct entry *e = find(us, s, statement->producer);
-    bool is_new = !e;
-    if (is_new)
+    if (!e)
         e = add(us, s, statement->producer);
-    struct until *u = &e->until;
-    u->stated = us->ran;
-    e->seen = now.trusted;
-    if (statement->time > 0) {
-        u->time = statement->time;
-        u->read = (struct clock_moment){now.boot - statement->age, now.trusted - statement->age};
-        u->offset = journal_committed_end(stream_journal(s));
-        u->is_restored = false;
+    apply(&e->until, statement);
+    e->stated = us->ran;
+    if (is_stored) {
+        e->stored_at = e->published = us->ticked_at;
+        become_known(e);
+    } else if (!e->until.is_known) {
+        store(e);
     }
-    if (is_new)
-        us->config.made(us->config.arg, u);
-    bool is_due =
-        e->stored_at == 0 || now.boot - e->stored_at >= STORE_EVERY || (u->time > 0 && !e->stores_time);
-    if (is_due && e->storing)
-        e->is_due = true;
-    if (!is_due || e->storing)
-        return;
-    if (e->slot == NO_SLOT && !take_slot(us, e)) {
-        u->is_known = true;
-        return;
-    }
-    e->stored_at = now.boot;
-    e->stores_time = u->time > 0;
-    store(e);
 }
 
 void untils_remove(struct untils *us, const struct stream *s, struct bytes producer)
 {
     struct entry *e = find(us, s, producer);
-    if (!e)
-        return;
-    drop(us, e);
-    e->is_removed = true;
-    if (e->slot == NO_SLOT)
-        free(e);
-    else if (!e->storing)
-        store(e);
+    if (e)
+        drop(e);
 }
 
 const struct until *untils_find(const struct untils *us, const struct stream *s, struct bytes producer)
 {
     const struct entry *e = find(us, s, producer);
     return e ? &e->until : NULL;
+}
+
+const struct until *untils_find_named(const struct untils *us, const struct stream *s, const char *name)
+{
+    const struct until *found = NULL;
+    for (size_t i = 0; i < us->n; i++) {
+        const struct until *u = &us->list[i]->until;
+        if (u->stream != s || strcmp(u->name, name) != 0)
+            continue;
+        if (found)
+            return NULL;
+        found = u;
+    }
+    return found;
 }
 
 size_t untils_count(const struct untils *us)
@@ -327,35 +290,15 @@ const struct until *untils_at(const struct untils *us, size_t i)
     return &us->list[i]->until;
 }
 
-usec_t untils_least(const struct untils *us, const struct stream *s, usec_t timeout, struct clock_moment now,
-    const struct until **held_by)
+usec_t untils_least(
+    const struct untils *us, const struct stream *s, usec_t trusted, const struct until **held_by)
 {
-    usec_t least = now.trusted;
     *held_by = NULL;
     for (size_t i = 0; i < us->n; i++) {
         const struct until *u = &us->list[i]->until;
-        bool has_mark;
-        if (u->stream != s || untils_silence(us, u) > timeout)
-            continue;
-        (void)journal_mark(stream_journal(u->stream), bytes_str(u->producer), &has_mark);
-        if (!has_mark)
-            continue;
-        usec_t time = until_time(u, now);
-        if (*held_by && time >= least)
-            continue;
-        least = time;
-        *held_by = u;
+        if (u->stream == s && u->is_known && u->silence < us->config.timeout &&
+            (!*held_by || u->time < (*held_by)->time))
+            *held_by = u;
     }
-    return least;
-}
-
-usec_t until_time(const struct until *u, struct clock_moment now)
-{
-    usec_t read = clock_moment_time(u->read, now);
-    return u->time < read ? u->time : read > 0 ? read : 0;
-}
-
-usec_t untils_silence(const struct untils *us, const struct until *u)
-{
-    return us->ran - u->stated;
+    return !*held_by ? trusted : (*held_by)->time <= trusted ? (*held_by)->time : 0;
 }

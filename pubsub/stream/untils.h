@@ -1,31 +1,28 @@
 /* untils: the latest time up to which each producer of a stream is complete.
  *
- * A producer *states* a time: each event that its source accepted before that time is in the stream, below an offset. With
- * the least time of all producers, a consumer that has read up to these offsets knows which events it has (stream/watermark.h).
+ * A producer *states* a time: each event that its source accepted before that time is in the stream. With the least time of all
+ * producers, a consumer knows which events it has (stream/watermark.h).
  *
- * 1. A statement counts once the lines published with it are committed. Its offset is the committed end at that moment.
+ * 1. A statement counts once the lines published with it are committed.
  * 2. The latest statement of a producer counts, even if its time is earlier: the producer's clock was set back.
- * 3. A time is never later than the moment at which the producer read it, by this daemon's trusted time. So a producer
- *    whose clock is ahead, or that states a future time, is not complete too early.
+ * 3. A time later than this daemon's trusted time says nothing: the producer's clock is ahead. If this daemon's clock is set back behind
+ *    a time that counted, the time is not known until the producer's next statement.
  * 4. A statement without a time (0) makes the producer known. It does not change an earlier time.
- * 5. After a restart, producers and their times are known from the file `untils`. Such a time may be some seconds older than
- *    the last statement; `is_restored` is true until the next statement. A time is dropped if the stream
- *    does not have the lines below its offset: it was restored from an older copy, also if the copy has grown past the
- *    offset since, or it has lost them in a power cut. The file has UNTILS_STORED_MAX slots. Any further producers are
- *    known again only when they state a time.
- * 6. A producer's silence counts only while this daemon runs. After a downtime or a suspension, each producer has the time to
- *    state again that it had before.
+ * 5. The times are stored in the stream's log, in the tags of the producers' marks, so a copy of a stream has the times of the lines that it
+ *    has. The tag of a publish has the time stated with it. A statement without lines is stored after UNTILS_STORE_EVERY at the latest, or
+ *    after a 64th of the time since the producer's last lines, if that is longer, so that the log of an idle stream hardly grows; and by
+ *    untils_close. After a kill, a time may be older by as much; `is_restored` is true until the next statement.
+ * 6. A producer's silence counts only while this daemon runs. It is stored in eighths of the timeout, so after a restart a producer has an
+ *    eighth more at most. A producer that was silent for the timeout is left out until its next statement.
  * 7. A new producer is known once its first statement is stored, so that a kill does not forget a known producer.
  *
- * The file is a cursor_file. For the loop's thread only, except untils_open. The streams must be freed after the untils. */
+ * For the loop's thread only, except untils_open. The streams must be freed after the untils. */
 #ifndef MILLRACE_PUBSUB_UNTILS_H
 #define MILLRACE_PUBSUB_UNTILS_H
 
-#include "base/clock_watch.h"
-#include "pubsub/stream/cursor_file.h"
 #include "pubsub/stream/streams.h"
 
-#define UNTILS_STORED_MAX 512
+#define UNTILS_STORE_EVERY (10 * USEC_PER_SEC)
 
 struct untils;
 
@@ -33,54 +30,55 @@ struct untils;
 struct until {
     struct stream *stream;
     char producer[NAME_LEN_MAX + 1];
-    usec_t time;              /* as stated, by the producer's clock; 0: not known */
-    struct clock_moment read; /* when the producer read it; if is_restored, at the latest */
-    uint64_t offset;          /* the statement is about the lines below this offset */
-    usec_t stated;            /* the last statement, with or without a time, in the time of untils_tick */
-    void *arg;                /* of the config */
-    bool is_restored;         /* the time is from before the start */
-    bool is_known;            /* invariant 7 */
+    char name[NAME_LEN_MAX + 1]; /* that people know; "": none stated */
+    usec_t time;      /* by this daemon's clock and the producer's, whichever is earlier; 0: not known */
+    usec_t silence;   /* as of the last tick */
+    bool is_restored; /* the time is from before the start */
+    bool is_known;    /* invariant 7 */
+    void *arg;        /* of the config */
 };
 
 struct untils_config {
-    struct streams *streams; /* recovered */
-    const char *dir;         /* the directory of the file `untils` */
-    struct clock_moment now;
-    void (*notify)(void *arg);
-    void *notify_arg;
+    struct streams *streams;                        /* recovered */
+    usec_t timeout;                                 /* a producer that is silent for so long is left out */
     void (*made)(void *arg, const struct until *u); /* a producer became known */
     void (*removed)(void *arg, const struct until *u);
     void *arg;
 };
-/* Blocks. Returns false with the error text if the file is damaged. If the file cannot be read or created, as on a full disk, logs
- * a warning, and stores nothing until the next start. */
-bool untils_open(const struct untils_config *config, struct untils **out, char *error, size_t error_size);
+struct untils *untils_open(const struct untils_config *config);
+/* Stores all times and waits for the commits. */
 void untils_close(struct untils **us);
-void untils_poll(struct untils *us);
-/* Call this about once a second: the time up to now counts as silence. */
-void untils_tick(struct untils *us, struct clock_moment now);
+/* Call this about once a second, with the trusted time and the clock since boot: the time up to now counts as silence. */
+void untils_tick(struct untils *us, usec_t trusted, usec_t boot);
 
 struct until_statement {
     struct bytes producer; /* a name */
+    struct bytes name;     /* a name, or empty: as before */
     usec_t time;           /* 0: not known */
-    usec_t age;            /* time since the producer read `time` */
 };
+/* The statement counts. is_stored: the commit stored the tag that untils_tag made of it. */
 void untils_state(
-    struct untils *us, struct stream *s, const struct until_statement *statement, struct clock_moment now);
+    struct untils *us, struct stream *s, const struct until_statement *statement, bool is_stored);
 /* Forgets a producer. */
 void untils_remove(struct untils *us, const struct stream *s, struct bytes producer);
 
+/* The tag of a mark is the text "OPENING[ UNTIL SILENCE NAME]": the opening that the producer stores with its mark, and what it has stated;
+ * UNTIL and SILENCE in microseconds. Returns the tag to store with a publish; `statement` NULL: the publish states nothing. An opening
+ * and its producer have at most LINEAGE_TAG_ROOM bytes. */
+#define UNTILS_TAG_TEXT MARK_LABEL_MAX
+struct bytes untils_tag(const struct untils *us, const struct stream *s, struct bytes producer,
+    struct bytes opening, const struct until_statement *statement, char out[UNTILS_TAG_TEXT]);
+struct bytes untils_tag_opening(struct bytes tag);
+
 /* NULL: the producer has stated nothing. */
 const struct until *untils_find(const struct untils *us, const struct stream *s, struct bytes producer);
+/* The producer whose name for people this is; NULL: none, or several. */
+const struct until *untils_find_named(const struct untils *us, const struct stream *s, const char *name);
 size_t untils_count(const struct untils *us);
 const struct until *untils_at(const struct untils *us, size_t i); /* in no order */
-/* The least time of the stream's producers with a mark, of those that have not been silent for longer than `timeout`, and the producer in *held_by. 0:
- * the time of a producer is not known. If no producer counts, returns the present, with *held_by NULL. */
-usec_t untils_least(const struct untils *us, const struct stream *s, usec_t timeout, struct clock_moment now,
-    const struct until **held_by);
-/* The time up to which the producer is complete (invariant 3); 0: not known. */
-usec_t until_time(const struct until *u, struct clock_moment now);
-/* The time from the last statement to the last tick (invariant 6). */
-usec_t untils_silence(const struct untils *us, const struct until *u);
+/* The least time of the stream's producers that are known and not left out, and the producer in *held_by. 0: the time of a producer is not
+ * known. If no producer counts, returns `trusted`, with *held_by NULL. */
+usec_t untils_least(
+    const struct untils *us, const struct stream *s, usec_t trusted, const struct until **held_by);
 
 #endif

@@ -156,6 +156,7 @@ void http_touch(struct http_request *req, void *ctx)
  * name as a producer. */
 void http_release(struct http_request *req, void *ctx)
 {
+    const struct queue_server *server = ctx;
     char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     struct bytes destination;
     if (!param_queue(req, name) || !param_reader(req, reader) || !param_destination(req, &destination))
@@ -170,8 +171,9 @@ void http_release(struct http_request *req, void *ctx)
     add_queue_id(req, q);
     struct buf out = {0};
     buf_printf(&out,
-        "{\"released\":%llu,\"queue_id\":\"%s\",\"next_id\":\"%llu\",\"epoch\":\"%llu\",\"openings\":\"", n,
-        named_queue_id(q), next_id, (unsigned long long)epoch);
+        "{\"released\":%llu,\"queue_id\":\"%s\",\"host\":\"%s\",\"next_id\":\"%llu\",\"epoch\":\"%llu\","
+        "\"openings\":\"",
+        n, named_queue_id(q), server->name, next_id, (unsigned long long)epoch);
     if (named_queue_openings(q))
         openings_append_text(named_queue_openings(q), 0, &out);
     snprintf(name, sizeof name, "%.*s", (int)destination.len, destination.len ? destination.ptr : "");

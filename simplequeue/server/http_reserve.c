@@ -19,7 +19,6 @@ struct reserve {
     char queue[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     size_t items;
     usec_t lease, timeout;
-    usec_t began;             /* monotonic */
     uint64_t epoch;           /* 0: none given */
     struct bytes destination; /* of the request */
     uint64_t mark;            /* the destination has the messages below this id */
@@ -28,8 +27,7 @@ struct reserve {
 };
 
 /* For a relay that states `until` (docs/guide/protocol.md). A delayed message gets a new id later, so the ids do not show how
- * long the message has waited: then there is no statement. A message that is being put counts as accepted later. The reader can
- * tell from Waited when the time was read, at the earliest. */
+ * long the message has waited: then there is no statement. A message that is being put counts as accepted later. */
 static void add_accepted(struct reserve *r, const struct named_queue *q)
 {
     struct http_request *req = r->req;
@@ -41,7 +39,6 @@ static void add_accepted(struct reserve *r, const struct named_queue *q)
     http_add_header(
         req, "X-Millrace-Accepted-Before", "%" PRId64 ".%06" PRId64, now / USEC_PER_SEC, now % USEC_PER_SEC);
     http_add_header_u64(req, "X-Millrace-Accepted-Last", is_empty ? 0 : s->next_id - 1);
-    http_add_header_u64(req, "X-Millrace-Waited", (uint64_t)((clock_monotonic() - r->began) / USEC_PER_MSEC));
 }
 
 /* Frees `r` and returns the request. The caller must answer the request. */
@@ -278,7 +275,6 @@ void http_reserve(struct http_request *req, void *ctx)
     uint64_t lease, timeout;
     r->server = server;
     r->req = req;
-    r->began = clock_monotonic();
     if (!param_queue(req, r->queue) || !param_items(server, req, 1, &r->items) ||
         !param_reader(req, r->reader) || !http_param_u64(req, "lease", LEASE_DEFAULT, 1, LEASE_MAX, &lease) ||
         !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &timeout) ||

@@ -278,6 +278,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct queue_server *server = &w->server;
     struct stats *stats = daemon_stats(d);
     int64_t max_mget = options_int(o, "max_mget");
+    settings_host_name(o, server->name);
     server->max_message = (size_t)options_int(o, "max_message");
     server->max_items = max_mget ? (size_t)max_mget : SIZE_MAX;
     server->mget_separator = settings_separator(o, "mget_item_sep");

@@ -33,10 +33,11 @@ struct queue_server {
     struct queue_loop loop;
     struct queues *queues;
     struct queue_creation creation;
-    struct disk_guard *guard;  /* NULL: queues in memory */
-    struct overflow *overflow; /* NULL: a full queue refuses puts */
-    struct wait_line strays;   /* reserves for queues that do not exist */
-    bool recovered;            /* every queue is open */
+    struct disk_guard *guard;    /* NULL: queues in memory */
+    struct overflow *overflow;   /* NULL: a full queue refuses puts */
+    struct wait_line strays;     /* reserves for queues that do not exist */
+    bool recovered;              /* every queue is open */
+    char name[NAME_LEN_MAX + 1]; /* of the host */
     size_t max_message, max_items;
     struct bytes mget_separator, mput_separator;
     struct stats_counter *duplicates, *refused;

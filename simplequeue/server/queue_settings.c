@@ -5,10 +5,18 @@
 #include "daemon/disk_guard.h"
 #include "daemon/scrubber.h"
 
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
 const struct option_row settings_rows[] = {
     {.name = "data_dir",
         .type = OPTION_STRING,
         .help = "directory of the queues (default: none; queues are in memory only)"},
+    {.name = "name",
+        .type = OPTION_STRING,
+        .inherits = "name",
+        .help = "name of this host, which names its queues to people (default: the host's name)"},
     {.name = "restored",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
@@ -122,10 +130,23 @@ void settings_warn(const struct options *o)
             log_warn("the setting has no effect without data_dir", LOG_S("setting", of_disk[i]));
 }
 
+void settings_host_name(const struct options *o, char out[NAME_LEN_MAX + 1])
+{
+    const char *name = options_string(o, "name");
+    char host[HOST_NAME_MAX + 1] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(out, NAME_LEN_MAX + 1, "%s", name ? name : host);
+    for (char *at = out; *at; at++)
+        if (!bytes_is_name(bytes_of(at, 1)))
+            *at = '-';
+}
+
 int settings_check(struct options *o, struct config_error *error)
 {
     const char *urls = options_string(o, NNG_LISTEN_SETTING);
     bool token = options_string(o, "auth_token_file") != NULL;
+    if (options_check_name(o, "name", error))
+        return -1;
     if (options_bool(o, "restored") && !options_string(o, "data_dir"))
         return options_refuse(o, "restored", error, "it needs data_dir, the directory of the copy");
     if (urls && nng_listen_check(NNG_LISTEN_SETTING, urls, token, error) != 0)

@@ -10,6 +10,9 @@ extern const struct option_row settings_rows[];
 
 int settings_check(struct options *o, struct config_error *error);
 
+/* The setting `name`, or else the host's name, as a name: other characters become '-'. */
+void settings_host_name(const struct options *o, char out[NAME_LEN_MAX + 1]);
+
 /* Logs a warning for each setting without effect. */
 void settings_warn(const struct options *o);
 

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/erased_line.h"
 #include "base/log.h"
-#include "base/remote_moment.h"
 #include "counts/json_fields.h"
 #include "http/client/http_pool.h"
 #include "journal/opening_list.h"
@@ -49,9 +48,9 @@ struct republisher {
     struct stream_place place; /* of the destination's last reply; .text "": no reply yet, or a queue */
     struct republisher_numbers numbers;
     struct loss_log losses;
-    struct watermark watermark;  /* of the source, as far as its lines are stored in the destination */
-    struct remote_moment moment; /* of the destination's clock */
-    bool has_sent;               /* since the last tick of mark_timer */
+    struct watermark watermark; /* of the source, as far as its lines are stored in the destination */
+    usec_t time;                /* of the destination, in its last reply; 0: not known */
+    bool has_sent;              /* since the last tick of mark_timer */
 };
 
 static void follow(struct republisher *r, const struct stream_cursor *from);
@@ -219,8 +218,8 @@ static bool replied(
     r->call = NULL;
     if (result == HTTP_CLIENT_OK) {
         stream_place_read(reply, &r->place);
-        (void)remote_moment_read(
-            &r->moment, bytes_str(http_reply_header(reply, REMOTE_MOMENT_HEADER)), clock_monotonic());
+        if (!bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Time")), &r->time))
+            r->time = 0;
         return true;
     }
     if (result != HTTP_CLIENT_CANCELLED)
@@ -284,15 +283,13 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
     }
 }
 
-/* The time up to which the destination is complete once it has the lines below `sending`, and its age (docs/guide/protocol.md). */
+/* The time up to which the destination is complete once it has the lines below `sending` (docs/guide/protocol.md). */
 static void append_until(struct republisher *r, char *target, size_t size)
 {
     usec_t until = watermark_until(&r->watermark, r->sending);
-    usec_t age = until > 0 ? clock_boot() - r->watermark.at : 0;
     size_t len = strlen(target);
-    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&until_age=%" PRId64,
-        until / USEC_PER_SEC, until % USEC_PER_SEC, (age + USEC_PER_MSEC - 1) / USEC_PER_MSEC);
-    remote_moment_append(&r->moment, clock_monotonic() - age, target, size);
+    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64, until / USEC_PER_SEC,
+        until % USEC_PER_SEC);
 }
 
 /* With the mark of the run under way, or without lines if the mark does not move. */
@@ -406,8 +403,11 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 static void on_statement(const struct stream_statement *s, void *arg)
 {
     struct republisher *r = arg;
+    struct stream_statement cut = *s;
+    if (cut.until > r->time)
+        cut.until = r->time;
     watermark_until(&r->watermark, r->mark);
-    watermark_state(&r->watermark, s);
+    watermark_state(&r->watermark, &cut);
 }
 
 static void on_response_end(void *arg)

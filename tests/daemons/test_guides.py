@@ -190,7 +190,7 @@ class Guides(harness.MillraceTest):
             "printf '%s\\n' '{\"t\":\"noon\",\"l\":\"bitly\"}' | millrace put --quiet; millrace status --wait > /dev/null",
             "for d in 01 02; do millrace gen --events=100 --seed=$d | gzip > 2012-03-$d.ndjson.gz; done"], treat=[
             ("millrace rejects --config clicks.conf --reason", "poll {}' | grep noon'; {raw}"),
-            ("millrace producers", "eval \"$(echo {} | sed s/ID/$(curl http://127.0.0.1:8080/stats?format=json | grep -o '\"queue_id\":\"[0-9a-f]*' | cut -d'\"' -f4)/)\""),
+            ("millrace producers", "eval \"$(echo {} | sed s/NAME/$(uname -n).default/)\""),
             ("millrace aggregator", "end $pid_up; {raw} && up"),
             ("millrace recount", "millrace compact && {raw} 2> /tmp/err; status=$?; cat /tmp/err; [ $status = 0 ]"),
         ], skipped=("[input]", "[total u]", "[total page]"))

@@ -152,13 +152,13 @@ class ProducersTest(RelayTest):
         def pub(**more):
             return request(self.pubsub_url, "POST", "/pub?" + query(stream="clicks", **more), b"x\n")
         longest = "n" * 33
-        self.assertEqual(pub(producer=longest, mark=0, next=1, opening="0" * 221).status, 200)
-        for bad in (dict(producer=longest, opening="0" * 222), dict(producer="p", opening="a b"),
+        self.assertEqual(pub(producer=longest, mark=0, next=1, opening="0" * 123).status, 200)
+        for bad in (dict(producer=longest, opening="0" * 124), dict(producer="p", opening="a b"),
                     dict(producer="p", opening="a\0b")):
             reply = pub(mark=1, next=2, **bad)
             self.assertEqual((reply.status, reply.json()["code"]), (400, "bad-parameter"))
         self.assertEqual(pub(opening="a").status, 400)
-        self.assertEqual(self.listed(), [{"producer": longest, "mark": "1", "opening": "0" * 221}])
+        self.assertEqual(self.listed(), [{"producer": longest, "mark": "1", "opening": "0" * 123}])
 
 
 if __name__ == "__main__":

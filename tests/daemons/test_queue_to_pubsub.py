@@ -32,6 +32,19 @@ class Flow(RelayTest):
         queue.post("/put", b"first")
         self.wait_stream(b"first\n")
 
+    def test_the_name_that_people_know(self):
+        self.start_pubsub()
+        for host, args, name in ((None, (), socket.gethostname() + ".default"), ("web1", (), "web1.default"),
+                                 ("web1", ("--name=shop",), "shop")):
+            queue = self.start("simplequeue", *(["--name=" + host] if host else []), listen=self.queue_url)
+            queue.post("/put", b"x")
+            relay = self.start_relay(*args)
+            identity = self.ask_queue("/release?reader=test").json()["queue_id"]
+            listed = lambda: request(self.pubsub_url, "GET", "/producers?stream=clicks").json()["producers"]
+            wait_until(lambda: [p.get("name") for p in listed() if p["producer"] == identity] == [name], name)
+            relay.stop()
+            queue.stop()
+
     def test_health_names_what_is_missing(self):
         relay = self.relay().wait_listening()
         wait_until(lambda: b"queue: " in relay.get("/health").body, "the queue to be missed")
@@ -52,7 +65,7 @@ class Flow(RelayTest):
         self.wait_stream(b"".join(b"%d\n" % i for i in range(1000)))
 
     def test_unknown_setting_and_bad_name(self):
-        for args in (["--nonsense=1"], ["--stream=a/b"], ["--pubsub-url=http://"], ["--backoff-min=9s"]):
+        for args in (["--nonsense=1"], ["--stream=a/b"], ["--name=a b"], ["--pubsub-url=http://"], ["--backoff-min=9s"]):
             run = self.run_program("queue_to_pubsub", *args)
             self.assertIn(run.returncode, (64, 78), args)
             self.assertTrue(run.stderr, args)

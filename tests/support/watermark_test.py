@@ -30,7 +30,7 @@ class Host:
                                      listen=self.url, env=self.env)
 
     def relay_args(self):
-        return ["--queue-url=" + self.url, "--pubsub-url=" + self.test.pubsub_url, "--stream=" + STREAM,
+        return ["--queue-url=" + self.url, "--pubsub-url=" + self.test.pubsub_url, "--stream=" + STREAM, "--name=" + self.name,
                 "--backoff-max=200ms", "--lease=2s"]
 
     def start_relay(self):

@@ -252,14 +252,14 @@ static void test_an_original_that_was_opened_often(void **state)
     assert_false(openings_agree(h, 40, bytes_str(lineage), &from));
     assert_int_equal(from, 25);
     lineage_cut_to_tag(lineage, 32);
-    assert_int_equal(strlen(lineage), 22 * LINEAGE_DIGITS);
+    assert_int_equal(strlen(lineage), 12 * LINEAGE_DIGITS);
     assert_false(openings_agree(h, 40, bytes_str(lineage), &from));
     assert_int_equal(from, 0);
-    openings_lineage(o, 10 * 24, lineage, sizeof lineage); /* 22 openings after the last common one */
+    openings_lineage(o, 10 * 14, lineage, sizeof lineage); /* 12 openings after the last common one */
     lineage_cut_to_tag(lineage, 32);
     assert_false(openings_agree(h, 40, bytes_str(lineage), &from));
     assert_int_equal(from, 0);
-    openings_lineage(o, 10 * 23, lineage, sizeof lineage);
+    openings_lineage(o, 10 * 13, lineage, sizeof lineage);
     lineage_cut_to_tag(lineage, 32);
     assert_false(openings_agree(h, 40, bytes_str(lineage), &from));
     assert_int_equal(from, 25);

@@ -757,11 +757,15 @@ static void a_touch_that_fails_is_tried_again_while_the_run_lasts(void **state)
     plan_free(&p);
 }
 
+#define LATER ((usec_t)1000000000) /* a time of the destination that is later than the queue's */
+
 static struct plan *stating(uint64_t next_id)
 {
     struct plan_config config = usual;
     config.states = true;
-    return begun(&config, next_id, 0);
+    struct plan *p = begun(&config, next_id, 0);
+    plan_destination_time(p, LATER);
+    return p;
 }
 
 static void reserve_before(struct plan *p, const char *framed, usec_t before, uint64_t last_id, usec_t now)
@@ -770,16 +774,24 @@ static void reserve_before(struct plan *p, const char *framed, usec_t before, ui
     struct plan_step s = next(p, PLAN_QUEUE, now);
     assert_int_equal(s.action, PLAN_RESERVE);
     assert_true(batch_parse(bytes_str(framed), 1, &b));
-    plan_reserved(p, BYTES_LITERAL("q"), &b, &(struct plan_accepted){before, last_id, 0}, now);
+    plan_reserved(p, BYTES_LITERAL("q"), &b, &(struct plan_accepted){before, last_id}, now);
 }
 
-static void expect_state(struct plan *p, usec_t now, usec_t time, usec_t read_at)
+static void expect_state(struct plan *p, usec_t now, usec_t time)
 {
     struct plan_step s = next(p, PLAN_DESTINATION, now);
     assert_int_equal(s.action, PLAN_STATE);
-    assert_int_equal(s.watermark.time, time);
-    assert_int_equal(s.watermark.read_at, read_at);
+    assert_int_equal(s.watermark, time);
     plan_stated(p);
+}
+
+/* The run that begins with the reserved message. */
+static void expect_run_until(struct plan *p, usec_t time)
+{
+    struct plan_step s = next(p, PLAN_DESTINATION, 0);
+    assert_int_equal(s.action, PLAN_DELIVER);
+    assert_int_equal(s.watermark, time);
+    plan_delivered(p);
 }
 
 #define AT(SECONDS) ((usec_t)(SECONDS * (double)USEC_PER_SEC))
@@ -788,28 +800,45 @@ static void a_watermark_rides_on_the_run_that_reaches_it(void **state)
 {
     (void)state;
     struct plan *p = stating(1);
-    reserve_before(p, "1 1 1\na\n2 1 1\nb\n", 7000, 2, AT(2));
-    struct plan_step s = next(p, PLAN_DESTINATION, AT(2));
-    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 7000 && s.watermark.read_at == AT(2));
-    plan_delivered(p);
-    reserve_before(p, "3 1 1\nc\n", 8000, 9, AT(2.1)); /* more are in the queue */
-    s = next(p, PLAN_DESTINATION, AT(2.1));
-    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 0);
-    plan_delivered(p);
+    reserve_before(p, "1 1 1\na\n2 1 1\nb\n", 7000, 2, 0);
+    expect_run_until(p, 7000);
+    reserve_before(p, "3 1 1\nc\n", 8000, 9, 0); /* more are in the queue */
+    expect_run_until(p, 0);
     plan_free(&p);
 }
 
-/* The answer was under way until the reader came to it. */
-static void a_watermark_is_as_old_as_the_answer_may_be(void **state)
+static void a_watermark_is_the_earlier_time_of_both_clocks(void **state)
 {
     (void)state;
     struct plan *p = stating(1);
-    for (usec_t waited = AT(0.25); waited <= AT(4); waited += AT(3.75)) {
-        struct batch none = {0};
-        expect(p, PLAN_QUEUE, AT(2), PLAN_RESERVE);
-        plan_reserved(p, BYTES_LITERAL("q"), &none, &(struct plan_accepted){7000 + waited, 0, waited}, AT(5));
-        expect_state(p, AT(9) + waited, 7000 + waited, waited == AT(4) ? AT(5) : AT(2) + waited);
-    }
+    plan_destination_time(p, 6000);
+    reserve_before(p, "1 1 1\na\n", 7000, 1, 0);
+    expect_run_until(p, 6000);
+    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    plan_destination_time(p, 6500); /* after the reserve was sent, so not a time before its answer */
+    struct batch b;
+    assert_true(batch_parse(BYTES_LITERAL("2 1 1\na\n"), 1, &b));
+    plan_reserved(p, BYTES_LITERAL("q"), &b, &(struct plan_accepted){7500, 2}, 0);
+    expect_run_until(p, 6000);
+    reserve_before(p, "3 1 1\na\n", 7600, 3, 0);
+    expect_run_until(p, 6500);
+    plan_free(&p);
+}
+
+static void a_destination_that_failed_may_have_another_clock(void **state)
+{
+    (void)state;
+    struct plan *p = stating(1);
+    reserve_before(p, "1 1 1\na\n", 7000, 1, 0);
+    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    plan_faulted(p, PLAN_DESTINATION, 0, 0);
+    expect_run_until(p, 0);
+    reserve_before(p, "2 1 1\na\n", 7000, 2, 0);
+    expect_run_until(p, 0);
+    plan_destination_time(p, LATER);
+    reserve_before(p, "3 1 1\na\n", 7000, 3, 0);
+    plan_destination_time(p, 500); /* its clock was set back */
+    expect_run_until(p, 0);
     plan_free(&p);
 }
 
@@ -817,14 +846,16 @@ static void an_idle_reader_states_every_second(void **state)
 {
     (void)state;
     struct plan *p = stating(1);
-    expect_state(p, AT(5), 0, 0); /* nothing is known, but the reader is alive */
+    expect_state(p, AT(5), 0); /* nothing is known, but the reader is alive */
     reserve_before(p, "", 7000, 0, AT(5.1));
     expect(p, PLAN_DESTINATION, AT(5.2), PLAN_PAUSE);
-    expect_state(p, AT(5.6), 7000, AT(5.1));
+    expect(p, PLAN_DESTINATION, AT(5.6), PLAN_STATE);
+    expect(p, PLAN_QUEUE, AT(5.6), PLAN_WAIT); /* for the time in the answer */
+    plan_stated(p);
     expect(p, PLAN_DESTINATION, AT(6.5), PLAN_PAUSE);
-    expect_state(p, AT(6.6), 0, 0);
+    expect_state(p, AT(6.6), 0);
     reserve_before(p, "", 9000, 4, AT(7)); /* a message is leased by another */
-    expect_state(p, AT(8), 0, 0);
+    expect_state(p, AT(8), 0);
     plan_free(&p);
 }
 
@@ -832,24 +863,16 @@ static void times_are_dropped_when_ids_or_clocks_change(void **state)
 {
     (void)state;
     struct plan *p = stating(1);
-    reserve_before(p, "1 1 1\na\n", 7000, 2, AT(2));
-    expect(p, PLAN_DESTINATION, AT(2), PLAN_DELIVER);
-    plan_delivered(p);
-    reserve_before(p, "2 1 1\na\n", 0, 0, AT(2)); /* a message is delayed */
-    struct plan_step s = next(p, PLAN_DESTINATION, AT(2));
-    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 0);
-    plan_delivered(p);
-    reserve_before(p, "3 1 1\na\n", 8000, 4, AT(2));
-    expect(p, PLAN_DESTINATION, AT(2), PLAN_DELIVER);
-    plan_delivered(p);
-    reserve_before(p, "4 1 1\na\n", 500, 5, AT(2)); /* the queue's clock was set back */
-    s = next(p, PLAN_DESTINATION, AT(2));
-    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 0);
-    plan_delivered(p);
-    reserve_before(p, "5 1 1\na\n", 600, 6, AT(2));
-    s = next(p, PLAN_DESTINATION, AT(2));
-    assert_true(s.action == PLAN_DELIVER && s.watermark.time == 500);
-    plan_delivered(p);
+    reserve_before(p, "1 1 1\na\n", 7000, 2, 0);
+    expect_run_until(p, 0);
+    reserve_before(p, "2 1 1\na\n", 0, 0, 0); /* a message is delayed */
+    expect_run_until(p, 0);
+    reserve_before(p, "3 1 1\na\n", 8000, 4, 0);
+    expect_run_until(p, 0);
+    reserve_before(p, "4 1 1\na\n", 500, 5, 0); /* the queue's clock was set back */
+    expect_run_until(p, 0);
+    reserve_before(p, "5 1 1\na\n", 600, 6, 0);
+    expect_run_until(p, 500);
     plan_free(&p);
 }
 
@@ -903,7 +926,8 @@ int main(void)
         cmocka_unit_test(a_stop_tries_to_acknowledge_once),
         cmocka_unit_test(a_touch_that_fails_is_tried_again_while_the_run_lasts),
         cmocka_unit_test(a_watermark_rides_on_the_run_that_reaches_it),
-        cmocka_unit_test(a_watermark_is_as_old_as_the_answer_may_be),
+        cmocka_unit_test(a_watermark_is_the_earlier_time_of_both_clocks),
+        cmocka_unit_test(a_destination_that_failed_may_have_another_clock),
         cmocka_unit_test(an_idle_reader_states_every_second),
         cmocka_unit_test(times_are_dropped_when_ids_or_clocks_change),
         cmocka_unit_test(a_fenced_reader_states_nothing),

@@ -62,6 +62,7 @@ struct request {
     struct buf openings;
     struct plan_accepted accepted; /* the queue's answer to a reserve */
     usec_t watermark;              /* stated */
+    usec_t time;                   /* of the stream's clock, in the answer */
 };
 
 struct world {
@@ -80,8 +81,9 @@ struct world {
     bool copies, has_copy;
     bool lost[MESSAGES]; /* by a restore */
     unsigned old_copies, stated, watermarks;
-    long accepted[MESSAGES]; /* when each payload was put, or kicked */
-    int stored[MESSAGES];    /* how often, by payload */
+    usec_t queue_ahead, stream_ahead; /* how far the clocks are ahead; at least one is right */
+    long accepted[MESSAGES];          /* when each payload was put, or kicked */
+    int stored[MESSAGES];             /* how often, by payload */
     int order[MESSAGES * 2];
     size_t n_order;
     bool bad[MESSAGES];
@@ -252,7 +254,7 @@ static void check_watermark(struct world *w, usec_t watermark)
 
 static void state_accepted(const struct world *w, struct request *r)
 {
-    r->accepted.before = (w->now + 1) * STEP;
+    r->accepted.before = (w->now + 1) * STEP + w->queue_ahead;
     for (uint64_t id = 1; id < w->next_id; id++)
         if (w->slots[id].state == READY || w->slots[id].state == LEASED)
             r->accepted.last_id = w->next_id - 1;
@@ -276,6 +278,7 @@ static void do_reserve(struct world *w, struct request *r)
 static void do_request(struct world *w, struct request *r)
 {
     r->done = true;
+    r->time = (w->now + 1) * STEP + w->stream_ahead;
     switch (r->action) {
     case PLAN_RELEASE:
         r->epoch = release(w);
@@ -342,6 +345,8 @@ static void tell_delivered(const struct world *w, const struct request *r)
 static void tell(struct world *w, const struct request *r)
 {
     w->busy[r->reader][r->lane] = false;
+    if (r->lane == PLAN_DESTINATION && !r->faulty)
+        plan_destination_time(r->plan, r->time);
     if (r->faulty)
         plan_faulted(r->plan, r->lane, w->now * STEP, -1);
     else if (r->action == PLAN_RELEASE)
@@ -388,7 +393,7 @@ static void make_request(struct world *w, int reader, enum plan_lane lane, const
     r->epoch = plan_epoch(p);
     r->mark = s->mark;
     r->next = s->next;
-    r->watermark = s->watermark.time;
+    r->watermark = s->watermark;
     strcpy(r->opening, s->opening);
     for (size_t i = 0; i < s->count && s->action == PLAN_DELIVER; i++)
         r->payloads[r->n++] = atoi(b->messages[s->first + i].text.ptr);
@@ -642,6 +647,8 @@ static void each_exactly_once(size_t readers, bool moves, bool copies)
         w->moves = moves;
         w->copies = copies;
         w->trouble = seed % 40;
+        w->queue_ahead = seed % 3 == 1 ? 5000 * STEP : 0;
+        w->stream_ahead = seed % 3 == 2 ? 5000 * STEP : 0;
         for (int i = 0; i < MESSAGES && !copies; i++)
             w->bad[i] = dice() < seed % 20;
         open_queue(w);
