@@ -216,6 +216,20 @@ const struct slice_cursor *aggregate_committed(const struct aggregate *a, size_t
     return &a->committed[stream];
 }
 
+void aggregate_set_until(struct aggregate *a, size_t stream, usec_t until)
+{
+    struct slice_cursor *c = &a->cursors[stream], *committed = &a->committed[stream];
+    assert(stream < a->config.n_streams);
+    c->until = until;
+    if (until < committed->until || (c->offset == committed->offset && strcmp(c->id, committed->id) == 0))
+        committed->until = until;
+}
+
+void aggregate_keep_untils(struct aggregate *a)
+{
+    tally_batch(a->tally)->moved = true;
+}
+
 void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, uint64_t offset)
 {
     struct slice_cursor *c = &a->cursors[stream];

@@ -74,6 +74,11 @@ const struct slice_cursor *aggregate_cursor(const struct aggregate *a, size_t st
 /* Where the stream's committed counts end; before the first commit, its start. The id is empty until the stream is
  * first read. */
 const struct slice_cursor *aggregate_committed(const struct aggregate *a, size_t stream);
+/* Sets the time of the stream's cursor, and of the committed one if all lines before the cursor are committed. The next flush stores
+ * it; a new time alone causes no flush. */
+void aggregate_set_until(struct aggregate *a, size_t stream, usec_t until);
+/* Makes the next flush store the times even if no cursor has moved. */
+void aggregate_keep_untils(struct aggregate *a);
 /* Sets the id and first offset of a stream whose cursor has no id. */
 void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, uint64_t offset);
 /* An input is a source of lines that is not a stream, such as a file, with a cursor whose name begins with a dot.

@@ -322,6 +322,7 @@ enum slice_result chain_open(const struct chain_config *config, struct sealed *s
             snprintf(c->stream, sizeof c->stream, "%s", s->name);
             snprintf(c->id, sizeof c->id, "%.*s", SLICE_ID_TEXT - 1, s->id);
             c->offset = s->end;
+            c->until = s->name[0] == '.' ? 0 : m->until * USEC_PER_SEC;
         }
     }
     if (r == SLICE_OK && next->number <= m->through) {

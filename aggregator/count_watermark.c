@@ -9,12 +9,12 @@
 #define HELD_TEXT (2 * NAME_LEN_MAX + 2)
 
 struct count_stream {
-    struct watermark counted, stored;
+    struct watermark counted;
     struct stream_statement last;
 };
 
 struct count_watermark {
-    const struct aggregate *aggregate;
+    struct aggregate *aggregate;
     const char *const *names;
     size_t n;
     struct count_stream streams[COUNT_STREAMS_MAX];
@@ -24,13 +24,17 @@ struct count_watermark {
 };
 
 struct count_watermark *count_watermark_new(
-    const struct aggregate *aggregate, const char *const *names, size_t n_streams)
+    struct aggregate *aggregate, const char *const *names, size_t n_streams)
 {
     struct count_watermark *w = mem_zalloc(sizeof(*w));
     assert(n_streams <= COUNT_STREAMS_MAX);
     w->aggregate = aggregate;
     w->names = names;
     w->n = n_streams;
+    /* It is not known when the time was stated. If it is after pubsub's present, nothing is known. */
+    for (size_t i = 0; i < n_streams; i++)
+        w->streams[i].counted =
+            (struct watermark){.until = aggregate_cursor(aggregate, i)->until, .at = INT64_MIN / 2};
     return w;
 }
 
@@ -70,35 +74,36 @@ static void log_held_by(struct count_watermark *w)
 
 static usec_t counted_until(struct count_watermark *w, size_t i)
 {
-    return watermark_until(&w->streams[i].counted, aggregate_cursor(w->aggregate, i)->offset);
+    usec_t until = watermark_until(&w->streams[i].counted, aggregate_cursor(w->aggregate, i)->offset);
+    aggregate_set_until(w->aggregate, i, until);
+    return until;
 }
 
-/* A cursor that went back to where a restored stream differs is before the committed one. */
 static usec_t stored_until(struct count_watermark *w, size_t i)
 {
-    uint64_t counted = aggregate_cursor(w->aggregate, i)->offset;
-    uint64_t committed = aggregate_committed(w->aggregate, i)->offset;
-    return watermark_until(&w->streams[i].stored, committed < counted ? committed : counted);
+    counted_until(w, i);
+    return aggregate_committed(w->aggregate, i)->until;
 }
 
 void count_watermark_on_statement(struct count_watermark *w, size_t stream, const struct stream_statement *s)
 {
     struct count_stream *c = &w->streams[stream];
     c->last = *s;
-    /* Statements that are reached already must not stay behind a newer one. */
-    counted_until(w, stream);
-    stored_until(w, stream);
     watermark_state(&c->counted, s);
-    watermark_state(&c->stored, s);
+    counted_until(w, stream);
     log_held_by(w);
 }
 
 void count_watermark_on_response_end(struct count_watermark *w, size_t stream)
 {
-    counted_until(w, stream);
-    stored_until(w, stream);
     watermark_forget(&w->streams[stream].counted);
-    watermark_forget(&w->streams[stream].stored);
+}
+
+void count_watermark_on_cursor(struct count_watermark *w, size_t stream, bool is_copy)
+{
+    if (is_copy)
+        w->streams[stream].counted = (struct watermark){0};
+    counted_until(w, stream);
 }
 
 static int64_t least(struct count_watermark *w, usec_t (*of)(struct count_watermark *w, size_t i))

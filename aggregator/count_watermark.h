@@ -2,6 +2,7 @@
  *
  * 1. It is the least watermark of the streams; unknown as long as that of a stream is unknown.
  * 2. The time is pubsub's. No clock of this daemon affects it.
+ * 3. The aggregate's cursors have the times of their streams, so slices store them. A start continues with the stored time.
  *
  * The loop's thread only. */
 #ifndef MILLRACE_COUNT_WATERMARK_H
@@ -17,11 +18,13 @@ struct count_watermark;
 
 /* `names` are the streams' names in the aggregate's order. Borrows both. */
 struct count_watermark *count_watermark_new(
-    const struct aggregate *aggregate, const char *const *names, size_t n_streams);
+    struct aggregate *aggregate, const char *const *names, size_t n_streams);
 void count_watermark_free(struct count_watermark **w);
 /* From stream_client's callbacks of the same names. */
 void count_watermark_on_statement(struct count_watermark *w, size_t stream, const struct stream_statement *s);
 void count_watermark_on_response_end(struct count_watermark *w, size_t stream);
+/* The cursor has moved. `is_copy`: to where a restored copy differs, so its time is not known. */
+void count_watermark_on_cursor(struct count_watermark *w, size_t stream, bool is_copy);
 
 /* In Unix seconds; 0: unknown. */
 int64_t count_watermark_until(struct count_watermark *w);

@@ -22,11 +22,12 @@ static void print_id(const struct stream_cursor *at, char id[SLICE_ID_TEXT])
     snprintf(id, SLICE_ID_TEXT, "%s%s%s", at->id, at->opening[0] ? "." : "", at->opening);
 }
 
-static void note_opening(struct follower *f)
+static void note_cursor(struct follower *f, bool is_copy)
 {
     char id[SLICE_ID_TEXT];
     print_id(stream_client_cursor(f->stream), id);
     aggregate_set_stream_id(f->config.aggregate, f->config.stream, id);
+    count_watermark_on_cursor(f->config.watermark, f->config.stream, is_copy);
 }
 
 static void on_begin(void *arg)
@@ -49,7 +50,7 @@ static void on_lines(struct bytes lines, void *arg)
         aggregate_take_line(f->config.aggregate, f->config.stream, bytes_of(at, (size_t)(lf - at)));
         at = lf + 1;
     }
-    note_opening(f);
+    note_cursor(f, false);
     if (is_full(f))
         stream_client_pause(f->stream);
 }
@@ -58,15 +59,14 @@ static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
     struct follower *f = arg;
     aggregate_take_overlong(f->config.aggregate, f->config.stream, head, length);
-    note_opening(f);
+    note_cursor(f, false);
 }
 
 static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     struct follower *f = arg;
-    (void)before;
     aggregate_cross_hole(f->config.aggregate, f->config.stream, after);
-    note_opening(f);
+    note_cursor(f, after <= before);
 }
 
 static void on_statement(const struct stream_statement *s, void *arg)

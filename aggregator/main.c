@@ -466,6 +466,8 @@ static void drain(void *ctx)
     for (size_t i = 0; i < w->app.streams.n; i++)
         if (w->app.followers[i])
             follower_stop(w->app.followers[i]);
+    if (w->app.aggregate)
+        aggregate_keep_untils(w->app.aggregate);
     check_drained(w);
 }
 

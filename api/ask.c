@@ -18,17 +18,10 @@
 #define HINT                                                                                                 \
     "ask for a shorter period or fewer rows, for the series of one sub key (sub=), or raise --max-buffered"
 
-/* The last answer about a counter that lacked no source. Later, the aggregator may not have the counter for a time. */
-struct whole {
-    int64_t since, until; /* counted_since and stored_until; both 0: none */
-};
-
 TAILQ_HEAD(ask_list, ask);
 
 struct asks {
     struct sources *sources;
-    const struct counters *counters;
-    struct whole *whole; /* of each counter, as counters_at */
     struct series_cache *cache;
     uint64_t max_rows;
     int64_t max_age;         /* seconds; of complete answers in caches */
@@ -498,38 +491,15 @@ static bool refuse_counts(struct ask *a)
     return true;
 }
 
-/* Only the aggregator knows since when a counter counts. Without the aggregator, rows are complete only up to the time for which an
- * earlier answer knew it. */
-static void note_since(struct ask *a)
-{
-    const struct query *q = &a->query;
-    const struct counters *c = a->asks->counters;
-    struct completeness *complete = &a->complete;
-    struct whole *whole = NULL;
-    complete->is_not_counted &= !q->is_former;
-    if (complete->is_not_counted)
-        complete->until = 0;
-    if (!q->is_former && q->sub)
-        whole = &a->asks->whole[c->n_totals + (size_t)(q->sub - c->subtotals)];
-    else if (!q->is_former)
-        whole = &a->asks->whole[q->total - c->totals];
-    if (complete->n_missing == 0 && whole) {
-        *whole =
-            (struct whole){complete->counted_since, complete->is_not_counted ? 0 : complete->stored_until};
-    } else if (complete->n_missing > 0 && complete->until > 0) {
-        struct whole known = whole ? *whole : (struct whole){0};
-        complete->until = complete->until < known.until ? complete->until : known.until;
-        if (known.since > complete->counted_since)
-            complete->counted_since = known.since;
-    }
-}
-
 /* A source is missing if either of the two questions of a set did not reach it. */
 static void note_completeness(struct ask *a, const struct completeness *complete)
 {
     if (!a->is_set || a->complete.n_missing == 0 || complete->n_missing > 0)
         a->complete = *complete;
     else
+        a->complete.until = 0;
+    a->complete.is_not_counted &= !a->query.is_former;
+    if (a->complete.is_not_counted)
         a->complete.until = 0;
 }
 
@@ -620,8 +590,6 @@ static void counts_done(
     struct ask *a = arg;
     a->question = NULL;
     note_completeness(a, complete);
-    if (result == SOURCE_OK)
-        note_since(a);
     if (!a->req)
         ask_free(a);
     else if (result == SOURCE_STOPPED)
@@ -794,14 +762,11 @@ void ask_start(
     begin(a);
 }
 
-struct asks *asks_new(struct event_base *base, struct sources *sources, const struct counters *counters,
-    struct stats *stats, uint64_t max_rows, int64_t max_age)
+struct asks *asks_new(
+    struct event_base *base, struct sources *sources, struct stats *stats, uint64_t max_rows, int64_t max_age)
 {
     struct asks *asks = mem_zalloc(sizeof *asks);
-    size_t n = counters->n_totals + counters->n_subtotals;
     asks->sources = sources;
-    asks->counters = counters;
-    asks->whole = mem_zalloc((n + 1) * sizeof *asks->whole);
     asks->cache = series_cache_new(stats);
     asks->max_rows = max_rows;
     asks->max_age = max_age;
@@ -818,7 +783,6 @@ void asks_free(struct asks **ap)
         return;
     event_free(asks->turn);
     series_cache_free(&asks->cache);
-    free(asks->whole);
     free(asks);
     *ap = NULL;
 }

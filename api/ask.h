@@ -21,8 +21,8 @@
 struct asks;
 
 /* `max_age`: seconds for which caches may repeat an answer whose rows are all complete. */
-struct asks *asks_new(struct event_base *base, struct sources *sources, const struct counters *counters,
-    struct stats *stats, uint64_t max_rows, int64_t max_age);
+struct asks *asks_new(struct event_base *base, struct sources *sources, struct stats *stats,
+    uint64_t max_rows, int64_t max_age);
 /* Call it after sources_free, when all requests have ended. */
 void asks_free(struct asks **a);
 /* Answers the request. The query's texts are borrowed until the request ends. `unknown` is NULL if the

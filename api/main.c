@@ -153,8 +153,8 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     if (status == 0)
         api->sources = sources_new(&sources);
     if (status == 0)
-        api->asks = asks_new(daemon_base(d), api->sources, api->counters, daemon_stats(d), api->max_rows,
-            options_int(o, "max_age") / 1000);
+        api->asks = asks_new(
+            daemon_base(d), api->sources, daemon_stats(d), api->max_rows, options_int(o, "max_age") / 1000);
     free(sortdb);
     free(aggregator);
     return status;

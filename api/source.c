@@ -2,7 +2,6 @@
 
 #include "api/local_archive.h"
 #include "api/shared_call.h"
-#include "api/slice_watermarks.h"
 #include "archive/archive_read.h"
 #include "base/url.h"
 #include "base/rfc3339.h"
@@ -30,9 +29,8 @@ struct sources {
     const char *names[SOURCES_MAX];
     char *urls[SOURCES_MAX];
     int64_t failing_since[SOURCES_MAX][SOURCE_USES]; /* Unix seconds; 0: the last request was answered */
-    struct slice_watermarks watermarks;
-    struct local_archive *local;    /* the first source; NULL: none */
-    TAILQ_HEAD(, question) reading; /* questions to the mapped archive, which take turns */
+    struct local_archive *local;                     /* the first source; NULL: none */
+    TAILQ_HEAD(, question) reading;                  /* questions to the mapped archive, which take turns */
     struct event *turn;
     usec_t timeout;
     struct question *open; /* a list */
@@ -56,6 +54,7 @@ struct question {
     int restarts;
     uint64_t through;
     bool has_through, bad;
+    int64_t archived_until; /* the archive's; 0: not known */
     int64_t not_counted; /* when the archive was made without the counter; 0: the archive has the counter */
     bool is_missing[SOURCES_MAX];
     struct completeness complete;
@@ -160,9 +159,8 @@ static void finish(struct question *q, enum source_result result)
 {
     assert(q->magic == QUESTION_MAGIC && !q->share.part && !q->is_reading && !q->wait);
     if (q->complete.n_missing > 0) {
-        /* Only the archive's slices are known; without the archive nothing is complete. */
-        bool has_archive = q->sources->n > 1 && !q->is_missing[0];
-        q->complete.until = has_archive ? slice_watermarks_until(&q->sources->watermarks, q->through) : 0;
+        /* Without the aggregator, only the archive's slices are known; without the archive nothing is complete. */
+        q->complete.until = q->is_missing[0] || q->not_counted > 0 ? 0 : q->archived_until;
         q->complete.held_by[0] = '\0';
     }
     if (q->spec.ns.len > 0 && q->complete.counted_since == 0 && !q->complete.is_not_counted)
@@ -259,8 +257,8 @@ static void begin(struct question *q)
     free(q->page);
     q->page = NULL;
     q->has_through = false;
-    q->complete.until = q->complete.stored_until = INT64_MAX;
-    q->complete.counted_since = q->not_counted = 0;
+    q->complete.until = INT64_MAX;
+    q->complete.counted_since = q->not_counted = q->archived_until = 0;
     q->complete.is_not_counted = false;
     q->complete.held_by[0] = '\0';
     if (q->spec.on_restart)
@@ -324,22 +322,8 @@ static void note_counter(struct question *q, struct generation_counter c)
         q->not_counted = c.not_counted;
 }
 
-/* Counts in memory are left out: after a crash, they may be counted into a later slice, or by other counters. */
-static void note_stored(struct question *q, const struct http_reply_view *reply)
-{
-    uint64_t slice;
-    int64_t until;
-    if (!bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Stored-Until")), &until) ||
-        !bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Slice")), &slice))
-        until = 0;
-    else
-        slice_watermarks_note(&q->sources->watermarks, slice, until);
-    if (until < q->complete.stored_until)
-        q->complete.stored_until = until;
-}
-
-/* An archive's reply names its last slice. Only the aggregator's reply has a time up to which counts are complete. Without this check,
- * an address of the wrong daemon would count an archive or slices twice. */
+/* An archive's reply names its last slice, the aggregator's the time up to which all counts are complete. Without this check, an address of
+ * the wrong daemon would count an archive or slices twice. */
 static bool read_headers(struct question *q, const struct http_reply_view *reply)
 {
     const char *complete = http_reply_header(reply, "X-Millrace-Complete-Until");
@@ -361,8 +345,8 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     c.not_counted = is_aggregator ? 0 : c.not_counted;
     note_counter(q, c);
     q->has_through = q->has_through || !is_aggregator;
-    if (is_aggregator)
-        note_stored(q, reply);
+    if (!is_aggregator)
+        bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Stored-Until")), &q->archived_until);
     return true;
 }
 
@@ -493,6 +477,7 @@ static void end_local(struct question *q)
     bool is_whole = archive_read_is_whole(q->read, error), ok = !q->bad && !q->partial.len;
     if (is_whole && ok) {
         q->through = archive_read_info(q->read).through;
+        q->archived_until = archive_read_info(q->read).until;
         q->has_through = true;
         const struct source_generation g = identify(archive_read_info(q->read));
         note_counter(q, archive_read_counter(q->read, q->spec.ns));
@@ -621,7 +606,7 @@ struct question *source_ask(struct sources *s, const struct source_question *spe
         .sources = s,
         .spec = *spec,
         .share = {.on_body = on_body, .on_done = on_done, .arg = q},
-        .complete = {.until = INT64_MAX, .stored_until = INT64_MAX}};
+        .complete = {.until = INT64_MAX}};
     q->target = mem_strdup(spec->target);
     q->next = s->open;
     q->link = &s->open;

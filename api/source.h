@@ -70,8 +70,7 @@ struct source_missing {
 
 struct completeness {
     int64_t
-        until; /* Unix seconds; 0: not known. 0 if the archive is missing; if the aggregator is missing, the last slice that the archive includes */
-    int64_t stored_until; /* as `until`, for events that are in the aggregator's slices or in the archive */
+        until; /* Unix seconds; 0: not known. 0 if the archive is missing; if the aggregator is missing, that of the archive */
     char held_by[2 * NAME_LEN_MAX + 2]; /* STREAM/PRODUCER that holds it back; "": none */
     int64_t
         counted_since; /* Unix seconds; earlier events are not counted by a source, because the counter was added then; 0: all */

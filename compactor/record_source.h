@@ -35,6 +35,7 @@ struct slice_facts {
     uint64_t number;
     int64_t started; /* wall clock, seconds */
     char *counters;
+    int64_t until;                   /* as in the manifest */
     struct manifest_stream *streams; /* where the slice ends in each stream */
     size_t n_streams;
     struct manifest_stream *begins; /* where it begins in the streams known at that time */

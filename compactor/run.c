@@ -144,6 +144,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         counted_since_follow(&m->since, m->counters, f.counters, f.started);
         replace_text(&m->counters, f.counters);
         f.counters = NULL;
+        m->until = f.until;
         free(m->streams);
         m->streams = f.streams;
         m->n_streams = f.n_streams;
@@ -195,6 +196,7 @@ static enum compact_result step_plan(struct run *run)
     struct buf path = {0};
     *m = (struct manifest){.generation = old->generation + 1,
         .through = run->last,
+        .until = old->until,
         .made = run->spec->now,
         .shards = run->spec->shards ? run->spec->shards : old->shards,
         .counters = mem_strdup(base->counters),

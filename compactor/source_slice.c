@@ -1,5 +1,7 @@
 #include "compactor/record_source.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +66,16 @@ static struct manifest_stream *streams_of(const struct slice_cursor *cursors, si
     return list;
 }
 
+/* The least time of the streams, in seconds. A stream that was not read yet counts too, because events may wait in it. */
+static int64_t least_until(const struct slice_state *state)
+{
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < state->n_cursors; i++)
+        if (state->cursors[i].stream[0] != '.' && state->cursors[i].until < least)
+            least = state->cursors[i].until;
+    return least < INT64_MAX ? least / USEC_PER_SEC : 0;
+}
+
 enum compact_result slice_facts_read(
     const char *path, struct slice_facts *out, char error[COMPACT_ERROR_TEXT])
 {
@@ -75,6 +87,7 @@ enum compact_result slice_facts_read(
     const struct slice_state *state = slice_reader_state(reader);
     out->number = state->number;
     out->started = state->started;
+    out->until = least_until(state);
     out->counters = mem_strdup(state->counters);
     out->streams = streams_of(state->cursors, state->n_cursors, &out->n_streams);
     out->begins = streams_of(state->begins, state->n_begins, &out->n_begins);

@@ -46,6 +46,7 @@ static void add_headers(struct http_request *req, const struct generation *g, ui
     struct generation_info info = generation_info(g);
     http_add_header_u64(req, "X-Millrace-Generation", info.number);
     http_add_header_u64(req, "X-Millrace-Through", info.through);
+    http_add_header_u64(req, "X-Millrace-Stored-Until", (uint64_t)info.until);
     if (shard != GENERATION_NO_SHARD)
         http_add_header_u64(req, "X-Millrace-Shard", shard);
 }

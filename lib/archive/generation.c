@@ -121,6 +121,7 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     g->is_archive = true;
     g->info.number = m->generation;
     g->info.through = m->through;
+    g->info.until = m->until;
     g->info.content = manifest_content(m);
     counted_since_copy(&m->since, &g->since);
     g->counters = mem_strdup(m->counters);

@@ -28,6 +28,7 @@ struct generation_source {
 struct generation_info {
     uint64_t number, through, records, bytes;
     uint64_t content; /* manifest_content; 0 for one file */
+    int64_t until;    /* the manifest's; 0 for one file */
     int64_t modified; /* time of the last modification of a file, in Unix seconds */
     uint32_t shards;
     bool is_cut; /* a file's last line has no LF */

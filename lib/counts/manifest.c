@@ -1,5 +1,6 @@
 #include "counts/manifest.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "counts/json_fields.h"
 #include <errno.h>
@@ -176,10 +177,12 @@ static bool parse_since(const struct json_doc *d, struct counted_since *s)
 /* Returns NULL, or the error. */
 static const char *parse_members(const struct json_doc *d, struct manifest *m)
 {
-    uint64_t made, shards, hours_from = 0;
+    uint64_t until, made, shards, hours_from = 0;
     struct json_value counters = json_doc_at(d, "/counters"), retired = json_doc_at(d, "/retired");
     if (!json_doc_u64(d, "/generation", &m->generation) || !json_doc_u64(d, "/through", &m->through))
         return "generation or through is missing";
+    if (!json_doc_u64(d, "/until", &until) || until > INT64_MAX / USEC_PER_SEC)
+        return "until is missing";
     if (!json_doc_u64(d, "/made", &made) || made > INT64_MAX)
         return "made is missing";
     if (!json_doc_u64(d, "/shards", &shards) || shards < 1 || shards > MANIFEST_SHARDS_MAX)
@@ -194,6 +197,7 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     if (json_doc_at(d, "/change").type != JSON_MISSING &&
         !text_at(d, "/change", m->change, sizeof(m->change)))
         return "change is not a short string";
+    m->until = (int64_t)until;
     m->made = (int64_t)made;
     m->hours_from = (int64_t)hours_from;
     m->shards = (uint32_t)shards;
@@ -325,9 +329,9 @@ static void print_recount(const struct manifest_recount *r, struct buf *out)
 void manifest_print(const struct manifest *m, struct buf *out)
 {
     buf_printf(out,
-        "{\"format\":%d,\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"made\":%" PRId64
-        ",\"shards\":%" PRIu32 ",\n",
-        MANIFEST_FORMAT, m->generation, m->through, m->made, m->shards);
+        "{\"format\":%d,\"generation\":%" PRIu64 ",\"through\":%" PRIu64 ",\"until\":%" PRId64
+        ",\"made\":%" PRId64 ",\"shards\":%" PRIu32 ",\n",
+        MANIFEST_FORMAT, m->generation, m->through, m->until, m->made, m->shards);
     buf_append_str(out, "\"streams\":{");
     for (size_t i = 0; i < m->n_streams; i++) {
         const struct manifest_stream *s = &m->streams[i];

@@ -14,7 +14,7 @@
 #include "base/bytes.h"
 #include "counts/counted_since.h"
 
-#define MANIFEST_FORMAT 1
+#define MANIFEST_FORMAT 2
 #define MANIFEST_SHARDS_MAX 4096
 #define MANIFEST_BYTES_MAX ((size_t)16 << 20) /* of manifest.json; a longer one is not read */
 #define MANIFEST_ERROR_TEXT 512               /* buffer for an error text */
@@ -58,6 +58,7 @@ struct manifest_recount {
 struct manifest {
     uint64_t generation;
     uint64_t through; /* the last slice that the archive includes; 0: none */
+    int64_t until;    /* each event accepted before is in slices up to `through`; Unix seconds, 0: unknown */
     int64_t made;     /* wall clock, seconds */
     char *counters;   /* canonical text; "" before the first slice is merged */
     char *retired; /* lines of counters that the files still contain, but `counters` does not; "" for none */

@@ -16,12 +16,12 @@ static const char schema[] =
     "CREATE TABLE runs(id INTEGER PRIMARY KEY, level INTEGER NOT NULL, counts INTEGER NOT NULL,"
     " bytes INTEGER NOT NULL, checksum INTEGER NOT NULL, blocks BLOB NOT NULL);"
     "CREATE TABLE blocks(id INTEGER PRIMARY KEY, data BLOB NOT NULL);"
-    "CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL)"
-    " WITHOUT ROWID;"
-    "CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL)"
-    " WITHOUT ROWID;"
+    "CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL,"
+    " until INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL,"
+    " until INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;"
-    "PRAGMA application_id = 1297239123; PRAGMA user_version = 1;";
+    "PRAGMA application_id = 1297239123; PRAGMA user_version = 2;";
 
 enum { ADD_RUN, DROP_RUN, ADD_BLOCK, DROP_BLOCKS, FIND_BLOCK, SET_CURSOR, SET_BEGIN, SET_META, STATEMENTS };
 
@@ -31,9 +31,9 @@ static const char *const statement_sql[STATEMENTS] = {
     [ADD_BLOCK] = "INSERT INTO blocks VALUES(?1, ?2)",
     [DROP_BLOCKS] = "DELETE FROM blocks WHERE id >= ?1 AND id < ?2",
     [FIND_BLOCK] = "SELECT id FROM blocks WHERE id >= ?1 ORDER BY id LIMIT 1",
-    [SET_CURSOR] = ("INSERT INTO cursors VALUES(?1, ?2, ?3) ON CONFLICT(stream) "
-                    "DO UPDATE SET id = excluded.id, offset = excluded.offset"),
-    [SET_BEGIN] = "INSERT INTO begins VALUES(?1, ?2, ?3)",
+    [SET_CURSOR] = ("INSERT INTO cursors VALUES(?1, ?2, ?3, ?4) ON CONFLICT(stream) DO "
+                    "UPDATE SET id = excluded.id, offset = excluded.offset, until = excluded.until"),
+    [SET_BEGIN] = "INSERT INTO begins VALUES(?1, ?2, ?3, ?4)",
     [SET_META] = "INSERT INTO meta VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
 };
 
@@ -115,6 +115,7 @@ static enum slice_result set_cursors(
         sqlite3_bind_text(statement, 1, cursors[i].stream, -1, SQLITE_STATIC);
         sqlite3_bind_text(statement, 2, cursors[i].id, -1, SQLITE_STATIC);
         sqlite3_bind_int64(statement, 3, (sqlite3_int64)cursors[i].offset);
+        sqlite3_bind_int64(statement, 4, cursors[i].until);
         r = finish(s, which, error);
     }
     return r;
@@ -133,7 +134,8 @@ static enum slice_result set_state(struct slice *s, const struct slice_state *ne
     for (size_t i = 0; i < next->n_cursors && r == SLICE_OK; i++) {
         const struct slice_cursor *old =
             slice_cursors_find(s->state.cursors, s->state.n_cursors, next->cursors[i].stream);
-        if (!old || old->offset != next->cursors[i].offset || strcmp(old->id, next->cursors[i].id) != 0)
+        if (!old || old->offset != next->cursors[i].offset || old->until != next->cursors[i].until ||
+            strcmp(old->id, next->cursors[i].id) != 0)
             r = set_cursors(s, SET_CURSOR, &next->cursors[i], 1, error);
     }
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && r == SLICE_OK; i++)

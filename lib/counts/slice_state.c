@@ -99,7 +99,8 @@ struct slice_state slice_state_copy(const struct slice_state *state)
 static void print_cursors(struct buf *out, const char *what, const struct slice_cursor *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        buf_printf(out, "%s %s %s %" PRIu64 "\n", what, list[i].stream, list[i].id, list[i].offset);
+        buf_printf(out, "%s %s %s %" PRIu64 " %" PRId64 "\n", what, list[i].stream, list[i].id,
+            list[i].offset, list[i].until);
 }
 
 static void print_tally(struct buf *out, const struct slice_tally *t)
@@ -201,7 +202,7 @@ static void take_cursor(struct slice_cursor **list, size_t *n, sqlite3_stmt *row
     if ((*n & (*n - 1)) == 0) /* at each power of two */
         *list = mem_realloc(*list, (*n ? 2 * *n : 1) * sizeof(**list));
     struct slice_cursor *c = &(*list)[(*n)++];
-    *c = (struct slice_cursor){.offset = column_number(row, 2)};
+    *c = (struct slice_cursor){.offset = column_number(row, 2), .until = sqlite3_column_int64(row, 3)};
     take_text(row, 0, c->stream, sizeof(c->stream));
     take_text(row, 1, c->id, sizeof(c->id));
 }
@@ -212,8 +213,8 @@ static enum slice_result read_part(
     sqlite3 *db, enum part part, struct slice_state *state, uint64_t *checksum, char *error)
 {
     static const char *const sql[PARTS] = {"SELECT key, value FROM meta",
-        "SELECT stream, id, offset FROM cursors ORDER BY stream",
-        "SELECT stream, id, offset FROM begins ORDER BY stream",
+        "SELECT stream, id, offset, until FROM cursors ORDER BY stream",
+        "SELECT stream, id, offset, until FROM begins ORDER BY stream",
         "SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id"};
     sqlite3_stmt *row;
     if (sqlite3_prepare_v2(db, sql[part], -1, &row, NULL) != SQLITE_OK)

@@ -12,7 +12,7 @@
 
 #include <sqlite3.h>
 
-#define SLICE_FORMAT 1
+#define SLICE_FORMAT 2
 #define SLICE_ID_TEXT 2594    /* STREAM or STREAM.LINEAGE: 32 and up to 2,560 hex digits */
 #define SLICE_ID_SHOWN 43     /* of these, as many as a message shows */
 #define SLICE_NAME_TEXT 32    /* buffer for slice_file_name */
@@ -40,6 +40,7 @@ struct slice_cursor {
     char stream[NAME_LEN_MAX + 1];
     char id[SLICE_ID_TEXT];
     uint64_t offset;
+    int64_t until; /* each event accepted before it is below `offset`; Unix microseconds, 0: not known */
 };
 
 /* Cursors in the order of their streams' names. */

@@ -14,7 +14,7 @@ class Archive(Source):
     """A sortdb: its answers name generation and slice instead of a time."""
 
     def __init__(self, test):
-        self.generation, self.through, self.page, self.knows_rollups = 5, 3, 1000, True
+        self.generation, self.through, self.page, self.knows_rollups, self.until = 5, 3, 1000, True, 0
         super().__init__(test)
         self.act = self.reply
 
@@ -23,7 +23,8 @@ class Archive(Source):
         if parts.path in ("/health", "/stats"):
             return False
         lines = self.lines(parts.path, urllib.parse.parse_qs(parts.query)).splitlines(keepends=True)
-        headers = {"X-Millrace-Generation": self.generation, "X-Millrace-Through": self.through}
+        headers = {"X-Millrace-Generation": self.generation, "X-Millrace-Through": self.through, "X-Millrace-Stored-Until": self.until,
+                   **({"X-Millrace-Counted-Since": self.since} if self.since else {})}
         if self.knows_rollups:
             headers["X-Millrace-Rollups"] = "1"
         if len(lines) > self.page:

@@ -42,7 +42,7 @@ class ArchiveExactly(harness.MillraceTest):
             shutil.copy(path, model.file(n))
             change_slice(model.file(n), ("UPDATE meta SET value = ? WHERE key = 'number'", n),
                          ("INSERT OR REPLACE INTO meta VALUES('sealed', 1)",), ("DELETE FROM begins",),
-                         ("INSERT INTO begins VALUES('clicks', 'c0ffee', ?)", n * 100 - 100),
+                         ("INSERT INTO begins VALUES('clicks', 'c0ffee', ?, 0)", n * 100 - 100),
                          ("UPDATE cursors SET id = 'c0ffee', offset = ?", n * 100))
         return model
 

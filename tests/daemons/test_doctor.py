@@ -4,14 +4,13 @@ import json
 import os
 import re
 import resource
-import sqlite3
 import threading
 import http.server
 
+import aggregator_model
 import harness
 from harness import USERS_BY_COUNTRY, wait_until
 from small_disk import SmallDisk
-from xxh3 import xxh3
 
 EVENT = '{"t":%d,"l":"%s","c":"%s"}'
 HOUR = 1332637200
@@ -145,24 +144,10 @@ class DoctorTest(harness.MillraceTest):
 
     def change_slice(self, end=None, **meta):
         """Changes the slice's state and its checksum with it, as a fault in the program would."""
-        db = sqlite3.connect(self.path("data", "aggregator", "slices", "0000000001.db"))
+        changes = [("UPDATE meta SET value = ? WHERE key = ?", value, key) for key, value in meta.items()]
         if end:
-            db.execute("UPDATE cursors SET offset = ? WHERE stream = 'clicks'", (end,))
-        for key, value in meta.items():
-            db.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
-        m = dict(db.execute("SELECT key, value FROM meta"))
-        text = "%s %s %s %s\n%s %s %s\n%s %s %s\n" % (m["number"], m["started"], m["rejects_length"], m["sealed"], m["events"], m["skipped"],
-                                                  m["rejected"], m["events_before"], m["skipped_before"], m["rejected_before"])
-        for table, word in (("begins", "begin"), ("cursors", "cursor")):
-            text += "".join("%s %s %s %s\n" % (word, *row) for row in db.execute(
-                "SELECT stream, id, offset FROM %s ORDER BY stream" % table))
-        for run in db.execute("SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id"):
-            text += "run %d %d %d %d %016x\n" % (*run[:4], run[4] % 2**64)
-        checksum = int(xxh3((text + m["counters"]).encode()), 16)
-        db.execute("UPDATE meta SET value = ? WHERE key = 'checksum'",
-                   (checksum - 2**64 if checksum >= 2**63 else checksum,))
-        db.commit()
-        db.close()
+            changes.append(("UPDATE cursors SET offset = ? WHERE stream = 'clicks'", end))
+        aggregator_model.change_slice(self.path("data", "aggregator", "slices", "0000000001.db"), *changes)
 
     def counts_that_do_not_add_up(self):
         slice_file = self.path("data", "aggregator", "slices", "0000000001.db")

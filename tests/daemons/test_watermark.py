@@ -73,6 +73,33 @@ class Backlog(WatermarkTest):
         wait_until(lambda: self.look()[1] == 2, "both events")
         self.wait_complete()
 
+    def test_a_restart_of_the_aggregator_while_pubsub_is_down(self):
+        """The slice has the time beside its cursor: as of the last flush after a kill, and of the stop otherwise."""
+        self.start_pubsub()
+        self.start_aggregator()
+        host = Host(self, "h")
+        for end in ("kill9", "stop"):
+            host.put()
+            since = time.time()
+            self.wait_complete(since)
+            if end == "kill9":
+                host.put()
+                stored = lambda: int(self.aggregator.get("/mget?k=all%7Call").header("X-Millrace-Stored-Until"))
+                wait_until(lambda: self.look()[1] == 2 and stored() > self.accepted[-1], "the second event to be stored")
+            getattr(self.aggregator, end)()
+            self.pubsub.stop()
+            self.start_aggregator(start=self.daemon)
+            self.aggregator.wait_listening()
+            wait_until(lambda: "complete_until" in self.aggregator.stats(), "the slice to be open")
+            self.assertGreaterEqual(self.aggregator.stats()["complete_until"], since, end)
+            self.assertLessEqual(self.aggregator.stats()["complete_until"], time.time())
+            self.assertEqual(self.aggregator.get("/mget?k=all%7Call").status, 503)
+            self.start_pubsub()
+            self.aggregator.wait_ready()
+            host.put()
+            self.wait_complete()
+        self.assertEqual(self.look()[1], 5)
+
     def test_buried_messages_do_not_hold(self):
         self.start_pubsub()
         self.start_aggregator()

@@ -52,17 +52,17 @@ def make_slice(path, number, counts, lookups=None, counters=COUNTERS):
         CREATE TABLE runs(id INTEGER PRIMARY KEY, level INTEGER NOT NULL, counts INTEGER NOT NULL, bytes INTEGER NOT NULL,
                           checksum INTEGER NOT NULL, blocks BLOB NOT NULL);
         CREATE TABLE blocks(id INTEGER PRIMARY KEY, data BLOB NOT NULL);
-        CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) WITHOUT ROWID;
-        CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL) WITHOUT ROWID;
+        CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
+        CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-        PRAGMA application_id = 1297239123; PRAGMA user_version = 1; PRAGMA journal_mode = WAL;""")
+        PRAGMA application_id = 1297239123; PRAGMA user_version = 2; PRAGMA journal_mode = WAL;""")
     if counts or lookups:
         block, index = make_run(counts, lookups or {})
         db.execute("INSERT INTO blocks VALUES(?, ?)", (1 << 32, block))
         db.execute("INSERT INTO runs VALUES(1, 0, ?, ?, ?, ?)", (len(counts) + len(lookups or {}), len(block),
                                                                signed(struct.unpack("<Q", index[-8:])[0]), index))
-    db.execute("INSERT INTO cursors VALUES('clicks', 'c0ffee', ?)", (number * 100,))
-    db.execute("INSERT INTO begins VALUES('clicks', 'c0ffee', ?)", (number * 100 - 100,))
+    db.execute("INSERT INTO cursors VALUES('clicks', 'c0ffee', ?, 0)", (number * 100,))
+    db.execute("INSERT INTO begins VALUES('clicks', 'c0ffee', ?, 0)", (number * 100 - 100,))
     events = sum(n for row, n in counts.items() if row.startswith(counters.split()[1].encode() + b"|"))
     db.executemany("INSERT INTO meta VALUES(?, ?)", [("number", number), ("counters", counters), ("sealed", 1), ("events", events)])
     db.execute("INSERT INTO meta VALUES('checksum', ?)", (checksum(db),))
@@ -78,8 +78,8 @@ def checksum(db):
     for suffix in ("", "_before"):
         text += "%d %d %d\n" % tuple(meta[name + suffix] for name in ("events", "skipped", "rejected"))
     for word, table in (("begin", "begins"), ("cursor", "cursors")):
-        for row in db.execute("SELECT stream, id, offset FROM %s ORDER BY stream" % table):
-            text += word + " %s %s %d\n" % row
+        for row in db.execute("SELECT stream, id, offset, until FROM %s ORDER BY stream" % table):
+            text += word + " %s %s %d %d\n" % row
     for run in db.execute("SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id"):
         text += "run %d %d %d %d %016x\n" % (*run[:4], run[4] & (1 << 64) - 1)
     return signed(int(xxh3.xxh3((text + meta["counters"]).encode()), 16))

@@ -1,5 +1,6 @@
 #include "support/make_slice.h"
 
+#include "base/clock.h"
 #include "counts/slice.h"
 #include "counts/slice_sql.h"
 
@@ -54,7 +55,8 @@ void make_slice(const char *path, uint64_t number, const char *counters, const s
     struct rows source = {.base.kind = &kind, .next = rows};
     struct count_source *sources[] = {&source.base};
     struct slice_cursor cursors[] = {
-        {.stream = "clicks", .id = "c0ffee", .offset = (number - 1) * 1000}, {.stream = "later"}};
+        {.stream = "clicks", .id = "c0ffee", .offset = (number - 1) * 1000, .until = INT64_MAX},
+        {.stream = "later", .until = (int64_t)number * 1000 * USEC_PER_SEC + 7}};
     struct slice_config config = {
         .path = path, .number = number, .counters_text = counters, .cursors = cursors, .n_cursors = 2};
     struct slice_batch batch = {

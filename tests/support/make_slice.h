@@ -12,7 +12,7 @@ struct slice_row {
 };
 
 /* Aborts when it cannot. The rows are in order. Stream `clicks` ends at 1000 times the number, and begins where the slice
- * before ended. */
+ * before ended. The unread stream `later` is complete until as many Unix seconds. */
 void make_slice(const char *path, uint64_t number, const char *counters, const struct slice_row *rows);
 /* Makes another one of it, whose checksum is right. */
 void change_slice(const char *path, const char *sql);

@@ -55,10 +55,10 @@ class WatermarkTest(MillraceTest):
         self.pubsub = self.start("pubsub", "--data-dir=" + self.path("p"), "--sync=never", "--producer-timeout=100s", *args,
                                  listen=self.pubsub_url, **kw)
 
-    def start_aggregator(self, *args, stream=STREAM, **kw):
-        self.aggregator = self.start("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path("a"),
-                                     "--pubsub-url=" + self.pubsub_url, "--streams=" + stream, "--flush-interval=20ms",
-                                     *args, **kw)
+    def start_aggregator(self, *args, stream=STREAM, start=None, **kw):
+        self.aggregator = (start or self.start)("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path("a"),
+                                                "--pubsub-url=" + self.pubsub_url, "--streams=" + stream, "--flush-interval=20ms",
+                                                *args, **kw)
 
     def put_on(self, queue, target):
         reply = queue.post(target, b'{"t":%s}' % MADE_UP.encode())

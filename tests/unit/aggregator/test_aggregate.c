@@ -2,6 +2,7 @@
 #include "support/cm.h"
 
 #include "aggregator/aggregate.h"
+#include "aggregator/count_watermark.h"
 #include "counts/slice.h"
 #include "base/io.h"
 #include "support/fault_vfs.h"
@@ -218,6 +219,7 @@ static void put_manifest(uint64_t through, uint64_t end)
     char text[] = "total u key = l\n";
     const struct manifest m = {.generation = through,
         .through = through,
+        .until = 1000,
         .counters = text,
         .retired = retired,
         .shards = 1,
@@ -333,6 +335,107 @@ static void keys_over_the_limit_count_as_other(void **state)
     assert_counts(a, 1,
         "c.u|Wvd10e4qfwE=.c3gi,JP:1\nd.u|Wvd10e4qfwE=.c3gi,JP:1\nlookup|Wvd10e4qfwE=,c_is_hashed_too\n"
         "u|Wvd10e4qfwE=,c3gi:1\nv|JP,c3gi:1\n");
+    aggregate_close(&a);
+}
+
+static const char *const watched[] = {"clicks"};
+
+static void reopen(struct aggregate **a, struct count_watermark **w)
+{
+    count_watermark_free(w);
+    aggregate_close(a);
+    *a = open_good();
+    *w = count_watermark_new(*a, watched, 1);
+}
+
+/* Second n was stated at ends[n]. Statements come, lines follow later, and flushes and crashes come at any moment. */
+static void a_cursor_has_no_time_of_a_later_offset(void **state)
+{
+    enum { STEPS = 1000 };
+    static uint64_t ends[STEPS + 1];
+    (void)state;
+    seeded();
+    struct aggregate *a = open_good();
+    struct count_watermark *w = count_watermark_new(a, watched, 1);
+    size_t n = 0, stored = 0;
+    unsigned over = jobs_over - 1; /* jobs, when the latest flush began */
+    usec_t now = 0;
+    for (int step = 0; step < STEPS; step++) {
+        uint64_t at = aggregate_cursor(a, 0)->offset, from = at > ends[n] ? at : ends[n];
+        long act = random() % 100;
+        if (act < 30) {
+            ends[++n] = from + (uint64_t)(random() % 3) * LENGTH;
+            count_watermark_on_statement(w, 0,
+                &(struct stream_statement){
+                    .until = (usec_t)n * USEC_PER_SEC, .now = (usec_t)n * USEC_PER_SEC, .end = ends[n]});
+        } else if (act < 70) {
+            take(a, 1 + (int)(random() % 2));
+            count_watermark_on_cursor(w, 0, false);
+        } else if (act < 80) {
+            unsigned before = jobs_over;
+            over = aggregate_tick(a, now += USEC_PER_SEC) ? before : over;
+        } else if (act < 90) {
+            for (usec_t began = clock_monotonic(); jobs_over == over;)
+                wait_turn(began);
+            aggregate_poll(a, now);
+        } else if (act < 95) {
+            count_watermark_on_response_end(w, 0);
+        } else if (act < 97 && aggregate_open_slice(a) < SLICES) {
+            seal_good(a);
+        } else {
+            reopen(&a, &w);
+        }
+        const struct slice_cursor *c = aggregate_committed(a, 0);
+        assert_true(ends[c->until / USEC_PER_SEC] <= c->offset);
+        assert_true(ends[count_watermark_stored_until(w)] <= c->offset);
+        assert_true(ends[count_watermark_until(w)] <= aggregate_cursor(a, 0)->offset);
+        stored += c->until > 0;
+    }
+    assert_true(stored > STEPS / 2);
+    count_watermark_free(&w);
+    aggregate_close(&a);
+}
+
+static void state_time(struct count_watermark *w, usec_t until, usec_t now, uint64_t end)
+{
+    count_watermark_on_statement(w, 0,
+        &(struct stream_statement){
+            .until = until * USEC_PER_SEC, .now = now * USEC_PER_SEC, .end = end, .at = clock_boot()});
+}
+
+static void the_stored_time_holds_for_its_lines_only(void **state)
+{
+    (void)state;
+    struct aggregate *a = open_good();
+    struct count_watermark *w = count_watermark_new(a, watched, 1);
+    take(a, 3);
+    settle(a, 0);
+    state_time(w, 3500, 3600, 3 * LENGTH);
+    assert_int_equal(count_watermark_stored_until(w), 3500);
+    take(a, 1); /* a line in memory takes nothing back */
+    state_time(w, 3600, 3600, 4 * LENGTH);
+    assert_int_equal(count_watermark_until(w), 3600);
+    assert_int_equal(count_watermark_stored_until(w), 3500);
+    reopen(&a, &w); /* no flush has stored it */
+    assert_int_equal(count_watermark_until(w), 0);
+    state_time(w, 3500, 3600, 3 * LENGTH);
+    aggregate_keep_untils(a);
+    settle(a, 0);
+    reopen(&a, &w);
+    assert_int_equal(count_watermark_until(w), 3500);
+    state_time(w, 0, 100, 3 * LENGTH); /* the clock was ahead when the time was stored */
+    assert_int_equal(count_watermark_until(w), 0);
+    state_time(w, 90, 101, 3 * LENGTH);
+    assert_int_equal(count_watermark_stored_until(w), 90);
+    aggregate_cross_hole(a, 0, LENGTH);
+    count_watermark_on_cursor(w, 0, true);
+    assert_int_equal(count_watermark_until(w), 0);
+    assert_int_equal(count_watermark_stored_until(w), 0);
+    settle(a, 0);
+    reopen(&a, &w);
+    assert_int_equal(aggregate_cursor(a, 0)->offset, LENGTH);
+    assert_int_equal(count_watermark_until(w), 0);
+    count_watermark_free(&w);
     aggregate_close(&a);
 }
 
@@ -1266,6 +1369,7 @@ static void it_begins_behind_the_archive(void **state)
     assert_int_equal(aggregate_open_slice(a), 4);
     assert_int_equal(aggregate_cursor(a, 0)->offset, 7 * LENGTH);
     assert_string_equal(aggregate_cursor(a, 0)->id, ID);
+    assert_int_equal(aggregate_cursor(a, 0)->until, 1000 * USEC_PER_SEC);
     take(a, 2);
     seal_good(a);
     aggregate_close(&a);
@@ -1411,6 +1515,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_clock_bounds_times),
         TEST(keys_over_the_limit_count_as_other),
+        TEST(a_cursor_has_no_time_of_a_later_offset),
+        TEST(the_stored_time_holds_for_its_lines_only),
         TEST(the_next_begins_where_it_ended),
         TEST(sealing_takes_what_is_being_flushed),
         TEST(the_first_lines_are_committed_at_once),

@@ -416,6 +416,8 @@ static void check_now(const char *when)
             continue;
         if (manifest_read(path, &m, error) != MANIFEST_OK)
             fail_msg("%s: %s", when, error);
+        if (m.until != (int64_t)m.through * 1000)
+            fail_msg("%s: complete until %lld", when, (long long)m.until);
         for (uint32_t k = 0; k < m.shards; k++) {
             struct stat st;
             char file[PATH_TEXT + MANIFEST_NAME_TEXT];

@@ -22,6 +22,7 @@ static struct manifest sample(void)
     static char counters[] = "total u key = l\n\"quoted\"\n", retired[] = "total h key = host(u)\n";
     return (struct manifest){.generation = 7,
         .through = 12,
+        .until = 1353283190,
         .made = 1353283200,
         .counters = counters,
         .retired = retired,
@@ -48,6 +49,7 @@ static void what_is_printed_is_parsed(void **state)
     assert_int_equal(manifest_parse(buf_bytes(&text), &got, error), MANIFEST_OK);
     manifest_print(&got, &again);
     assert_true(bytes_equal(buf_bytes(&text), buf_bytes(&again)));
+    assert_int_equal(got.until, 1353283190);
     assert_int_equal(got.streams[0].end, 1ull << 60);
     assert_int_equal(got.files[1].xxh3, UINT64_MAX);
     assert_int_equal(got.texts[0].bytes, 33);
@@ -94,19 +96,20 @@ static enum manifest_result changed(const char *from, const char *to)
 static void what_is_no_manifest_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":1", "\"format\":-1"},
+    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":2", "\"format\":-1"},
         {"\"generation\":7", "\"generation\":-7"}, {"\"through\":12", "\"through\":1.5"},
-        {"\"made\":", "\"mode\":"}, {"\"shards\":2", "\"shards\":0"}, {"\"shards\":2", "\"shards\":3"},
-        {"\"shards\":2", "\"shards\":99999999"}, {"shard-1-of-2.csv", "shard-0-of-2.csv"},
-        {"shard-1-of-2.csv", "../shard-1-of-2.csv"}, {"0000000000000abc", "0000000000000ABC"},
-        {"0000000000000abc", "abc"}, {"\"records\":3", "\"records\":\"x\""}, {"\"clicks\"", "\"../x\""},
+        {"\"until\":", "\"untie\":"}, {"\"made\":", "\"mode\":"}, {"\"shards\":2", "\"shards\":0"},
+        {"\"shards\":2", "\"shards\":3"}, {"\"shards\":2", "\"shards\":99999999"},
+        {"shard-1-of-2.csv", "shard-0-of-2.csv"}, {"shard-1-of-2.csv", "../shard-1-of-2.csv"},
+        {"0000000000000abc", "0000000000000ABC"}, {"0000000000000abc", "abc"},
+        {"\"records\":3", "\"records\":\"x\""}, {"\"clicks\"", "\"../x\""},
         {"\"counters\":\"", "\"kounters\":\""}, {"\"retired\":\"total h", "\"retired\":7,\"x\":\""},
         {"texts-1-of-2.csv", "shard-1-of-2.csv"}, {"\"texts\":[", "\"texts\":[],\"x\":["},
         {"\"files\":[", "\"files\":{\"a\":1,\"b\":2},\"files\":["}, {"\"hours_from\":1", "\"hours_from\":-1"},
         {"\"records\":5", "\"records\":-5"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(changed(bad[i][0], bad[i][1]), MANIFEST_BAD);
-    assert_int_equal(changed("\"format\":1", "\"format\":2"), MANIFEST_VERSION);
+    assert_int_equal(changed("\"format\":2", "\"format\":1"), MANIFEST_VERSION);
     assert_int_equal(changed("\"made\"", "\"later\":[1],\"made\""), MANIFEST_OK);
     assert_int_equal(changed("\"retired\"", "\"unknown\""), MANIFEST_BAD);
 }

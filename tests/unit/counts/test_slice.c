@@ -297,7 +297,7 @@ static void what_is_not_ours_is_refused(void **state)
     assert_int_equal(slice_open(&second, &s, error), SLICE_FOREIGN);
     sqlite3 *db;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 2", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
     second.number = 1;
     assert_int_equal(slice_open(&second, &s, error), SLICE_VERSION);
