@@ -11,6 +11,8 @@
 struct count_stream {
     struct watermark counted;
     struct stream_statement last;
+    usec_t
+        unknown_since; /* since boot: the first statement in a row that knows no time; 0: the last one does */
 };
 
 struct count_watermark {
@@ -19,8 +21,6 @@ struct count_watermark {
     size_t n;
     struct count_stream streams[COUNT_STREAMS_MAX];
     char held_by[HELD_TEXT];
-    usec_t held_since;      /* monotonic */
-    char logged[HELD_TEXT]; /* the producer that the log has named last */
 };
 
 struct count_watermark *count_watermark_new(
@@ -44,32 +44,31 @@ void count_watermark_free(struct count_watermark **w)
     *w = NULL;
 }
 
-static bool holds_back(const struct stream_statement *s)
+static bool holds_back(const struct count_stream *c)
 {
-    return s->producer[0] && s->until < s->now - COUNT_HELD;
+    const struct stream_statement *s = &c->last;
+    if (!s->producer[0])
+        return false;
+    return c->unknown_since ? s->at - c->unknown_since >= COUNT_HELD : s->now - s->until >= COUNT_HELD;
 }
 
-/* The log leaves out the seconds at a start in which a producer has not stated its time yet. */
-static void log_held_by(struct count_watermark *w)
+static void note_held_by(struct count_watermark *w)
 {
     const struct count_stream *least = NULL;
-    usec_t now = clock_monotonic();
+    char held_by[HELD_TEXT] = "";
     for (size_t i = 0; i < w->n; i++)
-        if (holds_back(&w->streams[i].last) && (!least || w->streams[i].last.until < least->last.until))
+        if (holds_back(&w->streams[i]) && (!least || w->streams[i].last.until < least->last.until))
             least = &w->streams[i];
-    if (!least || !w->held_by[0])
-        w->held_since = now;
-    w->held_by[0] = '\0';
     if (least)
-        snprintf(w->held_by, sizeof w->held_by, "%s/%s", w->names[least - w->streams], least->last.producer);
-    if (strcmp(w->held_by, w->logged) == 0 || (least && now - w->held_since < COUNT_HELD))
+        snprintf(held_by, sizeof held_by, "%s/%s", w->names[least - w->streams], least->last.producer);
+    if (strcmp(held_by, w->held_by) == 0)
         return;
     if (least)
-        log_warn("a producer holds completeness back", LOG_S("producer", w->held_by),
+        log_warn("a producer holds completeness back", LOG_S("producer", held_by),
             LOG_I("until", least->last.until / USEC_PER_SEC));
     else
         log_info("no producer holds completeness back");
-    snprintf(w->logged, sizeof w->logged, "%s", w->held_by);
+    snprintf(w->held_by, sizeof w->held_by, "%s", held_by);
 }
 
 static usec_t counted_until(struct count_watermark *w, size_t i)
@@ -89,9 +88,13 @@ void count_watermark_on_statement(struct count_watermark *w, size_t stream, cons
 {
     struct count_stream *c = &w->streams[stream];
     c->last = *s;
+    if (s->until > 0)
+        c->unknown_since = 0;
+    else if (!c->unknown_since)
+        c->unknown_since = s->at;
     watermark_state(&c->counted, s);
     counted_until(w, stream);
-    log_held_by(w);
+    note_held_by(w);
 }
 
 void count_watermark_on_response_end(struct count_watermark *w, size_t stream)
@@ -138,8 +141,8 @@ const char *count_watermark_held_by(struct count_watermark *w)
 
 const char *count_watermark_stream_held_by(const struct count_watermark *w, size_t stream)
 {
-    const struct stream_statement *s = &w->streams[stream].last;
-    return holds_back(s) ? s->producer : "";
+    const struct count_stream *c = &w->streams[stream];
+    return holds_back(c) ? c->last.producer : "";
 }
 
 uint64_t count_watermark_lag(const struct count_watermark *w, size_t stream)

@@ -12,7 +12,9 @@
 #include "stream/watermark.h"
 
 #define COUNT_STREAMS_MAX 64
-#define COUNT_HELD (10 * USEC_PER_SEC) /* a producer holds the watermark back if its time is so long ago */
+#define COUNT_HELD                                                                                           \
+    (30 *                                                                                                    \
+        USEC_PER_SEC) /* a producer holds the watermark back if its time is so long ago, or not known for so long */
 
 struct count_watermark;
 
