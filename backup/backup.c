@@ -19,7 +19,7 @@
 #define ATTEMPT_PAUSE (200 * USEC_PER_MSEC)
 #define PINS ".backup"
 #define QUEUE_ID_FILE "queue-id"
-#define SLOTS_READS 100
+#define CURSORS_READS 100
 
 const char *const backup_place_names[BACKUP_PLACES] = {"simplequeue", "pubsub", "aggregator", "archive"};
 
@@ -104,7 +104,7 @@ static enum backup_result copy_cursors(struct backup *b)
     char *to = tree_path(b->stages[BACKUP_PUBSUB], "cursors");
     enum backup_result r = tree_make_parent(to, b->error);
     bool is_there = access(from, F_OK) == 0, is_same = false; /* no file: it has no entries */
-    for (int i = 0; r == BACKUP_OK && is_there && !is_same && i < SLOTS_READS; i++) {
+    for (int i = 0; r == BACKUP_OK && is_there && !is_same && i < CURSORS_READS; i++) {
         io->unlink(to);
         r = tree_copy(from, to, &all, &first, b->error);
         if (r == BACKUP_OK)
@@ -113,7 +113,7 @@ static enum backup_result copy_cursors(struct backup *b)
     }
     if (r == BACKUP_OK && is_there && !is_same)
         r = backup_fail(
-            b->error, BACKUP_CHANGED, "%.600s changed during each of %d reads", from, SLOTS_READS);
+            b->error, BACKUP_CHANGED, "%.600s changed during each of %d reads", from, CURSORS_READS);
     free(from);
     free(to);
     return r;

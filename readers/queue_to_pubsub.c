@@ -1,6 +1,7 @@
 #include "http/client/http_pool.h"
 #include "config/peers.h"
 #include "readers/reader_program.h"
+#include "stream/stream_time.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,9 +14,10 @@
 struct relay {
     struct daemon *daemon;
     struct reader_program *program;
-    struct http_pool *pubsub; /* one server, which keeps the marks */
-    const char *stream;       /* needs no encoding */
-    const char *name, *queue; /* name: NULL: HOST.QUEUE */
+    struct http_pool *pubsub;  /* one server, which keeps the marks */
+    const char *stream;        /* needs no encoding */
+    const char *name, *queue;  /* name: NULL: HOST.QUEUE */
+    char era[STREAM_ERA_TEXT]; /* of pubsub's clock, in its last reply */
     struct buf body;
 };
 
@@ -65,8 +67,8 @@ static bool no_reply(struct relay *r, enum http_client_result result, const stru
 {
     usec_t time;
     if (result == HTTP_CLIENT_OK) {
-        if (bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Time")), &time))
-            queuereader_set_time(reader_program_reader(r->program), time);
+        bool is_new_era = stream_time_read(reply, &time, r->era);
+        queuereader_set_time(reader_program_reader(r->program), time, is_new_era);
         return false;
     }
     if (result != HTTP_CLIENT_CANCELLED) /* by http_pool_free: the reader is freed next */
@@ -146,12 +148,13 @@ static void published(enum http_client_result result, const struct http_reply_vi
 static void append_until(const struct relay *r, const struct queuereader_run *run, char *target, size_t size)
 {
     size_t len = strlen(target);
-    char name[NAME_LEN_MAX + 1] = "";
-    if (r->name || run->host[0])
-        snprintf(name, sizeof name, "%s%s%s", r->name ? r->name : run->host, r->name ? "" : ".",
-            r->name ? "" : r->queue);
-    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "%s%s", run->until / USEC_PER_SEC,
-        run->until % USEC_PER_SEC, name[0] ? "&name=" : "", name);
+    int host = NAME_LEN_MAX - 1 - (int)strlen(r->queue); /* at most so many bytes of it */
+    len += (size_t)snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&era=%s",
+        run->until / USEC_PER_SEC, run->until % USEC_PER_SEC, r->era);
+    if (r->name)
+        snprintf(target + len, size - len, "&name=%s", r->name);
+    else if (run->host[0] && host > 0)
+        snprintf(target + len, size - len, "&name=%.*s.%s", host, run->host, r->queue);
 }
 
 static void stated(enum http_client_result result, const struct http_reply_view *reply, void *arg)

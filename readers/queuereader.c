@@ -139,7 +139,8 @@ static void released(enum http_client_result result, const struct http_reply_vie
     }
     (void)bytes_to_u64(queuereader_reply_member(reply->body, "acked_below"), &acked_below);
     struct bytes host = queuereader_reply_member(reply->body, "host");
-    snprintf(qr->host, sizeof qr->host, "%.*s", bytes_is_name(host) ? (int)host.len : 0, host.ptr);
+    snprintf(
+        qr->host, sizeof qr->host, "%.*s", bytes_is_name(host) ? (int)host.len : 0, host.len ? host.ptr : "");
     answered(qr, PLAN_QUEUE);
     plan_released(qr->plan, &(struct plan_queue){id, next_id, epoch,
                                 queuereader_reply_member(reply->body, "openings"), acked_below});
@@ -388,9 +389,9 @@ void queuereader_set_destination(struct queuereader *qr, struct bytes id)
             "0123456789abcdef"[(bytes_hex_digit(id.ptr[i]) ^ bytes_hex_digit(queue_id[i])) & 15];
 }
 
-void queuereader_set_time(struct queuereader *qr, usec_t time)
+void queuereader_set_time(struct queuereader *qr, usec_t time, bool is_new_era)
 {
-    plan_destination_time(qr->plan, time);
+    plan_destination_time(qr->plan, time, is_new_era);
 }
 
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening)

@@ -91,8 +91,9 @@ void queuereader_stop(struct queuereader *qr);
  * acknowledged for it, and the reader recognizes an old copy of the destination. */
 #define QUEUEREADER_DESTINATION_DIGITS 8
 void queuereader_set_destination(struct queuereader *qr, struct bytes id);
-/* States the destination's time, as a reply names it. Call this before the answer. */
-void queuereader_set_time(struct queuereader *qr, usec_t time);
+/* States the destination's time, as a reply names it. Call this before the answer. is_new_era: its clock may have been ahead before; the
+ * next run->until is of the new era. */
+void queuereader_set_time(struct queuereader *qr, usec_t time, bool is_new_era);
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening);
 void queuereader_delivered(struct queuereader *qr);
 void queuereader_stated(struct queuereader *qr);

@@ -587,9 +587,9 @@ void plan_delivered(struct plan *p)
     }
 }
 
-void plan_destination_time(struct plan *p, usec_t time)
+void plan_destination_time(struct plan *p, usec_t time, bool is_new_era)
 {
-    if (time < p->destination_time) {
+    if (is_new_era) {
         p->time_at_reserve = 0;
         claims_clear(p);
     }
@@ -672,8 +672,6 @@ void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
         return;
     }
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
-    p->destination_time = p->time_at_reserve = 0;
-    claims_clear(p);
     if (step->action == PLAN_DELIVER && step->count)
         p->unresolved = true;
     if (p->phase == PHASE_FENCE)

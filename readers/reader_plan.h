@@ -44,7 +44,7 @@
  *     time t, and the reply to a reserve that is sent afterwards has the queue's time and the highest remaining id
  *     accepted before it. Once M exceeds this id, the earlier of both times is a watermark: so it is never too late,
  *     whichever clock is ahead. The plan states it with the delivery that raises M, or by itself at least every
- *     second. 0: not known. After a fault of the destination, which may have been replaced, t is not known. */
+ *     second. 0: not known. In a new era of the destination's clock, its former times say nothing. */
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
 
@@ -135,7 +135,8 @@ void plan_destination_behind(struct plan *p, uint64_t acked_below);
 void plan_touched(struct plan *p);
 void plan_delivered(struct plan *p);
 void plan_stated(struct plan *p);
-void plan_destination_time(struct plan *p, usec_t time); /* in a reply of the destination (rule 11) */
+/* In a reply of the destination (rule 11). is_new_era: its clock may have been ahead before. */
+void plan_destination_time(struct plan *p, usec_t time, bool is_new_era);
 void plan_conflict(struct plan *p, usec_t now); /* the mark differs, so the destination stored nothing */
 void plan_refused(struct plan *p, const char *reason);
 void plan_buried(struct plan *p);

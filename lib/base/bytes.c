@@ -102,6 +102,14 @@ bool bytes_are_of_name(struct bytes text)
     return true;
 }
 
+struct bytes bytes_take_word(struct bytes *text)
+{
+    const char *space = text->len ? memchr(text->ptr, ' ', text->len) : NULL;
+    struct bytes word = bytes_of(text->ptr, space ? (size_t)(space - text->ptr) : text->len);
+    *text = space ? bytes_of(space + 1, text->len - word.len - 1) : BYTES_NONE;
+    return word;
+}
+
 bool bytes_next_word(const char **list, const char *separators, struct bytes *word)
 {
     const char *at = *list ? *list + strspn(*list, separators) : "";

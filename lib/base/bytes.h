@@ -70,6 +70,8 @@ bool bytes_are_of_name(struct bytes text);
 /* Bytes of a producer's name, a NUL and the tag of its mark. */
 #define MARK_LABEL_MAX 255
 
+/* Removes the text up to the first space, and the space, from *text. Returns the text without the space. */
+struct bytes bytes_take_word(struct bytes *text);
 /* Removes the next word from *list and stores it in *word. *list may be NULL. Returns false if the list has no more
  * words. */
 bool bytes_next_word(const char **list, const char *separators, struct bytes *word);

@@ -277,6 +277,11 @@ usec_t daemon_trusted_time(struct daemon *d)
     return trusted;
 }
 
+uint64_t daemon_clock_jumps(const struct daemon *d)
+{
+    return d->clocks.jumps;
+}
+
 static void on_clock_tick(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;

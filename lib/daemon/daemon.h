@@ -88,6 +88,7 @@ struct stats *daemon_stats(struct daemon *d);
 /* The trusted time (base/clock_watch.h), for deletions by age and the watermark. Checked here and once a second;
  * jumps are logged and counted. Loop's thread only. */
 usec_t daemon_trusted_time(struct daemon *d);
+uint64_t daemon_clock_jumps(const struct daemon *d); /* so far */
 
 void daemon_set_ready(struct daemon *d);
 /* With --daemon: lets the parent exit with 0. For daemons that wait for another daemon before they are ready;

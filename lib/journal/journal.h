@@ -119,11 +119,15 @@ uint64_t journal_disk_bytes(const struct journal *j);
 uint64_t journal_trimmed_bytes(const struct journal *j);
 /* The number of payload bytes from `from` up to `to`, not counting holes and trimmed bytes. */
 uint64_t journal_bytes_between(const struct journal *j, uint64_t from, uint64_t to);
-usec_t journal_last_time(const struct journal *j);   /* wall-clock time of the last payload; 0: empty */
+usec_t journal_last_time(
+    const struct journal *j); /* wall-clock time of the last payload, or of a later frame; 0: empty */
+usec_t journal_clock(
+    const struct journal *j); /* wall-clock time of the last append, with or without a payload; 0: none */
 uint64_t journal_cut_bytes(const struct journal *j); /* bytes of a torn tail that journal_open cut off */
 /* What journal_open has cut off (file, byte, offset, bytes, count if known), torn by a crash or damaged since;
  * NULL: nothing. */
 const char *journal_cut(const struct journal *j);
+bool journal_is_latched(const struct journal *j); /* appends are refused */
 const char *journal_failure(
     const struct journal *j); /* why appends are refused or reads stop; NULL: no failure */
 

@@ -552,6 +552,16 @@ uint64_t journal_committed_end(const struct journal *j)
     return j->committed_end;
 }
 
+bool journal_is_latched(const struct journal *j)
+{
+    return j->latched;
+}
+
+usec_t journal_clock(const struct journal *j)
+{
+    return j->accepted_time;
+}
+
 usec_t journal_last_time(const struct journal *j)
 {
     return j->committed_time;

@@ -3,18 +3,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static struct bytes next_word(struct bytes *text)
-{
-    const char *space = text->len ? memchr(text->ptr, ' ', text->len) : NULL;
-    struct bytes word = bytes_of(text->ptr, space ? (size_t)(space - text->ptr) : text->len);
-    *text = space ? bytes_of(space + 1, text->len - word.len - 1) : BYTES_NONE;
-    return word;
-}
-
 bool stream_statement_read(struct bytes text, struct stream_statement *out)
 {
-    struct bytes until = next_word(&text), end = next_word(&text), now = next_word(&text);
-    struct bytes producer = next_word(&text);
+    struct bytes until = bytes_take_word(&text), end = bytes_take_word(&text), now = bytes_take_word(&text);
+    struct bytes producer = bytes_take_word(&text);
     *out = (struct stream_statement){0};
     if (!bytes_to_usec(until, &out->until) || !bytes_to_u64(end, &out->end) ||
         !bytes_to_usec(now, &out->now) || (producer.len > 0 && !bytes_is_name(producer)))

@@ -18,7 +18,8 @@ struct pub {
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has disconnected */
     bool is_bitlys;           /* the request has no stream= and gets bitly's reply */
-    bool sets_mark;           /* the request is a POST /producers */
+    bool sets_mark;           /* the request is a POST or DELETE /producers */
+    char producer[NAME_LEN_MAX + 1];
     struct until_parameter until;
 };
 
@@ -69,6 +70,23 @@ static struct held held_in(struct pubsub_server *server, struct stream *s)
     return h;
 }
 
+/* Until a restart, /health reports the failure. */
+static void note_failed(struct pubsub_server *server, struct stream *s)
+{
+    const char *failure = journal_failure(stream_journal(s));
+    if (!stream_set_failed(s))
+        return;
+    log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", failure));
+    daemon_set_not_ready(server->daemon, "storage failed: %s", failure);
+}
+
+void http_publish_tick(struct pubsub_server *server)
+{
+    for (size_t i = 0; i < streams_count(server->streams); i++)
+        if (journal_is_latched(stream_journal(streams_at(server->streams, i))))
+            note_failed(server, streams_at(server->streams, i));
+}
+
 /* Counts and logs a refused publish and replies with the error. `req` is NULL if the client has disconnected. */
 static void refuse(
     struct pubsub_server *server, struct http_request *req, struct stream *s, enum journal_result r)
@@ -96,11 +114,8 @@ static void refuse(
                 "no space left: %s", why);
         return;
     }
-    if (r == JOURNAL_LATCHED && stream_set_failed(s)) { /* until a restart, /health reports the failure */
-        const char *failure = journal_failure(stream_journal(s));
-        log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", failure));
-        daemon_set_not_ready(server->daemon, "storage failed: %s", failure);
-    }
+    if (r == JOURNAL_LATCHED)
+        note_failed(server, s);
     if (!req)
         return;
     if ((size_t)r < sizeof(refusals) / sizeof(refusals[0]) && refusals[r].status)
@@ -116,12 +131,9 @@ static void reply_conflict(struct http_request *req, uint64_t mark)
     http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
 }
 
-static void reply_producer(struct http_request *req, struct stream *s)
+static void reply_producer(struct http_request *req, struct stream *s, const char *producer)
 {
-    char producer[NAME_LEN_MAX + 1];
     bool known;
-    if (!http_param_name(req, "producer", NULL, producer))
-        return;
     uint64_t mark = journal_mark(stream_journal(s), bytes_str(producer), &known);
     struct bytes opening = untils_tag_opening(journal_tag(stream_journal(s), bytes_str(producer)));
     http_replyf(req, 200, "application/json",
@@ -134,6 +146,15 @@ static void reply_producer(struct http_request *req, struct stream *s)
 static struct until_statement statement_of(const struct until_parameter *until)
 {
     return (struct until_statement){bytes_str(until->producer), bytes_str(until->name), until->time};
+}
+
+/* Forgets a producer whose mark was removed, or set to 0. */
+static void forget_removed(struct pubsub_server *server, struct stream *s, const char *producer)
+{
+    bool known;
+    (void)journal_mark(stream_journal(s), bytes_str(producer), &known);
+    if (!known)
+        untils_remove(server->untils, s, bytes_str(producer));
 }
 
 static void publish_done(struct stream_publish *p, const struct journal_commit *commit)
@@ -153,13 +174,15 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
         struct until_statement statement = statement_of(&pub->until);
         if (pub->until.is_given)
             untils_state(server->untils, s, &statement, !commit->duplicate);
+        if (pub->sets_mark)
+            forget_removed(server, s, pub->producer);
     }
     if (is_stored && req)
         server_add_place(server, req, s);
     if (!is_stored)
         refuse(server, req, s, commit->result);
     else if (req && pub->sets_mark)
-        reply_producer(req, s);
+        reply_producer(req, s, pub->producer);
     else if (req && pub->is_bitlys)
         http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
             stream_numbers(s).subscribers);
@@ -183,10 +206,11 @@ static void publisher_gone(struct http_request *req, void *arg)
     ((struct pub *)arg)->req = NULL;
 }
 
-/* Reads until= and name=. A time in the future says nothing: the producer's clock is ahead. False after an error reply. */
+/* Reads until=, era= and name=. A time in the future, or of another era, says nothing: a clock is ahead. False after an error reply. */
 static bool read_until(struct pubsub_server *server, struct http_request *req, struct until_parameter *until)
 {
     struct bytes text;
+    char era[SERVER_ERA_TEXT];
     *until = (struct until_parameter){.is_given = http_param(req, "until", &text)};
     if (!until->is_given)
         return true;
@@ -195,7 +219,9 @@ static bool read_until(struct pubsub_server *server, struct http_request *req, s
             req, 400, "bad-parameter", "Unix seconds, with an optional fraction", "until is not a time");
         return false;
     }
-    if (until->time > daemon_trusted_time(server->daemon))
+    usec_t now = daemon_trusted_time(server->daemon);
+    server_era(server, era);
+    if (until->time > now || (http_param(req, "era", &text) && !bytes_equal_str(text, era)))
         until->time = 0;
     return http_param_name(req, "producer", NULL, until->producer) &&
            (!http_param(req, "name", &text) || http_param_name(req, "name", NULL, until->name));
@@ -223,7 +249,7 @@ static void state_only(
         struct until_statement statement = statement_of(until);
         untils_state(server->untils, s, &statement, false);
         server_add_place(server, req, s);
-        reply_producer(req, s);
+        reply_producer(req, s, until->producer);
     }
 }
 
@@ -340,6 +366,8 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
         .is_bitlys = !http_param(req, "stream", &name),
         .sets_mark = marks->sets_mark,
         .until = *until};
+    snprintf(pub->producer, sizeof pub->producer, "%.*s", (int)marks->producer.len,
+        marks->producer.len ? marks->producer.ptr : "");
     uint64_t mark = 0;
     if (marks->producer.len > 0)
         marks->tag = untils_tag(
@@ -384,10 +412,11 @@ void http_producer(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;
     struct stream *s = server_find_stream(server, req, NULL, false);
-    if (!s)
+    char producer[NAME_LEN_MAX + 1];
+    if (!s || !http_param_name(req, "producer", NULL, producer))
         return;
     server_add_place(server, req, s);
-    reply_producer(req, s);
+    reply_producer(req, s, producer);
 }
 
 struct producer_list {
@@ -452,7 +481,6 @@ static void remove_producer(struct pubsub_server *server, struct http_request *r
     if (named)
         snprintf(name, sizeof name, "%s", named->producer);
     marks.producer = bytes_str(name);
-    untils_remove(server->untils, s, marks.producer);
     publish(server, req, s, &(struct lines){0}, &marks, &(struct until_parameter){0});
 }
 

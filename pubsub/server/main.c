@@ -35,14 +35,15 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct wiring *w = arg;
     (void)fd, (void)what;
-    usec_t trusted = daemon_trusted_time(w->server.daemon);
+    usec_t trusted = daemon_trusted_time(w->server.daemon), boot = clock_boot();
     for (size_t i = 0; i < streams_count(w->server.streams); i++) {
         struct stream *s = streams_at(w->server.streams, i);
         stream_retain(s, cursors_hold(w->server.cursors, s, NULL), trusted);
         stream_tidy(s, clock_monotonic());
     }
     cursors_tick(w->server.cursors);
-    untils_tick(w->server.untils, trusted, clock_boot());
+    untils_tick(w->server.untils, trusted, boot);
+    http_publish_tick(&w->server);
     http_sub_tick(&w->server);
     window_trim();
     if (w->nng)
@@ -97,8 +98,7 @@ static void take_recovered(void *arg)
             LOG_U("cursors", cursors_dropped(server->cursors)));
     for (size_t i = 0; i < cursors_count(server->cursors); i++)
         http_stats_add_cursor(server, cursors_at(server->cursors, i));
-    for (size_t i = 0; i < untils_count(server->untils); i++)
-        http_stats_add_until(server, untils_at(server->untils, i));
+    untils_each(server->untils, http_stats_add_until, server);
     /* A tick at least every half heartbeat, so that a heartbeat is late by at most half of its interval. */
     usec_t interval = server->heartbeat / 2 < TICK_MAX ? server->heartbeat / 2 : TICK_MAX;
     struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
@@ -240,8 +240,8 @@ static bool retry_events_if_wanted(struct http_request *req, void *ctx)
 
 static const struct http_route routes[] = {
     HTTP_ROUTE("/pub", HTTP_POST_, HTTP_ROUTE_DECODES_BODY, http_publish,
-        "stream producer mark next opening until name",
-        "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, name="),
+        "stream producer mark next opening until era name",
+        "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, era=, name="),
     {.path = "/sub",
         .methods = HTTP_GET_,
         .on_overload = retry_events_if_wanted,

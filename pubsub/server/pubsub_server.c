@@ -69,10 +69,18 @@ static struct stream *make_stream(struct pubsub_server *server, struct http_requ
     return NULL;
 }
 
+void server_era(const struct pubsub_server *server, char out[SERVER_ERA_TEXT])
+{
+    snprintf(out, SERVER_ERA_TEXT, "%s-%" PRIu64, server->life, daemon_clock_jumps(server->daemon));
+}
+
 /* The trusted time, which a producer may state (docs/guide/protocol.md, "until"). */
 static void add_time(const struct pubsub_server *server, struct http_request *req)
 {
+    char era[SERVER_ERA_TEXT];
     usec_t now = daemon_trusted_time(server->daemon);
+    server_era(server, era);
+    http_add_header_text(req, "X-Millrace-Era", era);
     http_add_header(req, "X-Millrace-Time", "%" PRId64 ".%06" PRId64, now / USEC_PER_SEC, now % USEC_PER_SEC);
 }
 

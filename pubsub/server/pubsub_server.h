@@ -57,6 +57,8 @@ http_handler http_erase;                                                /* http_
 /* Ends the refusals of streams that have room again. */
 void http_publish_resume(struct pubsub_server *server);
 
+/* Reports journals that have failed. Call this about once a second. */
+void http_publish_tick(struct pubsub_server *server);
 /* http_sub.c. Call this function about once a second. It writes heartbeats and rewinds slow subscribers. It also ends
  * requests whose clients have disconnected while the first read waits for a descriptor. */
 void http_sub_tick(struct pubsub_server *server);
@@ -101,7 +103,11 @@ void server_retry_events(struct http_request *req);
  * NULL. */
 struct stream *server_find_stream(
     struct pubsub_server *server, struct http_request *req, const char *fallback, bool make);
-/* Adds X-Millrace-Stream-Place, and X-Millrace-Time. If two replies have the same place, they are from the same stream
+/* The era of the trusted time: another one after each start and each jump of the wall clock. A time of another era says nothing, because
+ * the clock may have been ahead. */
+#define SERVER_ERA_TEXT (RANDOM_ID_SIZE + 21)
+void server_era(const struct pubsub_server *server, char out[SERVER_ERA_TEXT]);
+/* Adds X-Millrace-Stream-Place, X-Millrace-Time and X-Millrace-Era. If two replies have the same place, they are from the same stream
  * (stream/stream_client.h). */
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s);
 /* Checks id=STREAM or id=STREAM.LINEAGE. STREAM is the id of the cursor's stream. LINEAGE is that of the byte before the

@@ -1,6 +1,7 @@
 #include "pubsub/stream/untils.h"
 
 #include "base/text_hash.h"
+#include "journal/opening_list.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,11 +10,13 @@
 
 #define TICK_MAX UNTILS_STORE_EVERY /* a longer time between ticks is a suspension */
 #define SILENCE_STEPS 8
+#define FALL_MIN (100 * USEC_PER_MSEC) /* of the clock; less may be the time between two readings */
 
 struct key {
     const struct stream *stream;
     char producer[NAME_LEN_MAX + 1]; /* zeros after the name */
 };
+#define KEY_BYTES (offsetof(struct key, producer) + NAME_LEN_MAX + 1)
 
 struct entry {
     struct until until; /* first */
@@ -21,18 +24,19 @@ struct entry {
     struct untils *all;
     struct key key;
     UT_hash_handle hh;
-    size_t at;
-    usec_t stated; /* in the time of `ran` */
-    usec_t stored_at,
-        published; /* since boot: the last tag, also one that was refused; the last one with a publish */
+    usec_t time, ahead; /* as stated; the trusted time at that moment minus the clock since boot */
+    usec_t stated;      /* in the time of `ran` */
+    usec_t stored_at;   /* since boot: the last attempt to store the tag */
+    usec_t published;   /* since boot: the last publish with a statement */
     bool is_storing, is_removed;
+    bool is_due; /* the log must not keep what it has: a later time, or that the producer is left out */
 };
 
 struct untils {
     struct untils_config config;
-    struct entry **list, *table;
-    size_t n, cap;
+    struct entry *table;
     usec_t ran, ticked_at; /* the sum of the times between ticks; the last tick, since boot; 0: none */
+    usec_t trusted, ahead; /* the trusted time, and `ahead` of struct entry, at the last tick */
 };
 
 static struct key key_of(const struct stream *s, struct bytes producer)
@@ -47,8 +51,10 @@ static struct key key_of(const struct stream *s, struct bytes producer)
 static struct entry *find(const struct untils *us, const struct stream *s, struct bytes producer)
 {
     struct entry *e = NULL;
+    if (producer.len > NAME_LEN_MAX)
+        return NULL;
     struct key k = key_of(s, producer);
-    HASH_FIND(hh, us->table, &k, sizeof k, e);
+    HASH_FIND(hh, us->table, &k, KEY_BYTES, e);
     return e;
 }
 
@@ -62,13 +68,7 @@ static struct entry *add(struct untils *us, struct stream *s, struct bytes produ
     memcpy(e->until.producer, producer.ptr, producer.len);
     e->stated = us->ran;
     e->published = us->ticked_at;
-    if (us->n == us->cap) {
-        us->cap = us->cap ? 2 * us->cap : 16;
-        us->list = mem_realloc(us->list, us->cap * sizeof(struct entry *));
-    }
-    e->at = us->n;
-    us->list[us->n++] = e;
-    HASH_ADD(hh, us->table, key, sizeof e->key, e);
+    HASH_ADD(hh, us->table, key, KEY_BYTES, e);
     return e;
 }
 
@@ -79,17 +79,9 @@ static void become_known(struct entry *e)
     e->until.is_known = true;
 }
 
-static struct bytes next_word(struct bytes *text)
-{
-    const char *space = text->len ? memchr(text->ptr, ' ', text->len) : NULL;
-    struct bytes word = bytes_of(text->ptr, space ? (size_t)(space - text->ptr) : text->len);
-    *text = space ? bytes_of(space + 1, text->len - word.len - 1) : BYTES_NONE;
-    return word;
-}
-
 struct bytes untils_tag_opening(struct bytes tag)
 {
-    return next_word(&tag);
+    return bytes_take_word(&tag);
 }
 
 struct load {
@@ -102,12 +94,13 @@ static void load(const struct journal_producer *p, void *arg)
     struct load *l = arg;
     struct bytes tag = p->tag;
     int64_t time, silence;
-    (void)next_word(&tag);
-    if (tag.len == 0 || !bytes_to_i64(next_word(&tag), &time) || !bytes_to_i64(next_word(&tag), &silence) ||
-        tag.len > NAME_LEN_MAX || p->name.len > NAME_LEN_MAX)
+    (void)bytes_take_word(&tag);
+    if (tag.len == 0 || !bytes_to_i64(bytes_take_word(&tag), &time) ||
+        !bytes_to_i64(bytes_take_word(&tag), &silence) || tag.len > NAME_LEN_MAX ||
+        p->name.len > NAME_LEN_MAX)
         return;
     struct entry *e = add(l->all, l->stream, p->name);
-    e->until.time = time;
+    e->time = e->until.time = time;
     e->until.silence = silence;
     e->stated = -silence;
     snprintf(e->until.name, sizeof e->until.name, "%.*s", (int)tag.len, tag.len ? tag.ptr : "");
@@ -125,12 +118,15 @@ struct untils *untils_open(const struct untils_config *config)
     return us;
 }
 
-static struct bytes tag_of(
-    const struct untils *us, struct bytes opening, const struct until *u, char out[UNTILS_TAG_TEXT])
+static struct bytes tag_of(const struct untils *us, struct bytes producer, struct bytes opening,
+    const struct until *u, char out[UNTILS_TAG_TEXT])
 {
-    usec_t step = us->config.timeout / SILENCE_STEPS;
+    usec_t timeout = us->config.timeout, silence = u->silence < timeout ? u->silence : timeout;
+    size_t room = LINEAGE_TAG_ROOM - producer.len;
+    if (opening.len > room)
+        opening.len = room - room % LINEAGE_DIGITS;
     int len = snprintf(out, UNTILS_TAG_TEXT, "%.*s %" PRId64 " %" PRId64 " %s", (int)opening.len,
-        opening.len ? opening.ptr : "", u->time, u->silence - u->silence % step, u->name);
+        opening.len ? opening.ptr : "", u->time, silence - silence % (timeout / SILENCE_STEPS), u->name);
     return bytes_of(out, (size_t)len);
 }
 
@@ -154,7 +150,7 @@ struct bytes untils_tag(const struct untils *us, const struct stream *s, struct 
         return opening;
     if (statement)
         apply(&u, statement);
-    return tag_of(us, opening, &u, out);
+    return tag_of(us, producer, opening, &u, out);
 }
 
 static void release(struct entry *e)
@@ -163,12 +159,14 @@ static void release(struct entry *e)
         free(e);
 }
 
-/* A refused put is repeated. A duplicate was overtaken by a publish, whose tag may be older. */
+/* A refused put is repeated, and one that a publish has overtaken, whose tag may be older. */
 static void stored(struct stream_publish *put, const struct journal_commit *commit)
 {
     struct entry *e = (struct entry *)((char *)put - offsetof(struct entry, put));
+    bool is_stored = commit->result == JOURNAL_OK && !commit->duplicate;
     e->is_storing = false;
-    if (commit->result == JOURNAL_OK && !commit->duplicate && !e->is_removed)
+    e->is_due |= !is_stored;
+    if (is_stored && !e->is_removed)
         become_known(e);
     release(e);
 }
@@ -181,13 +179,18 @@ static void store(struct entry *e)
     char text[UNTILS_TAG_TEXT];
     bool has_mark;
     uint64_t mark = journal_mark(j, producer, &has_mark);
-    struct bytes tag = tag_of(e->all, untils_tag_opening(old), &e->until, text);
-    if (e->is_storing || !has_mark || bytes_equal(tag, old))
+    struct bytes tag = tag_of(e->all, producer, untils_tag_opening(old), &e->until, text);
+    if (e->is_storing || !has_mark)
         return;
+    e->is_due = false;
+    if (bytes_equal(tag, old)) {
+        become_known(e);
+        return;
+    }
     struct stream_marks marks = {.producer = producer, .mark = mark, .next = mark, .tag = tag};
     e->put.done = stored;
     e->stored_at = e->all->ticked_at;
-    e->is_storing = stream_publish(e->until.stream, &(struct lines){0}, &marks, clock_wall(), &e->put,
+    e->is_storing = stream_publish(e->until.stream, &(struct lines){0}, &marks, e->all->trusted, &e->put,
                         NULL) == JOURNAL_OK;
 }
 
@@ -197,8 +200,6 @@ static void drop(struct entry *e)
     if (e->until.is_known)
         us->config.removed(us->config.arg, &e->until);
     HASH_DEL(us->table, e);
-    us->list[e->at] = us->list[--us->n];
-    us->list[e->at]->at = e->at;
     e->is_removed = true;
     release(e);
 }
@@ -206,32 +207,50 @@ static void drop(struct entry *e)
 void untils_close(struct untils **p)
 {
     struct untils *us = *p;
+    struct entry *e, *next;
     if (!us)
         return;
     journal_set_flush(streams_set(us->config.streams));
-    for (size_t i = 0; i < us->n; i++)
-        store(us->list[i]);
+    HASH_ITER(hh, us->table, e, next)
+    store(e);
     journal_set_flush(streams_set(us->config.streams));
-    while (us->n)
-        drop(us->list[0]);
-    free(us->list);
+    HASH_ITER(hh, us->table, e, next)
+    drop(e);
     free(us);
     *p = NULL;
+}
+
+/* A time that lies in the future at the start, or that was stored by a clock that was ahead, says nothing. */
+static void begin(struct entry *e, usec_t trusted, usec_t boot)
+{
+    e->published = boot;
+    e->ahead = trusted - boot;
+    if (e->time > trusted || journal_clock(stream_journal(e->until.stream)) > trusted)
+        e->time = 0;
+}
+
+/* If the clock was set back since the statement, the time falls with it. */
+static void follow_clock(struct entry *e, usec_t ahead)
+{
+    usec_t fall = e->ahead - ahead, time = fall >= FALL_MIN ? e->time - fall : e->time;
+    if (time < e->until.time)
+        e->is_due = true;
+    e->until.time = time > 0 ? time : 0;
 }
 
 void untils_tick(struct untils *us, usec_t trusted, usec_t boot)
 {
     usec_t time = us->ticked_at ? boot - us->ticked_at : 0;
     us->ran += time < TICK_MAX ? time : TICK_MAX;
-    for (size_t i = 0; i < us->n; i++) {
-        struct entry *e = us->list[i];
+    us->trusted = trusted;
+    us->ahead = trusted - boot;
+    for (struct entry *e = us->table; e; e = e->hh.next) {
         if (!us->ticked_at)
-            e->published = boot;
-        if (e->until.time > trusted)
-            e->until.time = 0;
+            begin(e, trusted, boot);
+        follow_clock(e, us->ahead);
         e->until.silence = us->ran - e->stated;
         usec_t every = (boot - e->published) / 64;
-        if (boot - e->stored_at >= (every > UNTILS_STORE_EVERY ? every : UNTILS_STORE_EVERY))
+        if (e->is_due || boot - e->stored_at >= (every > UNTILS_STORE_EVERY ? every : UNTILS_STORE_EVERY))
             store(e);
     }
     us->ticked_at = boot;
@@ -243,12 +262,18 @@ void untils_state(
     struct entry *e = find(us, s, statement->producer);
     if (!e)
         e = add(us, s, statement->producer);
+    bool falls = statement->time > 0 && statement->time < e->until.time;
+    bool was_left_out = e->until.silence >= us->config.timeout;
     apply(&e->until, statement);
+    if (statement->time > 0) {
+        e->time = statement->time;
+        e->ahead = us->ahead;
+    }
     e->stated = us->ran;
     if (is_stored) {
         e->stored_at = e->published = us->ticked_at;
         become_known(e);
-    } else if (!e->until.is_known) {
+    } else if (falls || was_left_out || !e->until.is_known) {
         store(e);
     }
 }
@@ -269,8 +294,8 @@ const struct until *untils_find(const struct untils *us, const struct stream *s,
 const struct until *untils_find_named(const struct untils *us, const struct stream *s, const char *name)
 {
     const struct until *found = NULL;
-    for (size_t i = 0; i < us->n; i++) {
-        const struct until *u = &us->list[i]->until;
+    for (const struct entry *e = us->table; e; e = e->hh.next) {
+        const struct until *u = &e->until;
         if (u->stream != s || strcmp(u->name, name) != 0)
             continue;
         if (found)
@@ -280,22 +305,18 @@ const struct until *untils_find_named(const struct untils *us, const struct stre
     return found;
 }
 
-size_t untils_count(const struct untils *us)
+void untils_each(const struct untils *us, void (*fn)(void *arg, const struct until *u), void *arg)
 {
-    return us->n;
-}
-
-const struct until *untils_at(const struct untils *us, size_t i)
-{
-    return &us->list[i]->until;
+    for (struct entry *e = us->table; e; e = e->hh.next)
+        fn(arg, &e->until);
 }
 
 usec_t untils_least(
     const struct untils *us, const struct stream *s, usec_t trusted, const struct until **held_by)
 {
     *held_by = NULL;
-    for (size_t i = 0; i < us->n; i++) {
-        const struct until *u = &us->list[i]->until;
+    for (const struct entry *e = us->table; e; e = e->hh.next) {
+        const struct until *u = &e->until;
         if (u->stream == s && u->is_known && u->silence < us->config.timeout &&
             (!*held_by || u->time < (*held_by)->time))
             *held_by = u;

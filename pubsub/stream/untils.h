@@ -5,12 +5,12 @@
  *
  * 1. A statement counts once the lines published with it are committed.
  * 2. The latest statement of a producer counts, even if its time is earlier: the producer's clock was set back.
- * 3. A time later than this daemon's trusted time says nothing: the producer's clock is ahead. If this daemon's clock is set back behind
- *    a time that counted, the time is not known until the producer's next statement.
+ * 3. A time is by this daemon's trusted time. If this daemon's clock is set back, the times that were stated before fall as far, also in
+ *    the log; what a clock stored that is ahead at the start says nothing.
  * 4. A statement without a time (0) makes the producer known. It does not change an earlier time.
  * 5. The times are stored in the stream's log, in the tags of the producers' marks, so a copy of a stream has the times of the lines that it
  *    has. The tag of a publish has the time stated with it. A statement without lines is stored after UNTILS_STORE_EVERY at the latest, or
- *    after a 64th of the time since the producer's last lines, if that is longer, so that the log of an idle stream hardly grows; and by
+ *    after a 64th of the time since the producer's last publish, if that is longer, so that the log of an idle stream hardly grows; and by
  *    untils_close. After a kill, a time may be older by as much; `is_restored` is true until the next statement.
  * 6. A producer's silence counts only while this daemon runs. It is stored in eighths of the timeout, so after a restart a producer has an
  *    eighth more at most. A producer that was silent for the timeout is left out until its next statement.
@@ -54,7 +54,7 @@ void untils_tick(struct untils *us, usec_t trusted, usec_t boot);
 struct until_statement {
     struct bytes producer; /* a name */
     struct bytes name;     /* a name, or empty: as before */
-    usec_t time;           /* 0: not known */
+    usec_t time;           /* not later than the trusted time; 0: not known */
 };
 /* The statement counts. is_stored: the commit stored the tag that untils_tag made of it. */
 void untils_state(
@@ -74,8 +74,8 @@ struct bytes untils_tag_opening(struct bytes tag);
 const struct until *untils_find(const struct untils *us, const struct stream *s, struct bytes producer);
 /* The producer whose name for people this is; NULL: none, or several. */
 const struct until *untils_find_named(const struct untils *us, const struct stream *s, const char *name);
-size_t untils_count(const struct untils *us);
-const struct until *untils_at(const struct untils *us, size_t i); /* in no order */
+void untils_each(
+    const struct untils *us, void (*fn)(void *arg, const struct until *u), void *arg); /* in no order */
 /* The least time of the stream's producers that are known and not left out, and the producer in *held_by. 0: the time of a producer is not
  * known. If no producer counts, returns `trusted`, with *held_by NULL. */
 usec_t untils_least(

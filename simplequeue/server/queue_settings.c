@@ -137,7 +137,7 @@ void settings_host_name(const struct options *o, char out[NAME_LEN_MAX + 1])
     gethostname(host, sizeof host - 1);
     snprintf(out, NAME_LEN_MAX + 1, "%s", name ? name : host);
     for (char *at = out; *at; at++)
-        if (!bytes_is_name(bytes_of(at, 1)))
+        if (!bytes_are_of_name(bytes_of(at, 1)))
             *at = '-';
 }
 

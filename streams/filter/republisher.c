@@ -9,6 +9,7 @@
 #include "journal/opening_list.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
+#include "stream/stream_time.h"
 #include "stream/watermark.h"
 #include "streams/filter/line_scheduler.h"
 
@@ -50,6 +51,7 @@ struct republisher {
     struct loss_log losses;
     struct watermark watermark; /* of the source, as far as its lines are stored in the destination */
     usec_t time;                /* of the destination, in its last reply; 0: not known */
+    char era[STREAM_ERA_TEXT];  /* of that time */
     bool has_sent;              /* since the last tick of mark_timer */
 };
 
@@ -218,8 +220,8 @@ static bool replied(
     r->call = NULL;
     if (result == HTTP_CLIENT_OK) {
         stream_place_read(reply, &r->place);
-        if (!bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Time")), &r->time))
-            r->time = 0;
+        if (stream_time_read(reply, &r->time, r->era))
+            r->watermark = (struct watermark){0};
         return true;
     }
     if (result != HTTP_CLIENT_CANCELLED)
@@ -288,8 +290,8 @@ static void append_until(struct republisher *r, char *target, size_t size)
 {
     usec_t until = watermark_until(&r->watermark, r->sending);
     size_t len = strlen(target);
-    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64, until / USEC_PER_SEC,
-        until % USEC_PER_SEC);
+    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&era=%s", until / USEC_PER_SEC,
+        until % USEC_PER_SEC, r->era);
 }
 
 /* With the mark of the run under way, or without lines if the mark does not move. */
@@ -403,9 +405,11 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 static void on_statement(const struct stream_statement *s, void *arg)
 {
     struct republisher *r = arg;
+    /* The destination is as far behind its present as the source is behind its own, whichever clock is ahead. */
     struct stream_statement cut = *s;
-    if (cut.until > r->time)
-        cut.until = r->time;
+    usec_t behind = s->now - s->until, most = r->time > behind ? r->time - behind : 0;
+    if (cut.until > most)
+        cut.until = most;
     watermark_until(&r->watermark, r->mark);
     watermark_state(&r->watermark, &cut);
 }

@@ -34,7 +34,7 @@ class Flow(RelayTest):
 
     def test_the_name_that_people_know(self):
         self.start_pubsub()
-        for host, args, name in ((None, (), socket.gethostname() + ".default"), ("web1", (), "web1.default"),
+        for host, args, name in ((None, (), socket.gethostname() + ".default"), ("web1.shop", (), "web1.shop.default"),
                                  ("web1", ("--name=shop",), "shop")):
             queue = self.start("simplequeue", *(["--name=" + host] if host else []), listen=self.queue_url)
             queue.post("/put", b"x")

@@ -286,6 +286,14 @@ class Statements(WatermarkTest):
         for until in (time.time() + DAY, 9e12 // 1):
             self.assertEqual(self.pub(producer="p", mark=5, until="%d" % until).status, 200)
         self.assertAlmostEqual(self.until(), float(named), 5)
+        era = reply.header("X-Millrace-Era")
+        for given, until in ((era, 1000), ("other", 1000), (era[:-1], 1000), (era, 1001)):
+            self.assertEqual(self.pub(producer="p", mark=5, until=until + (given != era), era=given).status, 200)
+            self.assertEqual(self.until(), until)
+        self.pubsub.stop()
+        self.start_pubsub()
+        self.assertEqual(self.pub(producer="p", mark=5, until=1002, era=era).status, 200)  # asked before the restart
+        self.assertEqual(self.until(), 1001)
 
     def test_a_name_that_people_know(self):
         self.assertEqual(self.pub(b"x\n", producer="p", mark=0, next=5, until=10, name="web1.clicks").status, 200)

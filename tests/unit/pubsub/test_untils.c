@@ -125,7 +125,7 @@ static void publish_line(struct world *w, const char *producer, const struct unt
     marks.next = marks.mark + 1;
     marks.tag = untils_tag(w->untils, w->stream, marks.producer, BYTES_LITERAL("0123456789"), s, text);
     assert_int_equal(lines_from_body(BYTES_LITERAL("line\n"), 100, &l), LINES_OK);
-    assert_int_equal(stream_publish(w->stream, &l, &marks, 1, &p, NULL), JOURNAL_OK);
+    assert_int_equal(stream_publish(w->stream, &l, &marks, w->trusted, &p, NULL), JOURNAL_OK);
     lines_free(&l);
     journal_set_flush(streams_set(w->streams));
     if (s)
@@ -197,20 +197,58 @@ static void the_latest_counts(void **state)
     assert_string_equal(find(w, "p")->name, "web1");
 }
 
-static void a_clock_that_was_set_back_makes_times_unknown(void **state)
+/* The producer stated it while the clock was ahead, so it is too late by as much. */
+static void times_fall_with_the_clock(void **state)
 {
     struct world *w = *state;
-    publish(w, "p", w->trusted);
-    w->trusted -= DAY;
-    assert_int_equal(least(w, "p"), 0);
-    pass(w, UNTILS_STORE_EVERY);
-    w->trusted += 2 * DAY; /* the time is in the past again, but of a clock that was ahead */
+    usec_t now = w->trusted, hour = 3600 * SECOND;
+    publish(w, "p", now);
+    pass(w, 5 * SECOND);
+    w->trusted -= hour / 2;
+    assert_int_equal(least(w, "p"), 0); /* until the next tick */
     tick(w);
-    assert_int_equal(least(w, "p"), 0);
-    kill_and_restart(w);
-    assert_int_equal(least(w, "p"), 0);
+    assert_int_equal(least(w, "p"), now - hour / 2);
+    kill_and_restart(w); /* also in the log */
+    assert_int_equal(least(w, "p"), now - hour / 2);
+    w->trusted -= 4 * hour;
+    tick(w);
+    assert_int_equal(least(w, "p"), now - 9 * hour / 2);
+    w->trusted += 4 * hour; /* it was right */
+    tick(w);
+    assert_int_equal(least(w, "p"), now - hour / 2);
     state_only(w, "p", w->trusted);
     assert_int_equal(least(w, "p"), w->trusted);
+    w->trusted -= 1; /* between two readings of the clocks */
+    tick(w);
+    assert_int_equal(find(w, "p")->time, w->trusted + 1);
+}
+
+static void a_start_drops_times_of_a_clock_that_was_ahead(void **state)
+{
+    struct world *w = *state;
+    publish(w, "p", w->trusted - 2 * DAY);
+    w->trusted -= DAY;
+    kill_and_restart(w);
+    assert_int_equal(least(w, "p"), 0);
+    pass(w, UNTILS_STORE_EVERY);
+    w->trusted += 3 * DAY;
+    kill_and_restart(w);
+    assert_int_equal(least(w, "p"), 0);
+}
+
+/* The log must not keep a later time, however rarely it is written. */
+static void a_time_that_falls_is_stored_at_once(void **state)
+{
+    struct world *w = *state;
+    usec_t now = w->trusted;
+    publish(w, "p", now);
+    pass(w, DAY / 4);
+    state_only(w, "p", now + DAY / 4);
+    pass(w, 600 * SECOND);
+    state_only(w, "p", now - SECOND);
+    journal_set_flush(streams_set(w->streams));
+    kill_and_restart(w);
+    assert_int_equal(least(w, "p"), now - SECOND);
 }
 
 static void the_log_keeps_them(void **state)
@@ -222,7 +260,7 @@ static void the_log_keeps_them(void **state)
     publish_line(w, "p", NULL); /* states nothing, and keeps the time */
     publish_line(w, "silent", NULL);
     kill_and_restart(w);
-    assert_int_equal(untils_count(w->untils), 2);
+    assert_null(find(w, "silent"));
     assert_int_equal(find(w, "p")->time, now - 7);
     assert_string_equal(find(w, "p")->name, "web1");
     assert_true(find(w, "p")->is_restored && find(w, "p")->is_known);
@@ -238,7 +276,7 @@ static void the_log_keeps_them(void **state)
 static void a_statement_without_lines_is_stored_in_time(void **state)
 {
     struct world *w = *state;
-    usec_t now = w->trusted;
+    usec_t now = w->trusted, published = now;
     publish(w, "p", now - 7);
     uint64_t mark = journal_mark(stream_journal(w->stream), BYTES_LITERAL("p"), NULL);
     state_only(w, "p", now);
@@ -254,7 +292,7 @@ static void a_statement_without_lines_is_stored_in_time(void **state)
     assert_int_equal(find(w, "p")->time, now);
     assert_int_equal(journal_mark(stream_journal(w->stream), BYTES_LITERAL("p"), NULL), mark);
     assert_int_equal(journal_committed_end(stream_journal(w->stream)), 5);
-    assert_int_equal(journal_last_time(stream_journal(w->stream)), 1); /* a statement is no line */
+    assert_int_equal(journal_last_time(stream_journal(w->stream)), published); /* a statement is no line */
 }
 
 static void an_idle_stream_hardly_grows(void **state)
@@ -299,7 +337,7 @@ static void a_silent_producer_is_left_out_until_it_states_again(void **state)
     assert_int_equal(least(w, ""), w->trusted);
     state_only(w, "p", 0);
     assert_int_equal(least(w, "p"), now);
-    pass(w, UNTILS_STORE_EVERY);
+    journal_set_flush(streams_set(w->streams)); /* at once */
     kill_and_restart(w);
     assert_int_equal(least(w, "p"), now);
 }
@@ -352,7 +390,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_latest_counts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_clock_that_was_set_back_makes_times_unknown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(times_fall_with_the_clock, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_start_drops_times_of_a_clock_that_was_ahead, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_time_that_falls_is_stored_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_log_keeps_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_statement_without_lines_is_stored_in_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_idle_stream_hardly_grows, set_up, tear_down),

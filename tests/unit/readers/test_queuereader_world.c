@@ -63,6 +63,7 @@ struct request {
     struct plan_accepted accepted; /* the queue's answer to a reserve */
     usec_t watermark;              /* stated */
     usec_t time;                   /* of the stream's clock, in the answer */
+    int era, of_answer;            /* of the watermark; of the time */
 };
 
 struct world {
@@ -81,7 +82,8 @@ struct world {
     bool copies, has_copy;
     bool lost[MESSAGES]; /* by a restore */
     unsigned old_copies, stated, watermarks;
-    usec_t queue_ahead, stream_ahead; /* how far the clocks are ahead; at least one is right */
+    usec_t queue_ahead, stream_ahead; /* how far the clocks are ahead */
+    int era;                          /* of the stream's clock */
     long accepted[MESSAGES];          /* when each payload was put, or kicked */
     int stored[MESSAGES];             /* how often, by payload */
     int order[MESSAGES * 2];
@@ -89,6 +91,7 @@ struct world {
     bool bad[MESSAGES];
     int put;
     struct plan *plans[READERS];
+    int eras[READERS]; /* as the readers know them */
     size_t n_readers;
     bool busy[READERS][PLAN_LANES];
     long asleep[READERS];
@@ -247,7 +250,8 @@ static void check_watermark(struct world *w, usec_t watermark)
 {
     w->watermarks += watermark > 0;
     for (int i = 0; i < w->put; i++)
-        if ((w->accepted[i] + 1) * STEP <= watermark && !w->stored[i] && !w->lost[i] && !is_buried(w, i))
+        if ((w->accepted[i] + 1) * STEP + w->stream_ahead <= watermark && !w->stored[i] && !w->lost[i] &&
+            !is_buried(w, i))
             fail_msg(
                 "message %d of %ld is not in the stream at %ld", i, w->accepted[i], (long)watermark / STEP);
 }
@@ -279,6 +283,9 @@ static void do_request(struct world *w, struct request *r)
 {
     r->done = true;
     r->time = (w->now + 1) * STEP + w->stream_ahead;
+    r->of_answer = w->era;
+    if (r->era != w->era || r->watermark > r->time)
+        r->watermark = 0;
     switch (r->action) {
     case PLAN_RELEASE:
         r->epoch = release(w);
@@ -342,11 +349,17 @@ static void tell_delivered(const struct world *w, const struct request *r)
         plan_conflict(r->plan, w->now * STEP);
 }
 
+static void tell_time(struct world *w, const struct request *r)
+{
+    plan_destination_time(r->plan, r->time, w->eras[r->reader] != r->of_answer);
+    w->eras[r->reader] = r->of_answer;
+}
+
 static void tell(struct world *w, const struct request *r)
 {
     w->busy[r->reader][r->lane] = false;
     if (r->lane == PLAN_DESTINATION && !r->faulty)
-        plan_destination_time(r->plan, r->time);
+        tell_time(w, r);
     if (r->faulty)
         plan_faulted(r->plan, r->lane, w->now * STEP, -1);
     else if (r->action == PLAN_RELEASE)
@@ -394,6 +407,7 @@ static void make_request(struct world *w, int reader, enum plan_lane lane, const
     r->mark = s->mark;
     r->next = s->next;
     r->watermark = s->watermark;
+    r->era = w->eras[reader];
     strcpy(r->opening, s->opening);
     for (size_t i = 0; i < s->count && s->action == PLAN_DELIVER; i++)
         r->payloads[r->n++] = atoi(b->messages[s->first + i].text.ptr);
@@ -614,6 +628,10 @@ static void run(struct world *w, unsigned seed)
     for (size_t i = 0; i < w->n_readers; i++)
         start_reader(w, i);
     for (; !is_settled(w); w->now++) {
+        if (w->now == 2000) { /* the clocks are set right */
+            w->era += w->stream_ahead > 0;
+            w->queue_ahead = w->stream_ahead = 0;
+        }
         if (w->now == 4000) /* the trouble ends: then all must come to its end */
             w->trouble = 0;
         if (w->now > 4000 && w->now % 200 == 0)
@@ -647,8 +665,8 @@ static void each_exactly_once(size_t readers, bool moves, bool copies)
         w->moves = moves;
         w->copies = copies;
         w->trouble = seed % 40;
-        w->queue_ahead = seed % 3 == 1 ? 5000 * STEP : 0;
-        w->stream_ahead = seed % 3 == 2 ? 5000 * STEP : 0;
+        w->queue_ahead = seed % 4 & 1 ? 500 * STEP : 0;
+        w->stream_ahead = seed % 4 & 2 ? 500 * STEP : 0;
         for (int i = 0; i < MESSAGES && !copies; i++)
             w->bad[i] = dice() < seed % 20;
         open_queue(w);

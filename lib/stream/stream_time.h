@@ -1,0 +1,18 @@
+/* stream_time: the present by the clock of a pubsub, as its replies name it (docs/guide/protocol.md, "until").
+ *
+ * pubsub begins a new era at each start and at each jump of its clock. A time of another era says nothing, since the clock may have been
+ * ahead. */
+#ifndef MILLRACE_STREAM_TIME_H
+#define MILLRACE_STREAM_TIME_H
+
+#include "base/clock.h"
+
+#include <stdbool.h>
+
+#define STREAM_ERA_TEXT 64
+
+struct http_reply_view;
+/* Sets *time, 0 if the reply names none, and `era` ("": none). Returns true if it is another era than the one in `era`. */
+bool stream_time_read(const struct http_reply_view *reply, usec_t *time, char era[STREAM_ERA_TEXT]);
+
+#endif
