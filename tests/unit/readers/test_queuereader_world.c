@@ -628,9 +628,10 @@ static void run(struct world *w, unsigned seed)
     for (size_t i = 0; i < w->n_readers; i++)
         start_reader(w, i);
     for (; !is_settled(w); w->now++) {
-        if (w->now == 2000) { /* the clocks are set right */
-            w->era += w->stream_ahead > 0;
-            w->queue_ahead = w->stream_ahead = 0;
+        if (w->now % 100 == 0) { /* the clocks are set ahead and back */
+            w->era++;
+            w->queue_ahead = rand() % 40 * STEP;
+            w->stream_ahead = rand() % 40 * STEP;
         }
         if (w->now == 4000) /* the trouble ends: then all must come to its end */
             w->trouble = 0;
@@ -665,8 +666,6 @@ static void each_exactly_once(size_t readers, bool moves, bool copies)
         w->moves = moves;
         w->copies = copies;
         w->trouble = seed % 40;
-        w->queue_ahead = seed % 4 & 1 ? 500 * STEP : 0;
-        w->stream_ahead = seed % 4 & 2 ? 500 * STEP : 0;
         for (int i = 0; i < MESSAGES && !copies; i++)
             w->bad[i] = dice() < seed % 20;
         open_queue(w);
