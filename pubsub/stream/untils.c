@@ -24,10 +24,11 @@ struct entry {
     struct untils *all;
     struct key key;
     UT_hash_handle hh;
-    usec_t time, ahead; /* as stated; the trusted time at that moment minus the clock since boot */
-    usec_t stated;      /* in the time of `ran` */
-    usec_t stored_at;   /* since boot: the last attempt to store the tag */
-    usec_t published;   /* since boot: the last publish with a statement */
+    usec_t time;      /* as stated */
+    usec_t booted;    /* when the machine booted, by the trusted time when that was stated */
+    usec_t stated;    /* in the time of `ran` */
+    usec_t stored_at; /* since boot: the last attempt to store the tag */
+    usec_t published; /* since boot: the last publish with a statement */
     bool is_storing, is_removed;
     bool is_due; /* the log must not keep what it has: a later time, or that the producer is left out */
 };
@@ -35,8 +36,8 @@ struct entry {
 struct untils {
     struct untils_config config;
     struct entry *table;
-    usec_t ran, ticked_at; /* the sum of the times between ticks; the last tick, since boot; 0: none */
-    usec_t trusted, ahead; /* the trusted time, and `ahead` of struct entry, at the last tick */
+    usec_t ran, ticked_at;  /* the sum of the times between ticks; the last tick, since boot; 0: none */
+    usec_t trusted, booted; /* at the last tick; booted: as in struct entry */
 };
 
 static struct key key_of(const struct stream *s, struct bytes producer)
@@ -182,8 +183,8 @@ static void store(struct entry *e)
     struct bytes tag = tag_of(e->all, producer, untils_tag_opening(old), &e->until, text);
     if (e->is_storing || !has_mark)
         return;
-    e->is_due = false;
     if (bytes_equal(tag, old)) {
+        e->is_due = false;
         become_known(e);
         return;
     }
@@ -192,6 +193,7 @@ static void store(struct entry *e)
     e->stored_at = e->all->ticked_at;
     e->is_storing = stream_publish(e->until.stream, &(struct lines){0}, &marks, e->all->trusted, &e->put,
                         NULL) == JOURNAL_OK;
+    e->is_due &= !e->is_storing;
 }
 
 static void drop(struct entry *e)
@@ -224,15 +226,15 @@ void untils_close(struct untils **p)
 static void begin(struct entry *e, usec_t trusted, usec_t boot)
 {
     e->published = boot;
-    e->ahead = trusted - boot;
+    e->booted = trusted - boot;
     if (e->time > trusted || journal_clock(stream_journal(e->until.stream)) > trusted)
         e->time = 0;
 }
 
 /* If the clock was set back since the statement, the time falls with it. */
-static void follow_clock(struct entry *e, usec_t ahead)
+static void follow_clock(struct entry *e, usec_t booted)
 {
-    usec_t fall = e->ahead - ahead, time = fall >= FALL_MIN ? e->time - fall : e->time;
+    usec_t fall = e->booted - booted, time = fall >= FALL_MIN ? e->time - fall : e->time;
     if (time < e->until.time)
         e->is_due = true;
     e->until.time = time > 0 ? time : 0;
@@ -243,11 +245,11 @@ void untils_tick(struct untils *us, usec_t trusted, usec_t boot)
     usec_t time = us->ticked_at ? boot - us->ticked_at : 0;
     us->ran += time < TICK_MAX ? time : TICK_MAX;
     us->trusted = trusted;
-    us->ahead = trusted - boot;
+    us->booted = trusted - boot;
     for (struct entry *e = us->table; e; e = e->hh.next) {
         if (!us->ticked_at)
             begin(e, trusted, boot);
-        follow_clock(e, us->ahead);
+        follow_clock(e, us->booted);
         e->until.silence = us->ran - e->stated;
         usec_t every = (boot - e->published) / 64;
         if (e->is_due || boot - e->stored_at >= (every > UNTILS_STORE_EVERY ? every : UNTILS_STORE_EVERY))
@@ -267,7 +269,7 @@ void untils_state(
     apply(&e->until, statement);
     if (statement->time > 0) {
         e->time = statement->time;
-        e->ahead = us->ahead;
+        e->booted = us->booted;
     }
     e->stated = us->ran;
     if (is_stored) {
