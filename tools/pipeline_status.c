@@ -346,18 +346,18 @@ static bool ask_health(struct daemon_status *d, const char *url)
 static void judge_warnings(struct pipeline_status *s, size_t i)
 {
     const struct daemon_status *d = &s->daemons[i];
-    const char *remedy =
-        contains(&d->detail, "rejected in the last minute")
-            ? "correct [input] or the sender; then millrace rejects --put-back"
-        : contains(&d->detail, "has the configured field")
-            ? "correct the field's name in the configuration, or the sender"
-        : contains(&d->detail, "holds completeness back")
-            ? "start that producer's host, or remove its mark: millrace producers; see millrace help counting"
-        : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
-        : contains(&d->detail, "the disk is full")        ? FREE_DISK
-        : contains(&d->detail, "the disk is nearly full")
-            ? "free space, or set retain_bytes or retain_age of the streams"
-            : "see millrace help operations";
+    const char *remedy = contains(&d->detail, "rejected in the last minute")
+                             ? "correct [input] or the sender; then millrace rejects --put-back"
+                         : contains(&d->detail, "has the configured field")
+                             ? "correct the field's name in the configuration, or the sender"
+                         : contains(&d->detail, "holds completeness back")
+                             ? "start that producer's host, or leave it out: millrace producers --leave-out; "
+                               "see millrace help counting"
+                         : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
+                         : contains(&d->detail, "the disk is full")        ? FREE_DISK
+                         : contains(&d->detail, "the disk is nearly full")
+                             ? "free space, or set retain_bytes or retain_age of the streams"
+                             : "see millrace help operations";
     bool is_down = contains(&d->detail, "queries get 503") || contains(&d->detail, "the disk is full");
     enum status_level level = is_down ? STATUS_DOWN : STATUS_ATTENTION;
     if (d->ready && contains(&d->detail, "warning: "))

@@ -1,4 +1,4 @@
-/* millrace producers: shows the marks of a stream's or queue's producers, sets one, and removes one.
+/* millrace producers: shows the marks of a stream's or queue's producers, sets one, and leaves out or removes one.
  *
  * A mark only rises by itself. So a wrong mark (a mistyped request, a queue restored from an older copy) stays until an operator sets
  * it. The mark of a queue's reader is message id * 2^20 + fence (readers/reader_plan.h), so --next-id sets it by the id. */
@@ -42,6 +42,10 @@ static const struct option_row rows[] = {
     {.name = "remove",
         .type = OPTION_STRING,
         .help = "producer to remove with its mark: itself, or the name by which people know it"},
+    {.name = "leave_out",
+        .type = OPTION_STRING,
+        .help = "producer that no longer holds completeness back until it states a time again: itself, or "
+                "its name"},
     {.name = "json", .type = OPTION_BOOL, .help = "print JSON"},
     {.name = NULL},
 };
@@ -118,13 +122,18 @@ static bool append_set(const struct options *o, struct buf *target)
 {
     const char *mark = options_string(o, "mark"), *next_id = options_string(o, "next_id");
     const char *producer = options_string(o, "set"), *removed = options_string(o, "remove");
+    const char *left_out = options_string(o, "leave_out"), *other = removed ? removed : left_out;
     uint64_t number;
-    if (removed && (producer || mark || next_id || !bytes_is_name(bytes_str(removed)))) {
-        tool_fail(EX_USAGE, "--remove needs a producer's name, and no --set");
+    if (other && (producer || mark || next_id || (removed && left_out) || !bytes_is_name(bytes_str(other)))) {
+        tool_fail(EX_USAGE, "--remove and --leave-out need a producer's name, and no other change");
         return false;
     }
-    if (removed) {
-        buf_printf(target, "&producer=%s", removed);
+    if (left_out && options_is_set(o, "queue")) {
+        tool_fail(EX_USAGE, "--leave-out is about a producer of a stream");
+        return false;
+    }
+    if (other) {
+        buf_printf(target, "&producer=%s%s", other, left_out ? "&left_out=1" : "");
         return true;
     }
     if (!mark == !next_id || !bytes_is_name(bytes_str(producer)))
@@ -143,7 +152,7 @@ static int producers_with(const struct options *o)
     const char *queue = options_string(o, "queue"), *url = options_string(o, "url");
     const char *name = queue ? queue : options_string(o, "stream"), *why = NULL;
     bool removes = options_is_set(o, "remove"), json = options_bool(o, "json");
-    bool sets = options_is_set(o, "set") || removes;
+    bool sets = options_is_set(o, "set") || options_is_set(o, "leave_out") || removes;
     struct buf target = {0}, body = {0};
     struct pipeline pipeline;
     struct config_error error;
@@ -197,7 +206,7 @@ static int producers_with(const struct options *o)
 int tool_producers(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "producers",
-        .summary = "shows the marks of a stream's or queue's producers; sets or removes one",
+        .summary = "shows the marks of a stream's or queue's producers; sets, leaves out or removes one",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, producers_with);
 }

@@ -463,52 +463,75 @@ static void append_producer(const struct journal_producer *p, void *arg)
     buf_append_char(&list->out, '}');
 }
 
-/* `producer` is the producer, or the name by which people know it. */
-static void remove_producer(struct pubsub_server *server, struct http_request *req, struct stream *s)
+/* Reads `producer`, a producer or the name by which people know it. False after an error reply. */
+static bool read_producer(
+    struct pubsub_server *server, struct http_request *req, struct stream *s, char producer[NAME_LEN_MAX + 1])
 {
-    struct stream_marks marks = {.sets_mark = true};
-    char name[NAME_LEN_MAX + 1];
     bool known;
-    if (!http_param_name(req, "producer", NULL, name))
-        return;
-    (void)journal_mark(stream_journal(s), bytes_str(name), &known);
-    const struct until *named = known ? NULL : untils_find_named(server->untils, s, name);
-    if (!known && !named) {
-        http_problem(req, 404, "unknown-producer", "GET /producers lists them",
-            "the stream has no producer %s, or several of this name", name);
-        return;
-    }
+    if (!http_param_name(req, "producer", NULL, producer))
+        return false;
+    (void)journal_mark(stream_journal(s), bytes_str(producer), &known);
+    const struct until *named = known ? NULL : untils_find_named(server->untils, s, producer);
     if (named)
-        snprintf(name, sizeof name, "%s", named->producer);
-    marks.producer = bytes_str(name);
+        snprintf(producer, NAME_LEN_MAX + 1, "%s", named->producer);
+    else if (!known)
+        http_problem(req, 404, "unknown-producer", "GET /producers lists them",
+            "the stream has no producer %s, or several of this name", producer);
+    return known || named;
+}
+
+static void set_mark(struct pubsub_server *server, struct http_request *req, struct stream *s,
+    const char *producer, uint64_t mark)
+{
+    struct stream_marks marks = {.producer = bytes_str(producer), .next = mark, .sets_mark = true};
     publish(server, req, s, &(struct lines){0}, &marks, &(struct until_parameter){0});
 }
 
-/* A POST sets a producer's mark, a DELETE removes the producer. Both need the token or a client on this host. */
+static void leave_out(
+    struct pubsub_server *server, struct http_request *req, struct stream *s, const char *producer)
+{
+    if (untils_leave_out(server->untils, s, bytes_str(producer)))
+        reply_producer(req, s, producer);
+    else
+        http_problem(
+            req, 409, "no-until", NULL, "producer %s states no time, so it holds nothing back", producer);
+}
+
+/* Changes one producer. */
+static void change_producer(struct pubsub_server *server, struct http_request *req, struct stream *s)
+{
+    char producer[NAME_LEN_MAX + 1];
+    struct bytes text;
+    uint64_t mark;
+    bool leaves_out;
+    if (!http_param_bool(req, "left_out", false, &leaves_out))
+        return;
+    if (http_method(req) == HTTP_DELETE_) {
+        if (read_producer(server, req, s, producer))
+            set_mark(server, req, s, producer, 0);
+    } else if (leaves_out) {
+        if (read_producer(server, req, s, producer))
+            leave_out(server, req, s, producer);
+    } else if (!http_param(req, "mark", &text)) {
+        http_problem(req, 400, "missing-parameter", NULL, "mark is missing");
+    } else if (http_param_name(req, "producer", NULL, producer) &&
+               http_param_u64(req, "mark", 0, 0, UINT64_MAX, &mark)) {
+        set_mark(server, req, s, producer, mark);
+    }
+}
+
+/* A POST sets a producer's mark or leaves it out, a DELETE removes the producer. Both need the token or a client on this host. */
 void http_producers(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;
-    bool removes = http_method(req) == HTTP_DELETE_, sets = http_method(req) == HTTP_POST_;
-    char producer[NAME_LEN_MAX + 1];
-    struct bytes text;
-    struct stream_marks marks = {.sets_mark = true};
-    if (server_refuse_if_down(server, req) || ((sets || removes) && !http_require_local(req)))
+    bool changes = http_method(req) == HTTP_DELETE_ || http_method(req) == HTTP_POST_;
+    if (server_refuse_if_down(server, req) || (changes && !http_require_local(req)))
         return;
     struct stream *s = server_find_stream(server, req, NULL, false);
     if (!s)
         return;
-    if (removes) {
-        remove_producer(server, req, s);
-        return;
-    }
-    if (sets) {
-        if (!http_param(req, "mark", &text))
-            http_problem(req, 400, "missing-parameter", NULL, "mark is missing");
-        else if (http_param_name(req, "producer", NULL, producer) &&
-                 http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks.next)) {
-            marks.producer = bytes_str(producer);
-            publish(server, req, s, &(struct lines){0}, &marks, &(struct until_parameter){0});
-        }
+    if (changes) {
+        change_producer(server, req, s);
         return;
     }
     server_add_place(server, req, s);

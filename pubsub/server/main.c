@@ -265,9 +265,9 @@ static const struct http_route routes[] = {
     HTTP_ROUTE(
         "/producer", HTTP_GET_, 0, http_producer, "stream producer", "the mark of producer= in stream="),
     HTTP_ROUTE("/producers", HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_, 0, http_producers,
-        "stream producer mark stating",
+        "stream producer mark stating left_out",
         "every producer's mark and until in stream= (stating=1: only with until); POST producer=, "
-        "mark= sets one; DELETE producer= removes one"),
+        "mark= sets one, left_out=1 leaves one out; DELETE producer= removes one"),
     {.path = "/erase",
         .methods = HTTP_GET_ | HTTP_POST_,
         .max_body = ERASE_BODY_MAX,

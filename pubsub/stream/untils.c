@@ -280,6 +280,18 @@ void untils_state(
     }
 }
 
+bool untils_leave_out(struct untils *us, const struct stream *s, struct bytes producer)
+{
+    struct entry *e = find(us, s, producer);
+    if (!e)
+        return false;
+    e->until.silence = us->config.timeout;
+    e->stated = us->ran - us->config.timeout;
+    e->is_due = true;
+    store(e);
+    return true;
+}
+
 void untils_remove(struct untils *us, const struct stream *s, struct bytes producer)
 {
     struct entry *e = find(us, s, producer);

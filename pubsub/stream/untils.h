@@ -59,6 +59,8 @@ struct until_statement {
 /* The statement counts. is_stored: the commit stored the tag that untils_tag made of it. */
 void untils_state(
     struct untils *us, struct stream *s, const struct until_statement *statement, bool is_stored);
+/* As after a silence of the timeout. False: the producer has stated nothing. */
+bool untils_leave_out(struct untils *us, const struct stream *s, struct bytes producer);
 /* Forgets a producer. */
 void untils_remove(struct untils *us, const struct stream *s, struct bytes producer);
 

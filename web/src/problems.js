@@ -14,7 +14,7 @@ const MEND_REJECTED = "correct [input] or the sender; then millrace rejects --pu
 const WARNINGS = [
   [REJECTED, MEND_REJECTED],
   [/has the configured field/, "correct the field's name in the configuration, or the sender"],
-  [/holds completeness back/, "start that producer's host, or remove its mark: millrace producers"],
+  [/holds completeness back/, "start that producer's host, or leave it out: millrace producers --leave-out"],
   [/./, "millrace help operations"],
 ];
 const STATES = { unreachable: "see its log; if it hangs, kill the process: millrace up restarts it", "not ready": "wait; millrace status --watch shows the progress" };
