@@ -2,6 +2,7 @@
  *
  * A mark only rises by itself. So a wrong mark (a mistyped request, a queue restored from an older copy) stays until an operator sets
  * it. The mark of a queue's reader is message id * 2^20 + fence (readers/reader_plan.h), so --next-id sets it by the id. */
+#include "base/rfc3339.h"
 #include "base/url.h"
 #include "config/peers.h"
 #include "counts/json_fields.h"
@@ -33,7 +34,7 @@ static const struct option_row rows[] = {
     {.name = "queue", .type = OPTION_STRING, .help = "queue of simplequeue, instead of a stream"},
     {.name = "producer",
         .type = OPTION_STRING,
-        .help = "show only producers whose names begin with this text"},
+        .help = "show only producers that begin with this text, or whose names do"},
     {.name = "set", .type = OPTION_STRING, .help = "producer whose mark to set, with --mark or --next-id"},
     {.name = "mark", .type = OPTION_STRING, .help = "new mark: the number below which everything is stored"},
     {.name = "next_id",
@@ -41,7 +42,9 @@ static const struct option_row rows[] = {
         .help = "new mark of a queue's reader: id of the first message that is not published"},
     {.name = "remove",
         .type = OPTION_STRING,
-        .help = "producer to remove with its mark: itself, or the name by which people know it"},
+        .help = "producer to remove with its mark: itself, or the name by which people know it; a stream "
+                "tool then "
+                "publishes all again"},
     {.name = "leave_out",
         .type = OPTION_STRING,
         .help = "producer that no longer holds completeness back until it states a time again: itself, or "
@@ -54,7 +57,19 @@ struct producer {
     struct bytes name, opening, known_as; /* in the reply; known_as: to people */
     uint64_t mark;
     bool is_reader; /* the mark consists of id and fence */
+    bool states, is_left_out;
+    int64_t until;   /* with states: Unix seconds; 0: not known */
+    uint64_t silent; /* seconds */
 };
+
+/* 0: null, or missing. */
+static double seconds_at(const struct json_doc *doc, const char *at, const char *member)
+{
+    char pointer[64];
+    snprintf(pointer, sizeof pointer, "%s/%s", at, member);
+    struct json_value v = json_doc_at(doc, pointer);
+    return v.type == JSON_F64 ? v.v.f64 : 0;
+}
 
 static struct producer read_producer(const struct json_doc *doc, const char *at)
 {
@@ -62,6 +77,13 @@ static struct producer read_producer(const struct json_doc *doc, const char *at)
         .opening = json_doc_text(doc, "%s/opening", at),
         .known_as = json_doc_text(doc, "%s/name", at)};
     (void)bytes_to_u64(json_doc_text(doc, "%s/mark", at), &p.mark);
+    char pointer[64];
+    snprintf(pointer, sizeof pointer, "%s/left_out", at);
+    struct json_value left_out = json_doc_at(doc, pointer);
+    p.states = left_out.type == JSON_BOOL;
+    p.is_left_out = p.states && left_out.v.boolean;
+    p.until = (int64_t)seconds_at(doc, at, "until");
+    p.silent = (uint64_t)seconds_at(doc, at, "silent_seconds");
     p.is_reader = p.name.len == QUEUE_ID_DIGITS && p.mark >> PLAN_FENCE_BITS > 0;
     for (size_t i = 0; i < p.name.len; i++)
         p.is_reader = p.is_reader && bytes_hex_digit(p.name.ptr[i]) >= 0;
@@ -72,6 +94,7 @@ static void print_producer(const struct producer *p, bool json, const char *betw
 {
     uint64_t id = p->mark >> PLAN_FENCE_BITS, fence = p->mark % (UINT64_C(1) << PLAN_FENCE_BITS);
     int name = (int)p->name.len, opening = (int)p->opening.len;
+    char text[RFC3339_TEXT];
     if (json) {
         printf("%s{\"producer\":\"%.*s\",\"mark\":\"%" PRIu64 "\",\"opening\":\"%.*s\"", between, name,
             p->name.ptr, p->mark, opening, opening ? p->opening.ptr : "");
@@ -79,6 +102,9 @@ static void print_producer(const struct producer *p, bool json, const char *betw
             printf(",\"next_id\":\"%" PRIu64 "\",\"fence\":%" PRIu64, id, fence);
         if (p->known_as.len)
             printf(",\"name\":\"%.*s\"", (int)p->known_as.len, p->known_as.ptr);
+        if (p->states)
+            printf(",\"until\":%" PRId64 ",\"silent_seconds\":%" PRIu64 ",\"left_out\":%s", p->until,
+                p->silent, p->is_left_out ? "true" : "false");
         putchar('}');
         return;
     }
@@ -87,6 +113,9 @@ static void print_producer(const struct producer *p, bool json, const char *betw
         printf(" next_id %" PRIu64 " fence %" PRIu64, id, fence);
     if (p->known_as.len)
         printf(" name %.*s", (int)p->known_as.len, p->known_as.ptr);
+    if (p->states)
+        printf(" until %s silent %" PRIu64 " s%s", p->until ? rfc3339_write(p->until, text) : "unknown",
+            p->silent, p->is_left_out ? " left out" : "");
     if (opening)
         printf(" opening %.*s", opening < LINEAGE_DIGITS ? opening : LINEAGE_DIGITS, p->opening.ptr);
     putchar('\n');
@@ -110,7 +139,8 @@ static void print_all(const struct json_doc *doc, const char *prefix, bool json)
     if (json)
         printf("{\"producers\":[");
     for (size_t i = 0; i < n; i++)
-        if (bytes_starts_with(all[i].name, bytes_str(prefix)))
+        if (bytes_starts_with(all[i].name, bytes_str(prefix)) ||
+            bytes_starts_with(all[i].known_as, bytes_str(prefix)))
             print_producer(&all[i], json, shown++ ? ",\n" : "\n");
     if (json)
         puts("]}");

@@ -177,7 +177,7 @@ static void print_facts(const struct pipeline_status *s)
     format_age(age, now - s->complete_until);
     struct bytes held_by = json_doc_text(s->daemons[peer_named("aggregator") - peers].stats, "/held_by");
     printf("complete until  %s%s%s%s%s%.*s\n",
-        s->complete_until > 0 ? rfc3339_write(s->complete_until, text) : "not known yet",
+        s->complete_until > 0 ? rfc3339_write(s->complete_until, text) : "not known",
         s->complete_until > 0 ? " (" : "", s->complete_until > 0 ? age : "",
         s->complete_until > 0 ? " ago)" : "", held_by.len ? ", held back by " : "", (int)held_by.len,
         held_by.len ? held_by.ptr : "");

@@ -131,16 +131,43 @@ static void reply_conflict(struct http_request *req, uint64_t mark)
     http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
 }
 
-static void reply_producer(struct http_request *req, struct stream *s, const char *producer)
+static void append_seconds(struct buf *out, usec_t t)
+{
+    buf_printf(out, "%" PRId64 ".%06" PRId64, t / USEC_PER_SEC, t % USEC_PER_SEC);
+}
+
+static void append_until(const struct pubsub_server *server, struct buf *out, const struct until *u)
+{
+    buf_append_str(out, ",\"until\":");
+    if (u->time > 0)
+        append_seconds(out, u->time);
+    else
+        buf_append_str(out, "null");
+    buf_printf(out, ",\"until_restored\":%s,\"silent_seconds\":", u->is_restored ? "true" : "false");
+    append_seconds(out, u->silence);
+    buf_printf(out, ",\"left_out\":%s", u->silence >= server->producer_timeout ? "true" : "false");
+    if (u->name[0])
+        buf_printf(out, ",\"name\":\"%s\"", u->name);
+}
+
+static void reply_producer(
+    const struct pubsub_server *server, struct http_request *req, struct stream *s, const char *producer)
 {
     bool known;
+    struct buf out = {0};
     uint64_t mark = journal_mark(stream_journal(s), bytes_str(producer), &known);
     struct bytes opening = untils_tag_opening(journal_tag(stream_journal(s), bytes_str(producer)));
-    http_replyf(req, 200, "application/json",
+    const struct until *u = untils_find(server->untils, s, bytes_str(producer));
+    buf_printf(&out,
         "{\"stream\":\"%s\",\"id\":\"%s\",\"producer\":\"%s\",\"mark\":\"%" PRIu64
-        "\",\"opening\":\"%.*s\",\"known\":%s}\n",
+        "\",\"opening\":\"%.*s\",\"known\":%s",
         stream_name(s), journal_id(stream_journal(s)), producer, mark, (int)opening.len,
         opening.len ? opening.ptr : "", known ? "true" : "false");
+    if (u && u->is_known)
+        append_until(server, &out, u);
+    buf_append_str(&out, "}\n");
+    http_reply(req, 200, "application/json", buf_bytes(&out));
+    buf_free(&out);
 }
 
 static struct until_statement statement_of(const struct until_parameter *until)
@@ -182,7 +209,7 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
     if (!is_stored)
         refuse(server, req, s, commit->result);
     else if (req && pub->sets_mark)
-        reply_producer(req, s, pub->producer);
+        reply_producer(server, req, s, pub->producer);
     else if (req && pub->is_bitlys)
         http_replyf(req, 200, NULL, "Published %" PRIu64 " messages to %zu clients.\n", p->lines,
             stream_numbers(s).subscribers);
@@ -249,7 +276,7 @@ static void state_only(
         struct until_statement statement = statement_of(until);
         untils_state(server->untils, s, &statement, false);
         server_add_place(server, req, s);
-        reply_producer(req, s, until->producer);
+        reply_producer(server, req, s, until->producer);
     }
 }
 
@@ -416,7 +443,7 @@ void http_producer(struct http_request *req, void *ctx)
     if (!s || !http_param_name(req, "producer", NULL, producer))
         return;
     server_add_place(server, req, s);
-    reply_producer(req, s, producer);
+    reply_producer(server, req, s, producer);
 }
 
 struct producer_list {
@@ -425,25 +452,6 @@ struct producer_list {
     struct buf out;
     bool only_stating, is_begun;
 };
-
-static void append_seconds(struct buf *out, usec_t t)
-{
-    buf_printf(out, "%" PRId64 ".%06" PRId64, t / USEC_PER_SEC, t % USEC_PER_SEC);
-}
-
-static void append_until(const struct pubsub_server *server, struct buf *out, const struct until *u)
-{
-    buf_append_str(out, ",\"until\":");
-    if (u->time > 0)
-        append_seconds(out, u->time);
-    else
-        buf_append_str(out, "null");
-    buf_printf(out, ",\"until_restored\":%s,\"silent_seconds\":", u->is_restored ? "true" : "false");
-    append_seconds(out, u->silence);
-    buf_printf(out, ",\"left_out\":%s", u->silence >= server->producer_timeout ? "true" : "false");
-    if (u->name[0])
-        buf_printf(out, ",\"name\":\"%s\"", u->name);
-}
 
 static void append_producer(const struct journal_producer *p, void *arg)
 {
@@ -491,7 +499,7 @@ static void leave_out(
     struct pubsub_server *server, struct http_request *req, struct stream *s, const char *producer)
 {
     if (untils_leave_out(server->untils, s, bytes_str(producer)))
-        reply_producer(req, s, producer);
+        reply_producer(server, req, s, producer);
     else
         http_problem(
             req, 409, "no-until", NULL, "producer %s states no time, so it holds nothing back", producer);

@@ -1,5 +1,6 @@
 #include "pubsub/stream/untils.h"
 
+#include "base/log.h"
 #include "base/text_hash.h"
 #include "journal/opening_list.h"
 
@@ -250,7 +251,12 @@ void untils_tick(struct untils *us, usec_t trusted, usec_t boot)
         if (!us->ticked_at)
             begin(e, trusted, boot);
         follow_clock(e, us->booted);
+        usec_t before = e->until.silence, timeout = us->config.timeout;
         e->until.silence = us->ran - e->stated;
+        if (before < timeout && e->until.silence >= timeout)
+            log_warn("a silent producer no longer holds completeness back",
+                LOG_S("stream", stream_name(e->until.stream)), LOG_S("producer", e->until.producer),
+                LOG_S("name", e->until.name));
         usec_t every = (boot - e->published) / 64;
         if (e->is_due || boot - e->stored_at >= (every > UNTILS_STORE_EVERY ? every : UNTILS_STORE_EVERY))
             store(e);

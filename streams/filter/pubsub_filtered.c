@@ -628,7 +628,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
             error);
         if (p->destination == NULL)
             return EX_CONFIG;
-        p->republisher = republisher_new(&(struct republisher_config){.daemon = d,
+        p->republisher = republisher_new(&(struct republisher_config){.program = "pubsub_filtered",
+            .daemon = d,
             .source = p->source,
             .destination = p->destination,
             .filter = p->filter,

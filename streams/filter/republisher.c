@@ -289,9 +289,13 @@ static void sent(enum http_client_result result, const struct http_reply_view *r
 static void append_until(struct republisher *r, char *target, size_t size)
 {
     usec_t until = watermark_until(&r->watermark, r->sending);
+    const struct options *o = daemon_options(r->config.daemon);
     size_t len = strlen(target);
-    snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&era=%s", until / USEC_PER_SEC,
-        until % USEC_PER_SEC, r->era);
+    len += (size_t)snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&era=%s",
+        until / USEC_PER_SEC, until % USEC_PER_SEC, r->era);
+    if (options_text(o, "producer") == NULL)
+        snprintf(target + len, size - len, "&name=%s.%.*s", r->config.program,
+            NAME_LEN_MAX - 1 - (int)strlen(r->config.program), options_text(o, "stream"));
 }
 
 /* With the mark of the run under way, or without lines if the mark does not move. */

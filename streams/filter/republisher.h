@@ -29,6 +29,7 @@ struct line_scheduler;
 struct republisher;
 
 struct republisher_config {
+    const char *program;              /* the producer's name for people is PROGRAM.SOURCE */
     struct daemon *daemon;            /* with the settings of STREAM_OPTIONS, to_stream and producer */
     struct http_client *source;       /* borrowed */
     struct http_pool *destination;    /* one server, which keeps the mark; borrowed, freed after this */

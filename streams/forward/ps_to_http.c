@@ -733,7 +733,8 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
             error);
         if (p->pool == NULL)
             return EX_CONFIG;
-        p->republisher = republisher_new(&(struct republisher_config){.daemon = d,
+        p->republisher = republisher_new(&(struct republisher_config){.program = "ps_to_http",
+            .daemon = d,
             .source = p->source,
             .destination = p->pool,
             .to_queue = options_text(o, "to_queue"),

@@ -73,6 +73,7 @@ class Republished(WatermarkTest):
         d = start()
         host.put()
         wait_until(lambda: self.producers("out"), "the copy")
+        wait_until(lambda: [p.get("name") for p in self.producers("out").values()] == [program[0] + "." + STREAM], "its name")
         self.start_aggregator(stream="out")
         self.wait_complete()
         for what, again in ((host.relay, host.start_relay), (d, start)):
@@ -209,6 +210,7 @@ class Hosts(WatermarkTest):
         self.pass_silence(clocks, name, 101)
         self.wait_complete(stopped + 2)
         self.assertTrue(self.producers()[name]["left_out"])
+        self.assertIn("a silent producer no longer holds completeness back stream=clicks producer=%s name=silent" % name, self.pubsub.log)
         loud.put()
         self.wait_complete()
 
@@ -226,7 +228,7 @@ class Hosts(WatermarkTest):
         self.assertLess(self.hold_a_moment()[0], stopped + 1)
         done = self.run_program("millrace", "producers", "--stream=" + STREAM, "--leave-out=away", "--url=" + self.pubsub_url)
         self.assertEqual(done.returncode, 0, done)
-        self.assertIn(away.id, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), r"^%s mark .* name away until \d{4}-\S+Z silent \d+ s left out" % away.id)
         self.wait_complete()
         self.pubsub.kill9()
         self.start_pubsub()
