@@ -31,10 +31,8 @@ struct count_watermark *count_watermark_new(
     w->aggregate = aggregate;
     w->names = names;
     w->n = n_streams;
-    /* It is not known when the time was stated. If it is after pubsub's present, nothing is known. */
     for (size_t i = 0; i < n_streams; i++)
-        w->streams[i].counted =
-            (struct watermark){.until = aggregate_cursor(aggregate, i)->until, .at = INT64_MIN / 2};
+        w->streams[i].counted.until = aggregate_cursor(aggregate, i)->until;
     return w;
 }
 

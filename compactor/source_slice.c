@@ -73,7 +73,7 @@ static int64_t least_until(const struct slice_state *state)
     for (size_t i = 0; i < state->n_cursors; i++)
         if (state->cursors[i].stream[0] != '.' && state->cursors[i].until < least)
             least = state->cursors[i].until;
-    return least < INT64_MAX ? least / USEC_PER_SEC : 0;
+    return least > 0 && least < INT64_MAX ? least / USEC_PER_SEC : 0;
 }
 
 enum compact_result slice_facts_read(

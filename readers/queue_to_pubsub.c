@@ -66,9 +66,10 @@ static void faulted(struct relay *r, const char *why)
 static bool no_reply(struct relay *r, enum http_client_result result, const struct http_reply_view *reply)
 {
     usec_t time;
+    bool is_new_era;
     if (result == HTTP_CLIENT_OK) {
-        bool is_new_era = stream_time_read(reply, &time, r->era);
-        queuereader_set_time(reader_program_reader(r->program), time, is_new_era);
+        if (stream_time_read(reply, &time, r->era, &is_new_era))
+            queuereader_set_time(reader_program_reader(r->program), time, is_new_era);
         return false;
     }
     if (result != HTTP_CLIENT_CANCELLED) /* by http_pool_free: the reader is freed next */

@@ -5,16 +5,14 @@
 
 #include <stdio.h>
 
-bool stream_time_read(const struct http_reply_view *reply, usec_t *time, char era[STREAM_ERA_TEXT])
+bool stream_time_read(
+    const struct http_reply_view *reply, usec_t *time, char era[STREAM_ERA_TEXT], bool *is_new)
 {
     const char *named = http_reply_header(reply, "X-Millrace-Era");
-    bool is_known = bytes_is_name(bytes_str(named)) && strlen(named) < STREAM_ERA_TEXT &&
-                    bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Time")), time);
-    if (!is_known) {
-        *time = 0;
-        named = "";
-    }
-    bool is_new = strcmp(era, named) != 0;
+    if (!bytes_is_name(bytes_str(named)) || strlen(named) >= STREAM_ERA_TEXT ||
+        !bytes_to_usec(bytes_str(http_reply_header(reply, "X-Millrace-Time")), time))
+        return false;
+    *is_new = strcmp(era, named) != 0;
     snprintf(era, STREAM_ERA_TEXT, "%s", named);
-    return is_new;
+    return true;
 }

@@ -12,7 +12,9 @@
 #define STREAM_ERA_TEXT 64
 
 struct http_reply_view;
-/* Sets *time, 0 if the reply names none, and `era` ("": none). Returns true if it is another era than the one in `era`. */
-bool stream_time_read(const struct http_reply_view *reply, usec_t *time, char era[STREAM_ERA_TEXT]);
+/* Sets *time and `era`, and *is_new if it is another era than the one in `era`. False, and nothing is set: the reply names none, such as most
+ * refusals. */
+bool stream_time_read(
+    const struct http_reply_view *reply, usec_t *time, char era[STREAM_ERA_TEXT], bool *is_new);
 
 #endif

@@ -24,17 +24,26 @@ void stream_statement_append(const struct stream_statement *s, struct buf *out)
         s->now % USEC_PER_SEC, s->producer[0] ? " " : "", s->producer, s->is_restored ? " restored" : "");
 }
 
+/* A time that was stated before pubsub's clock fell. A later time than the present says nothing. */
+static usec_t lowered(usec_t until, usec_t fall, usec_t now)
+{
+    until -= fall;
+    return until > 0 && until <= now ? until : 0;
+}
+
 void watermark_state(struct watermark *w, const struct stream_statement *s)
 {
+    usec_t fall = w->now > s->now ? w->now + (s->at - w->at) - s->now : 0; /* of pubsub's clock */
     size_t n = 0;
-    for (size_t i = 0; i < w->n_pending; i++) /* drop what was stated while pubsub's clock was ahead */
-        if (w->pending[i].until <= s->now)
+    w->until = lowered(w->until, fall, s->now);
+    for (size_t i = 0; i < w->n_pending; i++) {
+        w->pending[i].until = lowered(w->pending[i].until, fall, s->now);
+        if (w->pending[i].until > 0)
             w->pending[n++] = w->pending[i];
-    w->n_pending = n;
-    if (w->until > s->now) { /* it was stated at `at` at the latest */
-        usec_t since = s->at - w->at;
-        w->until = s->now > since ? s->now - since : 0;
     }
+    w->n_pending = n;
+    w->now = s->now;
+    w->at = s->at;
     if (s->until == 0)
         return;
     w->pending[w->n_pending > 0] = *s;
@@ -50,10 +59,8 @@ usec_t watermark_until(struct watermark *w, uint64_t offset)
 {
     while (w->n_pending > 0 && offset >= w->pending[0].end) {
         const struct stream_statement *s = &w->pending[0];
-        if (s->until > w->until || !s->is_restored) {
+        if (s->until > w->until || !s->is_restored)
             w->until = s->until;
-            w->at = s->at;
-        }
         w->pending[0] = w->pending[1];
         w->n_pending--;
     }

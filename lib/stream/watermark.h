@@ -5,8 +5,8 @@
  * reader forgets the statements that it has not reached when the response ends, before its cursor moves to other lines.
  *
  * 1. A statement counts once the reader has processed the stream up to its end.
- * 2. The watermark falls if a producer states an earlier time or becomes known later, or if pubsub's clock was ahead: a time later than
- *    pubsub's present counts no longer. It does not fall if pubsub has restarted and a restored time is some seconds too early.
+ * 2. The watermark falls if a producer states an earlier time or becomes known later, or if pubsub's clock was set back: then by as much,
+ *    and a time later than pubsub's present counts no longer. It does not fall if pubsub has restarted and a restored time is some seconds too early.
  * 3. The watermark advances even if processing always lags. The oldest pending statement is kept until processing reaches
  *    it. Meanwhile only the newest of the later statements is kept. */
 #ifndef MILLRACE_WATERMARK_H
@@ -29,7 +29,8 @@ void stream_statement_append(const struct stream_statement *s, struct buf *out);
 
 /* Zeroed: nothing is known. */
 struct watermark {
-    usec_t until, at;                   /* at: when the statement arrived, by the clock since boot */
+    usec_t until;
+    usec_t now, at;                     /* of the latest statement */
     struct stream_statement pending[2]; /* not reached yet: the oldest, and the newest after it */
     size_t n_pending;
 };

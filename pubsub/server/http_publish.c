@@ -9,7 +9,7 @@
 struct until_parameter {
     bool is_given;
     char producer[NAME_LEN_MAX + 1], name[NAME_LEN_MAX + 1];
-    usec_t time;
+    usec_t time, booted; /* as in until_statement */
 };
 
 /* A publish that waits for its commit. */
@@ -172,7 +172,8 @@ static void reply_producer(
 
 static struct until_statement statement_of(const struct until_parameter *until)
 {
-    return (struct until_statement){bytes_str(until->producer), bytes_str(until->name), until->time};
+    return (struct until_statement){
+        bytes_str(until->producer), bytes_str(until->name), until->time, until->booted};
 }
 
 /* Forgets a producer whose mark was removed, or set to 0. */
@@ -247,6 +248,7 @@ static bool read_until(struct pubsub_server *server, struct http_request *req, s
         return false;
     }
     usec_t now = daemon_trusted_time(server->daemon);
+    until->booted = now - clock_boot();
     server_era(server, era);
     if (until->time > now || (http_param(req, "era", &text) && !bytes_equal_str(text, era)))
         until->time = 0;

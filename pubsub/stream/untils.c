@@ -224,12 +224,19 @@ void untils_close(struct untils **p)
 }
 
 /* A time that lies in the future at the start, or that was stored by a clock that was ahead, says nothing. */
-static void begin(struct entry *e, usec_t trusted, usec_t boot)
+static void begin(struct untils *us, usec_t trusted, usec_t boot)
 {
-    e->published = boot;
-    e->booted = trusted - boot;
-    if (e->time > trusted || journal_clock(stream_journal(e->until.stream)) > trusted)
-        e->time = 0;
+    usec_t latest = 0;
+    for (size_t i = 0; i < streams_count(us->config.streams); i++) {
+        usec_t clock = journal_clock(stream_journal(streams_at(us->config.streams, i)));
+        latest = clock > latest ? clock : latest;
+    }
+    for (struct entry *e = us->table; e; e = e->hh.next) {
+        e->published = boot;
+        e->booted = trusted - boot;
+        if (e->time > trusted || latest > trusted)
+            e->time = 0;
+    }
 }
 
 /* If the clock was set back since the statement, the time falls with it. */
@@ -247,9 +254,9 @@ void untils_tick(struct untils *us, usec_t trusted, usec_t boot)
     us->ran += time < TICK_MAX ? time : TICK_MAX;
     us->trusted = trusted;
     us->booted = trusted - boot;
+    if (!us->ticked_at)
+        begin(us, trusted, boot);
     for (struct entry *e = us->table; e; e = e->hh.next) {
-        if (!us->ticked_at)
-            begin(e, trusted, boot);
         follow_clock(e, us->booted);
         usec_t before = e->until.silence, timeout = us->config.timeout;
         e->until.silence = us->ran - e->stated;
@@ -275,13 +282,15 @@ void untils_state(
     apply(&e->until, statement);
     if (statement->time > 0) {
         e->time = statement->time;
-        e->booted = us->booted;
+        e->booted = statement->booted;
+        follow_clock(e, us->booted);
     }
     e->stated = us->ran;
     if (is_stored) {
         e->stored_at = e->published = us->ticked_at;
         become_known(e);
     } else if (falls || was_left_out || !e->until.is_known) {
+        e->is_due = true;
         store(e);
     }
 }

@@ -6,7 +6,7 @@
  * 1. A statement counts once the lines published with it are committed.
  * 2. The latest statement of a producer counts, even if its time is earlier: the producer's clock was set back.
  * 3. A time is by this daemon's trusted time. If this daemon's clock is set back, the times that were stated before fall as far, also in
- *    the log; what a clock stored that is ahead at the start says nothing.
+ *    the log; what a clock stored that was ahead of the start says nothing.
  * 4. A statement without a time (0) makes the producer known. It does not change an earlier time.
  * 5. The times are stored in the stream's log, in the tags of the producers' marks, so a copy of a stream has the times of the lines that it
  *    has. The tag of a publish has the time stated with it. A statement without lines is stored after UNTILS_STORE_EVERY at the latest, or
@@ -55,6 +55,7 @@ struct until_statement {
     struct bytes producer; /* a name */
     struct bytes name;     /* a name, or empty: as before */
     usec_t time;           /* not later than the trusted time; 0: not known */
+    usec_t booted;         /* when the machine booted, by the trusted time with which `time` was compared */
 };
 /* The statement counts. is_stored: the commit stored the tag that untils_tag made of it. */
 void untils_state(

@@ -217,10 +217,11 @@ static void refused(struct republisher *r, const struct http_reply_view *reply)
 static bool replied(
     struct republisher *r, enum http_client_result result, const struct http_reply_view *reply)
 {
+    bool is_new_era;
     r->call = NULL;
     if (result == HTTP_CLIENT_OK) {
         stream_place_read(reply, &r->place);
-        if (stream_time_read(reply, &r->time, r->era))
+        if (stream_time_read(reply, &r->time, r->era, &is_new_era) && is_new_era)
             r->watermark = (struct watermark){0};
         return true;
     }

@@ -103,9 +103,9 @@ static void pass(struct world *w, usec_t t)
     jump(w, t);
 }
 
-static struct until_statement statement(const char *producer, usec_t time)
+static struct until_statement statement(const struct world *w, const char *producer, usec_t time)
 {
-    return (struct until_statement){bytes_str(producer), BYTES_LITERAL("web1"), time};
+    return (struct until_statement){bytes_str(producer), BYTES_LITERAL("web1"), time, w->trusted - w->boot};
 }
 
 static void on_published(struct stream_publish *p, const struct journal_commit *commit)
@@ -134,13 +134,13 @@ static void publish_line(struct world *w, const char *producer, const struct unt
 
 static void publish(struct world *w, const char *producer, usec_t time)
 {
-    struct until_statement s = statement(producer, time);
+    struct until_statement s = statement(w, producer, time);
     publish_line(w, producer, &s);
 }
 
 static void state_only(struct world *w, const char *producer, usec_t time)
 {
-    struct until_statement s = statement(producer, time);
+    struct until_statement s = statement(w, producer, time);
     untils_state(w->untils, w->stream, &s, false);
 }
 
@@ -221,6 +221,20 @@ static void times_fall_with_the_clock(void **state)
     w->trusted -= 1; /* between two readings of the clocks */
     tick(w);
     assert_int_equal(find(w, "p")->time, w->trusted + 1);
+}
+
+static void a_publish_over_a_fall_of_the_clock_states_by_the_former_clock(void **state)
+{
+    struct world *w = *state;
+    usec_t now = w->trusted, hour = 3600 * SECOND;
+    struct until_statement s = statement(w, "p", now - 2 * hour);
+    w->trusted -= hour; /* before the commit */
+    tick(w);
+    publish_line(w, "p", &s);
+    assert_int_equal(least(w, "p"), now - 3 * hour);
+    tick(w);
+    kill_and_restart(w);
+    assert_int_equal(least(w, "p"), now - 3 * hour);
 }
 
 static void a_start_drops_times_of_a_clock_that_was_ahead(void **state)
@@ -392,6 +406,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_latest_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(times_fall_with_the_clock, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_publish_over_a_fall_of_the_clock_states_by_the_former_clock, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_start_drops_times_of_a_clock_that_was_ahead, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_time_that_falls_is_stored_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_log_keeps_them, set_up, tear_down),

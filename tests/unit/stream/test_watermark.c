@@ -82,19 +82,34 @@ static void it_falls_with_the_truth_but_not_with_a_restart(void **unused)
     assert_int_equal(watermark_until(&w, 0), 40);
 }
 
-static void times_after_pubsubs_present_do_not_count(void **unused)
+static void times_fall_with_pubsubs_clock(void **unused)
 {
     struct watermark w = {0};
     (void)unused;
-    state(&w, 3000, 10, 3600);
-    assert_int_equal(watermark_until(&w, 10), 3000);
+    state(&w, 3400, 10, 3600);
+    assert_int_equal(watermark_until(&w, 10), 3400);
     state(&w, 3500, 20, 3700);
-    state(&w, 3700, 30, 3800);
-    struct stream_statement corrected = {.end = 30, .now = 100, .at = 5};
+    state(&w, 3750, 30, 3800);
+    struct stream_statement corrected = {
+        .end = 30, .now = 500, .at = 5}; /* set back by 3305, with 5 since the statement before */
     watermark_state(&w, &corrected);
-    assert_int_equal(watermark_until(&w, 30), 95);
-    state(&w, 90, 40, 101);
-    assert_int_equal(watermark_until(&w, 40), 90);
+    assert_int_equal(watermark_until(&w, 10), 95);
+    assert_int_equal(watermark_until(&w, 20), 195);
+    assert_int_equal(watermark_until(&w, 30), 445);
+    struct stream_statement next = {.until = 490, .end = 40, .now = 501, .at = 6};
+    watermark_state(&w, &next);
+    assert_int_equal(watermark_until(&w, 40), 490);
+}
+
+static void a_stored_time_after_pubsubs_present_says_nothing(void **unused)
+{
+    struct watermark w = {.until = 70};
+    (void)unused;
+    state(&w, 0, 0, 80);
+    assert_int_equal(watermark_until(&w, 0), 70);
+    w = (struct watermark){.until = 90};
+    state(&w, 0, 0, 80);
+    assert_int_equal(watermark_until(&w, 0), 0);
 }
 
 static void what_is_not_reached_can_be_forgotten(void **unused)
@@ -117,7 +132,8 @@ int main(void)
         cmocka_unit_test(a_statement_counts_once_its_end_is_reached),
         cmocka_unit_test(it_advances_although_processing_lags),
         cmocka_unit_test(it_falls_with_the_truth_but_not_with_a_restart),
-        cmocka_unit_test(times_after_pubsubs_present_do_not_count),
+        cmocka_unit_test(times_fall_with_pubsubs_clock),
+        cmocka_unit_test(a_stored_time_after_pubsubs_present_says_nothing),
         cmocka_unit_test(what_is_not_reached_can_be_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
