@@ -113,6 +113,7 @@ uint64_t journal_earliest(const struct journal *j);
  * newest. */
 uint64_t journal_earliest_end(const struct journal *j);
 uint64_t journal_committed_end(const struct journal *j);
+uint64_t journal_accepted_end(const struct journal *j); /* of all appends so far, committed or not */
 /* Bytes on disk of all segments and of the file prepared for the next segment. */
 uint64_t journal_disk_bytes(const struct journal *j);
 /* The part of journal_disk_bytes in trimmed segments that readers still use. */

@@ -7,7 +7,8 @@
  *                 the copy, rename it, sync the directory
  *     settle      check that segments trimmed meanwhile are removed: after a crash they would come back
  *
- * If the spare file was recycled before the pause, the new segment is in it. The second step is then repeated. Trimmed
+ * If the spare file was recycled before the pause, the new segment is in it; and it begins with the appends that were under way. The second
+ * step is then repeated. Trimmed
  * segments that readers still use are replaced too. */
 #include "journal/journal_erase.h"
 
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 
 #define STEP_MAX ((uint64_t)2 << 20)
-#define ATTEMPTS_MAX 3 /* to begin a segment in a file that was not recycled */
+#define ATTEMPTS_MAX 4 /* to begin a segment after all appends, in a file that was not recycled */
 
 struct erase {
     struct journal *journal;
@@ -290,7 +291,7 @@ static void ended(const struct journal_commit *commit, void *arg)
     const struct segment *newest = segment_list_last(j);
     if (commit->result != JOURNAL_OK || e->journal->closing) {
         finish(e, commit->result, j->failure[0] ? j->failure : NULL);
-    } else if (newest->recycled && e->attempts < ATTEMPTS_MAX) {
+    } else if ((newest->recycled || newest->base < e->end) && e->attempts < ATTEMPTS_MAX) {
         end_newest(e);
     } else if (newest->recycled || newest->base < e->end) {
         finish(e, JOURNAL_NO_SPACE, NULL);
@@ -332,7 +333,7 @@ enum journal_result journal_erase(
     struct erase *e = j->erase = mem_zalloc(sizeof *e);
     *e = (struct erase){.journal = j, .what = *what, .done = done, .arg = arg, .fd = -1};
     e->cursor.fd = -1;
-    e->end = what->n ? what->ranges[what->n - 1].end : j->committed_end;
+    e->end = what->n ? what->ranges[what->n - 1].end : j->accepted_end;
     prealloc_pause_recycling(j, true);
     submit(e, NULL, NULL, deliver_pause);
     return JOURNAL_OK;

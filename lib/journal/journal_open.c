@@ -547,6 +547,11 @@ const char *journal_id(const struct journal *j)
     return j->id_text;
 }
 
+uint64_t journal_accepted_end(const struct journal *j)
+{
+    return j->accepted_end;
+}
+
 uint64_t journal_committed_end(const struct journal *j)
 {
     return j->committed_end;

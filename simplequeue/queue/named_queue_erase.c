@@ -5,8 +5,8 @@
  *                 segments (keep in named_queue_storage.c), oldest segment first, and trim each segment
  *     removal     wait until the files of the trimmed segments are removed
  *
- * It ends when the journal begins at or above the offset at which it ended at the call: all messages that were removed
- * before are below. So it needs the space of about one segment more than the queue. */
+ * It ends when the journal begins at or above the offset at which it ended at the call, appends under way included: all messages that
+ * were removed before are below. A page that is being rewritten then may have one of them. So it needs the space of about one segment more than the queue. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include "journal/journal_erase.h"
@@ -82,7 +82,7 @@ enum queue_result named_queue_erase(struct named_queue *q)
         /* JOURNAL_BUSY: the stop has ended the queue's erasure, but the journal's part of it not yet. */
         if (r != JOURNAL_OK)
             return r == JOURNAL_LATCHED ? QUEUE_LATCHED : QUEUE_CLOSED;
-        q->erase_end = journal_committed_end(q->config.journal);
+        q->erase_end = journal_accepted_end(q->config.journal);
     }
     q->erase_step = q->config.journal ? ERASE_FILES : ERASE_ENDED;
     q->erase_error[0] = '\0';
