@@ -7,9 +7,8 @@
  *                 the copy, rename it, sync the directory
  *     settle      check that segments trimmed meanwhile are removed: after a crash they would come back
  *
- * If the spare file was recycled before the pause, the new segment is in it; and it begins with the appends that were under way. The second
- * step is then repeated. Trimmed
- * segments that readers still use are replaced too. */
+ * If the spare file was recycled before the pause, the new segment is in it. Appends that were under way may be in the
+ * new segment. In both cases the second step is repeated. Trimmed segments that readers still use are replaced too. */
 #include "journal/journal_erase.h"
 
 #include "journal/journal_internal.h"

@@ -5,8 +5,9 @@
  *                 segments (keep in named_queue_storage.c), oldest segment first, and trim each segment
  *     removal     wait until the files of the trimmed segments are removed
  *
- * It ends when the journal begins at or above the offset at which it ended at the call, appends under way included: all messages that
- * were removed before are below. A page that is being rewritten then may have one of them. So it needs the space of about one segment more than the queue. */
+ * It ends when the journal begins at or above the offset at which all appends before the call end: all messages that were
+ * removed before are below. This includes appends that are not committed yet, because a page that is being rewritten may
+ * have such a message. So an erasure needs the space of about one segment more than the queue. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include "journal/journal_erase.h"
