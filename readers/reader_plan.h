@@ -42,9 +42,9 @@
  *
  * 11. A *watermark* is a time before which every accepted message is settled. The destination's replies have its
  *     time t, and the reply to a reserve that is sent afterwards has the queue's time and the highest remaining id
- *     accepted before it. Once M exceeds this id, the earlier of both times is a watermark: so it is never too late,
- *     whichever clock is ahead. The plan states it with the delivery that raises M, or by itself at least every
- *     second. 0: not known. In a new era of the destination's clock, its former times say nothing. */
+ *     accepted before it. Once M exceeds this id, the earlier of both times is a watermark. A clock that is ahead can
+ *     therefore not make a watermark too late. The plan states it with the delivery that raises M, or by itself at least every
+ *     second. 0: not known. A new era of the destination's clock invalidates all earlier times. */
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
 

@@ -23,7 +23,7 @@
 #define OPENING_ID_TEXT 17 /* 16 lower-case hexadecimal digits and NUL */
 #define LINEAGE_DIGITS 10
 #define LINEAGE_TEXT (OPENINGS_MAX * LINEAGE_DIGITS + 1) /* buffer for a whole lineage */
-/* A producer's name and the lineage in its tag have at most so many bytes. The rest of the label is for what the producer states (pubsub). */
+/* Maximum bytes of a producer's name and the lineage in its tag. The rest of the label holds the producer's statement (untils.h). */
 #define LINEAGE_TAG_ROOM ((size_t)156)
 /* Buffer for the newest openings of a lineage. They tell two histories apart where the place of parting is not needed. */
 #define LINEAGE_SHORT_TEXT (3 * LINEAGE_DIGITS + 1)

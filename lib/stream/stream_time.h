@@ -1,6 +1,6 @@
 /* stream_time: the present by the clock of a pubsub, as its replies name it (docs/guide/protocol.md, "until").
  *
- * pubsub begins a new era at each start and at each jump of its clock. A time of another era says nothing, since the clock may have been
+ * pubsub begins a new era at each start and at each jump of its clock. A time of an earlier era is invalid, because the clock may have been
  * ahead. */
 #ifndef MILLRACE_STREAM_TIME_H
 #define MILLRACE_STREAM_TIME_H

@@ -24,7 +24,7 @@ void stream_statement_append(const struct stream_statement *s, struct buf *out)
         s->now % USEC_PER_SEC, s->producer[0] ? " " : "", s->producer, s->is_restored ? " restored" : "");
 }
 
-/* A time that was stated before pubsub's clock fell. A later time than the present says nothing. */
+/* Converts a time that was stated before pubsub's clock fell. A result after the present is unknown (0). */
 static usec_t lowered(usec_t until, usec_t fall, usec_t now)
 {
     until -= fall;

@@ -103,7 +103,7 @@ void server_retry_events(struct http_request *req);
  * NULL. */
 struct stream *server_find_stream(
     struct pubsub_server *server, struct http_request *req, const char *fallback, bool make);
-/* The era of the trusted time: another one after each start and each jump of the wall clock. A time of another era says nothing, because
+/* The era of the trusted time: another one after each start and each jump of the wall clock. A time of an earlier era is invalid, because
  * the clock may have been ahead. */
 #define SERVER_ERA_TEXT (RANDOM_ID_SIZE + 21)
 void server_era(const struct pubsub_server *server, char out[SERVER_ERA_TEXT]);

@@ -31,7 +31,8 @@ struct entry {
     usec_t stored_at; /* since boot: the last attempt to store the tag */
     usec_t published; /* since boot: the last publish with a statement */
     bool is_storing, is_removed;
-    bool is_due; /* the log must not keep what it has: a later time, or that the producer is left out */
+    bool
+        is_due; /* the log has a later time, or still leaves the producer out: store the tag at the next tick */
 };
 
 struct untils {
@@ -161,7 +162,7 @@ static void release(struct entry *e)
         free(e);
 }
 
-/* A refused put is repeated, and one that a publish has overtaken, whose tag may be older. */
+/* A put is repeated if it was refused, or if a publish overtook it, because the tag of that publish may be older. */
 static void stored(struct stream_publish *put, const struct journal_commit *commit)
 {
     struct entry *e = (struct entry *)((char *)put - offsetof(struct entry, put));
@@ -223,7 +224,7 @@ void untils_close(struct untils **p)
     *p = NULL;
 }
 
-/* A time that lies in the future at the start, or that was stored by a clock that was ahead, says nothing. */
+/* At the start, a clock that is behind a stored time or behind the log was ahead before. Such times are unknown. */
 static void begin(struct untils *us, usec_t trusted, usec_t boot)
 {
     usec_t latest = 0;

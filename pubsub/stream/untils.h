@@ -5,8 +5,8 @@
  *
  * 1. A statement counts once the lines published with it are committed.
  * 2. The latest statement of a producer counts, even if its time is earlier: the producer's clock was set back.
- * 3. A time is by this daemon's trusted time. If this daemon's clock is set back, the times that were stated before fall as far, also in
- *    the log; what a clock stored that was ahead of the start says nothing.
+ * 3. Times are on this daemon's trusted clock. If that clock is set back, all times stated before fall by the same amount, also in the log.
+ *    If the clock is behind the log at the start, the stored times are unknown until the next statement.
  * 4. A statement without a time (0) makes the producer known. It does not change an earlier time.
  * 5. The times are stored in the stream's log, in the tags of the producers' marks, so a copy of a stream has the times of the lines that it
  *    has. The tag of a publish has the time stated with it. A statement without lines is stored after UNTILS_STORE_EVERY at the latest, or

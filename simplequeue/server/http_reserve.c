@@ -27,7 +27,7 @@ struct reserve {
 };
 
 /* For a relay that states `until` (docs/guide/protocol.md). A delayed message gets a new id later, so the ids do not show how
- * long the message has waited: then there is no statement. A message that is being put counts as accepted later. */
+ * long the message has waited. The reply then has neither header. A message that is being put counts as accepted later. */
 static void add_accepted(struct reserve *r, const struct named_queue *q)
 {
     struct http_request *req = r->req;

@@ -1,4 +1,4 @@
-/* The times that producers state: what counts, what the log keeps, and who is left out. */
+/* The times that producers state: which times count, which the log keeps, and when a producer is left out. */
 #include "support/cm.h"
 #include "support/test_dir.h"
 
@@ -197,7 +197,7 @@ static void the_latest_counts(void **state)
     assert_string_equal(find(w, "p")->name, "web1");
 }
 
-/* The producer stated it while the clock was ahead, so it is too late by as much. */
+/* A time that was stated while the clock was ahead is too late by the same amount. */
 static void times_fall_with_the_clock(void **state)
 {
     struct world *w = *state;
