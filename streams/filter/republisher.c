@@ -4,17 +4,15 @@
 #include "base/clock.h"
 #include "base/erased_line.h"
 #include "base/log.h"
-#include "counts/json_fields.h"
 #include "http/client/http_pool.h"
 #include "journal/opening_list.h"
+#include "stream/publisher.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
-#include "stream/stream_time.h"
 #include "stream/watermark.h"
 #include "streams/filter/line_scheduler.h"
 
 #include <event2/event.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -38,25 +36,21 @@ struct republisher {
     bool into_itself;
     /* the request to the destination */
     enum { IDLE, ASKING, SENDING } doing;
+    struct publisher *destination;
     const char *name; /* of the destination's stream or queue */
-    char producer[NAME_LEN_MAX + 1];
+    char producer[NAME_LEN_MAX + 1], producer_name[NAME_LEN_MAX + 1];
     char command[200]; /* sets the destination's mark; an offset completes it */
     struct buf run;    /* lines under way */
-    struct http_call *call;
     struct event *retry_timer;
     struct backoff backoff;
-    char trouble[300];
-    struct stream_place place; /* of the destination's last reply; .text "": no reply yet, or a queue */
+    char trouble[330];
     struct republisher_numbers numbers;
     struct loss_log losses;
     struct watermark watermark; /* of the source, as far as its lines are stored in the destination */
-    usec_t time;                /* of the destination, in its last reply; 0: not known */
-    char era[STREAM_ERA_TEXT];  /* of that time */
     bool has_sent;              /* since the last tick of mark_timer */
 };
 
 static void follow(struct republisher *r, const struct stream_cursor *from);
-static void request(struct republisher *r);
 
 /* Returns the offset below which all lines are filtered. */
 static uint64_t reached(const struct republisher *r)
@@ -83,14 +77,23 @@ static void drop_collected(struct republisher *r)
         line_queue_clear(r->unfiltered);
 }
 
-/* The lineage of a mark, as far as the destination stores it. */
-static void set_opening(struct republisher *r)
+/* Without lines if the mark does not move. Also states up to when the destination is complete once the run is stored. */
+static void request(struct republisher *r)
 {
-    stream_client_opening_at(r->source, r->sending, r->opening, sizeof r->opening);
-    lineage_cut_to_tag(r->opening, strlen(r->producer));
+    if (r->doing == ASKING)
+        publisher_ask(r->destination, r->producer);
+    else
+        publisher_send(r->destination, &(struct publisher_run){.producer = r->producer,
+                                           .mark = r->mark,
+                                           .next = r->sending,
+                                           .lines = buf_bytes(&r->run),
+                                           .opening = r->sending > r->mark ? r->opening : NULL,
+                                           .states = r->config.to_queue == NULL,
+                                           .until = watermark_until(&r->watermark, r->sending),
+                                           .name = r->producer_name});
 }
 
-/* Sends the lines that passed, or moves only the mark. */
+/* Sends the lines that passed, or moves only the mark, or only states `until`. */
 static void send_now(struct republisher *r)
 {
     struct buf used = r->run;
@@ -99,7 +102,8 @@ static void send_now(struct republisher *r)
     r->passed = used;
     r->sending = reached(r);
     r->has_sent = true;
-    set_opening(r);
+    stream_client_opening_at(r->source, r->sending, r->opening, sizeof r->opening);
+    lineage_cut_to_tag(r->opening, strlen(r->producer)); /* as far as the destination stores it */
     r->doing = SENDING;
     request(r);
     pause_or_resume(r);
@@ -119,7 +123,8 @@ static void send_what_passed(struct republisher *r)
 /* Stops if the destination is the source, because its lines would be read and sent again endlessly. */
 static bool is_into_itself(struct republisher *r)
 {
-    if (!r->into_itself && stream_place_is_same(stream_client_place(r->source), &r->place)) {
+    if (!r->into_itself &&
+        stream_place_is_same(stream_client_place(r->source), &publisher_destination(r->destination)->place)) {
         r->into_itself = true;
         stream_client_stop(r->source);
         stream_program_fail_into_itself(r->config.daemon);
@@ -134,19 +139,16 @@ static void on_change(void *arg)
         r->config.on_change(r->config.arg);
 }
 
-static void retry_after(struct republisher *r, usec_t delay)
+static void failed(struct republisher *r, const struct publisher_outcome *o)
 {
-    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
-    evtimer_add(r->retry_timer, &tv);
-}
-
-static void failed(struct republisher *r, const char *why)
-{
+    char why[sizeof r->trouble];
+    snprintf(why, sizeof why, "%s%s", o->status > 0 ? "the destination answered " : "", o->why);
     if (strcmp(r->trouble, why) != 0)
         log_warn("cannot publish", LOG_S("to", r->name), LOG_S("error", why));
     snprintf(r->trouble, sizeof r->trouble, "%s", why);
-    usec_t wait = http_pool_wait(r->config.destination);
-    retry_after(r, wait > 0 ? wait : backoff_failed(&r->backoff));
+    usec_t delay = o->wait > 0 ? o->wait : backoff_failed(&r->backoff);
+    const struct timeval tv = {(time_t)(delay / USEC_PER_SEC), (suseconds_t)(delay % USEC_PER_SEC)};
+    evtimer_add(r->retry_timer, &tv);
     on_change(r);
 }
 
@@ -166,23 +168,19 @@ static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
     struct republisher *r = arg;
     (void)fd, (void)what;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), false);
-    if (may_send(r) && reached(r) > r->mark) {
+    bool states = r->config.to_queue == NULL && r->mark > 0 && !r->has_sent;
+    if (may_send(r) && (reached(r) > r->mark || states))
         send_now(r);
-    } else if (may_send(r) && r->config.to_queue == NULL && r->mark > 0 && !r->has_sent) {
-        r->sending = r->mark;
-        r->doing = SENDING;
-        request(r);
-    }
     r->has_sent = false;
 }
 
 static void ask_mark(struct republisher *r)
 {
-    const char *id = stream_client_cursor(r->source)->id;
     r->asked = false;
     stream_client_pause(r->source);
     const char *producer = options_text(daemon_options(r->config.daemon), "producer");
-    snprintf(r->producer, sizeof r->producer, "%s", producer != NULL ? producer : id);
+    snprintf(r->producer, sizeof r->producer, "%s",
+        producer != NULL ? producer : stream_client_cursor(r->source)->id);
     snprintf(r->command, sizeof r->command,
         "millrace producers --%s=%s --set=%s --mark=", r->config.to_queue != NULL ? "queue" : "stream",
         r->name, r->producer);
@@ -190,153 +188,45 @@ static void ask_mark(struct republisher *r)
     request(r);
 }
 
-static bool has_code(const struct http_reply_view *reply, const char *code)
+static void asked(struct republisher *r, const struct publisher_outcome *o)
 {
-    struct json_doc *doc = json_doc_parse(reply->body);
-    bool is = bytes_equal_str(json_doc_text(doc, "/code"), code);
-    json_doc_free(&doc);
-    return is;
-}
-
-/* The destination answered with an error, such as "409 mark-conflict: ...". */
-static void refused(struct republisher *r, const struct http_reply_view *reply)
-{
-    struct json_doc *doc = json_doc_parse(reply->body);
-    struct bytes code = json_doc_text(doc, "/code"), detail = json_doc_text(doc, "/detail");
-    char why[300];
-    snprintf(why, sizeof why, "the destination answered %d", reply->status);
-    if (code.ptr != NULL && detail.ptr != NULL)
-        snprintf(why, sizeof why, "the destination answered %d %.*s: %.*s", reply->status,
-            (int)(code.len < 60 ? code.len : 60), code.ptr, (int)(detail.len < 150 ? detail.len : 150),
-            detail.ptr);
-    json_doc_free(&doc);
-    failed(r, why);
-}
-
-/* Returns true if there is a reply. Otherwise schedules a retry and returns false. */
-static bool replied(
-    struct republisher *r, enum http_client_result result, const struct http_reply_view *reply)
-{
-    bool is_new_era;
-    r->call = NULL;
-    if (result == HTTP_CLIENT_OK) {
-        stream_place_read(reply, &r->place);
-        if (stream_time_read(reply, &r->time, r->era, &is_new_era) && is_new_era)
-            r->watermark = (struct watermark){0};
-        return true;
-    }
-    if (result != HTTP_CLIENT_CANCELLED)
-        failed(r, http_client_strerror(result));
-    return false;
-}
-
-static void asked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
-{
-    struct republisher *r = arg;
     struct stream_cursor from = *stream_client_cursor(r->source);
-    uint64_t mark = 0;
-    bool known = false;
-    from.opening[0] = '\0'; /* it belongs to another offset */
-    if (!replied(r, result, reply))
-        return;
-    struct json_doc *doc = reply->status == 200 ? json_doc_parse(reply->body) : NULL;
-    if (doc != NULL) {
-        struct json_value k = json_doc_at(doc, "/known");
-        struct bytes opening = json_doc_text(doc, "/opening");
-        known = k.type == JSON_BOOL && k.v.boolean && json_doc_u64(doc, "/mark", &mark);
-        if (known && mark > 0 && opening.len < sizeof from.opening && bytes_are_of_name(opening))
-            snprintf(from.opening, sizeof from.opening, "%.*s", (int)opening.len, opening.ptr);
-        json_doc_free(&doc);
-    } else if (reply->status != 404 || !has_code(reply, "unknown-stream")) {
-        refused(r, reply);
-        return;
-    }
-    succeeded(r);
-    if (is_into_itself(r))
-        return;
-    /* Connect to the source again, even at the same offset. The source must answer after the destination, because the
-     * old connection may be to a process that no longer runs. */
     r->asked = true;
-    r->mark = r->numbers.offset = known ? mark : 0;
     from.offset = r->mark > 0 ? r->mark : r->first;
+    from.opening[0] = '\0'; /* it belongs to another offset */
+    if (r->mark > 0 && o->opening.len < sizeof from.opening)
+        snprintf(from.opening, sizeof from.opening, "%.*s", (int)o->opening.len, o->opening.ptr);
     drop_collected(r);
     r->watermark = (struct watermark){0}; /* the destination may be an older copy */
+    /* Connect to the source again, even at the same offset. The source must answer after the destination, because the
+     * old connection may be to a process that no longer runs. */
     follow(r, &from);
     r->config.on_change(r->config.arg);
 }
 
-static void sent(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+static void on_outcome(const struct publisher_outcome *o, void *arg)
 {
     struct republisher *r = arg;
-    if (!replied(r, result, reply))
+    if (o->is_new_era)
+        r->watermark = (struct watermark){0};
+    if (o->result == PUBLISHER_REFUSED || o->result == PUBLISHER_FAILED) {
+        failed(r, o);
         return;
-    if (reply->status == 200) {
-        succeeded(r);
-        r->numbers.runs += r->sending > r->mark;
-        r->mark = r->numbers.offset = r->sending;
-        if (!is_into_itself(r))
-            send_what_passed(r);
-    } else if (reply->status == 409 && has_code(reply, "mark-conflict")) {
-        succeeded(r);
+    }
+    succeeded(r);
+    if (o->result == PUBLISHER_CONFLICT) {
         log_warn("another producer has moved the destination's mark: asking again");
         drop_collected(r); /* they begin at a mark that the destination no longer has */
         ask_mark(r);
-    } else {
-        refused(r, reply);
-    }
-}
-
-/* The time up to which the destination is complete once it has the lines below `sending` (docs/guide/protocol.md). */
-static void append_until(struct republisher *r, char *target, size_t size)
-{
-    usec_t until = watermark_until(&r->watermark, r->sending);
-    const struct options *o = daemon_options(r->config.daemon);
-    size_t len = strlen(target);
-    len += (size_t)snprintf(target + len, size - len, "&until=%" PRId64 ".%06" PRId64 "&era=%s",
-        until / USEC_PER_SEC, until % USEC_PER_SEC, r->era);
-    if (options_text(o, "producer") == NULL)
-        snprintf(target + len, size - len, "&name=%s.%.*s", r->config.program,
-            NAME_LEN_MAX - 1 - (int)strlen(r->config.program), options_text(o, "stream"));
-}
-
-/* With the mark of the run under way, or without lines if the mark does not move. */
-static void publish_target(struct republisher *r, char *target, size_t size)
-{
-    snprintf(target, size, "%s=%s&producer=%s&mark=%" PRIu64,
-        r->config.to_queue != NULL ? "/mput?separator=%0A&queue" : "/pub?stream", r->name, r->producer,
-        r->mark);
-    size_t len = strlen(target);
-    if (r->sending > r->mark)
-        snprintf(target + len, size - len, "&next=%" PRIu64 "%s%s", r->sending,
-            r->opening[0] != '\0' ? "&opening=" : "", r->opening);
-    if (r->config.to_queue == NULL)
-        append_until(r, target, size);
-}
-
-static void request(struct republisher *r)
-{
-    usec_t wait = http_pool_wait(r->config.destination);
-    bool asks = r->doing == ASKING;
-    char target[600 + MARK_LABEL_MAX];
-    if (wait > 0)
-        retry_after(r, wait);
-    if (wait > 0 || r->doing == IDLE)
         return;
-    if (asks)
-        snprintf(target, sizeof target, "/producer?%s=%s&producer=%s",
-            r->config.to_queue != NULL ? "queue" : "stream", r->name, r->producer);
-    else
-        publish_target(r, target, sizeof target);
-    bool has_body = !asks && r->sending > r->mark;
-    struct http_call_spec spec = {.method = asks ? "GET" : "POST",
-        .target = target,
-        .content_type = has_body ? "application/octet-stream" : NULL,
-        .body = has_body ? buf_bytes(&r->run) : BYTES_NONE,
-        .body_is_lent = has_body,
-        .may_resend = true, /* the mark makes a repeated run harmless */
-        .arg = r,
-        .on_done = asks ? asked : sent};
-    r->call = http_pool_request(http_pool_single(r->config.destination), &spec);
+    }
+    r->numbers.runs += o->result == PUBLISHER_STORED;
+    r->mark = r->numbers.offset = o->result != PUBLISHER_ASKED ? r->sending : o->known ? o->mark : 0;
+    if (is_into_itself(r))
+        return;
+    if (o->result == PUBLISHER_ASKED)
+        asked(r, o);
+    send_what_passed(r);
 }
 
 static void on_retry(evutil_socket_t fd, short what, void *arg)
@@ -412,7 +302,8 @@ static void on_statement(const struct stream_statement *s, void *arg)
     struct republisher *r = arg;
     /* The destination is as far behind its present as the source is behind its own, whichever clock is ahead. */
     struct stream_statement cut = *s;
-    usec_t behind = s->now - s->until, most = r->time > behind ? r->time - behind : 0;
+    usec_t time = publisher_destination(r->destination)->time;
+    usec_t behind = s->now - s->until, most = time > behind ? time - behind : 0;
     if (cut.until > most)
         cut.until = most;
     watermark_until(&r->watermark, r->mark);
@@ -447,10 +338,18 @@ struct republisher *republisher_new(const struct republisher_config *config)
 {
     struct republisher *r = mem_zalloc(sizeof *r);
     struct event_base *base = daemon_base(config->daemon);
+    const struct options *o = daemon_options(config->daemon);
     const struct timeval every = {MARK_EVERY_SECONDS, 0};
     r->config = *config;
-    r->name = config->to_queue != NULL ? config->to_queue
-                                       : options_text(daemon_options(config->daemon), "to_stream");
+    r->name = config->to_queue != NULL ? config->to_queue : options_text(o, "to_stream");
+    r->destination = publisher_new(&(struct publisher_config){.pool = config->destination,
+        .stream = config->to_queue != NULL ? NULL : r->name,
+        .queue = config->to_queue,
+        .on_outcome = on_outcome,
+        .arg = r});
+    if (options_text(o, "producer") == NULL && config->to_queue == NULL)
+        snprintf(
+            r->producer_name, sizeof r->producer_name, "%s.%s", config->program, options_text(o, "stream"));
     r->retry_timer = evtimer_new(base, on_retry, r);
     backoff_init(&r->backoff, RETRY_FIRST, RETRY_MAX, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
     if (config->filter != NULL)
@@ -468,8 +367,7 @@ void republisher_free(struct republisher **rp)
     if (r == NULL)
         return;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), true);
-    if (r->call != NULL)
-        http_call_cancel(r->call);
+    publisher_free(&r->destination);
     event_free(r->mark_timer);
     event_free(r->retry_timer);
     stream_client_free(&r->source);
