@@ -11,30 +11,36 @@
 #define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
 
+/* A request that fails leads to DOWN, or after a timeout to SILENT; one that succeeds leads to UP. From `until` on, a host that is not
+ * up gets one request at a time, the trial:
+ *
+ *     DOWN       after the cooldown
+ *     SILENT     none: it gets probes, which lead to ANSWERS, or to DOWN if the host stalls
+ *     ANSWERS    at once
+ *
+ * While no host is up, SILENT is as DOWN, and each cooldown ends a backoff_min after the last host went down. */
+enum host_state { HOST_UP, HOST_DOWN, HOST_SILENT, HOST_ANSWERS };
+
 struct http_pool_host {
     struct http_pool *pool;
     char *url, *target;
     struct http_client *client;
     struct backoff backoff;
-    usec_t down_until;     /* end of the backoff; 0: the host is up */
-    usec_t wait;           /* length of the backoff */
-    usec_t cooldown_until; /* no request before this time, as long as another host is up */
-    usec_t watched_until;  /* cooldown_until of the last timeout; a probe does not change it */
+    enum host_state state;
+    usec_t until;          /* end of the backoff */
+    usec_t cooldown_until; /* of the last fault */
     usec_t succeeded_at;   /* 0: never */
-    usec_t failed_at;      /* time of the last fault; faults of earlier requests belong to it */
+    bool stalls; /* requests time out although the host answers probes: a probe does not end the cooldown */
     size_t in_flight;
-    bool silent; /* the last fault was a timeout */
-    bool stalls; /* requests time out although the host answers probes */
-    enum { NOT_PROBED, PROBE_FAILED, PROBE_ANSWERED } probed; /* outcome of the last probe since the fault */
-    struct http_call *probe;                                  /* NULL: none in flight */
-    struct stats_counter *requests, *faults, *probes;         /* NULL without stats */
+    struct http_call *probe;                          /* NULL: none in flight */
+    struct stats_counter *requests, *faults, *probes; /* NULL without stats */
 };
 
 struct http_pool {
     struct http_pool_host hosts[HTTP_POOL_HOSTS_MAX];
     size_t n, turn, n_up;
     usec_t fell; /* when the last host went down */
-    usec_t backoff_max, tolerance;
+    usec_t backoff_min, backoff_max, tolerance;
     struct stats *stats;
 };
 
@@ -43,6 +49,7 @@ struct pool_call {
     struct http_pool_host *host;
     struct http_call_spec spec;
     usec_t began;
+    bool is_trial; /* the host was not up */
 };
 
 static int add_host(
@@ -85,8 +92,8 @@ static int add_host(
         buf_append_char(&target, '\0');
         *h = (struct http_pool_host){.pool = p, .url = bytes_dup(url), .target = target.ptr};
         h->client = config->base ? http_client_new(&client) : NULL;
-        backoff_init(&h->backoff, config->backoff_min ? config->backoff_min : DEFAULT_BACKOFF_MIN,
-            p->backoff_max, (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40) ^ p->n);
+        backoff_init(&h->backoff, p->backoff_min, p->backoff_max,
+            (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40) ^ p->n);
         p->n++;
         p->n_up++;
     }
@@ -100,6 +107,7 @@ struct http_pool *http_pool_new(const struct http_pool_config *config, char *err
     const char *list = config->urls ? config->urls : "";
     struct bytes word;
     bool good = true;
+    p->backoff_min = config->backoff_min ? config->backoff_min : DEFAULT_BACKOFF_MIN;
     p->backoff_max = config->backoff_max ? config->backoff_max : DEFAULT_BACKOFF_MAX;
     p->tolerance = config->tolerance;
     if (config->url)
@@ -149,30 +157,32 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
     return &p->hosts[i];
 }
 
-/* Returns the time from which a host that is down may get a request. If all hosts are down, a cooldown ends one
- * backoff after the last host went down. */
+static bool needs_probe(const struct http_pool_host *h)
+{
+    return h->state == HOST_SILENT && h->pool->n_up > 0;
+}
+
+/* Returns the time from which a host that is not up may get a probe or a trial. */
 static usec_t try_from(const struct http_pool_host *h)
 {
     const struct http_pool *p = h->pool;
-    usec_t cooldown = h->cooldown_until;
-    if (p->n_up == 0 && p->fell + h->wait < cooldown)
-        cooldown = p->fell + h->wait;
-    return cooldown > h->down_until ? cooldown : h->down_until;
+    usec_t cooldown = h->state == HOST_ANSWERS || needs_probe(h) ? 0 : h->cooldown_until;
+    if (p->n_up == 0 && p->fell + p->backoff_min < cooldown)
+        cooldown = p->fell + p->backoff_min;
+    return cooldown > h->until ? cooldown : h->until;
 }
 
-/* True if the host must answer a probe before it gets a request. */
-static bool needs_probe(const struct http_pool_host *h)
+static bool is_due(const struct http_pool_host *h, usec_t now)
 {
-    return h->down_until && h->silent && h->pool->n_up > 0 && h->probed != PROBE_ANSWERED;
+    return h->state != HOST_UP && h->in_flight == 0 && now >= try_from(h);
 }
 
-static bool may_try(const struct http_pool_host *h, usec_t now)
+static bool may_request(const struct http_pool_host *h, usec_t now)
 {
-    return !h->down_until || (h->in_flight == 0 && now >= try_from(h) && !needs_probe(h));
+    return h->state == HOST_UP || (is_due(h, now) && !needs_probe(h));
 }
 
-/* Some healthy servers close the connection when they get OPTIONS. After that, such a host may get requests, but its
- * cooldown continues. */
+/* Some healthy servers close the connection when they get OPTIONS: this shows no more than that they live. */
 static void on_probed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct http_pool_host *h = arg;
@@ -180,14 +190,13 @@ static void on_probed(enum http_client_result result, const struct http_reply_vi
     h->probe = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
         return;
+    assert(h->state == HOST_SILENT);
     if (result == HTTP_CLIENT_TIMEOUT || result == HTTP_CLIENT_REFUSED) {
-        h->probed = PROBE_FAILED;
-        h->down_until = clock_monotonic() + backoff_failed(&h->backoff);
-        return;
+        h->stalls = false;
+        h->until = clock_monotonic() + backoff_failed(&h->backoff);
+    } else {
+        h->state = result == HTTP_CLIENT_OK && !h->stalls ? HOST_ANSWERS : HOST_DOWN;
     }
-    if (result == HTTP_CLIENT_OK && (h->probed == PROBE_FAILED || !h->stalls))
-        h->cooldown_until = 0;
-    h->probed = PROBE_ANSWERED;
 }
 
 uint64_t http_pool_host_bit(const struct http_pool_host *h)
@@ -200,7 +209,7 @@ struct http_pool_host *http_pool_next(struct http_pool *p, uint64_t but)
     usec_t now = clock_monotonic();
     for (size_t i = 0; i < p->n; i++) {
         struct http_pool_host *h = &p->hosts[i];
-        if (!needs_probe(h) || h->probe || h->in_flight > 0 || now < h->down_until)
+        if (h->probe || !needs_probe(h) || !is_due(h, now))
             continue;
         if (h->probes)
             stats_add(h->probes, 1);
@@ -209,7 +218,7 @@ struct http_pool_host *http_pool_next(struct http_pool *p, uint64_t but)
     }
     for (size_t i = 0; i < p->n; i++) {
         struct http_pool_host *h = &p->hosts[(p->turn + i) % p->n];
-        if (may_try(h, now) && !(but & http_pool_host_bit(h)))
+        if (may_request(h, now) && !(but & http_pool_host_bit(h)))
             return h;
     }
     return NULL;
@@ -226,7 +235,7 @@ usec_t http_pool_wait(const struct http_pool *p)
     usec_t now = clock_monotonic(), least = p->backoff_max;
     for (size_t i = 0; i < p->n; i++) {
         const struct http_pool_host *h = &p->hosts[i];
-        if (may_try(h, now))
+        if (may_request(h, now))
             return 0;
         usec_t from = try_from(h);
         if (from > now && from - now < least)
@@ -242,7 +251,7 @@ const char *http_pool_host_url(const struct http_pool_host *h)
 
 bool http_pool_host_is_up(const struct http_pool_host *h)
 {
-    return h->down_until == 0;
+    return h->state == HOST_UP;
 }
 
 bool http_pool_host_has_placeholder(const struct http_pool_host *h)
@@ -303,35 +312,29 @@ static void mark_down(struct http_pool_host *h, enum http_client_result result,
     usec_t now = clock_monotonic(), took = now - began, wait = backoff_failed(&h->backoff);
     if (retry_after > p->backoff_max)
         retry_after = p->backoff_max;
-    if (!h->down_until && --p->n_up == 0)
+    if (h->state == HOST_UP && --p->n_up == 0)
         p->fell = now;
-    h->silent = result == HTTP_CLIENT_TIMEOUT;
-    if (h->silent && began >= h->failed_at)
-        h->stalls = h->probed == PROBE_ANSWERED || began < h->watched_until;
-    h->failed_at = now;
-    h->probed = NOT_PROBED;
-    h->wait = retry_after > wait ? retry_after : wait;
-    h->down_until = now + h->wait;
-    h->cooldown_until =
-        now + (took < HTTP_POOL_COOLDOWN_MAX / HTTP_POOL_COOLDOWN_FACTOR ? took * HTTP_POOL_COOLDOWN_FACTOR
-                                                                         : HTTP_POOL_COOLDOWN_MAX);
-    if (h->silent)
-        h->watched_until = h->cooldown_until;
+    if (result == HTTP_CLIENT_TIMEOUT)
+        h->stalls = h->stalls || began < h->cooldown_until;
+    h->state = result == HTTP_CLIENT_TIMEOUT ? HOST_SILENT : HOST_DOWN;
+    h->until = now + (retry_after > wait ? retry_after : wait);
+    took = took < HTTP_POOL_COOLDOWN_MAX ? took * HTTP_POOL_COOLDOWN_FACTOR : HTTP_POOL_COOLDOWN_MAX;
+    h->cooldown_until = now + (took < HTTP_POOL_COOLDOWN_MAX ? took : HTTP_POOL_COOLDOWN_MAX);
 }
 
 static void mark_up(struct http_pool_host *h)
 {
     backoff_succeeded(&h->backoff);
-    h->pool->n_up += h->down_until != 0;
+    h->pool->n_up += h->state != HOST_UP;
     h->succeeded_at = clock_monotonic();
-    h->down_until = 0;
-    h->probed = NOT_PROBED;
+    h->state = HOST_UP;
+    h->stalls = false;
 }
 
 static bool is_tolerated(
     const struct http_pool_host *h, enum http_client_result result, const struct http_reply_view *reply)
 {
-    return !h->down_until && result == HTTP_CLIENT_OK && reply->status >= 500 &&
+    return h->state == HOST_UP && result == HTTP_CLIENT_OK && reply->status >= 500 &&
            !*http_reply_header(reply, "Retry-After") && h->succeeded_at &&
            clock_monotonic() - h->succeeded_at < h->pool->tolerance;
 }
@@ -343,7 +346,8 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     free(arg);
     h->in_flight--;
     if (http_pool_is_fault(result, reply->status) && result != HTTP_CLIENT_CANCELLED) {
-        if (!is_tolerated(h, result, reply))
+        bool is_known = h->state != HOST_UP && !call.is_trial; /* the fault of an earlier request */
+        if (!is_known && !is_tolerated(h, result, reply))
             mark_down(h, result, reply, call.began);
         if (h->faults)
             stats_add(h->faults, 1);
@@ -361,7 +365,8 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
     assert(!spec->on_headers && !spec->on_body);
     if (h->probe)
         http_call_cancel(h->probe);
-    *call = (struct pool_call){.host = h, .spec = *spec, .began = clock_monotonic()};
+    *call = (struct pool_call){
+        .host = h, .spec = *spec, .began = clock_monotonic(), .is_trial = h->state != HOST_UP};
     mine.target = spec->target ? spec->target : h->target;
     mine.arg = call;
     mine.on_done = on_done;
@@ -374,14 +379,13 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
 
 static double read_up(void *ctx)
 {
-    return ((struct http_pool_host *)ctx)->down_until == 0;
+    return http_pool_host_is_up(ctx);
 }
 
 static double read_down(void *ctx)
 {
     const struct http_pool_host *h = ctx;
-    usec_t from = needs_probe(h) ? h->down_until : try_from(h);
-    usec_t left = h->down_until ? from - clock_monotonic() : 0;
+    usec_t left = h->state == HOST_UP ? 0 : try_from(h) - clock_monotonic();
     return left > 0 ? (double)left / USEC_PER_SEC : 0;
 }
 

@@ -18,6 +18,7 @@
  *    request, or after its cooldown.
  * 2. The pool never sends a request twice.
  * 3. Any other reply, even 4xx, counts as a success: the host works.
+ * 4. Requests that were in flight when a host went down, and fail, too, are the same fault.
  *
  * A URL is http://HOST[:PORT][/TARGET] or unix:PATH. The scheme is required. The rules of http_client.h apply,
  * including its rule on threads.

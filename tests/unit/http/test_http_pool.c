@@ -238,6 +238,21 @@ static void one_that_fails_is_set_aside_and_comes_back(void **state)
     assert_int_equal(w->servers[1].asked, before + 3);
 }
 
+static void one_that_is_set_aside_gets_one_request_at_a_time(void **state)
+{
+    struct world *w = *state;
+    w->servers[1].answer = 500;
+    for (int i = 0; i < 3; i++)
+        assert_true(ask(w));
+    now += 20 * USEC_PER_MSEC;
+    uint64_t others =
+        http_pool_host_bit(http_pool_at(w->pool, 0)) | http_pool_host_bit(http_pool_at(w->pool, 2));
+    begin_request(w, http_pool_next(w->pool, others));
+    assert_null(http_pool_next(w->pool, others));
+    while (w->done < 4)
+        event_base_loop(w->base, EVLOOP_ONCE);
+}
+
 static void all_are_set_aside_for_longer_and_longer(void **state)
 {
     struct world *w = *state;
@@ -497,6 +512,41 @@ static void requests_that_stall_together_are_one_stall(void **state)
     assert_true(number_of_third(w, "up") == 1);
 }
 
+/* A probe that fails shows that the host did not just stall: once it answers one, it has its share. */
+static void one_that_stalled_and_was_gone_has_its_share_soon(void **state)
+{
+    struct world *w = *state;
+    int fd = make_third_silent(w);
+    struct server *third = &w->servers[2];
+    ask_until_probed(w, 1);
+    third->http = serve_third(w, dup(fd));
+    fall_silent(w);
+    for (; w->timeouts < 2; now += 10 * USEC_PER_MSEC)
+        assert_true(ask(w));
+    http_server_free(&third->http);
+    ask_until_probed(w, number_of_third(w, "probes_total") + 2);
+    third->http = serve_third(w, fd);
+    for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
+        assert_true(ask(w));
+        assert_in_range(now - back, 0, 10 * USEC_PER_SEC);
+    }
+}
+
+/* It is set aside for the first of the waits that grow. */
+static void requests_that_fail_together_are_one_fault(void **state)
+{
+    struct world *w = *state;
+    http_pool_free(&w->pool);
+    open_pool_of(w, PATIENCE, 4);
+    w->servers[2].answer = 503;
+    for (int i = 0; i < 12; i++)
+        begin_request(w, http_pool_next(w->pool, 0));
+    while (w->done < 12)
+        event_base_loop(w->base, EVLOOP_ONCE);
+    assert_true(number_of_third(w, "faults_total") == 4);
+    assert_in_range(number_of_third(w, "set_aside_seconds") * 1000, 10, 20);
+}
+
 /* However long they take to fail: on the test's clock none of it passes. */
 static void probes_wait_for_the_backoff(void **state)
 {
@@ -678,6 +728,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(turns_are_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(those_that_refused_are_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_fails_is_set_aside_and_comes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_is_set_aside_gets_one_request_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_are_set_aside_for_longer_and_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             one_that_takes_long_to_fail_costs_the_others_little, set_up, tear_down),
@@ -692,6 +743,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_that_stalls_again_and_again_is_spared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_stalls_and_refuses_in_turns_is_spared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(requests_that_stall_together_are_one_stall, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_stalled_and_was_gone_has_its_share_soon, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_fail_together_are_one_fault, set_up, tear_down),
         cmocka_unit_test_setup_teardown(probes_wait_for_the_backoff, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_probe_gives_way_to_a_request, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_closes_on_probes_is_used_again, set_up, tear_down),
