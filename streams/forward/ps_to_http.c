@@ -387,9 +387,10 @@ static bool is_full(const struct program *p)
     return p->n_batches > p->parallel;
 }
 
-static bool is_full_batch(const struct program *p, const struct batch *b)
+/* True if a line of `n` bytes with its LF does not fit. */
+static bool is_full_batch(const struct program *p, const struct batch *b, size_t n)
 {
-    return b->n_lines >= p->batch_lines || b->lines.len >= p->batch_bytes;
+    return b->n_lines >= p->batch_lines || b->lines.len + n > p->batch_bytes;
 }
 
 static void set_trouble(struct program *p, const char *text)
@@ -539,7 +540,7 @@ static void start_waiting(struct program *p)
         if (b->state == UNDER_WAY || b->state == DONE)
             continue;
         struct http_pool_host *host = NULL;
-        bool early = b->due > now && !(b->state == GATHERING && is_full_batch(p, b));
+        bool early = b->due > now && !(b->state == GATHERING && (b->next != NULL || is_full_batch(p, b, 1)));
         if (!early)
             host = http_pool_next(p->pool, b->refusers);
         if (!early && host == NULL) /* if all other hosts are down, try a host that refused the line */
@@ -605,7 +606,7 @@ static void on_lines(struct bytes lines, void *arg)
             continue;
         }
         stream_client_opening_at(p->stream, at + n, newest, sizeof newest);
-        if (b == NULL || b->state != GATHERING || is_full_batch(p, b) ||
+        if (b == NULL || b->state != GATHERING || is_full_batch(p, b, n) ||
             strncmp(b->opening, newest, sizeof newest - 1) != 0) {
             b = batch_new(p, p->last, at);
             stream_client_opening_at(p->stream, at + n, b->opening, sizeof b->opening);

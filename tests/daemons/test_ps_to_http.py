@@ -21,6 +21,15 @@ class Delivery(ForwardTest):
         self.assertEqual(set(self.server.targets), {"/in?x=1"})
         p.stop()
 
+    def test_a_request_has_at_most_batch_bytes(self):
+        """Unless it is one line. A batch that is closed before it is full does not wait for more."""
+        lines = [b"%d" % n + b"x" * 598 for n in range(9)] + [b"y" * 2000, b"z"]
+        self.pubsub.post("/pub?stream=s", b"".join(line + b"\n" for line in lines))
+        p = self.post("--batch_bytes=1300", "--gather=60s").wait_ready()
+        wait_until(lambda: self.server.lines() == lines[:10], lambda: p.log)
+        self.assertEqual([len(b) for b in self.server.bodies], [1200] * 4 + [600, 2001])
+        p.stop()
+
     def test_a_line_a_request(self):
         p = self.to_http("--destination", self.server.url + "/hit?e=%s&v=%s", "--method=GET", "--state",
                          self.path("state"))
