@@ -109,12 +109,20 @@ static void append_text(struct buf *target, const char *parameter, const char *t
     url_encode(bytes_str(text), target);
 }
 
+/* True for a run that moves the mark or gives it an opening, false for a statement. */
+static bool changes_mark(const struct publisher_run *run)
+{
+    bool has_opening = run->opening != NULL && run->opening[0] != '\0';
+    return run->next > run->mark || (run->next == run->mark && has_opening);
+}
+
 static void append_marks(struct buf *target, const struct publisher *p, const struct publisher_run *run)
 {
     buf_printf(target, "&mark=%" PRIu64, run->mark);
-    if (run->next > run->mark)
+    if (changes_mark(run)) {
         buf_printf(target, "&next=%" PRIu64, run->next);
-    append_text(target, "&opening=", run->opening);
+        append_text(target, "&opening=", run->opening);
+    }
     if (run->states)
         buf_printf(target, "&until=%" PRId64 ".%06" PRId64 "&era=%s", run->until / USEC_PER_SEC,
             run->until % USEC_PER_SEC, p->destination.era);
@@ -154,7 +162,7 @@ void publisher_ask(struct publisher *p, const char *producer)
 void publisher_send(struct publisher *p, const struct publisher_run *run)
 {
     assert(run->next > run->mark || run->lines.len == 0);
-    request(p, run->next > run->mark ? PUBLISHER_STORED : PUBLISHER_STATED, run);
+    request(p, changes_mark(run) ? PUBLISHER_STORED : PUBLISHER_STATED, run);
 }
 
 void publisher_cancel(struct publisher *p)

@@ -65,12 +65,13 @@ struct publisher_config {
 
 struct publisher_run {
     const char *producer; /* NULL: none; then there are no marks and statements */
-    uint64_t mark, next;  /* A and B; next <= mark: only a statement, without lines */
-    struct bytes lines;   /* each with its LF; may be empty; borrowed until the outcome */
-    const char *opening;  /* stored with B; NULL or "": none */
-    bool states;          /* states `until`; not to a queue */
-    usec_t until;         /* the stream is complete up to this time once the run is stored; 0: not known */
-    const char *name;     /* with a statement: the producer's name for people; NULL or "": none */
+    uint64_t mark,
+        next; /* A and B; next <= mark: without lines, an opening for mark A, or else only a statement */
+    struct bytes lines;  /* each with its LF; may be empty; borrowed until the outcome */
+    const char *opening; /* stored with B; NULL or "": none */
+    bool states;         /* states `until`; not to a queue */
+    usec_t until;        /* the stream is complete up to this time once the run is stored; 0: not known */
+    const char *name;    /* with a statement: the producer's name for people; NULL or "": none */
 };
 
 struct publisher *publisher_new(const struct publisher_config *config);

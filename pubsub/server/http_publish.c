@@ -304,10 +304,12 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
         return false;
     bool opening_fits = !has_opening || (bytes_are_of_name(marks->tag) &&
                                             marks->producer.len + marks->tag.len <= LINEAGE_TAG_ROOM);
-    if (marks->mark < marks->next && opening_fits)
+    bool only_opening = has_opening && marks->mark == marks->next && marks->mark > 0 && !http_body(req).len;
+    if ((marks->mark < marks->next || only_opening) && opening_fits)
         return true;
     if (opening_fits)
-        http_problem(req, 400, "bad-parameter", NULL, "next must be greater than mark");
+        http_problem(req, 400, "bad-parameter", NULL,
+            "next must be greater than mark, or equal to store only an opening");
     else
         http_problem(req, 400, "bad-parameter", NULL,
             "opening must consist of [A-Za-z0-9_.-], and producer and opening together of at most %zu bytes",

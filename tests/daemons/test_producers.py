@@ -160,6 +160,22 @@ class ProducersTest(RelayTest):
         self.assertEqual(pub(opening="a").status, 400)
         self.assertEqual(self.listed(), [{"producer": longest, "mark": "1", "opening": "0" * 123}])
 
+    def test_an_opening_can_be_stored_without_lines(self):
+        """As a relay does with a mark that an operator has set."""
+        self.start_pubsub()
+        self.publish("p", 0, 5, b"x\n")
+
+        def pub(mark, next_, body=b"", **more):
+            return request(self.pubsub_url, "POST", "/pub?" + query(stream="clicks", producer="p", mark=mark, next=next_, **more), body)
+        self.assertEqual(pub(5, 5, opening="a").status, 200)
+        self.assertEqual(self.listed(), [{"producer": "p", "mark": "5", "opening": "a"}])
+        self.assertEqual(pub(6, 6, opening="b").status, 409)
+        self.assertTrue(pub(4, 4, opening="b").json()["duplicate"])
+        for mark, body, more in ((5, b"x\n", {"opening": "b"}), (5, b"", {}), (0, b"", {"opening": "b"})):
+            self.assertEqual(pub(mark, mark, body, **more).status, 400)
+        self.assertEqual(self.listed(), [{"producer": "p", "mark": "5", "opening": "a"}])
+        self.assertEqual(self.stream(), b"x\n")
+
 
 if __name__ == "__main__":
     harness.main()

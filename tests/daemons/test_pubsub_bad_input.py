@@ -44,6 +44,7 @@ PUBLISHES = [
     ("stream=a%00b", (400, "bad-parameter")), ("stream=" + "x" * 65, (400, "bad-parameter")), ("stream=%C3%BC", (400, "bad-parameter")),
     ("stream=t&producer=p", (400, "bad-parameter")), ("stream=t&mark=0&next=1", (400, "bad-parameter")),
     ("stream=t&producer=a/b&mark=0&next=1", (400, "bad-parameter")), ("stream=t&producer=p&mark=1&next=1", (400, "bad-parameter")),
+    ("stream=t&producer=p&mark=1&next=1&opening=a", (400, "bad-parameter")),
     ("stream=t&producer=p&mark=-1&next=1", (400, "bad-parameter")), ("stream=t&producer=p&mark=x&next=1", (400, "bad-parameter")),
     ("stream=t&producer=p&mark=0&next=18446744073709551616", (400, "bad-parameter")),
     ("stream=t&producer=p&mark=5&next=6", (409, "mark-conflict")),

@@ -216,11 +216,15 @@ static void test_requests(void **state)
     assert_string_equal(w->received, "a\nb\n");
     assert_string_equal(
         w->target, "2 /pub stream=s producer=p mark=3 next=7 opening=o until=5.000042 era= name=n");
-    run = (struct publisher_run){.producer = "p", .mark = 7, .states = true, .opening = "o"};
+    run = (struct publisher_run){.producer = "p", .mark = 7, .states = true};
     publisher_send(w->publisher, &run);
-    await(w);
+    assert_int_equal(await(w)->result, PUBLISHER_STATED);
     assert_string_equal(w->received, "");
-    assert_string_equal(w->target, "2 /pub stream=s producer=p mark=7 opening=o until=0.000000 era=");
+    assert_string_equal(w->target, "2 /pub stream=s producer=p mark=7 until=0.000000 era=");
+    run = (struct publisher_run){.producer = "p", .mark = 7, .next = 7, .opening = "o"};
+    publisher_send(w->publisher, &run);
+    assert_int_equal(await(w)->result, PUBLISHER_STORED);
+    assert_string_equal(w->target, "2 /pub stream=s producer=p mark=7 next=7 opening=o");
     publish_to(w, NULL, "q&r");
     store(w);
     await(w);
