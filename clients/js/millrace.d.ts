@@ -50,7 +50,7 @@ export interface Lease {
 /** Leases messages of a queue. With `reader`, only this name may lease messages; without, all readers share the queue. Times are ms. */
 export class Queue {
   constructor(options?: { queue?: string; url?: string; reader?: string; token?: string; timeout?: number });
-  reserve(options?: { items?: number; lease?: number; wait?: number; epoch?: string }): Promise<Lease>;
+  reserve(options?: { items?: number; lease?: number; wait?: number }): Promise<Lease>;
   /** Deletes messages. */
   ack(lease: Lease, ids: string[]): Promise<void>;
   /** Returns messages to the queue; with a delay, at its end and later. */
@@ -59,8 +59,8 @@ export class Queue {
   bury(lease: Lease, ids: string[], reason?: string): Promise<void>;
   /** Lets the lease end `extend` ms from now. */
   touch(lease: Lease, extend: number): Promise<unknown>;
-  /** Ends the leases of this reader's former runs. Returns an epoch, which ends when the reader's next run calls release. */
-  release(): Promise<string>;
+  /** Ends the leases of this reader's former runs. */
+  release(): Promise<void>;
   /**
    * Calls work(message) for each message until the signal aborts. Each message is delivered at least once. If work resolves,
    * the message is acknowledged. If it rejects, the message is delivered again after `delay`, and buried after `tries`

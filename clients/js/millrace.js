@@ -151,8 +151,8 @@ export class Queue {
     this.#server = new Server(url, { token, timeout });
   }
 
-  async reserve({ items = 1, lease = 30000, wait = 0, epoch } = {}) {
-    const { headers, body } = await this.#server.ask("GET", "/reserve", { queue: this.queue, reader: this.reader, items, lease, wait, epoch }, { more: wait });
+  async reserve({ items = 1, lease = 30000, wait = 0 } = {}) {
+    const { headers, body } = await this.#server.ask("GET", "/reserve", { queue: this.queue, reader: this.reader, items, lease, wait }, { more: wait });
     const messages = [];
     for (let at = 0; at < body.length;) {
       const end = body.indexOf(10, at);
@@ -172,18 +172,19 @@ export class Queue {
   nack(lease, ids, delay = 0) { return this.#change("nack", lease, ids, delay ? { delay } : {}); }
   bury(lease, ids, reason = "") { return this.#change("bury", lease, ids, reason ? { reason: reason.slice(0, 256) } : {}); }
   touch(lease, extend) { return this.#server.json("POST", "/touch", { queue: this.queue, lease: lease.number, extend }); }
-  async release() { return (await this.#server.json("POST", "/release", { queue: this.queue, reader: this.reader })).epoch; }
+  async release() { await this.#server.json("POST", "/release", { queue: this.queue, reader: this.reader }); }
 
   async consume(work, { items = 100, lease = 30000, wait = 20000, tries = 5, delay = 60000, signal, onError = () => {} } = {}) {
-    let epoch;
+    let released = !this.reader;
     while (!signal?.aborted) {
       try {
-        if (this.reader && epoch === undefined) epoch = await this.release();
-        await this.#workThrough(await this.reserve({ items, lease, wait, epoch }), work, { lease, tries, delay, signal, onError });
+        if (!released) await this.release();
+        released = true;
+        await this.#workThrough(await this.reserve({ items, lease, wait }), work, { lease, tries, delay, signal, onError });
       } catch (error) {
-        if (!(error instanceof MillraceError) || !(error.isTemporary || ["lease-lost", "stale-epoch", "queue-held"].includes(error.code))) throw error;
+        if (!(error instanceof MillraceError) || !(error.isTemporary || ["lease-lost", "queue-held"].includes(error.code))) throw error;
         onError(error);
-        epoch = undefined;
+        released = !this.reader;
         if (error.code !== "lease-lost") await sleep(1000);
       }
     }

@@ -219,9 +219,9 @@ class Queue:
         self.queue, self.reader = queue, reader
         self.server = _Server(url, token, timeout)
 
-    def reserve(self, items: int = 1, lease: float = 30, wait: float = 0, epoch: Optional[str] = None) -> Lease:
+    def reserve(self, items: int = 1, lease: float = 30, wait: float = 0) -> Lease:
         """Up to `items` messages, leased for `lease` seconds. Waits up to `wait` seconds for the first one."""
-        params = {"queue": self.queue, "reader": self.reader, "items": items, "lease": int(1000 * lease), "wait": int(1000 * wait), "epoch": epoch}
+        params = {"queue": self.queue, "reader": self.reader, "items": items, "lease": int(1000 * lease), "wait": int(1000 * wait)}
         reply = self.server.ask("GET", "/reserve", params, more_time=wait)
         messages, body = [], reply.body
         at = 0
@@ -253,9 +253,9 @@ class Queue:
         """Lets the lease end `seconds` from now."""
         self.server.ask("POST", "/touch", {"queue": self.queue, "lease": lease.number, "extend": int(1000 * seconds)})
 
-    def release(self) -> str:
-        """Ends the leases of this reader's former runs. Returns an epoch: it ends when the reader's next run calls release."""
-        return self.server.ask("POST", "/release", {"queue": self.queue, "reader": self.reader}).json()["epoch"]
+    def release(self) -> None:
+        """Ends the leases of this reader's former runs."""
+        self.server.ask("POST", "/release", {"queue": self.queue, "reader": self.reader})
 
     def consume(self, work: Callable[[Message], Any], *, items: int = 100, lease: float = 30, wait: float = 20, tries: int = 5,
                 delay: float = 60, stop: Callable[[], bool] = lambda: False, on_error: Callable[[Exception], Any] = lambda error: None) -> None:
@@ -265,19 +265,20 @@ class Queue:
         and buried after `tries` deliveries. The lease is extended between messages; one call of work must take less than
         `lease` seconds. on_error gets the exceptions of work and of the queue.
         """
-        epoch: Optional[str] = None
+        released = not self.reader
         while not stop():
             held = Lease("", [])
             try:
-                if self.reader and epoch is None:
-                    epoch = self.release()
-                held = self.reserve(items, lease, wait, epoch)
+                if not released:
+                    self.release()
+                    released = True
+                held = self.reserve(items, lease, wait)
                 self._work_through(held, work, lease, tries, delay, stop, on_error)
             except Error as error:
-                if not error.is_temporary and error.code not in ("lease-lost", "stale-epoch", "queue-held"):
+                if not error.is_temporary and error.code not in ("lease-lost", "queue-held"):
                     raise
                 on_error(error)
-                epoch = None
+                released = not self.reader
                 time.sleep(0 if error.code == "lease-lost" else 1)
 
     def _work_through(self, held: Lease, work: Callable[[Message], Any], lease: float, tries: int, delay: float, stop: Callable[[], bool],
