@@ -4,7 +4,6 @@
 #include "backup/journal_copy.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "readers/reader_plan.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -192,7 +191,7 @@ static enum backup_result extend_queues(struct backup *b)
         char id[JOURNAL_ID_TEXT];
         r = read_queue_id(b, c, id);
         for (size_t k = 0; k < b->streams.n; k++) {
-            uint64_t published = journal_copy_mark(&b->streams.list[k], id) >> PLAN_FENCE_BITS;
+            uint64_t published = journal_copy_mark(&b->streams.list[k], id);
             limit.published = published > limit.published ? published : limit.published;
         }
         if (r == BACKUP_OK)

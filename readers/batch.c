@@ -65,35 +65,3 @@ void batch_mark_poison(struct batch *b, size_t i, const char *reason)
     b->messages[i].reason = bytes_dup(bytes_of(reason, len < MESSAGE_REASON_MAX ? len : MESSAGE_REASON_MAX));
     b->messages[i].state = MESSAGE_POISON;
 }
-
-bool batch_append_done(const struct batch *b, struct buf *out)
-{
-    bool any = false;
-    for (size_t i = 0, end; i < b->n; i = end) {
-        end = i + 1;
-        if (b->messages[i].state != MESSAGE_DONE)
-            continue;
-        while (end < b->n && b->messages[end].state == MESSAGE_DONE &&
-               b->messages[end].id == b->messages[end - 1].id + 1)
-            end++;
-        if (any)
-            buf_append_char(out, ',');
-        else
-            buf_printf(out, "%llu:", (unsigned long long)b->lease);
-        any = true;
-        buf_append_u64(out, b->messages[i].id);
-        if (end > i + 1) {
-            buf_append_char(out, '-');
-            buf_append_u64(out, b->messages[end - 1].id);
-        }
-    }
-    return any;
-}
-
-void batch_take_done(struct batch *b, struct buf *out)
-{
-    batch_append_done(b, out);
-    for (size_t i = 0; i < b->n; i++)
-        if (b->messages[i].state == MESSAGE_DONE)
-            b->messages[i].state = MESSAGE_TAKEN;
-}

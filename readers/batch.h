@@ -1,4 +1,4 @@
-/* batch: the messages of one lease, parsed from a reply of /reserve, with the state of each message.
+/* batch: the messages of one reply of /reserve, with the state of each message.
  *
  * The ids in a batch ascend. Messages are processed in order. A message is *settled* when it is neither WAITING nor
  * POISON, so all messages before the first WAITING or POISON message are settled. */
@@ -9,8 +9,8 @@
 
 enum message_state {
     MESSAGE_WAITING,
-    MESSAGE_DONE,   /* delivered, must be acknowledged */
-    MESSAGE_TAKEN,  /* delivered, and already listed by batch_take_done */
+    MESSAGE_DONE,   /* delivered; a dispatcher must acknowledge it */
+    MESSAGE_TAKEN,  /* delivered, and its acknowledgement is under way */
     MESSAGE_POISON, /* cannot be delivered, must be buried */
     MESSAGE_BURIED,
     MESSAGE_GIVEN_BACK, /* the reader stopped and returned it to the queue undelivered */
@@ -40,9 +40,5 @@ void batch_free(struct batch *b); /* and zeroes it */
 /* Returns the index of the first WAITING or POISON message, or n if all are settled. */
 size_t batch_unsettled(const struct batch *b);
 void batch_mark_poison(struct batch *b, size_t i, const char *reason); /* truncated to MESSAGE_REASON_MAX */
-/* Appends the ids of the DONE messages as `LEASE:A-B,C`. Returns false if there are none. */
-bool batch_append_done(const struct batch *b, struct buf *out);
-/* As batch_append_done, but also changes the state of these messages to TAKEN. */
-void batch_take_done(struct batch *b, struct buf *out);
 
 #endif

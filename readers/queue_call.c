@@ -84,8 +84,9 @@ bool queue_call_is_refused(enum http_client_result result, const struct http_rep
 void queue_call_describe_holder(const struct http_reply_view *reply, char why[QUEUE_CALL_REASON_MAX])
 {
     struct bytes holder = queuereader_reply_member(reply->body, "reader");
-    snprintf(why, QUEUE_CALL_REASON_MAX, "the reader %.*s has leases on this queue", printable_len(holder),
-        holder.len ? holder.ptr : "");
+    bool follows = bytes_equal_str(queuereader_reply_member(reply->body, "code"), "followed");
+    snprintf(why, QUEUE_CALL_REASON_MAX, "the reader %.*s %s this queue", printable_len(holder),
+        holder.len ? holder.ptr : "", follows ? "follows" : "has leases on");
 }
 
 bool queue_call_parse_batch(const struct http_reply_view *reply, struct batch *out, struct bytes *id)

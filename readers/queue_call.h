@@ -25,7 +25,7 @@ bool queue_call_succeeded(
     enum http_client_result result, const struct http_reply_view *reply, char why[QUEUE_CALL_REASON_MAX]);
 /* True if a retry would get the same status again. */
 bool queue_call_is_refused(enum http_client_result result, const struct http_reply_view *reply);
-/* A 409 to /reserve: names the reader that has leases. */
+/* A 409 to /reserve or /follow: names the reader that has leases, or follows the queue. */
 void queue_call_describe_holder(const struct http_reply_view *reply, char why[QUEUE_CALL_REASON_MAX]);
 /* Parses the reply to /reserve. False: it is malformed. *id is empty if the reply has no id. */
 bool queue_call_parse_batch(const struct http_reply_view *reply, struct batch *out, struct bytes *id);

@@ -21,6 +21,7 @@ struct queuereader {
     struct plan *plan;
     struct http_client *client;
     struct http_call *call; /* to the queue; NULL: none */
+    bool reading;           /* the call is a PLAN_READ, which may be a long poll */
     bool with_destination;  /* the destination has a run or a request for its mark */
     size_t run_length;      /* of that run */
     size_t burying;         /* during PLAN_BURY: the index of the message in plan_batch */
@@ -54,20 +55,25 @@ static void set_trouble(struct queuereader *qr, const char *side, const char *wh
 #define RIVAL_TEXT "another process keeps taking over: give each process a reader name of its own"
 #define RIVAL_TURNS 4 /* a takeover is remembered for this many times backoff_max */
 
+static bool have_both_answered(const struct queuereader *qr)
+{
+    return qr->queue_answered && qr->destination_answered;
+}
+
 static void answered(struct queuereader *qr, enum plan_lane side)
 {
-    *(side == PLAN_QUEUE ? &qr->queue_answered : &qr->destination_answered) = true;
     const char *prefix = side == PLAN_QUEUE ? "queue: " : "destination: ";
-    bool first = !qr->trouble[0] && qr->queue_answered && qr->destination_answered;
-    if (!first && !(qr->troubled && strncmp(qr->trouble, prefix, strlen(prefix)) == 0))
+    bool had_both = have_both_answered(qr);
+    *(side == PLAN_QUEUE ? &qr->queue_answered : &qr->destination_answered) = true;
+    bool clears = qr->troubled && strncmp(qr->trouble, prefix, strlen(prefix)) == 0;
+    if (!clears && (had_both || !have_both_answered(qr)))
         return;
     if (clock_monotonic() < qr->rival_until) {
         set_trouble(qr, "queue", RIVAL_TEXT);
         return;
     }
-    qr->troubled = false;
-    snprintf(qr->trouble, sizeof(qr->trouble), "ok");
-    if (qr->config.on_trouble && qr->queue_answered && qr->destination_answered)
+    qr->troubled = qr->troubled && !clears;
+    if (!qr->troubled && have_both_answered(qr) && qr->config.on_trouble)
         qr->config.on_trouble(NULL, qr->config.arg);
 }
 
@@ -105,6 +111,7 @@ static bool queue_replied(
 {
     assert(qr->magic == QUEUEREADER_MAGIC);
     qr->call = NULL;
+    qr->reading = false;
     if (result == HTTP_CLIENT_CANCELLED) { /* by stop or free */
         plan_cancelled(qr->plan, PLAN_QUEUE);
         return false;
@@ -123,38 +130,42 @@ static struct bytes queue_id_of(const struct http_reply_view *reply)
     return bytes_is_name(id) ? id : BYTES_NONE;
 }
 
-static void released(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+static uint64_t number_in(const struct http_reply_view *reply, const char *member)
 {
+    uint64_t n;
+    return bytes_to_u64(queuereader_reply_member(reply->body, member), &n) ? n : 0;
+}
+
+static void followed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    static const struct bytes takeover = BYTES_LITERAL("\"takeover\":true");
     struct queuereader *qr = arg;
+    char why[QUEUE_CALL_REASON_MAX];
     if (!queue_replied(qr, result, reply))
         return;
-    uint64_t next_id, epoch = 0, acked_below = 0;
-    struct bytes id = queue_id_of(reply);
-    bool whole = reply->status == 200 && id.len &&
-                 bytes_to_u64(queuereader_reply_member(reply->body, "next_id"), &next_id);
-    bool fences = bytes_to_u64(queuereader_reply_member(reply->body, "epoch"), &epoch);
-    if (!whole || !fences) {
-        queue_faulted(qr, "does not answer /release as a simplequeue does");
+    if (reply->status == 409) {
+        queue_call_describe_holder(reply, why);
+        queue_faulted(qr, why);
         return;
     }
-    (void)bytes_to_u64(queuereader_reply_member(reply->body, "acked_below"), &acked_below);
-    struct bytes host = queuereader_reply_member(reply->body, "host");
+    struct bytes body = reply->body, host = queuereader_reply_member(body, "host");
+    struct plan_queue queue = {.id = queue_id_of(reply),
+        .next_id = number_in(reply, "next_id"),
+        .number = number_in(reply, "follow"),
+        .openings = queuereader_reply_member(body, "openings"),
+        .acked_below = number_in(reply, "acked_below")};
+    if (!queue.id.len || !queue.next_id || !queue.number) {
+        queue_faulted(qr, "does not answer /follow as a simplequeue does");
+        return;
+    }
+    queue.is_takeover = memmem(body.ptr, body.len, takeover.ptr, takeover.len) != NULL;
     snprintf(
         qr->host, sizeof qr->host, "%.*s", bytes_is_name(host) ? (int)host.len : 0, host.len ? host.ptr : "");
     answered(qr, PLAN_QUEUE);
-    plan_released(qr->plan, &(struct plan_queue){id, next_id, epoch,
-                                queuereader_reply_member(reply->body, "openings"), acked_below});
+    plan_followed(qr->plan, &queue);
 }
 
-/* Returns the IDS part of "LEASE:IDS". */
-static struct bytes ids_of(struct bytes acks)
-{
-    const char *colon = memchr(acks.ptr, ':', acks.len);
-    return bytes_of(colon + 1, acks.len - (size_t)(colon + 1 - acks.ptr));
-}
-
-/* Called when the epoch is not the latest any more: another process of this name has taken over, or the queue was
- * restarted. */
+/* The number of this follower is over: another process of this name has taken over, or the queue was restarted. */
 static void superseded(struct queuereader *qr, bool by_another)
 {
     usec_t now = clock_monotonic(), memory = RIVAL_TURNS * qr->config.backoff_max;
@@ -171,6 +182,18 @@ static void superseded(struct queuereader *qr, bool by_another)
     plan_superseded(qr->plan, now);
 }
 
+/* Handles a 409 to a request with the follower's number. */
+static void refused_follower(struct queuereader *qr, const struct http_reply_view *reply)
+{
+    struct bytes code = queuereader_reply_member(reply->body, "code");
+    if (bytes_equal_str(code, "destination-behind"))
+        plan_destination_behind(qr->plan, number_in(reply, "acked_below"));
+    else if (bytes_equal_str(code, "lease-lost"))
+        plan_bury_lost(qr->plan);
+    else
+        superseded(qr, number_in(reply, "number") > 0);
+}
+
 static struct plan_accepted accepted_of(const struct http_reply_view *reply)
 {
     struct plan_accepted a = {0};
@@ -180,55 +203,25 @@ static struct plan_accepted accepted_of(const struct http_reply_view *reply)
     return a;
 }
 
-static void reserved(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+static void was_read(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
-    if (queue_call_is_refused(result, reply) && plan_piggyback_refused(qr->plan)) {
-        qr->call = NULL;
-        advance_at(qr, 0);
-        return;
-    }
+    struct batch batch = {0};
     if (!queue_replied(qr, result, reply))
         return;
     if (reply->status == 409) {
-        struct bytes code = queuereader_reply_member(reply->body, "code");
-        char why[QUEUE_CALL_REASON_MAX];
-        if (bytes_equal_str(code, "lease-lost")) {
-            plan_lease_lost(qr->plan);
-        } else if (bytes_equal_str(code, "stale-epoch")) {
-            superseded(qr, queuereader_reply_member(reply->body, "epoch").len > 0);
-        } else if (bytes_equal_str(code, "destination-behind")) {
-            uint64_t acked_below = 0;
-            (void)bytes_to_u64(queuereader_reply_member(reply->body, "acked_below"), &acked_below);
-            plan_destination_behind(qr->plan, acked_below);
-        } else {
-            queue_call_describe_holder(reply, why);
-            queue_faulted(qr, why);
-        }
+        refused_follower(qr, reply);
         return;
     }
-    struct batch batch = {0};
-    struct bytes id;
-    if (!queue_call_parse_batch(reply, &batch, &id)) {
+    bool is_of_queue = bytes_equal_str(queue_id_of(reply), plan_queue_id(qr->plan));
+    if (!is_of_queue || !batch_parse(reply->body, 0, &batch)) {
         queue_faulted(qr, "does not answer /reserve as a simplequeue does");
         return;
     }
     answered(qr, PLAN_QUEUE);
     qr->numbers.reserved += batch.n;
     struct plan_accepted accepted = accepted_of(reply);
-    plan_reserved(qr->plan, id, &batch, &accepted, clock_monotonic());
-}
-
-static void touched(enum http_client_result result, const struct http_reply_view *reply, void *arg)
-{
-    struct queuereader *qr = arg;
-    if (!queue_replied(qr, result, reply))
-        return;
-    answered(qr, PLAN_QUEUE);
-    if (reply->status == 200)
-        plan_touched(qr->plan);
-    else
-        plan_lease_lost(qr->plan);
+    plan_read(qr->plan, &batch, &accepted, clock_monotonic());
 }
 
 static void buried(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -236,34 +229,26 @@ static void buried(enum http_client_result result, const struct http_reply_view 
     struct queuereader *qr = arg;
     if (!queue_replied(qr, result, reply))
         return;
-    if (reply->status == 200) {
-        qr->numbers.buried++;
-        if (qr->config.on_buried)
-            qr->config.on_buried(&plan_batch(qr->plan)->messages[qr->burying], qr->config.arg);
-        plan_buried(qr->plan);
-    } else {
-        plan_lease_lost(qr->plan);
+    if (reply->status == 409) {
+        refused_follower(qr, reply);
+        return;
     }
+    qr->numbers.buried++;
+    if (qr->config.on_buried)
+        qr->config.on_buried(&plan_batch(qr->plan)->messages[qr->burying], qr->config.arg);
+    plan_buried(qr->plan);
 }
 
-/* If the queue refuses acknowledgements for good, the messages become ready again when their lease expires. The plan
- * recognizes them as delivered by their marks. */
-static void acknowledged(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+static void unfollowed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
-    if (queue_call_is_refused(result, reply)) {
-        qr->call = NULL;
-        qr->numbers.acks_refused++;
-        plan_acknowledged(qr->plan);
-        advance_at(qr, 0);
-    } else if (queue_replied(qr, result, reply)) {
-        plan_acknowledged(qr->plan);
-    }
+    if (queue_replied(qr, result, reply))
+        plan_unfollowed(qr->plan);
 }
 
-static void post(struct queuereader *qr, struct buf *target, struct bytes body, queue_call_fn *done)
+static void post(struct queuereader *qr, struct buf *target, queue_call_fn *done)
 {
-    qr->call = queue_call_send(qr->client, "POST", target, body, 0, done, qr);
+    qr->call = queue_call_send(qr->client, "POST", target, BYTES_NONE, 0, done, qr);
 }
 
 static void append_destination(const struct queuereader *qr, struct buf *target)
@@ -272,65 +257,52 @@ static void append_destination(const struct queuereader *qr, struct buf *target)
         buf_printf(target, "&destination=%s", qr->destination);
 }
 
-static void release(struct queuereader *qr, const struct plan_step *step)
+static void append_settled(const struct queuereader *qr, const struct plan_step *step, struct buf *target)
+{
+    buf_printf(target, "&follow=%" PRIu64 "&settle=%" PRIu64, plan_number(qr->plan), step->mark);
+    append_destination(qr, target);
+}
+
+static void follow(struct queuereader *qr, const struct plan_step *step)
 {
     struct buf target = {0};
     (void)step;
-    buf_printf(&target, "/release?queue=%s&reader=%s", qr->queue, qr->reader);
+    buf_printf(&target, "/follow?queue=%s&reader=%s", qr->queue, qr->reader);
     append_destination(qr, &target);
-    post(qr, &target, BYTES_NONE, released);
+    post(qr, &target, followed);
 }
 
-static void reserve(struct queuereader *qr, const struct plan_step *step)
+static void read_messages(struct queuereader *qr, const struct plan_step *step)
 {
     struct buf target = {0};
     usec_t wait = step->wait ? qr->config.wait : 0;
     if (qr->config.destination.state && wait > STATE_WAIT)
         wait = STATE_WAIT;
-    buf_printf(&target, "/reserve?queue=%s&reader=%s&items=%" PRIu64 "&lease=%" PRId64 "&wait=%" PRId64,
-        qr->queue, qr->reader, qr->config.items, qr->config.lease / USEC_PER_MSEC, wait / USEC_PER_MSEC);
-    buf_printf(&target, "&epoch=%" PRIu64 "&mark=%" PRIu64, plan_epoch(qr->plan), plan_mark_id(qr->plan));
-    append_destination(qr, &target);
-    struct bytes acks = plan_acks(qr->plan);
-    if (acks.len)
-        buf_printf(&target, "&ack=%.*s", (int)acks.len, acks.ptr);
+    buf_printf(&target, "/reserve?queue=%s&items=%" PRIu64 "&wait=%" PRId64 "&from=%" PRIu64, qr->queue,
+        qr->config.items, wait / USEC_PER_MSEC, step->from);
+    append_settled(qr, step, &target);
     usec_t timeout = wait + qr->config.timeout;
-    qr->call = queue_call_send(qr->client, "GET", &target, BYTES_NONE, timeout, reserved, qr);
-}
-
-static void touch(struct queuereader *qr, const struct plan_step *step)
-{
-    struct buf target = {0};
-    buf_printf(&target, "/touch?queue=%s&lease=%" PRIu64 "&extend=%" PRId64, qr->queue, step->lease,
-        qr->config.lease / USEC_PER_MSEC);
-    post(qr, &target, BYTES_NONE, touched);
+    qr->reading = true;
+    qr->call = queue_call_send(qr->client, "GET", &target, BYTES_NONE, timeout, was_read, qr);
 }
 
 static void bury(struct queuereader *qr, const struct plan_step *step)
 {
-    const struct batch *batch = plan_batch(qr->plan);
-    const struct message *m = &batch->messages[step->first];
+    const struct message *m = &plan_batch(qr->plan)->messages[step->first];
     struct buf target = {0};
-    buf_printf(
-        &target, "/bury?queue=%s&lease=%" PRIu64 "&id=%" PRIu64 "&reason=", qr->queue, batch->lease, m->id);
+    buf_printf(&target, "/bury?queue=%s&follow=%" PRIu64 "&id=%" PRIu64 "&reason=", qr->queue,
+        plan_number(qr->plan), m->id);
     url_encode(bytes_str(m->reason), &target);
     qr->burying = step->first;
-    post(qr, &target, BYTES_NONE, buried);
+    post(qr, &target, buried);
 }
 
-static void acknowledge(struct queuereader *qr, const struct plan_step *step)
+static void unfollow(struct queuereader *qr, const struct plan_step *step)
 {
-    (void)step;
-    struct bytes acks = plan_acks(qr->plan), ids = ids_of(acks), body = BYTES_NONE;
-    int lease = (int)(ids.ptr - 1 - acks.ptr);
     struct buf target = {0};
-    buf_printf(&target, "/ack?queue=%s&lease=%.*s", qr->queue, lease, acks.ptr);
-    append_destination(qr, &target);
-    if (ids.len > QUEUE_CALL_IDS_MAX)
-        body = ids;
-    else
-        buf_printf(&target, "&id=%.*s", (int)ids.len, ids.ptr);
-    post(qr, &target, body, acknowledged);
+    buf_printf(&target, "/unfollow?queue=%s", qr->queue);
+    append_settled(qr, step, &target);
+    post(qr, &target, unfollowed);
 }
 
 static struct queuereader_run run_of(const struct queuereader *qr, const struct plan_step *step)
@@ -427,6 +399,10 @@ void queuereader_conflict(struct queuereader *qr)
 
 void queuereader_refused(struct queuereader *qr, const char *reason)
 {
+    if (qr->run_length == 0) { /* no message is to blame */
+        queuereader_faulted(qr, reason, QUEUEREADER_BACKOFF);
+        return;
+    }
     destination_answers(qr);
     answered(qr, PLAN_DESTINATION);
     qr->numbers.refused++;
@@ -450,12 +426,6 @@ const char *queuereader_end_text(enum queuereader_end end)
         return "the queue is an old copy: the destination already has later messages of this queue";
     case QUEUEREADER_OLD_DESTINATION:
         return "the destination is an old copy: it lacks messages that were acknowledged";
-    case QUEUEREADER_FOREIGN_MARK:
-        return "the destination's mark of this queue was not set by a reader. Nothing was "
-               "delivered; use another stream, or give the queue a new id (simplequeue --restored)";
-    case QUEUEREADER_MARKS_USED_UP:
-        return "this queue has used all marks, after 2^44 messages or a million takeovers without a "
-               "delivery. Empty it and give it a new id (simplequeue --restored)";
     }
     return "unknown end";
 }
@@ -470,7 +440,7 @@ struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr)
 struct queuereader_old_destination queuereader_old_destination(const struct queuereader *qr)
 {
     return (struct queuereader_old_destination){
-        qr->destination, plan_mark_id(qr->plan), plan_acked_below(qr->plan)};
+        qr->destination, plan_mark(qr->plan), plan_acked_below(qr->plan)};
 }
 
 static void end(struct queuereader *qr, enum plan_action action)
@@ -479,8 +449,6 @@ static void end(struct queuereader *qr, enum plan_action action)
         [PLAN_STOPPED] = QUEUEREADER_STOPPED,
         [PLAN_OLD_COPY] = QUEUEREADER_OLD_COPY,
         [PLAN_OLD_DESTINATION] = QUEUEREADER_OLD_DESTINATION,
-        [PLAN_FOREIGN_MARK] = QUEUEREADER_FOREIGN_MARK,
-        [PLAN_MARKS_USED_UP] = QUEUEREADER_MARKS_USED_UP,
     };
     qr->ended = true;
     if (qr->config.on_stopped)
@@ -494,11 +462,10 @@ typedef void act_fn(struct queuereader *qr, const struct plan_step *step);
 static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now, usec_t *again)
 {
     static act_fn *const acts[] = {
-        [PLAN_RELEASE] = release,
-        [PLAN_RESERVE] = reserve,
-        [PLAN_TOUCH] = touch,
+        [PLAN_FOLLOW] = follow,
+        [PLAN_READ] = read_messages,
         [PLAN_BURY] = bury,
-        [PLAN_ACK] = acknowledge,
+        [PLAN_UNFOLLOW] = unfollow,
         [PLAN_ASK] = ask,
         [PLAN_DELIVER] = deliver,
         [PLAN_STATE] = state,
@@ -547,7 +514,6 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
         .lines = config->destination.lines,
         .items = config->items,
         .max_bytes = config->destination.max_bytes,
-        .lease = config->lease,
         .backoff_min = qr->config.backoff_min,
         .backoff_max = qr->config.backoff_max,
         .seed = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40),
@@ -572,10 +538,10 @@ void queuereader_free(struct queuereader **qr)
     *qr = NULL;
 }
 
-/* Cancels a long poll. If the cancelled request has leased messages, the next release returns these messages. */
+/* Cancels a long poll. */
 void queuereader_stop(struct queuereader *qr)
 {
-    if (!qr->stopping && qr->call)
+    if (!qr->stopping && qr->reading)
         http_call_cancel(qr->call);
     plan_stop(qr->plan);
     qr->stopping = true;

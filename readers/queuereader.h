@@ -1,13 +1,13 @@
-/* queuereader: delivers the messages of a queue exactly once and in order, to a destination that keeps marks.
+/* queuereader: follows a queue and delivers its messages exactly once and in order, to a destination that keeps marks.
  * dispatcher.h is for all other destinations.
  *
- * The reader leases messages and passes them to the destination in order, one *run* at a time, and acknowledges
- * them with the next reserve. It extends the lease meanwhile, and backs off after failures. The destination stores
- * run->next, its new *mark*, in one step with the messages, and only if its mark is run->mark.
+ * The reader becomes the queue's only follower, reads messages and passes them to the destination in order, one *run* at a
+ * time. It backs off after failures. The destination stores run->next, its new *mark*, in one step with the messages, and only if its
+ * mark is run->mark. The queue then removes the messages below the mark.
  *
  * The destination must answer each run in one of these ways:
  *
- *     delivered   the messages are acknowledged, and deleted from the queue
+ *     delivered   the queue removes the messages with the next read
  *     refused     the run can never be delivered: it is halved; a single message is buried with the reason
  *     faulted     the messages are not to blame (no connection, 500, a full disk): the run is repeated after a wait
  *     conflict    the destination has another mark; reading restarts from that mark
@@ -15,11 +15,11 @@
  * 1. The destination has at most one run, and answers it exactly once, immediately or later.
  * 2. run->messages are in the order of the queue, valid until the answer. After a fault or a refusal, the next run
  *    starts with the same message.
- * 3. The messages of a run stay leased until the answer. If the process dies, they become ready when the lease
- *    expires or a reader of the same name starts.
+ * 3. While a queue is followed, it refuses other readers, also after this process has died or the queue was restarted. A reader of the
+ *    same name takes over; POST /unfollow lets others in.
  * 4. All calls and callbacks happen on the loop's thread. Nothing blocks.
- * 5. queuereader_stop waits for the answer to the current run, acknowledges once, releases the leases and calls
- *    on_stopped. The reader also stops if it would lose or repeat messages. */
+ * 5. queuereader_stop waits for the answer to the current run, ends the following and calls on_stopped. The reader also stops if
+ *    it would lose or repeat messages. */
 #ifndef MILLRACE_QUEUEREADER_H
 #define MILLRACE_QUEUEREADER_H
 
@@ -32,9 +32,9 @@ struct queuereader;
 
 struct queuereader_run {
     const struct message *messages;
-    size_t n;                    /* 0: only the mark changes */
+    size_t n;                    /* 0: only the mark, or its opening, changes */
     const char *queue_id, *host; /* the name of the queue's host; "": unknown */
-    uint64_t mark, next;         /* the mark that the destination must have, and the new mark */
+    uint64_t mark, next; /* the mark that the destination must have, and the new one: the last id + 1 */
     /* With `state`: once the run is stored, each message that the queue accepted before this time, by its clock and
      * by the destination's, is stored or buried; 0: not known. */
     usec_t until;
@@ -56,9 +56,7 @@ struct queuereader_destination {
 enum queuereader_end {
     QUEUEREADER_STOPPED,
     QUEUEREADER_OLD_COPY,        /* the destination has newer messages of this queue */
-    QUEUEREADER_OLD_DESTINATION, /* messages were acknowledged that the destination does not have */
-    QUEUEREADER_FOREIGN_MARK,    /* the destination's mark of this queue was not set by a reader */
-    QUEUEREADER_MARKS_USED_UP,   /* there is no higher mark */
+    QUEUEREADER_OLD_DESTINATION, /* messages were settled that the destination does not have */
 };
 /* The meaning, and advice for the operator. */
 const char *queuereader_end_text(enum queuereader_end end);
@@ -67,8 +65,8 @@ struct queuereader_config {
     struct event_base *base;
     const char *queue_url, *queue, *reader; /* copied */
     const char *auth_token;                 /* NULL: none; copied */
-    uint64_t items;                         /* in a lease */
-    usec_t lease;                           /* duration; extended while needed */
+    uint64_t items;                         /* in a lease or a read */
+    usec_t lease;                           /* only for a dispatcher: duration; extended while needed */
     usec_t wait;                            /* the longest time that a request waits for messages; 0: 20 s */
     usec_t timeout;                         /* for the queue's answers, in addition to wait; 0: 10 s */
     usec_t backoff_min, backoff_max;        /* 0: 50 ms, 2 s */
@@ -88,7 +86,7 @@ void queuereader_free(struct queuereader **qr);
 void queuereader_stop(struct queuereader *qr);
 
 /* States the destination's random hexadecimal id, before queuereader_asked. The queue then stores what was
- * acknowledged for it, and the reader recognizes an old copy of the destination. */
+ * settled for it, and the reader recognizes an old copy of the destination. */
 #define QUEUEREADER_DESTINATION_DIGITS 8
 void queuereader_set_destination(struct queuereader *qr, struct bytes id);
 /* States the destination's time, as a reply names it. Call this before the answer. is_new_era: its clock may have been ahead before; the
@@ -99,7 +97,7 @@ void queuereader_delivered(struct queuereader *qr);
 void queuereader_stated(struct queuereader *qr);
 /* Call this if the destination's mark is not run->mark or it has answered `duplicate`. */
 void queuereader_conflict(struct queuereader *qr);
-/* Call this if the destination can never accept this run. */
+/* Call this if the destination can never accept this run. A run without messages is repeated, as after a fault. */
 void queuereader_refused(struct queuereader *qr, const char *reason);
 /* Repeats the run after `wait`, or with QUEUEREADER_BACKOFF after the backoff of the reader. */
 void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait);
@@ -118,7 +116,7 @@ struct queuereader_old_copy {
 };
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr);
 /* After QUEUEREADER_OLD_DESTINATION: the destination has the messages below `mark_id`, and the messages below
- * `acked_below` were acknowledged for it. */
+ * `acked_below` were settled for it. */
 struct queuereader_old_destination {
     const char *destination;
     uint64_t mark_id, acked_below;

@@ -157,8 +157,8 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
             ", ahead of the queue, whose next id is %" PRIu64
             ". Another program has raised the mark. To look at the mark, run: millrace producers --stream=%s "
             "--producer=%s. To publish the messages from id "
-            "%" PRIu64 " on, which were not acknowledged, run: millrace producers --stream=%s --set=%s "
-            "--next-id=%" PRIu64 "%c",
+            "%" PRIu64 " on, which were not settled, run: millrace producers --stream=%s --set=%s "
+            "--mark=%" PRIu64 "%c",
             copy.queue_id, stream, copy.mark_id, copy.next_id, stream, copy.queue_id, copy.own_from, stream,
             copy.queue_id, copy.own_from, '\0');
         return;
@@ -178,7 +178,7 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
             ". It is unknown which messages of the copy are in the stream. To publish them from id %" PRIu64
             " on (those below id %" PRIu64 " perhaps twice), run: ",
             copy.own_from, copy.mark_id);
-    buf_printf(out, "millrace producers --stream=%s --set=%s --next-id=%" PRIu64 "%c", stream, copy.queue_id,
+    buf_printf(out, "millrace producers --stream=%s --set=%s --mark=%" PRIu64 "%c", stream, copy.queue_id,
         copy.own_from, '\0');
 }
 
@@ -191,7 +191,7 @@ static void describe_old_destination(const struct reader_program *p, struct buf 
     uint64_t first = old.mark_id ? old.mark_id : 1;
     buf_printf(out,
         "stream %s is an old copy: %" PRIu64 " messages, ids %" PRIu64 " to %" PRIu64
-        ", were published to it and acknowledged in queue %s, and are missing from the stream. Restore a "
+        ", were published to it and removed from queue %s, and are missing from the stream. Restore a "
         "newer copy of "
         "pubsub's directory. To continue without these messages, run: millrace producers --queue=%s --set=%s "
         "--mark=%" PRIu64 "%c",
@@ -232,7 +232,6 @@ static struct queuereader_config reader_config(struct reader_program *p, const c
         .reader = options_string(o, "reader"),
         .auth_token = token,
         .items = (uint64_t)options_int(o, "items"),
-        .lease = options_int(o, "lease") * USEC_PER_MSEC,
         .wait = options_int(o, "wait") * USEC_PER_MSEC,
         .timeout = options_int(o, "queue_timeout") * USEC_PER_MSEC,
         .backoff_min = options_int(o, "backoff_min") * USEC_PER_MSEC,
@@ -250,6 +249,7 @@ static struct dispatcher_config dispatcher_config(
 {
     struct dispatcher_config config = *given;
     config.reader = *reader;
+    config.reader.lease = options_int(o, "lease") * USEC_PER_MSEC;
     config.max_items = (size_t)options_int(o, "batch");
     config.rate = (uint64_t)options_int(o, "rate");
     config.poison_limit = (uint64_t)options_int(o, "poison_limit");

@@ -26,14 +26,14 @@
     {.name = "reader", .type = OPTION_STRING, .fallback = (READER_NAME),                                     \
         .help = "name of this reader at the queue"},                                                          \
     {.name = "items", .type = OPTION_INT, .fallback = (ITEMS), .min = 1, .max = 100000,                        \
-        .help = "maximum messages per lease (default: at least batch)"},                                                                         \
-    READER_MS("lease", "30s", 100, 3600000, "duration of a lease; extended while its messages are processed"), \
+        .help = "maximum messages that a request to the queue gets"},                                                                         \
     READER_MS("wait", "20s", 1, 600000, "longest time a request waits for messages"),                          \
     READER_MS("queue_timeout", "10s", 10, 600000, "timeout for the queue's answers, in addition to wait"),              \
     READER_MS("backoff_min", "50ms", 1, 60000, "delay after the first failure"),                              \
     READER_MS("backoff_max", "2s", 1, 600000, "longest delay between attempts")
 /* For programs with a dispatcher. ITEMS_HELP names what contains the messages of a batch, such as "POST". */
 #define READER_BATCH_OPTIONS(BATCH, ITEMS_HELP)                                                              \
+    READER_MS("lease", "30s", 100, 3600000, "duration of a lease; extended while its messages are processed"), \
     {.name = "batch", .type = OPTION_INT, .fallback = (BATCH), .min = 1, .max = 100000,                      \
         .help = "maximum messages per " ITEMS_HELP "; if rate is set, also at most rate / 20 + 1"},                     \
     {.name = "rate", .type = OPTION_INT, .fallback = "0", .max = 1000000000, .unit = "messages/s",           \

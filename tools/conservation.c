@@ -16,7 +16,6 @@
 #include "counts/records.h"
 #include "counts/slice_reader.h"
 #include "journal/journal_inspect.h"
-#include "readers/reader_plan.h"
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -203,12 +202,11 @@ static void take_mark(struct law *law, struct bytes label, uint64_t mark, const 
 {
     struct bytes name = bytes_of(label.ptr, strnlen(label.ptr, label.len));
     struct queue *q = &law->queue;
-    uint64_t id = mark >> PLAN_FENCE_BITS;
     if (name.len == 0 || !bytes_equal_str(name, q->id))
         return;
     if (q->from == 0)
-        q->from = lines ? 1 : id;
-    q->to = id > q->to ? id : q->to;
+        q->from = lines ? 1 : mark;
+    q->to = mark > q->to ? mark : q->to;
     q->published += lines ? lines_in(lines, 0, UINT64_MAX) : 0;
 }
 

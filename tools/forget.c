@@ -8,7 +8,6 @@
 #include "counts/key_function.h"
 #include "counts/manifest.h"
 #include "counts/records.h"
-#include "readers/reader_plan.h"
 #include "tools/forget_rejects.h"
 #include "tools/forget_stream.h"
 #include "tools/rejects_dir.h"
@@ -122,8 +121,8 @@ static bool see_mark(const struct json_doc *producer, size_t i, void *arg)
     uint64_t mark = 0;
     (void)i;
     if (bytes_equal_str(json_doc_text(producer, "/producer"), s->queue_id) &&
-        json_doc_u64(producer, "/mark", &mark) && mark >> PLAN_FENCE_BITS > s->below)
-        s->below = mark >> PLAN_FENCE_BITS;
+        json_doc_u64(producer, "/mark", &mark) && mark > s->below)
+        s->below = mark;
     return true;
 }
 

@@ -1,13 +1,13 @@
 /* millrace producers: shows the marks of a stream's or queue's producers, sets one, and leaves out or removes one.
  *
  * A mark only rises by itself. So a wrong mark (a mistyped request, a queue restored from an older copy) stays until an operator sets
- * it. The mark of a queue's reader is message id * 2^20 + fence (readers/reader_plan.h), so --next-id sets it by the id. */
+ * it. The mark of a queue's relay is the id of the first message that is not published (readers/reader_plan.h). */
 #include "base/rfc3339.h"
 #include "base/url.h"
 #include "config/peers.h"
 #include "counts/json_fields.h"
 #include "daemon/daemon.h"
-#include "readers/reader_plan.h"
+#include "journal/opening_list.h"
 #include "tools/tool.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,11 +35,11 @@ static const struct option_row rows[] = {
     {.name = "producer",
         .type = OPTION_STRING,
         .help = "show only producers that begin with this text, or whose names do"},
-    {.name = "set", .type = OPTION_STRING, .help = "producer whose mark to set, with --mark or --next-id"},
-    {.name = "mark", .type = OPTION_STRING, .help = "new mark: the number below which everything is stored"},
-    {.name = "next_id",
+    {.name = "set", .type = OPTION_STRING, .help = "producer whose mark to set, with --mark"},
+    {.name = "mark",
         .type = OPTION_STRING,
-        .help = "new mark of a queue's reader: id of the first message that is not published"},
+        .help = "new mark: everything below it is stored. For a queue's relay, the id of the next message to "
+                "publish"},
     {.name = "remove",
         .type = OPTION_STRING,
         .help = "producer to remove with its mark: itself, or the name by which people know it; a stream "
@@ -56,7 +56,6 @@ static const struct option_row rows[] = {
 struct producer {
     struct bytes name, opening, known_as; /* in the reply; known_as: to people */
     uint64_t mark;
-    bool is_reader; /* the mark consists of id and fence */
     bool states, is_left_out;
     int64_t until;   /* with states: Unix seconds; 0: not known */
     uint64_t silent; /* seconds */
@@ -84,22 +83,16 @@ static struct producer read_producer(const struct json_doc *doc, const char *at)
     p.is_left_out = p.states && left_out.v.boolean;
     p.until = (int64_t)seconds_at(doc, at, "until");
     p.silent = (uint64_t)seconds_at(doc, at, "silent_seconds");
-    p.is_reader = p.name.len == QUEUE_ID_DIGITS && p.mark >> PLAN_FENCE_BITS > 0;
-    for (size_t i = 0; i < p.name.len; i++)
-        p.is_reader = p.is_reader && bytes_hex_digit(p.name.ptr[i]) >= 0;
     return p;
 }
 
 static void print_producer(const struct producer *p, bool json, const char *between)
 {
-    uint64_t id = p->mark >> PLAN_FENCE_BITS, fence = p->mark % (UINT64_C(1) << PLAN_FENCE_BITS);
     int name = (int)p->name.len, opening = (int)p->opening.len;
     char text[RFC3339_TEXT];
     if (json) {
         printf("%s{\"producer\":\"%.*s\",\"mark\":\"%" PRIu64 "\",\"opening\":\"%.*s\"", between, name,
             p->name.ptr, p->mark, opening, opening ? p->opening.ptr : "");
-        if (p->is_reader)
-            printf(",\"next_id\":\"%" PRIu64 "\",\"fence\":%" PRIu64, id, fence);
         if (p->known_as.len)
             printf(",\"name\":\"%.*s\"", (int)p->known_as.len, p->known_as.ptr);
         if (p->states)
@@ -109,8 +102,6 @@ static void print_producer(const struct producer *p, bool json, const char *betw
         return;
     }
     printf("%-*.*s mark %" PRIu64, QUEUE_ID_DIGITS, name, p->name.ptr, p->mark);
-    if (p->is_reader)
-        printf(" next_id %" PRIu64 " fence %" PRIu64, id, fence);
     if (p->known_as.len)
         printf(" name %.*s", (int)p->known_as.len, p->known_as.ptr);
     if (p->states)
@@ -150,11 +141,11 @@ static void print_all(const struct json_doc *doc, const char *prefix, bool json)
 /* The parameters of --set and --remove. False after an error. */
 static bool append_set(const struct options *o, struct buf *target)
 {
-    const char *mark = options_string(o, "mark"), *next_id = options_string(o, "next_id");
+    const char *mark = options_string(o, "mark");
     const char *producer = options_string(o, "set"), *removed = options_string(o, "remove");
     const char *left_out = options_string(o, "leave_out"), *other = removed ? removed : left_out;
     uint64_t number;
-    if (other && (producer || mark || next_id || (removed && left_out) || !bytes_is_name(bytes_str(other)))) {
+    if (other && (producer || mark || (removed && left_out) || !bytes_is_name(bytes_str(other)))) {
         tool_fail(EX_USAGE, "--remove and --leave-out need a producer's name, and no other change");
         return false;
     }
@@ -166,12 +157,12 @@ static bool append_set(const struct options *o, struct buf *target)
         buf_printf(target, "&producer=%s%s", other, left_out ? "&left_out=1" : "");
         return true;
     }
-    if (!mark == !next_id || !bytes_is_name(bytes_str(producer)))
-        tool_fail(EX_USAGE, "--set needs a producer's name, and either --mark or --next-id");
-    else if (!bytes_to_u64(bytes_str(mark ? mark : next_id), &number) || (next_id && number > PLAN_ID_MAX))
-        tool_fail(EX_USAGE, "%s", mark ? "--mark is not a number" : "--next-id is not the id of a message");
+    if (!mark || !bytes_is_name(bytes_str(producer)))
+        tool_fail(EX_USAGE, "--set needs a producer's name and --mark");
+    else if (!bytes_to_u64(bytes_str(mark), &number))
+        tool_fail(EX_USAGE, "--mark is not a number");
     else {
-        buf_printf(target, "&producer=%s&mark=%" PRIu64, producer, next_id ? PLAN_MARK(number, 0) : number);
+        buf_printf(target, "&producer=%s&mark=%" PRIu64, producer, number);
         return true;
     }
     return false;
@@ -189,8 +180,8 @@ static int producers_with(const struct options *o)
     char *token;
     if (!bytes_is_name(bytes_str(name)))
         return tool_fail(EX_USAGE, "--stream and --queue take a name");
-    if (!sets && (options_is_set(o, "mark") || options_is_set(o, "next_id")))
-        return tool_fail(EX_USAGE, "--mark and --next-id need --set");
+    if (!sets && options_is_set(o, "mark"))
+        return tool_fail(EX_USAGE, "--mark needs --set");
     buf_printf(&target, "/producers?%s=%s", queue ? "queue" : "stream", name);
     if (sets && !append_set(o, &target)) {
         buf_free(&target);

@@ -33,6 +33,9 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_TOO_MANY_QUEUES] = "max_queues is reached",
         [QUEUE_LOADING] = "the messages are being read from disk",
         [QUEUE_NO_DESCRIPTORS] = "out of file descriptors",
+        [QUEUE_HELD] = "another reader holds leases",
+        [QUEUE_FOLLOWED] = "a reader follows the queue",
+        [QUEUE_FOLLOW_ENDED] = "this is not the number of the present follow",
     };
     return texts[r];
 }
@@ -166,6 +169,11 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
         while (queue_record_next(&record, &item))
             queue_restore_remove(core, item.ids);
     } else if (record.type == RECORD_OPEN) {
+        char name[NAME_LEN_MAX + 1];
+        if (record.reason.len && !bytes_is_name(record.reason))
+            return recovery_fail(r, offset, "the follower's name is not a name");
+        snprintf(name, sizeof name, "%.*s", (int)record.reason.len, record.reason.ptr);
+        queue_set_follower(core, name);
         queue_restore_lease_base(core, record.lease_base + LEASE_STEP);
         r->q->open_record = offset;
     } else {

@@ -15,9 +15,11 @@
  *    the queue skips QUEUE_ID_HOLE ids, more than can be used between two syncs.
  * 8. Each id has an opening (journal/opening_list.h), with which a relay distinguishes the messages of a restored
  *    copy.
- * 9. An acknowledgement may name a destination. In the same frame the queue raises the destination's mark, in the
- *    table of marks, to the id after the messages; with it a relay recognizes an old copy of the destination. It
+ * 9. A settlement may name the follower's destination. In the same frame the queue raises the destination's mark, in
+ *    the table of marks, to the id after the messages; with it a relay recognizes an old copy of the destination. It
  *    may stay too low if the disk or the table is full, but is never too high.
+ * 10. The name of the follower survives a restart, so that no other reader gets in before it is back. On a full disk
+ *    the name is only in memory until a put fits.
  *
  * The owner of the journal set must call journal_set_poll. */
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_H
@@ -48,6 +50,9 @@ enum queue_result {
     QUEUE_TOO_MANY_QUEUES,
     QUEUE_LOADING, /* messages are being read from disk, see named_queue_prepare */
     QUEUE_NO_DESCRIPTORS,
+    QUEUE_HELD,         /* a reader has leases */
+    QUEUE_FOLLOWED,     /* the queue has a follower of another name */
+    QUEUE_FOLLOW_ENDED, /* another follow has begun, or the queue was unfollowed */
 };
 const char *queue_strerror(enum queue_result r);
 /* True if the put could succeed after some messages were removed. */
@@ -73,6 +78,7 @@ struct queue_outcome {
     bool duplicate;
     uint64_t first_id; /* of a put */
     uint64_t count;    /* messages put, removed, delayed, buried or moved */
+    uint64_t follow;   /* the number of a follow */
 };
 typedef void queue_done_fn(const struct queue_outcome *outcome, void *arg);
 
@@ -112,8 +118,9 @@ struct named_queue *named_queue_open(const struct named_queue_config *config, st
 void named_queue_free(struct named_queue **q);
 
 const char *named_queue_name(const struct named_queue *q);
-const char *named_queue_id(const struct named_queue *q);     /* 32 hex digits */
-struct queue *named_queue_core(const struct named_queue *q); /* to read, reserve, return, touch and release */
+const char *named_queue_id(const struct named_queue *q); /* 32 hex digits */
+struct queue *named_queue_core(
+    const struct named_queue *q); /* to read, reserve, return, touch, release, rewind */
 const struct journal *named_queue_journal(const struct named_queue *q);
 /* The producer's committed mark; 0 with *known (may be NULL) false if it is unknown. */
 uint64_t named_queue_mark(const struct named_queue *q, const char *producer, bool *known);
@@ -162,10 +169,8 @@ enum queue_result named_queue_remove(
     struct named_queue *q, struct id_ranges *taken, struct queue_now now, queue_done_fn *done, void *arg);
 
 /* These apply to those messages of `ids` that are under the lease. */
-/* `destination` names the store that has these messages now (invariant 9); empty: none. */
-#define QUEUE_DESTINATION_MAX 8 /* bytes, so that the record fits into the space that a put reserves for it */
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
-    struct bytes destination, struct queue_now now, queue_done_fn *done, void *arg);
+    struct queue_now now, queue_done_fn *done, void *arg);
 /* The messages become ready after `delay` and get new ids. */
 enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const struct id_range *ids,
     size_t n, usec_t delay, struct queue_now now, queue_done_fn *done, void *arg);
@@ -175,7 +180,23 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
 enum queue_result named_queue_kick(
     struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg);
 
-/* Before a take or a reserve of `items` messages. QUEUE_LOADING: try again after on_ready. QUEUE_LATCHED: they
+/* Begins a follow of the reader: the queue admits no other reader from now on. QUEUE_HELD, or QUEUE_FOLLOWED by another
+ * name. A follow under the name that the queue already has ends the present one. */
+enum queue_result named_queue_follow(
+    struct named_queue *q, const char *reader, struct queue_now now, queue_done_fn *done, void *arg);
+/* Ends the follow at once. QUEUE_NOTHING: the queue has no follower. */
+enum queue_result named_queue_unfollow(
+    struct named_queue *q, struct queue_now now, queue_done_fn *done, void *arg);
+/* Removes the sent messages with ids below `below`. `destination` names the store that has these messages now (invariant
+ * 9); empty: none. QUEUE_NOTHING: there are none. */
+#define QUEUE_DESTINATION_MAX 8 /* bytes, so that the record fits into the space that a put reserves for it */
+enum queue_result named_queue_settle(struct named_queue *q, uint64_t below, struct bytes destination,
+    struct queue_now now, queue_done_fn *done, void *arg);
+/* Buries a sent message; QUEUE_LEASE_LOST if the message is not sent. */
+enum queue_result named_queue_bury_sent(struct named_queue *q, uint64_t id, struct bytes reason,
+    struct queue_now now, queue_done_fn *done, void *arg);
+
+/* Before a take, a reserve or a read of `items` messages. QUEUE_LOADING: try again after on_ready. QUEUE_LATCHED: they
  * cannot be read. */
 enum queue_result named_queue_prepare(struct named_queue *q, size_t items, size_t max_bytes);
 /* As named_queue_prepare, for one message. */
@@ -183,7 +204,7 @@ enum queue_result named_queue_prepare_message(struct named_queue *q, uint64_t id
 
 /* Make leased messages ready again, in their former order, without a record. They return the number of messages. */
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n);
-uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch);
+uint64_t named_queue_release(struct named_queue *q, const char *reader);
 
 /* Leaves no message that was removed before the call in a file of the queue's directory. Live messages are rewritten, and
  * operations continue. `done` is not called; see named_queue_erasure.

@@ -1,4 +1,4 @@
-/* Operations on leased and taken messages: remove, delay, bury, return. */
+/* Operations on leased, sent and taken messages: remove, delay, bury, return. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 /* Appends the record for the op's busy messages. If the record is refused, the messages belong to their lease again,
@@ -50,32 +50,45 @@ void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids)
     notify_ready(q);
 }
 
-/* Begins an op on those messages of `ids` that belong to this lease. Fails if there are none, or if a full disk has
- * just refused such an op. */
-static enum queue_result hold(struct named_queue *q, const struct op_type *type, uint64_t lease,
-    const struct id_range *ids, size_t n, struct queue_now now, struct op **out)
+/* Begins an op on the messages `held`. Fails if there are none, or if a full disk has just refused such an op. */
+static enum queue_result begin(struct named_queue *q, const struct op_type *type, struct id_ranges *held,
+    struct queue_now now, struct op **out)
 {
-    struct id_ranges held = {0};
-    if (queue_hold(q->core, lease, ids, n, &held) == 0)
+    if (held->count == 0)
         return QUEUE_LEASE_LOST;
     if (reserve_waits(q, type->kind, now)) {
-        queue_abort(q->core, &held);
-        id_ranges_free(&held);
+        queue_abort(q->core, held);
+        id_ranges_free(held);
         return QUEUE_NO_SPACE;
     }
     *out = op_new(q, type, NULL, NULL);
-    (*out)->ids = held;
+    (*out)->ids = *held;
     return QUEUE_OK;
 }
 
 enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n,
-    struct bytes destination, struct queue_now now, queue_done_fn *done, void *arg)
+    struct queue_now now, queue_done_fn *done, void *arg)
 {
     struct op *o;
-    enum queue_result r = hold(q, &remove_type, lease, ids, n, now, &o);
-    if (r == QUEUE_OK && destination.len)
-        producer_mark_raise(o, destination, o->ids.at[o->ids.n - 1].last + 1);
+    struct id_ranges held = {0};
+    queue_hold(q->core, lease, ids, n, &held);
+    enum queue_result r = begin(q, &remove_type, &held, now, &o);
     return r == QUEUE_OK ? settle(o, now, done, arg) : r;
+}
+
+enum queue_result named_queue_settle(struct named_queue *q, uint64_t below, struct bytes destination,
+    struct queue_now now, queue_done_fn *done, void *arg)
+{
+    struct op *o;
+    struct id_ranges held = {0};
+    if (below == 0 || queue_hold_sent(q->core, (struct id_range){0, below - 1}, &held) == 0)
+        return QUEUE_NOTHING;
+    enum queue_result r = begin(q, &remove_type, &held, now, &o);
+    if (r != QUEUE_OK)
+        return r;
+    if (destination.len)
+        producer_mark_raise(o, destination, o->ids.at[o->ids.n - 1].last + 1);
+    return settle(o, now, done, arg);
 }
 
 static void delay_encode(struct op *o)
@@ -99,7 +112,9 @@ enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const
 {
     static const struct op_type type = {OP_DELAY, delay_finish, delay_encode, false};
     struct op *o;
-    enum queue_result r = hold(q, &type, lease, ids, n, now, &o);
+    struct id_ranges held = {0};
+    queue_hold(q->core, lease, ids, n, &held);
+    enum queue_result r = begin(q, &type, &held, now, &o);
     if (r != QUEUE_OK)
         return r;
     struct amount amount = {.n = o->ids.count};
@@ -128,12 +143,12 @@ static void bury_finish(struct op *o, const struct journal_commit *c, struct que
         queue_abort(o->q->core, &o->ids);
 }
 
-enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const struct id_range *ids,
-    size_t n, struct bytes reason, struct queue_now now, queue_done_fn *done, void *arg)
+static enum queue_result bury(struct named_queue *q, struct id_ranges *held, struct bytes reason,
+    struct queue_now now, queue_done_fn *done, void *arg)
 {
     static const struct op_type type = {OP_BURY, bury_finish, bury_encode, true};
     struct op *o;
-    enum queue_result r = hold(q, &type, lease, ids, n, now, &o);
+    enum queue_result r = begin(q, &type, held, now, &o);
     if (r != QUEUE_OK)
         return r;
     queue_block_reserves(q->core, &o->ids);
@@ -143,6 +158,22 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
     return settle(o, now, done, arg);
 }
 
+enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const struct id_range *ids,
+    size_t n, struct bytes reason, struct queue_now now, queue_done_fn *done, void *arg)
+{
+    struct id_ranges held = {0};
+    queue_hold(q->core, lease, ids, n, &held);
+    return bury(q, &held, reason, now, done, arg);
+}
+
+enum queue_result named_queue_bury_sent(struct named_queue *q, uint64_t id, struct bytes reason,
+    struct queue_now now, queue_done_fn *done, void *arg)
+{
+    struct id_ranges held = {0};
+    queue_hold_sent(q->core, (struct id_range){id, id}, &held);
+    return bury(q, &held, reason, now, done, arg);
+}
+
 uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct id_range *ids, size_t n)
 {
     uint64_t count = queue_return(q->core, lease, ids, n);
@@ -150,9 +181,9 @@ uint64_t named_queue_return(struct named_queue *q, uint64_t lease, const struct 
     return count;
 }
 
-uint64_t named_queue_release(struct named_queue *q, const char *reader, uint64_t *epoch)
+uint64_t named_queue_release(struct named_queue *q, const char *reader)
 {
-    uint64_t count = queue_release(q->core, reader, epoch);
+    uint64_t count = queue_release(q->core, reader);
     notify_ready(q);
     return count;
 }

@@ -69,8 +69,8 @@ enum queue_eviction named_queue_evict(
     const struct queue_state *s = queue_state(q->core);
     struct amount in = {n, bytes}, out = {evicted->count, *evicted_bytes};
     struct id_ranges more = {0};
-    uint64_t most = out.bytes + EVICT_BYTES_MAX;
-    uint64_t stay = queue_depth(q->core) - s->n[MESSAGE_READY] - out.n + s->n[MESSAGE_PENDING];
+    uint64_t most = out.bytes + EVICT_BYTES_MAX, sent_bytes, sent = queue_count_sent(q->core, &sent_bytes);
+    uint64_t stay = queue_depth(q->core) - s->n[MESSAGE_READY] + sent - out.n + s->n[MESSAGE_PENDING];
     /* Tests whether eviction can help at all, before any message is made busy. */
     if ((l->max_depth && stay + n > l->max_depth) || (l->max_bytes && bytes > l->max_bytes) ||
         (q->config.journal && !has_memory(q, in, out)))
@@ -85,8 +85,8 @@ enum queue_eviction named_queue_evict(
     }
     enum queue_eviction room = EVICTION_ENOUGH;
     if (!limits_have_room(q, in, out)) {
-        struct amount all = {
-            out.n + s->n[MESSAGE_READY], out.bytes + s->bytes - queue_bytes_not_ready(q->core)};
+        struct amount all = {out.n + s->n[MESSAGE_READY] - sent,
+            out.bytes + s->bytes - queue_bytes_not_ready(q->core) - sent_bytes};
         room = more.count && limits_have_room(q, in, all) ? EVICTION_PARTIAL : EVICTION_IMPOSSIBLE;
     }
     if (room == EVICTION_IMPOSSIBLE) {

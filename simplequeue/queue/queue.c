@@ -39,11 +39,6 @@ struct id_heap {
     size_t n, cap;
 };
 
-struct epoch {
-    char reader[NAME_LEN_MAX + 1];
-    uint64_t epoch;
-};
-
 #define QUEUE_MAGIC 0x7175e0e1u
 
 struct queue {
@@ -60,11 +55,11 @@ struct queue {
     uint64_t demanded; /* the value of `demand` at the previous load */
     uint64_t spill_at; /* the next attempt to spill is made above this many bytes of memory */
     struct lease *leases;
-    struct epoch *epochs; /* the latest epoch of each reader's name, at most QUEUE_EPOCHS_MAX */
-    size_t n_epochs;
+    uint64_t position; /* the next id to send to the follower */
+    uint64_t sent;     /* messages below it were sent since the queue is followed; 0: not followed */
     struct queue_timer pause;
     uint64_t last_lease;
-    char reader[NAME_LEN_MAX + 1];
+    char reader[NAME_LEN_MAX + 1], follower[NAME_LEN_MAX + 1];
 };
 
 void id_ranges_add_range(struct id_ranges *r, struct id_range range)
@@ -129,6 +124,7 @@ struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t 
     q->last_lease = lease_base;
     q->state.next_id = q->frontier = next_id;
     q->state.reader = q->reader;
+    q->state.follower = q->follower;
     heap_node_init(&q->pause.node);
     q->pause.kind = QUEUE_TIMER_PAUSE;
     q->pause.owner = owner;
@@ -194,7 +190,6 @@ void queue_free(struct queue **qp)
         q->shared->messages -= q->state.n[s];
     store_free(&q->store);
     free(q->taken.ids);
-    free(q->epochs);
     heap_remove(&q->shared->deadlines, &q->pause.node);
     q->magic = 0;
     free(q);
@@ -296,17 +291,21 @@ struct bytes queue_message(struct queue *q, uint64_t id, uint32_t *tries)
     return message_bytes(m);
 }
 
-static bool next_ready(struct queue *q, uint64_t *id)
+/* Finds the first ready message whose id is at least `from`. */
+static bool next_ready(struct queue *q, uint64_t from, uint64_t *id)
 {
-    if (!store_next_ready(&q->store, q->frontier, id))
+    bool skips = from > q->frontier;
+    if (!store_next_ready(&q->store, skips ? from : q->frontier, id))
         return false;
-    q->frontier = *id;
+    if (!skips)
+        q->frontier = *id;
     return true;
 }
 
 static void ready_take(struct queue *q, uint64_t id, struct message *m, enum message_state state)
 {
-    q->frontier = id + 1;
+    if (q->frontier == id)
+        q->frontier = id + 1;
     set_state(q, id, m, state);
 }
 
@@ -321,20 +320,22 @@ static uint64_t lowest_taken(struct queue *q)
     return UINT64_MAX;
 }
 
-static void take(struct queue *q, enum message_state state, size_t max_items, size_t max_bytes,
+/* Gives ready messages the state, and appends their ids to *out. MESSAGE_READY: they stay ready. */
+static void take(struct queue *q, enum message_state state, uint64_t from, size_t max_items, size_t max_bytes,
     uint64_t before, struct id_ranges *out)
 {
-    uint64_t id;
+    uint64_t id = from;
     if (q->state.paused_until)
         return;
-    for (size_t n = 0, bytes = 0; n < max_items && next_ready(q, &id) && id < before; n++) {
+    for (size_t n = 0, bytes = 0; n < max_items && next_ready(q, id, &id) && id < before; n++, id++) {
         struct message *m = store_is_spilled(&q->store, id) ? NULL : store_find(&q->store, id);
         if (!m)
             return;
         if (n && bytes + m->len > max_bytes)
             return;
         bytes += m->len;
-        ready_take(q, id, m, state);
+        if (state != MESSAGE_READY)
+            ready_take(q, id, m, state);
         if (state == MESSAGE_BUSY) {
             id_heap_put(&q->taken, id);
         } else {
@@ -349,7 +350,7 @@ static void take(struct queue *q, enum message_state state, size_t max_items, si
 void queue_take(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out)
 {
     lowest_taken(q); /* removes old ids from the heap */
-    take(q, MESSAGE_BUSY, max_items, max_bytes, UINT64_MAX, out);
+    take(q, MESSAGE_BUSY, 0, max_items, max_bytes, UINT64_MAX, out);
 }
 
 uint64_t queue_bytes_not_ready(struct queue *q)
@@ -370,7 +371,7 @@ void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spille
 {
     uint64_t id;
     lowest_taken(q);
-    for (size_t n = 0; n < max_items && next_ready(q, &id) && id < before; n++) {
+    for (size_t n = 0; n < max_items && next_ready(q, q->sent, &id) && id < before; n++) {
         if (!spilled && store_is_spilled(&q->store, id))
             return;
         ready_take(q, id, store_find(&q->store, id), MESSAGE_BUSY);
@@ -430,8 +431,8 @@ bool queue_admits(const struct queue *q, const char *reader)
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
     usec_t deadline, struct id_ranges *out)
 {
-    assert(queue_admits(q, reader) && out->count == 0);
-    take(q, MESSAGE_LEASED, max_items, max_bytes, lowest_taken(q), out);
+    assert(queue_admits(q, reader) && !q->follower[0] && out->count == 0);
+    take(q, MESSAGE_LEASED, 0, max_items, max_bytes, lowest_taken(q), out);
     if (out->count == 0)
         return 0;
     snprintf(q->reader, sizeof q->reader, "%s", reader);
@@ -533,30 +534,10 @@ static uint64_t lease_end(struct queue *q, struct lease *l)
     return count;
 }
 
-static struct epoch *find_epoch(const struct queue *q, const char *reader)
-{
-    for (size_t i = 0; i < q->n_epochs; i++)
-        if (strcmp(q->epochs[i].reader, reader) == 0)
-            return &q->epochs[i];
-    return NULL;
-}
-
-uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch)
+uint64_t queue_release(struct queue *q, const char *reader)
 {
     uint64_t count = 0;
     struct lease *l, *after;
-    struct epoch *e = find_epoch(q, reader);
-    if (!q->epochs)
-        q->epochs = mem_alloc(QUEUE_EPOCHS_MAX * sizeof *q->epochs);
-    if (!e && q->n_epochs < QUEUE_EPOCHS_MAX) {
-        e = &q->epochs[q->n_epochs++];
-    } else if (!e) { /* forgets the oldest */
-        e = q->epochs;
-        for (size_t i = 1; i < q->n_epochs; i++)
-            e = q->epochs[i].epoch < e->epoch ? &q->epochs[i] : e;
-    }
-    snprintf(e->reader, sizeof e->reader, "%s", reader);
-    *epoch = e->epoch = ++q->last_lease;
     if (strcmp(q->reader, reader) != 0)
         return 0;
     HASH_ITER(hh, q->leases, l, after)
@@ -564,24 +545,67 @@ uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch)
     return count;
 }
 
-uint64_t queue_epoch(const struct queue *q, const char *reader)
-{
-    const struct epoch *e = find_epoch(q, reader);
-    return e ? e->epoch : 0;
-}
-
-void queue_end_epoch(struct queue *q, const char *reader)
-{
-    struct epoch *e = find_epoch(q, reader);
-    if (e)
-        e->epoch = ++q->last_lease;
-}
-
 void queue_lease_expire(struct queue *q, uint64_t number)
 {
     struct lease *l = find_lease(q, number);
     if (l && lease_end(q, l))
         q->state.expired++;
+}
+
+/* Following */
+
+void queue_set_follower(struct queue *q, const char *reader)
+{
+    assert(q->state.leases == 0 && q->state.follow == 0);
+    snprintf(q->follower, sizeof q->follower, "%s", reader);
+}
+
+uint64_t queue_follow(struct queue *q)
+{
+    assert(q->state.leases == 0 && q->follower[0]);
+    q->position = 0;
+    return q->state.follow = ++q->last_lease;
+}
+
+void queue_unfollow(struct queue *q)
+{
+    q->position = q->sent = q->state.follow = 0;
+    queue_set_follower(q, "");
+}
+
+void queue_follow_rewind(struct queue *q, uint64_t from)
+{
+    if (from < q->position)
+        q->position = from;
+}
+
+void queue_follow_read(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out)
+{
+    assert(q->state.follow && out->count == 0);
+    take(q, MESSAGE_READY, q->position, max_items, max_bytes, lowest_taken(q), out);
+    if (out->count)
+        q->position = out->at[out->n - 1].last + 1;
+    if (q->sent < q->position)
+        q->sent = q->position;
+}
+
+uint64_t queue_hold_sent(struct queue *q, struct id_range range, struct id_ranges *out)
+{
+    uint64_t before = out->count, end = range.last < q->sent ? range.last + 1 : q->sent;
+    for (uint64_t id = range.first; next_ready(q, id, &id) && id < end; id++) {
+        ready_take(q, id, store_find(&q->store, id), MESSAGE_BUSY);
+        id_ranges_add(out, id);
+    }
+    return out->count - before;
+}
+
+uint64_t queue_count_sent(struct queue *q, uint64_t *bytes)
+{
+    uint64_t n = 0;
+    *bytes = 0;
+    for (uint64_t id = 0; q->sent > 0 && next_ready(q, id, &id) && id < q->sent; id++, n++)
+        *bytes += store_peek(&q->store, id).len;
+    return n;
 }
 
 /* Removes the message from its lease, or frees its delay or burial. */
@@ -747,6 +771,12 @@ static uint64_t window(uint64_t limit)
     return share < QUEUE_WINDOW_MIN ? QUEUE_WINDOW_MIN : share > QUEUE_WINDOW_MAX ? QUEUE_WINDOW_MAX : share;
 }
 
+/* The next message to deliver. A follower has those before it. */
+static uint64_t reading_from(const struct queue *q)
+{
+    return q->position > q->frontier ? q->position : q->frontier;
+}
+
 void queue_spill(struct queue *q, uint64_t limit)
 {
     const struct store_memory *memory = &q->shared->memory;
@@ -754,11 +784,12 @@ void queue_spill(struct queue *q, uint64_t limit)
     struct store_span unused;
     if (memory->all <= most || memory->all < q->spill_at)
         return;
-    store_in_memory(&q->store, q->frontier, SIZE_MAX, window(limit), 0, &unused, &through);
+    store_in_memory(
+        &q->store, reading_from(q), q->position > q->frontier, SIZE_MAX, window(limit), 0, &unused, &through);
     uint64_t demand = q->demand > q->demanded ? q->demand : q->demanded;
     if (through < demand)
         through = demand;
-    store_spill(&q->store, q->frontier, through, memory->all - most);
+    store_spill(&q->store, reading_from(q), through, memory->all - most);
     q->spill_at = memory->all > most ? memory->all + STORE_PAGE_BYTES : 0;
 }
 
@@ -767,7 +798,8 @@ bool queue_in_memory(struct queue *q, size_t items, uint64_t bytes, uint64_t lim
     uint64_t through;
     if (q->store.spilled == 0 || q->state.n[MESSAGE_READY] == 0)
         return true;
-    bool there = store_in_memory(&q->store, q->frontier, items, bytes, window(limit), out, &through);
+    bool there = store_in_memory(
+        &q->store, reading_from(q), q->position > q->frontier, items, bytes, window(limit), out, &through);
     if (q->demand < through)
         q->demand = through;
     return there;
@@ -777,8 +809,8 @@ bool queue_read_ahead(struct queue *q, uint64_t limit, struct store_span *out)
 {
     uint64_t through;
     return q->store.spilled > 0 && q->state.n[MESSAGE_READY] > 0 &&
-           !store_in_memory(
-               &q->store, q->frontier, SIZE_MAX, window(limit), window(limit) / 2, out, &through) &&
+           !store_in_memory(&q->store, reading_from(q), q->position > q->frontier, SIZE_MAX, window(limit),
+               window(limit) / 2, out, &through) &&
            out->last_id > 0;
 }
 

@@ -14,10 +14,12 @@
  * 1. queue_add assigns consecutive ids. Two committed messages never have the same id; ids of refused messages may
  *    be used again.
  * 2. The ready message with the lowest id is delivered first. A message that becomes ready again keeps its id.
- * 3. A message belongs to at most one lease. Lease numbers ascend from lease_base and never repeat; epochs are of
- *    the same sequence.
+ * 3. A message belongs to at most one lease. Lease numbers ascend from lease_base and never repeat.
  * 4. All leases of a queue belong to readers with one name, which may be "".
- * 5. `tries` counts deliveries; after a restart only of messages whose delay, burial, move or copy recorded it. */
+ * 5. `tries` counts deliveries; after a restart only of messages whose delay, burial, move or copy recorded it.
+ * 6. A queue has leases or a *follower*: a reader that reads all messages in the order of ids and settles what it has
+ *    stored. Each follow has a number of the sequence of lease numbers. A message that was sent to the follower stays
+ *    ready, but is not evicted. No message below a sent one becomes ready that was not sent. */
 #ifndef SIMPLEQUEUE_QUEUE_H
 #define SIMPLEQUEUE_QUEUE_H
 
@@ -25,8 +27,6 @@
 #include "base/clock.h"
 #include "base/heap.h"
 #include "simplequeue/queue/store.h"
-
-#define QUEUE_EPOCHS_MAX 64 /* epochs of reader names that a queue stores; it forgets the oldest first */
 
 enum message_state {
     MESSAGE_GONE,
@@ -110,7 +110,9 @@ struct queue_state {
     uint64_t depth_high_water;
     usec_t paused_until; /* 0: not paused */
     size_t leases;
-    const char *reader; /* name of the reader with the leases, if leases > 0 */
+    const char *reader;   /* name of the reader with the leases, if leases > 0 */
+    const char *follower; /* name of the follower; "": none */
+    uint64_t follow;      /* number of its follow; 0: it has not begun to read since the start */
 };
 
 struct queue;
@@ -151,12 +153,12 @@ void queue_count_given(struct queue *q, uint64_t n);
 /* True if the reader may lease messages: no reader with another name has a lease. */
 bool queue_admits(const struct queue *q, const char *reader);
 /* As queue_take, but leases the messages until `deadline` (queue_admits must be true). Stops before a message that
- * queue_take or queue_block_reserves has made busy: it may become ready again, and relays need the order of ids.
+ * queue_take or queue_block_reserves has made busy: it may become ready again, and readers need the order of ids.
  * The lease's number, or 0: no message is ready. */
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
     usec_t deadline, struct id_ranges *out);
-/* As queue_take, but for eviction: only ids below `before`, no gets or tries counted, also during a pause; spilled
- * messages only if `spilled`. */
+/* As queue_take, but for eviction: only ids below `before`, none that was sent to the follower, no gets or tries counted, also
+ * during a pause; spilled messages only if `spilled`. */
 void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spilled, struct id_ranges *out);
 /* Returns the bytes of the committed messages that are not ready. Visits each of these messages. */
 uint64_t queue_bytes_not_ready(struct queue *q);
@@ -179,15 +181,28 @@ void queue_block_reserves(struct queue *q, const struct id_ranges *ids);
 uint64_t queue_return(struct queue *q, uint64_t lease, const struct id_range *wanted, size_t n);
 /* Changes the deadline of the lease. Returns false if no message is leased under this number. */
 bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline);
-/* Ends all leases of readers with this name, begins its next epoch (higher than all before, never 0), and returns
- * the number of messages that became ready. */
-uint64_t queue_release(struct queue *q, const char *reader, uint64_t *epoch);
-/* The latest epoch of this name; 0: unknown. Epochs are only in memory. */
-uint64_t queue_epoch(const struct queue *q, const char *reader);
-/* Replaces the epoch of this name, if there is one, by a new one. */
-void queue_end_epoch(struct queue *q, const char *reader);
+/* Ends all leases of readers with this name, and returns the number of messages that became ready. */
+uint64_t queue_release(struct queue *q, const char *reader);
 /* Call this when the timer of the lease has fired. Makes the messages of the lease ready again. */
 void queue_lease_expire(struct queue *q, uint64_t lease);
+
+/* Following. While the queue has a follower, it must not be taken from or reserved. */
+
+/* Names the follower, or none (""). The queue must have no leases, and its follow must not have begun. */
+void queue_set_follower(struct queue *q, const char *reader);
+/* Begins the next follow, which reads from the first ready message on, and returns its number, never 0. */
+uint64_t queue_follow(struct queue *q);
+/* Ends the follow, and the queue has no follower any more. */
+void queue_unfollow(struct queue *q);
+/* Messages with ids of at least `from` are sent again, because their reply was lost. */
+void queue_follow_rewind(struct queue *q, uint64_t from);
+/* Appends the next ready messages in the order of ids to *out, as queue_reserve does. They stay ready. */
+void queue_follow_read(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out);
+/* Makes those ready messages of the range busy that were sent since the queue is followed, and appends their ids to *out. Returns
+ * their number. */
+uint64_t queue_hold_sent(struct queue *q, struct id_range range, struct id_ranges *out);
+/* Returns the number and the bytes of the ready messages that were sent. Visits each of them. */
+uint64_t queue_count_sent(struct queue *q, uint64_t *bytes);
 
 /* Call one of these when the change of busy messages is committed or aborted. */
 

@@ -684,14 +684,15 @@ static void extend_span(const struct store *s, size_t i, uint64_t chunk, struct 
     }
 }
 
-bool store_in_memory(struct store *s, uint64_t from, size_t items, uint64_t bytes, uint64_t chunk,
-    struct store_span *out, uint64_t *through)
+bool store_in_memory(struct store *s, uint64_t from, bool follows, size_t items, uint64_t bytes,
+    uint64_t chunk, struct store_span *out, uint64_t *through)
 {
     uint64_t n = 0, sum = 0;
     bool there = true;
     *through = from;
     *out = (struct store_span){0};
-    for (size_t i = s->n > s->head ? page_index(s, from) : s->n; i < s->n && n < items && sum < bytes; i++) {
+    size_t first = s->n > s->head ? page_index(s, from) : s->n;
+    for (size_t i = first; i < s->n && n < items && sum < bytes; i++) {
         const struct store_page *p = s->pages[i];
         if (p->ready == 0)
             continue;
@@ -700,8 +701,9 @@ bool store_in_memory(struct store *s, uint64_t from, size_t items, uint64_t byte
             extend_span(s, i, chunk, out);
             return false;
         }
-        n += p->ready;
-        sum += p->bytes;
+        bool counts = i > first || !follows;
+        n += counts ? p->ready : 0;
+        sum += counts ? p->bytes : 0;
         *through = p->first_id + p->span - 1;
     }
     return there;

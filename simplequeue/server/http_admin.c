@@ -65,7 +65,7 @@ static void empty_done(const struct queue_outcome *outcome, void *arg)
 void http_empty(struct http_request *req, void *ctx)
 {
     struct named_queue *q;
-    if (!param_existing_queue(ctx, req, &q))
+    if (!param_existing_queue(ctx, req, &q) || refuse_followed(req, q))
         return;
     if (!q) {
         http_reply(req, 200, JSON, BYTES_LITERAL("{\"dropped\":0}\n"));

@@ -120,6 +120,35 @@ void reply_refused(
     buf_free(&members);
 }
 
+void refuse_reader(struct http_request *req, const struct named_queue *q, enum queue_result why)
+{
+    const struct refusal *r = refusal_of(why);
+    const struct queue_state *s = q ? queue_state(named_queue_core(q)) : NULL;
+    const char *reader = !s ? "" : why == QUEUE_HELD ? s->reader : s->follower;
+    struct buf members = {0};
+    buf_printf(&members, "\"reader\":\"%s\",\"hint\":\"%s\"", reader, r->hint);
+    if (why == QUEUE_FOLLOW_ENDED && s && s->follow)
+        buf_printf(&members, ",\"number\":\"%llu\"", (unsigned long long)s->follow);
+    buf_append_char(&members, '\0');
+    if (q)
+        add_queue_id(req, q);
+    http_problem_with(req, r->status, r->code, members.ptr, "%s: reader \"%s\"", queue_strerror(why), reader);
+    buf_free(&members);
+}
+
+bool refuse_followed(struct http_request *req, const struct named_queue *q)
+{
+    bool is_followed = q && queue_state(named_queue_core(q))->follower[0];
+    if (is_followed)
+        refuse_reader(req, q, QUEUE_FOLLOWED);
+    return is_followed;
+}
+
+bool is_present_follow(const struct named_queue *q, uint64_t follow)
+{
+    return q && queue_state(named_queue_core(q))->follow == follow;
+}
+
 static void on_gone(struct http_request *req, void *arg)
 {
     struct pending *p = arg;

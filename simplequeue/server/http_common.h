@@ -7,7 +7,7 @@
 #include "simplequeue/server/queue_server.h"
 
 http_handler http_put, http_mput, http_get, http_mget, http_reserve;
-http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_kick;
+http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_kick, http_follow, http_unfollow;
 http_handler http_dump, http_dead, http_producer, http_producers,
     http_erase; /* these also answer after storage has failed */
 http_handler http_pause, http_empty, http_exit;
@@ -58,6 +58,14 @@ void add_queue_id(struct http_request *req, const struct named_queue *q);
 void reply_refused(
     struct queue_server *server, struct http_request *req, enum queue_result result, uint64_t mark);
 
+/* Replies with QUEUE_HELD, QUEUE_FOLLOWED or QUEUE_FOLLOW_ENDED and the name of the reader that has the queue. `q` is NULL if
+ * the queue does not exist. */
+void refuse_reader(struct http_request *req, const struct named_queue *q, enum queue_result why);
+/* If the queue has a follower, refuses the request and returns true. */
+bool refuse_followed(struct http_request *req, const struct named_queue *q);
+/* `follow` is not 0. */
+bool is_present_follow(const struct named_queue *q, uint64_t follow);
+
 /* A reply that waits for a commit. The client may disconnect in the meantime. */
 struct pending {
     struct queue_server *server;
@@ -67,6 +75,7 @@ struct pending {
     const char *verb;        /* name of the JSON member ("acked") or header with the count or the id */
     struct reserve *reserve; /* the reserve that continues after its ack */
     uint64_t count, before;  /* EMPTY: messages deleted so far; only ids below `before` are deleted */
+    uint64_t follow;         /* UNFOLLOW: the number to end; 0: any. FOLLOW: 1 if the name is new */
 };
 struct pending *pending_new(struct queue_server *server, struct http_request *req, struct named_queue *q);
 void pending_free(struct pending *p);

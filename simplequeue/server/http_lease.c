@@ -1,9 +1,7 @@
 /* ACK, NACK, BURY, TOUCH, RELEASE and KICK: end or extend leases, and make buried messages ready. */
-#include "journal/opening_list.h"
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define JSON "application/json"
@@ -82,24 +80,29 @@ void http_ack(struct http_request *req, void *ctx)
     struct lease_request r;
     if (!parse_lease_request(ctx, req, &r))
         return;
-    struct bytes destination;
-    if (!param_destination(req, &destination)) {
-        free(r.ids);
-        return;
-    }
     struct pending *p = count_pending(ctx, req, r.q, "acked");
-    enum queue_result result =
-        named_queue_ack(r.q, r.lease, r.ids, r.n, destination, queue_loop_now(), count_done, p);
+    enum queue_result result = named_queue_ack(r.q, r.lease, r.ids, r.n, queue_loop_now(), count_done, p);
     if (result != QUEUE_OK)
         pending_refuse(p, result, 0);
     free(r.ids);
+}
+
+/* As parse_lease_request, for requests that are refused while the queue has a follower. */
+static bool parse_change(struct queue_server *server, struct http_request *req, struct lease_request *out)
+{
+    if (!parse_lease_request(server, req, out))
+        return false;
+    if (!refuse_followed(req, out->q))
+        return true;
+    free(out->ids);
+    return false;
 }
 
 void http_nack(struct http_request *req, void *ctx)
 {
     struct lease_request r;
     uint64_t delay, n;
-    if (!http_param_u64(req, "delay", 0, 0, DELAY_MAX, &delay) || !parse_lease_request(ctx, req, &r))
+    if (!http_param_u64(req, "delay", 0, 0, DELAY_MAX, &delay) || !parse_change(ctx, req, &r))
         return;
     if (delay) {
         struct pending *p = count_pending(ctx, req, r.q, "nacked");
@@ -115,15 +118,43 @@ void http_nack(struct http_request *req, void *ctx)
     free(r.ids);
 }
 
+/* The follower buries the message id=. */
+static void bury_sent(struct queue_server *server, struct http_request *req, struct bytes reason)
+{
+    struct named_queue *q;
+    struct bytes text;
+    uint64_t follow, id;
+    if (http_param(req, "lease", &text)) {
+        http_problem(req, 400, "bad-parameter", NULL, "lease is not allowed with follow");
+    } else if (!http_param(req, "id", &text)) {
+        http_problem(req, 400, "missing-parameter", NULL, "id is missing");
+    } else if (param_existing_queue(server, req, &q) &&
+               http_param_u64(req, "follow", 0, 1, UINT64_MAX, &follow) &&
+               http_param_u64(req, "id", 0, 1, UINT64_MAX - 1, &id)) {
+        if (!is_present_follow(q, follow)) {
+            refuse_reader(req, q, QUEUE_FOLLOW_ENDED);
+            return;
+        }
+        struct pending *p = count_pending(server, req, q, "buried");
+        enum queue_result r = named_queue_bury_sent(q, id, reason, queue_loop_now(), count_done, p);
+        if (r != QUEUE_OK)
+            pending_refuse(p, r, 0);
+    }
+}
+
 void http_bury(struct http_request *req, void *ctx)
 {
     struct lease_request r;
-    struct bytes reason = BYTES_NONE;
+    struct bytes reason = BYTES_NONE, follow;
     if (http_param(req, "reason", &reason) && reason.len > REASON_MAX) {
         http_problem(req, 400, "bad-parameter", NULL, "reason exceeds %d bytes", REASON_MAX);
         return;
     }
-    if (!parse_lease_request(ctx, req, &r))
+    if (http_param(req, "follow", &follow)) {
+        bury_sent(ctx, req, reason);
+        return;
+    }
+    if (!parse_change(ctx, req, &r))
         return;
     struct pending *p = count_pending(ctx, req, r.q, "buried");
     enum queue_result result =
@@ -152,36 +183,12 @@ void http_touch(struct http_request *req, void *ctx)
     reply_count(req, q, "extended", extend);
 }
 
-/* Creates the queue if needed: a reader calls /release before its first /reserve, and it needs the queue's id for its
- * name as a producer. */
 void http_release(struct http_request *req, void *ctx)
 {
-    const struct queue_server *server = ctx;
-    char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
-    struct bytes destination;
-    if (!param_queue(req, name) || !param_reader(req, reader) || !param_destination(req, &destination))
-        return;
-    struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_release);
-    if (!q)
-        return;
-    uint64_t epoch;
-    unsigned long long n = named_queue_release(q, reader, &epoch);
-    unsigned long long next_id = queue_state(named_queue_core(q))->next_id;
-    wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK); /* refuses those with an older epoch */
-    add_queue_id(req, q);
-    struct buf out = {0};
-    buf_printf(&out,
-        "{\"released\":%llu,\"queue_id\":\"%s\",\"host\":\"%s\",\"next_id\":\"%llu\",\"epoch\":\"%llu\","
-        "\"openings\":\"",
-        n, named_queue_id(q), server->name, next_id, (unsigned long long)epoch);
-    if (named_queue_openings(q))
-        openings_append_text(named_queue_openings(q), 0, &out);
-    snprintf(name, sizeof name, "%.*s", (int)destination.len, destination.len ? destination.ptr : "");
-    if (destination.len)
-        buf_printf(&out, "\",\"acked_below\":\"%llu", (unsigned long long)named_queue_mark(q, name, NULL));
-    buf_append_str(&out, "\"}\n");
-    http_reply_buf(req, 200, JSON, &out);
-    buf_free(&out);
+    char reader[NAME_LEN_MAX + 1];
+    struct named_queue *q;
+    if (param_existing_queue(ctx, req, &q) && param_reader(req, reader))
+        reply_count(req, q, "released", q ? named_queue_release(q, reader) : 0);
 }
 
 void http_kick(struct http_request *req, void *ctx)

@@ -1,8 +1,8 @@
-/* RESERVE leases messages. If no message is ready, the request waits in the queue's line, and requests are answered
- * in order. The reply contains messages, or is empty if the deadline passes or the daemon stops. It is 409 if a
- * reader with another name has leases or if the epoch is not the latest. While ready messages are being read from
- * disk, the request waits even beyond its deadline. Messages are leased at the moment when the reply is written, so
- * there is no lease without a reply. */
+/* RESERVE leases messages, or sends them to the follower. If no message is ready, the request waits in the queue's line,
+ * and requests are answered in order. The reply contains messages, or is empty if the deadline passes or the daemon
+ * stops. It is 409 if another reader has leases or follows, or if the follow has ended. While ready messages are being
+ * read from disk, the request waits even beyond its deadline. Messages are leased or sent at the moment when the
+ * reply is written, so there is no lease without a reply. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
@@ -19,11 +19,10 @@ struct reserve {
     char queue[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     size_t items;
     usec_t lease, timeout;
-    uint64_t epoch;           /* 0: none given */
-    struct bytes destination; /* of the request */
-    uint64_t mark;            /* the destination has the messages below this id */
-    bool acks;                /* the request has the parameter ack */
-    uint64_t acked;           /* number of messages that the ack has deleted */
+    uint64_t follow; /* the number; 0: not of the follower */
+    uint64_t from;   /* follow: the first id that the follower does not have */
+    bool acks;       /* the request has the parameter ack */
+    uint64_t acked;  /* number of messages that the ack has deleted */
 };
 
 /* For a relay that states `until` (docs/guide/protocol.md). A delayed message gets a new id later, so the ids do not show how
@@ -63,57 +62,36 @@ static void answer_nothing(struct reserve *r)
     http_reply(end(r, q), 200, OCTETS, BYTES_NONE);
 }
 
-/* If the epoch of the request is not the latest of the reader's name, refuses the request and returns true. `q` is
- * NULL if the queue does not exist. */
-static bool answer_stale(struct reserve *r, const struct named_queue *q)
+/* If the follow has ended, or another reader than the client follows, refuses the request and returns true. `q` is NULL if
+ * the queue does not exist. */
+static bool answer_refused(struct reserve *r, const struct named_queue *q)
 {
-    char members[48] = "";
-    uint64_t latest = q ? queue_epoch(named_queue_core(q), r->reader) : 0;
-    if (!r->epoch || r->epoch == latest)
+    bool has_follower = q && queue_state(named_queue_core(q))->follower[0];
+    enum queue_result why = r->follow ? QUEUE_FOLLOW_ENDED : QUEUE_FOLLOWED;
+    if (r->follow ? is_present_follow(q, r->follow) : !has_follower)
         return false;
-    if (latest)
-        snprintf(members, sizeof members, "\"epoch\":\"%llu\"", (unsigned long long)latest);
-    http_problem_with(end(r, q), 409, "stale-epoch", members,
-        "this is not the latest epoch of the reader's name: another client took over, or the daemon started "
-        "again");
+    refuse_reader(end(r, NULL), q, why);
     return true;
 }
 
-/* If messages that the destination does not have were acknowledged for it, refuses the request and returns true. */
-static bool answer_behind(struct reserve *r, const struct named_queue *q)
+static enum queue_result prepare(const struct reserve *r, struct named_queue *q)
 {
-    char name[NAME_LEN_MAX + 1], members[48];
-    snprintf(
-        name, sizeof name, "%.*s", (int)r->destination.len, r->destination.len ? r->destination.ptr : "");
-    uint64_t acked = q && name[0] ? named_queue_mark(q, name, NULL) : 0;
-    if (acked <= r->mark)
-        return false;
-    snprintf(members, sizeof members, "\"acked_below\":\"%llu\"", (unsigned long long)acked);
-    http_problem_with(end(r, q), 409, "destination-behind", members,
-        "the destination lacks messages below id %llu that were acknowledged for it",
-        (unsigned long long)acked);
-    return true;
+    if (r->follow)
+        queue_follow_rewind(named_queue_core(q), r->from);
+    return named_queue_prepare(q, r->items, REPLY_BYTES_MAX);
 }
 
 /* True if the request was answered. */
 static bool try_answer(struct reserve *r, struct named_queue *q)
 {
     struct queue *core = named_queue_core(q);
-    if (answer_stale(r, q))
+    if (answer_refused(r, q))
         return true;
-    if (!queue_admits(core, r->reader)) {
-        struct buf members = {0};
-        const char *holder = queue_state(core)->reader;
-        buf_append_str(&members, "\"reader\":");
-        buf_append_json(&members, bytes_str(holder));
-        buf_append_str(&members, ",\"hint\":\"its leases expire, or end at once with /release?reader=\"");
-        buf_append_char(&members, '\0');
-        http_problem_with(end(r, q), 409, "queue-held", members.ptr, "reader \"%s\" holds leases of queue %s",
-            holder, named_queue_name(q));
-        buf_free(&members);
+    if (!r->follow && !queue_admits(core, r->reader)) {
+        refuse_reader(end(r, NULL), q, QUEUE_HELD);
         return true;
     }
-    enum queue_result result = named_queue_prepare(q, r->items, REPLY_BYTES_MAX);
+    enum queue_result result = prepare(r, q);
     if (result == QUEUE_LOADING)
         return false;
     struct queue_server *server = r->server;
@@ -123,11 +101,13 @@ static bool try_answer(struct reserve *r, struct named_queue *q)
     }
     struct id_ranges ids = {0};
     usec_t deadline = queue_loop_now().monotonic + r->lease;
-    uint64_t lease = queue_reserve(core, r->reader, r->items, REPLY_BYTES_MAX, deadline, &ids);
-    if (!lease) /* nothing is ready */
+    uint64_t lease = 0;
+    if (r->follow)
+        queue_follow_read(core, r->items, REPLY_BYTES_MAX, &ids);
+    else
+        lease = queue_reserve(core, r->reader, r->items, REPLY_BYTES_MAX, deadline, &ids);
+    if (ids.count == 0) /* nothing is ready */
         return false;
-    if (!r->epoch) /* a reader of this name that has an epoch would pass over these messages */
-        queue_end_epoch(core, r->reader);
     for (struct id_walk w = {.ids = &ids}; id_walk_next(&w);) {
         struct buf *out = &server->frames;
         uint32_t tries;
@@ -144,7 +124,8 @@ static bool try_answer(struct reserve *r, struct named_queue *q)
     id_ranges_free(&ids);
     add_accepted(r, q);
     struct http_request *req = end(r, q);
-    http_add_header_u64(req, "X-Millrace-Lease", lease);
+    if (lease)
+        http_add_header_u64(req, "X-Millrace-Lease", lease);
     http_reply_buf(req, 200, OCTETS, &server->frames);
     queue_loop_arm(&server->loop);
     return true;
@@ -152,7 +133,7 @@ static bool try_answer(struct reserve *r, struct named_queue *q)
 
 static bool is_loading(const struct reserve *r, struct named_queue *q)
 {
-    return q && named_queue_prepare(q, r->items, REPLY_BYTES_MAX) == QUEUE_LOADING;
+    return q && prepare(r, q) == QUEUE_LOADING;
 }
 
 static bool retry_reserve(struct wait *w, enum wait_event event)
@@ -163,7 +144,7 @@ static bool retry_reserve(struct wait *w, enum wait_event event)
     case WAIT_RETRY:
         return try_answer(r, q);
     case WAIT_RECHECK:
-        return answer_stale(r, q);
+        return answer_refused(r, q);
     case WAIT_GONE:
         wait_leave(w);
         free(r);
@@ -186,8 +167,10 @@ static void reserve(struct reserve *r, usec_t now)
     struct queue_server *server = r->server;
     struct named_queue *q = queues_find(server->queues, r->queue);
     struct wait_line *line = q ? &served_of(q)->reserves : &server->strays;
-    if (answer_stale(r, q))
+    if (answer_refused(r, q))
         return;
+    if (r->follow) /* the follower has only one request: the reply to an earlier one is lost */
+        wait_wake_all(line, WAIT_STOPPED);
     if (q && !line->first && try_answer(r, q))
         return;
     if ((r->timeout == 0 || daemon_is_draining(server->loop.daemon)) && !is_loading(r, q)) {
@@ -257,8 +240,7 @@ static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct by
     } else {
         struct pending *p = pending_new(server, req, q);
         p->reserve = r;
-        enum queue_result result =
-            named_queue_ack(q, lease, ids, n, r->destination, queue_loop_now(), ack_done, p);
+        enum queue_result result = named_queue_ack(q, lease, ids, n, queue_loop_now(), ack_done, p);
         if (result != QUEUE_OK) {
             free(r);
             pending_refuse(p, result, 0);
@@ -267,20 +249,67 @@ static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct by
     free(ids);
 }
 
+/* Settles the messages below `settle`, unless more were settled for the destination than it has. */
+static void settle_then_reserve(
+    struct reserve *r, struct named_queue *q, uint64_t settle, struct bytes destination)
+{
+    char name[NAME_LEN_MAX + 1], members[48];
+    snprintf(name, sizeof name, "%.*s", (int)destination.len, destination.len ? destination.ptr : "");
+    uint64_t acked = destination.len ? named_queue_mark(q, name, NULL) : 0;
+    if (acked > settle) {
+        snprintf(members, sizeof members, "\"acked_below\":\"%llu\"", (unsigned long long)acked);
+        http_problem_with(end(r, q), 409, "destination-behind", members,
+            "the destination lacks messages below id %llu that were settled for it",
+            (unsigned long long)acked);
+        return;
+    }
+    struct pending *p = pending_new(r->server, r->req, q);
+    p->reserve = r;
+    enum queue_result result = named_queue_settle(q, settle, destination, queue_loop_now(), ack_done, p);
+    if (result == QUEUE_NOTHING) {
+        ack_done(&(struct queue_outcome){.result = QUEUE_OK}, p);
+    } else if (result != QUEUE_OK) {
+        free(r);
+        pending_refuse(p, result, 0);
+    }
+}
+
+/* The parameters that only the follower may give, or only other readers. */
+static bool param_follow(struct reserve *r, uint64_t *settle, struct bytes *destination)
+{
+    static const char *const of_follower[] = {"from", "settle", "destination"}, *const of_others[] = {
+                                                                                    "lease", "reader", "ack"};
+    struct http_request *req = r->req;
+    struct bytes text;
+    bool follows = http_param(req, "follow", &text);
+    for (size_t i = 0; i < 3; i++) {
+        const char *name = follows ? of_others[i] : of_follower[i];
+        if (http_param(req, name, &text)) {
+            http_problem(req, 400, "bad-parameter", NULL, "%s is %s follow", name,
+                follows ? "not allowed with" : "only allowed with");
+            return false;
+        }
+    }
+    if (follows && !http_param(req, "from", &text)) {
+        http_problem(req, 400, "missing-parameter", NULL, "from is missing");
+        return false;
+    }
+    return http_param_u64(req, "follow", 0, 1, UINT64_MAX, &r->follow) &&
+           http_param_u64(req, "from", 0, 0, UINT64_MAX, &r->from) &&
+           http_param_u64(req, "settle", 0, 0, UINT64_MAX, settle) && param_destination(req, destination);
+}
+
 void http_reserve(struct http_request *req, void *ctx)
 {
     struct queue_server *server = ctx;
-    struct bytes ack;
+    struct bytes ack, destination;
     struct reserve *r = mem_zalloc(sizeof *r);
-    uint64_t lease, timeout;
+    uint64_t lease, timeout, settle;
     r->server = server;
     r->req = req;
     if (!param_queue(req, r->queue) || !param_items(server, req, 1, &r->items) ||
         !param_reader(req, r->reader) || !http_param_u64(req, "lease", LEASE_DEFAULT, 1, LEASE_MAX, &lease) ||
-        !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &timeout) ||
-        !http_param_u64(req, "epoch", 0, 1, UINT64_MAX, &r->epoch) ||
-        !http_param_u64(req, "mark", UINT64_MAX, 0, UINT64_MAX, &r->mark) ||
-        !param_destination(req, &r->destination)) {
+        !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &timeout) || !param_follow(r, &settle, &destination)) {
         free(r);
         return;
     }
@@ -288,11 +317,13 @@ void http_reserve(struct http_request *req, void *ctx)
     r->lease = (usec_t)lease * USEC_PER_MSEC;
     r->timeout = (usec_t)timeout * USEC_PER_MSEC;
     struct named_queue *q = queues_find(server->queues, r->queue);
-    if (answer_stale(r, q) || answer_behind(r, q))
+    if (answer_refused(r, q))
         return;
     r->acks = http_param(req, "ack", &ack);
     if (r->acks)
         ack_then_reserve(r, q, ack);
+    else if (r->follow)
+        settle_then_reserve(r, q, settle, destination);
     else
         reserve(r, queue_loop_now().monotonic);
 }

@@ -114,7 +114,8 @@ static void json_stats(const struct queue_server *server, struct buf *out)
             named_queue_name(q), named_queue_id(q), o ? openings_at(o, openings_count(o) - 1)->id : "",
             (unsigned long long)s->next_id);
         buf_append_json(out, bytes_str(s->leases ? s->reader : ""));
-        buf_printf(out, ",\"disk_bytes\":%llu,", (unsigned long long)(j ? journal_disk_bytes(j) : 0));
+        buf_printf(out, ",\"follower\":\"%s\",\"disk_bytes\":%llu,", s->follower,
+            (unsigned long long)(j ? journal_disk_bytes(j) : 0));
         json_fields(out, q, FIELDS_STATS);
         buf_append_char(out, '}');
     }

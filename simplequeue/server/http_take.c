@@ -27,7 +27,7 @@ static void take(struct queue_server *server, struct http_request *req, size_t i
     size_t most = REPLY_BYTES_MAX / (separator.len + 1), n = 0; /* separators count towards REPLY_BYTES_MAX */
     struct id_ranges ids = {0};
     most = items < most ? items : most;
-    if (!param_existing_queue(server, req, &q))
+    if (!param_existing_queue(server, req, &q) || refuse_followed(req, q))
         return;
     enum queue_result r = q ? named_queue_prepare(q, most, REPLY_BYTES_MAX) : QUEUE_OK;
     if (r == QUEUE_LOADING) {

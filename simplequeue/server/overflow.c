@@ -281,8 +281,10 @@ void overflow_close(struct overflow **p)
         usec_t deadline;
         while (queues_next_deadline(qs, &deadline) && deadline <= late.monotonic)
             queues_tick(qs, late);
-        for (size_t i = 0; i < queues_count(qs); i++)
+        for (size_t i = 0; i < queues_count(qs); i++) {
+            queue_unfollow(named_queue_core(queues_at(qs, i)));
             save_queue(o, queues_at(qs, i));
+        }
     }
     overflow_log_free(&o->log);
     free(o->path);

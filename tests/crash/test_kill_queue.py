@@ -161,7 +161,8 @@ class KillQueue(OnDisk, QueueTest):
     def test_killed_under_load(self):
         rng = self.rng = harness.seeded()
         self.q = self.queue(*self.ARGS)
-        queue_id = self.q.post("/release?reader=r").json()["queue_id"]
+        queue_id = self.q.post("/follow?reader=r").json()["queue_id"]
+        self.q.post("/unfollow")
         producer, consumer = Producer(self), Consumer(self, rng)
         late = LateProducer(self, producer)
         next_id = 0

@@ -195,7 +195,7 @@ class Forget(harness.MillraceTest):
             mark = 0
             while not stop.wait(0.005):
                 stats = put()
-                after = (int(stats["next_id"]) - 1) << 20
+                after = int(stats["next_id"]) - 1
                 if after > mark:
                     request(pubsub, "POST", "/pub?" + query(stream="clicks", producer=stats["queue_id"], mark=mark, next=after))
                 mark = after

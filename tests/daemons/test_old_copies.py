@@ -13,7 +13,7 @@ import harness
 from forward_case import Server
 from harness import query, request, wait_until
 from pubsub_case import PubsubTest
-from relay_test import FENCES, RelayTest
+from relay_test import RelayTest
 
 COUNTERS = "[input]\ntime = t\n[total all]\nkey = \"all\"\n"
 LINES = 500
@@ -351,7 +351,7 @@ class OldQueues(RelayTest):
 
     def open(self):
         self.queue = self.start_queue()
-        self.queue_id = self.ask_queue("/release?reader=test").json()["queue_id"]
+        self.queue_id = self.queue_identity()["queue_id"]
 
     def put(self, name, n):
         lines = b"".join(b"%s %d\n" % (name.encode(), i) for i in range(n))
@@ -390,7 +390,7 @@ class OldQueues(RelayTest):
             self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
             for word in ["old copy", self.queue_id, "stream clicks"] + words:
                 self.assertIn(word, relay.log)
-            command = re.search(r"millrace (producers --stream=clicks --set=\S+ --next-id=\w+)", relay.log)
+            command = re.search(r"millrace (producers --stream=clicks --set=\S+ --mark=\w+)", relay.log)
             self.assertTrue(command, relay.log)
             relay = None
         self.assertEqual(self.stream(), self.expected)
@@ -418,7 +418,7 @@ class OldQueues(RelayTest):
                     self.open()
                     own_lines += self.put("own %d" % i, own)
                 command = self.refused(["up to id 30", "from id 11 on are not published"])
-                self.assertEqual(command[-1], "--next-id=11")
+                self.assertEqual(command[-1], "--mark=11")
                 self.expected += own_lines
                 self.go_on(command)
                 self.queue.stop()
@@ -460,7 +460,7 @@ class OldQueues(RelayTest):
                     if i + 1 < openings:
                         self.queue.stop()
                 command = self.refused(["up to id %d" % (10 + 20 // sessions * sessions), "from id 11 on are not published"])
-                self.assertEqual(command[-1], "--next-id=11")
+                self.assertEqual(command[-1], "--mark=11")
                 self.expected += own
                 self.go_on(command)
             self.start_again()
@@ -473,7 +473,7 @@ class OldQueues(RelayTest):
         self.open()
         own = self.put("own", 30)
         command = self.refused(["It is unknown which messages of the copy are in the stream", "from id 11 on", "those below id 31 perhaps twice"])
-        self.assertEqual(command[-1], "--next-id=11")
+        self.assertEqual(command[-1], "--mark=11")
         self.expected += own
         self.go_on(command)
 
@@ -679,16 +679,16 @@ class OldQueues(RelayTest):
         self.open()
         opening = self.queue_numbers()["opening"]
         self.assertRegex(opening, "^[0-9a-f]{16}$")
-        self.assertEqual(self.ask_queue("/release").json()["openings"], "1:" + opening)
+        self.assertEqual(self.queue_identity()["openings"], "1:" + opening)
         self.expected = self.put("first", 10)
         self.publish_all()
         reply = request(self.pubsub_url, "GET", "/producer?" + query(stream="clicks", producer=self.queue_id)).json()
-        self.assertEqual((reply["opening"], int(reply["mark"]) // FENCES), (opening[:10], 11))
+        self.assertEqual((reply["opening"], int(reply["mark"])), (opening[:10], 11))
         self.queue.stop()
         self.open()
         second = self.queue_numbers()["opening"]
         self.assertNotEqual(opening, second)
-        self.assertEqual(self.ask_queue("/release").json()["openings"], "1:%s, 11:%s" % (opening, second))
+        self.assertEqual(self.queue_identity()["openings"], "1:%s, 11:%s" % (opening, second))
         self.expected += self.put("second", 1)
         self.publish_all()
         reply = request(self.pubsub_url, "GET", "/producer?" + query(stream="clicks", producer=self.queue_id)).json()

@@ -5,7 +5,7 @@ import re
 
 import harness
 from harness import query, request, wait_until
-from relay_test import FENCES, RelayTest
+from relay_test import RelayTest
 from sink import Sink
 
 HIGHEST = 2**64 - 1
@@ -96,11 +96,11 @@ class ProducersTest(RelayTest):
         relay = self.relay()
         self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
         row, = self.listed("--stream=clicks", "--producer=" + identity[:8])
-        self.assertEqual((row["producer"], row["mark"], row["next_id"]), (identity, str(2**63 - 1), str((2**63 - 1) >> 20)))
+        self.assertEqual((row["producer"], row["mark"]), (identity, str(2**63 - 1)))
         self.assertIn("ahead of the queue, whose next id is 5", relay.log)
-        looks, sets = re.findall(r"millrace producers (--stream=clicks --\S+=[0-9a-f]{32}(?: --next-id=\d+)?)", relay.log)[:2]
+        looks, sets = re.findall(r"millrace producers (--stream=clicks --\S+=[0-9a-f]{32}(?: --mark=\d+)?)", relay.log)[:2]
         self.assertIn("mark %d" % (2**63 - 1), self.producers(*looks.split()))
-        self.assertIn("%s mark %d next_id 3 fence 0" % (identity, 3 * FENCES), self.producers(*sets.split()))
+        self.assertIn("%s mark 3" % identity, self.producers(*sets.split()))
         pubsub.kill9()
         self.start_pubsub()
         self.start_relay()
@@ -111,17 +111,17 @@ class ProducersTest(RelayTest):
         self.start_pubsub()
         for name in ("b", "a.2", "a.1"):
             self.publish(name, 0, 5, b"x\n")
-        self.publish("f" * 32, 0, 7 * FENCES + 2)
+        self.publish("f" * 32, 0, 7)
         self.assertEqual([row["producer"] for row in self.listed()], ["a.1", "a.2", "b", "f" * 32])
         self.assertEqual(self.listed("--producer=a"), [{"producer": "a.%d" % i, "mark": "5", "opening": ""} for i in (1, 2)])
-        self.assertIn("next_id 7 fence 2", self.producers("--producer=f"))
+        self.assertIn("mark 7", self.producers("--producer=f"))
         self.assertEqual(self.listed("--producer=z"), [])
 
     def test_what_is_refused(self):
         self.start_pubsub()
         self.publish("p", 0, 5, b"x\n")
-        for args in (["--set=p"], ["--set=p", "--mark=1", "--next-id=1"], ["--mark=1"], ["--set=p", "--mark=-1"],
-                     ["--set=p", "--next-id=" + str(2**44)], ["--set=p/q", "--mark=1"], ["--stream=a b"], ["--stream=none"]):
+        for args in (["--set=p"], ["--mark=1"], ["--set=p", "--mark=-1"],
+                     ["--set=p", "--mark=" + str(2**64)], ["--set=p/q", "--mark=1"], ["--stream=a b"], ["--stream=none"]):
             self.producers(*args, status=64)
         self.assertEqual(self.mark("p"), 5)
         self.producers(url="unix:" + self.path("nothing"), status=75)

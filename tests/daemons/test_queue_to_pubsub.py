@@ -8,9 +8,8 @@ import time
 import unittest
 
 import harness
-from gateway import Gateway
 from harness import request, wait_until
-from relay_test import FENCES, RelayTest
+from relay_test import RelayTest
 from sink import destination, most_tries
 
 
@@ -39,7 +38,7 @@ class Flow(RelayTest):
             queue = self.start("simplequeue", *(["--name=" + host] if host else []), listen=self.queue_url)
             queue.post("/put", b"x")
             relay = self.start_relay(*args)
-            identity = self.ask_queue("/release?reader=test").json()["queue_id"]
+            identity = self.queue_numbers()["queue_id"]
             listed = lambda: request(self.pubsub_url, "GET", "/producers?stream=clicks").json()["producers"]
             wait_until(lambda: [p.get("name") for p in listed() if p["producer"] == identity] == [name], name)
             relay.stop()
@@ -55,12 +54,19 @@ class Flow(RelayTest):
         wait_until(lambda: relay.get("/health").status == 200, "the relay to be ready")
         self.wait_stream(b"x\n")
 
-    def test_stop_leaves_nothing_leased(self):
+    def test_ready_once_a_queue_that_was_away_is_there(self):
+        self.start_pubsub()
+        relay = self.relay().wait_listening()
+        wait_until(lambda: b"queue: " in relay.get("/health").body, "the queue to be missed")
+        self.start_queue()
+        relay.wait_ready()
+
+    def test_stop_ends_the_following(self):
         queue, _ = self.start_queue(), self.start_pubsub()
         relay = self.start_relay()
         queue.post("/mput", b"\n".join(b"%d" % i for i in range(1000)))
         relay.stop()
-        self.assertEqual(self.queue_numbers()["leased"], 0)
+        self.assertEqual(self.queue_numbers()["follower"], "")
         self.start_relay()
         self.wait_stream(b"".join(b"%d\n" % i for i in range(1000)))
 
@@ -90,18 +96,71 @@ class Poison(RelayTest):
         self.assertLess(relay.stats()["deliveries_refused_total"], 30, "halving, not trying one by one")
 
 
-class NoAcks(RelayTest):
-    def test_a_queue_that_takes_no_acknowledgement_does_not_hold_the_relay_up(self):
+class Following(RelayTest):
+    """While a relay follows the queue, others get nothing of it."""
+
+    def is_followed(self):
+        reply = self.ask_queue("/get", "GET")
+        self.assertIn(reply.status, (200, 409))
+        if reply.status == 409:
+            self.assertEqual((reply.json()["code"], reply.json()["reader"]), ("followed", "queue_to_pubsub"))
+        return reply.status == 409
+
+    def test_a_stop_lets_others_in_and_a_kill_does_not(self):
         queue, _ = self.start_queue(), self.start_pubsub()
-        gateway = Gateway(self, self.queue_url)
-        gateway.behave = lambda target: 403 if target.startswith("/ack") or "ack=" in target else None
-        relay = self.relay("--queue-url=" + gateway.url, "--items=3", "--wait=200ms")
-        for i in range(12):
-            queue.post("/put", b"%d" % i)
-        self.wait_stream(b"".join(b"%d\n" % i for i in range(12)))
-        self.assertGreater(len(gateway.refused), 1)
-        wait_until(lambda: relay.wait_listening().stats()["acks_refused_total"] > 0, "it to be counted")
-        self.assertEqual(self.queue_numbers()["depth"], 12)
+        self.assertFalse(self.is_followed())
+        self.start_relay().stop()
+        self.assertFalse(self.is_followed())
+        self.start_relay().kill9()
+        self.assertTrue(self.is_followed())
+        queue.kill9()
+        self.start_queue()
+        self.assertTrue(self.is_followed(), "the queue knows it after a restart")
+        self.start_relay().stop()
+        self.assertTrue(self.is_followed(), "a publish of the killed relay may still arrive")
+        relay = self.start_relay()
+        self.ask_queue("/put", body=b"x")
+        self.wait_stream(b"x\n")
+        relay.stop()
+        self.assertFalse(self.is_followed(), "a publish was stored, so no earlier one can be")
+
+    def test_a_stop_without_an_answer_keeps_others_out(self):
+        queue, _ = self.start_queue(), self.start_pubsub()
+        front = Front(self, self.path("front.sock"), self.path("p.sock"))
+        relay = self.start_relay("--pubsub-url=unix:" + self.path("front.sock"), "--publish-timeout=100ms")
+        wait_until(lambda: self.mark(self.queue_numbers()["queue_id"]) == 1, "the relay to be known")
+        front.swallow()
+        queue.post("/put", b"one")
+        wait_until(lambda: self.queue_numbers()["gets"] == 1, "the relay to have it")
+        failed = relay.stats()["deliveries_failed_total"]
+        wait_until(lambda: relay.stats()["deliveries_failed_total"] > failed + 1, "a statement at most, then the publish to fail")
+        relay.stop()
+        self.assertTrue(self.is_followed())
+        self.assertEqual(self.ask_queue("/unfollow").status, 200)
+        self.assertEqual(self.ask_queue("/get", "GET").body, b"one")
+
+    def test_a_relay_of_another_name_is_refused_and_says_why(self):
+        self.start_queue(), self.start_pubsub()
+        self.start_relay()
+        other = self.relay("--reader=other").wait_listening()
+        wait_until(lambda: b"the reader queue_to_pubsub follows this queue" in other.get("/health").body, "the reason")
+
+    def test_a_lost_answer_of_the_queue_loses_and_repeats_nothing(self):
+        queue, _ = self.start_queue(), self.start_pubsub()
+        front = Front(self, self.path("front.sock"), self.path("q.sock"))
+        relay = self.start_relay("--queue-url=unix:" + self.path("front.sock"), "--items=3", "--queue-timeout=100ms")
+        expected, put = b"", 0
+        while put < 30 or self.queue_numbers()["gets"] == put:  # then a message was sent twice
+            faults = relay.stats()["queue_faults_total"]
+            front.swallow()
+            lines = [b"%d" % n for n in range(put, put + 10)]
+            put += len(lines)
+            queue.post("/mput", b"\n".join(lines))
+            wait_until(lambda: relay.stats()["queue_faults_total"] > faults, "an answer to be lost, or a request")
+            front.wake()
+            expected += b"".join(line + b"\n" for line in lines)
+            self.wait_stream(expected)
+        wait_until(lambda: self.queue_numbers()["depth"] == 0, "all to be settled")
 
 
 class Front:
@@ -254,7 +313,7 @@ class Hopeless(RelayTest):
     def refuses(self, published, mark, reason):
         queue, _ = self.start_queue(), self.start_pubsub()
         queue.post("/mput", b"a\nb")
-        identity = self.ask_queue("/release?reader=test").json()["queue_id"]
+        identity = self.queue_numbers()["queue_id"]
         self.assertEqual(self.publish(identity, 0, mark, published).status, 200)
         relay = self.relay()
         self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
@@ -263,13 +322,7 @@ class Hopeless(RelayTest):
         self.assertEqual(self.stream(), published)
 
     def test_a_mark_that_another_program_has_raised(self):
-        self.refuses(b"another program's\n", 50 * FENCES, "Another program has raised the mark")
-
-    def test_a_mark_of_something_else(self):
-        self.refuses(b"somebody's\n", 50, "was not set by a reader")
-
-    def test_fences_at_their_end(self):
-        self.refuses(b"", 3 * FENCES - 1, "has used all marks")
+        self.refuses(b"another program's\n", 50, "Another program has raised the mark")
 
 
 if __name__ == "__main__":

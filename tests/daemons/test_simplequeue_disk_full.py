@@ -202,7 +202,7 @@ class DiskFullTest(OnSmallDisk):
         self.expect(q.post("/put", b"kept"), 200)
         self.disk.take_the_rest()
         queues = self.disk.path("data", "queues")
-        for target in ("/put?queue=a", "/put?queue=b", "/release?queue=c&reader=r"):
+        for target in ("/put?queue=a", "/put?queue=b", "/follow?queue=c&reader=r"):
             self.expect(q.post(target, b"x"), 503, "storage-full")
         self.assertEqual(os.listdir(queues), ["default"])
         q.kill9()

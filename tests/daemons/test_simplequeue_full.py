@@ -219,7 +219,7 @@ class Full:
 class MemoryTest(Full, InMemory, QueueTest):
     def test_of_all_queues_together(self):
         q = self.overflowing("--max-memory=180")
-        self.expect(q.post("/release?queue=b"), 200)
+        self.expect(q.post("/follow?queue=b&reader=r"), 200)
         for _ in range(2):
             self.expect(q.post("/put?queue=a", b"a" * 40), 200)
         self.expect(q.post("/put?queue=b", b"b" * 30), 503, "queue-full")
@@ -412,7 +412,7 @@ class DiskTest(Full, OnDisk, QueueTest):
         self.assertEqual(self.expect(q.get("/producer?queue=a&producer=p"), 200).json()["mark"], "7")
         self.assertEqual((self.numbers(q, "a")["depth"], self.numbers(q, "b")["depth"]), (1, 1))
         for name in ("a", "b"):
-            for target in ("/put", "/mput", "/get", "/mget", "/reserve", "/release", "/kick", "/ack?lease=1&id=1"):
+            for target in ("/put", "/mput", "/get", "/mget", "/reserve", "/release", "/follow?reader=r", "/unfollow", "/kick", "/ack?lease=1&id=1"):
                 target += ("&" if "?" in target else "?") + "queue=" + name
                 self.expect(q.post(target, b"x"), 503, "not-ready")
         self.assertIn("this put may be stored nevertheless", refused.json()["hint"])

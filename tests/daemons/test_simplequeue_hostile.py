@@ -15,7 +15,9 @@ STRANGE = [
     ("/reserve?lesae=30", "lease"), ("/reserve?item=5", "items"), ("/reserve?lease=60000&producer=p", None), ("/reserve?wiat=9", "wait"),
     ("/ack?lease=LEASE&id=1&extend=no", None), ("/ack?lease=LEASE&ids=1", "id"), ("/nack?lease=LEASE&id=1&dealy=5", "delay"),
     ("/bury?lease=LEASE&id=1&raeson=x", "reason"), ("/touch?lease=LEASE&extnd=60000", "extend"), ("/touch?lease=LEASE&id=1", None),
-    ("/release?raeder=r", "reader"), ("/release?queu=new", "queue"), ("/producer?producer=p&quue=other", "queue"), ("/dead?form=5", "from"),
+    ("/release?raeder=r", "reader"), ("/release?queu=new", "queue"), ("/reserve?folow=1", "follow"), ("/reserve?epoch=1", None), ("/reserve?mark=1", None),
+    ("/ack?lease=LEASE&id=1&destination=d", None), ("/release?destination=d", None), ("/follow?raeder=r", "reader"),
+    ("/unfollow?setle=1", "settle"), ("/unfollow?reader=r", None), ("/producer?producer=p&quue=other", "queue"), ("/dead?form=5", "from"),
     ("/kick?item=1", "items"), ("/pause?fro=0", "for"), ("/pause?quueue=other", "queue"), ("/empty?queu=other", "queue"),
     ("/put?delya=60000", "delay"), ("/put?nxt=2", "next"), ("/put?quue=new", "queue"), ("/mput?seperator=;", "separator"),
     ("/mput?producer=p&mark=0&nex=5", "next"), ("/get?queu=other", "queue"), ("/mget?item=5", "items"), ("/dump?form=2", "from"),
@@ -196,7 +198,7 @@ class Everywhere:
         lease, _ = self.reserve(q, "reader=r")
         leased = "lease=%s&id=1" % lease
         for target in ("/get", "/mget?items=5", "/reserve", "/put?data=y", "/mput?data=y", "/ack?" + leased, "/nack?" + leased,
-                       "/bury?" + leased, "/touch?lease=%s&extend=1" % lease, "/release?reader=r", "/kick"):
+                       "/bury?" + leased, "/touch?lease=%s&extend=1" % lease, "/release?reader=r", "/follow?reader=r", "/unfollow", "/kick"):
             refused = harness.request(q.url, "HEAD", target)
             self.assertEqual((refused.status, refused.header("Allow")), (405, "GET, POST"), target)
         for target in ("/stats", "/dump", "/dead", "/producer?producer=p", "/ping"):

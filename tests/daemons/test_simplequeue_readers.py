@@ -1,88 +1,7 @@
-"""Readers of simplequeue that take over from one another, come late, or ask for much: epochs and lists of ids."""
-import threading
-
+"""Readers of simplequeue that die, come late, or ask for much: leases and lists of ids."""
 import harness
 from harness import wait_until
 from queue_test import InMemory, OnDisk, QueueTest, reserved
-
-
-class Epochs:
-    """Of two readers under one name, the one that released first is told so, whatever it asks for."""
-
-    def release(self, q, reader="r", queue="default"):
-        answer = self.expect(q.post("/release?reader=%s&queue=%s" % (reader, queue)), 200).json()
-        self.assertGreater(int(answer["epoch"]), 0)
-        return answer["epoch"]
-
-    def stale(self, reply, latest):
-        self.expect(reply, 409, "stale-epoch")
-        self.assertEqual(reply.json().get("epoch"), latest)
-
-    def test_who_was_replaced_gets_nothing(self):
-        """A releases, B releases, A reserves: A would publish what B's mark says is published already, and lose it."""
-        q = self.queue()
-        q.post("/mput", b"1\n2\n3\n4")
-        a = self.release(q)
-        b = self.release(q)
-        self.assertGreater(int(b), int(a))
-        self.stale(q.get("/reserve?reader=r&items=2&epoch=" + a), b)
-        lease, got = self.reserve(q, "reader=r&items=2&epoch=" + b)
-        self.assertEqual([m[0] for m in got], [1, 2])
-        self.assertGreater(int(lease), int(b))
-        self.stale(q.get("/reserve?reader=r&items=2&epoch=%s&ack=%s:1-2" % (a, lease)), b)
-        self.assertEqual(q.post("/ack?lease=%s&id=1-2" % lease).json(), {"acked": 2}, "the ack did not ride")
-        lease, got = self.reserve(q, "reader=r&items=2")
-        self.assertEqual([m[0] for m in got], [3, 4], "without an epoch as ever")
-        self.stale(q.get("/reserve?reader=r&items=2&epoch=" + b), "%d" % (int(lease) + 1))
-
-    def test_what_came_before_the_release_is_refused_after_it(self):
-        q = self.queue()
-        q.post("/mput", b"1\n2\n3")
-        a = self.release(q)
-        lease, _ = self.reserve(q, "reader=r&items=3&epoch=" + a)
-        b = self.release(q)
-        for act in ("/ack?id=1-3", "/nack?id=1-3", "/nack?delay=5&id=1-3", "/bury?id=1-3", "/touch?extend=9"):
-            with self.subTest(act):
-                self.expect(q.post("%s&lease=%s" % (act, lease)), 409, "lease-lost")
-        _, got = self.reserve(q, "reader=r&items=3&epoch=" + b)
-        self.assertEqual([m[:2] for m in got], [(1, 2), (2, 2), (3, 2)])
-
-    def test_who_waits_is_told_at_once(self):
-        q = self.queue()
-        a, other = self.release(q), self.release(q, "other")
-        replies = []
-
-        def wait_for(target):
-            replies.append(q.get(target))
-        waits = [threading.Thread(target=wait_for, args=("/reserve?wait=60000&" + t,))
-                 for t in ("reader=r&epoch=" + a, "reader=r", "reader=other&epoch=" + other)]
-        for n, t in enumerate(waits):
-            t.start()
-            wait_until(lambda n=n: q.stats()["waiting"] == n + 1, "it to wait")
-        b = self.release(q)
-        waits[0].join()
-        self.stale(replies.pop(), b)
-        self.assertEqual(q.stats()["waiting"], 2)
-        q.post("/put", b"x")
-        waits[1].join()
-        self.assertEqual(reserved(replies.pop()), [(1, 1, b"x")])
-        q.post("/put", b"y")
-        waits[2].join()
-        self.expect(replies.pop(), 409, "queue-held")
-
-    def test_only_what_is_known_is_an_epoch(self):
-        q = self.queue()
-        self.stale(q.get("/reserve?reader=r&epoch=1&queue=new"), None)
-        epoch = self.release(q, "r", "new")
-        self.stale(q.get("/reserve?reader=r&epoch=" + epoch), None)
-        self.stale(q.get("/reserve?reader=s&queue=new&epoch=" + epoch), None)
-        self.stale(q.get("/reserve?queue=new&epoch=" + epoch), None)
-        self.expect(q.get("/reserve?reader=r&queue=new&epoch=" + epoch), 200)
-        for bad in ("0", "-1", "x", ""):
-            self.expect(q.get("/reserve?epoch=" + bad), 400, "bad-parameter")
-        for n in range(64):
-            self.release(q, "n%d" % n, "new")
-        self.stale(q.get("/reserve?reader=r&queue=new&epoch=" + epoch), None)
 
 
 class ManyIds:
@@ -192,11 +111,11 @@ class Deaths:
         self.assertEqual(self.reserve(q, "reader=next")[1], [(1, 1, b"a")])
 
 
-class MemoryTest(Epochs, ManyIds, Deaths, InMemory, QueueTest):
+class MemoryTest(ManyIds, Deaths, InMemory, QueueTest):
     pass
 
 
-class DiskTest(Epochs, ManyIds, Deaths, OnDisk, QueueTest):
+class DiskTest(ManyIds, Deaths, OnDisk, QueueTest):
     def test_late_acts_after_a_restart_hurt_nobody(self):
         q = self.queue()
         q.post("/mput", b"a\nb\nc")
@@ -227,16 +146,6 @@ class DiskTest(Epochs, ManyIds, Deaths, OnDisk, QueueTest):
         self.assertEqual(q.get("/dead").json(), {"buried": []})
         self.assertEqual(self.reserve(q, "items=9")[1], [(3, 1, b"c"), (4, 2, b"b"), (5, 2, b"a")])
         self.assertEqual(self.numbers(q)["next_id"], "6")
-
-    def test_a_restart_ends_epochs_and_begins_higher_ones(self):
-        q = self.queue()
-        q.post("/put", b"x")
-        before = self.release(q)
-        q = self.again(q)
-        self.stale(q.get("/reserve?reader=r&epoch=" + before), None)
-        after = self.release(q)
-        self.assertGreater(int(after), int(before))
-        self.expect(q.get("/reserve?reader=r&epoch=" + after), 200)
 
 
 if __name__ == "__main__":

@@ -44,9 +44,9 @@ class Refused:
         self.expect(q.post("/mput?producer=p&mark=0&next=7"), 200)
 
     def test_what_puts_nothing_makes_its_queue(self):
-        """A reader that releases first, and marks that move."""
+        """A reader that follows first, and marks that move."""
         q = self.queue("--max-bytes=1")
-        self.expect(q.post("/release?queue=a&reader=r"), 200)
+        self.expect(q.post("/follow?queue=a&reader=r"), 200)
         self.expect(q.post("/mput?queue=b&producer=p&mark=0&next=7"), 200)
         self.expect(q.post("/mput?queue=b&producer=p&mark=7&next=8", b"x"), 200)
         self.assertEqual(self.queues(q), ["a", "b"])

@@ -9,7 +9,7 @@ from queue_test import OnDisk, QueueTest
 
 class RestoredTest(OnDisk, QueueTest):
     def id_of(self, q, name="default"):
-        return q.post("/release?queue=" + name).json()["queue_id"]
+        return q.post("/release?queue=" + name).header("X-Millrace-Queue-Id")
 
     def restore(self, directory):
         return self.run_program("simplequeue", "--restored", "--port=0", "--data-dir=" + directory)

@@ -149,10 +149,10 @@ class Up(harness.MillraceTest):
         pipeline = self.up().wait_ready()
         self.put(pipeline, event("bitly"))
         self.wait_total(pipeline, "bitly", 1)
-        identity = pipeline.ask("simplequeue", "POST", "/release?reader=test").json()["queue_id"]
+        identity = pipeline.ask("simplequeue", "GET", "/stats?format=json").json()["queues"]["default"]["queue_id"]
         producer = "stream=clicks&producer=" + identity
         mark = pipeline.ask("pubsub", "GET", "/producer?" + producer).json()["mark"]
-        moved = pipeline.ask("pubsub", "POST", "/pub?%s&mark=%s&next=%d" % (producer, mark, 1000 << 20), event("other"))
+        moved = pipeline.ask("pubsub", "POST", "/pub?%s&mark=%s&next=%d" % (producer, mark, 1000), event("other"))
         self.assertEqual(moved.status, 200, moved)
         self.put(pipeline, event("bitly"))
         wait_until(lambda: pipeline.run_file()["daemons"]["queue_to_pubsub"]["state"] == "failed", "the relay to end")

@@ -125,54 +125,6 @@ class Backlog(WatermarkTest):
         self.wait_complete()
 
 
-class Namesake(WatermarkTest):
-    """A client reserves messages under the name of the relay, without its epoch. The relay must not pass over them."""
-
-    def setUp(self):
-        super().setUp()
-        self.start_pubsub()
-        self.start_aggregator()
-        self.host = Host(self, "h")
-        self.host.queue.stop()
-        self.host.queue = self.start("simplequeue", "--data-dir=" + self.path("h"), "--allow-exit", listen=self.host.url)
-        self.host.relay.kill9()
-
-    def freeze(self, d):
-        d.process.send_signal(signal.SIGSTOP)
-        self.addCleanup(d.process.send_signal, signal.SIGCONT)
-
-    def check(self, stopped):
-        """The client takes three messages, and the relay goes on with a fourth."""
-        reply = self.host.queue.get("/reserve?reader=queue_to_pubsub&items=3&lease=60000")
-        self.assertEqual(self.host.queue.stats()["queues"]["default"]["leased"], 3)
-        self.host.put()
-        stopped.process.send_signal(signal.SIGCONT)
-        self.hold_a_moment()
-        self.host.queue.post("/nack?id=1-3&lease=" + reply.header("X-Millrace-Lease"))
-        self.wait_complete()
-        self.assertEqual(self.look()[1], 4)
-
-    def test_after_the_release_of_the_relay(self):
-        for _ in range(3):
-            self.host.put()
-        self.host.queue.get("/reserve?reader=queue_to_pubsub&items=1&lease=60000")
-        self.freeze(self.pubsub)
-        self.host.start_relay()
-        wait_until(lambda: self.host.queue.stats()["queues"]["default"]["leased"] == 0, "the release")
-        self.check(self.pubsub)
-
-    def test_after_the_relay_found_the_queue_paused(self):
-        self.host.queue.post("/pause")
-        for _ in range(3):
-            self.host.put()
-        self.host.start_relay()
-        wait_until(lambda: self.host.queue.stats()["waiting"], "the relay to wait")
-        self.freeze(self.host.relay)
-        wait_until(lambda: not self.host.queue.stats()["waiting"], "its request to end")
-        self.host.queue.post("/pause?for=0")
-        self.check(self.host.relay)
-
-
 class Reserve(MillraceTest):
     """What simplequeue states with each answer to a reserve."""
 
@@ -195,7 +147,7 @@ class Reserve(MillraceTest):
         self.assertEqual(self.queue.post(target, body).status, 200, target)
 
     def test_which_ids_may_still_come(self):
-        self.act("/release?reader=r")
+        self.act("/pause?for=0")  # makes the queue
         self.assertEqual(self.reserve(), 0)
         self.act("/mput", b"a\nb\nc")
         self.assertEqual(self.reserve(), 3)  # a is leased

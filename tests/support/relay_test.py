@@ -2,8 +2,6 @@
 killed comes back under the same address."""
 from harness import MillraceTest, query, request, wait_until
 
-FENCES = 1 << 20  # a mark is message id * FENCES + fence
-
 
 class RelayTest(MillraceTest):
     def setUp(self):
@@ -39,6 +37,12 @@ class RelayTest(MillraceTest):
     def queue_numbers(self):
         return self.ask_queue("/stats?format=json", "GET").json()["queues"]["default"]
 
+    def queue_identity(self):
+        """What a relay learns when it begins to follow: "queue_id", "openings". No relay may follow the queue."""
+        reply = self.ask_queue("/follow?reader=queue_to_pubsub")
+        self.assertEqual(self.ask_queue("/unfollow").status, 200)
+        return reply.json()
+
     def mark(self, producer):
         reply = request(self.pubsub_url, "GET", "/producer?" + query(stream="clicks", producer=producer))
         return int(reply.json()["mark"]) if reply.status == 200 else 0
@@ -46,11 +50,3 @@ class RelayTest(MillraceTest):
     def publish(self, producer, mark, next_, body=b""):
         return request(self.pubsub_url, "POST", "/pub?" + query(
             stream="clicks", producer=producer, mark=mark, next=next_), body)
-
-    def fence(self, producer):
-        """What a reader does after /release: from here on no publish that was prepared before is stored."""
-        while True:
-            mark = self.mark(producer)
-            reply = self.publish(producer, mark, mark + 1 if mark else FENCES + 1)
-            if reply.status == 200 and not reply.json()["duplicate"]:
-                return int(mark // FENCES)

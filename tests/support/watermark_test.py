@@ -31,7 +31,7 @@ class Host:
 
     def relay_args(self):
         return ["--queue-url=" + self.url, "--pubsub-url=" + self.test.pubsub_url, "--stream=" + STREAM, "--name=" + self.name,
-                "--backoff-max=200ms", "--lease=2s"]
+                "--backoff-max=200ms"]
 
     def start_relay(self):
         self.relay = self.test.daemon("queue_to_pubsub", *self.relay_args())

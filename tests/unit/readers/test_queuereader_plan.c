@@ -3,9 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define LONG_AGO (-1000 * USEC_PER_SEC)
+
 static const struct plan_config usual = {
     .lines = true,
-    .lease = 10 * USEC_PER_SEC,
     .backoff_min = 10 * USEC_PER_MSEC,
     .backoff_max = USEC_PER_SEC,
     .seed = 7,
@@ -54,25 +55,9 @@ static void a_batch_is_read_as_framed(void **state)
         assert_false(batch_parse(bytes_str(bad[i]), 1, &b));
 }
 
-static void acks_are_ranges(void **state)
+static void followed(struct plan *p, uint64_t next_id, bool is_takeover)
 {
-    (void)state;
-    struct batch b;
-    struct buf out = {0};
-    assert_true(
-        batch_parse(BYTES_LITERAL("1 1 1\na\n2 1 1\na\n3 1 1\na\n5 1 1\na\n6 1 1\na\n9 1 1\na\n"), 4, &b));
-    assert_false(batch_append_done(&b, &out));
-    for (size_t i = 0; i < b.n; i++)
-        b.messages[i].state = i == 1 ? MESSAGE_BURIED : MESSAGE_DONE;
-    assert_true(batch_append_done(&b, &out));
-    assert_true(bytes_equal_str(buf_bytes(&out), "4:1,3,5-6,9"));
-    buf_free(&out);
-    batch_free(&b);
-}
-
-static void released(struct plan *p, uint64_t next_id, uint64_t epoch)
-{
-    plan_released(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, epoch, BYTES_NONE, 0});
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, 5, is_takeover, BYTES_NONE, 0});
 }
 
 static struct plan_step next(struct plan *p, enum plan_lane lane, usec_t now)
@@ -85,17 +70,32 @@ static void expect(struct plan *p, enum plan_lane lane, usec_t now, enum plan_ac
     assert_int_equal(next(p, lane, now).action, action);
 }
 
-static void give(struct plan *p, const char *queue, const char *framed, usec_t now)
+static void give(struct plan *p, const char *framed, usec_t now)
 {
     struct batch b;
-    assert_true(batch_parse(bytes_str(framed), 1, &b));
-    plan_reserved(p, bytes_str(queue), &b, &(struct plan_accepted){0}, now);
+    assert_true(batch_parse(bytes_str(framed), 0, &b));
+    plan_read(p, &b, &(struct plan_accepted){0}, now);
+    assert_true(b.n == 0 && !b.messages);
 }
 
-static void reserve(struct plan *p, const char *framed)
+static void read_batch(struct plan *p, const char *framed)
 {
-    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
-    give(p, "q", framed, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
+    give(p, framed, 0);
+}
+
+static void expect_read_at(struct plan *p, usec_t now, uint64_t mark, uint64_t from, bool wait)
+{
+    struct plan_step s = next(p, PLAN_QUEUE, now);
+    assert_int_equal(s.action, PLAN_READ);
+    assert_int_equal(s.mark, mark);
+    assert_int_equal(s.from, from);
+    assert_int_equal(s.wait, wait);
+}
+
+static void expect_read(struct plan *p, uint64_t mark, uint64_t from, bool wait)
+{
+    expect_read_at(p, 0, mark, from, wait);
 }
 
 static void expect_run(
@@ -109,22 +109,29 @@ static void expect_run(
     assert_int_equal(s.next, next_mark);
 }
 
-/* Released and fenced. */
-static struct plan *begun(const struct plan_config *config, uint64_t next_id, uint64_t mark)
+/* The mark is known. */
+static void follow_and_ask(struct plan *p, uint64_t next_id, bool is_takeover, uint64_t mark)
 {
-    struct plan *p = plan_new(config);
     expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    released(p, next_id, 5);
-    assert_int_equal(plan_epoch(p), 5);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    followed(p, next_id, is_takeover);
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
     plan_asked(p, mark, BYTES_NONE);
-    if (mark >> PLAN_FENCE_BITS > next_id)
-        return p;
-    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
-    expect_run(p, 0, 0, 0, mark, mark ? mark + 1 : PLAN_MARK(1, 1));
-    plan_delivered(p);
+}
+
+/* At work, with the mark 1 if the destination had none. */
+static struct plan *begun(const struct plan_config *config, uint64_t next_id, uint64_t mark)
+{
+    struct plan *p = plan_new(config);
+    assert_string_equal(plan_queue_id(p), "");
+    follow_and_ask(p, next_id, false, mark);
+    assert_string_equal(plan_queue_id(p), "q");
+    assert_int_equal(plan_number(p), 5);
+    if (mark == 0) {
+        expect_run(p, 0, 0, 0, 0, 1);
+        plan_delivered(p);
+    }
     return p;
 }
 
@@ -133,72 +140,88 @@ static void fails(struct plan *p, enum plan_lane lane, usec_t now)
     plan_faulted(p, lane, now, -1);
 }
 
-static void what_is_under_the_mark_is_only_acknowledged(void **state)
+static void expect_restart(struct plan *p)
 {
-    (void)state;
-    struct plan *p = begun(&usual, 9, PLAN_MARK(5, 0));
-    reserve(p, "3 1 1\na\n4 1 1\nb\n5 1 1\nc\n6 1 1\nd\n");
-    expect_run(p, 0, 2, 2, PLAN_MARK(5, 1), PLAN_MARK(7, 0));
-    plan_delivered(p);
-    struct plan_step s = next(p, PLAN_QUEUE, 0);
-    assert_int_equal(s.action, PLAN_RESERVE);
-    assert_true(s.wait);
-    assert_true(bytes_equal_str(plan_acks(p), "1:3-6"));
-    plan_free(&p);
-}
-
-static void the_next_batch_is_reserved_meanwhile(void **state)
-{
-    (void)state;
-    struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n2 1 1\nb\n");
-    expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
-    struct plan_step s = next(p, PLAN_QUEUE, 0);
-    assert_int_equal(s.action, PLAN_RESERVE);
-    assert_false(s.wait);
-    give(p, "q", "3 1 1\nc\n", 0);
-    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
-    plan_delivered(p);
-    expect_run(p, 0, 0, 1, PLAN_MARK(3, 0), PLAN_MARK(4, 0));
-    s = next(p, PLAN_QUEUE, 0);
-    assert_int_equal(s.action, PLAN_RESERVE);
-    assert_true(bytes_equal_str(plan_acks(p), "1:1-2"));
-    plan_delivered(p); /* while those acks are on their way */
     expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
-    give(p, "q", "", 0);
-    assert_true(bytes_equal_str(plan_acks(p), "1:3"));
-    plan_free(&p);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
 }
 
-static void acks_that_came_due_meanwhile_did_not_ride(void **state)
+static void expect_stopped(struct plan *p)
 {
-    (void)state;
-    struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n");
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
-    plan_delivered(p);
-    give(p, "q", "", 0);
-    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
-    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
-    plan_free(&p);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
 }
 
-static void nothing_ahead_sends_the_acks_alone(void **state)
+static void expect_unfollow(struct plan *p, uint64_t mark)
 {
-    (void)state;
-    struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n");
-    reserve(p, "2 1 1\nb\n");
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    plan_delivered(p);
-    reserve(p, ""); /* took the acks of 1 along */
-    assert_int_equal(plan_acks(p).len, 0);
-    expect_run(p, 0, 0, 1, PLAN_MARK(2, 0), PLAN_MARK(3, 0));
-    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE); /* it is not asked again and again */
-    plan_delivered(p);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
     struct plan_step s = next(p, PLAN_QUEUE, 0);
-    assert_true(s.action == PLAN_RESERVE && s.wait);
+    assert_int_equal(s.action, PLAN_UNFOLLOW);
+    assert_int_equal(s.mark, mark);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    plan_unfollowed(p);
+    expect_stopped(p);
+}
+
+static void messages_below_the_mark_are_only_settled(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 9, 5);
+    assert_int_equal(plan_mark(p), 5);
+    expect_read(p, 5, 0, true);
+    give(p, "3 1 1\na\n4 1 1\nb\n5 1 1\nc\n6 1 1\nd\n", 0);
+    expect_run(p, 0, 2, 2, 5, 7);
+    plan_delivered(p);
+    assert_int_equal(plan_mark(p), 7);
+    expect_read(p, 7, 7, true);
+    plan_free(&p);
+}
+
+static void the_next_batch_is_read_while_one_is_delivered(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 1\na\n2 1 1\nb\n");
+    expect_run(p, 0, 0, 2, 1, 3);
+    expect_read(p, 1, 3, false);
+    give(p, "3 1 1\nc\n4 1 1\nd\n5 1 1\ne\n", 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    plan_delivered(p);
+    expect_run(p, 0, 0, 3, 3, 6);
+    expect_read(p, 3, 6, false);
+    plan_delivered(p); /* during this read */
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    give(p, "", 0);
+    expect_read(p, 6, 6, true);
+    plan_free(&p);
+}
+
+/* A read that finds no more is not repeated until the batch is delivered. */
+static void a_short_batch_means_that_the_queue_has_no_more(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.items = 2;
+    struct plan *p = begun(&config, 1, 0);
+    read_batch(p, "1 1 1\na\n");
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect_run(p, 0, 0, 1, 1, 2);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    plan_delivered(p);
+    expect_read(p, 2, 2, true);
+    give(p, "2 1 1\na\n3 1 1\nb\n", 0);
+    expect_run(p, 0, 0, 2, 2, 4);
+    expect_read(p, 2, 4, false);
+    give(p, "", 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    plan_delivered(p);
+    read_batch(p, "4 1 1\na\n5 1 1\nb\n");
+    read_batch(p, "6 1 1\nc\n");
+    expect_run(p, 0, 0, 2, 4, 6);
+    plan_delivered(p);
+    expect_read(p, 6, 7, false); /* more may have come since the short batch */
     plan_free(&p);
 }
 
@@ -206,93 +229,165 @@ static void a_fault_repeats_the_same_run_later(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n2 1 1\nb\n");
+    read_batch(p, "1 1 1\na\n2 1 1\nb\n");
     for (int i = 0; i < 5; i++) {
-        expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
-        fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC); /* long ago: no pause left */
+        expect_run(p, 0, 0, 2, 1, 3);
+        fails(p, PLAN_DESTINATION, LONG_AGO); /* no pause left */
     }
-    expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+    expect_run(p, 0, 0, 2, 1, 3);
     fails(p, PLAN_DESTINATION, 0);
     struct plan_step s = next(p, PLAN_DESTINATION, 0);
     assert_int_equal(s.action, PLAN_PAUSE);
-    expect_run(p, s.until, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
-    plan_faulted(p, PLAN_DESTINATION, 0, 77); /* the destination knows how long */
-    assert_int_equal(next(p, PLAN_DESTINATION, 0).until, 77);
-    expect(p, PLAN_QUEUE, usual.lease, PLAN_RELEASE); /* the lease is over */
+    assert_in_range(s.until, usual.backoff_min << 4, usual.backoff_min << 5);
+    expect_run(p, s.until, 0, 2, 1, 3);
+    plan_faulted(p, PLAN_DESTINATION, 0, 0);
+    expect_run(p, 0, 0, 2, 1, 3);
+    plan_faulted(p, PLAN_DESTINATION, 0, 77); /* the destination states the wait */
+    s = next(p, PLAN_DESTINATION, 76);
+    assert_int_equal(s.action, PLAN_PAUSE);
+    assert_int_equal(s.until, 77);
+    expect_run(p, 77, 0, 2, 1, 3);
+    plan_delivered(p);
+    read_batch(p, "3 1 1\na\n");
+    expect_run(p, 0, 0, 1, 3, 4); /* without a pause */
+    fails(p, PLAN_DESTINATION, 0);
+    assert_in_range(next(p, PLAN_DESTINATION, 0).until, 1, usual.backoff_min);
     plan_free(&p);
 }
 
-static void leases_are_extended_while_the_destination_takes_its_time(void **state)
+static void a_fault_of_the_queue_repeats_the_same_read(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n");
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    reserve(p, "");
-    for (usec_t now = 0; now < 10 * usual.lease;) {
-        struct plan_step s = next(p, PLAN_QUEUE, now);
-        assert_int_equal(s.action, PLAN_PAUSE);
-        assert_true(s.until > now && s.until < now + usual.lease / 2);
-        now = s.until;
-        s = next(p, PLAN_QUEUE, now);
-        assert_int_equal(s.action, PLAN_TOUCH);
-        assert_int_equal(s.lease, 1);
-        plan_touched(p);
+    read_batch(p, "1 1 1\na\n2 1 1\nb\n");
+    expect_run(p, 0, 0, 2, 1, 3);
+    expect_read(p, 1, 3, false);
+    fails(p, PLAN_QUEUE, 0);
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_PAUSE);
+    expect_read_at(p, s.until, 1, 3, false);
+    fails(p, PLAN_QUEUE, LONG_AGO);
+    plan_delivered(p);
+    expect_read(p, 3, 3, true); /* the settled messages of the lost read, too */
+    give(p, "3 1 1\nc\n", 0);   /* it was sent in the lost reply */
+    expect_run(p, 0, 0, 1, 3, 4);
+    plan_free(&p);
+}
+
+/* Their removal failed or was lost. */
+static void messages_that_are_sent_again_below_the_mark_are_done(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 1\na\n2 1 1\nb\n");
+    expect_run(p, 0, 0, 2, 1, 3);
+    plan_delivered(p);
+    expect_read(p, 3, 3, true);
+    give(p, "1 1 1\na\n", 0);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    expect_read(p, 3, 3, true);
+    give(p, "1 1 1\na\n2 1 0\n\n3 1 1\nc\n", 0); /* nor is 2 poison */
+    expect_run(p, 0, 2, 1, 3, 4);
+    plan_free(&p);
+}
+
+static void a_batch_of_messages_that_the_plan_has_starts_over(void **state)
+{
+    static const char *const batches[] = {"2 1 1\nb\n3 1 1\nc\n", "1 1 1\na\n", "2 1 0\n\n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        struct plan *p = begun(&usual, 1, 0);
+        read_batch(p, "1 1 1\na\n2 1 1\nb\n");
+        expect_run(p, 0, 0, 2, 1, 3);
+        read_batch(p, batches[i]);
+        expect(p, PLAN_QUEUE, 0, PLAN_WAIT); /* until the run is answered */
+        plan_delivered(p);
+        expect_restart(p);
+        followed(p, 4, false);
+        expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+        plan_asked(p, 3, BYTES_NONE);
+        expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+        expect_read(p, 3, 0, true); /* nothing is known any more */
+        give(p, "3 1 1\nc\n", 0);
+        expect_run(p, 0, 0, 1, 3, 4);
+        plan_free(&p);
     }
-    plan_delivered(p);
-    plan_free(&p);
 }
 
-static void a_lost_lease_starts_over_once_the_run_is_answered(void **state)
+/* The plan starts over as soon as this read is answered. */
+static void a_batch_that_is_read_too_late_is_dropped(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n");
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    expect(p, PLAN_QUEUE, usual.lease / 2, PLAN_TOUCH);
-    plan_lease_lost(p);
+    read_batch(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, 1, 2);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
+    plan_conflict(p, 0);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    give(p, "2 1 1\nb\n", 0);
+    assert_int_equal(plan_batch(p)->n, 1);
+    expect_restart(p);
+    assert_int_equal(plan_batch(p)->n, 0);
+    plan_free(&p);
+}
+
+/* So that the destination knows this producer. */
+static void a_queue_without_a_mark_gets_one_before_its_messages(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.states = true;
+    struct plan *p = plan_new(&config);
+    follow_and_ask(p, 1, false, 0);
+    expect_read(p, 0, 0, true); /* meanwhile */
+    give(p, "1 1 1\na\n2 1 1\nb\n", 0);
+    expect_run(p, 0, 0, 0, 0, 1);
+    fails(p, PLAN_DESTINATION, LONG_AGO);
+    expect_run(p, 0, 0, 0, 0, 1);
+    plan_delivered(p);
+    expect_run(p, 0, 0, 2, 1, 3);
+    plan_free(&p);
+}
+
+static void an_old_copy_is_compared_twice(void **state)
+{
+    (void)state;
+    struct plan *p = plan_new(&usual);
+    follow_and_ask(p, 4, false, 9);
+    expect_restart(p);
+    followed(p, 12, false); /* it had only assigned more ids meanwhile */
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
-    plan_delivered(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
-    plan_free(&p);
-}
-
-static void a_gap_starts_over_unless_fresh(void **state)
-{
-    (void)state;
-    struct plan *p = begun(&usual, 9, PLAN_MARK(3, 0));
-    reserve(p, "5 1 1\na\n8 1 1\nb\n"); /* right after the release a gap means that messages are gone */
-    expect_run(p, 0, 0, 2, PLAN_MARK(3, 1), PLAN_MARK(9, 0));
-    plan_delivered(p);
-    reserve(p, "9 1 1\nc\n");
-    expect_run(p, 0, 0, 1, PLAN_MARK(9, 0), PLAN_MARK(10, 0));
-    plan_delivered(p);
-    reserve(p, "11 1 1\nd\n"); /* 10 may be with another process of this name */
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    plan_free(&p);
-}
-
-static void another_queue_under_the_same_address_starts_over(void **state)
-{
-    (void)state;
-    struct plan *p = begun(&usual, 9, PLAN_MARK(3, 0));
-    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
-    give(p, "other", "9 1 1\na\n", 0);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    plan_free(&p);
-}
-
-static void an_old_copy_is_looked_at_twice(void **state)
-{
-    (void)state;
-    struct plan *p = begun(&usual, 4, PLAN_MARK(9, 0));
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    released(p, 12, 6); /* it had only moved on meanwhile */
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, 13, BYTES_NONE);
+    expect_restart(p);
+    followed(p, 12, false);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
+    struct plan_old_copy copy = plan_old_copy(p);
+    assert_int_equal(copy.mark_id, 13);
+    assert_int_equal(copy.next_id, 12);
+    assert_true(copy.is_ahead);
+    assert_false(copy.is_exact);
+    assert_int_equal(copy.own_from, 1);
+    plan_stop(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
     plan_free(&p);
-    p = begun(&usual, 4, PLAN_MARK(9, 0));
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    released(p, 8, 6);
+}
+
+/* The mark belongs to the first queue. */
+static void another_queue_under_the_same_address_is_no_old_copy(void **state)
+{
+    (void)state;
+    struct plan *p = plan_new(&usual);
+    follow_and_ask(p, 4, false, 9);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("other"), 3, 6, false, BYTES_NONE, 0});
+    assert_string_equal(plan_queue_id(p), "other");
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, 4, BYTES_NONE);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("other"), 3, 6, false, BYTES_NONE, 0});
     expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
     plan_free(&p);
 }
@@ -304,70 +399,89 @@ static void an_old_copy_is_looked_at_twice(void **state)
 #define SHORT_B "bbbbbbbbbb"
 #define SHORT_C "cccccccccc"
 
-static void released_with(struct plan *p, uint64_t next_id, const char *openings)
+static void followed_with(struct plan *p, uint64_t next_id, const char *openings)
 {
-    plan_released(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, 5, bytes_str(openings), 0});
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), next_id, 5, false, bytes_str(openings), 7});
 }
 
 /* A plan that has asked for a mark, beside a queue of these openings. */
-static struct plan *asked(uint64_t next_id, const char *openings, uint64_t mark_id, const char *opening)
+static struct plan *asked(uint64_t next_id, const char *openings, uint64_t mark, const char *opening)
 {
     struct plan *p = plan_new(&usual);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    released_with(p, next_id, openings);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    followed_with(p, next_id, openings);
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-    plan_asked(p, PLAN_MARK(mark_id, 0), bytes_str(opening));
+    plan_asked(p, mark, bytes_str(opening));
     return p;
 }
 
-static void a_mark_of_another_opening_is_an_old_copy_whatever_its_number(void **state)
+static void a_mark_of_another_opening_is_of_an_old_copy(void **state)
 {
     (void)state;
-    /* The original went on in B from 10 on. The copy has given out as many ids. */
+    /* The original went on in B from 10 on. The copy has assigned as many ids. */
     struct plan *p = asked(40, "1:" A ", 10:" C, 20, SHORT_B SHORT_A);
-    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    released_with(p, 50, "1:" A ", 10:" C);
+    expect_restart(p);
+    followed_with(p, 50, "1:" A ", 10:" C);
     expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
     expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
     struct plan_old_copy copy = plan_old_copy(p);
     assert_int_equal(copy.mark_id, 20);
+    assert_int_equal(copy.next_id, 50);
     assert_true(copy.is_exact);
+    assert_false(copy.is_ahead);
     assert_int_equal(copy.own_from, 10);
     assert_string_equal(copy.opening, SHORT_B SHORT_A);
     plan_free(&p);
     p = asked(40, "1:" A ", 10:" C, 20, SHORT_B);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    released_with(p, 50, "1:" A ", 10:" C);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    followed_with(p, 15, "1:" A ", 10:" C);
     expect(p, PLAN_QUEUE, 0, PLAN_OLD_COPY);
-    assert_false(plan_old_copy(p).is_exact);
-    assert_int_equal(plan_old_copy(p).own_from, 1);
+    copy = plan_old_copy(p);
+    assert_false(copy.is_exact || copy.is_ahead);
+    assert_int_equal(copy.own_from, 7); /* messages below are settled */
+    plan_free(&p);
+}
+
+static void the_mark_agrees_up_to_the_message_before_it(void **state)
+{
+    (void)state;
+    struct plan *p = asked(40, "1:" A ", 10:" C, 10, SHORT_A);
+    expect_read(p, 10, 0, true);
+    plan_free(&p);
+    p = asked(40, "1:" A ", 10:" C, 11, SHORT_A);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
     plan_free(&p);
 }
 
 static void messages_that_the_destination_lost_end_the_plan(void **state)
 {
     (void)state;
-    struct plan *p = asked(40, "1:" A, 20, SHORT_A);
-    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
-    plan_delivered(p);
-    assert_int_equal(plan_mark_id(p), 20);
-    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
-    plan_destination_behind(p, 31);
-    expect(p, PLAN_QUEUE, 0, PLAN_OLD_DESTINATION);
-    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
-    assert_int_equal(plan_acked_below(p), 31);
-    plan_free(&p);
+    for (int stopping = 0; stopping < 2; stopping++) {
+        struct plan *p = asked(40, "1:" A, 20, SHORT_A);
+        assert_int_equal(plan_acked_below(p), 7);
+        expect(p, PLAN_QUEUE, 0, PLAN_READ);
+        if (stopping)
+            plan_stop(p);
+        plan_destination_behind(p, 31);
+        expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+        expect(p, PLAN_QUEUE, 0, PLAN_OLD_DESTINATION);
+        expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+        assert_int_equal(plan_acked_below(p), 31);
+        assert_int_equal(plan_mark(p), 20);
+        plan_free(&p);
+    }
 }
 
-/* It was started again between the release and the question, and another process has published. */
+/* It was started again between FOLLOW and ASK, and another process has published. */
 static void a_queue_that_was_only_started_again_is_no_old_copy(void **state)
 {
     (void)state;
     struct plan *p = asked(10, "1:" A, 12, SHORT_B SHORT_A);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    released_with(p, 12, "1:" A ", 10:" B);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    followed_with(p, 12, "1:" A ", 10:" B);
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, 12, BYTES_LITERAL(SHORT_B SHORT_A));
+    expect_read(p, 12, 0, true);
     plan_free(&p);
 }
 
@@ -375,34 +489,31 @@ static void marks_without_a_history_are_compared_as_numbers(void **state)
 {
     static const struct {
         const char *openings, *opening;
-        uint64_t mark_id;
+        uint64_t mark;
         bool goes_on;
     } cases[] = {{"", "", 10, true}, {"", SHORT_B, 10, true}, {"1:" A, "", 10, true}, {"1:" A, "", 11, false},
         {"8:" A, SHORT_B, 8, true}, {"8:" A, SHORT_B, 9, false}, {"1:" A, SHORT_A, 10, true},
-        {"1:" A, SHORT_B, 1, true}, {"no list", SHORT_B, 10, true}};
+        {"1:" A, SHORT_B, 1, true}, {"1:" A, SHORT_B, 0, true}, {"no list", SHORT_B, 10, true},
+        {"no list", SHORT_B, 11, false}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct plan *p = asked(10, cases[i].openings, cases[i].mark_id, cases[i].opening);
-        struct plan_step s = next(p, PLAN_DESTINATION, 0);
-        assert_int_equal(s.action, cases[i].goes_on ? PLAN_DELIVER : PLAN_WAIT);
+        struct plan *p = asked(10, cases[i].openings, cases[i].mark, cases[i].opening);
+        expect(p, PLAN_QUEUE, 0, cases[i].goes_on ? PLAN_READ : PLAN_FOLLOW);
         plan_free(&p);
     }
 }
 
-static void a_delivery_names_the_openings_below_its_mark(void **state)
+static void a_delivery_states_the_openings_before_its_mark(void **state)
 {
     (void)state;
     struct plan *p = asked(12, "1:" A ", 10:" B, 5, SHORT_A);
+    read_batch(p, "8 1 1\na\n9 1 1\nb\n10 1 1\nc\n11 1 1\nd\n");
     struct plan_step s = next(p, PLAN_DESTINATION, 0);
-    assert_string_equal(s.opening, SHORT_A);
-    plan_delivered(p);
-    reserve(p, "8 1 1\na\n9 1 1\nb\n10 1 1\nc\n11 1 1\nd\n");
-    s = next(p, PLAN_DESTINATION, 0);
-    assert_int_equal(s.next, PLAN_MARK(12, 0));
+    assert_int_equal(s.next, 12);
     assert_string_equal(s.opening, SHORT_B SHORT_A);
     plan_refused(p, "413");
     s = next(p, PLAN_DESTINATION, 0);
-    assert_int_equal(s.next, PLAN_MARK(10, 0));
+    assert_int_equal(s.next, 10);
     assert_string_equal(s.opening, SHORT_A);
     plan_free(&p);
     p = asked(1, "1:" A, 0, "");
@@ -410,69 +521,69 @@ static void a_delivery_names_the_openings_below_its_mark(void **state)
     plan_free(&p);
 }
 
-static void marks_that_are_not_ours_or_at_their_end_stop_it(void **state)
+/* The tag of the destination's mark has room for the queue's id and 15 openings. */
+static void a_delivery_states_as_many_openings_as_fit(void **state)
 {
     (void)state;
-    static const struct {
-        uint64_t mark;
-        enum plan_action end;
-    } ends[] = {{17, PLAN_FOREIGN_MARK}, {PLAN_MARK(3, (1 << PLAN_FENCE_BITS) - 1), PLAN_MARKS_USED_UP}};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        struct plan *p = plan_new(&usual);
-        expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-        released(p, 20, 1);
-        expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-        plan_asked(p, ends[i].mark, BYTES_NONE);
+    struct buf openings = {0};
+    for (int i = 1; i <= 30; i++)
+        buf_printf(&openings, "%s%d:%016x", i > 1 ? ", " : "", i, i);
+    buf_append_char(&openings, '\0');
+    struct plan *p = asked(31, openings.ptr, 31, "");
+    assert_int_equal(strlen(next(p, PLAN_DESTINATION, 0).opening), 15 * LINEAGE_DIGITS);
+    buf_free(&openings);
+    plan_free(&p);
+}
+
+/* An operator has set it. */
+static void a_mark_without_an_opening_gets_one(void **state)
+{
+    (void)state;
+    struct plan *p = asked(12, "1:" A ", 10:" B, 11, "");
+    read_batch(p, "11 1 1\na\n");
+    struct plan_step s = next(p, PLAN_DESTINATION, 0);
+    assert_int_equal(s.action, PLAN_DELIVER);
+    assert_int_equal(s.count, 0);
+    assert_int_equal(s.mark, 11);
+    assert_int_equal(s.next, 11);
+    assert_string_equal(s.opening, SHORT_B SHORT_A);
+    fails(p, PLAN_DESTINATION, LONG_AGO);
+    expect_run(p, 0, 0, 0, 11, 11);
+    plan_delivered(p);
+    expect_run(p, 0, 0, 1, 11, 12);
+    plan_free(&p);
+    static const char *const unknown[] = {"", "11:" A};
+    for (size_t i = 0; i < 2; i++) { /* there is none to store */
+        p = asked(12, unknown[i], 11, "");
         expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
-        expect(p, PLAN_QUEUE, 0, ends[i].end);
         plan_free(&p);
     }
-    struct plan *p = begun(&usual, 20, 0);
-    reserve(p, "17592186044415 1 1\na\n");
-    expect(p, PLAN_QUEUE, 0, PLAN_MARKS_USED_UP);
-    plan_free(&p);
 }
 
-/* Somebody fenced between our question and our fence, or our own fence came through and its answer was lost: either way
- * the mark is asked again, and only a fence that was stored counts. */
-static void a_fence_counts_only_when_it_was_stored(void **state)
+/* Asked again, with a message delivered if `delivers`. */
+static void conflict_and_restart(struct plan *p, usec_t *now, uint64_t mark, bool delivers)
 {
-    (void)state;
-    struct plan *p = plan_new(&usual);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    released(p, 9, 1);
-    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-    plan_asked(p, PLAN_MARK(4, 0), BYTES_NONE);
-    expect_run(p, 0, 0, 0, PLAN_MARK(4, 0), PLAN_MARK(4, 1));
-    plan_conflict(p, 0);
-    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-    plan_asked(p, PLAN_MARK(4, 1), BYTES_NONE);
-    expect_run(p, 0, 0, 0, PLAN_MARK(4, 1), PLAN_MARK(4, 2));
-    fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC);
-    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
-    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
-    plan_asked(p, PLAN_MARK(4, 2), BYTES_NONE);
-    expect_run(p, 0, 0, 0, PLAN_MARK(4, 2), PLAN_MARK(4, 3));
-    plan_delivered(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
-    plan_free(&p);
-}
-
-static void nothing_is_buried_while_a_delivery_may_still_arrive(void **state)
-{
-    (void)state;
-    struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n");
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    fails(p, PLAN_DESTINATION, -1000 * USEC_PER_SEC);
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    plan_refused(p, "413");
-    reserve(p, "");
-    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
-    expect_run(p, 0, 0, 0, PLAN_MARK(1, 1), PLAN_MARK(1, 2));
-    plan_delivered(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
-    plan_free(&p);
+    expect(p, PLAN_QUEUE, *now, PLAN_READ);
+    give(p, "1 1 1\na\n", *now);
+    if (delivers) {
+        expect_run(p, *now, 0, 1, mark, 2);
+        plan_delivered(p);
+        expect(p, PLAN_QUEUE, *now, PLAN_READ);
+        give(p, "2 1 1\na\n", *now);
+    }
+    expect(p, PLAN_DESTINATION, *now, PLAN_DELIVER);
+    plan_conflict(p, *now);
+    expect(p, PLAN_QUEUE, *now, PLAN_FOLLOW);
+    followed(p, 3, false);
+    struct plan_step s = next(p, PLAN_DESTINATION, *now);
+    if (s.action == PLAN_PAUSE) {
+        *now = s.until;
+        s = next(p, PLAN_DESTINATION, *now);
+    }
+    assert_int_equal(s.action, PLAN_ASK);
+    plan_asked(p, 0, BYTES_NONE);
+    expect_run(p, *now, 0, 0, 0, 1);
+    plan_delivered(p); /* an empty delivery is no progress */
 }
 
 static void one_conflict_after_another_slows_down(void **state)
@@ -480,46 +591,113 @@ static void one_conflict_after_another_slows_down(void **state)
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
     usec_t now = 0;
-    for (int i = 0; i < 8; i++) {
-        expect(p, PLAN_QUEUE, now, PLAN_RESERVE);
-        give(p, "q", "1 1 1\na\n", now);
-        expect_run(p, now, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-        plan_conflict(p, now);
-        expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
-        released(p, 1, 7);
-        struct plan_step s = next(p, PLAN_DESTINATION, now);
-        if (s.action == PLAN_PAUSE) {
-            now = s.until;
-            s = next(p, PLAN_DESTINATION, now);
-        }
-        assert_int_equal(s.action, PLAN_ASK);
-        plan_asked(p, 0, BYTES_NONE);
-        next(p, PLAN_DESTINATION, now);
-        plan_delivered(p);
-    }
+    conflict_and_restart(p, &now, 1, false);
+    assert_int_equal(now, 0); /* a single one is not waited for */
+    for (int i = 0; i < 7; i++)
+        conflict_and_restart(p, &now, 1, false);
     assert_in_range(now, usual.backoff_min * 60, usual.backoff_min * 130);
+    usec_t before = now;
+    conflict_and_restart(p, &now, 1, true);
+    assert_int_equal(now, before);
     plan_free(&p);
+}
+
+/* The plan follows again and reads at once. */
+static void follow_and_work(struct plan *p, usec_t now)
+{
+    expect(p, PLAN_QUEUE, now, PLAN_FOLLOW);
+    followed(p, 3, true);
+    expect(p, PLAN_DESTINATION, now, PLAN_ASK);
+    plan_asked(p, 1, BYTES_NONE);
+}
+
+static usec_t expect_pause(struct plan *p, enum plan_lane lane, usec_t now)
+{
+    struct plan_step s = next(p, lane, now);
+    assert_int_equal(s.action, PLAN_PAUSE);
+    return s.until;
 }
 
 static void the_superseded_one_waits_longer_each_time(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    usec_t now = 0;
+    usec_t now = 1;
     for (int i = 0; i < 6; i++) {
-        expect(p, PLAN_QUEUE, now, PLAN_RESERVE);
+        if (i % 2) { /* in a read or in a bury */
+            expect(p, PLAN_QUEUE, now, PLAN_READ);
+            give(p, "1 1 0\n\n", now);
+            expect(p, PLAN_QUEUE, now, PLAN_BURY);
+        } else {
+            expect(p, PLAN_QUEUE, now, PLAN_READ);
+        }
         plan_superseded(p, now);
-        struct plan_step s = next(p, PLAN_QUEUE, now);
-        assert_int_equal(s.action, PLAN_PAUSE);
-        assert_in_range(s.until - now, usual.backoff_min / 2 << i, usual.backoff_min << i);
-        now = s.until;
-        expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
-        released(p, 1, 7);
-        expect(p, PLAN_DESTINATION, now, PLAN_ASK);
-        plan_asked(p, 0, BYTES_NONE);
-        next(p, PLAN_DESTINATION, now);
-        plan_delivered(p);
+        expect(p, PLAN_DESTINATION, now, PLAN_WAIT);
+        usec_t until = expect_pause(p, PLAN_QUEUE, now);
+        assert_in_range(until - now, usual.backoff_min / 2 << i, usual.backoff_min << i);
+        now = until;
+        follow_and_work(p, now);
     }
+    plan_free(&p);
+}
+
+static void one_that_has_worked_long_enough_waits_briefly_again(void **state)
+{
+    (void)state;
+    const usec_t worked[] = {usual.backoff_max - 1, usual.backoff_max};
+    for (int i = 0; i < 2; i++) {
+        struct plan *p = begun(&usual, 1, 0);
+        usec_t now = 1;
+        for (int turn = 0; turn < 4; turn++) {
+            expect(p, PLAN_QUEUE, now, PLAN_READ);
+            plan_superseded(p, now);
+            now = expect_pause(p, PLAN_QUEUE, now);
+            follow_and_work(p, now);
+        }
+        expect(p, PLAN_QUEUE, now, PLAN_READ);
+        give(p, "", now);
+        now += worked[i];
+        expect(p, PLAN_QUEUE, now, PLAN_READ);
+        give(p, "", now);
+        expect(p, PLAN_QUEUE, now, PLAN_READ);
+        plan_superseded(p, now);
+        usec_t until = expect_pause(p, PLAN_QUEUE, now);
+        assert_in_range(until - now, usual.backoff_min / 2 << (i ? 0 : 4), usual.backoff_min << (i ? 0 : 4));
+        plan_free(&p);
+    }
+}
+
+/* The time in which the plan did not follow is no work. */
+static void the_time_of_work_begins_with_a_read(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    usec_t now = 1;
+    expect(p, PLAN_QUEUE, now, PLAN_READ);
+    give(p, "", now);
+    expect(p, PLAN_QUEUE, now, PLAN_READ);
+    plan_superseded(p, now);
+    now += usual.backoff_max;
+    follow_and_work(p, now);
+    expect(p, PLAN_QUEUE, now, PLAN_READ);
+    give(p, "", now);
+    expect(p, PLAN_QUEUE, now, PLAN_READ);
+    plan_superseded(p, now);
+    assert_in_range(expect_pause(p, PLAN_QUEUE, now) - now, usual.backoff_min + 1, usual.backoff_min * 2);
+    plan_free(&p);
+}
+
+static void a_superseded_plan_starts_over_once_the_run_is_answered(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, 1, 2);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
+    plan_superseded(p, LONG_AGO);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    plan_delivered(p);
+    expect_restart(p);
     plan_free(&p);
 }
 
@@ -527,24 +705,84 @@ static void poison_is_buried_before_what_follows_is_delivered(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n2 1 3\nb\nc\n3 1 0\n\n4 1 1\nd\n");
-    reserve(p, "");
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    read_batch(p, "1 1 1\na\n2 1 3\nb\nc\n3 1 0\n\n4 1 1\nd\n");
+    expect_run(p, 0, 0, 1, 1, 2);
     plan_delivered(p);
+    static const char *const reasons[] = {"contains a line feed", "empty"};
     for (size_t i = 1; i <= 2; i++) {
         expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
         struct plan_step s = next(p, PLAN_QUEUE, 0);
         assert_int_equal(s.action, PLAN_BURY);
         assert_int_equal(s.first, i);
+        assert_string_equal(plan_batch(p)->messages[i].reason, reasons[i - 1]);
+        expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
         plan_buried(p);
     }
-    expect_run(p, 0, 3, 1, PLAN_MARK(2, 0), PLAN_MARK(5, 0));
+    expect_run(p, 0, 3, 1, 2, 5);
     plan_delivered(p);
-    assert_true(bytes_equal_str(plan_acks(p), "1:1,4"));
+    expect_read(p, 5, 5, true);
     plan_free(&p);
 }
 
-/* A destination that refuses every run which holds message `bad`. */
+static void only_lines_are_checked(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.lines = false;
+    struct plan *p = begun(&config, 1, 0);
+    read_batch(p, "1 1 3\nb\nc\n2 1 0\n\n");
+    expect_run(p, 0, 0, 2, 1, 3);
+    plan_free(&p);
+}
+
+static void poison_of_the_next_batch_waits_for_its_turn(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 1\na\n");
+    read_batch(p, "2 1 0\n\n");
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    expect_run(p, 0, 0, 1, 1, 2);
+    expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+    plan_delivered(p);
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.action, PLAN_BURY);
+    assert_int_equal(s.first, 0);
+    plan_buried(p);
+    expect_read(p, 2, 3, true); /* a buried message raises no mark */
+    plan_free(&p);
+}
+
+static void a_bury_that_fails_is_repeated(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 0\n\n");
+    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    fails(p, PLAN_QUEUE, 0);
+    usec_t until = expect_pause(p, PLAN_QUEUE, 0);
+    expect(p, PLAN_QUEUE, until, PLAN_BURY);
+    plan_free(&p);
+}
+
+static void a_bury_that_is_lost_starts_over(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 0\n\n2 1 1\na\n");
+    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    plan_bury_lost(p);
+    expect_restart(p);
+    followed(p, 3, false);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, 1, BYTES_NONE);
+    expect_read(p, 1, 0, true);
+    give(p, "2 1 1\na\n", 0);
+    expect_run(p, 0, 0, 1, 1, 3);
+    plan_free(&p);
+}
+
+/* A destination that refuses every run with message `bad`. */
 static unsigned tries_to_find(size_t n, size_t bad)
 {
     struct plan_config config = usual;
@@ -554,12 +792,12 @@ static unsigned tries_to_find(size_t n, size_t bad)
     for (size_t i = 1; i <= n; i++)
         buf_printf(&framed, "%zu 1 1\nx\n", i);
     buf_append_char(&framed, '\0');
-    reserve(p, framed.ptr);
+    read_batch(p, framed.ptr);
     buf_free(&framed);
     unsigned tries = 0;
-    uint64_t mark = PLAN_MARK(1, 1); /* of begun */
+    uint64_t mark = 1; /* of begun */
     size_t buried = SIZE_MAX;
-    for (struct plan_step s; (s = next(p, PLAN_QUEUE, 0)).action != PLAN_RESERVE; tries++) {
+    for (struct plan_step s; (s = next(p, PLAN_QUEUE, 0)).action != PLAN_READ; tries++) {
         if (s.action == PLAN_BURY) {
             buried = s.first;
             assert_string_equal(plan_batch(p)->messages[s.first].reason, "413 line-too-large");
@@ -567,6 +805,7 @@ static unsigned tries_to_find(size_t n, size_t bad)
             continue;
         }
         s = next(p, PLAN_DESTINATION, 0);
+        assert_int_equal(s.mark, mark);
         if (s.first <= bad && bad < s.first + s.count)
             plan_refused(p, "413 line-too-large");
         else {
@@ -575,7 +814,7 @@ static unsigned tries_to_find(size_t n, size_t bad)
         }
     }
     assert_int_equal(buried, bad);
-    assert_int_equal(mark >> PLAN_FENCE_BITS, bad < n - 1 ? n + 1 : n > 1 ? n : 1);
+    assert_int_equal(mark, bad < n - 1 ? n + 1 : n);
     plan_free(&p);
     return tries;
 }
@@ -589,172 +828,393 @@ static void halving_finds_the_poison(void **state)
     assert_in_range(tries_to_find(1000, 777), 1, 24);
 }
 
+static void refused_runs_are_halved_until_their_end_is_passed(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nc\n4 1 1\nd\n5 1 1\ne\n6 1 1\nf\n7 1 1\ng\n8 1 1\nh\n");
+    expect_run(p, 0, 0, 8, 1, 9);
+    plan_refused(p, "413");
+    expect_run(p, 0, 0, 4, 1, 5);
+    plan_refused(p, "413");
+    read_batch(p, "9 1 1\ni\n10 1 1\nj\n11 1 1\nk\n"); /* which changes nothing */
+    for (size_t i = 0; i < 8; i += 2) { /* it was refused as a whole, but all parts are accepted */
+        expect_run(p, 0, i, 2, i + 1, i + 3);
+        plan_delivered(p);
+    }
+    expect_run(p, 0, 0, 3, 9, 12);
+    plan_free(&p);
+}
+
+/* Each run has at most four messages. */
+static void halving_ends_where_the_refused_run_ends(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.max_bytes = 8;
+    struct plan *p = begun(&config, 1, 0);
+    for (uint64_t id = 1; id <= 9; id += 8) {
+        struct buf framed = {0};
+        for (unsigned i = 0; i < 8; i++)
+            buf_printf(&framed, "%u 1 1\nx\n", (unsigned)id + i);
+        buf_append_char(&framed, '\0');
+        read_batch(p, framed.ptr);
+        buf_free(&framed);
+        for (size_t i = 0; i < 8; i += 4) {
+            expect_run(p, 0, i, 4, id + i, id + i + 4);
+            plan_refused(p, "413");
+            expect_run(p, 0, i, 2, id + i, id + i + 2);
+            plan_delivered(p);
+            expect_run(p, 0, i + 2, 2, id + i + 2, id + i + 4);
+            plan_delivered(p);
+        }
+    }
+    plan_free(&p);
+}
+
+/* A run that was halved says nothing about the rest after the poison, nor about messages that are read later. */
+static void found_poison_ends_the_halving(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nc\n4 1 1\nd\n5 1 1\ne\n6 1 1\nf\n7 1 1\ng\n8 1 1\nh\n");
+    for (size_t count = 8; count > 0; count /= 2) {
+        expect_run(p, 0, 0, count, 1, count + 1);
+        plan_refused(p, "413");
+    }
+    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    plan_buried(p);
+    expect_run(p, 0, 1, 7, 1, 9);
+    plan_free(&p);
+    p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nc\n4 1 1\nd\n");
+    expect_run(p, 0, 0, 4, 1, 5);
+    plan_refused(p, "413");
+    expect_run(p, 0, 0, 2, 1, 3);
+    plan_conflict(p, 0);
+    follow_and_work(p, 0);
+    read_batch(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nc\n4 1 1\nd\n5 1 1\ne\n");
+    expect_run(p, 0, 0, 5, 1, 6);
+    plan_free(&p);
+}
+
 static void runs_are_bounded(void **state)
 {
     (void)state;
     struct plan_config config = usual;
     config.max_bytes = 6;
     struct plan *p = begun(&config, 1, 0);
-    reserve(p, "1 1 2\naa\n2 1 2\nbb\n3 1 2\ncc\n4 1 9\nddddddddd\n5 1 0\n\n");
-    expect_run(p, 0, 0, 2, PLAN_MARK(1, 1), PLAN_MARK(3, 0));
+    read_batch(p, "1 1 2\naa\n2 1 2\nbb\n3 1 2\ncc\n4 1 9\nddddddddd\n5 1 0\n\n");
+    expect_run(p, 0, 0, 2, 1, 3);
     plan_delivered(p);
-    expect_run(p, 0, 2, 1, PLAN_MARK(3, 0), PLAN_MARK(4, 0));
+    expect_run(p, 0, 2, 1, 3, 4);
     plan_delivered(p);
-    expect_run(p, 0, 3, 1, PLAN_MARK(4, 0), PLAN_MARK(5, 0));
+    expect_run(p, 0, 3, 1, 4, 5);
     plan_free(&p);
 }
 
-static void stopping_acknowledges_and_releases(void **state)
+static void stopping_settles_and_ends_the_following(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n2 1 3\nb\nc\n");
-    reserve(p, "");
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    read_batch(p, "1 1 1\na\n2 1 3\nb\nc\n");
+    expect_run(p, 0, 0, 1, 1, 2);
     plan_stop(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE); /* until the lease is to be extended */
-    plan_delivered(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
-    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
-    plan_acknowledged(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    released(p, 3, 9);
-    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
-    plan_free(&p);
-}
-
-static void stopping_fences_what_was_left_without_an_answer(void **state)
-{
-    (void)state;
-    struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n");
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
-    plan_stop(p);
-    fails(p, PLAN_DESTINATION, 0);
-    expect_run(p, 0, 0, 0, PLAN_MARK(1, 1), PLAN_MARK(1, 2));
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
-    fails(p, PLAN_DESTINATION, 0); /* once: it must come to an end */
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
-    fails(p, PLAN_QUEUE, 0);
-    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
+    plan_delivered(p);
+    assert_int_equal(plan_batch(p)->n, 2);
+    expect_unfollow(p, 2); /* without burying the poison */
+    assert_int_equal(plan_batch(p)->n, 0);
     plan_free(&p);
 }
 
-/* Stopped with one message of three with the destination, and two in a second lease. */
-static struct plan *stopped_in_a_run(void)
+/* Stops during the step of the queue's lane. */
+static void a_stop_waits_for_the_queue(void **state)
 {
-    struct plan_config config = usual;
-    struct batch second;
-    config.max_bytes = 1;
-    struct plan *p = begun(&config, 1, 0);
-    reserve(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nd\n");
-    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
-    assert_true(batch_parse(BYTES_LITERAL("4 1 1\ne\n5 1 1\nf\n"), 2, &second));
-    plan_reserved(p, BYTES_LITERAL("q"), &second, &(struct plan_accepted){0}, 0);
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    expect_read(p, 1, 0, true);
     plan_stop(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    plan_cancelled(p, PLAN_QUEUE);
+    expect_unfollow(p, 1);
+    plan_free(&p);
+    p = begun(&usual, 1, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
+    plan_stop(p);
+    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    give(p, "1 1 1\na\n", 0);
+    expect_unfollow(p, 1);
+    plan_free(&p);
+    p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 0\n\n2 1 1\na\n");
+    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    plan_stop(p);
+    plan_buried(p);
+    expect_unfollow(p, 1);
+    plan_free(&p);
+}
+
+/* The next delivery is a message that has been read. */
+static struct plan *with_a_message(uint64_t mark, bool is_takeover)
+{
+    struct plan *p = plan_new(&usual);
+    follow_and_ask(p, 9, is_takeover, mark);
+    read_batch(p, "7 1 1\na\n8 1 1\nb\n");
     return p;
 }
 
-static void a_lease_lost_in_a_stop_is_left(void **state)
+static void a_delivery_without_an_answer_keeps_the_following(void **state)
 {
     (void)state;
-    struct plan *p = stopped_in_a_run();
-    expect(p, PLAN_QUEUE, usual.lease / 2, PLAN_TOUCH);
-    plan_lease_lost(p);
-    expect(p, PLAN_QUEUE, usual.lease, PLAN_WAIT);
-    plan_delivered(p);
-    expect(p, PLAN_QUEUE, usual.lease, PLAN_ACK);
+    for (int i = 0; i < 3; i++) {
+        struct plan *p = with_a_message(7, false);
+        expect_run(p, 0, 0, 2, 7, 9);
+        if (i == 0)
+            plan_stop(p);
+        fails(p, PLAN_DESTINATION, i == 1 ? 0 : LONG_AGO);
+        if (i == 2) { /* a later refusal says nothing about the first try */
+            expect_run(p, 0, 0, 2, 7, 9);
+            plan_refused(p, "413");
+        }
+        if (i > 0)
+            plan_stop(p);
+        expect_stopped(p);
+        plan_free(&p);
+    }
+}
+
+/* A FOLLOW does not end earlier deliveries. */
+static void a_delivery_without_an_answer_is_remembered(void **state)
+{
+    (void)state;
+    struct plan *p = with_a_message(7, false);
+    expect_run(p, 0, 0, 2, 7, 9);
+    fails(p, PLAN_DESTINATION, LONG_AGO);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
+    plan_superseded(p, LONG_AGO);
+    follow_and_ask(p, 9, false, 7);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
+    plan_stop(p);
+    plan_cancelled(p, PLAN_QUEUE);
+    expect_stopped(p);
     plan_free(&p);
 }
 
-/* The lane's next try, which is not before a pause. */
-static usec_t tried_again(struct plan *p, usec_t now, enum plan_action action)
-{
-    struct plan_step s = next(p, PLAN_QUEUE, now);
-    assert_int_equal(s.action, PLAN_PAUSE);
-    assert_in_range(s.until, now + 1, now + usual.backoff_max);
-    expect(p, PLAN_QUEUE, s.until, action);
-    return s.until;
-}
-
-/* Whatever fails meanwhile: a run that is done is acknowledged. */
-static void a_stop_tries_again_what_the_queue_does_not_answer(void **state)
+static void a_stored_delivery_ends_earlier_ones(void **state)
 {
     (void)state;
-    struct plan *p = stopped_in_a_run();
-    usec_t now = usual.lease / 2;
-    expect(p, PLAN_QUEUE, now, PLAN_TOUCH);
-    fails(p, PLAN_QUEUE, now);
-    now = tried_again(p, now, PLAN_TOUCH);
-    fails(p, PLAN_QUEUE, now);
+    struct plan *p = with_a_message(7, true);
+    expect_run(p, 0, 0, 2, 7, 9);
+    fails(p, PLAN_DESTINATION, LONG_AGO);
+    expect_run(p, 0, 0, 2, 7, 9);
     plan_delivered(p);
-    now = tried_again(p, now, PLAN_ACK);
-    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
-    plan_acknowledged(p);
-    expect(p, PLAN_QUEUE, now, PLAN_RELEASE);
-    fails(p, PLAN_QUEUE, now);
-    expect(p, PLAN_QUEUE, now, PLAN_STOPPED);
+    plan_stop(p);
+    expect_unfollow(p, 9);
     plan_free(&p);
 }
 
-/* Of three messages of one lease the first is done, the second with the destination. */
-static void a_stop_acknowledges_at_once_what_is_done(void **state)
+static void steps_without_messages_need_no_answer(void **state)
 {
     (void)state;
     struct plan_config config = usual;
-    config.max_bytes = 1;
-    struct plan *p = begun(&config, 1, 0);
-    reserve(p, "1 1 1\na\n2 1 1\nb\n3 1 1\nc\n");
-    reserve(p, "");
-    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
-    plan_delivered(p);
-    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
+    config.states = true;
+    struct plan *p = plan_new(&config);
+    follow_and_ask(p, 9, false, 0);
+    expect_run(p, 0, 0, 0, 0, 1);
     plan_stop(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
-    assert_true(bytes_equal_str(plan_acks(p), "1:1"));
-    plan_delivered(p); /* while that is on its way */
-    expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
-    plan_acknowledged(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
-    assert_true(bytes_equal_str(plan_acks(p), "1:2"));
-    plan_acknowledged(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_RELEASE);
+    fails(p, PLAN_DESTINATION, 0);
+    expect_unfollow(p, 0);
+    plan_free(&p);
+    p = begun(&config, 9, 7);
+    expect(p, PLAN_DESTINATION, USEC_PER_SEC, PLAN_STATE);
+    plan_stop(p);
+    fails(p, PLAN_DESTINATION, 0);
+    expect_unfollow(p, 7);
+    plan_free(&p);
+    p = with_a_message(7, false);
+    expect_run(p, 0, 0, 2, 7, 9);
+    plan_stop(p);
+    plan_refused(p, "413"); /* an answer, too */
+    expect_unfollow(p, 7);
     plan_free(&p);
 }
 
-/* The mark shows which messages are done, so a stop need not wait for the queue. */
-static void a_stop_tries_to_acknowledge_once(void **state)
+static void a_takeover_keeps_the_following_until_a_delivery_is_stored(void **state)
+{
+    (void)state;
+    struct plan *p = with_a_message(7, true);
+    plan_stop(p);
+    expect_stopped(p);
+    plan_free(&p);
+    p = with_a_message(7, true);
+    expect_run(p, 0, 0, 2, 7, 9);
+    plan_stop(p);
+    plan_delivered(p);
+    expect_unfollow(p, 9);
+    plan_free(&p);
+    p = plan_new(&usual);
+    follow_and_ask(p, 1, true, 0);
+    expect_run(p, 0, 0, 0, 0, 1);
+    plan_delivered(p); /* it has raised the mark */
+    plan_stop(p);
+    expect_unfollow(p, 1);
+    plan_free(&p);
+}
+
+static void storing_only_an_opening_ends_no_earlier_delivery(void **state)
+{
+    (void)state;
+    struct plan *p = plan_new(&usual);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 9, 5, true, BYTES_LITERAL("1:" A), 0});
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    plan_asked(p, 7, BYTES_NONE);
+    expect_run(p, 0, 0, 0, 7, 7);
+    plan_stop(p);
+    plan_delivered(p);
+    expect_stopped(p);
+    plan_free(&p);
+}
+
+/* Another process has changed the mark. */
+static void a_conflict_keeps_the_following_until_a_delivery_is_stored(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct plan *p = with_a_message(7, false);
+        expect_run(p, 0, 0, 2, 7, 9);
+        if (i == 0)
+            plan_stop(p);
+        plan_conflict(p, 0);
+        if (i > 0) {
+            follow_and_ask(p, 9, false, 8);
+            read_batch(p, "8 1 1\nb\n");
+            expect_run(p, 0, 0, 1, 8, 9);
+            plan_stop(p);
+        }
+        if (i == 1)
+            plan_refused(p, "413");
+        if (i == 2) {
+            plan_delivered(p);
+            expect_unfollow(p, 9);
+        } else {
+            expect_stopped(p);
+        }
+        plan_free(&p);
+    }
+}
+
+static void an_unfollow_that_fails_is_not_repeated(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n");
-    expect_run(p, 0, 0, 1, PLAN_MARK(1, 1), PLAN_MARK(2, 0));
     plan_stop(p);
-    plan_delivered(p);
-    expect(p, PLAN_QUEUE, 0, PLAN_ACK);
+    expect(p, PLAN_QUEUE, 0, PLAN_UNFOLLOW);
     fails(p, PLAN_QUEUE, 0);
-    expect(p, PLAN_QUEUE, 0, PLAN_STOPPED);
+    expect_stopped(p);
     plan_free(&p);
 }
 
-/* The queue was away for a moment: a long run shall not lose its lease for that. */
-static void a_touch_that_fails_is_tried_again_while_the_run_lasts(void **state)
+static void a_stop_before_the_work(void **state)
+{
+    (void)state;
+    struct plan *p = plan_new(&usual);
+    plan_stop(p);
+    expect_stopped(p); /* the queue was not followed */
+    plan_free(&p);
+    for (int i = 0; i < 3; i++) {
+        p = plan_new(&usual);
+        expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+        plan_stop(p);
+        expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+        if (i == 0)
+            plan_cancelled(p, PLAN_QUEUE);
+        else if (i == 1)
+            fails(p, PLAN_QUEUE, 0);
+        else
+            followed(p, 9, false);
+        if (i < 2)
+            expect_stopped(p);
+        else
+            expect_unfollow(p, 0);
+        plan_free(&p);
+    }
+}
+
+static void a_stop_while_the_mark_is_asked_for(void **state)
+{
+    static const struct {
+        bool is_takeover, fails;
+        uint64_t mark, settled;
+    } cases[] = {{false, false, 7, 7}, {false, true, 0, 0}, {true, false, 7, 0}, {true, true, 0, 0},
+        {false, false, 10, 0}}; /* the last is of another history: nothing may be settled by it */
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan *p = plan_new(&usual);
+        expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+        followed(p, 9, cases[i].is_takeover);
+        expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+        plan_stop(p);
+        expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
+        if (cases[i].fails)
+            fails(p, PLAN_DESTINATION, 0);
+        else
+            plan_asked(p, cases[i].mark, BYTES_NONE);
+        if (cases[i].is_takeover)
+            expect_stopped(p);
+        else
+            expect_unfollow(p, cases[i].settled);
+        plan_free(&p);
+    }
+}
+
+static void a_stop_ends_a_pause(void **state)
 {
     (void)state;
     struct plan *p = begun(&usual, 1, 0);
-    reserve(p, "1 1 1\na\n");
-    expect(p, PLAN_DESTINATION, 0, PLAN_DELIVER);
-    usec_t now = usual.lease / 2;
-    expect(p, PLAN_QUEUE, now, PLAN_TOUCH);
-    fails(p, PLAN_QUEUE, now);
-    now = tried_again(p, now, PLAN_TOUCH);
-    plan_touched(p);
-    assert_int_equal(next(p, PLAN_QUEUE, now).until, now + usual.lease / 3);
-    plan_delivered(p);
-    expect(p, PLAN_QUEUE, now, PLAN_ACK);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
+    fails(p, PLAN_QUEUE, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+    plan_stop(p);
+    expect_unfollow(p, 1);
     plan_free(&p);
+    p = begun(&usual, 1, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
+    plan_stop(p);
+    fails(p, PLAN_QUEUE, 0); /* the pause would begin in the stop */
+    expect_unfollow(p, 1);
+    plan_free(&p);
+    p = plan_new(&usual);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    fails(p, PLAN_QUEUE, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+    plan_stop(p);
+    expect_stopped(p);
+    plan_free(&p);
+}
+
+/* Another process follows the queue, or it must be followed again. */
+static void a_superseded_plan_has_no_following_to_end(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct plan *p = begun(&usual, 1, 0);
+        expect(p, PLAN_QUEUE, 0, PLAN_READ);
+        if (i == 0)
+            plan_stop(p);
+        plan_superseded(p, i == 2 ? LONG_AGO : 0);
+        if (i == 1)
+            expect(p, PLAN_QUEUE, 0, PLAN_PAUSE);
+        if (i == 2)
+            follow_and_ask(p, 9, false, 1);
+        plan_stop(p);
+        if (i < 2)
+            expect_stopped(p);
+        else
+            expect_unfollow(p, 1);
+        plan_free(&p);
+    }
 }
 
 #define LATER ((usec_t)1000000000) /* a time of the destination that is later than the queue's */
@@ -768,19 +1228,20 @@ static struct plan *stating(uint64_t next_id)
     return p;
 }
 
-static void reserve_before(struct plan *p, const char *framed, usec_t before, uint64_t last_id, usec_t now)
+static void read_before(struct plan *p, const char *framed, usec_t before, uint64_t last_id, usec_t now)
 {
     struct batch b;
     struct plan_step s = next(p, PLAN_QUEUE, now);
-    assert_int_equal(s.action, PLAN_RESERVE);
+    assert_int_equal(s.action, PLAN_READ);
     assert_true(batch_parse(bytes_str(framed), 1, &b));
-    plan_reserved(p, BYTES_LITERAL("q"), &b, &(struct plan_accepted){before, last_id}, now);
+    plan_read(p, &b, &(struct plan_accepted){before, last_id}, now);
 }
 
 static void expect_state(struct plan *p, usec_t now, usec_t time)
 {
     struct plan_step s = next(p, PLAN_DESTINATION, now);
     assert_int_equal(s.action, PLAN_STATE);
+    assert_int_equal(s.mark, plan_mark(p));
     assert_int_equal(s.watermark, time);
     plan_stated(p);
 }
@@ -800,9 +1261,9 @@ static void a_watermark_rides_on_the_run_that_reaches_it(void **state)
 {
     (void)state;
     struct plan *p = stating(1);
-    reserve_before(p, "1 1 1\na\n2 1 1\nb\n", 7000, 2, 0);
+    read_before(p, "1 1 1\na\n2 1 1\nb\n", 7000, 2, 0);
     expect_run_until(p, 7000);
-    reserve_before(p, "3 1 1\nc\n", 8000, 9, 0); /* more are in the queue */
+    read_before(p, "3 1 1\nc\n", 8000, 9, 0); /* more are in the queue */
     expect_run_until(p, 0);
     plan_free(&p);
 }
@@ -812,16 +1273,75 @@ static void a_watermark_is_the_earlier_time_of_both_clocks(void **state)
     (void)state;
     struct plan *p = stating(1);
     plan_destination_time(p, 6000, false);
-    reserve_before(p, "1 1 1\na\n", 7000, 1, 0);
+    read_before(p, "1 1 1\na\n", 7000, 1, 0);
     expect_run_until(p, 6000);
-    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
     plan_destination_time(p, 6500, false); /* after the reserve was sent, so not a time before its answer */
     struct batch b;
     assert_true(batch_parse(BYTES_LITERAL("2 1 1\na\n"), 1, &b));
-    plan_reserved(p, BYTES_LITERAL("q"), &b, &(struct plan_accepted){7500, 2}, 0);
+    plan_read(p, &b, &(struct plan_accepted){7500, 2}, 0);
     expect_run_until(p, 6000);
-    reserve_before(p, "3 1 1\na\n", 7600, 3, 0);
+    read_before(p, "3 1 1\na\n", 7600, 3, 0);
     expect_run_until(p, 6500);
+    plan_free(&p);
+}
+
+static void a_run_states_the_latest_time_that_it_reaches(void **state)
+{
+    (void)state;
+    struct plan *p = stating(1);
+    read_before(p, "1 1 1\na\n", 7000, 2, 0);
+    expect_run_until(p, 0);
+    read_before(p, "2 1 1\nb\n", 8000, 2, 0);
+    expect_run_until(p, 8000);
+    plan_free(&p);
+}
+
+/* Each batch is read while the queue already has more. */
+static void the_watermark_rises_although_there_is_always_a_backlog(void **state)
+{
+    (void)state;
+    struct plan *p = stating(1);
+    read_before(p, "1 1 1\na\n", 7000, 2, 0);
+    read_before(p, "2 1 1\nb\n", 8000, 3, 0);
+    expect_run_until(p, 0);
+    read_before(p, "3 1 1\nc\n", 9000, 9, 0);
+    expect_run_until(p, 7000);
+    read_before(p, "4 1 1\nd\n", 9500, 9, 0);
+    expect_run_until(p, 0);
+    plan_free(&p);
+    p = stating(1);
+    read_before(p, "1 1 1\na\n", 7000, 1, 0);
+    read_before(p, "2 1 1\nb\n", 8000, 2, 0);
+    expect_run_until(p, 7000);
+    read_before(p, "3 1 1\nc\n", 9000, 9, 0);
+    expect_run_until(p, 8000);
+    expect_run_until(p, 0);
+    plan_free(&p);
+}
+
+static void times_are_dropped_when_the_queue_is_followed_again(void **state)
+{
+    (void)state;
+    struct plan *p = stating(1);
+    read_before(p, "", 7000, 0, 0);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
+    plan_superseded(p, LONG_AGO);
+    follow_and_ask(p, 1, true, 1);
+    expect_state(p, AT(5), 0);
+    plan_free(&p);
+}
+
+static void an_empty_delivery_states_nothing(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.states = true;
+    struct plan *p = plan_new(&config);
+    follow_and_ask(p, 1, false, 0);
+    expect_run(p, AT(5), 0, 0, 0, 1);
+    plan_delivered(p);
+    expect_state(p, AT(5), 0);
     plan_free(&p);
 }
 
@@ -829,16 +1349,16 @@ static void a_clock_that_was_set_back_begins_an_era(void **state)
 {
     (void)state;
     struct plan *p = stating(1);
-    reserve_before(p, "1 1 1\na\n", 7000, 1, 0);
+    read_before(p, "1 1 1\na\n", 7000, 1, 0);
     plan_destination_time(p, 500, true); /* the time before may be later than what is accepted from now on */
     expect_run_until(p, 0);
-    reserve_before(p, "2 1 1\na\n", 7000, 2, 0);
+    read_before(p, "2 1 1\na\n", 7000, 2, 0);
     expect_run_until(p, 500);
-    expect(p, PLAN_QUEUE, 0, PLAN_RESERVE);
+    expect(p, PLAN_QUEUE, 0, PLAN_READ);
     plan_destination_time(p, 300, true); /* while the queue is asked */
     struct batch b;
     assert_true(batch_parse(BYTES_LITERAL("3 1 1\na\n"), 1, &b));
-    plan_reserved(p, BYTES_LITERAL("q"), &b, &(struct plan_accepted){7500, 3}, 0);
+    plan_read(p, &b, &(struct plan_accepted){7500, 3}, 0);
     expect_run_until(p, 0);
     plan_free(&p);
 }
@@ -848,15 +1368,17 @@ static void an_idle_reader_states_every_second(void **state)
     (void)state;
     struct plan *p = stating(1);
     expect_state(p, AT(5), 0); /* nothing is known, but the reader is alive */
-    reserve_before(p, "", 7000, 0, AT(5.1));
+    read_before(p, "", 7000, 0, AT(5.1));
     expect(p, PLAN_DESTINATION, AT(5.2), PLAN_PAUSE);
     expect(p, PLAN_DESTINATION, AT(5.6), PLAN_STATE);
     expect(p, PLAN_QUEUE, AT(5.6), PLAN_WAIT); /* for the time in the answer */
     plan_stated(p);
     expect(p, PLAN_DESTINATION, AT(6.5), PLAN_PAUSE);
     expect_state(p, AT(6.6), 0);
-    reserve_before(p, "", 9000, 4, AT(7)); /* a message is leased by another */
+    read_before(p, "", 9000, 4, AT(7)); /* a message is still in the queue */
     expect_state(p, AT(8), 0);
+    read_before(p, "", 10000, 1, AT(8)); /* the message with the mark's id */
+    expect_state(p, AT(9), 0);
     plan_free(&p);
 }
 
@@ -864,28 +1386,28 @@ static void times_are_dropped_when_ids_or_clocks_change(void **state)
 {
     (void)state;
     struct plan *p = stating(1);
-    reserve_before(p, "1 1 1\na\n", 7000, 2, 0);
+    read_before(p, "1 1 1\na\n", 7000, 2, 0);
     expect_run_until(p, 0);
-    reserve_before(p, "2 1 1\na\n", 0, 0, 0); /* a message is delayed */
+    read_before(p, "2 1 1\na\n", 0, 0, 0); /* a message is delayed */
     expect_run_until(p, 0);
-    reserve_before(p, "3 1 1\na\n", 8000, 4, 0);
+    read_before(p, "3 1 1\na\n", 8000, 4, 0);
     expect_run_until(p, 0);
-    reserve_before(p, "4 1 1\na\n", 500, 5, 0); /* the queue's clock was set back */
+    read_before(p, "4 1 1\na\n", 500, 5, 0); /* the queue's clock was set back */
     expect_run_until(p, 0);
-    reserve_before(p, "5 1 1\na\n", 600, 6, 0);
+    read_before(p, "5 1 1\na\n", 600, 6, 0);
     expect_run_until(p, 500);
     plan_free(&p);
 }
 
-static void a_fenced_reader_states_nothing(void **state)
+static void a_reader_in_conflict_states_nothing(void **state)
 {
     (void)state;
     struct plan *p = stating(1);
-    reserve_before(p, "", 7000, 0, AT(2));
+    read_before(p, "", 7000, 0, AT(2));
     expect(p, PLAN_DESTINATION, AT(3), PLAN_STATE);
     plan_conflict(p, AT(3));
     expect(p, PLAN_DESTINATION, AT(3), PLAN_WAIT);
-    expect(p, PLAN_QUEUE, AT(3), PLAN_RELEASE);
+    expect(p, PLAN_QUEUE, AT(3), PLAN_FOLLOW);
     plan_free(&p);
 }
 
@@ -895,43 +1417,64 @@ int main(void)
         cmocka_unit_test(backoff_grows_to_its_bound_and_forgets),
         cmocka_unit_test(backoff_of_two_differs),
         cmocka_unit_test(a_batch_is_read_as_framed),
-        cmocka_unit_test(acks_are_ranges),
-        cmocka_unit_test(what_is_under_the_mark_is_only_acknowledged),
-        cmocka_unit_test(the_next_batch_is_reserved_meanwhile),
-        cmocka_unit_test(acks_that_came_due_meanwhile_did_not_ride),
-        cmocka_unit_test(nothing_ahead_sends_the_acks_alone),
+        cmocka_unit_test(messages_below_the_mark_are_only_settled),
+        cmocka_unit_test(the_next_batch_is_read_while_one_is_delivered),
+        cmocka_unit_test(a_short_batch_means_that_the_queue_has_no_more),
         cmocka_unit_test(a_fault_repeats_the_same_run_later),
-        cmocka_unit_test(leases_are_extended_while_the_destination_takes_its_time),
-        cmocka_unit_test(a_lost_lease_starts_over_once_the_run_is_answered),
-        cmocka_unit_test(a_gap_starts_over_unless_fresh),
-        cmocka_unit_test(another_queue_under_the_same_address_starts_over),
-        cmocka_unit_test(an_old_copy_is_looked_at_twice),
-        cmocka_unit_test(a_mark_of_another_opening_is_an_old_copy_whatever_its_number),
+        cmocka_unit_test(a_fault_of_the_queue_repeats_the_same_read),
+        cmocka_unit_test(messages_that_are_sent_again_below_the_mark_are_done),
+        cmocka_unit_test(a_batch_of_messages_that_the_plan_has_starts_over),
+        cmocka_unit_test(a_batch_that_is_read_too_late_is_dropped),
+        cmocka_unit_test(a_queue_without_a_mark_gets_one_before_its_messages),
+        cmocka_unit_test(an_old_copy_is_compared_twice),
+        cmocka_unit_test(another_queue_under_the_same_address_is_no_old_copy),
+        cmocka_unit_test(a_mark_of_another_opening_is_of_an_old_copy),
+        cmocka_unit_test(the_mark_agrees_up_to_the_message_before_it),
         cmocka_unit_test(messages_that_the_destination_lost_end_the_plan),
         cmocka_unit_test(a_queue_that_was_only_started_again_is_no_old_copy),
         cmocka_unit_test(marks_without_a_history_are_compared_as_numbers),
-        cmocka_unit_test(a_delivery_names_the_openings_below_its_mark),
-        cmocka_unit_test(marks_that_are_not_ours_or_at_their_end_stop_it),
-        cmocka_unit_test(a_fence_counts_only_when_it_was_stored),
-        cmocka_unit_test(nothing_is_buried_while_a_delivery_may_still_arrive),
+        cmocka_unit_test(a_delivery_states_the_openings_before_its_mark),
+        cmocka_unit_test(a_delivery_states_as_many_openings_as_fit),
+        cmocka_unit_test(a_mark_without_an_opening_gets_one),
         cmocka_unit_test(one_conflict_after_another_slows_down),
         cmocka_unit_test(the_superseded_one_waits_longer_each_time),
+        cmocka_unit_test(one_that_has_worked_long_enough_waits_briefly_again),
+        cmocka_unit_test(the_time_of_work_begins_with_a_read),
+        cmocka_unit_test(a_superseded_plan_starts_over_once_the_run_is_answered),
         cmocka_unit_test(poison_is_buried_before_what_follows_is_delivered),
+        cmocka_unit_test(only_lines_are_checked),
+        cmocka_unit_test(poison_of_the_next_batch_waits_for_its_turn),
+        cmocka_unit_test(a_bury_that_fails_is_repeated),
+        cmocka_unit_test(a_bury_that_is_lost_starts_over),
         cmocka_unit_test(halving_finds_the_poison),
+        cmocka_unit_test(refused_runs_are_halved_until_their_end_is_passed),
+        cmocka_unit_test(halving_ends_where_the_refused_run_ends),
+        cmocka_unit_test(found_poison_ends_the_halving),
         cmocka_unit_test(runs_are_bounded),
-        cmocka_unit_test(stopping_acknowledges_and_releases),
-        cmocka_unit_test(stopping_fences_what_was_left_without_an_answer),
-        cmocka_unit_test(a_lease_lost_in_a_stop_is_left),
-        cmocka_unit_test(a_stop_tries_again_what_the_queue_does_not_answer),
-        cmocka_unit_test(a_stop_acknowledges_at_once_what_is_done),
-        cmocka_unit_test(a_stop_tries_to_acknowledge_once),
-        cmocka_unit_test(a_touch_that_fails_is_tried_again_while_the_run_lasts),
+        cmocka_unit_test(stopping_settles_and_ends_the_following),
+        cmocka_unit_test(a_stop_waits_for_the_queue),
+        cmocka_unit_test(a_delivery_without_an_answer_keeps_the_following),
+        cmocka_unit_test(a_delivery_without_an_answer_is_remembered),
+        cmocka_unit_test(a_stored_delivery_ends_earlier_ones),
+        cmocka_unit_test(steps_without_messages_need_no_answer),
+        cmocka_unit_test(a_takeover_keeps_the_following_until_a_delivery_is_stored),
+        cmocka_unit_test(storing_only_an_opening_ends_no_earlier_delivery),
+        cmocka_unit_test(a_conflict_keeps_the_following_until_a_delivery_is_stored),
+        cmocka_unit_test(an_unfollow_that_fails_is_not_repeated),
+        cmocka_unit_test(a_stop_before_the_work),
+        cmocka_unit_test(a_stop_while_the_mark_is_asked_for),
+        cmocka_unit_test(a_stop_ends_a_pause),
+        cmocka_unit_test(a_superseded_plan_has_no_following_to_end),
         cmocka_unit_test(a_watermark_rides_on_the_run_that_reaches_it),
         cmocka_unit_test(a_watermark_is_the_earlier_time_of_both_clocks),
+        cmocka_unit_test(a_run_states_the_latest_time_that_it_reaches),
+        cmocka_unit_test(the_watermark_rises_although_there_is_always_a_backlog),
+        cmocka_unit_test(times_are_dropped_when_the_queue_is_followed_again),
+        cmocka_unit_test(an_empty_delivery_states_nothing),
         cmocka_unit_test(a_clock_that_was_set_back_begins_an_era),
         cmocka_unit_test(an_idle_reader_states_every_second),
         cmocka_unit_test(times_are_dropped_when_ids_or_clocks_change),
-        cmocka_unit_test(a_fenced_reader_states_nothing),
+        cmocka_unit_test(a_reader_in_conflict_states_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

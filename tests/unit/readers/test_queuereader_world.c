@@ -1,16 +1,16 @@
-/* A world in which everything fails, for the plans of readers that share one name.
+/* A world in which everything fails, for the plans of relays that share one name.
  *
- * A model of a queue (ids, leases that run out, epochs, buried ones) and of a stream with its mark. Several readers are
- * forgotten and started again at any time; a mover takes messages over by the same rules and delays, buries and gives
- * them back; buried ones are kicked. A request is done at once, later, or never; its answer comes at once or later (the
- * reader was paused), or is lost, perhaps before the request is done. Whatever happens each good message must be in the
- * stream once, and each bad one buried.
+ * A model of a queue (ids, one follower, buried messages) and of a stream with its mark. Several relays are forgotten,
+ * stopped and started again at any time. While no relay follows the queue, a mover takes messages and delays, buries
+ * or returns them; buried ones are kicked. A request is done at once, later, or never; its answer comes at once or
+ * later (the relay was paused), or is lost, perhaps before the request is done. Whatever happens each good message must
+ * be in the stream once, and each bad one buried.
  *
- * Each watermark that a reader states is checked when the stream gets it: each message put before it is in the stream, or
+ * Each watermark that a relay states is checked when the stream gets it: each message put before it is in the stream, or
  * buried.
  *
- * In a world with copies the queue is also started again, copied, and restored from the copy. An operator does what the plan
- * states. Then each message that the last queue has, or had, is in the stream once. */
+ * In a world with copies the queue is also started again, copied, and restored from the copy. An operator does what the
+ * plan states. Then each message that the last queue has, or had, is in the stream once. */
 #include "support/cm.h"
 #include "readers/reader_plan.h"
 #include <stdio.h>
@@ -21,14 +21,13 @@
 #define READERS 3
 #define MAX_REQUESTS 400
 #define STEP 1000 /* microseconds */
-#define LEASE 60  /* steps */
+#define LATE 60   /* steps */
 #define OPENINGS 60
 
-enum state { READY, LEASED, BURIED, GONE };
+enum state { READY, BURIED, GONE };
 struct slot {
     enum state state;
     int payload;
-    uint64_t lease;
 };
 
 struct history {
@@ -49,10 +48,10 @@ struct request {
     int reader; /* -1: it is no more */
     enum plan_lane lane;
     struct plan *plan;
-    uint64_t lease, id, epoch, mark, next;
+    uint64_t id, number, from, mark, next;
+    bool is_takeover;
     int payloads[MESSAGES * 2];
     size_t n;
-    char acks[400];
     long do_at, tell_at; /* -1: never done */
     bool done, faulty;   /* faulty: what is told is a fault */
     enum { ANSWER_OK, ANSWER_DUPLICATE, ANSWER_CONFLICT, ANSWER_REFUSED, ANSWER_LOST, ANSWER_STALE } answer;
@@ -69,12 +68,11 @@ struct request {
 struct world {
     long now;
     struct slot slots[MAX_IDS]; /* by id */
-    uint64_t next_id, sequence, epoch;
-    struct {
-        uint64_t number;
-        long ends;
-    } leases[MAX_IDS];
-    size_t n_leases;
+    uint64_t next_id, sequence;
+    uint64_t number;   /* of the follower; 0: it must follow again */
+    uint64_t position; /* the next id to send to it */
+    uint64_t sent;     /* messages below it were sent since the queue is followed */
+    bool is_followed;  /* also by one that ended without a word */
     uint64_t mark;
     char opening[MARK_LABEL_MAX];
     struct history history, of_mark; /* of the queue; of the queue that set the mark */
@@ -96,18 +94,15 @@ struct world {
     bool busy[READERS][PLAN_LANES];
     long asleep[READERS];
     struct request *requests[MAX_REQUESTS];
-    unsigned trouble; /* percent */
-    bool moves;
-    struct {
-        int stage;
-        uint64_t epoch, mark, lease;
-    } mover;
+    unsigned trouble;     /* percent */
+    bool moves, is_tight; /* tight: the stream also refuses some good messages */
+    unsigned unfollowed, moved;
+    bool stopping[READERS];
 };
 
 static const struct plan_config config = {
     .states = true,
     .lines = true,
-    .lease = LEASE * STEP,
     .backoff_min = 2 * STEP,
     .backoff_max = 20 * STEP,
 };
@@ -120,84 +115,37 @@ static unsigned dice(void)
 static uint64_t add(struct world *w, int payload)
 {
     assert_true(w->next_id < MAX_IDS);
-    w->slots[w->next_id] = (struct slot){READY, payload, 0};
+    w->slots[w->next_id] = (struct slot){READY, payload};
     return w->next_id++;
 }
 
-static void end_lease(struct world *w, uint64_t number)
+static void settle(struct world *w, uint64_t below)
 {
-    for (uint64_t id = 1; id < w->next_id; id++)
-        if (w->slots[id].state == LEASED && w->slots[id].lease == number)
-            w->slots[id].state = READY;
+    for (uint64_t id = 1; id < w->sent && id < below; id++)
+        if (w->slots[id].state == READY)
+            w->slots[id].state = GONE;
 }
 
-static void expire(struct world *w)
+static void follow(struct world *w, struct request *r)
 {
-    for (size_t i = 0; i < w->n_leases;) {
-        if (w->leases[i].ends > w->now) {
-            i++;
-            continue;
-        }
-        end_lease(w, w->leases[i].number);
-        w->leases[i] = w->leases[--w->n_leases];
-    }
+    w->position = 0;
+    r->is_takeover = w->is_followed;
+    w->is_followed = true;
+    r->number = w->number = ++w->sequence;
+    r->next_id = w->next_id;
+    for (size_t i = 0; i < w->history.n; i++)
+        buf_printf(&r->openings, "%s%d:%s", i ? ", " : "", (int)w->history.at[i].first, w->history.at[i].id);
 }
 
-static uint64_t release(struct world *w)
+static void send_messages(struct world *w, size_t most, struct buf *framed)
 {
-    while (w->n_leases)
-        end_lease(w, w->leases[--w->n_leases].number);
-    return w->epoch = ++w->sequence;
-}
-
-static uint64_t reserve(struct world *w, size_t most, struct buf *framed)
-{
-    uint64_t lease = ++w->sequence;
-    for (uint64_t id = 1; id < w->next_id && most; id++)
-        if (w->slots[id].state == READY) {
-            w->slots[id].state = LEASED;
-            w->slots[id].lease = lease;
-            if (framed)
-                buf_printf(framed, "%d 1 3\n%03d\n", (int)id, w->slots[id].payload);
+    for (uint64_t id = w->position; id < w->next_id && most; id++)
+        if (id && w->slots[id].state == READY) {
+            buf_printf(framed, "%d 1 3\n%03d\n", (int)id, w->slots[id].payload);
+            w->position = id + 1;
             most--;
         }
-    w->leases[w->n_leases].number = lease;
-    w->leases[w->n_leases++].ends = w->now + LEASE;
-    return lease;
-}
-
-static bool is_under(const struct world *w, uint64_t id, uint64_t lease)
-{
-    return id < w->next_id && w->slots[id].state == LEASED && w->slots[id].lease == lease;
-}
-
-/* "LEASE:A-B,C"; false when none of them is under it. */
-static bool acknowledge(struct world *w, const char *text)
-{
-    char *at;
-    uint64_t lease = strtoull(text, &at, 10);
-    bool any = false;
-    while (*at) {
-        uint64_t first = strtoull(at + 1, &at, 10), last = first;
-        if (*at == '-')
-            last = strtoull(at + 1, &at, 10);
-        for (uint64_t id = first; id <= last; id++)
-            if (is_under(w, id, lease)) {
-                w->slots[id].state = GONE;
-                any = true;
-            }
-    }
-    return any;
-}
-
-static bool touch(struct world *w, uint64_t lease)
-{
-    for (size_t i = 0; i < w->n_leases; i++)
-        if (w->leases[i].number == lease) {
-            w->leases[i].ends = w->now + LEASE;
-            return true;
-        }
-    return false;
+    w->sent = w->position > w->sent ? w->position : w->sent;
 }
 
 static void kick(struct world *w)
@@ -211,17 +159,39 @@ static void kick(struct world *w)
         }
 }
 
-/* With a mover about it also refuses good ones now and then (an engineer tries limits): those are buried, and kicked
- * later. */
+/* With a mover about, an engineer tries limits: good messages are refused too, buried, and kicked later. The limits are
+ * raised only while no delivery is under way, and no former follower has messages (docs/guide/exactness.md). */
 static bool refuses(const struct world *w, int payload)
 {
-    return w->bad[payload] || (w->moves && w->now < 4000 && dice() < 15);
+    return w->bad[payload] || (w->is_tight && payload % 5 == 0);
+}
+
+/* True if a message that the stream refuses may be delivered again later, although the follower buries it now. */
+static bool is_held_elsewhere(const struct world *w)
+{
+    for (size_t i = 0; i < MAX_REQUESTS; i++) {
+        const struct request *r = w->requests[i];
+        if (r && r->action == PLAN_DELIVER && !r->done)
+            return true;
+        if (r && r->action == PLAN_READ && r->reader >= 0 && r->number != w->number)
+            return true;
+    }
+    for (size_t i = 0; i < w->n_readers; i++)
+        if (plan_number(w->plans[i]) != w->number && plan_batch(w->plans[i])->n)
+            return true;
+    return false;
+}
+
+static void try_limits(struct world *w)
+{
+    if (!w->is_tight || !is_held_elsewhere(w))
+        w->is_tight = !w->is_tight && w->now < 4000;
 }
 
 static int publish(
     struct world *w, uint64_t mark, uint64_t next, const char *opening, const int *payloads, size_t n)
 {
-    if (w->mark >= next)
+    if (w->mark > next || (w->mark == next && mark < next))
         return ANSWER_DUPLICATE;
     if (w->mark != mark)
         return ANSWER_CONFLICT;
@@ -260,23 +230,36 @@ static void state_accepted(const struct world *w, struct request *r)
 {
     r->accepted.before = (w->now + 1) * STEP + w->queue_ahead;
     for (uint64_t id = 1; id < w->next_id; id++)
-        if (w->slots[id].state == READY || w->slots[id].state == LEASED)
+        if (w->slots[id].state == READY)
             r->accepted.last_id = w->next_id - 1;
 }
 
-static void do_reserve(struct world *w, struct request *r)
+static void do_read(struct world *w, struct request *r)
 {
-    if (r->epoch != w->epoch) {
-        r->answer = ANSWER_STALE;
-    } else if (*r->acks && !acknowledge(w, r->acks)) {
+    struct buf framed = {0};
+    settle(w, r->mark);
+    if (r->from < w->position)
+        w->position = r->from;
+    send_messages(w, 1 + dice() % 8, &framed);
+    state_accepted(w, r);
+    snprintf(r->framed, sizeof r->framed, "%.*s", (int)framed.len, framed.ptr ? framed.ptr : "");
+    buf_free(&framed);
+}
+
+static void do_bury(struct world *w, struct request *r)
+{
+    if (r->id < w->sent && w->slots[r->id].state == READY)
+        w->slots[r->id].state = BURIED;
+    else
         r->answer = ANSWER_LOST;
-    } else {
-        struct buf framed = {0};
-        r->lease = reserve(w, 1 + dice() % 8, &framed);
-        state_accepted(w, r);
-        snprintf(r->framed, sizeof r->framed, "%.*s", (int)framed.len, framed.ptr ? framed.ptr : "");
-        buf_free(&framed);
-    }
+}
+
+static void do_unfollow(struct world *w, const struct request *r)
+{
+    settle(w, r->mark);
+    w->number = w->sent = 0;
+    w->is_followed = false;
+    w->unfollowed++;
 }
 
 static void do_request(struct world *w, struct request *r)
@@ -286,27 +269,23 @@ static void do_request(struct world *w, struct request *r)
     r->of_answer = w->era;
     if (r->era != w->era || r->watermark > r->time)
         r->watermark = 0;
+    bool needs_number = r->action == PLAN_READ || r->action == PLAN_BURY || r->action == PLAN_UNFOLLOW;
+    if (needs_number && r->number != w->number) {
+        r->answer = ANSWER_STALE;
+        return;
+    }
     switch (r->action) {
-    case PLAN_RELEASE:
-        r->epoch = release(w);
-        r->next_id = w->next_id;
-        for (size_t i = 0; i < w->history.n; i++)
-            buf_printf(
-                &r->openings, "%s%d:%s", i ? ", " : "", (int)w->history.at[i].first, w->history.at[i].id);
+    case PLAN_FOLLOW:
+        follow(w, r);
         break;
-    case PLAN_RESERVE:
-        do_reserve(w, r);
-        break;
-    case PLAN_ACK:
-        acknowledge(w, r->acks);
-        break;
-    case PLAN_TOUCH:
-        r->answer = touch(w, r->lease) ? ANSWER_OK : ANSWER_LOST;
+    case PLAN_READ:
+        do_read(w, r);
         break;
     case PLAN_BURY:
-        r->answer = is_under(w, r->id, r->lease) ? ANSWER_OK : ANSWER_LOST;
-        if (r->answer == ANSWER_OK)
-            w->slots[r->id].state = BURIED;
+        do_bury(w, r);
+        break;
+    case PLAN_UNFOLLOW:
+        do_unfollow(w, r);
         break;
     case PLAN_ASK:
         r->mark = w->mark;
@@ -324,16 +303,23 @@ static void do_request(struct world *w, struct request *r)
     }
 }
 
-static void tell_reserved(struct world *w, const struct request *r)
+static void tell_queue_answer(struct world *w, const struct request *r)
 {
     struct batch b;
-    if (r->answer == ANSWER_STALE) {
+    if (r->action == PLAN_FOLLOW) {
+        plan_followed(r->plan, &(struct plan_queue){BYTES_LITERAL("q"), r->next_id, r->number, r->is_takeover,
+                                   buf_bytes(&r->openings), 0});
+    } else if (r->action == PLAN_UNFOLLOW) {
+        plan_unfollowed(r->plan);
+    } else if (r->answer == ANSWER_STALE) {
         plan_superseded(r->plan, w->now * STEP);
+    } else if (r->action == PLAN_READ) {
+        assert_true(batch_parse(bytes_str(r->framed), 0, &b));
+        plan_read(r->plan, &b, &r->accepted, w->now * STEP);
     } else if (r->answer == ANSWER_LOST) {
-        plan_lease_lost(r->plan);
+        plan_bury_lost(r->plan);
     } else {
-        assert_true(batch_parse(bytes_str(r->framed), r->lease, &b));
-        plan_reserved(r->plan, BYTES_LITERAL("q"), &b, &r->accepted, w->now * STEP);
+        plan_buried(r->plan);
     }
 }
 
@@ -362,34 +348,23 @@ static void tell(struct world *w, const struct request *r)
         tell_time(w, r);
     if (r->faulty)
         plan_faulted(r->plan, r->lane, w->now * STEP, -1);
-    else if (r->action == PLAN_RELEASE)
-        plan_released(r->plan,
-            &(struct plan_queue){BYTES_LITERAL("q"), r->next_id, r->epoch, buf_bytes(&r->openings), 0});
-    else if (r->action == PLAN_RESERVE)
-        tell_reserved(w, r);
-    else if (r->action == PLAN_ACK)
-        plan_acknowledged(r->plan);
+    else if (r->lane == PLAN_QUEUE)
+        tell_queue_answer(w, r);
     else if (r->action == PLAN_ASK)
         plan_asked(r->plan, r->mark, bytes_str(r->opening));
-    else if (r->action == PLAN_DELIVER || r->action == PLAN_STATE)
-        tell_delivered(w, r);
-    else if (r->answer == ANSWER_LOST)
-        plan_lease_lost(r->plan);
-    else if (r->action == PLAN_TOUCH)
-        plan_touched(r->plan);
     else
-        plan_buried(r->plan);
+        tell_delivered(w, r);
 }
 
 /* When it is done and when it is answered. */
 static void draw_fate(const struct world *w, struct request *r)
 {
-    long later = w->now + 1 + rand() % (3 * LEASE);
+    long later = w->now + 1 + rand() % (3 * LATE);
     bool trouble = dice() < w->trouble;
     unsigned way = trouble ? dice() % 4 : 4;
     r->do_at = way == 0 ? -1 : way == 1 || way == 2 ? later : w->now;
     r->faulty = way == 0 || way == 1 || way == 3;
-    r->tell_at = way == 2 ? later + rand() % LEASE : w->now + (trouble ? rand() % LEASE : 0);
+    r->tell_at = way == 2 ? later + rand() % LATE : w->now + (trouble ? rand() % LATE : 0);
 }
 
 static void make_request(struct world *w, int reader, enum plan_lane lane, const struct plan_step *s)
@@ -401,9 +376,9 @@ static void make_request(struct world *w, int reader, enum plan_lane lane, const
     struct plan *p = w->plans[reader];
     const struct batch *b = plan_batch(p);
     *r = (struct request){.action = s->action, .reader = reader, .lane = lane, .plan = p};
-    r->lease = s->action == PLAN_BURY ? b->lease : s->lease;
     r->id = s->action == PLAN_BURY ? b->messages[s->first].id : 0;
-    r->epoch = plan_epoch(p);
+    r->number = plan_number(p);
+    r->from = s->from;
     r->mark = s->mark;
     r->next = s->next;
     r->watermark = s->watermark;
@@ -411,8 +386,6 @@ static void make_request(struct world *w, int reader, enum plan_lane lane, const
     strcpy(r->opening, s->opening);
     for (size_t i = 0; i < s->count && s->action == PLAN_DELIVER; i++)
         r->payloads[r->n++] = atoi(b->messages[s->first + i].text.ptr);
-    struct bytes acks = plan_acks(p);
-    snprintf(r->acks, sizeof r->acks, "%.*s", (int)acks.len, acks.len ? acks.ptr : "");
     w->busy[reader][lane] = true;
     draw_fate(w, r);
 }
@@ -451,6 +424,7 @@ static void start_reader(struct world *w, size_t i)
     w->plans[i] = plan_new(&mine);
     w->busy[i][0] = w->busy[i][1] = false;
     w->asleep[i] = w->now;
+    w->stopping[i] = false;
 }
 
 static void kill_reader(struct world *w, size_t i)
@@ -471,7 +445,7 @@ static void open_queue(struct world *w)
     assert_true(h->n <= OPENINGS);
     h->at[h->n - 1].first = w->next_id;
     snprintf(h->at[h->n - 1].id, OPENING_ID_TEXT, "%08x%08x", (unsigned)rand(), (unsigned)rand());
-    release(w); /* no reader has the epoch */
+    w->number = w->sent = 0; /* the relay must follow again; others are still kept out */
 }
 
 static void copy_queue(struct world *w)
@@ -490,11 +464,7 @@ static void restore_queue(struct world *w)
         kill_reader(w, i);
     for (size_t i = 0; i < MAX_REQUESTS; i++)
         forget(w, i);
-    release(w);
     memcpy(w->slots, w->copy.slots, sizeof w->slots);
-    for (uint64_t id = 1; id < w->copy.next_id; id++)
-        if (w->slots[id].state == LEASED)
-            w->slots[id].state = READY;
     w->next_id = w->copy.next_id;
     w->history = w->copy.history;
     for (int i = w->copy.put; i < w->put; i++)
@@ -516,11 +486,11 @@ static void operator_sets_the_mark(struct world *w, size_t i)
 {
     struct plan_old_copy copy = plan_old_copy(w->plans[i]);
     uint64_t own_from = parted_at(w);
-    if (own_from && w->mark >> PLAN_FENCE_BITS > own_from) {
+    if (own_from && w->mark > own_from) {
         assert_true(!copy.is_exact || copy.own_from == own_from);
         w->old_copies++;
         w->stated += copy.is_exact;
-        w->mark = PLAN_MARK(own_from, 0);
+        w->mark = own_from;
         w->opening[0] = '\0';
     }
     kill_reader(w, i);
@@ -536,48 +506,26 @@ static void step_reader(struct world *w, size_t i)
             operator_sets_the_mark(w, i);
             return;
         }
+        if (s.action == PLAN_STOPPED && w->stopping[i]) {
+            kill_reader(w, i);
+            return;
+        }
         assert_true(s.action <= PLAN_PAUSE);
         if (s.action < PLAN_WAIT)
             make_request(w, (int)i, lane, &s);
     }
 }
 
-static void move_leased(struct world *w)
+/* While no relay follows the queue. */
+static void move_messages(struct world *w)
 {
-    for (uint64_t id = 1; id < w->next_id; id++) {
-        if (!is_under(w, id, w->mover.lease) || id < w->mover.mark >> PLAN_FENCE_BITS)
+    for (uint64_t id = 1, end = w->next_id; id < end && !w->is_followed; id++) {
+        if (w->slots[id].state != READY || dice() < 40)
             continue;
-        unsigned way = dice();
-        w->slots[id].state = way < 30 ? GONE : way < 60 ? BURIED : READY;
-        if (way < 30)
+        w->moved++;
+        w->slots[id].state = dice() < 50 ? GONE : BURIED;
+        if (w->slots[id].state == GONE)
             add(w, w->slots[id].payload); /* delayed */
-    }
-}
-
-/* A reader by the rules, one request a turn, that moves what it reserves instead of delivering it. */
-static void step_mover(struct world *w)
-{
-    uint64_t id = w->mover.mark >> PLAN_FENCE_BITS;
-    switch (w->mover.stage++) {
-    case 0:
-        w->mover.epoch = release(w);
-        break;
-    case 1:
-        w->mover.mark = w->mark;
-        break;
-    case 2:
-        if (publish(w, w->mover.mark, PLAN_MARK(id ? id : 1, w->mover.mark % (1 << PLAN_FENCE_BITS) + 1), "",
-                NULL, 0))
-            w->mover.stage = 1;
-        break;
-    case 3:
-        w->mover.stage = w->mover.epoch == w->epoch ? 4 : 0;
-        if (w->mover.stage)
-            w->mover.lease = reserve(w, 1 + dice() % 6, NULL);
-        break;
-    default:
-        move_leased(w);
-        w->mover.stage = 0;
     }
 }
 
@@ -587,7 +535,7 @@ static bool is_settled(const struct world *w)
         return false;
     for (uint64_t id = 1; id < w->next_id; id++) {
         const struct slot *s = &w->slots[id];
-        if (s->state == READY || s->state == LEASED || (s->state == BURIED && !w->bad[s->payload]))
+        if (s->state == READY || (s->state == BURIED && !w->bad[s->payload]))
             return false;
     }
     return true;
@@ -608,9 +556,16 @@ static void disturb(struct world *w)
     if (dice() < w->trouble / 8)
         kill_reader(w, (size_t)rand() % w->n_readers);
     if (dice() < w->trouble / 8)
-        w->asleep[(size_t)rand() % w->n_readers] = w->now + rand() % (3 * LEASE);
+        w->asleep[(size_t)rand() % w->n_readers] = w->now + rand() % (3 * LATE);
+    size_t stops = (size_t)rand() % w->n_readers;
+    if (w->moves && dice() < 2 && !w->stopping[stops]) {
+        w->stopping[stops] = true;
+        plan_stop(w->plans[stops]);
+    }
+    if (w->moves && dice() < 30)
+        move_messages(w);
     if (w->moves && dice() < 10)
-        step_mover(w);
+        try_limits(w);
     if (w->moves && dice() < 5)
         kick(w);
     if (w->copies && rand() % 200 == 0)
@@ -618,7 +573,7 @@ static void disturb(struct world *w)
     if (w->copies && rand() % 400 == 0)
         copy_queue(w);
     /* The operator has set a mark, but no reader has begun: the mark has no opening yet. */
-    bool has_set = w->mark >> PLAN_FENCE_BITS > 1 && !w->opening[0];
+    bool has_set = w->mark > 1 && !w->opening[0];
     if (w->has_copy && !has_set && rand() % 600 == 0)
         restore_queue(w);
 }
@@ -635,12 +590,13 @@ static void run(struct world *w, unsigned seed)
         }
         if (w->now == 4000) /* the trouble ends: then all must come to its end */
             w->trouble = 0;
+        if (w->now > 4000 && w->is_tight)
+            try_limits(w);
         if (w->now > 4000 && w->now % 200 == 0)
             kick(w);
         assert_true(w->now < 40000);
         if (w->put < MESSAGES && dice() < (w->copies ? 2 : 15))
             w->accepted[w->put] = w->now, add(w, w->put++);
-        expire(w);
         if (w->now < 4000)
             disturb(w);
         requests_go_on(w);
@@ -658,7 +614,7 @@ static void each_exactly_once(size_t readers, bool moves, bool copies)
 {
     const char *many = getenv("MILLRACE_STEPS");
     unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 200, old_copies = 0, stated = 0,
-             watermarks = 0;
+             watermarks = 0, unfollowed = 0, moved = 0;
     for (unsigned seed = 1; seed <= seeds; seed++) {
         struct world *w = calloc(1, sizeof *w);
         srand(seed);
@@ -674,9 +630,13 @@ static void each_exactly_once(size_t readers, bool moves, bool copies)
         old_copies += w->old_copies;
         stated += w->stated;
         watermarks += w->watermarks;
+        unfollowed += w->unfollowed;
+        moved += w->moved;
         free(w);
     }
     assert_true(watermarks > 2 * seeds);
+    if (moves)
+        assert_true(unfollowed > seeds / 4 && moved > seeds / 4);
     if (copies)
         assert_true(stated > seeds / 10 && old_copies > stated);
 }

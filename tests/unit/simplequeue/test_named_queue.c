@@ -20,6 +20,7 @@ static struct named_queue *q;
 static int fail_with;    /* errno of every write; 0: none fails */
 static bool no_growth;   /* no file grows */
 static off_t disk_bytes; /* of all files at most; 0: no limit */
+static unsigned writes;
 static struct io_ops faulty;
 static char long_text[70001];
 static usec_t put_at;
@@ -66,6 +67,7 @@ static int faulty_fallocate(int fd, int mode, off_t at, off_t length)
 
 static ssize_t faulty_pwrite(int fd, const void *p, size_t n, off_t at)
 {
+    writes++;
     if (!has_blocks(fd, at + (off_t)n))
         return -1;
     errno = fail_with;
@@ -274,7 +276,7 @@ static void refused_acks(void **state)
     enum queue_result results[] = {QUEUE_NO_SPACE, QUEUE_LATCHED};
     for (size_t i = 0; i < 2; i++) {
         fail_with = errors[i];
-        assert_int_equal(named_queue_ack(q, lease, &first, 1, BYTES_NONE, at(3), note, NULL), QUEUE_OK);
+        assert_int_equal(named_queue_ack(q, lease, &first, 1, at(3), note, NULL), QUEUE_OK);
         assert_int_equal(state_of()->n[MESSAGE_BUSY], 1);
         flush();
         assert_int_equal(outcomes[0].result, results[i]);
@@ -282,7 +284,7 @@ static void refused_acks(void **state)
     }
     assert_non_null(named_queue_failure(q));
     fail_with = 0;
-    assert_int_equal(named_queue_ack(q, lease, &second, 1, BYTES_NONE, at(3), note, NULL), QUEUE_LATCHED);
+    assert_int_equal(named_queue_ack(q, lease, &second, 1, at(3), note, NULL), QUEUE_LATCHED);
     assert_int_equal(state_of()->n[MESSAGE_LEASED], 2);
     id_ranges_free(&ids);
     reopen();
@@ -294,7 +296,7 @@ static uint64_t lease_now;
 static void ack(uint64_t id)
 {
     struct id_range range = {id, id};
-    assert_int_equal(named_queue_ack(q, lease_now, &range, 1, BYTES_NONE, at(3), note, NULL), QUEUE_OK);
+    assert_int_equal(named_queue_ack(q, lease_now, &range, 1, at(3), note, NULL), QUEUE_OK);
 }
 
 static void delay(uint64_t id)
@@ -377,8 +379,7 @@ static void every_record_recovers(void **state)
         leases = lease_now;
         steps[i].fn(steps[i].arg);
         flush();
-        uint64_t epoch;
-        queue_release(named_queue_core(q), "r", &epoch);
+        queue_release(named_queue_core(q), "r");
         reopen();
         assert_int_equal(state_of()->n[MESSAGE_READY], steps[i].ready);
         assert_int_equal(state_of()->n[MESSAGE_DELAYED], steps[i].delayed);
@@ -386,6 +387,31 @@ static void every_record_recovers(void **state)
         assert_int_equal(state_of()->next_id, steps[i].next_id);
     }
     id_ranges_free(&ids);
+}
+
+/* Follows, and returns the number. */
+static uint64_t follow(const char *reader, enum queue_result expected)
+{
+    n_outcomes = 0;
+    enum queue_result r = named_queue_follow(q, reader, at(put_at), note, NULL);
+    queues_flush(set);
+    assert_int_equal(r == QUEUE_OK ? outcomes[n_outcomes - 1].result : r, expected);
+    return r == QUEUE_OK ? outcomes[n_outcomes - 1].follow : 0;
+}
+
+static void unfollow(void)
+{
+    n_outcomes = 0;
+    assert_int_equal(named_queue_unfollow(q, at(put_at), note, NULL), QUEUE_OK);
+    queues_flush(set);
+    assert_int_equal(outcomes[0].result, QUEUE_OK);
+}
+
+static void read_sent(uint64_t from, struct id_ranges *ids)
+{
+    id_ranges_free(ids);
+    queue_follow_rewind(named_queue_core(q), from);
+    queue_follow_read(named_queue_core(q), 100000, SIZE_MAX, ids);
 }
 
 /* So many messages of random lengths, the short ones together; a tenth of them delayed. */
@@ -425,7 +451,7 @@ static uint64_t bury_until_refused(uint64_t id)
 }
 
 /* On a full disk every message can be removed, one by one and in any order, and every delayed one comes back. An
- * acknowledgement that moves a destination's mark needs no more space. */
+ * settlement that moves a destination's mark needs no more space. */
 static void a_full_disk_drains(void **state)
 {
     struct id_ranges ids = {0};
@@ -457,8 +483,7 @@ static void a_full_disk_drains(void **state)
     }
     for (uint64_t i = buried; i < ready; i++) {
         struct id_range one = {order[i], order[i]};
-        assert_int_equal(
-            act(named_queue_ack(q, lease_now, &one, 1, destination, at(put_at), note, NULL)), QUEUE_OK);
+        assert_int_equal(act(named_queue_ack(q, lease_now, &one, 1, at(put_at), note, NULL)), QUEUE_OK);
     }
     come_due(200);
     assert_int_equal(state_of()->n[MESSAGE_DELAYED], 0);
@@ -468,16 +493,192 @@ static void a_full_disk_drains(void **state)
     id_ranges_free(&ids);
     reopen();
     assert_int_equal(queue_depth(named_queue_core(q)), left);
-    lease_now = queue_reserve(named_queue_core(q), "r", 10000, SIZE_MAX, at(60).monotonic, &ids);
+    follow("f", QUEUE_OK);
+    read_sent(0, &ids);
+    assert_int_equal(ids.count, left - state_of()->n[MESSAGE_BUSY]);
     for (size_t i = 0; i < ids.n; i++)
         for (uint64_t id = ids.at[i].first; id <= ids.at[i].last; id++) {
-            struct id_range one = {id, id};
             last = id;
             assert_int_equal(
-                act(named_queue_ack(q, lease_now, &one, 1, destination, at(put_at), note, NULL)), QUEUE_OK);
+                act(named_queue_settle(q, id + 1, destination, at(put_at), note, NULL)), QUEUE_OK);
         }
     assert_int_equal(queue_depth(named_queue_core(q)), 0);
     assert_int_equal(named_queue_mark(q, "0123abcd", NULL), last + 1);
+    id_ranges_free(&ids);
+}
+
+static void expect_follower(const char *name)
+{
+    assert_string_equal(state_of()->follower, name);
+}
+
+/* The name survives restarts and trimming, the number does not. */
+static void a_follower_over_restarts(void **state)
+{
+    struct id_ranges ids = {0};
+    (void)state;
+    put("a");
+    put("b");
+    flush();
+    uint64_t one = follow("f", QUEUE_OK);
+    follow("g", QUEUE_FOLLOWED);
+    read_sent(0, &ids);
+    assert_int_equal(ids.count, 2);
+    assert_int_equal(named_queue_settle(q, 1, BYTES_NONE, at(3), note, NULL), QUEUE_NOTHING);
+    assert_int_equal(act(named_queue_settle(q, 2, BYTES_LITERAL("dest"), at(3), note, NULL)), QUEUE_OK);
+    reopen();
+    expect_follower("f");
+    assert_int_equal(state_of()->follow, 0);
+    assert_int_equal(state_of()->n[MESSAGE_READY], 1);
+    assert_int_equal(named_queue_mark(q, "dest", NULL), 2);
+    uint64_t end = journal_committed_end(named_queue_journal(q)), two = follow("f", QUEUE_OK);
+    assert_true(two > one);
+    assert_int_equal(journal_committed_end(named_queue_journal(q)), end); /* no record */
+    read_sent(0, &ids);
+    put("c");
+    flush();
+    assert_int_equal(named_queue_bury_sent(q, 2, BYTES_LITERAL("why"), at(3), note, NULL), QUEUE_OK);
+    read_sent(UINT64_MAX, &ids);
+    assert_int_equal(ids.count, 0); /* the burial may fail */
+    flush();
+    read_sent(UINT64_MAX, &ids);
+    assert_int_equal(ids.at[0].first, 3);
+    assert_int_equal(act(named_queue_settle(q, 4, BYTES_NONE, at(3), note, NULL)), QUEUE_OK);
+    assert_int_equal(named_queue_bury_sent(q, 2, BYTES_NONE, at(3), note, NULL), QUEUE_LEASE_LOST);
+    memset(long_text, 'x', 60000);
+    for (int i = 0; i < 20; i++) {
+        put(long_text);
+        flush();
+        read_sent(UINT64_MAX, &ids);
+        act(named_queue_settle(q, UINT64_MAX, BYTES_NONE, at(3), note, NULL));
+    }
+    assert_true(journal_earliest(named_queue_journal(q)) > end);
+    reopen();
+    expect_follower("f");
+    assert_int_equal(state_of()->n[MESSAGE_BURIED], 1);
+    unfollow();
+    reopen();
+    expect_follower("");
+    follow("g", QUEUE_OK);
+    reopen();
+    expect_follower("g");
+    id_ranges_free(&ids);
+}
+
+/* A lease keeps followers out, also while its acknowledgement is under way. */
+static void a_follow_beside_leases(void **state)
+{
+    struct id_ranges ids = {0};
+    (void)state;
+    put("a");
+    flush();
+    lease_now = reserve_all(&ids);
+    follow("r", QUEUE_HELD);
+    ack(1);
+    assert_int_equal(queue_release(named_queue_core(q), "r"), 0);
+    assert_int_equal(named_queue_follow(q, "r", at(3), note, NULL), QUEUE_HELD);
+    flush();
+    follow("r", QUEUE_OK);
+    id_ranges_free(&ids);
+}
+
+/* Several are under way at a time: the last one holds, and what it has ended is told so. */
+static void several_follows_at_a_time(void **state)
+{
+    static const char *const names[] = {"f", "f", NULL, "g", NULL, "h"};
+    static const enum queue_result results[] = {
+        QUEUE_FOLLOW_ENDED, QUEUE_FOLLOW_ENDED, QUEUE_OK, QUEUE_FOLLOW_ENDED, QUEUE_OK, QUEUE_OK};
+    (void)state;
+    n_outcomes = 0;
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(names[i] ? named_queue_follow(q, names[i], at(3), note, NULL)
+                                  : named_queue_unfollow(q, at(3), note, NULL),
+            QUEUE_OK);
+    queues_flush(set);
+    assert_int_equal(n_outcomes, 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(outcomes[i].result, results[i]);
+    expect_follower("h");
+    assert_int_equal(state_of()->follow, outcomes[5].follow);
+    uint64_t last = state_of()->follow;
+    unfollow();
+    n_outcomes = 0;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(named_queue_follow(q, "h", at(3), note, NULL), QUEUE_OK);
+    assert_int_equal(n_outcomes, 0); /* the second one does not overtake the record of the first */
+    queues_flush(set);
+    assert_true(outcomes[0].follow > last && outcomes[1].follow > outcomes[0].follow);
+    assert_int_equal(state_of()->follow, outcomes[1].follow);
+    reopen();
+    expect_follower("h");
+}
+
+/* While the disk refuses the record, a follow is only in memory. A put that fits says so. Failed storage undoes it. */
+static void a_follow_on_a_full_disk(void **state)
+{
+    struct id_ranges ids = {0};
+    (void)state;
+    put("a");
+    flush();
+    fail_with = ENOSPC;
+    assert_true(follow("f", QUEUE_OK) > 0);
+    assert_true(named_queue_disk_is_full(q));
+    follow("g", QUEUE_FOLLOWED);
+    unsigned before = writes;
+    assert_true(follow("f", QUEUE_OK) > 0);
+    assert_int_equal(writes, before); /* not tried again at once */
+    read_sent(0, &ids);
+    assert_int_equal(ids.count, 1);
+    fail_with = 0;
+    assert_int_equal(act(named_queue_settle(q, 2, BYTES_NONE, at(3), note, NULL)), QUEUE_OK);
+    reopen();
+    expect_follower("");
+    for (int again = 0; again < 2; again++) {
+        fail_with = ENOSPC;
+        put_at += 2;
+        if (again)
+            unfollow();
+        else
+            follow("f", QUEUE_OK);
+        fail_with = 0;
+        put_at += 2;
+        put("b");
+        flush();
+        queues_flush(set);
+        reopen();
+        expect_follower(again ? "" : "f");
+    }
+    fail_with = EIO;
+    follow("f", QUEUE_LATCHED);
+    expect_follower("");
+    id_ranges_free(&ids);
+}
+
+/* However often the name changes on a full disk, the space for removals stays. */
+static void names_leave_the_room(void **state)
+{
+    struct id_ranges ids = {0};
+    struct bytes message = BYTES_LITERAL("b");
+    struct queue_put next = {.messages = &message, .n = 1};
+    (void)state;
+    memset(long_text, 'x', sizeof long_text - 1);
+    put_some(1000);
+    disk_bytes = bytes_on_disk();
+    while (act(named_queue_put(q, &next, at(put_at += 2), note, NULL, NULL)) == QUEUE_OK)
+        ;
+    for (int i = 0; i < 2000; i++) {
+        put_at += 2;
+        follow("some-name-that-is-rather-long-to-fill-the-space-that-is-left", QUEUE_OK);
+        unfollow();
+    }
+    assert_true(named_queue_disk_is_full(q));
+    follow("f", QUEUE_OK);
+    read_sent(0, &ids);
+    for (size_t i = 0; i < ids.n; i++)
+        for (uint64_t id = ids.at[i].first; id <= ids.at[i].last; id++)
+            assert_int_equal(
+                act(named_queue_settle(q, id + 1, BYTES_NONE, at(put_at), note, NULL)), QUEUE_OK);
+    assert_int_equal(state_of()->n[MESSAGE_READY] + state_of()->n[MESSAGE_LEASED], 0);
     id_ranges_free(&ids);
 }
 
@@ -541,8 +742,7 @@ static void openings_on_a_full_disk(void **state)
     open_set();
     lease_now = reserve_all(&ids);
     struct id_range one = {1, 1};
-    assert_int_equal(
-        act(named_queue_ack(q, lease_now, &one, 1, BYTES_NONE, at(put_at), note, NULL)), QUEUE_OK);
+    assert_int_equal(act(named_queue_ack(q, lease_now, &one, 1, at(put_at), note, NULL)), QUEUE_OK);
     id_ranges_free(&ids);
 }
 
@@ -574,6 +774,11 @@ int main(void)
         TEST(every_record_recovers),
         TEST(a_mark_that_is_being_set),
         TEST(a_full_disk_drains),
+        TEST(a_follower_over_restarts),
+        TEST(a_follow_beside_leases),
+        TEST(several_follows_at_a_time),
+        TEST(a_follow_on_a_full_disk),
+        TEST(names_leave_the_room),
         TEST(openings_on_a_full_disk),
         TEST(an_erasure_at_the_stop),
         TEST(what_is_being_removed_is_not_said_again),

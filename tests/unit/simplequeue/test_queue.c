@@ -154,46 +154,211 @@ static void the_lease_decides(void **state)
     queue_message(q, 1, &tries);
     assert_int_equal(tries, 2);
     assert_int_equal(queue_return(q, lease, &(struct id_range){1, 2}, 1), 0);
-    uint64_t epoch;
-    assert_int_equal(queue_release(q, "r", &epoch), 0);
-    assert_int_equal(queue_release(q, "other", &epoch), 2);
+    assert_int_equal(queue_release(q, "r"), 0);
+    assert_int_equal(queue_release(q, "other"), 2);
     assert_true(later > lease);
     id_ranges_free(&held);
     done(q);
 }
 
-static void each_release_begins_an_epoch(void **state)
+static uint64_t follow(struct queue *q)
+{
+    queue_set_follower(q, "f");
+    return queue_follow(q);
+}
+
+/* Reads on from `from`; the first and the last id, 0: nothing was sent. */
+static struct id_range sent(struct queue *q, uint64_t from, size_t items)
+{
+    struct id_ranges ids = {0};
+    queue_follow_rewind(q, from);
+    queue_follow_read(q, items, SIZE_MAX, &ids);
+    assert_true(ids.n <= 1);
+    struct id_range range = ids.n ? ids.at[0] : (struct id_range){0, 0};
+    id_ranges_free(&ids);
+    return range;
+}
+
+static void expect_sent(struct queue *q, uint64_t from, size_t items, uint64_t first, uint64_t last)
+{
+    struct id_range range = sent(q, from, items);
+    assert_int_equal(range.first, first);
+    assert_int_equal(range.last, last);
+}
+
+static uint64_t hold_sent(struct queue *q, uint64_t first, uint64_t last, struct id_ranges *held)
+{
+    id_ranges_free(held);
+    return queue_hold_sent(q, (struct id_range){first, last}, held);
+}
+
+static void settle(struct queue *q, uint64_t below, uint64_t expected)
+{
+    struct id_ranges held = {0};
+    assert_int_equal(hold_sent(q, 0, below - 1, &held), expected);
+    queue_remove(q, &held);
+    id_ranges_free(&held);
+}
+
+static struct queue *followed(int messages)
 {
     struct queue *q = fresh();
+    for (int i = 0; i < messages; i++)
+        put(q, "m");
+    assert_true(follow(q) > 100);
+    return q;
+}
+
+static void a_follower_reads_in_order_and_settles(void **state)
+{
+    struct queue *q = followed(9);
     struct id_ranges ids = {0};
-    uint64_t first, second, other;
-    char name[16];
+    uint32_t tries;
     (void)state;
-    assert_int_equal(queue_epoch(q, "r"), 0);
-    queue_release(q, "r", &first);
-    assert_int_equal(queue_epoch(q, "r"), first);
-    put(q, "a");
-    uint64_t lease = reserve(q, "r", 1, &ids);
-    queue_release(q, "r", &second);
-    assert_true(lease > first && second > lease);
-    assert_int_equal(queue_epoch(q, "r"), second);
-    queue_release(q, "other", &other);
-    assert_int_equal(queue_epoch(q, "r"), second);
-    for (int i = 0; i < QUEUE_EPOCHS_MAX - 1; i++) {
-        snprintf(name, sizeof name, "n%d", i);
-        queue_release(q, name, &first);
-        assert_int_equal(queue_epoch(q, name), first);
+    expect_sent(q, 1, 4, 1, 4);
+    expect_sent(q, 5, 2, 5, 6);
+    assert_int_equal(queue_state(q)->n[MESSAGE_READY], 9);
+    assert_int_equal(queue_state(q)->gets, 6);
+    assert_int_equal(queue_state(q)->leases, 0);
+    assert_null(heap_first(&shared.deadlines));
+    settle(q, 4, 3);
+    settle(q, 4, 0);
+    expect_sent(q, 6, 2, 6, 7); /* 6 was lost on the way */
+    queue_message(q, 6, &tries);
+    assert_int_equal(tries, 2);
+    queue_message(q, 5, &tries);
+    assert_int_equal(tries, 1);
+    settle(q, UINT64_MAX, 4);
+    expect_sent(q, 8, 1, 8, 8);
+    queue_evict(q, 9, UINT64_MAX, false, &ids);
+    queue_abort(q, &ids);
+    expect_ids(&ids, 9, 9);
+    expect_sent(q, 9, 9, 9, 9);
+    settle(q, 10, 2);
+    assert_int_equal(queue_depth(q), 0);
+    done(q);
+}
+
+static void each_follow_begins_at_the_lowest_id(void **state)
+{
+    struct queue *q = followed(6);
+    struct id_ranges ids = {0};
+    uint64_t one = queue_state(q)->follow, bytes;
+    (void)state;
+    expect_sent(q, 1, 5, 1, 5);
+    settle(q, 3, 2);
+    uint64_t two = queue_follow(q);
+    assert_true(two > one);
+    assert_int_equal(queue_state(q)->n[MESSAGE_READY], 4);
+    assert_int_equal(queue_count_sent(q, &bytes), 3);
+    assert_int_equal(bytes, 3);
+    queue_evict(q, 9, UINT64_MAX, false, &ids); /* the former follower may still deliver the others */
+    queue_abort(q, &ids);
+    expect_ids(&ids, 6, 6);
+    expect_sent(q, 4, 2, 3, 4);
+    settle(q, 4, 1);
+    expect_sent(q, 0, 1, 4, 4); /* an old request arrives late */
+    settle(q, 5, 1);
+    expect_sent(q, 5, 1, 5, 5);
+    queue_unfollow(q);
+    assert_string_equal(queue_state(q)->follower, "");
+    assert_int_equal(queue_state(q)->follow, 0);
+    uint64_t lease = reserve(q, "r", 9, &ids);
+    assert_true(lease > two);
+    expect_ids(&ids, 5, 6);
+    queue_release(q, "r");
+    assert_true(follow(q) > lease);
+    assert_int_equal(queue_count_sent(q, &bytes), 0);
+    settle(q, 9, 0); /* nothing is sent yet */
+    expect_sent(q, 1, 9, 5, 6);
+    queue_pause(q, QUEUE_PAUSE_OPEN);
+    expect_sent(q, 5, 9, 0, 0);
+    queue_resume(q);
+    expect_sent(q, 5, 9, 5, 6);
+    done(q);
+}
+
+/* A get or an eviction is under way when the follow begins. */
+static void a_follower_waits_for_what_is_being_taken(void **state)
+{
+    struct id_ranges taken = {0}, evicted = {0};
+    (void)state;
+    for (int evicts = 0; evicts < 2; evicts++) {
+        struct queue *q = fresh();
+        for (int i = 0; i < 5; i++)
+            put(q, "m");
+        if (evicts)
+            queue_evict(q, 2, UINT64_MAX, false, &taken);
+        else
+            queue_take(q, 2, SIZE_MAX, &taken);
+        follow(q);
+        expect_sent(q, 1, 9, 0, 0);
+        queue_abort(q, &taken);
+        expect_sent(q, 1, 2, 1, 2);
+        queue_evict(q, 1, UINT64_MAX, false, &evicted);
+        expect_sent(q, 3, 9, 0, 0);
+        queue_remove(q, &evicted);
+        expect_sent(q, 3, 9, 4, 5);
+        id_ranges_free(&taken);
+        id_ranges_free(&evicted);
+        done(q);
     }
-    assert_int_equal(queue_epoch(q, "r"), 0); /* the oldest went; the others are known */
-    assert_int_equal(queue_epoch(q, "other"), other);
-    assert_true(queue_epoch(q, "n0") > other);
-    uint64_t ended = queue_epoch(q, "n0");
-    queue_end_epoch(q, "n0");
-    queue_end_epoch(q, "r");
-    assert_true(queue_epoch(q, "n0") > ended);
-    assert_int_equal(queue_epoch(q, "r"), 0);
-    assert_int_equal(queue_epoch(q, "other"), other);
-    id_ranges_free(&ids);
+}
+
+static void a_burial_that_fails(void **state)
+{
+    struct id_ranges held = {0};
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        struct queue *q = followed(5);
+        expect_sent(q, 1, 3, 1, 3);
+        assert_int_equal(hold_sent(q, 2, 2, &held), 1);
+        queue_block_reserves(q, &held);
+        settle(q, 2, 1);
+        if (again)
+            queue_follow(q);
+        expect_sent(q, 4, 9, 0, 0);
+        queue_abort(q, &held);
+        if (again)
+            expect_sent(q, 1, 9, 2, 5);
+        else
+            expect_sent(q, 4, 9, 4, 5);
+        assert_int_equal(hold_sent(q, 2, 2, &held), 1);
+        queue_bury(q, &held, BYTES_LITERAL("why"), 0);
+        settle(q, 9, 3);
+        assert_int_equal(hold_sent(q, 2, 2, &held), 0);
+        queue_follow(q);
+        expect_sent(q, 1, 9, 0, 0);
+        id_ranges_free(&held);
+        done(q);
+    }
+}
+
+/* A settlement blocks no reads. If it fails, its messages can be settled again, also in the next follow. */
+static void a_settlement_that_fails(void **state)
+{
+    struct id_ranges held = {0};
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        struct queue *q = followed(6);
+        expect_sent(q, 1, 4, 1, 4);
+        assert_int_equal(hold_sent(q, 0, 3, &held), 3);
+        if (again)
+            queue_follow(q);
+        expect_sent(q, 5, 9, again ? 4 : 5, 6);
+        queue_abort(q, &held);
+        settle(q, 7, 6);
+        assert_int_equal(queue_depth(q), 0);
+        id_ranges_free(&held);
+        done(q);
+    }
+    struct queue *q = followed(3);
+    expect_sent(q, 1, 3, 1, 3);
+    assert_int_equal(hold_sent(q, 0, 2, &held), 2);
+    queue_unfollow(q);
+    queue_abort(q, &held);
+    assert_int_equal(queue_state(q)->n[MESSAGE_READY], 3);
+    id_ranges_free(&held);
     done(q);
 }
 
@@ -202,14 +367,13 @@ static void nothing_is_reserved_past_what_is_being_moved(void **state)
 {
     struct queue *q = fresh();
     struct id_ranges ids = {0}, held = {0};
-    uint64_t epoch;
     (void)state;
     put(q, "a");
     put(q, "b");
     uint64_t lease = reserve(q, "r", 1, &ids);
     queue_hold(q, lease, &(struct id_range){1, 1}, 1, &held);
     queue_block_reserves(q, &held);
-    queue_release(q, "r", &epoch);
+    queue_release(q, "r");
     assert_int_equal(reserve(q, "r", 2, &ids), 0);
     queue_abort(q, &held);
     assert_int_not_equal(reserve(q, "r", 2, &ids), 0);
@@ -395,8 +559,7 @@ static void model_end(struct queue *q, struct model *m)
     if (rand() % 10 == 0) {
         for (uint64_t id = 1; id < m->next; id++)
             model_change(m, m->lease[id], (struct id_range){id, id}, MESSAGE_READY);
-        uint64_t epoch;
-        queue_release(q, "r", &epoch);
+        queue_release(q, "r");
     } else {
         model_change(m, lease, all, MESSAGE_READY);
         queue_lease_expire(q, lease);
@@ -437,7 +600,11 @@ int main(void)
         cmocka_unit_test(refused_ids_are_given_again),
         cmocka_unit_test(back_in_place),
         cmocka_unit_test(the_lease_decides),
-        cmocka_unit_test(each_release_begins_an_epoch),
+        cmocka_unit_test(a_follower_reads_in_order_and_settles),
+        cmocka_unit_test(each_follow_begins_at_the_lowest_id),
+        cmocka_unit_test(a_follower_waits_for_what_is_being_taken),
+        cmocka_unit_test(a_burial_that_fails),
+        cmocka_unit_test(a_settlement_that_fails),
         cmocka_unit_test(nothing_is_reserved_past_what_is_being_moved),
         cmocka_unit_test(late_ones_move),
         cmocka_unit_test(any_size),

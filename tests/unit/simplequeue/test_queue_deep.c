@@ -26,9 +26,12 @@ struct model {
     uint64_t lease[IDS];
     usec_t due[IDS];
     uint64_t next, keys;
-    bool erases;     /* an erasure is running, or has ended and is not yet checked ... */
-    bool gone[IDS];  /* ... and these keys were gone when it began */
-    unsigned erased; /* erasures checked */
+    bool followed;
+    uint64_t position, sent; /* the next id to send; ready messages below `sent` were sent */
+    unsigned reads;          /* messages sent */
+    bool erases;             /* an erasure is running, or has ended and is not yet checked ... */
+    bool gone[IDS];          /* ... and these keys were gone when it began */
+    unsigned erased;         /* erasures checked */
 };
 
 static char dir[64];
@@ -195,6 +198,8 @@ static void reserve(void)
     struct id_ranges ids = {0};
     size_t items = (size_t)rand() % 100 + 1;
     uint64_t there = ready();
+    if (m->followed)
+        return;
     prepare(items);
     uint64_t lease = queue_reserve(core, "r", items, SIZE_MAX, now.monotonic + 5000, &ids);
     assert_int_equal(ids.count, there < items ? there : items);
@@ -206,6 +211,8 @@ static void take(void)
 {
     struct id_ranges ids = {0};
     size_t items = (size_t)rand() % 100 + 1;
+    if (m->followed)
+        return;
     prepare(items);
     queue_take(core, items, SIZE_MAX, &ids);
     expect_lowest(&ids, MESSAGE_GONE, 0);
@@ -233,22 +240,104 @@ static void finish(void)
     enum message_state to = (enum message_state[]){
         MESSAGE_GONE, MESSAGE_GONE, MESSAGE_READY, MESSAGE_DELAYED, MESSAGE_BURIED}[rand() % 5];
     usec_t delay = rand() % 20000 + 1;
-    for (uint64_t id = ids.first; id <= ids.last && id < m->next; id++)
+    for (uint64_t id = ids.first; id <= ids.last && id < m->next && !m->followed; id++)
         if (m->state[id] == MESSAGE_LEASED && m->lease[id] == lease) {
             m->state[id] = to;
             m->due[id] = now.monotonic + delay;
             n++;
         }
     enum queue_result expected = n ? QUEUE_OK : QUEUE_LEASE_LOST;
+    assert_true(n == 0 || !m->followed);
     if (to == MESSAGE_READY)
         assert_int_equal(named_queue_return(q, lease, &ids, 1), n);
     else if (to == MESSAGE_GONE)
-        assert_int_equal(named_queue_ack(q, lease, &ids, 1, BYTES_NONE, now, on_done, NULL), expected);
+        assert_int_equal(named_queue_ack(q, lease, &ids, 1, now, on_done, NULL), expected);
     else if (to == MESSAGE_DELAYED)
         assert_int_equal(named_queue_delay(q, lease, &ids, 1, delay, now, on_done, NULL), expected);
     else
         assert_int_equal(
             named_queue_bury(q, lease, &ids, 1, BYTES_LITERAL("why"), now, on_done, NULL), expected);
+    settle();
+}
+
+/* Changes the sent messages of the range; their number. */
+static uint64_t change_sent(uint64_t first, uint64_t end, enum message_state to)
+{
+    uint64_t n = 0;
+    for (uint64_t id = first; id < end && id < m->sent; id++)
+        if (m->state[id] == MESSAGE_READY) {
+            m->state[id] = to;
+            n++;
+        }
+    return n;
+}
+
+static void follow(void)
+{
+    bool is_held = queue_state(core)->leases > 0;
+    enum queue_result r = named_queue_follow(q, "f", now, on_done, NULL);
+    assert_int_equal(r, is_held ? QUEUE_HELD : QUEUE_OK);
+    if (is_held)
+        return;
+    queues_flush(set);
+    assert_int_equal(told, QUEUE_OK);
+    m->position = 0;
+    m->followed = true;
+}
+
+static void unfollow(void)
+{
+    if (rand() % 4)
+        return;
+    enum queue_result r = named_queue_unfollow(q, now, on_done, NULL);
+    assert_int_equal(r, m->followed ? QUEUE_OK : QUEUE_NOTHING);
+    queues_flush(set);
+    m->position = m->sent = 0;
+    m->followed = false;
+}
+
+/* Often from where it was, at times from further back. */
+static void read_sent(void)
+{
+    struct id_ranges ids = {0};
+    size_t items = (size_t)rand() % 100 + 1;
+    uint64_t from = rand() % 4 ? UINT64_MAX : (uint64_t)rand() % m->next;
+    if (!m->followed || !queue_state(core)->follow)
+        return;
+    queue_follow_rewind(core, from);
+    m->position = from < m->position ? from : m->position;
+    prepare(items);
+    queue_follow_read(core, items, SIZE_MAX, &ids);
+    struct id_walk w = {.ids = &ids};
+    size_t n = 0;
+    for (uint64_t id = m->position ? m->position : 1; id < m->next && n < items; id++)
+        if (m->state[id] == MESSAGE_READY) {
+            assert_true(id_walk_next(&w));
+            assert_int_equal(w.id, id);
+            expect_text(id);
+            m->position = id + 1;
+            n++;
+        }
+    assert_false(id_walk_next(&w));
+    m->reads += n;
+    m->sent = m->position > m->sent ? m->position : m->sent;
+    id_ranges_free(&ids);
+}
+
+static void finish_sent(void)
+{
+    uint64_t id = (uint64_t)rand() % m->next + 1;
+    if (!m->followed || !queue_state(core)->follow)
+        return;
+    if (rand() % 3 == 0) {
+        uint64_t n = change_sent(id, id + 1, MESSAGE_BURIED);
+        assert_int_equal(named_queue_bury_sent(q, id, BYTES_LITERAL("why"), now, on_done, NULL),
+            n ? QUEUE_OK : QUEUE_LEASE_LOST);
+    } else {
+        uint64_t n = change_sent(1, id, MESSAGE_GONE);
+        assert_int_equal(
+            named_queue_settle(q, id, BYTES_LITERAL("d"), now, on_done, NULL), n ? QUEUE_OK : QUEUE_NOTHING);
+    }
     settle();
 }
 
@@ -305,6 +394,8 @@ static void restart(void)
     queues_free(&set);
     open_set();
     m->erases = false; /* a restart ends it */
+    assert_string_equal(queue_state(core)->follower, m->followed ? "f" : "");
+    m->position = m->sent = 0;
     for (uint64_t id = 1; id < m->next; id++)
         if (m->state[id] == MESSAGE_LEASED)
             m->state[id] = MESSAGE_READY;
@@ -414,7 +505,8 @@ static void finish_erasure(void)
 static void as_the_model(void **state)
 {
     static void (*const operations[])(void) = {put, put, put, put, reserve, reserve, reserve, finish, finish,
-        finish, take, kick, pass_time, restart, erase};
+        finish, take, kick, pass_time, restart, erase, follow, unfollow, read_sent, read_sent, read_sent,
+        finish_sent, finish_sent};
     uint64_t deepest = 0;
     (void)state;
     while (m->next < IDS - 5000) {
@@ -428,9 +520,12 @@ static void as_the_model(void **state)
     }
     assert_true(deepest > MEMORY * 3);
     finish_erasure();
-    assert_true(m->erased > 3);
+    assert_true(m->erased > 1);
+    assert_true(m->reads > 100);
     erase();
     finish_erasure();
+    named_queue_unfollow(q, now, on_done, NULL);
+    m->followed = false;
     for (uint64_t left; (left = ready()) > 0;)
         take();
 }

@@ -74,8 +74,14 @@ static void removals_and_openings(void **state)
     assert_int_equal(item.ids.first, 9);
     assert_false(queue_record_next(&r, &item));
     buf_clear(&out);
-    queue_log_open(&out, 10, 77);
-    assert_int_equal(decode(buf_bytes(&out)).lease_base, 77);
+    queue_log_open(&out, 10, 77, BYTES_LITERAL("relay"));
+    r = decode(buf_bytes(&out));
+    assert_int_equal(r.lease_base, 77);
+    assert_true(bytes_equal_str(r.reason, "relay"));
+    out.ptr[1] = 1; /* an earlier version */
+    const char *reason;
+    assert_false(queue_log_decode(buf_bytes(&out), &r, &reason));
+    assert_string_equal(reason, "unknown version");
     id_ranges_free(&ids);
     buf_free(&out);
 }
@@ -179,7 +185,9 @@ static void damaged_ones(void **state)
     damage(&out);
     queue_log_bury(&out, q, &ids, 99, why);
     damage(&out);
-    queue_log_open(&out, 7, 99);
+    queue_log_open(&out, 7, 99, BYTES_NONE);
+    damage(&out);
+    queue_log_open(&out, 7, 99, BYTES_LITERAL("relay"));
     damage(&out);
     id_ranges_free(&ids);
     queue_free(&q);

@@ -1,0 +1,147 @@
+/* FOLLOW and UNFOLLOW: begin and end the follow of a queue. */
+#include "journal/opening_list.h"
+#include "simplequeue/server/http_common.h"
+
+#include <stdio.h>
+
+#define JSON "application/json"
+
+/* Refuses the waiting requests of other readers, and of a follow that has ended. */
+static void recheck_waits(const struct named_queue *q)
+{
+    wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK);
+}
+
+static void log_change(const char *what, const struct named_queue *q, const char *reader)
+{
+    log_info(what, LOG_S("queue", named_queue_name(q)), LOG_S("reader", reader));
+}
+
+static void reply_follow(struct pending *p, uint64_t follow)
+{
+    const struct named_queue *q = p->q;
+    const struct openings *openings = named_queue_openings(q);
+    char name[NAME_LEN_MAX + 1];
+    struct bytes destination;
+    struct buf out = {0};
+    buf_printf(&out,
+        "{\"queue_id\":\"%s\",\"host\":\"%s\",\"follow\":\"%llu\",\"takeover\":%s,\"next_id\":\"%llu\","
+        "\"openings\":\"",
+        named_queue_id(q), p->server->name, (unsigned long long)follow, p->follow ? "false" : "true",
+        (unsigned long long)queue_state(named_queue_core(q))->next_id);
+    if (openings)
+        openings_append_text(openings, 0, &out);
+    if (http_param(p->req, "destination", &destination)) {
+        snprintf(name, sizeof name, "%.*s", (int)destination.len, destination.ptr);
+        buf_printf(&out, "\",\"acked_below\":\"%llu", (unsigned long long)named_queue_mark(q, name, NULL));
+    }
+    buf_append_str(&out, "\"}\n");
+    add_queue_id(p->req, q);
+    http_reply_buf(p->req, 200, JSON, &out);
+    buf_free(&out);
+}
+
+static void follow_done(const struct queue_outcome *outcome, void *arg)
+{
+    struct pending *p = arg;
+    bool follows = outcome->result == QUEUE_OK;
+    if (follows && p->follow)
+        log_change("the queue is followed", p->q, queue_state(named_queue_core(p->q))->follower);
+    if (p->req && follows)
+        reply_follow(p, outcome->follow);
+    else if (p->req && outcome->result == QUEUE_FOLLOW_ENDED)
+        refuse_reader(p->req, p->q, QUEUE_FOLLOW_ENDED);
+    else if (p->req)
+        reply_refused(p->server, p->req, outcome->result, 0);
+    recheck_waits(p->q);
+    pending_free(p);
+}
+
+/* Creates the queue if needed: a reader follows before the first put, and needs the queue's id for its name as a
+ * producer. */
+void http_follow(struct http_request *req, void *ctx)
+{
+    char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
+    struct bytes destination;
+    if (!param_queue(req, name) || !http_param_name(req, "reader", NULL, reader) ||
+        !param_destination(req, &destination))
+        return;
+    struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_follow);
+    if (!q)
+        return;
+    struct pending *p = pending_new(ctx, req, q);
+    p->follow = !queue_state(named_queue_core(q))->follower[0];
+    enum queue_result r = named_queue_follow(q, reader, queue_loop_now(), follow_done, p);
+    if (r == QUEUE_OK)
+        return;
+    if (r == QUEUE_HELD || r == QUEUE_FOLLOWED) {
+        http_on_gone(req, NULL, NULL);
+        refuse_reader(req, q, r);
+        pending_free(p);
+    } else {
+        pending_refuse(p, r, 0);
+    }
+}
+
+static void unfollow_done(const struct queue_outcome *outcome, void *arg)
+{
+    struct pending *p = arg;
+    if (p->req)
+        add_queue_id(p->req, p->q);
+    if (p->req && outcome->result == QUEUE_OK)
+        http_reply_buf(p->req, 200, JSON, &p->body);
+    else if (p->req)
+        reply_refused(p->server, p->req, outcome->result, 0);
+    pending_free(p);
+}
+
+/* Meanwhile the follow may have ended. */
+static void settled(const struct queue_outcome *outcome, void *arg)
+{
+    struct pending *p = arg;
+    struct named_queue *q = p->q;
+    char reader[NAME_LEN_MAX + 1];
+    enum queue_result r = outcome->result;
+    if (r == QUEUE_OK && p->follow && !is_present_follow(q, p->follow)) {
+        if (p->req)
+            refuse_reader(p->req, q, QUEUE_FOLLOW_ENDED);
+        pending_free(p);
+        return;
+    }
+    snprintf(reader, sizeof reader, "%s", queue_state(named_queue_core(q))->follower);
+    buf_printf(&p->body, "{\"unfollowed\":%s,\"reader\":\"%s\"}\n", reader[0] ? "true" : "false", reader);
+    if (r == QUEUE_OK)
+        r = named_queue_unfollow(q, queue_loop_now(), unfollow_done, p);
+    if (r == QUEUE_OK) {
+        log_change("the queue is not followed any more", q, reader);
+        recheck_waits(q);
+    } else {
+        unfollow_done(&(struct queue_outcome){.result = r == QUEUE_NOTHING ? QUEUE_OK : r}, p);
+    }
+}
+
+void http_unfollow(struct http_request *req, void *ctx)
+{
+    struct named_queue *q;
+    struct bytes text, destination;
+    uint64_t follow, settle;
+    if (!param_existing_queue(ctx, req, &q) || !http_param_u64(req, "follow", 0, 1, UINT64_MAX, &follow) ||
+        !http_param_u64(req, "settle", 0, 0, UINT64_MAX, &settle) || !param_destination(req, &destination))
+        return;
+    if (!follow && (destination.len || http_param(req, "settle", &text))) {
+        http_problem(req, 400, "missing-parameter", NULL, "settle and destination need follow");
+    } else if (follow && !is_present_follow(q, follow)) {
+        refuse_reader(req, q, QUEUE_FOLLOW_ENDED);
+    } else if (!q) {
+        http_reply(req, 200, JSON, BYTES_LITERAL("{\"unfollowed\":false,\"reader\":\"\"}\n"));
+    } else {
+        struct pending *p = pending_new(ctx, req, q);
+        p->follow = follow;
+        enum queue_result r =
+            named_queue_settle(q, follow ? settle : 0, destination, queue_loop_now(), settled, p);
+        if (r == QUEUE_NOTHING)
+            settled(&(struct queue_outcome){.result = QUEUE_OK}, p);
+        else if (r != QUEUE_OK)
+            pending_refuse(p, r, 0);
+    }
+}
