@@ -100,7 +100,7 @@ struct mark {
  * 1. Only one span is loaded at a time. Messages arrive within journal_set_poll.
  * 2. If the next span is only a little further in the journal, the loader continues with the open stream, even
  *    within a record, so that a record is read only once.
- * 3. The journal keeps the segment that the stream reads. */
+ * 3. During a load no record from the span's offset on is trimmed. */
 struct message_loader {
     struct journal_reader *reader; /* NULL: no stream */
     struct buf in;                 /* the current record and the bytes after it */

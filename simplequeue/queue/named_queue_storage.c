@@ -381,16 +381,24 @@ static void keep(struct named_queue *q)
     }
 }
 
-/* A trim never removes the last record, because this record contains the next id. Before the last
- * OPEN record is removed, a new one is committed, unless the disk is full. */
+/* Returns the offset below which no record is needed. The last record contains the next id. A load reads from the offset
+ * that its first page had when the load began: a KEEP record committed since may have moved the page. */
+static uint64_t lowest_needed(struct named_queue *q)
+{
+    uint64_t lowest = store_lowest_offset(queue_store(q->core));
+    if (lowest > q->last_record)
+        lowest = q->last_record;
+    return q->loader.busy && lowest > q->span.offset ? q->span.offset : lowest;
+}
+
+/* Before the last OPEN record is trimmed, a new one is committed, unless the disk is full. */
 void storage_maintain(struct named_queue *q)
 {
     if (!q->config.journal)
         return;
     if ((q->open_missing || (q->name_missing && !q->full)) && q->committed)
         storage_append_open(q);
-    uint64_t lowest = store_lowest_offset(queue_store(q->core));
-    uint64_t needed = lowest < q->last_record ? lowest : q->last_record;
+    uint64_t needed = lowest_needed(q);
     if (needed >= journal_earliest_end(q->config.journal)) {
         if (q->open_record < needed && !q->open_missing) {
             storage_append_open(q);
