@@ -52,7 +52,7 @@ static void set_trouble(struct queuereader *qr, const char *side, const char *wh
 
 /* If two processes keep taking over from each other, the operator has given both the same reader name. Both report
  * this on /health. */
-#define RIVAL_TEXT "another process keeps taking over: give each process a reader name of its own"
+#define RIVAL_TEXT "another process with this reader's name keeps taking over: stop one of them"
 #define RIVAL_TURNS 4 /* a takeover is remembered for this many times backoff_max */
 
 static bool have_both_answered(const struct queuereader *qr)
@@ -178,17 +178,17 @@ static void superseded(struct queuereader *qr, bool by_another)
     set_trouble(qr, "queue",
         now < qr->rival_until ? RIVAL_TEXT
         : by_another          ? "another process has taken over this reader's name"
-                              : "was restarted");
+                              : "the follow has ended: the queue was restarted, or unfollowed");
     plan_superseded(qr->plan, now);
 }
 
-/* Handles a 409 to a request with the follower's number. */
-static void refused_follower(struct queuereader *qr, const struct http_reply_view *reply)
+/* Handles a 409 to a read or a burial. */
+static void refused_follower(struct queuereader *qr, const struct http_reply_view *reply, bool reads)
 {
     struct bytes code = queuereader_reply_member(reply->body, "code");
-    if (bytes_equal_str(code, "destination-behind"))
+    if (reads && bytes_equal_str(code, "destination-behind"))
         plan_destination_behind(qr->plan, number_in(reply, "acked_below"));
-    else if (bytes_equal_str(code, "lease-lost"))
+    else if (!reads && bytes_equal_str(code, "lease-lost"))
         plan_bury_lost(qr->plan);
     else
         superseded(qr, number_in(reply, "number") > 0);
@@ -210,7 +210,7 @@ static void was_read(enum http_client_result result, const struct http_reply_vie
     if (!queue_replied(qr, result, reply))
         return;
     if (reply->status == 409) {
-        refused_follower(qr, reply);
+        refused_follower(qr, reply, true);
         return;
     }
     bool is_of_queue = bytes_equal_str(queue_id_of(reply), plan_queue_id(qr->plan));
@@ -230,7 +230,7 @@ static void buried(enum http_client_result result, const struct http_reply_view 
     if (!queue_replied(qr, result, reply))
         return;
     if (reply->status == 409) {
-        refused_follower(qr, reply);
+        refused_follower(qr, reply, false);
         return;
     }
     qr->numbers.buried++;
@@ -242,8 +242,12 @@ static void buried(enum http_client_result result, const struct http_reply_view 
 static void unfollowed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct queuereader *qr = arg;
-    if (queue_replied(qr, result, reply))
+    if (!queue_replied(qr, result, reply))
+        return;
+    if (reply->status == 200)
         plan_unfollowed(qr->plan);
+    else
+        plan_faulted(qr->plan, PLAN_QUEUE, clock_monotonic(), 0);
 }
 
 static void post(struct queuereader *qr, struct buf *target, queue_call_fn *done)
@@ -546,6 +550,11 @@ void queuereader_stop(struct queuereader *qr)
     plan_stop(qr->plan);
     qr->stopping = true;
     advance_at(qr, 0);
+}
+
+bool queuereader_has_unfollowed(const struct queuereader *qr)
+{
+    return plan_has_unfollowed(qr->plan);
 }
 
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr)

@@ -103,6 +103,10 @@ void queuereader_refused(struct queuereader *qr, const char *reason);
 void queuereader_faulted(struct queuereader *qr, const char *why, usec_t wait);
 #define QUEUEREADER_BACKOFF ((usec_t)-1)
 
+/* After a stop: false if the queue may still refuse other readers, because a run may still be stored, because another process
+ * of this name follows the queue, or because the queue did not answer. */
+bool queuereader_has_unfollowed(const struct queuereader *qr);
+
 /* The current problem, valid until the next call; NULL: queue and destination have answered. */
 const char *queuereader_trouble(const struct queuereader *qr);
 

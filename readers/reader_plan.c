@@ -42,7 +42,8 @@ struct plan {
     char queue_id[NAME_LEN_MAX + 1];
     uint64_t next_id; /* the queue's next id at the last FOLLOW */
     uint64_t number, mark;
-    bool follows;                 /* `number` is valid, as far as known */
+    bool follows;                 /* `number` is valid, as far as known, and M belongs to it */
+    bool has_unfollowed;          /* UNFOLLOW is done */
     uint64_t acked_below;         /* of the last FOLLOW, or of plan_destination_behind */
     char opening[MARK_LABEL_MAX]; /* as the destination stored it with the mark */
     struct openings *openings;    /* of the queue at the last FOLLOW; NULL: unknown */
@@ -131,6 +132,7 @@ static void leave_work_if_due(struct plan *p)
     p->over = false;
     if (!p->stopping || p->end != PHASE_FOLLOW) {
         p->phase = p->end;
+        p->follows = false; /* M is of a follow that is over */
         return;
     }
     if (p->phase != PHASE_WORK) /* M is not yet known to be of this queue and history */
@@ -352,6 +354,7 @@ void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
     snprintf(p->opening, sizeof p->opening, "%.*s", (int)opening.len, opening.len ? opening.ptr : "");
     p->doubted = !is_of_this_history(p, &own_from);
     p->phase = p->doubted ? PHASE_FOLLOW : PHASE_WORK;
+    p->follows = !p->doubted;
 }
 
 /* Takes over the batch. Messages below the mark become DONE: the queue sends them again if their removal failed or was
@@ -499,6 +502,7 @@ void plan_bury_lost(struct plan *p)
 void plan_unfollowed(struct plan *p)
 {
     succeed_step(p, PLAN_QUEUE, PLAN_UNFOLLOW);
+    p->has_unfollowed = true;
     p->phase = PHASE_STOPPED;
 }
 
@@ -530,6 +534,11 @@ const struct batch *plan_batch(const struct plan *p)
 const char *plan_queue_id(const struct plan *p)
 {
     return p->queue_id;
+}
+
+bool plan_has_unfollowed(const struct plan *p)
+{
+    return p->has_unfollowed || !p->queue_id[0];
 }
 
 uint64_t plan_number(const struct plan *p)

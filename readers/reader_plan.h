@@ -85,9 +85,10 @@ struct plan_step {
 };
 
 struct plan_config {
-    bool states;      /* the destination keeps watermarks (rule 9) */
-    bool lines;       /* messages are lines: an empty message, or one with an LF, is poison */
-    uint64_t items;   /* maximum messages per READ; fewer in a reply mean that the queue has no more */
+    bool states; /* the destination keeps watermarks (rule 9) */
+    bool lines;  /* messages are lines: an empty message, or one with an LF, is poison */
+    uint64_t
+        items; /* maximum messages per READ; fewer in a reply mean that the queue has no more at present */
     size_t max_bytes; /* maximum bytes in a delivery, unless one message is longer; 0: unlimited */
     usec_t backoff_min, backoff_max;
     uint64_t seed;
@@ -158,5 +159,7 @@ uint64_t plan_mark(const struct plan *p); /* M */
 const struct batch *plan_batch(const struct plan *p); /* the batch being delivered */
 const char *plan_queue_id(const struct plan *p);      /* "" before the first FOLLOW is answered */
 uint64_t plan_number(const struct plan *p);           /* of this follower */
+/* After PLAN_STOPPED: false if the queue may still refuse other clients (rule 5, or the queue did not answer). */
+bool plan_has_unfollowed(const struct plan *p);
 
 #endif

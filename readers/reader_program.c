@@ -69,7 +69,7 @@ NUMBER(deliveries_failed)
 static void register_stats(struct reader_program *p)
 {
     static const struct stats_row rows[] = {
-        {"messages_reserved_total", "Messages leased from the queue", read_reserved},
+        {"messages_reserved_total", "Messages received from the queue", read_reserved},
         {"messages_delivered_total", "Messages delivered", read_delivered},
         {"messages_buried_total", "Messages buried", read_buried},
         {"deliveries_total", "Successful deliveries of one or more messages", read_runs},
@@ -203,6 +203,9 @@ static void on_stopped(enum queuereader_end end, void *arg)
 {
     struct reader_program *p = arg;
     p->stopped = true;
+    if (p->reader && !queuereader_has_unfollowed(p->reader))
+        log_warn("the queue stays followed (see millrace help readers)",
+            LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
     if (end == QUEUEREADER_STOPPED) {
         warn_unacknowledged(p);
         daemon_set_status(p->daemon, p->redelivers ? EX_TEMPFAIL : EX_OK);

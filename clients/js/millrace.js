@@ -182,7 +182,7 @@ export class Queue {
         released = true;
         await this.#workThrough(await this.reserve({ items, lease, wait }), work, { lease, tries, delay, signal, onError });
       } catch (error) {
-        if (!(error instanceof MillraceError) || !(error.isTemporary || ["lease-lost", "queue-held"].includes(error.code))) throw error;
+        if (!(error instanceof MillraceError) || !(error.isTemporary || ["lease-lost", "queue-held", "followed"].includes(error.code))) throw error;
         onError(error);
         released = !this.reader;
         if (error.code !== "lease-lost") await sleep(1000);

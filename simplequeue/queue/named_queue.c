@@ -33,7 +33,7 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_TOO_MANY_QUEUES] = "max_queues is reached",
         [QUEUE_LOADING] = "the messages are being read from disk",
         [QUEUE_NO_DESCRIPTORS] = "out of file descriptors",
-        [QUEUE_HELD] = "another reader holds leases",
+        [QUEUE_HELD] = "a reader holds leases",
         [QUEUE_FOLLOWED] = "a reader follows the queue",
         [QUEUE_FOLLOW_ENDED] = "this is not the number of the present follow",
     };
@@ -96,7 +96,7 @@ struct recovery {
 
 static bool recovery_fail(struct recovery *r, uint64_t offset, const char *reason)
 {
-    snprintf(r->error, r->error_size, "queue %s: damaged record at offset %llu: %s", r->q->name,
+    snprintf(r->error, r->error_size, "queue %s: cannot read the record at offset %llu: %s", r->q->name,
         (unsigned long long)offset, reason);
     r->failed = true;
     return false;

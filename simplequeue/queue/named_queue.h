@@ -79,6 +79,7 @@ struct queue_outcome {
     uint64_t first_id; /* of a put */
     uint64_t count;    /* messages put, removed, delayed, buried or moved */
     uint64_t follow;   /* the number of a follow */
+    bool ends_follow;  /* the follow has ended another one */
 };
 typedef void queue_done_fn(const struct queue_outcome *outcome, void *arg);
 

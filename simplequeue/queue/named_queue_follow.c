@@ -32,6 +32,7 @@ static void follow_finish(struct op *o, const struct journal_commit *c, struct q
     bool holds = name_holds(o, c), is_present = strcmp(o->reason, s->follower) == 0;
     if (holds && is_present) {
         outcome->result = QUEUE_OK;
+        outcome->ends_follow = s->follow > 0;
         outcome->follow = queue_follow(core);
     } else if (holds) {
         outcome->result = QUEUE_FOLLOW_ENDED;

@@ -11,7 +11,7 @@
  *     op        append a record, finish the operation; disk space reserved for later records
  *     storage   trim the journal, rewrite old messages, spill, load
  *     erase     leave no removed message in a file
- *     put, lease, move    the operations
+ *     put, lease, follow, move    the operations
  *     named_queue   open, recover, close
  *
  * The op and storage layers call q->step (named_queue.c) at the end of each step, which wakes waiting requests and

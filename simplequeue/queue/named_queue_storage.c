@@ -400,9 +400,10 @@ void storage_maintain(struct named_queue *q)
         storage_append_open(q);
     uint64_t needed = lowest_needed(q);
     if (needed >= journal_earliest_end(q->config.journal)) {
-        if (q->open_record < needed && !q->open_missing) {
+        bool loses_open = q->open_record < needed;
+        if (loses_open && !q->open_missing) {
             storage_append_open(q);
-        } else {
+        } else if (!loses_open || q->full) {
             if (q->loader.reader && !q->loader.busy && position(&q->loader) < needed)
                 close_stream(&q->loader); /* releases its segment */
             journal_trim(q->config.journal, needed);

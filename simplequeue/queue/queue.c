@@ -56,7 +56,6 @@ struct queue {
     uint64_t spill_at; /* the next attempt to spill is made above this many bytes of memory */
     struct lease *leases;
     uint64_t position; /* the next id to send to the follower */
-    uint64_t sent;     /* messages below it were sent since the queue is followed; 0: not followed */
     struct queue_timer pause;
     uint64_t last_lease;
     char reader[NAME_LEN_MAX + 1], follower[NAME_LEN_MAX + 1];
@@ -371,7 +370,7 @@ void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spille
 {
     uint64_t id;
     lowest_taken(q);
-    for (size_t n = 0; n < max_items && next_ready(q, q->sent, &id) && id < before; n++) {
+    for (size_t n = 0; n < max_items && next_ready(q, q->state.sent, &id) && id < before; n++) {
         if (!spilled && store_is_spilled(&q->store, id))
             return;
         ready_take(q, id, store_find(&q->store, id), MESSAGE_BUSY);
@@ -569,7 +568,7 @@ uint64_t queue_follow(struct queue *q)
 
 void queue_unfollow(struct queue *q)
 {
-    q->position = q->sent = q->state.follow = 0;
+    q->position = q->state.sent = q->state.follow = 0;
     queue_set_follower(q, "");
 }
 
@@ -585,13 +584,13 @@ void queue_follow_read(struct queue *q, size_t max_items, size_t max_bytes, stru
     take(q, MESSAGE_READY, q->position, max_items, max_bytes, lowest_taken(q), out);
     if (out->count)
         q->position = out->at[out->n - 1].last + 1;
-    if (q->sent < q->position)
-        q->sent = q->position;
+    if (q->state.sent < q->position)
+        q->state.sent = q->position;
 }
 
 uint64_t queue_hold_sent(struct queue *q, struct id_range range, struct id_ranges *out)
 {
-    uint64_t before = out->count, end = range.last < q->sent ? range.last + 1 : q->sent;
+    uint64_t before = out->count, end = range.last < q->state.sent ? range.last + 1 : q->state.sent;
     for (uint64_t id = range.first; next_ready(q, id, &id) && id < end; id++) {
         ready_take(q, id, store_find(&q->store, id), MESSAGE_BUSY);
         id_ranges_add(out, id);
@@ -603,7 +602,7 @@ uint64_t queue_count_sent(struct queue *q, uint64_t *bytes)
 {
     uint64_t n = 0;
     *bytes = 0;
-    for (uint64_t id = 0; q->sent > 0 && next_ready(q, id, &id) && id < q->sent; id++, n++)
+    for (uint64_t id = 0; q->state.sent > 0 && next_ready(q, id, &id) && id < q->state.sent; id++, n++)
         *bytes += store_peek(&q->store, id).len;
     return n;
 }

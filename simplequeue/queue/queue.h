@@ -113,6 +113,7 @@ struct queue_state {
     const char *reader;   /* name of the reader with the leases, if leases > 0 */
     const char *follower; /* name of the follower; "": none */
     uint64_t follow;      /* number of its follow; 0: it has not begun to read since the start */
+    uint64_t sent;        /* messages below it were sent since the queue is followed; 0: not followed */
 };
 
 struct queue;

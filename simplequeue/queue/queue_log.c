@@ -211,7 +211,7 @@ static bool read_head(struct bytes *rest, struct queue_record *out, const char *
         return false;
     struct bytes head = cut(rest, RECORD_HEAD);
     unsigned type = (unsigned char)head.ptr[0];
-    *reason = "unknown version";
+    *reason = "unknown format version";
     if (head.ptr[1] != RECORD_VERSION)
         return false;
     *reason = "unknown type";

@@ -132,7 +132,11 @@ void refuse_reader(struct http_request *req, const struct named_queue *q, enum q
     buf_append_char(&members, '\0');
     if (q)
         add_queue_id(req, q);
-    http_problem_with(req, r->status, r->code, members.ptr, "%s: reader \"%s\"", queue_strerror(why), reader);
+    if (reader[0] || why == QUEUE_HELD)
+        http_problem_with(
+            req, r->status, r->code, members.ptr, "%s: reader \"%s\"", queue_strerror(why), reader);
+    else
+        http_problem_with(req, r->status, r->code, members.ptr, "the queue is not followed");
     buf_free(&members);
 }
 

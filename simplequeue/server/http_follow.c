@@ -17,7 +17,7 @@ static void log_change(const char *what, const struct named_queue *q, const char
     log_info(what, LOG_S("queue", named_queue_name(q)), LOG_S("reader", reader));
 }
 
-static void reply_follow(struct pending *p, uint64_t follow)
+static void reply_follow(struct pending *p, const struct queue_outcome *outcome)
 {
     const struct named_queue *q = p->q;
     const struct openings *openings = named_queue_openings(q);
@@ -27,7 +27,8 @@ static void reply_follow(struct pending *p, uint64_t follow)
     buf_printf(&out,
         "{\"queue_id\":\"%s\",\"host\":\"%s\",\"follow\":\"%llu\",\"takeover\":%s,\"next_id\":\"%llu\","
         "\"openings\":\"",
-        named_queue_id(q), p->server->name, (unsigned long long)follow, p->follow ? "false" : "true",
+        named_queue_id(q), p->server->name, (unsigned long long)outcome->follow,
+        p->follow && !outcome->ends_follow ? "false" : "true",
         (unsigned long long)queue_state(named_queue_core(q))->next_id);
     if (openings)
         openings_append_text(openings, 0, &out);
@@ -48,7 +49,7 @@ static void follow_done(const struct queue_outcome *outcome, void *arg)
     if (follows && p->follow)
         log_change("the queue is followed", p->q, queue_state(named_queue_core(p->q))->follower);
     if (p->req && follows)
-        reply_follow(p, outcome->follow);
+        reply_follow(p, outcome);
     else if (p->req && outcome->result == QUEUE_FOLLOW_ENDED)
         refuse_reader(p->req, p->q, QUEUE_FOLLOW_ENDED);
     else if (p->req)

@@ -78,6 +78,17 @@ static void answer_covered(struct named_queue *q, enum queue_result result)
     served->room_granted = false;
 }
 
+/* True if messages must be read from disk before they can be evicted to make room for this put. */
+static bool is_loading(struct named_queue *q, const struct wait *put)
+{
+    uint64_t sent = queue_state(named_queue_core(q))->sent, id;
+    if (sent > 0) /* messages below it are not evicted */
+        return queue_next_ready(named_queue_core(q), sent, &id) &&
+               named_queue_prepare_message(q, id) == QUEUE_LOADING;
+    return named_queue_prepare(q, put->put.n, REPLY_BYTES_MAX) == QUEUE_LOADING ||
+           named_queue_prepare(q, SIZE_MAX, put->put.bytes) == QUEUE_LOADING;
+}
+
 /* Chooses the messages of the next batch to make room for the first puts in the line. The batch covers a put if the
  * put has enough room afterwards. If a put needs several batches, only the last one covers the put. Puts that already
  * have room are retried, and puts that can never have room are refused. */
@@ -100,9 +111,7 @@ static void find_room(struct eviction *e)
         /* Wait if an operation in progress may make room or make messages evictable, or if the first messages must be
          * read from disk. */
         e->held_up = !first->covered &&
-                     (states[MESSAGE_PENDING] + states[MESSAGE_BUSY] > 0 ||
-                         named_queue_prepare(e->q, first->put.n, REPLY_BYTES_MAX) == QUEUE_LOADING ||
-                         named_queue_prepare(e->q, SIZE_MAX, first->put.bytes) == QUEUE_LOADING);
+                     (states[MESSAGE_PENDING] + states[MESSAGE_BUSY] > 0 || is_loading(e->q, first));
         if (e->held_up)
             return;
         if (first->covered)
@@ -281,10 +290,8 @@ void overflow_close(struct overflow **p)
         usec_t deadline;
         while (queues_next_deadline(qs, &deadline) && deadline <= late.monotonic)
             queues_tick(qs, late);
-        for (size_t i = 0; i < queues_count(qs); i++) {
-            queue_unfollow(named_queue_core(queues_at(qs, i)));
+        for (size_t i = 0; i < queues_count(qs); i++)
             save_queue(o, queues_at(qs, i));
-        }
     }
     overflow_log_free(&o->log);
     free(o->path);

@@ -25,7 +25,8 @@ static const struct refusal refusals[] = {
     [QUEUE_NO_DESCRIPTORS] = {503, "out-of-descriptors",
         "raise the limit of open files (LimitNOFILE, ulimit -Hn)"},
     [QUEUE_HELD] = {409, "queue-held", "its leases expire, or end at once with /release?reader="},
-    [QUEUE_FOLLOWED] = {409, "followed", "stop this reader, or end its follow with /unfollow"},
+    [QUEUE_FOLLOWED] = {409, "followed",
+        "stop this reader; if it is gone for good, end its follow with /unfollow"},
     [QUEUE_FOLLOW_ENDED] = {409, "follow-ended", "follow the queue again"},
 };
 

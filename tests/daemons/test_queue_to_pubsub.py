@@ -109,7 +109,9 @@ class Following(RelayTest):
     def test_a_stop_lets_others_in_and_a_kill_does_not(self):
         queue, _ = self.start_queue(), self.start_pubsub()
         self.assertFalse(self.is_followed())
-        self.start_relay().stop()
+        relay = self.start_relay()
+        relay.stop()
+        self.assertNotIn("stays followed", relay.log)
         self.assertFalse(self.is_followed())
         self.start_relay().kill9()
         self.assertTrue(self.is_followed())
@@ -135,6 +137,7 @@ class Following(RelayTest):
         failed = relay.stats()["deliveries_failed_total"]
         wait_until(lambda: relay.stats()["deliveries_failed_total"] > failed + 1, "a statement at most, then the publish to fail")
         relay.stop()
+        self.assertIn("the queue stays followed", relay.log)
         self.assertTrue(self.is_followed())
         self.assertEqual(self.ask_queue("/unfollow").status, 200)
         self.assertEqual(self.ask_queue("/get", "GET").body, b"one")

@@ -254,6 +254,22 @@ class DeepTest(Deep, Following):
         self.assert_small(q, 100 << 20)
 
 
+class DeepOverflowTest(Deep, Following):
+    def test_room_is_made_while_a_new_follow_has_not_read(self):
+        """As after a restart of a relay whose pubsub is away. What was sent is not evicted, and what is evicted must be read from disk."""
+        q = self.queue("--max-memory=2M", "--max-depth=6000", "--overflow-log=" + self.path("overflow"))
+        for i in range(6):
+            q.post("/mput", b"\n".join(b"%07d" % (1000 * i + k) + b"x" * 1000 for k in range(1000)))
+        at, f = 1, self.follow(q)
+        while at <= 3000:
+            at = self.ids(q, f, at, "items=%d&wait=5000" % (3001 - at))[-1] + 1
+        self.follow(q)
+        for i in range(600):
+            self.expect(q.post("/put", b"y" * 1000), 200)
+        with open(self.path("overflow"), "rb") as log:
+            self.assertEqual([int(line[:7]) for line in log], list(range(3000, 3600)))
+
+
 class FullDiskTest(OnSmallDisk, Following):
     def test_a_full_disk_is_drained_by_a_follower(self):
         q = self.open()

@@ -275,7 +275,7 @@ class Queue:
                 held = self.reserve(items, lease, wait)
                 self._work_through(held, work, lease, tries, delay, stop, on_error)
             except Error as error:
-                if not error.is_temporary and error.code not in ("lease-lost", "queue-held"):
+                if not error.is_temporary and error.code not in ("lease-lost", "queue-held", "followed"):
                     raise
                 on_error(error)
                 released = not self.reader

@@ -161,8 +161,10 @@ static void expect_unfollow(struct plan *p, uint64_t mark)
     assert_int_equal(s.action, PLAN_UNFOLLOW);
     assert_int_equal(s.mark, mark);
     expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
+    assert_false(plan_has_unfollowed(p));
     plan_unfollowed(p);
     expect_stopped(p);
+    assert_true(plan_has_unfollowed(p));
 }
 
 static void messages_below_the_mark_are_only_settled(void **state)
@@ -1148,7 +1150,7 @@ static void a_stop_while_the_mark_is_asked_for(void **state)
         bool is_takeover, fails;
         uint64_t mark, settled;
     } cases[] = {{false, false, 7, 7}, {false, true, 0, 0}, {true, false, 7, 0}, {true, true, 0, 0},
-        {false, false, 10, 0}}; /* the last is of another history: nothing may be settled by it */
+        {false, false, 10, 0}}; /* the last is of another history */
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct plan *p = plan_new(&usual);
@@ -1161,12 +1163,30 @@ static void a_stop_while_the_mark_is_asked_for(void **state)
             fails(p, PLAN_DESTINATION, 0);
         else
             plan_asked(p, cases[i].mark, BYTES_NONE);
-        if (cases[i].is_takeover)
+        if (cases[i].is_takeover || cases[i].mark > 9)
             expect_stopped(p);
         else
             expect_unfollow(p, cases[i].settled);
         plan_free(&p);
     }
+}
+
+/* The number of the former follow is still valid, but the plan no longer settles by it. */
+static void a_stop_before_the_plan_follows_again(void **state)
+{
+    (void)state;
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 1\na\n2 1 0\n\n");
+    expect_run(p, 0, 0, 1, 1, 2);
+    plan_delivered(p);
+    expect(p, PLAN_QUEUE, 0, PLAN_BURY);
+    plan_bury_lost(p);
+    expect_restart(p);
+    fails(p, PLAN_QUEUE, 0);
+    plan_stop(p);
+    expect_stopped(p);
+    assert_false(plan_has_unfollowed(p));
+    plan_free(&p);
 }
 
 static void a_stop_ends_a_pause(void **state)
@@ -1463,6 +1483,7 @@ int main(void)
         cmocka_unit_test(an_unfollow_that_fails_is_not_repeated),
         cmocka_unit_test(a_stop_before_the_work),
         cmocka_unit_test(a_stop_while_the_mark_is_asked_for),
+        cmocka_unit_test(a_stop_before_the_plan_follows_again),
         cmocka_unit_test(a_stop_ends_a_pause),
         cmocka_unit_test(a_superseded_plan_has_no_following_to_end),
         cmocka_unit_test(a_watermark_rides_on_the_run_that_reaches_it),

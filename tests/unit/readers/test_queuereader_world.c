@@ -48,7 +48,7 @@ struct request {
     int reader; /* -1: it is no more */
     enum plan_lane lane;
     struct plan *plan;
-    uint64_t id, number, from, mark, next;
+    uint64_t id, number, from, mark, next, items;
     bool is_takeover;
     int payloads[MESSAGES * 2];
     size_t n;
@@ -90,6 +90,7 @@ struct world {
     int put;
     struct plan *plans[READERS];
     int eras[READERS]; /* as the readers know them */
+    uint64_t items[READERS];
     size_t n_readers;
     bool busy[READERS][PLAN_LANES];
     long asleep[READERS];
@@ -240,7 +241,7 @@ static void do_read(struct world *w, struct request *r)
     settle(w, r->mark);
     if (r->from < w->position)
         w->position = r->from;
-    send_messages(w, 1 + dice() % 8, &framed);
+    send_messages(w, r->items ? r->items : 1 + dice() % 8, &framed);
     state_accepted(w, r);
     snprintf(r->framed, sizeof r->framed, "%.*s", (int)framed.len, framed.ptr ? framed.ptr : "");
     buf_free(&framed);
@@ -379,6 +380,7 @@ static void make_request(struct world *w, int reader, enum plan_lane lane, const
     r->id = s->action == PLAN_BURY ? b->messages[s->first].id : 0;
     r->number = plan_number(p);
     r->from = s->from;
+    r->items = w->items[reader];
     r->mark = s->mark;
     r->next = s->next;
     r->watermark = s->watermark;
@@ -421,7 +423,9 @@ static void start_reader(struct world *w, size_t i)
 {
     struct plan_config mine = config;
     mine.seed = (uint64_t)rand() + 1;
+    mine.items = rand() % 2 ? 4 : 0; /* 0: a short reply shows nothing */
     w->plans[i] = plan_new(&mine);
+    w->items[i] = mine.items;
     w->busy[i][0] = w->busy[i][1] = false;
     w->asleep[i] = w->now;
     w->stopping[i] = false;
@@ -551,6 +555,15 @@ static void check(const struct world *w, unsigned seed)
             fail_msg("seed %u: %d stands before %d", seed, w->order[i - 1], w->order[i]);
 }
 
+/* True while a relay that has worked before asks to follow again. */
+static bool follows_again(const struct world *w, size_t reader)
+{
+    for (size_t i = 0; i < MAX_REQUESTS; i++)
+        if (w->requests[i] && w->requests[i]->reader == (int)reader && w->requests[i]->action == PLAN_FOLLOW)
+            return plan_mark(w->plans[reader]) > 0;
+    return false;
+}
+
 static void disturb(struct world *w)
 {
     if (dice() < w->trouble / 8)
@@ -558,7 +571,7 @@ static void disturb(struct world *w)
     if (dice() < w->trouble / 8)
         w->asleep[(size_t)rand() % w->n_readers] = w->now + rand() % (3 * LATE);
     size_t stops = (size_t)rand() % w->n_readers;
-    if (w->moves && dice() < 2 && !w->stopping[stops]) {
+    if (w->moves && dice() < (follows_again(w, stops) ? 30 : 4) && !w->stopping[stops]) {
         w->stopping[stops] = true;
         plan_stop(w->plans[stops]);
     }
@@ -568,7 +581,7 @@ static void disturb(struct world *w)
         try_limits(w);
     if (w->moves && dice() < 5)
         kick(w);
-    if (w->copies && rand() % 200 == 0)
+    if ((w->copies || w->moves) && rand() % 200 == 0)
         open_queue(w);
     if (w->copies && rand() % 400 == 0)
         copy_queue(w);

@@ -81,7 +81,7 @@ static void removals_and_openings(void **state)
     out.ptr[1] = 1; /* an earlier version */
     const char *reason;
     assert_false(queue_log_decode(buf_bytes(&out), &r, &reason));
-    assert_string_equal(reason, "unknown version");
+    assert_string_equal(reason, "unknown format version");
     id_ranges_free(&ids);
     buf_free(&out);
 }
