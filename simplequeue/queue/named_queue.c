@@ -169,11 +169,6 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
         while (queue_record_next(&record, &item))
             queue_restore_remove(core, item.ids);
     } else if (record.type == RECORD_OPEN) {
-        char name[NAME_LEN_MAX + 1];
-        if (record.reason.len && !bytes_is_name(record.reason))
-            return recovery_fail(r, offset, "the follower's name is not a name");
-        snprintf(name, sizeof name, "%.*s", (int)record.reason.len, record.reason.ptr);
-        queue_set_follower(core, name);
         queue_restore_lease_base(core, record.lease_base + LEASE_STEP);
         r->q->open_record = offset;
     } else {
@@ -260,6 +255,7 @@ struct named_queue *named_queue_open(const struct named_queue_config *config, st
         named_queue_free(&q);
         return NULL;
     }
+    follower_restore(q);
     q->config.id = q->config.dir = NULL; /* belong to the caller */
     queue_restore_lease_base(q->core, (uint64_t)now.wall);
     queue_reset_high_water(q->core);

@@ -19,7 +19,7 @@
  *    the table of marks, to the id after the messages; with it a relay recognizes an old copy of the destination. It
  *    may stay too low if the disk or the table is full, but is never too high.
  * 10. The name of the follower survives a restart, so that no other reader gets in before it is back. On a full disk
- *    the name is only in memory until a put fits.
+ *    a change is only in memory until the next one.
  *
  * The owner of the journal set must call journal_set_poll. */
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_H
@@ -79,7 +79,7 @@ struct queue_outcome {
     uint64_t first_id; /* of a put */
     uint64_t count;    /* messages put, removed, delayed, buried or moved */
     uint64_t follow;   /* the number of a follow */
-    bool ends_follow;  /* the follow has ended another one */
+    bool takes_over;   /* of a follow: the queue already had this follower */
 };
 typedef void queue_done_fn(const struct queue_outcome *outcome, void *arg);
 

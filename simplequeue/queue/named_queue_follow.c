@@ -1,100 +1,88 @@
-/* Follow and unfollow. The name of the follower is in the last OPEN record. */
+/* Follow and unfollow. The name of the follower is in the table of marks, as the opening of a mark that no producer can have. */
 #include "simplequeue/queue/named_queue_internal.h"
 
-/* The reserve for removals stays untouched, however often the name changes on a full disk. */
-static void name_encode(struct op *o)
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A change of the name, until it is recorded. */
+struct change {
+    struct named_queue *q;
+    queue_done_fn *done;
+    void *arg;
+    bool follows, is_new; /* is_new: the queue had no follower */
+};
+
+void follower_restore(struct named_queue *q)
 {
-    struct named_queue *q = o->q;
-    o->reserve = reserve_for_all(q, SPARE_FOR_KEEP);
-    queue_log_open(
-        &q->record, queue_state(q->core)->next_id, q->lease_base, bytes_of(o->reason, o->reason_len));
+    struct bytes name = named_queue_opening(q, FOLLOWER_MARK);
+    char text[NAME_LEN_MAX + 1];
+    if (!bytes_is_name(name))
+        return;
+    snprintf(text, sizeof text, "%.*s", (int)name.len, name.ptr);
+    queue_set_follower(q->core, text);
 }
 
-/* True if the change holds: its record is committed, or it is only in memory because the disk is full. */
-static bool name_holds(struct op *o, const struct journal_commit *c)
+static void recorded(const struct queue_outcome *outcome, void *arg)
 {
-    struct named_queue *q = o->q;
-    if (!c->duplicate) {
-        q->naming--;
-        if (c->result == JOURNAL_OK)
-            q->open_record = c->start;
-        else
-            q->name_missing = true;
-    }
-    return c->result == JOURNAL_OK || c->result == JOURNAL_NO_SPACE;
+    struct change *c = arg;
+    bool holds = outcome->result == QUEUE_OK || outcome->result == QUEUE_NO_SPACE;
+    struct queue_outcome result = {
+        .result = holds ? QUEUE_OK : outcome->result, .takes_over = c->follows && !c->is_new};
+    if (holds && c->follows)
+        result.follow = queue_follow(c->q->core);
+    else if (c->is_new)
+        queue_unfollow(c->q->core);
+    c->done(&result, c->arg);
+    free(c);
 }
 
-/* Meanwhile the queue may have been unfollowed, and even be followed by another name. */
-static void follow_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+/* Records the name, "": none, and calls recorded(); at once if it is recorded already, or can be only in memory. */
+static enum queue_result record(const struct change *change, const char *reader, struct queue_now now)
 {
-    struct queue *core = o->q->core;
-    const struct queue_state *s = queue_state(core);
-    bool holds = name_holds(o, c), is_present = strcmp(o->reason, s->follower) == 0;
-    if (holds && is_present) {
-        outcome->result = QUEUE_OK;
-        outcome->ends_follow = s->follow > 0;
-        outcome->follow = queue_follow(core);
-    } else if (holds) {
-        outcome->result = QUEUE_FOLLOW_ENDED;
-    } else if (is_present && !s->follow) {
-        queue_unfollow(core);
-    }
-}
-
-static void unfollow_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
-{
-    if (name_holds(o, c))
-        outcome->result = QUEUE_OK;
-}
-
-/* Changes the name of the follower to o->reason, NULL: none, and appends a record unless the last one has this name. */
-static enum queue_result set_name(struct op *o, bool is_new, struct queue_now now)
-{
-    struct named_queue *q = o->q;
-    bool is_recorded = !is_new && !q->name_missing && !q->naming && !q->opening;
-    enum queue_result r = QUEUE_NO_SPACE;
-    if (q->config.journal && !is_recorded && !reserve_waits(q, OP_OPEN, now)) {
-        q->naming++;
-        r = op_append_record(o, now);
-        q->naming -= r != QUEUE_OK;
-    }
-    if (r != QUEUE_OK && r != QUEUE_NO_SPACE) {
-        op_free(o);
-        return r;
-    }
-    q->name_missing = !is_recorded && r != QUEUE_OK;
-    if (is_new && o->reason)
-        queue_set_follower(q->core, o->reason);
-    else if (is_new)
-        queue_unfollow(q->core);
-    notify_ready(q);
-    if (r == QUEUE_NO_SPACE) { /* only in memory, or recorded already */
-        q->under_way++;
-        op_finish(&(struct journal_commit){.result = JOURNAL_OK, .duplicate = true}, o);
-    }
-    return QUEUE_OK;
+    struct named_queue *q = change->q;
+    struct queue_put put = {.producer = BYTES_LITERAL(FOLLOWER_MARK),
+        .opening = bytes_str(reader),
+        .next = reader[0] != '\0',
+        .sets_mark = true};
+    struct change *c = mem_alloc(sizeof *c);
+    *c = *change;
+    bool is_recorded =
+        !q->config.journal || (!producer_newest_put(q, FOLLOWER_MARK) &&
+                                  bytes_equal_str(named_queue_opening(q, FOLLOWER_MARK), reader));
+    enum queue_result r = is_recorded ? QUEUE_NO_SPACE : named_queue_put(q, &put, now, recorded, c, NULL);
+    if (r == QUEUE_NO_SPACE)
+        recorded(&(struct queue_outcome){.result = r}, c);
+    else if (r != QUEUE_OK)
+        free(c);
+    return r == QUEUE_NO_SPACE ? QUEUE_OK : r;
 }
 
 enum queue_result named_queue_follow(
     struct named_queue *q, const char *reader, struct queue_now now, queue_done_fn *done, void *arg)
 {
-    static const struct op_type type = {OP_OPEN, follow_finish, name_encode, .repeats = false};
     const struct queue_state *s = queue_state(q->core);
+    bool is_new = !s->follower[0];
     if (s->leases > 0)
         return QUEUE_HELD;
-    if (s->follower[0] && strcmp(s->follower, reader) != 0)
+    if (!is_new && strcmp(s->follower, reader) != 0)
         return QUEUE_FOLLOWED;
-    struct op *o = op_new(q, &type, done, arg);
-    o->reason = bytes_dup(bytes_str(reader));
-    o->reason_len = strlen(reader);
-    return set_name(o, !s->follower[0], now);
+    if (is_new) /* no other reader gets in from now on */
+        queue_set_follower(q->core, reader);
+    enum queue_result r = record(&(struct change){q, done, arg, true, is_new}, reader, now);
+    if (r != QUEUE_OK && is_new)
+        queue_unfollow(q->core);
+    return r;
 }
 
 enum queue_result named_queue_unfollow(
     struct named_queue *q, struct queue_now now, queue_done_fn *done, void *arg)
 {
-    static const struct op_type type = {OP_OPEN, unfollow_finish, name_encode, .repeats = false};
     if (!queue_state(q->core)->follower[0])
         return QUEUE_NOTHING;
-    return set_name(op_new(q, &type, done, arg), true, now);
+    enum queue_result r = record(&(struct change){q, done, arg, false, false}, "", now);
+    if (r == QUEUE_OK) {
+        queue_unfollow(q->core);
+        notify_ready(q);
+    }
+    return r;
 }

@@ -68,7 +68,7 @@ struct op {
     struct id_ranges ids; /* the busy messages */
     usec_t time; /* DELAY, late PUT: when due, monotonic; BURY: wall clock; MOVE: next attempt, monotonic */
 
-    char *reason; /* BURY; OPEN of a follow: the follower's name */
+    char *reason; /* BURY */
     size_t reason_len;
 
     char producer[NAME_LEN_MAX + 1]; /* PUT, REMOVE; "": none */
@@ -150,8 +150,6 @@ struct named_queue {
     uint64_t lease_base;                /* of this opening */
     uint64_t open_record;               /* the offset of the last OPEN record */
     bool opening, open_missing;         /* an OPEN record is in progress; the last one was refused */
-    size_t naming;                      /* OPEN records with a new follower's name that are in progress */
-    bool name_missing;                  /* the last OPEN record may not have the follower's name */
     bool keeping;                       /* a KEEP record is in progress */
     size_t keep_changes;                /* store.changes when the queue last looked for sparse segments */
     uint64_t keep_end;                  /* the journal's end at that time */
@@ -175,6 +173,8 @@ struct named_queue {
 /* True if there is room for the messages `in` after the messages `out` are removed. */
 bool limits_have_room(const struct named_queue *q, struct amount in, struct amount out);
 
+#define FOLLOWER_MARK ":follower" /* no producer's: its opening is the name of the follower */
+
 /* named_queue_marks.c */
 
 void producer_marks_free(struct named_queue *q);
@@ -190,12 +190,17 @@ void producer_mark_begin(struct op *o);
 void producer_mark_decided(struct op *o);
 void producer_mark_finish(struct op *o, const struct journal_commit *c);
 
+/* named_queue_follow.c */
+
+/* Names the follower that the journal has, once it is recovered. */
+void follower_restore(struct named_queue *q);
+
 /* named_queue_op.c */
 
 #define SPARE_OF_PUT                                                                                         \
     ((uint64_t)64 << 10) /* a put leaves this many bytes for OPEN, BURY, DELAY, kicks and KEEP */
 #define SPARE_FOR_KEEP                                                                                       \
-    ((uint64_t)36 << 10) /* BURY, DELAY, kicks and follows leave this many bytes for KEEP and OPEN */
+    ((uint64_t)36 << 10) /* BURY, DELAY and kicks leave this many bytes for KEEP and OPEN */
 /* Returns the size of the records that would remove all messages and move all delayed messages, plus `spare`. */
 uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare);
 /* Until the op is committed or refused, reserve_for_all counts the messages that the op delays. */

@@ -28,10 +28,23 @@ struct bytes named_queue_opening(const struct named_queue *q, const char *produc
     return q->config.journal ? journal_tag(q->config.journal, bytes_str(producer)) : BYTES_NONE;
 }
 
+struct listing {
+    journal_producer_fn *fn;
+    void *arg;
+};
+
+static void list(const struct journal_producer *p, void *arg)
+{
+    const struct listing *l = arg;
+    if (!bytes_equal_str(p->name, FOLLOWER_MARK))
+        l->fn(p, l->arg);
+}
+
 void named_queue_producers(const struct named_queue *q, journal_producer_fn *fn, void *arg)
 {
+    struct listing l = {fn, arg};
     if (q->config.journal)
-        journal_producers(q->config.journal, fn, arg);
+        journal_producers(q->config.journal, list, &l);
     for (const struct mark *m = q->marks; m; m = m->hh.next)
         fn(&(struct journal_producer){bytes_str(m->producer), m->value, BYTES_NONE}, arg);
 }

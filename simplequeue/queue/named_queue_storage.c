@@ -222,9 +222,7 @@ static void open_encode(struct op *o)
 {
     struct named_queue *q = o->q;
     o->reserve = o->refused > 1 ? 0 : reserve_for_all(q, o->refused == 0 ? SPARE_OF_PUT : 0);
-    q->name_missing = false;
-    queue_log_open(
-        &q->record, queue_state(q->core)->next_id, q->lease_base, bytes_str(queue_state(q->core)->follower));
+    queue_log_open(&q->record, queue_state(q->core)->next_id, q->lease_base);
 }
 
 static void note_rewrite(struct named_queue *q, enum journal_result r)
@@ -242,7 +240,7 @@ static void open_finish(struct op *o, const struct journal_commit *c, struct que
     if (c->result == JOURNAL_OK)
         q->open_record = c->start;
     else
-        q->open_missing = q->name_missing = true;
+        q->open_missing = true;
 }
 
 void storage_append_open(struct named_queue *q)
@@ -256,7 +254,7 @@ void storage_append_open(struct named_queue *q)
     if (op_append_record(o, q->opened) == QUEUE_OK)
         return;
     q->opening = false;
-    q->open_missing = q->name_missing = true;
+    q->open_missing = true;
     op_free(o);
 }
 
@@ -396,7 +394,7 @@ void storage_maintain(struct named_queue *q)
 {
     if (!q->config.journal)
         return;
-    if ((q->open_missing || (q->name_missing && !q->full)) && q->committed)
+    if (q->open_missing && q->committed)
         storage_append_open(q);
     uint64_t needed = lowest_needed(q);
     if (needed >= journal_earliest_end(q->config.journal)) {

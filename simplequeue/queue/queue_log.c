@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#define RECORD_VERSION 2
+#define RECORD_VERSION 1
 #define RECORD_HEAD 16 /* type, version, two zero bytes, u32 items, u64 id */
 
 static void put_u32(struct buf *out, uint64_t n)
@@ -94,12 +94,10 @@ void queue_log_remove(struct buf *out, uint64_t next_id, const struct id_ranges 
     }
 }
 
-void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base, struct bytes follower)
+void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base)
 {
     put_head(out, RECORD_OPEN, 0, next_id);
     put_u64(out, lease_base);
-    put_u32(out, follower.len);
-    buf_append_bytes(out, follower);
 }
 
 static void put_tries(struct buf *out, struct queue *q, const struct id_ranges *ids)
@@ -139,7 +137,7 @@ static const struct {
     [RECORD_DELAY] = {8, 12},
     [RECORD_BURY] = {12, 12},
     [RECORD_MOVE] = {0, 16},
-    [RECORD_OPEN] = {12, 0},
+    [RECORD_OPEN] = {8, 0},
     [RECORD_PUT_LATE] = {8, 4},
     [RECORD_KEEP] = {0, 32},
 };
@@ -200,7 +198,7 @@ static void read_fixed(struct queue_record *r, struct bytes fixed, uint32_t *rea
         r->lease_base = get_le64(fixed.ptr);
     else if (fixed.len >= 8)
         r->time = (usec_t)get_le64(fixed.ptr);
-    if (r->type == RECORD_BURY || r->type == RECORD_OPEN)
+    if (r->type == RECORD_BURY)
         *reason_length = get_le32(fixed.ptr + 8);
 }
 
@@ -211,7 +209,7 @@ static bool read_head(struct bytes *rest, struct queue_record *out, const char *
         return false;
     struct bytes head = cut(rest, RECORD_HEAD);
     unsigned type = (unsigned char)head.ptr[0];
-    *reason = "unknown format version";
+    *reason = "unknown version";
     if (head.ptr[1] != RECORD_VERSION)
         return false;
     *reason = "unknown type";
@@ -254,7 +252,7 @@ bool queue_log_decode(struct bytes payload, struct queue_record *out, const char
     uint32_t reason_length;
     read_fixed(out, cut(&rest, fixed), &reason_length);
     out->table = cut(&rest, out->n * item);
-    *reason = "the reason or name is longer than the record";
+    *reason = "the reason is longer than the record";
     if (reason_length > rest.len)
         return false;
     out->reason = cut(&rest, reason_length);

@@ -15,12 +15,12 @@
 #include "simplequeue/queue/queue.h"
 
 enum queue_record_type {
-    RECORD_PUT = 1, /* messages; `id` is the id of the first */
-    RECORD_REMOVE,  /* ranges of ids of removed messages */
-    RECORD_DELAY,   /* ids and tries of messages that are delayed until `time` */
-    RECORD_BURY,    /* ids and tries of messages that were buried at `time`, with a reason */
-    RECORD_MOVE,    /* messages that become ready under new ids, and their old ids; `id`: the first new id */
-    RECORD_OPEN, /* the daemon opened the queue; new lease numbers are above `lease_base`; the follower's name */
+    RECORD_PUT = 1,  /* messages; `id` is the id of the first */
+    RECORD_REMOVE,   /* ranges of ids of removed messages */
+    RECORD_DELAY,    /* ids and tries of messages that are delayed until `time` */
+    RECORD_BURY,     /* ids and tries of messages that were buried at `time`, with a reason */
+    RECORD_MOVE,     /* messages that become ready under new ids, and their old ids; `id`: the first new id */
+    RECORD_OPEN,     /* the daemon opened the queue; new lease numbers are above `lease_base` */
     RECORD_PUT_LATE, /* like PUT, but the messages are delayed until `time` */
     RECORD_KEEP,     /* copies of messages with ids and states, so that older records can be trimmed */
 };
@@ -33,7 +33,7 @@ struct queue_record {
     uint64_t id;         /* the first new id; in a record without messages, not above the next message's id */
     usec_t time;         /* DELAY, BURY, PUT_LATE: wall clock */
     uint64_t lease_base; /* OPEN */
-    struct bytes reason; /* BURY; OPEN: the follower's name, "": none */
+    struct bytes reason; /* BURY */
     struct bytes table, text; /* what queue_record_next has not yet returned */
 };
 
@@ -68,7 +68,7 @@ void queue_log_put_late(
 void queue_log_move(struct buf *out, uint64_t first_id, const struct queue_record_item *items, size_t n);
 void queue_log_keep(struct buf *out, uint64_t next_id, const struct queue_record_item *items, size_t n);
 void queue_log_remove(struct buf *out, uint64_t next_id, const struct id_ranges *ids);
-void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base, struct bytes follower);
+void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base);
 /* queue_log_delay and queue_log_bury read the tries of the messages from the queue. */
 void queue_log_delay(struct buf *out, struct queue *q, const struct id_ranges *ids, usec_t due);
 void queue_log_bury(

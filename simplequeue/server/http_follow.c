@@ -28,7 +28,7 @@ static void reply_follow(struct pending *p, const struct queue_outcome *outcome)
         "{\"queue_id\":\"%s\",\"host\":\"%s\",\"follow\":\"%llu\",\"takeover\":%s,\"next_id\":\"%llu\","
         "\"openings\":\"",
         named_queue_id(q), p->server->name, (unsigned long long)outcome->follow,
-        p->follow && !outcome->ends_follow ? "false" : "true",
+        outcome->takes_over ? "true" : "false",
         (unsigned long long)queue_state(named_queue_core(q))->next_id);
     if (openings)
         openings_append_text(openings, 0, &out);
@@ -50,8 +50,6 @@ static void follow_done(const struct queue_outcome *outcome, void *arg)
         log_change("the queue is followed", p->q, queue_state(named_queue_core(p->q))->follower);
     if (p->req && follows)
         reply_follow(p, outcome);
-    else if (p->req && outcome->result == QUEUE_FOLLOW_ENDED)
-        refuse_reader(p->req, p->q, QUEUE_FOLLOW_ENDED);
     else if (p->req)
         reply_refused(p->server, p->req, outcome->result, 0);
     recheck_waits(p->q);

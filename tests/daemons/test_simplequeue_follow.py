@@ -287,9 +287,10 @@ class FullDiskTest(OnSmallDisk, Following):
         self.refused(q.get("/get"))
         self.disk.give_back()
         wait_until(lambda: q.post("/put", message(n)).status == 200, "puts to be accepted")
+        self.assertEqual(self.read(q, self.follow(q), at)[0][2], message(n))
         q.kill9()
         q = self.open()
-        self.refused(q.get("/get"))  # the name was recorded once there was space
+        self.refused(q.get("/get"))  # the next follow has recorded the name
 
 
 if __name__ == "__main__":

@@ -273,7 +273,7 @@ static void seed_queue_log(void)
         save(buf_bytes(&b));
     }
     buf_clear(&b);
-    queue_log_open(&b, 9, 100, BYTES_LITERAL("relay"));
+    queue_log_open(&b, 9, 100);
     save(buf_bytes(&b));
     buf_free(&b);
 }

@@ -582,38 +582,48 @@ static void a_follow_beside_leases(void **state)
     id_ranges_free(&ids);
 }
 
-/* Several are under way at a time: the last one holds, and what it has ended is told so. */
-static void several_follows_at_a_time(void **state)
+/* Others are refused at once; the number begins once the name is recorded. */
+static void one_change_of_the_name_at_a_time(void **state)
 {
-    static const char *const names[] = {"f", "f", NULL, "g", NULL, "h"};
-    static const enum queue_result results[] = {
-        QUEUE_FOLLOW_ENDED, QUEUE_FOLLOW_ENDED, QUEUE_OK, QUEUE_FOLLOW_ENDED, QUEUE_OK, QUEUE_OK};
     (void)state;
     n_outcomes = 0;
-    for (size_t i = 0; i < 6; i++)
-        assert_int_equal(names[i] ? named_queue_follow(q, names[i], at(3), note, NULL)
-                                  : named_queue_unfollow(q, at(3), note, NULL),
-            QUEUE_OK);
+    assert_int_equal(named_queue_follow(q, "f", at(3), note, NULL), QUEUE_OK);
+    expect_follower("f");
+    assert_int_equal(named_queue_follow(q, "g", at(3), note, NULL), QUEUE_FOLLOWED);
+    assert_int_equal(named_queue_follow(q, "f", at(3), note, NULL), QUEUE_MARK_BUSY);
+    assert_int_equal(named_queue_unfollow(q, at(3), note, NULL), QUEUE_MARK_BUSY);
+    expect_follower("f");
+    assert_int_equal(n_outcomes + state_of()->follow, 0);
     queues_flush(set);
-    assert_int_equal(n_outcomes, 6);
-    for (size_t i = 0; i < 6; i++)
-        assert_int_equal(outcomes[i].result, results[i]);
-    expect_follower("h");
-    assert_int_equal(state_of()->follow, outcomes[5].follow);
-    uint64_t last = state_of()->follow;
+    assert_int_equal(n_outcomes, 1);
+    assert_int_equal(state_of()->follow, outcomes[0].follow);
+    assert_false(outcomes[0].takes_over);
+    uint64_t first = state_of()->follow;
+    assert_true(follow("f", QUEUE_OK) > first);
+    assert_true(outcomes[0].takes_over);
     unfollow();
-    n_outcomes = 0;
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(named_queue_follow(q, "h", at(3), note, NULL), QUEUE_OK);
-    assert_int_equal(n_outcomes, 0); /* the second one does not overtake the record of the first */
-    queues_flush(set);
-    assert_true(outcomes[0].follow > last && outcomes[1].follow > outcomes[0].follow);
-    assert_int_equal(state_of()->follow, outcomes[1].follow);
+    expect_follower("");
+    assert_int_equal(named_queue_unfollow(q, at(3), note, NULL), QUEUE_NOTHING);
     reopen();
-    expect_follower("h");
+    expect_follower("");
 }
 
-/* While the disk refuses the record, a follow is only in memory. A put that fits says so. Failed storage undoes it. */
+static void count_producer(const struct journal_producer *p, void *arg)
+{
+    (void)p;
+    ++*(unsigned *)arg;
+}
+
+static void the_name_is_no_producer(void **state)
+{
+    unsigned n = 0;
+    (void)state;
+    follow("f", QUEUE_OK);
+    named_queue_producers(q, count_producer, &n);
+    assert_int_equal(n, 0);
+}
+
+/* While the disk refuses the record, a follow is only in memory. Failed storage undoes it. */
 static void a_follow_on_a_full_disk(void **state)
 {
     struct id_ranges ids = {0};
@@ -633,21 +643,16 @@ static void a_follow_on_a_full_disk(void **state)
     assert_int_equal(act(named_queue_settle(q, 2, BYTES_NONE, at(3), note, NULL)), QUEUE_OK);
     reopen();
     expect_follower("");
-    for (int again = 0; again < 2; again++) {
-        fail_with = ENOSPC;
-        put_at += 2;
-        if (again)
-            unfollow();
-        else
-            follow("f", QUEUE_OK);
-        fail_with = 0;
-        put_at += 2;
-        put("b");
-        flush();
-        queues_flush(set);
-        reopen();
-        expect_follower(again ? "" : "f");
-    }
+    follow("f", QUEUE_OK);
+    fail_with = ENOSPC;
+    put_at += 2;
+    unfollow();
+    expect_follower("");
+    fail_with = 0;
+    reopen();
+    expect_follower("f"); /* the end of the follow was only in memory, too */
+    put_at += 2;
+    unfollow();
     fail_with = EIO;
     follow("f", QUEUE_LATCHED);
     expect_follower("");
@@ -776,7 +781,8 @@ int main(void)
         TEST(a_full_disk_drains),
         TEST(a_follower_over_restarts),
         TEST(a_follow_beside_leases),
-        TEST(several_follows_at_a_time),
+        TEST(one_change_of_the_name_at_a_time),
+        TEST(the_name_is_no_producer),
         TEST(a_follow_on_a_full_disk),
         TEST(names_leave_the_room),
         TEST(openings_on_a_full_disk),
