@@ -2,6 +2,7 @@
 # full: MILLRACE_ROUNDS=60
 import os
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -141,6 +142,19 @@ class Following(RelayTest):
         self.assertTrue(self.is_followed())
         self.assertEqual(self.ask_queue("/unfollow").status, 200)
         self.assertEqual(self.ask_queue("/get", "GET").body, b"one")
+
+    def test_a_stop_after_a_restart_of_the_queue_says_that_it_stays_followed(self):
+        """The number of the relay's follow is over, so the queue refuses its /unfollow."""
+        queue, _ = self.start_queue(), self.start_pubsub()
+        relay = self.start_relay()
+        relay.process.send_signal(signal.SIGSTOP)
+        queue.kill9()
+        self.start_queue()
+        relay.process.send_signal(signal.SIGTERM)
+        relay.process.send_signal(signal.SIGCONT)
+        self.assertEqual(relay.process.wait(harness.PATIENCE), 0, relay.log)
+        self.assertIn("the queue stays followed", relay.log)
+        self.assertTrue(self.is_followed())
 
     def test_a_relay_of_another_name_is_refused_and_says_why(self):
         self.start_queue(), self.start_pubsub()

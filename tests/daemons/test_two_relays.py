@@ -22,12 +22,14 @@ class Mover(threading.Thread):
         super().__init__(daemon=True)
         self.test, self.random = test, random
         self.over = threading.Event()
+        self.tries = 0
         self.moved = {"delayed": 0, "buried": 0, "given back": 0, "kicked": 0}
 
     def run(self):
         while not self.over.wait(self.random.uniform(0, 0.1)):
             try:
                 self.take_over()
+                self.tries += 1
                 self.kick(self.random.randrange(1, 20))
             except UNREACHABLE:
                 pass
@@ -68,7 +70,7 @@ class TwoRelays(RelayTest):
             "--pubsub-url=unix:" + self.path("late-p%d" % i), "--items=20", "--wait=200ms",
             "--publish-timeout=150ms", "--queue-timeout=200ms", "--backoff-min=5ms", "--backoff-max=100ms")
 
-    def disturb(self, relays, random, first, moves):
+    def disturb(self, relays, random, first, mover):
         """One round: puts the next EVENTS, and troubles one of the relays."""
         for n in range(first, first + EVENTS):
             self.assertEqual(self.ask_queue("/put", body=b"event %06d" % n).status, 200)
@@ -78,12 +80,13 @@ class TwoRelays(RelayTest):
         if random.random() < 0.3:
             relays[i].kill9()
             relays[i] = self.late_relay(i)
-        elif moves and random.random() < 0.6:
+        elif mover and random.random() < 0.6:
             for relay in relays:
                 relay.process.send_signal(signal.SIGTERM)
             for relay in relays:
                 relay.process.wait(harness.PATIENCE)
-            time.sleep(random.uniform(0.05, 0.3))  # the mover's turn, if neither left a publish without an answer
+            tries = mover.tries  # succeeds if neither has left a publish without an answer
+            wait_until(lambda: mover.tries > tries + 1, "the mover's turn")
             relays[:] = [self.late_relay(i) for i in range(2)]
         else:
             relays[i].process.send_signal(signal.SIGSTOP)
@@ -106,7 +109,7 @@ class TwoRelays(RelayTest):
             mover.start()
         # More rounds while the mover has come too late for a message of some kind: relays may be faster for a while.
         while events < EVENTS * n_rounds or moves and not all(mover.moved.values()) and events < EVENTS * (n_rounds + 60):
-            self.disturb(relays, random, events, moves)
+            self.disturb(relays, random, events, mover if moves else None)
             events += EVENTS
         for p in proxies:
             p.calm()

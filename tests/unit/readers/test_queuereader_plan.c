@@ -135,6 +135,15 @@ static struct plan *begun(const struct plan_config *config, uint64_t next_id, ui
     return p;
 }
 
+/* With message 1 under way to the destination. */
+static struct plan *delivering(void)
+{
+    struct plan *p = begun(&usual, 1, 0);
+    read_batch(p, "1 1 1\na\n");
+    expect_run(p, 0, 0, 1, 1, 2);
+    return p;
+}
+
 static void fails(struct plan *p, enum plan_lane lane, usec_t now)
 {
     plan_faulted(p, lane, now, -1);
@@ -320,9 +329,7 @@ static void a_batch_of_messages_that_the_plan_has_starts_over(void **state)
 static void a_batch_that_is_read_too_late_is_dropped(void **state)
 {
     (void)state;
-    struct plan *p = begun(&usual, 1, 0);
-    read_batch(p, "1 1 1\na\n");
-    expect_run(p, 0, 0, 1, 1, 2);
+    struct plan *p = delivering();
     expect(p, PLAN_QUEUE, 0, PLAN_READ);
     plan_conflict(p, 0);
     expect(p, PLAN_DESTINATION, 0, PLAN_WAIT);
@@ -692,9 +699,7 @@ static void the_time_of_work_begins_with_a_read(void **state)
 static void a_superseded_plan_starts_over_once_the_run_is_answered(void **state)
 {
     (void)state;
-    struct plan *p = begun(&usual, 1, 0);
-    read_batch(p, "1 1 1\na\n");
-    expect_run(p, 0, 0, 1, 1, 2);
+    struct plan *p = delivering();
     expect(p, PLAN_QUEUE, 0, PLAN_READ);
     plan_superseded(p, LONG_AGO);
     expect(p, PLAN_QUEUE, 0, PLAN_WAIT);
