@@ -31,7 +31,7 @@
  * 6. An old copy of the queue assigns used ids to other messages. So the destination stores the lineage of M - 1
  *    with M (journal/opening_list.h). If the queue assigned M - 1 in another opening, or M is above its next id,
  *    the plan ends with PLAN_OLD_COPY and delivers nothing. plan_old_copy has the first id of the copy's own
- *    messages, to which an operator sets M. An old copy of the destination lacks settled messages. So a READ names the
+ *    messages, to which an operator sets M. An old copy of the destination is without settled messages. So a READ names the
  *    destination, and the queue keeps the id below which messages were settled for it. If M is lower, the plan ends with
  *    PLAN_OLD_DESTINATION.
  * 7. After a failure of the destination the same messages are delivered again, with the same marks. After a refusal

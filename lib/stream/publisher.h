@@ -41,7 +41,7 @@ struct publisher_outcome {
     bool is_duplicate;    /* STORED: not by this request, or the reply does not say so */
     bool is_new_era;      /* destination.era has changed with this reply */
     int status;           /* 0: no reply */
-    const char *why;      /* CONFLICT, REFUSED, FAILED: "413 too-large: DETAIL", or why there is no reply */
+    const char *why;      /* CONFLICT, REFUSED, FAILED: "413 too-large: DETAIL", or why no reply came */
     struct bytes body, detail, hint; /* of a reply of any kind */
     usec_t wait;       /* until the pool tries the destination again; 0: it is up (401, 413), use a backoff */
     bool is_temporary; /* FAILED: no reply, 503 or 429; else a repetition probably fails, too */

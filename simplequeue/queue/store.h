@@ -114,7 +114,8 @@ uint64_t store_spill(struct store *s, uint64_t keep_from, uint64_t keep_to, uint
 bool store_is_spilled(struct store *s, uint64_t id);
 /* True if the first `items` ready messages from `from` on, or the first `bytes` bytes of them, are in memory. Else
  * *out is a span of about `chunk` bytes to load, or empty (last_id 0) if all are being loaded. *through is the last
- * id examined. `follows`: the page of `from` may have ready messages below it, so it is loaded, but does not count. */
+ * id examined. `follows`: ready messages in the page of `from` do not
+ * add to these sums, because they may be below `from`. */
 bool store_in_memory(struct store *s, uint64_t from, bool follows, size_t items, uint64_t bytes,
     uint64_t chunk, struct store_span *out, uint64_t *through);
 /* Stores the page of a spilled message in *out. Returns false if the message is in memory or being loaded. */

@@ -2,6 +2,7 @@
 
 #include "simplequeue/server/refusals.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 bool param_queue(struct http_request *req, char name[NAME_LEN_MAX + 1])
@@ -146,6 +147,15 @@ bool refuse_followed(struct http_request *req, const struct named_queue *q)
     if (is_followed)
         refuse_reader(req, q, QUEUE_FOLLOWED);
     return is_followed;
+}
+
+uint64_t settled_below(const struct named_queue *q, struct bytes destination)
+{
+    char name[QUEUE_DESTINATION_MAX + 1];
+    if (!destination.len)
+        return 0;
+    snprintf(name, sizeof name, "%.*s", (int)destination.len, destination.ptr);
+    return named_queue_mark(q, name, NULL);
 }
 
 bool is_present_follow(const struct named_queue *q, uint64_t follow)

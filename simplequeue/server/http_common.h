@@ -63,6 +63,8 @@ void reply_refused(
 void refuse_reader(struct http_request *req, const struct named_queue *q, enum queue_result why);
 /* If the queue has a follower, refuses the request and returns true. */
 bool refuse_followed(struct http_request *req, const struct named_queue *q);
+/* The id below which messages were settled for the destination; 0 without a destination. */
+uint64_t settled_below(const struct named_queue *q, struct bytes destination);
 /* `follow` is not 0. */
 bool is_present_follow(const struct named_queue *q, uint64_t follow);
 

@@ -21,7 +21,6 @@ static void reply_follow(struct pending *p, const struct queue_outcome *outcome)
 {
     const struct named_queue *q = p->q;
     const struct openings *openings = named_queue_openings(q);
-    char name[NAME_LEN_MAX + 1];
     struct bytes destination;
     struct buf out = {0};
     buf_printf(&out,
@@ -32,10 +31,8 @@ static void reply_follow(struct pending *p, const struct queue_outcome *outcome)
         (unsigned long long)queue_state(named_queue_core(q))->next_id);
     if (openings)
         openings_append_text(openings, 0, &out);
-    if (http_param(p->req, "destination", &destination)) {
-        snprintf(name, sizeof name, "%.*s", (int)destination.len, destination.ptr);
-        buf_printf(&out, "\",\"acked_below\":\"%llu", (unsigned long long)named_queue_mark(q, name, NULL));
-    }
+    if (http_param(p->req, "destination", &destination))
+        buf_printf(&out, "\",\"acked_below\":\"%llu", (unsigned long long)settled_below(q, destination));
     buf_append_str(&out, "\"}\n");
     add_queue_id(p->req, q);
     http_reply_buf(p->req, 200, JSON, &out);

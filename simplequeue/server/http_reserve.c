@@ -1,8 +1,8 @@
 /* RESERVE leases messages, or sends them to the follower. If no message is ready, the request waits in the queue's line,
  * and requests are answered in order. The reply contains messages, or is empty if the deadline passes or the daemon
  * stops. It is 409 if another reader has leases or follows, or if the follow has ended. While ready messages are being
- * read from disk, the request waits even beyond its deadline. Messages are leased or sent at the moment when the
- * reply is written, so there is no lease without a reply. */
+ * read from disk, the request waits even beyond its deadline. Messages are leased or sent when the reply is
+ * written, so each lease has a reply. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
@@ -253,13 +253,12 @@ static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct by
 static void settle_then_reserve(
     struct reserve *r, struct named_queue *q, uint64_t settle, struct bytes destination)
 {
-    char name[NAME_LEN_MAX + 1], members[48];
-    snprintf(name, sizeof name, "%.*s", (int)destination.len, destination.len ? destination.ptr : "");
-    uint64_t acked = destination.len ? named_queue_mark(q, name, NULL) : 0;
+    char members[48];
+    uint64_t acked = settled_below(q, destination);
     if (acked > settle) {
         snprintf(members, sizeof members, "\"acked_below\":\"%llu\"", (unsigned long long)acked);
         http_problem_with(end(r, q), 409, "destination-behind", members,
-            "the destination lacks messages below id %llu that were settled for it",
+            "the destination has lost messages below id %llu that were settled for it",
             (unsigned long long)acked);
         return;
     }
@@ -277,8 +276,8 @@ static void settle_then_reserve(
 /* The parameters that only the follower may give, or only other readers. */
 static bool param_follow(struct reserve *r, uint64_t *settle, struct bytes *destination)
 {
-    static const char *const of_follower[] = {"from", "settle", "destination"}, *const of_others[] = {
-                                                                                    "lease", "reader", "ack"};
+    static const char *const of_follower[] = {"from", "settle", "destination"};
+    static const char *const of_others[] = {"lease", "reader", "ack"};
     struct http_request *req = r->req;
     struct bytes text;
     bool follows = http_param(req, "follow", &text);
