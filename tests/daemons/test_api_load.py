@@ -12,7 +12,7 @@ from test_api import MARCH, Source, hour_text
 MB = 1 << 20
 CLIENTS = 600
 ROWS = 100000
-BUSY_MAX = 0.25  # seconds of the processor
+BUSY_MAX = 2  # seconds of the processor; all answers would take 12
 
 
 # Asks for /ping again and again until its input ends. A line each: seconds, and the processor time that the API took meanwhile, without
