@@ -109,7 +109,7 @@ void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
 /* Rejects the line at the cursor because it exceeds max_line, and moves the cursor behind it. It has `length` bytes
  * without its LF; `head` is its beginning. */
 void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes head, uint64_t length);
-/* Sets the cursor's id in the form of slices: the stream's id and the lineage of the byte before the cursor
+/* Sets the cursor's id in the form of slices: the stream's id and the opening of the byte before the cursor
  * (docs/formats/journal.md). */
 void aggregate_set_stream_id(struct aggregate *a, size_t stream, const char *id);
 /* Moves the cursor to `after`: past lost bytes, or back to where a restored copy of the stream differs. */

@@ -9,6 +9,7 @@
 
 #define MANIFEST_SUFFIX ".manifest.json"
 #define MANIFEST_MAX ((size_t)64 << 10)
+#define MANIFEST_FORMAT 2
 #define HASH_DIGITS 16
 
 static bool take_text(const struct json_doc *d, const char *pointer, char *out, size_t room)
@@ -26,12 +27,13 @@ static bool is_hex(const char *text)
     return strspn(text, "0123456789abcdef") == strlen(text);
 }
 
-bool archived_file_parse(struct bytes text, struct archived_file *out)
+const char *archived_file_parse(struct bytes text, struct archived_file *out)
 {
     char hash[HASH_DIGITS + 1];
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, format = 0;
     struct json_doc *d = json_doc_parse(text);
     *out = (struct archived_file){0};
+    json_doc_u64(d, "/format", &format);
     bool is_good = d && take_text(d, "/stream", out->stream, sizeof(out->stream)) &&
                    bytes_is_name(bytes_str(out->stream)) && take_text(d, "/id", out->id, sizeof(out->id)) &&
                    is_hex(out->id) && out->id[0] && json_doc_u64(d, "/first", &out->first) &&
@@ -42,8 +44,14 @@ bool archived_file_parse(struct bytes text, struct archived_file *out)
         is_good = take_text(d, "/opening", out->opening, sizeof(out->opening)) && is_hex(out->opening);
     if (is_good)
         out->xxh3 = strtoull(hash, NULL, 16);
+    bool is_other = d && format != MANIFEST_FORMAT;
     json_doc_free(&d);
-    return is_good;
+    if (is_other)
+        return "unknown format version";
+    return is_good ? NULL
+                   : "it does not describe one part of a stream; files named by event time do not have the "
+                     "order of the "
+                     "stream";
 }
 
 /* "X.manifest.json" for "X", "X.gz" and "X.zst". */
@@ -74,15 +82,12 @@ int archived_file_read(const char *path, struct archived_file *out, char error[A
     buf_reserve(&text, MANIFEST_MAX);
     text.len = fread(text.ptr, 1, MANIFEST_MAX, f);
     fclose(f);
-    bool is_good = archived_file_parse(buf_bytes(&text), out);
+    const char *why = archived_file_parse(buf_bytes(&text), out);
     out->path = path;
     buf_free(&text);
-    if (!is_good)
-        snprintf(error, ARCHIVED_FILE_ERROR_TEXT,
-            "%.400s: its manifest does not describe one part of a stream; files named by event time do not "
-            "have the order of the stream",
-            path);
-    return is_good ? 0 : -1;
+    if (why)
+        snprintf(error, ARCHIVED_FILE_ERROR_TEXT, "%.400s: its manifest: %s", path, why);
+    return why ? -1 : 0;
 }
 
 int archived_file_verify(

@@ -20,14 +20,14 @@ struct archived_file {
     const char *path; /* borrowed */
     char stream[NAME_LEN_MAX + 1];
     char id[STREAM_ID_TEXT];
-    char opening[STREAM_OPENING_SHORT]; /* the newest openings of the byte before `end`; "": unknown */
-    uint64_t first, end;                /* the range of offsets */
-    uint64_t xxh3;                      /* of the lines */
+    char opening[STREAM_OPENING_TEXT]; /* of the byte before `end`; "": unknown */
+    uint64_t first, end;               /* the range of offsets */
+    uint64_t xxh3;                     /* of the lines */
     bool is_verified;
 };
 
-/* Parses the text of a manifest. False: not a manifest, or not of a part of a stream. `path` is not set. */
-bool archived_file_parse(struct bytes text, struct archived_file *out);
+/* Parses the text of a manifest. Returns NULL, or why it is not a manifest of a part of a stream. `path` is not set. */
+const char *archived_file_parse(struct bytes text, struct archived_file *out);
 /* Reads the manifest beside the file. Returns 0, or -1 with the error. */
 int archived_file_read(const char *path, struct archived_file *out, char error[ARCHIVED_FILE_ERROR_TEXT]);
 /* Compares the file's lines with the manifest. Returns 0, or -1 with the error. Stops early once *stopped is set, with 0 and

@@ -140,9 +140,9 @@ static enum slice_result check_meeting(const struct manifest *m, uint64_t slice,
         if (!c || s->id[0] == '\0' || (strcmp(s->id, c->id) == 0 && s->end == c->offset))
             continue;
         snprintf(error, SLICE_ERROR_TEXT,
-            "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %.*s, but in the archive at %" PRIu64
-            " of %.*s: they do not belong together",
-            slice, verb, s->name, c->offset, SLICE_ID_SHOWN, c->id, s->end, SLICE_ID_SHOWN, s->id);
+            "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but in the archive at %" PRIu64
+            " of %s: they do not belong together",
+            slice, verb, s->name, c->offset, c->id, s->end, s->id);
         return SLICE_FOREIGN;
     }
     return SLICE_OK;
@@ -320,7 +320,7 @@ enum slice_result chain_open(const struct chain_config *config, struct sealed *s
             const struct manifest_stream *s = &m->streams[next->n_cursors];
             struct slice_cursor *c = &next->cursors[next->n_cursors];
             snprintf(c->stream, sizeof c->stream, "%s", s->name);
-            snprintf(c->id, sizeof c->id, "%.*s", SLICE_ID_TEXT - 1, s->id);
+            snprintf(c->id, sizeof c->id, "%s", s->id);
             c->offset = s->end;
             c->until = s->name[0] == '.' ? 0 : m->until * USEC_PER_SEC;
         }

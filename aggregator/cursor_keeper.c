@@ -125,7 +125,7 @@ void cursor_keeper_tick(struct cursor_keeper *k)
             s->place = *place;
             s->sent = UINT64_MAX;
         }
-        bool is_left = s->first > c->offset; /* its lineage is unknown */
+        bool is_left = s->first > c->offset; /* its opening is unknown */
         uint64_t from = is_left ? s->first : c->offset;
         if (!c->id[0] || s->is_asking || (s->is_sent && s->sent == from))
             continue;

@@ -22,7 +22,6 @@
 #define LINES_A_TURN 1000
 #define TICK (100 * USEC_PER_MSEC)
 #define EXIT_STOPPED (128 + SIGINT)
-#define OPENING_DIGITS 10 /* of the first opening of a lineage (stream_client.h) */
 
 struct recount {
     struct manifest target, so_far; /* of ARCHIVE, and of the archive made from this data directory */
@@ -171,7 +170,6 @@ static void on_lines(struct bytes lines, void *arg)
     struct recount *r = arg;
     const struct stream_cursor *cursor = stream_client_cursor(r->stream);
     const char *at = lines.ptr, *end = lines.ptr + lines.len;
-    char opening[STREAM_OPENING_TEXT];
     bool more = true;
     while (at < end && more) {
         const char *lf = memchr(at, '\n', (size_t)(end - at));
@@ -179,8 +177,7 @@ static void on_lines(struct bytes lines, void *arg)
         at = lf + 1;
     }
     check_end(r);
-    stream_client_opening_at(r->stream, offset_of(r, r->at), opening, sizeof(opening));
-    set_id(r, r->at, cursor->id, opening);
+    set_id(r, r->at, cursor->id, cursor->opening);
     if (!more)
         stream_client_stop(r->stream);
     else if (aggregate_is_full(r->aggregate))
@@ -203,7 +200,7 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
     struct recount *r = arg;
     (void)before;
     aggregate_cross_hole(r->aggregate, r->at, after);
-    set_id(r, r->at, stream_client_cursor(r->stream)->id, "");
+    set_id(r, r->at, stream_client_cursor(r->stream)->id, stream_client_cursor(r->stream)->opening);
     if (after >= r->until)
         stream_client_stop(r->stream);
 }
@@ -225,7 +222,7 @@ static void follow(struct recount *r)
 {
     const struct slice_cursor *c = aggregate_cursor(r->aggregate, r->at);
     struct stream_cursor from = {.offset = c->offset};
-    (void)sscanf(c->id, "%32[0-9a-f].%2560[0-9a-f]", from.id, from.opening);
+    (void)sscanf(c->id, "%32[0-9a-f].%24[0-9a-f]", from.id, from.opening);
     r->stream = stream_client_new(&(struct stream_client_config){.base = r->base,
         .pubsub = r->client,
         .stream = c->stream,
@@ -247,7 +244,7 @@ static void check_history(struct recount *r)
 {
     const struct manifest_stream *s = &r->target.streams[r->at];
     const char *theirs = strchr(s->id, '.'), *ours = strchr(aggregate_cursor(r->aggregate, r->at)->id, '.');
-    if (!theirs || !ours || strncmp(theirs, ours, 1 + OPENING_DIGITS) == 0)
+    if (!theirs || !ours || strcmp(theirs, ours) == 0)
         return;
     fail(r, EX_DATAERR,
         "stream %s: the line before offset %" PRIu64

@@ -3,7 +3,6 @@
 #include "backup/file_tree.h"
 #include "base/io.h"
 #include "journal/journal_dir.h"
-#include "journal/journal_openings.h"
 #include "simplequeue/queue/queue_log.h"
 
 #include <errno.h>
@@ -246,24 +245,6 @@ enum backup_result journal_copy_extend(
     return r;
 }
 
-/* Copies the ring without the openings that began after the copy's end. */
-static enum backup_result copy_openings(const struct journal_copy *c, char error[BACKUP_ERROR_TEXT])
-{
-    char *from = tree_path(c->source, OPENINGS_FILE), *to = tree_path(c->stage, OPENINGS_FILE);
-    struct buf ring = {0};
-    enum backup_result r = BACKUP_OK;
-    if (io_read_file(from, SIZE_MAX, &ring) == 0) {
-        openings_forget_after(&ring, c->is_queue ? c->next_id : c->end.offset);
-        r = tree_write(to, buf_bytes(&ring), error);
-    } else if (errno != ENOENT) {
-        r = backup_fail_errno(error, from);
-    }
-    buf_free(&ring);
-    free(from);
-    free(to);
-    return r;
-}
-
 enum backup_result journal_copy_cut(struct journal_copy *c, char error[BACKUP_ERROR_TEXT])
 {
     struct scan s = {.copy = c, .error = error};
@@ -280,8 +261,6 @@ enum backup_result journal_copy_cut(struct journal_copy *c, char error[BACKUP_ER
     if (r == BACKUP_OK)
         r = tree_replace(last, c->end.position, error);
     free(last);
-    if (r == BACKUP_OK)
-        r = copy_openings(c, error);
     if (r == BACKUP_OK)
         r = scan(c, 0, &s);
     /* A frame that the daemon undid on a full disk was overwritten meanwhile. */

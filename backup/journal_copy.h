@@ -5,7 +5,6 @@
  * 2. journal_copy_extend links the segments that began since. It may be called again, and then extends the copy.
  * 3. journal_copy_cut ends the copy behind a whole frame, and replaces the link of the last segment by a copy. All
  *    other segments are complete and never change again.
- * 4. The copy's `openings` has only the openings that the copy's frames know.
  *
  * A copy may end with frames that were written but not yet committed. Their appends were not acknowledged. */
 #ifndef MILLRACE_JOURNAL_COPY_H

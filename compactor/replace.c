@@ -21,12 +21,12 @@ static bool is_file(const struct manifest_stream *s)
     return s->name[0] == '.' && strcmp(s->name, REJECTS_CURSOR) != 0;
 }
 
-/* Compares the streams' ids and, where both archives know it, the newest opening before the end: a restored copy has another one. */
+/* Compares the streams' ids and, where both archives know it, the opening before the end: a restored copy has another one. */
 static bool has_same_history(const struct manifest_stream *x, const struct manifest_stream *y)
 {
     size_t n = strcspn(x->id, ".");
     bool knows_both = x->id[n] && y->id[n];
-    return strncmp(x->id, y->id, knows_both ? MANIFEST_ID_SHOWN : n) == 0 && n == strcspn(y->id, ".");
+    return n == strcspn(y->id, ".") && (knows_both ? strcmp(x->id, y->id) : strncmp(x->id, y->id, n)) == 0;
 }
 
 static const struct manifest_stream *find_stream(const struct manifest *m, const char *name)
@@ -46,10 +46,9 @@ static enum compact_result check_streams(const char *dir, const struct manifest 
             continue;
         if (r && !has_same_history(r, s))
             return compact_fail(error, COMPACT_REFUSED,
-                "%.200s has counts of another stream %s than the archive, or of a restored copy (%.*s, "
-                "%.*s); "
+                "%.200s has counts of another stream %s than the archive, or of a restored copy (%s, %s); "
                 "remove %.200s and run `millrace recount` again",
-                dir, s->name, MANIFEST_ID_SHOWN, r->id, MANIFEST_ID_SHOWN, s->id, dir);
+                dir, s->name, r->id, s->id, dir);
         uint64_t end = r ? r->end : 0;
         return compact_fail(error, COMPACT_REFUSED,
             "%.200s ends at offset %" PRIu64 " of stream %s, the archive at %" PRIu64 "%s", dir, end, s->name,

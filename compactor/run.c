@@ -131,8 +131,8 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         if (!begin || begin->end != end->end || strcmp(begin->id, end->id) != 0)
             r = compact_fail(run->error, COMPACT_REFUSED,
                 "%.200s does not start where the archive ends in stream %s (offset %" PRIu64
-                " of %.*s): they do not belong together",
-                path, end->name, end->end, MANIFEST_ID_SHOWN, end->id);
+                " of %s): they do not belong together",
+                path, end->name, end->end, end->id);
     }
     if (r == COMPACT_OK) {
         /* The manifest gets the counters and cursors of the newest slice. `retired` keeps the counters that this slice

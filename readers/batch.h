@@ -27,6 +27,7 @@ struct message {
 
 struct batch {
     uint64_t lease;
+    char opening[NAME_LEN_MAX + 1]; /* a reply to a follower: of all messages; "": unknown */
     struct message *messages;
     size_t n;
     struct buf memory;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define QUEUEREADER_MAGIC 0x51524452
+#define BEGAN_TEXT 32
 #define STATE_WAIT USEC_PER_SEC /* with `state`, the longest wait: the queue's answer has a time to state */
 
 struct queuereader {
@@ -27,6 +28,9 @@ struct queuereader {
     size_t burying;         /* during PLAN_BURY: the index of the message in plan_batch */
     char destination[QUEUEREADER_DESTINATION_DIGITS + 1]; /* "": unnamed */
     char host[NAME_LEN_MAX + 1];                          /* of the queue; "": unknown */
+    struct queuereader_old_copy old_copy;
+    struct buf openings; /* text of old_copy */
+    char began[BEGAN_TEXT];
     bool stopping, ended;
     struct event *advance;
     char trouble[256];
@@ -149,12 +153,12 @@ static void followed(enum http_client_result result, const struct http_reply_vie
         return;
     }
     struct bytes body = reply->body, host = queuereader_reply_member(body, "host");
-    struct plan_queue queue = {.id = queue_id_of(reply),
-        .next_id = number_in(reply, "next_id"),
+    struct plan_queue queue = {
+        .id = queue_id_of(reply),
         .number = number_in(reply, "follow"),
-        .openings = queuereader_reply_member(body, "openings"),
-        .acked_below = number_in(reply, "acked_below")};
-    if (!queue.id.len || !queue.next_id || !queue.number) {
+        .opening = queuereader_reply_member(body, "opening"),
+    };
+    if (!queue.id.len || !queue.number) {
         queue_faulted(qr, "does not answer /follow as a simplequeue does");
         return;
     }
@@ -182,12 +186,39 @@ static void superseded(struct queuereader *qr, bool by_another)
     plan_superseded(qr->plan, now);
 }
 
+static void note_other_history(struct queuereader *qr, const struct http_reply_view *reply)
+{
+    static const struct bytes certain = BYTES_LITERAL("\"is_certain\":true"),
+                              first = BYTES_LITERAL("\"first\":");
+    struct queuereader_old_copy *copy = &qr->old_copy;
+    struct bytes rest = reply->body;
+    const char *at;
+    copy->differs_from = number_in(reply, "differs_from");
+    copy->acked_below = number_in(reply, "acked_below");
+    copy->is_certain = memmem(rest.ptr, rest.len, certain.ptr, certain.len) != NULL;
+    while ((at = memmem(rest.ptr, rest.len, first.ptr, first.len))) {
+        uint64_t id = 0;
+        rest = bytes_of(at, rest.len - (size_t)(at - rest.ptr));
+        struct bytes began = queuereader_reply_member(rest, "began");
+        bytes_to_u64(queuereader_reply_member(rest, "first"), &id);
+        if (id <= copy->differs_from)
+            snprintf(qr->began, sizeof qr->began, "%.*s", (int)began.len, began.len ? began.ptr : "");
+        buf_printf(&qr->openings, "%sfrom id %" PRIu64 " at %.*s", qr->openings.len ? ", " : "", id,
+            (int)began.len, began.len ? began.ptr : "");
+        rest = bytes_of(rest.ptr + first.len, rest.len - first.len);
+    }
+    buf_append_char(&qr->openings, '\0');
+    plan_other_history(qr->plan);
+}
+
 /* Handles a 409 to a read or a burial. */
 static void refused_follower(struct queuereader *qr, const struct http_reply_view *reply, bool reads)
 {
     struct bytes code = queuereader_reply_member(reply->body, "code");
     if (reads && bytes_equal_str(code, "destination-behind"))
         plan_destination_behind(qr->plan, number_in(reply, "acked_below"));
+    else if (reads && bytes_equal_str(code, "other-history"))
+        note_other_history(qr, reply);
     else if (!reads && bytes_equal_str(code, "lease-lost"))
         plan_bury_lost(qr->plan);
     else
@@ -219,6 +250,7 @@ static void was_read(enum http_client_result result, const struct http_reply_vie
         return;
     }
     answered(qr, PLAN_QUEUE);
+    snprintf(batch.opening, sizeof batch.opening, "%s", http_reply_header(reply, "X-Millrace-Opening"));
     qr->numbers.reserved += batch.n;
     struct plan_accepted accepted = accepted_of(reply);
     plan_read(qr->plan, &batch, &accepted, clock_monotonic());
@@ -255,16 +287,11 @@ static void post(struct queuereader *qr, struct buf *target, queue_call_fn *done
     qr->call = queue_call_send(qr->client, "POST", target, BYTES_NONE, 0, done, qr);
 }
 
-static void append_destination(const struct queuereader *qr, struct buf *target)
-{
-    if (qr->destination[0])
-        buf_printf(target, "&destination=%s", qr->destination);
-}
-
 static void append_settled(const struct queuereader *qr, const struct plan_step *step, struct buf *target)
 {
     buf_printf(target, "&follow=%" PRIu64 "&settle=%" PRIu64, plan_number(qr->plan), step->mark);
-    append_destination(qr, target);
+    if (qr->destination[0])
+        buf_printf(target, "&destination=%s", qr->destination);
 }
 
 static void follow(struct queuereader *qr, const struct plan_step *step)
@@ -272,7 +299,6 @@ static void follow(struct queuereader *qr, const struct plan_step *step)
     struct buf target = {0};
     (void)step;
     buf_printf(&target, "/follow?queue=%s&reader=%s", qr->queue, qr->reader);
-    append_destination(qr, &target);
     post(qr, &target, followed);
 }
 
@@ -285,6 +311,8 @@ static void read_messages(struct queuereader *qr, const struct plan_step *step)
     buf_printf(&target, "/reserve?queue=%s&items=%" PRIu64 "&wait=%" PRId64 "&from=%" PRIu64, qr->queue,
         qr->config.items, wait / USEC_PER_MSEC, step->from);
     append_settled(qr, step, &target);
+    buf_append_str(&target, "&opening=");
+    url_encode(bytes_str(step->opening), &target);
     usec_t timeout = wait + qr->config.timeout;
     qr->reading = true;
     qr->call = queue_call_send(qr->client, "GET", &target, BYTES_NONE, timeout, was_read, qr);
@@ -436,9 +464,13 @@ const char *queuereader_end_text(enum queuereader_end end)
 
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr)
 {
-    struct plan_old_copy copy = plan_old_copy(qr->plan);
-    return (struct queuereader_old_copy){plan_queue_id(qr->plan), copy.opening, copy.mark_id, copy.own_from,
-        copy.next_id, copy.is_exact, copy.is_ahead};
+    struct queuereader_old_copy copy = qr->old_copy;
+    copy.queue_id = plan_queue_id(qr->plan);
+    copy.mark_id = plan_mark(qr->plan);
+    copy.is_ahead = plan_opening(qr->plan)[0] == '\0';
+    copy.began = qr->began;
+    copy.openings = qr->openings.ptr;
+    return copy;
 }
 
 struct queuereader_old_destination queuereader_old_destination(const struct queuereader *qr)
@@ -535,6 +567,7 @@ void queuereader_free(struct queuereader **qr)
     http_client_free(&(*qr)->client);
     event_free((*qr)->advance);
     plan_free(&(*qr)->plan);
+    buf_free(&(*qr)->openings);
     (*qr)->magic = 0;
     free((*qr)->queue);
     free((*qr)->reader);

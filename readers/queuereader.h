@@ -110,13 +110,16 @@ bool queuereader_has_unfollowed(const struct queuereader *qr);
 /* The current problem, valid until the next call; NULL: queue and destination have answered. */
 const char *queuereader_trouble(const struct queuereader *qr);
 
-/* After QUEUEREADER_OLD_COPY: the destination has messages below mark_id of another history, and none of the copy
- * from own_from on; unless is_exact, own_from is the first message that the copy may still have. */
+/* After QUEUEREADER_OLD_COPY: the destination has messages below mark_id of another copy of the queue. From differs_from on, no
+ * message of this copy was delivered. */
 struct queuereader_old_copy {
-    const char *queue_id, *opening;
-    uint64_t mark_id, own_from, next_id;
-    bool is_exact;
-    bool is_ahead; /* another program has raised the mark above the queue's next id */
+    const char *queue_id;
+    uint64_t mark_id, differs_from;
+    uint64_t acked_below; /* messages below this id were settled for the destination; 0: none */
+    bool is_certain;      /* false: differs_from was found by the clocks */
+    bool is_ahead;        /* differs_from is the next id: another program has raised the mark above it */
+    const char *began;    /* when the opening of differs_from began, in UTC */
+    const char *openings; /* the latest of the queue: "from id FIRST at TIME, ..." */
 };
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr);
 /* After QUEUEREADER_OLD_DESTINATION: the destination has the messages below `mark_id`, and the messages below

@@ -40,19 +40,18 @@ struct plan {
     unsigned conflicts;       /* number of conflicts since the last delivery */
 
     char queue_id[NAME_LEN_MAX + 1];
-    uint64_t next_id; /* the queue's next id at the last FOLLOW */
     uint64_t number, mark;
-    bool follows;                 /* `number` is valid, as far as known, and M belongs to it */
-    bool has_unfollowed;          /* UNFOLLOW is done */
-    uint64_t acked_below;         /* of the last FOLLOW, or of plan_destination_behind */
-    char opening[MARK_LABEL_MAX]; /* as the destination stored it with the mark */
-    struct openings *openings;    /* of the queue at the last FOLLOW; NULL: unknown */
+    bool follows;                  /* `number` is valid, as far as known, and M belongs to it */
+    bool is_checked;               /* since FOLLOW, the queue has accepted M as of its past */
+    bool has_unfollowed;           /* UNFOLLOW is done */
+    uint64_t acked_below;          /* as plan_destination_behind states */
+    char opening[MARK_LABEL_MAX];  /* as the destination stored it with the mark */
+    char latest[NAME_LEN_MAX + 1]; /* of the queue's latest message at the last FOLLOW */
     /* The oldest is kept until it is stated, so that the watermark rises even if there is always a backlog. */
     struct claim oldest, newest;
     usec_t stated_at;
     usec_t destination_time,
         time_at_read; /* by the destination's clock, as last known, and when the READ began; 0: not known */
-    bool doubted;     /* the mark seems to be of another history, and is to be checked again */
 
     uint64_t from;                     /* the first id that was not read */
     struct batch batches[BATCHES_MAX]; /* the first is being delivered */
@@ -80,7 +79,6 @@ void plan_free(struct plan **p)
         return;
     for (size_t i = 0; i < BATCHES_MAX; i++)
         batch_free(&(*p)->batches[i]);
-    openings_free(&(*p)->openings);
     free(*p);
     *p = NULL;
 }
@@ -135,17 +133,15 @@ static void leave_work_if_due(struct plan *p)
         p->follows = false; /* M is of a follow that is over */
         return;
     }
-    if (p->phase != PHASE_WORK) /* M is not yet known to be of this queue and history */
+    if (!p->is_checked)
         p->mark = 0;
     p->phase = p->follows && !p->unresolved ? PHASE_UNFOLLOW : PHASE_STOPPED;
 }
 
-static struct plan_step mark_step(const struct plan *p, uint64_t next)
+static struct plan_step mark_step(const struct plan *p, uint64_t next, const char *opening)
 {
     struct plan_step step = {.action = PLAN_DELIVER, .mark = p->mark, .next = next};
-    if (p->openings)
-        openings_lineage(p->openings, next - 1, step.opening, sizeof step.opening);
-    lineage_cut_to_tag(step.opening, strlen(p->queue_id));
+    snprintf(step.opening, sizeof step.opening, "%s", opening);
     return step;
 }
 
@@ -207,7 +203,7 @@ static struct plan_step deliver_step(const struct plan *p, size_t first)
             break;
         count++;
     }
-    struct plan_step step = mark_step(p, b->messages[first + count - 1].id + 1);
+    struct plan_step step = mark_step(p, b->messages[first + count - 1].id + 1, b->opening);
     step.first = first;
     step.count = count;
     const struct claim *claim = reached(p, step.next);
@@ -220,8 +216,8 @@ static struct plan_step deliver_step(const struct plan *p, size_t first)
  * an operator has set. */
 static bool needs_mark(const struct plan *p, struct plan_step *step)
 {
-    *step = mark_step(p, p->mark ? p->mark : 1);
-    return p->mark == 0 || (!p->opening[0] && step->opening[0]);
+    *step = mark_step(p, p->mark ? p->mark : 1, p->latest);
+    return p->mark == 0 || (!p->opening[0] && p->latest[0]);
 }
 
 static struct plan_step destination_step(struct plan *p, usec_t now)
@@ -230,7 +226,7 @@ static struct plan_step destination_step(struct plan *p, usec_t now)
     struct plan_step step;
     if (p->phase == PHASE_ASK)
         return (struct plan_step){.action = PLAN_ASK};
-    if (p->over || p->phase != PHASE_WORK)
+    if (p->over || p->phase != PHASE_WORK || (p->mark && !p->is_checked))
         return wait;
     if (needs_mark(p, &step))
         return step;
@@ -240,15 +236,17 @@ static struct plan_step destination_step(struct plan *p, usec_t now)
     return is_poison(p, first) ? wait : deliver_step(p, first);
 }
 
-/* A READ waits for messages only if the plan has none. */
+/* A READ waits for messages only if the plan has none, and not before M is checked. */
 static struct plan_step read_step(const struct plan *p)
 {
     bool is_stating = p->busy[PLAN_DESTINATION] && p->doing[PLAN_DESTINATION].action == PLAN_STATE;
     bool more = p->n_batches == 0 || (p->n_batches < BATCHES_MAX && !p->dry);
     if (!more || is_stating) /* the reply to a statement has a later time */
         return (struct plan_step){.action = PLAN_WAIT};
-    return (struct plan_step){
-        .action = PLAN_READ, .mark = p->mark, .from = p->from, .wait = p->n_batches == 0};
+    struct plan_step step = {
+        .action = PLAN_READ, .mark = p->mark, .from = p->from, .wait = p->n_batches == 0 && p->is_checked};
+    memcpy(step.opening, p->opening, sizeof step.opening);
+    return step;
 }
 
 static struct plan_step queue_step(const struct plan *p)
@@ -301,60 +299,30 @@ static void succeed_step(struct plan *p, enum plan_lane lane, enum plan_action a
     p->pause[lane] = 0;
 }
 
-/* Compares the mark with the queue's history (rule 6). own_from is 0 if it is unknown. */
-static bool is_of_this_history(const struct plan *p, uint64_t *own_from)
-{
-    *own_from = 0;
-    bool agree = p->mark <= 1 || !p->openings ||
-                 openings_agree(p->openings, p->mark - 1, bytes_str(p->opening), own_from);
-    return agree && p->mark <= p->next_id;
-}
-
-struct plan_old_copy plan_old_copy(const struct plan *p)
-{
-    struct plan_old_copy copy = {.mark_id = p->mark, .opening = p->opening, .next_id = p->next_id};
-    copy.is_ahead = p->opening[0] == '\0' && copy.mark_id > p->next_id;
-    (void)is_of_this_history(p, &copy.own_from);
-    copy.is_exact = copy.own_from > 0;
-    if (!copy.is_exact)
-        copy.own_from = p->acked_below ? p->acked_below : 1;
-    return copy;
-}
-
 void plan_followed(struct plan *p, const struct plan_queue *queue)
 {
     assert(queue->id.len <= NAME_LEN_MAX);
     succeed_step(p, PLAN_QUEUE, PLAN_FOLLOW);
-    if (!bytes_equal_str(queue->id, p->queue_id))
-        p->doubted = false;
     memcpy(p->queue_id, queue->id.ptr, queue->id.len);
     p->queue_id[queue->id.len] = '\0';
-    p->next_id = queue->next_id;
     p->number = queue->number;
     p->follows = true;
-    p->acked_below = queue->acked_below;
-    openings_free(&p->openings);
-    p->openings = queue->openings.len ? openings_from_text(queue->openings) : NULL;
+    p->is_checked = false;
+    snprintf(p->latest, sizeof p->latest, "%.*s", (int)queue->opening.len,
+        queue->opening.len ? queue->opening.ptr : "");
     p->from = 0;
     p->unresolved |= queue->is_takeover;
     claims_clear(p);
     p->works_since = 0;
-    uint64_t own_from;
-    p->phase = p->doubted && !is_of_this_history(p, &own_from) ? PHASE_OLD_COPY : PHASE_ASK;
+    p->phase = PHASE_ASK;
 }
 
-/* After the FOLLOW, the queue may have assigned more ids or started again, and another process may have increased the
- * mark. So if the mark seems to be of another history, the plan first follows again and compares again. Only then does
- * it treat the queue as an old copy. */
 void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_ASK);
-    uint64_t own_from;
     p->mark = mark;
     snprintf(p->opening, sizeof p->opening, "%.*s", (int)opening.len, opening.len ? opening.ptr : "");
-    p->doubted = !is_of_this_history(p, &own_from);
-    p->phase = p->doubted ? PHASE_FOLLOW : PHASE_WORK;
-    p->follows = !p->doubted;
+    p->phase = PHASE_WORK;
 }
 
 /* Takes over the batch. Messages below the mark become DONE: the queue sends them again if their removal failed or was
@@ -385,6 +353,7 @@ static bool add_batch(struct plan *p, struct batch *batch)
 void plan_read(struct plan *p, struct batch *batch, const struct plan_accepted *accepted, usec_t now)
 {
     succeed_step(p, PLAN_QUEUE, PLAN_READ);
+    p->is_checked = true;
     if (!p->works_since)
         p->works_since = now;
     else if (now - p->works_since >= p->config.backoff_max)
@@ -405,6 +374,13 @@ void plan_superseded(struct plan *p, usec_t now)
     p->over = true;
 }
 
+void plan_other_history(struct plan *p)
+{
+    succeed_step(p, PLAN_QUEUE, PLAN_READ);
+    p->over = true;
+    p->end = PHASE_OLD_COPY;
+}
+
 void plan_destination_behind(struct plan *p, uint64_t acked_below)
 {
     succeed_step(p, PLAN_QUEUE, PLAN_READ);
@@ -421,6 +397,11 @@ uint64_t plan_acked_below(const struct plan *p)
 uint64_t plan_mark(const struct plan *p)
 {
     return p->mark;
+}
+
+const char *plan_opening(const struct plan *p)
+{
+    return p->opening;
 }
 
 static void run_is_settled(struct plan *p, size_t first, size_t count, enum message_state state)

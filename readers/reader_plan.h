@@ -16,7 +16,7 @@
  *
  * 1. A delivery states the known mark and a new one, the last id + 1. The destination stores it only if it has the
  *    known mark. Marks never decrease, so no id is stored twice. After a conflict the plan starts again with FOLLOW.
- *    A delivery without messages sets the first mark, 1, or adds the opening to a mark that an operator has set.
+ *    A delivery without messages sets the first mark, 1, or adds an opening to a mark that an operator has set.
  * 2. Each message is delivered or buried before M exceeds its id, in the order of ids. Messages after a poison message
  *    are delivered only once it is buried.
  * 3. A READ states the first id that the plan does not have, so a lost reply is sent again. If it brings a message from
@@ -28,12 +28,11 @@
  * 5. When stopping, the plan ends the following, so that other clients may read the queue, unless an earlier delivery
  *    may still be stored: one of its own has failed, there was a conflict, or the former follower did not end the
  *    following. Once a delivery has raised M, none of these can be stored.
- * 6. An old copy of the queue assigns used ids to other messages. So the destination stores the lineage of M - 1
- *    with M (journal/opening_list.h). If the queue assigned M - 1 in another opening, or M is above its next id,
- *    the plan ends with PLAN_OLD_COPY and delivers nothing. plan_old_copy has the first id of the copy's own
- *    messages, to which an operator sets M. An old copy of the destination is without settled messages. So a READ names the
- *    destination, and the queue keeps the id below which messages were settled for it. If M is lower, the plan ends with
- *    PLAN_OLD_DESTINATION.
+ * 6. An old copy of the queue assigns used ids to other messages. So the destination stores the opening of message M - 1
+ *    with M (journal/opening.h), and each READ states both. If M is not of its past, the queue refuses the READ, and the plan
+ *    ends with PLAN_OLD_COPY. Before the first READ is answered, the plan delivers and states nothing but the first mark.
+ *    An old copy of the destination is without settled messages. So a READ names the destination, and the queue keeps the
+ *    id below which messages were settled for it. If M is lower, the plan ends with PLAN_OLD_DESTINATION.
  * 7. After a failure of the destination the same messages are delivered again, with the same marks. After a refusal
  *    the run is halved, until a single message is refused: the poison message.
  * 8. Of two processes with one name, each waits longer each time it was superseded, so that the other can make
@@ -48,7 +47,6 @@
 #define MILLRACE_READER_PLAN_H
 
 #include "base/backoff.h"
-#include "journal/opening_list.h"
 #include "readers/batch.h"
 
 struct plan;
@@ -77,7 +75,7 @@ struct plan_step {
     enum plan_action action;
     size_t first, count;          /* of plan_batch */
     uint64_t mark, next;          /* the known mark, and the new one */
-    char opening[MARK_LABEL_MAX]; /* to store with `next` */
+    char opening[MARK_LABEL_MAX]; /* PLAN_DELIVER: to store with `next`; PLAN_READ: of `mark` */
     uint64_t from;
     bool wait;
     usec_t until;
@@ -104,14 +102,12 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now);
 /* The answer to FOLLOW. */
 struct plan_queue {
     struct bytes id;
-    uint64_t next_id;
-    uint64_t number;       /* of this follower */
-    bool is_takeover;      /* the former follower, perhaps this plan, did not end the following */
-    struct bytes openings; /* openings_from_text; empty: unknown */
-    uint64_t acked_below;  /* messages below this id were settled for the destination; 0: unknown */
+    uint64_t number;      /* of this follower */
+    bool is_takeover;     /* the former follower, perhaps this plan, did not end the following */
+    struct bytes opening; /* of the latest message; empty: unknown */
 };
 void plan_followed(struct plan *p, const struct plan_queue *queue);
-/* `mark` 0: the destination has none of this queue. `opening` is the text that it stored with the mark. */
+/* `mark` 0: the destination has none of this queue. `opening` is the text that it stored with the mark; empty: none. */
 void plan_asked(struct plan *p, uint64_t mark, struct bytes opening);
 /* Every message that the queue accepted before `before` has left it, is buried, or has at most the id `last_id`. */
 struct plan_accepted {
@@ -122,6 +118,8 @@ struct plan_accepted {
 void plan_read(struct plan *p, struct batch *batch, const struct plan_accepted *accepted, usec_t now);
 /* Answer to READ or BURY: the number is over. Another process follows the queue, or the queue has started again. */
 void plan_superseded(struct plan *p, usec_t now);
+/* Answer to READ: the mark is not of this queue's past (rule 6). */
+void plan_other_history(struct plan *p);
 /* Answer to READ: messages below this id were settled, and the destination's mark is lower (rule 6). */
 void plan_destination_behind(struct plan *p, uint64_t acked_below);
 void plan_delivered(struct plan *p);
@@ -142,19 +140,10 @@ void plan_cancelled(struct plan *p, enum plan_lane lane);
  * process (rule 3). */
 void plan_stop(struct plan *p);
 
-/* After PLAN_OLD_COPY. */
-struct plan_old_copy {
-    uint64_t mark_id;    /* the destination has messages below this id, from another history */
-    const char *opening; /* the lineage of that mark; "": unknown */
-    uint64_t own_from;   /* from this id on, no message of the copy was delivered */
-    bool is_exact;       /* false: own_from is only the first message that the copy may still have */
-    uint64_t next_id;    /* of the queue */
-    bool is_ahead;       /* the histories agree, but the mark is above next_id: a reader did not set it */
-};
-struct plan_old_copy plan_old_copy(const struct plan *p);
 /* After PLAN_OLD_DESTINATION: messages below this id were settled. */
 uint64_t plan_acked_below(const struct plan *p);
-uint64_t plan_mark(const struct plan *p); /* M */
+uint64_t plan_mark(const struct plan *p);       /* M */
+const char *plan_opening(const struct plan *p); /* of M; "": none */
 
 const struct batch *plan_batch(const struct plan *p); /* the batch being delivered */
 const char *plan_queue_id(const struct plan *p);      /* "" before the first FOLLOW is answered */

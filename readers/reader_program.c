@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "config/peers.h"
-#include "journal/opening_list.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -146,40 +145,36 @@ static void warn_unacknowledged(struct reader_program *p)
     buf_free(&ids);
 }
 
-/* Describes what the copy lacks, and the command that continues. Only queue_to_pubsub has a queuereader, and a stream. */
+/* Names the place and the command that continues. Only queue_to_pubsub has a queuereader, and a stream. */
 static void describe_old_copy(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_copy copy = queuereader_old_copy(p->reader);
     const char *stream = options_string(daemon_options(p->daemon), "stream");
+    uint64_t from = copy.differs_from;
     if (copy.is_ahead) {
+        from = copy.acked_below ? copy.acked_below : 1;
         buf_printf(out,
             "the mark of queue %s in stream %s is at id %" PRIu64
             ", ahead of the queue, whose next id is %" PRIu64
             ". Another program has raised the mark. To look at the mark, run: millrace producers --stream=%s "
             "--producer=%s. To publish the messages from id "
-            "%" PRIu64 " on, which were not settled, run: millrace producers --stream=%s --set=%s "
-            "--mark=%" PRIu64 "%c",
-            copy.queue_id, stream, copy.mark_id, copy.next_id, stream, copy.queue_id, copy.own_from, stream,
-            copy.queue_id, copy.own_from, '\0');
-        return;
+            "%" PRIu64 " on, which were not settled, run: ",
+            copy.queue_id, stream, copy.mark_id, copy.differs_from, stream, copy.queue_id, from);
+    } else {
+        buf_printf(out,
+            "the queue is an old copy: stream %s already has messages up to id %" PRIu64
+            " from another copy of queue %s. Messages of this copy from id %" PRIu64
+            " on, in the opening that began at %s, are not published. ",
+            stream, copy.mark_id - 1, copy.queue_id, from, copy.began);
+        if (!copy.is_certain)
+            buf_printf(out,
+                "The place was found by the clocks: compare this time with the time of the restore. This "
+                "copy was opened: %s. ",
+                copy.openings);
+        buf_append_str(out, "To publish them, run: ");
     }
-    buf_printf(out,
-        "the queue is an old copy: stream %s already has messages up to id %" PRIu64
-        " from another copy of queue %s",
-        stream, copy.mark_id - 1, copy.queue_id);
-    if (copy.opening[0])
-        buf_printf(out, " (opening %.*s)", LINEAGE_DIGITS, copy.opening);
-    if (copy.is_exact)
-        buf_printf(out,
-            ". Messages of this copy from id %" PRIu64 " on are not published. To publish them, run: ",
-            copy.own_from);
-    else
-        buf_printf(out,
-            ". It is unknown which messages of the copy are in the stream. To publish them from id %" PRIu64
-            " on (those below id %" PRIu64 " perhaps twice), run: ",
-            copy.own_from, copy.mark_id);
     buf_printf(out, "millrace producers --stream=%s --set=%s --mark=%" PRIu64 "%c", stream, copy.queue_id,
-        copy.own_from, '\0');
+        from, '\0');
 }
 
 /* The messages that are missing, and the command that continues without them. */

@@ -52,7 +52,7 @@ static void add_line(struct search *s, uint64_t offset, size_t length)
         *b = (struct forget_batch){.opening = ""};
     }
     buf_printf(&b->ranges, "%" PRIu64 " %zu\n", offset, length);
-    stream_client_opening_at(s->client, offset + length, b->opening, sizeof b->opening);
+    snprintf(b->opening, sizeof b->opening, "%s", stream_client_cursor(s->client)->opening);
     f->erased++;
 }
 

@@ -26,7 +26,7 @@ struct forget_stream {
 /* Lines for one request. */
 struct forget_batch {
     struct buf ranges; /* the body of /erase */
-    char opening[31];  /* of the last line (STREAM_OPENING_SHORT) */
+    char opening[25];  /* of the last line (STREAM_OPENING_TEXT) */
 };
 
 /* Reads the stream up to its end. Returns 0, or an exit status with the error. */

@@ -120,8 +120,9 @@ static void dump_event(const struct inspect_event *e, void *arg)
         printf("%s id=", e->path);
         for (size_t i = 0; i < sizeof h->id; i++)
             printf("%02x", h->id[i]);
-        printf(" base=%" PRIu64 " previous_end=%" PRIu64 " durable=%" PRIu64 " created=%" PRId64 "%s%s\n",
-            h->base, h->previous_end, h->durable, h->created, h->never ? " never" : "",
+        printf(" opening=%s base=%" PRIu64 " previous_end=%" PRIu64 " durable=%" PRIu64 " created=%" PRId64
+               "%s%s\n",
+            h->opening, h->base, h->previous_end, h->durable, h->created, h->never ? " never" : "",
             h->recycled ? " recycled" : "");
     } else if (e->kind != INSPECT_END) {
         describe(e);

@@ -7,7 +7,6 @@
 #include "config/peers.h"
 #include "counts/json_fields.h"
 #include "daemon/daemon.h"
-#include "journal/opening_list.h"
 #include "tools/tool.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -108,7 +107,7 @@ static void print_producer(const struct producer *p, bool json, const char *betw
         printf(" until %s silent %" PRIu64 " s%s", p->until ? rfc3339_write(p->until, text) : "unknown",
             p->silent, p->is_left_out ? " left out" : "");
     if (opening)
-        printf(" opening %.*s", opening < LINEAGE_DIGITS ? opening : LINEAGE_DIGITS, p->opening.ptr);
+        printf(" opening %.*s", opening, p->opening.ptr);
     putchar('\n');
 }
 

@@ -14,15 +14,14 @@
 #include "base/bytes.h"
 #include "counts/counted_since.h"
 
-#define MANIFEST_FORMAT 2
+#define MANIFEST_FORMAT 3
 #define MANIFEST_SHARDS_MAX 4096
 #define MANIFEST_BYTES_MAX ((size_t)16 << 20) /* of manifest.json; a longer one is not read */
 #define MANIFEST_ERROR_TEXT 512               /* buffer for an error text */
 #define MANIFEST_DIRECTORY_DIGITS 12          /* in the name of a generation's directory */
 #define MANIFEST_NAME_TEXT 48                 /* buffer for a directory's or a file's name */
 #define MANIFEST_CHANGE_TEXT 16               /* buffer for the name of a change */
-#define MANIFEST_ID_TEXT 2594                 /* buffer for a stream's id, as in a slice (slice_state.h) */
-#define MANIFEST_ID_SHOWN 43                  /* of these, as many as a message shows */
+#define MANIFEST_ID_TEXT 58                   /* buffer for a stream's id, as in a slice (slice_state.h) */
 #define MANIFEST_IMPORT_NAME 256              /* buffer for the name of an imported file */
 
 enum manifest_kind { MANIFEST_RECORDS, MANIFEST_TEXTS };

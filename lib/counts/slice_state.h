@@ -12,9 +12,8 @@
 
 #include <sqlite3.h>
 
-#define SLICE_FORMAT 2
-#define SLICE_ID_TEXT 2594    /* STREAM or STREAM.LINEAGE: 32 and up to 2,560 hex digits */
-#define SLICE_ID_SHOWN 43     /* of these, as many as a message shows */
+#define SLICE_FORMAT 3
+#define SLICE_ID_TEXT 58      /* STREAM or STREAM.OPENING: 32 and 24 hex digits */
 #define SLICE_NAME_TEXT 32    /* buffer for slice_file_name */
 #define SLICE_ERROR_TEXT 2048 /* buffer for an error text, which may name several paths */
 

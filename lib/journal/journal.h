@@ -34,6 +34,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "journal/opening.h"
 
 #define JOURNAL_SYNC_NEVER (-1)
 #define JOURNAL_HOLE (UINT64_C(1) << 40)
@@ -93,6 +94,9 @@ struct journal_config {
     /* If above 0: offsets below may have been used and lost, so new ones begin above, after a hole. */
     uint64_t lost_below;
     bool shares_files; /* callers may hold files of earlier sessions, so never reuse a file */
+    /* Each opening that appends begins a segment, so that the opening of a byte is known. On a full disk, its first append waits
+     * for space, even if an earlier session has reserved some. */
+    bool openings_begin_segments;
     /* For the report of a cut: counts the items (plural name `counted`) in a payload, which may be damaged; may be
      * NULL. */
     uint64_t (*count)(struct bytes payload);
@@ -108,6 +112,29 @@ enum journal_result journal_open(struct journal_set *set, const struct journal_c
 void journal_close(struct journal **j);
 
 const char *journal_id(const struct journal *j); /* 32 hex digits; random, created with the journal */
+
+/* The opening (opening.h) of this session, also if it has not appended yet. */
+const char *journal_opening(const struct journal *j);
+/* The others need openings_begin_segments. */
+/* The opening of the byte before `offset`; "": offset 0, or below the earliest offset. A lost byte belongs to the opening before
+ * its hole. */
+const char *journal_opening_before(const struct journal *j, uint64_t offset);
+/* The opening that has appended the byte at `offset`, or will append it. */
+const char *journal_opening_at(const struct journal *j, uint64_t offset);
+/* The end of the bytes that this opening has appended; UINT64_MAX: the opening of this session. */
+uint64_t journal_opening_end(const struct journal *j, uint64_t offset);
+/* True if `opening` is that of the byte before `offset`, or if this byte is below the earliest offset, so that the journal cannot
+ * know it. False: the journal is a copy of the cursor's journal, and *differs_from is the first offset whose byte
+ * differs. *is_certain is true if the journal knows the opening; otherwise the place is found by the clocks (opening.h). */
+bool journal_is_past(
+    const struct journal *j, uint64_t offset, struct bytes opening, uint64_t *differs_from, bool *is_certain);
+struct journal_opening {
+    uint64_t first;      /* its first offset, or the earliest offset */
+    const char *opening; /* valid until the next append or trim */
+};
+/* Returns the number of openings that have appended bytes, and a list of them, the oldest first, which the caller frees. */
+size_t journal_openings(const struct journal *j, struct journal_opening **out);
+
 uint64_t journal_earliest(const struct journal *j);
 /* The end of the earliest segment: journal_trim with this offset or a higher one removes it, unless it is the
  * newest. */
@@ -238,7 +265,13 @@ bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp);
 
 /* Calls fn for every committed frame with a payload, in order, from `offset` on, until it returns false. Blocks:
  * for recovery. */
-typedef bool journal_scan_fn(uint64_t offset, usec_t time, struct bytes payload, void *arg);
+struct journal_scanned {
+    uint64_t offset;
+    usec_t time;
+    const char *opening; /* that appended the frame; known without openings_begin_segments, too */
+    struct bytes payload;
+};
+typedef bool journal_scan_fn(const struct journal_scanned *frame, void *arg);
 enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_scan_fn *fn, void *arg);
 
 /* Finds, in the reader thread, the first frame that has a payload and is not older than `time`. A frame with a time

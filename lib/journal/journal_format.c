@@ -22,7 +22,9 @@ enum header_at {
     H_BOOT = 88,
     H_REACH = 104,
     H_SALT = 112,
-    H_CHECKSUM = 120,
+    H_OPENING = 120,
+    H_PREVIOUS = 132,
+    H_CHECKSUM = 144,
 };
 #define H_FLAG_NEVER 1u
 #define H_FLAG_RECYCLED 2u
@@ -57,6 +59,8 @@ void segment_header_encode(const struct segment_header *h, char out[SEGMENT_HEAD
     memcpy(out + H_BOOT, h->boot, sizeof h->boot);
     put_le64(out + H_REACH, h->reach);
     put_le64(out + H_SALT, h->salt);
+    opening_encode(h->opening, out + H_OPENING);
+    opening_encode(h->previous, out + H_PREVIOUS);
     put_le64(out + H_CHECKSUM, XXH3_64bits(out, H_CHECKSUM));
 }
 
@@ -79,6 +83,8 @@ enum header_status segment_header_decode(struct bytes file, struct segment_heade
     memcpy(out->boot, file.ptr + H_BOOT, sizeof out->boot);
     out->reach = get_le64(file.ptr + H_REACH);
     out->salt = get_le64(file.ptr + H_SALT);
+    opening_decode(file.ptr + H_OPENING, out->opening);
+    opening_decode(file.ptr + H_PREVIOUS, out->previous);
     out->never = get_le32(file.ptr + H_FLAGS) & H_FLAG_NEVER;
     out->recycled = get_le32(file.ptr + H_FLAGS) & H_FLAG_RECYCLED;
     /* With larger values, arithmetic on offsets could overflow. */
@@ -210,19 +216,21 @@ bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *b
     return true;
 }
 
-void open_encode(const uint8_t boot[16], bool never, char out[OPEN_PAYLOAD])
+void open_encode(const struct session *session, char out[OPEN_PAYLOAD])
 {
     memset(out, 0, OPEN_PAYLOAD);
-    memcpy(out, boot, 16);
-    out[16] = never;
+    memcpy(out, session->boot, sizeof session->boot);
+    opening_encode(session->opening, out + 16);
+    out[28] = session->never;
 }
 
-bool open_decode(struct bytes payload, uint8_t boot[16], bool *never)
+bool open_decode(struct bytes payload, struct session *out)
 {
     if (payload.len != OPEN_PAYLOAD)
         return false;
-    memcpy(boot, payload.ptr, 16);
-    *never = payload.ptr[16] != 0;
+    memcpy(out->boot, payload.ptr, sizeof out->boot);
+    opening_decode(payload.ptr + 16, out->opening);
+    out->never = payload.ptr[28] != 0;
     return true;
 }
 

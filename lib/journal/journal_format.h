@@ -10,9 +10,10 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "journal/opening.h"
 
-#define JOURNAL_FORMAT_VERSION 1u
-#define SEGMENT_HEADER ((size_t)128)
+#define JOURNAL_FORMAT_VERSION 2u
+#define SEGMENT_HEADER ((size_t)152)
 #define FRAME_HEADER ((size_t)56)
 #define SEGMENT_BASE_AT 40 /* a repair reads these two fields even in damaged files */
 #define FRAME_OFFSET_AT 16
@@ -27,11 +28,13 @@ struct segment_header {
     uint64_t durable;       /* every offset below was synced when this segment was created */
     uint64_t reach;         /* end of the commit for which this segment was created */
     usec_t created;
-    usec_t latest;    /* latest time of a payload in the previous segment; 0: none */
-    uint8_t boot[16]; /* the kernel's boot id */
-    uint64_t salt;    /* random; part of the seed */
-    bool never;       /* created under JOURNAL_SYNC_NEVER */
-    bool recycled;    /* the file belonged to an earlier segment: old bytes may follow the frames */
+    usec_t latest;               /* latest time of a payload in the previous segment; 0: none */
+    uint8_t boot[16];            /* the kernel's boot id */
+    uint64_t salt;               /* random; part of the seed */
+    char opening[OPENING_TEXT];  /* of the session that created the segment */
+    char previous[OPENING_TEXT]; /* the opening of the byte before `base`; "": none */
+    bool never;                  /* created under JOURNAL_SYNC_NEVER */
+    bool recycled; /* the file belonged to an earlier segment: old bytes may follow the frames */
 };
 
 enum header_status { HEADER_OK, HEADER_DAMAGED, HEADER_VERSION };
@@ -44,7 +47,7 @@ uint64_t segment_seed(const struct segment_header *h);
 enum frame_kind {
     FRAME_DATA = 1, /* an append: a payload, a producer's new mark, or both */
     FRAME_TABLE,    /* all marks; always the first frame of a segment, and only the first */
-    FRAME_OPEN,     /* the start of a session: its boot id and sync policy */
+    FRAME_OPEN,     /* the start of a session: its boot id, opening and sync policy */
     FRAME_CLOSE,    /* the clean end of a session: everything before is synced */
 };
 
@@ -94,9 +97,14 @@ void table_append_entry(struct buf *b, struct bytes name, uint64_t mark);
  * malformed. */
 bool table_next(struct bytes *table, struct bytes *name, uint64_t *mark, bool *bad);
 
-#define OPEN_PAYLOAD ((size_t)24)
-void open_encode(const uint8_t boot[16], bool never, char out[OPEN_PAYLOAD]);
-bool open_decode(struct bytes payload, uint8_t boot[16], bool *never);
+#define OPEN_PAYLOAD ((size_t)36)
+struct session {
+    uint8_t boot[16];
+    char opening[OPENING_TEXT];
+    bool never;
+};
+void open_encode(const struct session *session, char out[OPEN_PAYLOAD]);
+bool open_decode(struct bytes payload, struct session *out);
 
 /* What a scan finds in the bytes after the end of a segment's frames. An opening uses this to distinguish damage, a
  * torn tail, and old bytes of a recycled file. */

@@ -173,13 +173,14 @@ struct writer {
     uint64_t
         retry_roll; /* without room for the next segment, this one ends at this position at the earliest; 0: none */
 
-    uint64_t end;              /* offset after the last written frame */
-    uint64_t durable;          /* every offset below is synced */
-    uint64_t durable_position; /* this file is synced up to here */
-    usec_t last_time;          /* of the last frame */
-    usec_t latest;             /* the latest time of a payload in this segment; 0: none */
-    struct marks marks;        /* of the written frames, for the next segment's table */
-    bool announced;            /* the segment contains this session's boot id and policy */
+    uint64_t end;                    /* offset after the last written frame */
+    uint64_t durable;                /* every offset below is synced */
+    uint64_t durable_position;       /* this file is synced up to here */
+    usec_t last_time;                /* of the last frame */
+    usec_t latest;                   /* the latest time of a payload in this segment; 0: none */
+    struct marks marks;              /* of the written frames, for the next segment's table */
+    bool announced;                  /* the segment contains this session's boot id and policy */
+    char last_opening[OPENING_TEXT]; /* of the last written byte; "": none */
     bool latched;
     char failure[JOURNAL_ERROR_TEXT];
 };
@@ -206,12 +207,14 @@ void writer_close(struct journal *j);
 
 struct segment {
     uint64_t sequence, base, seed;
-    uint64_t end;   /* of its committed payload */
-    uint64_t size;  /* bytes of its file */
-    usec_t latest;  /* the latest time of a committed payload; 0: none */
-    usec_t created; /* wall clock */
-    unsigned refs;  /* readers inside it */
-    bool damaged;   /* a scrub has reported its damage */
+    char opening[OPENING_TEXT]; /* of the session that created it */
+    char before[OPENING_TEXT];  /* of the byte before `base`; "": base is 0 */
+    uint64_t end;               /* of its committed payload */
+    uint64_t size;              /* bytes of its file */
+    usec_t latest;              /* the latest time of a committed payload; 0: none */
+    usec_t created;             /* wall clock */
+    unsigned refs;              /* readers inside it */
+    bool damaged;               /* a scrub has reported its damage */
     bool
         shared; /* a caller got its file (journal_file), or an erasure has passed: the file is never recycled */
     bool recycled;    /* in a recycled file: old bytes may follow the frames */
@@ -256,9 +259,10 @@ struct journal {
     int dir_fd; /* holds the lock; kept open so that a sync of the directory needs no new descriptor */
     uint64_t segment_bytes;
     size_t max_producers;
-    bool shares_files;
+    bool shares_files, openings_begin_segments;
     uint8_t id[16];
     char id_text[JOURNAL_ID_TEXT];
+    char opening[OPENING_TEXT]; /* of this session */
 
     struct segment **segments; /* journal_segment_list.c */
     size_t n_segments, n_trimmed;
@@ -381,6 +385,8 @@ void set_wait(struct journal_set *set);
 
 /* Reads the kernel's boot id. Replaceable, so that a test can simulate a reboot. */
 extern void (*journal_boot_id)(uint8_t out[16]);
+/* The time of an opening. Replaceable for tests. */
+extern usec_t (*journal_wall)(void);
 
 /* journal_handoff: the lock of a set, the wake-up of its threads, the dirty list, batches, and jobs. */
 void set_lock(struct journal_set *set);

@@ -23,6 +23,8 @@
 #define PRODUCERS_DEFAULT 4096
 #define RESERVED_MIN ((uint64_t)32 << 10) /* more than a file system itself allocates beyond a file's end */
 
+usec_t (*journal_wall)(void) = clock_wall;
+
 struct opening {
     struct journal *j;
     const struct journal_config *config;
@@ -36,10 +38,11 @@ struct opening {
     uint64_t synced;        /* a frame states that this segment was synced up to this position */
     bool ends_in_zeros;     /* zeros or the file's end follow after the last frame */
     usec_t last_time;       /* of the last frame */
-    usec_t last_payload;    /* time of the last payload in that segment; 0: none */
+    usec_t last_payload;    /* time of the last payload, or the latest in an earlier segment; 0: none */
     usec_t latest;          /* the latest time of a payload in that segment; 0: none */
-    uint8_t boot[16];       /* of the last session */
-    bool never, clean;
+    struct session session; /* the last */
+    char last_opening[OPENING_TEXT]; /* of the last byte; "": none */
+    bool clean;
     bool repairs; /* missing newest segments are accepted as lost, and the marker's statement is ignored */
     char stated[SYNCED_END]; /* by the newest marker; zeros: nothing */
 };
@@ -132,18 +135,27 @@ static bool apply_frame(struct opening *o, const struct frame *f, bool first)
         return false;
     if (first && !marks_load(&o->j->marks, f->payload))
         return false;
-    if (f->kind == FRAME_OPEN && !open_decode(f->payload, o->boot, &o->never))
+    if (f->kind == FRAME_OPEN && !open_decode(f->payload, &o->session))
         return false;
     if (f->kind == FRAME_DATA && f->name.len)
         marks_set(&o->j->marks, f->name, f->mark);
     o->clean = f->kind == FRAME_CLOSE;
     o->last_time = f->time;
-    if (frame_advance(f) > 0)
+    if (frame_advance(f) > 0) {
         o->last_payload = f->time;
-    if (frame_advance(f) > 0 && f->time > o->latest)
-        o->latest = f->time;
+        o->latest = f->time > o->latest ? f->time : o->latest;
+        memcpy(o->last_opening, o->session.opening, sizeof o->last_opening);
+    }
     o->synced = f->durable_position > o->synced ? f->durable_position : o->synced;
     return true;
+}
+
+/* The latest time of a payload in the newest segment before i that has one; 0: none. */
+static usec_t latest_before(const struct opening *o, size_t i)
+{
+    while (i > 0 && o->headers[i].latest == 0)
+        i--;
+    return o->headers[i].latest;
 }
 
 /* Verifies segment i. Sets o->position and o->end to the position and the offset at which its valid frames end. */
@@ -155,10 +167,13 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
     char *path = path_of(o, i);
     enum cursor_status status = cursor_open(&c, path, segment_seed(h), h->base);
     free(path);
-    memcpy(o->boot, h->boot, sizeof o->boot);
-    o->never = h->never;
+    o->session.never = h->never;
+    memcpy(o->session.boot, h->boot, sizeof h->boot);
+    memcpy(o->session.opening, h->opening, sizeof h->opening);
+    memcpy(o->last_opening, h->previous, sizeof h->previous);
     o->synced = SEGMENT_HEADER;
-    o->latest = o->last_payload = 0;
+    o->latest = 0;
+    o->last_payload = latest_before(o, i);
     bool sealed = i + 1 < o->count;
     while (status == CURSOR_FRAME && !(sealed && c.position >= h[1].previous_size)) {
         status = cursor_peek(&c, &f);
@@ -175,7 +190,7 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
     if (status == CURSOR_IO)
         return refuse_segment(o, JOURNAL_IO, i, "cannot read", system);
     if (o->position == SEGMENT_HEADER)
-        return refuse_segment(o, JOURNAL_DAMAGED, i, "damaged at byte 128: no table of producers", 0);
+        return refuse_segment(o, JOURNAL_DAMAGED, i, "no table of producers after the header", 0);
     return JOURNAL_OK;
 }
 
@@ -398,7 +413,8 @@ static enum journal_result open_existing(struct opening *o)
         reach = o->end;
     /* After a power cut, bytes that the last session served may be lost. If only the process was killed, the page
      * cache still had them. The boot id tells these cases apart. */
-    bool lost = !o->clean && o->never && memcmp(o->boot, j->set->boot, sizeof o->boot) != 0;
+    bool lost =
+        !o->clean && o->session.never && memcmp(o->session.boot, j->set->boot, sizeof o->session.boot) != 0;
     bool hole = lost || lost_below > o->end || o->last + 1 < o->count;
     r = settle(o);
     if (r != JOURNAL_OK)
@@ -413,6 +429,8 @@ static enum journal_result open_existing(struct opening *o)
         segment_list_push(j, s);
     }
     marks_copy(&w->marks, &j->marks);
+    memcpy(w->last_opening, o->last_opening, sizeof w->last_opening);
+    opening_new(o->session.opening, journal_wall(), j->opening);
     j->newest_marker = newest_marker_write(j->dir, j->newest_marker, o->headers[o->last].sequence);
     if (!hole)
         return JOURNAL_OK;
@@ -452,8 +470,10 @@ static enum journal_result open_locked(struct opening *o)
         r = open_existing(o);
     else if (r == JOURNAL_OK && getrandom(j->id, sizeof j->id, 0) != (ssize_t)sizeof j->id)
         r = refuse(o, JOURNAL_IO, j->dir, "cannot get random bytes", errno);
-    else if (r == JOURNAL_OK)
+    else if (r == JOURNAL_OK) {
+        opening_new("", journal_wall(), j->opening);
         r = begin_segment(o, 0);
+    }
     free(o->headers);
     return r;
 }
@@ -474,6 +494,7 @@ enum journal_result journal_open_locked(struct journal_set *set, const struct jo
         .segment_bytes = config->segment_bytes ? config->segment_bytes : SEGMENT_DEFAULT,
         .max_producers = config->max_producers ? config->max_producers : PRODUCERS_DEFAULT,
         .shares_files = config->shares_files,
+        .openings_begin_segments = config->openings_begin_segments,
     };
     if (dir_fd < 0 && io_make_dirs(j->dir) != 0)
         r = refuse(&o, JOURNAL_IO, j->dir, "cannot create the directory", errno);

@@ -247,13 +247,17 @@ enum journal_result journal_scan(struct journal *j, uint64_t offset, journal_sca
     for (; r == JOURNAL_OK && s && !stopped; s = segment_list_after(j, s)) {
         struct cursor *c = cursor_new();
         enum cursor_status status = cursor_open(c, s->path, s->seed, s->base);
+        struct session session = {0};
+        memcpy(session.opening, s->opening, sizeof session.opening);
         while (status == CURSOR_FRAME && c->offset < s->end && !stopped) {
             struct frame f;
             status = cursor_peek(c, &f);
             if (status != CURSOR_FRAME)
                 break;
+            if (f.kind == FRAME_OPEN)
+                (void)!open_decode(f.payload, &session);
             if (frame_advance(&f) > 0 && f.offset + f.payload.len > offset)
-                stopped = !fn(f.offset, f.time, f.payload, arg);
+                stopped = !fn(&(struct journal_scanned){f.offset, f.time, session.opening, f.payload}, arg);
             cursor_skip(c, &f);
         }
         if (status != CURSOR_FRAME) {

@@ -14,6 +14,8 @@ struct segment *segment_new(const char *dir, const struct segment_header *h)
     s->seed = segment_seed(h);
     s->created = h->created;
     s->recycled = h->recycled;
+    memcpy(s->opening, h->opening, sizeof s->opening);
+    memcpy(s->before, h->previous, sizeof s->before);
     s->path = segment_path(dir, h->sequence, "");
     return s;
 }

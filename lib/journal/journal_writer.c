@@ -165,6 +165,8 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, uint64_t reser
     };
     memcpy(h.id, j->id, sizeof h.id);
     memcpy(h.boot, j->set->boot, sizeof h.boot);
+    memcpy(h.opening, j->opening, sizeof h.opening);
+    memcpy(h.previous, w->last_opening, sizeof h.previous);
     if (getentropy(&h.salt, sizeof h.salt) != 0)
         abort();
     struct buf table = {0};
@@ -271,9 +273,18 @@ static bool passes_hole(const struct journal *j, const struct batch *b)
     return set_never_syncs(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE;
 }
 
+static bool begins_opening(const struct journal *j)
+{
+    return j->openings_begin_segments && !j->writer.announced;
+}
+
 static bool must_roll(struct journal *j, const struct batch *b)
 {
-    if (b->frames.len == 0 || (b->reserve == 0 && j->writer.no_space))
+    if (b->frames.len == 0)
+        return false;
+    if (begins_opening(j))
+        return true;
+    if (b->reserve == 0 && j->writer.no_space)
         return false;
     if (passes_hole(j, b) || b->begins_segment)
         return true;
@@ -330,7 +341,7 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     if (r != JOURNAL_OK)
         return r;
     b->old_size = is_cut(j) ? w->position : w->size;
-    bool must = passes_hole(j, b);
+    bool must = passes_hole(j, b) || begins_opening(j);
     int why = has_room(j, w->wanted) ? roll(j, b, w->wanted) : ENOSPC;
     bool frees_first =
         why && errno_is_full(why) && (must || w->position >= GROWN_SEGMENTS * j->segment_bytes);
@@ -350,12 +361,15 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     return must || (b->reserve && errno_is_full(why)) ? JOURNAL_NO_SPACE : JOURNAL_OK;
 }
 
-/* Inserts a frame with the boot id and the sync policy before the first batch that this session writes into a segment
+/* Inserts a frame with the boot id, the opening and the sync policy before the first batch that this session writes into a segment
  * of an earlier session. */
 static void announce(struct journal *j, struct batch *b)
 {
     char payload[OPEN_PAYLOAD];
-    open_encode(j->set->boot, set_never_syncs(j->set), payload);
+    struct session session = {.never = set_never_syncs(j->set)};
+    memcpy(session.boot, j->set->boot, sizeof session.boot);
+    memcpy(session.opening, j->opening, sizeof session.opening);
+    open_encode(&session, payload);
     struct bytes piece = bytes_of(payload, sizeof payload);
     struct frame f = {.kind = FRAME_OPEN, .offset = b->start, .time = j->writer.last_time, .payload = piece};
     struct buf whole = {0};
@@ -467,6 +481,8 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
     w->last_time = b->time;
     w->latest = b->latest > w->latest ? b->latest : w->latest;
     w->announced = true;
+    if (b->end > b->start)
+        memcpy(w->last_opening, j->opening, sizeof w->last_opening);
     set_lock(j->set);
     w->position = end;
     w->end = b->end;

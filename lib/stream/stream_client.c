@@ -5,9 +5,10 @@
 #include "counts/json_fields.h"
 #include "base/line_splitter.h"
 #include "base/log.h"
-#include "journal/opening_list.h"
+#include "journal/opening.h"
 #include "stream/watermark.h"
 
+#include <assert.h>
 #include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,14 +21,14 @@
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
 #define STATEMENT_MAX 256
-_Static_assert(STREAM_OPENING_TEXT == LINEAGE_TEXT, "a lineage");
-_Static_assert(STREAM_OPENING_SHORT == LINEAGE_SHORT_TEXT, "the newest openings of a lineage");
+_Static_assert(STREAM_OPENING_TEXT == OPENING_TEXT, "an opening");
 
 struct stream_client {
     struct stream_client_config config;
     struct stream_cursor cursor; /* after the last line handed out */
     struct stream_place place;
-    struct openings *openings; /* of the response; NULL: unknown */
+    char opening[STREAM_OPENING_TEXT]; /* of the bytes of the response */
+    char before[STREAM_OPENING_TEXT];  /* of the byte before `asked_from` */
     char *stream, *begin;
     struct http_call *call;
     struct event *timer;
@@ -42,7 +43,7 @@ struct stream_client {
     bool stopped, paused, caught_up, has_target, ignoring, refused;
     uint64_t target;     /* the end in the first response */
     uint64_t asked_from; /* the cursor at the last request */
-    char trouble[400];
+    char trouble[600];
 };
 
 static void ask(struct stream_client *c);
@@ -94,28 +95,25 @@ static void refuse(struct stream_client *c, const char *text)
     ask_after(c, RETRY_REFUSED);
 }
 
-void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char *out, size_t size)
+const char *stream_client_opening_at(const struct stream_client *c, uint64_t offset)
 {
-    out[0] = '\0';
-    if (c->openings && offset > 0)
-        openings_lineage(c->openings, offset - 1, out, size);
-    if (!out[0] && offset == c->cursor.offset)
-        snprintf(out, size, "%s", c->cursor.opening);
+    assert(offset <= c->cursor.offset);
+    if (offset == c->cursor.offset)
+        return c->cursor.opening;
+    return offset > c->asked_from ? c->opening : offset == c->asked_from ? c->before : NULL;
 }
 
-/* Moves the cursor to `offset`, which is within the bytes of this response. */
-static void move_cursor(struct stream_client *c, uint64_t offset)
+/* Moves the cursor over bytes of this response. */
+static void move_cursor(struct stream_client *c, uint64_t bytes)
 {
-    char opening[STREAM_OPENING_TEXT];
-    stream_client_opening_at(c, offset, opening, sizeof opening);
-    c->cursor.offset = offset;
-    memcpy(c->cursor.opening, opening, sizeof opening);
+    c->cursor.offset += bytes;
+    memcpy(c->cursor.opening, c->opening, sizeof c->opening);
 }
 
 static void on_lines(void *arg, struct bytes lines)
 {
     struct stream_client *c = arg;
-    move_cursor(c, c->cursor.offset + lines.len);
+    move_cursor(c, lines.len);
     c->config.on_lines(lines, c->config.arg);
 }
 
@@ -124,7 +122,7 @@ static void on_overlong(void *arg, struct bytes head, uint64_t length)
     struct stream_client *c = arg;
     char text[120];
     if (c->config.on_overlong != NULL) {
-        move_cursor(c, c->cursor.offset + length + 1);
+        move_cursor(c, length + 1);
         c->config.on_overlong(head, length, c->config.arg);
         return;
     }
@@ -206,6 +204,11 @@ static void on_body(struct http_call *call, struct bytes piece, void *arg)
         http_call_cancel(c->call);
 }
 
+static void set_opening(char out[STREAM_OPENING_TEXT], struct bytes text)
+{
+    snprintf(out, STREAM_OPENING_TEXT, "%.*s", (int)text.len, text.len ? text.ptr : "");
+}
+
 static bool header_number(const struct http_reply_view *reply, const char *name, uint64_t *out)
 {
     return bytes_to_u64(bytes_str(http_reply_header(reply, name)), out);
@@ -223,11 +226,12 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     struct stream_client *c = arg;
     uint64_t start, end;
     const char *id = http_reply_header(reply, "X-Millrace-Stream-Id");
+    const char *opening = http_reply_header(reply, "X-Millrace-Opening");
     c->ignoring = true;
     if (reply->status != 200)
         return;
-    if (strlen(id) != STREAM_ID_TEXT - 1 || !header_number(reply, "X-Millrace-Offset", &start) ||
-        !header_number(reply, "X-Millrace-End", &end)) {
+    if (strlen(id) != STREAM_ID_TEXT - 1 || !opening_is_valid(bytes_str(opening)) ||
+        !header_number(reply, "X-Millrace-Offset", &start) || !header_number(reply, "X-Millrace-End", &end)) {
         give_up(c, reply->call,
             "the response has no X-Millrace headers of a stream: the server is not millrace's pubsub");
         return;
@@ -245,9 +249,9 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     c->at = AFTER_LINE;
     buf_clear(&c->statement);
     stream_place_read(reply, &c->place);
-    openings_free(&c->openings);
-    c->openings = openings_from_text(bytes_str(http_reply_header(reply, "X-Millrace-Openings")));
-    move_cursor(c, start);
+    set_opening(c->opening, bytes_str(opening));
+    set_opening(c->before, bytes_str(http_reply_header(reply, "X-Millrace-Opening-Before")));
+    memcpy(c->cursor.opening, c->before, sizeof c->before);
     clear_trouble(c);
     if (begins && c->config.on_begin != NULL)
         c->config.on_begin(c->config.arg);
@@ -266,14 +270,16 @@ static uint64_t member_number(struct bytes body, const char *pointer, uint64_t f
     return n;
 }
 
-static void skip_lost(struct stream_client *c, const char *text, uint64_t before, uint64_t after)
+/* `body` is pubsub's reply. */
+static void skip_lost(struct stream_client *c, const char *text, struct bytes body, uint64_t after)
 {
     uint64_t from = c->cursor.offset;
-    log_warn(text, LOG_S("stream", c->stream), LOG_U("from", from), LOG_U("before", before),
-        LOG_U("after", after));
+    struct json_doc *doc = json_doc_parse(body);
+    log_warn(text, LOG_S("stream", c->stream), LOG_U("from", from),
+        LOG_U("before", member_number(body, "/before", from)), LOG_U("after", after));
     c->cursor.offset = after;
-    c->cursor.opening[0] = '\0';
-    openings_free(&c->openings);
+    set_opening(c->cursor.opening, json_doc_text(doc, "/opening_before"));
+    json_doc_free(&doc);
     if (c->config.on_gap != NULL)
         c->config.on_gap(from, after, c->config.arg);
     ask_after(c, 0);
@@ -302,31 +308,24 @@ static void on_gone(struct stream_client *c, struct bytes body)
         snprintf(text, sizeof text, "lines from offset %" PRIu64 " to %" PRIu64 " have expired", from, after);
         refuse_loss(c, text, after, "continues without them");
     } else {
-        skip_lost(c, "skipping lost bytes of the stream", member_number(body, "/before", from), after);
+        skip_lost(c, "skipping lost bytes of the stream", body, after);
     }
 }
 
 static void on_misfit(struct stream_client *c, struct bytes body)
 {
     uint64_t differs = member_number(body, "/differs_from", UINT64_MAX);
-    static const struct bytes bound = BYTES_LITERAL("\"is_exact\":false");
-    char text[200];
+    char text[400];
     if (differs == UINT64_MAX) {
         refuse(c, "pubsub has another stream with this name: its id differs from the cursor's");
     } else if (c->config.loss == STREAM_LOSS_ACCEPTED) {
-        skip_lost(c, "continuing in a restored copy of the stream", c->cursor.offset, differs);
+        skip_lost(c, "continuing in a restored copy of the stream", body, differs);
     } else {
-        bool is_exact = !memmem(body.ptr, body.len, bound.ptr, bound.len);
-        char effect[120] = "continues there and skips no line";
-        snprintf(text, sizeof text,
-            "the stream is a restored copy: from offset %" PRIu64
-            " on%s it differs from the lines read, which end at %" PRIu64,
-            differs, is_exact ? "" : ", or from before,", c->cursor.offset);
-        if (!is_exact)
-            snprintf(effect, sizeof effect,
-                "continues there and skips up to %" PRIu64 " bytes before, whose new lines are lost",
-                member_number(body, "/unknown", differs));
-        refuse_loss(c, text, differs, effect);
+        struct json_doc *doc = json_doc_parse(body);
+        struct bytes detail = json_doc_text(doc, "/detail");
+        snprintf(text, sizeof text, "%.*s", (int)detail.len, detail.len ? detail.ptr : "");
+        json_doc_free(&doc);
+        refuse_loss(c, text, differs, "continues there and skips no line");
     }
 }
 
@@ -397,7 +396,7 @@ static void ask(struct stream_client *c)
         return;
     buf_printf(&target, "/sub?stream=%s&from=", c->stream);
     if (c->cursor.id[0] == '\0')
-        buf_append_str(&target, c->begin);
+        buf_printf(&target, "%s&id=", c->begin);
     else
         buf_printf(&target, "%" PRIu64 "&id=%s%s%s", c->cursor.offset, c->cursor.id,
             c->cursor.opening[0] != '\0' ? "." : "", c->cursor.opening);
@@ -405,6 +404,7 @@ static void ask(struct stream_client *c)
         buf_append_str(&target, "&statements=1");
     buf_append_char(&target, '\0');
     c->asked_from = c->cursor.offset;
+    memcpy(c->before, c->cursor.opening, sizeof c->before);
     struct http_call_spec spec = {.method = "GET",
         .target = target.ptr,
         .arg = c,
@@ -450,7 +450,6 @@ void stream_client_free(struct stream_client **cp)
     event_free(c->timer);
     line_splitter_free(&c->lines);
     buf_free(&c->statement);
-    openings_free(&c->openings);
     free(c->stream);
     free(c->begin);
     free(c);

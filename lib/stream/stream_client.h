@@ -38,11 +38,11 @@
  * 4. The client stops if the stream has another id or history (409), is shorter than the cursor (416), or was
  *    removed (404): stream_client_trouble has the reason, and it tries again every five seconds. Without a cursor
  *    it waits for a stream that does not exist, and reads it from its beginning.
- * 5. The cursor contains the lineage of the byte before it: the opening of the stream that wrote it, and those
- *    before. With it pubsub recognizes that the stream is a restored older copy, and where it differs. Store it
- *    with the offset. With STREAM_LOSS_ACCEPTED the client goes back to where the copy differs, and on_gap gets
- *    after < before.
- * 6. For the loop thread only. No callback may free the client; any callback may stop or pause it. */
+ * 5. The cursor names the opening of the byte before it: the session of pubsub that stored it. With the opening, pubsub
+ *    recognizes that the stream is a restored older copy, and where it differs. Store it with the offset. With
+ *    STREAM_LOSS_ACCEPTED the client goes back to where the copy differs, and on_gap gets after < before.
+ * 6. All lines that one call of on_lines gets are of one opening, that of the cursor.
+ * 7. For the loop thread only. No callback may free the client; any callback may stop or pause it. */
 #ifndef MILLRACE_STREAM_CLIENT_H
 #define MILLRACE_STREAM_CLIENT_H
 
@@ -55,9 +55,8 @@ struct http_reply_view;
 struct stream_client;
 struct stream_statement;
 
-#define STREAM_ID_TEXT 33        /* 32 hexadecimal digits and a NUL */
-#define STREAM_OPENING_SHORT 31  /* its three newest openings, which tell two histories apart */
-#define STREAM_OPENING_TEXT 2561 /* a lineage: up to 256 times 10 hexadecimal digits, and a NUL */
+#define STREAM_ID_TEXT 33      /* 32 hexadecimal digits and a NUL */
+#define STREAM_OPENING_TEXT 25 /* 24 hexadecimal digits and a NUL */
 
 /* Tells two streams apart even if one is a copy of the other. Places from the latest replies
  * (X-Millrace-Stream-Place: LIFE/STREAM) are equal only for the same stream. LIFE is random at each start of
@@ -72,7 +71,7 @@ bool stream_place_is_same(const struct stream_place *a, const struct stream_plac
 
 struct stream_cursor {
     char id[STREAM_ID_TEXT];           /* "": no stream yet */
-    char opening[STREAM_OPENING_TEXT]; /* the lineage of the byte before `offset`; "": unknown */
+    char opening[STREAM_OPENING_TEXT]; /* of the byte before `offset`; "": offset 0, or not to be checked */
     uint64_t offset;
 };
 /* If the lines at the cursor are deleted, or the stream is a restored copy that differs before the cursor. */
@@ -128,9 +127,9 @@ void stream_client_pause(struct stream_client *c);
 void stream_client_resume(struct stream_client *c);
 
 const struct stream_cursor *stream_client_cursor(const struct stream_client *c);
-/* The lineage of the byte before `offset` (the cursor, or a line's end in the latest response); "" if unknown. A
- * smaller `size` than STREAM_OPENING_TEXT gets the newest openings. */
-void stream_client_opening_at(const struct stream_client *c, uint64_t offset, char *out, size_t size);
+/* The opening of the byte before `offset`, which is the cursor, or between the start of the latest response and the cursor.
+ * NULL: `offset` is below. */
+const char *stream_client_opening_at(const struct stream_client *c, uint64_t offset);
 /* The place from the latest response. Before the first response, .text is "". */
 const struct stream_place *stream_client_place(const struct stream_client *c);
 /* True once the cursor has reached the end that the stream had at the first response. Also true if there is no cursor

@@ -302,8 +302,7 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
         !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks->mark) ||
         !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next))
         return false;
-    bool opening_fits = !has_opening || (bytes_are_of_name(marks->tag) &&
-                                            marks->producer.len + marks->tag.len <= LINEAGE_TAG_ROOM);
+    bool opening_fits = !has_opening || bytes_is_name(marks->tag);
     bool only_opening = has_opening && marks->mark == marks->next && marks->mark > 0 && !http_body(req).len;
     if ((marks->mark < marks->next || only_opening) && opening_fits)
         return true;
@@ -312,8 +311,7 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
             "next must be greater than mark, or equal to store only an opening");
     else
         http_problem(req, 400, "bad-parameter", NULL,
-            "opening must consist of [A-Za-z0-9_.-], and producer and opening together of at most %zu bytes",
-            LINEAGE_TAG_ROOM);
+            "opening must consist of 1 to %d characters of [A-Za-z0-9_.-]", NAME_LEN_MAX);
     return false;
 }
 

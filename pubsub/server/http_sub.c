@@ -26,8 +26,9 @@
  *    and a small window.
  * 5. With statements=1, a raw response has statements (stream/watermark.h) between its lines: one at the start, and one at each tick. The
  *    pieces of such a response are small and copied, so it need not be rewound.
- * 6. A response with follow=0 ends normally only at its X-Millrace-End. If a hole, retention or a stop ends it
- *    earlier, it is truncated: the last chunk is missing. */
+ * 6. A response with follow=0 ends normally only at its X-Millrace-End, or where the opening of its bytes ends. If a hole,
+ *    retention or a stop ends it earlier, it is truncated: the last chunk is missing.
+ * 7. A raw response to a request with id= has bytes of one opening (journal/opening.h). */
 
 #define SHARE_MIN ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that one write sends several */
 #define FORMED_WINDOW ((size_t)16 * 1024) /* as events or parts, short lines are up to thirty times as long */
@@ -68,11 +69,12 @@ struct http_subscriber {
     bool owes_statement;    /* one is due as soon as a line has ended */
     bool in_line;           /* raw: the last byte sent is inside a line */
     bool follow;
+    bool one_opening;
     bool ending;    /* the response ends when the client has received all sent bytes */
     bool gap_waits; /* events: `gap` is reported when the client has received all sent bytes */
     struct journal_edges gap;
     uint64_t reported; /* end of the gap that was logged; 0: none */
-    uint64_t end;      /* X-Millrace-End */
+    uint64_t end;      /* with follow=0: where the response ends normally */
     uint64_t sent;     /* offset of the stream's next byte to send */
     uint64_t counted;  /* bytes below this offset are already in the statistics (after a rewind) */
     uint64_t taken;    /* http_stream_taken at the last tick */
@@ -127,8 +129,7 @@ static bool form_rest(struct http_subscriber *h)
     return true;
 }
 
-/* If a response with follow=0 ended normally before its X-Millrace-End, the client would take this for the end of the
- * stream. */
+/* If a response with follow=0 ended normally before its end, the client would take this for the end of the stream. */
 static void last_bytes_taken(struct http_request *req, void *arg)
 {
     const struct http_subscriber *h = arg;
@@ -227,7 +228,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     struct buf text = {0};
     http_add_header(h->req, "X-Millrace-Stream-Id", "%s", h->framing.id);
     server_add_place(h->server, h->req, h->stream);
-    server_add_openings(h->req, h->stream);
+    server_add_openings(h->req, h->stream, offset);
     http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, offset);
     http_add_header(h->req, "X-Millrace-End", "%" PRIu64, end);
     http_add_header(h->req, "Cache-Control", "no-store");
@@ -239,7 +240,7 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     h->begun = true;
     h->end = end;
     h->sent = offset;
-    h->framing.offset = cursor;
+    framing_set_offset(&h->framing, cursor);
     if (h->form != SUB_RAW)
         framing_begin(&h->framing, &text);
     write_formed(h, &text);
@@ -380,6 +381,8 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
     const char *lf = edges && h->rest.len ? memrchr(h->rest.ptr, '\n', h->rest.len) : NULL;
     size_t after_lf = lf ? (size_t)(h->rest.ptr + h->rest.len - (lf + 1)) : h->rest.len;
     bool continues = false;
+    if (why == SUBSCRIBER_AT_END)
+        h->end = h->sent;
     if (edges && (h->form == SUB_PARTS || h->form == SUB_LINES)) {
         missed.before = h->sent - after_lf - (lf ? 0 : h->framing.cut.len);
     } else if (edges && h->form == SUB_EVENTS && (lf || !h->framing.in_line)) {
@@ -415,6 +418,7 @@ static void subscribe(struct http_subscriber *h, const struct stream_from *from)
         .stream = h->stream,
         .from = *from,
         .follow = h->follow,
+        .one_opening = h->one_opening,
         .piece_max = h->form == SUB_RAW && !h->states ? 0 : FORMED_WINDOW,
         .start_only = http_is_head(h->req),
         .sink = {h, sink_pending, sink_refuse, sink_start, sink_write, sink_end,
@@ -437,6 +441,7 @@ static void report_gap(struct http_subscriber *h)
     if (h->reported && h->reported < h->gap.after)
         report_passed(h, "retention passed a subscriber again before its gap event", &h->gap);
     h->reported = 0;
+    framing_set_offset(&h->framing, h->gap.after);
     framing_add_gap(&h->framing, &h->gap, &text);
     write_formed(h, &text);
     h->sent = h->gap.after;
@@ -525,8 +530,9 @@ void http_sub(struct http_request *req, void *ctx)
         .form = form,
         .framing = {.form = forms[form].framing,
             .id = journal_id(stream_journal(s)),
-            .openings = stream_openings(s)},
+            .journal = stream_journal(s)},
         .follow = follow,
+        .one_opening = form == SUB_RAW && http_param(req, "id", &name),
         .states = states && follow,
         .connected = clock_wall(),
         .wrote = clock_monotonic()};

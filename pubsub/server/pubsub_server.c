@@ -1,12 +1,15 @@
 #include "pubsub/server/pubsub_server.h"
 
 #include "base/log.h"
-#include "journal/journal_openings.h"
+#include "base/rfc3339.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#define OPENINGS_SHOWN ((size_t)16)
 
 bool server_is_up(const struct pubsub_server *server)
 {
@@ -120,7 +123,7 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
 {
     const char *failure = journal_failure(stream_journal(s));
     uint64_t end = journal_committed_end(stream_journal(s));
-    char members[160];
+    char members[200];
     switch (why) {
     case SUBSCRIBER_BEYOND:
         snprintf(members, sizeof(members), "\"end\":\"%" PRIu64 "\"", end);
@@ -133,8 +136,10 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
     case SUBSCRIBER_GONE:
         stats_add(server->cursors_gone, 1);
         snprintf(members, sizeof(members),
-            "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\",\"earliest\":\"%" PRIu64 "\"",
-            edges->before, edges->after, journal_earliest(stream_journal(s)));
+            "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\",\"earliest\":\"%" PRIu64
+            "\",\"opening_before\":\"%s\"",
+            edges->before, edges->after, journal_earliest(stream_journal(s)),
+            journal_opening_before(stream_journal(s), edges->after));
         http_problem_with(req, 410, "cursor-gone", members,
             "the bytes at this cursor are gone; the stream continues at %" PRIu64, edges->after);
         break;
@@ -143,6 +148,52 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
             failure ? failure : "try again");
         break;
     }
+}
+
+static const char *began(const char *opening, char out[RFC3339_TEXT])
+{
+    return rfc3339_write(opening_time(opening) / USEC_PER_SEC, out);
+}
+
+static void append_opening(struct buf *members, const char *between, uint64_t first, const char *opening)
+{
+    char time[RFC3339_TEXT];
+    buf_printf(members, "%s{\"first\":\"%" PRIu64 "\",\"opening\":\"%s\",\"began\":\"%s\"}", between, first,
+        opening, began(opening, time));
+}
+
+/* The list includes the present opening, even if it has not appended yet. */
+static void append_openings(struct buf *members, const struct journal *j)
+{
+    struct journal_opening *list;
+    size_t n = journal_openings(j, &list);
+    bool has_appended = n > 0 && strcmp(list[n - 1].opening, journal_opening(j)) == 0;
+    size_t all = n + !has_appended, from = all > OPENINGS_SHOWN ? all - OPENINGS_SHOWN : 0;
+    buf_append_str(members, ",\"openings\":[");
+    for (size_t i = from; i < n; i++)
+        append_opening(members, i > from ? "," : "", list[i].first, list[i].opening);
+    if (!has_appended)
+        append_opening(members, n > 0 ? "," : "", journal_committed_end(j), journal_opening(j));
+    buf_append_char(members, ']');
+    free(list);
+}
+
+/* `differs_from` and `is_certain` are of journal_is_past. */
+static void refuse_history(struct http_request *req, const struct journal *j, uint64_t offset,
+    uint64_t differs_from, bool is_certain)
+{
+    struct buf members = {0};
+    char time[RFC3339_TEXT];
+    buf_printf(&members, "\"differs_from\":\"%" PRIu64 "\",\"is_certain\":%s,\"opening_before\":\"%s\"",
+        differs_from, is_certain ? "true" : "false", journal_opening_before(j, differs_from));
+    append_openings(&members, j);
+    buf_append_char(&members, '\0');
+    http_problem_with(req, 409, "other-history", members.ptr,
+        "the stream is a restored copy: from offset %" PRIu64
+        " on it differs from the lines read, which end at %" PRIu64 "; the copy was opened there at %s%s",
+        differs_from, offset, began(journal_opening_at(j, differs_from), time),
+        is_certain ? "" : " (found by the clocks: compare with the time of the restore)");
+    buf_free(&members);
 }
 
 bool server_check_stream_id(
@@ -160,34 +211,22 @@ bool server_check_stream_id(
     }
     if (!dot || !from || from->kind != STREAM_FROM_OFFSET || from->offset == 0)
         return true;
-    const struct openings *o = stream_openings(s);
-    struct bytes lineage = bytes_of(dot + 1, (size_t)(asked.ptr + asked.len - dot - 1));
-    uint64_t differs;
-    if (openings_agree(o, from->offset - 1, lineage, &differs))
+    uint64_t differs_from;
+    bool is_certain;
+    struct bytes opening = bytes_of(dot + 1, (size_t)(asked.ptr + asked.len - dot - 1));
+    if (journal_is_past(stream_journal(s), from->offset, opening, &differs_from, &is_certain))
         return true;
-    /* Without a common opening, the histories parted before the current opening, at an unknown offset. */
-    bool is_exact = differs > 0;
-    if (!is_exact)
-        differs = openings_at(o, openings_count(o) - 1)->first;
-    snprintf(members, sizeof(members),
-        "\"differs_from\":\"%" PRIu64 "\",\"is_exact\":%s,\"unknown\":\"%" PRIu64 "\"", differs,
-        is_exact ? "true" : "false",
-        is_exact ? 0
-                 : journal_bytes_between(stream_journal(s), journal_earliest(stream_journal(s)), differs));
-    http_problem_with(req, 409, "other-history", members,
-        "the stream is a restored copy: from offset %" PRIu64
-        " on%s, its lines differ from those that the cursor's reader got",
-        differs, is_exact ? "" : " or before");
+    refuse_history(req, stream_journal(s), from->offset, differs_from, is_certain);
     return false;
 }
 
-void server_add_openings(struct http_request *req, const struct stream *s)
+void server_add_openings(struct http_request *req, struct stream *s, uint64_t offset)
 {
-    struct buf text = {0};
-    openings_append_text(stream_openings(s), 0, &text);
-    buf_append_char(&text, '\0');
-    http_add_header_text(req, "X-Millrace-Openings", text.ptr);
-    buf_free(&text);
+    const struct journal *j = stream_journal(s);
+    const char *before = journal_opening_before(j, offset);
+    http_add_header_text(req, "X-Millrace-Opening", journal_opening_at(j, offset));
+    if (before[0])
+        http_add_header_text(req, "X-Millrace-Opening-Before", before);
 }
 
 bool server_read_from(struct http_request *req, const char *fallback, struct stream_from *from)

@@ -110,13 +110,13 @@ void server_era(const struct pubsub_server *server, char out[SERVER_ERA_TEXT]);
 /* Adds X-Millrace-Stream-Place, X-Millrace-Time and X-Millrace-Era. If two replies have the same place, they are from the same stream
  * (stream/stream_client.h). */
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s);
-/* Checks id=STREAM or id=STREAM.LINEAGE. STREAM is the id of the cursor's stream. LINEAGE is that of the byte before the
- * offset in `from` (journal/opening_list.h). `from` may be NULL. If the stream has another id or history, replies with
+/* Checks id=STREAM or id=STREAM.OPENING. STREAM is the id of the cursor's stream. OPENING is that of the byte before the
+ * offset in `from` (journal/opening.h). `from` may be NULL. If the stream has another id or history, replies with
  * the error and returns false. */
 bool server_check_stream_id(
     struct http_request *req, struct stream *s, struct bytes id, const struct stream_from *from);
-/* Adds X-Millrace-Openings, "FIRST:ID, ...": all openings, so that a reader can store the whole lineage of its cursor. */
-void server_add_openings(struct http_request *req, const struct stream *s);
+/* Adds X-Millrace-Opening and X-Millrace-Opening-Before: the openings of the bytes at and before `offset`. */
+void server_add_openings(struct http_request *req, struct stream *s, uint64_t offset);
 /* Reads from=, or `fallback` if the parameter is missing. If the value is invalid, replies with the error and returns
  * false. */
 bool server_read_from(struct http_request *req, const char *fallback, struct stream_from *from);

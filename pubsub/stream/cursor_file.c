@@ -15,7 +15,7 @@
 
 #define UNIT ((size_t)512)
 #define CHECKSUM_AT (UNIT - 8)
-#define VERSION 1
+#define VERSION 2
 static const char magic[8] = "MRCURSOR";
 
 /* Positions of the fields in a copy. */
@@ -27,8 +27,8 @@ enum {
     AT_NAME_LENGTH = 49,
     AT_STREAM = 50,
     AT_NAME = AT_STREAM + NAME_LEN_MAX,
-    AT_KEY = AT_NAME + NAME_LEN_MAX, /* zeros: no owner */
-    AT_LINEAGE = 416,                /* zeros: unknown */
+    AT_KEY = AT_NAME + NAME_LEN_MAX,           /* zeros: no owner */
+    AT_OPENING = AT_KEY + CURSOR_KEY_TEXT - 1, /* 12 bytes (journal/opening.h) */
 };
 
 struct slot {
@@ -84,7 +84,7 @@ static void encode(const struct cursor_record *r, uint64_t sequence, size_t slot
     memcpy(unit + AT_STREAM, r->stream, strlen(r->stream));
     memcpy(unit + AT_NAME, r->name, strlen(r->name));
     memcpy(unit + AT_KEY, r->key, strlen(r->key));
-    memcpy(unit + AT_LINEAGE, r->lineage, strlen(r->lineage));
+    opening_encode(r->opening, unit + AT_OPENING);
     put_le64(unit + CHECKSUM_AT, checksum(unit, place_of(slot, sequence)));
 }
 
@@ -116,7 +116,7 @@ static bool decode(const char *unit, uint64_t place, struct cursor_record *r, ui
     r->offset = get_le64(unit + AT_OFFSET);
     memcpy(r->id, unit + AT_ID, JOURNAL_ID_TEXT - 1);
     memcpy(r->key, unit + AT_KEY, CURSOR_KEY_TEXT - 1);
-    memcpy(r->lineage, unit + AT_LINEAGE, LINEAGE_SHORT_TEXT - 1);
+    opening_decode(unit + AT_OPENING, r->opening);
     return decode_name(unit + AT_STREAM, (uint8_t)unit[AT_STREAM_LENGTH], r->stream) &&
            decode_name(unit + AT_NAME, (uint8_t)unit[AT_NAME_LENGTH], r->name);
 }

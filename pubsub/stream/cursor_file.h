@@ -22,7 +22,6 @@
 #define MILLRACE_PUBSUB_CURSOR_FILE_H
 
 #include "journal/journal.h"
-#include "journal/opening_list.h"
 
 #define CURSOR_FILE_SLOTS_MAX 4096 /* slots */
 #define CURSOR_KEY_TEXT 33         /* 32 hexadecimal digits and NUL */
@@ -35,7 +34,7 @@ struct cursor_record {
     char id[JOURNAL_ID_TEXT];    /* of the stream */
     char key[CURSOR_KEY_TEXT];   /* of the owner; "": any client may move the cursor */
     uint64_t offset;
-    char lineage[LINEAGE_SHORT_TEXT]; /* of the byte before `offset` (journal/opening_list.h); "": unknown */
+    char opening[OPENING_TEXT]; /* of the byte before `offset` (journal/opening.h); "": offset 0 */
 };
 
 enum cursor_file_result {

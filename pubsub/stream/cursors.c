@@ -164,13 +164,14 @@ static void drop(struct cursors *cs, struct named_cursor *c)
 }
 
 /* Returns up to which offset the stream's lines are those before the cursor. A stream that alone has been restored has, or
- * will have, other lines after that. If it is unknown, returns 0. */
+ * will have, other lines after that. */
 static uint64_t held_from(struct stream *s, const struct cursor_record *r)
 {
-    uint64_t differs, end = journal_committed_end(stream_journal(s));
-    if (!stream_agrees(s, r->offset, r->lineage, &differs))
-        return differs;
-    return r->offset < end ? r->offset : end;
+    uint64_t differs_from;
+    bool is_certain;
+    return journal_is_past(stream_journal(s), r->offset, bytes_str(r->opening), &differs_from, &is_certain)
+               ? r->offset
+               : differs_from;
 }
 
 bool cursors_open(const struct cursors_config *config, struct cursors **out, char *error, size_t error_size)
@@ -285,7 +286,8 @@ enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *cha
         if (change->offset < c->low)
             c->low = change->offset;
         r.offset = change->offset;
-        stream_lineage_before(c->stream, r.offset, r.lineage, sizeof r.lineage);
+        snprintf(
+            r.opening, sizeof r.opening, "%s", journal_opening_before(stream_journal(c->stream), r.offset));
         memcpy(r.name, c->name, sizeof r.name);
         memcpy(r.key, c->key, sizeof r.key);
         snprintf(r.stream, sizeof r.stream, "%s", stream_name(c->stream));

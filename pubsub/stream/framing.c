@@ -1,8 +1,7 @@
 #include "pubsub/stream/framing.h"
 
-#include "journal/opening_list.h"
-
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define RETRY_MS 1000
@@ -14,18 +13,32 @@ void framing_free(struct framing *f)
     buf_free(&f->cut);
 }
 
-static void add_id(const struct framing *f, struct buf *out)
+void framing_set_offset(struct framing *f, uint64_t offset)
 {
+    f->offset = offset;
+    f->until = 0;
+}
+
+/* The opening of the byte before the offset, which may be the byte before a gap. */
+static const char *opening_before(struct framing *f)
+{
+    if (f->until == 0 || f->offset > f->until) {
+        snprintf(f->opening, sizeof f->opening, "%s", journal_opening_before(f->journal, f->offset));
+        f->until = f->offset > 0 ? journal_opening_end(f->journal, f->offset - 1) : 0;
+    }
+    return f->opening;
+}
+
+static void add_id(struct framing *f, struct buf *out)
+{
+    const char *opening = f->journal ? opening_before(f) : "";
     buf_append(out, "id: ", 4);
     buf_append_u64(out, f->offset);
     buf_append_char(out, ':');
     buf_append(out, f->id, JOURNAL_ID_TEXT - 1);
-    char lineage[LINEAGE_SHORT_TEXT] = "";
-    if (f->openings && f->offset > 0)
-        openings_lineage(f->openings, f->offset - 1, lineage, sizeof lineage);
-    if (lineage[0])
+    if (opening[0])
         buf_append_char(out, '.');
-    buf_append_str(out, lineage);
+    buf_append_str(out, opening);
     buf_append(out, "\n\n", 2);
 }
 
@@ -85,7 +98,6 @@ static void take_events(struct framing *f, struct bytes *piece, struct buf *out)
 
 void framing_add_gap(struct framing *f, const struct journal_edges *edges, struct buf *out)
 {
-    f->offset = edges->after;
     buf_free(&f->cut);
     buf_printf(out, "event: gap\ndata: {\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\"}\n",
         edges->before, edges->after);

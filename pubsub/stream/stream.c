@@ -1,13 +1,10 @@
 #include "pubsub/stream/stream.h"
 
 #include "base/erased_line.h"
-#include "base/errno_class.h"
-#include "journal/journal_openings.h"
 #include "pubsub/stream/block_cache.h"
 #include "pubsub/stream/line_index.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +14,6 @@ struct stream {
     unsigned magic;
     char *name;
     struct journal *journal;
-    struct openings *openings;
     LIST_HEAD(, stream_observer) observers; /* newest first */
     size_t n_observers, n_internal;
     uint64_t lines; /* committed since the daemon started */
@@ -50,20 +46,10 @@ enum journal_result stream_open(struct journal_set *set, const char *name,
     enum journal_result r = journal_open(set, config, &journal, error, error_size);
     if (r != JOURNAL_OK)
         return r;
-    struct openings *openings = openings_open(config->dir, journal_committed_end(journal));
-    if (!openings) {
-        r = errno_is_full(errno)       ? JOURNAL_NO_SPACE
-            : errno_is_fd_limit(errno) ? JOURNAL_NO_DESCRIPTORS
-                                       : JOURNAL_IO;
-        snprintf(error, error_size, "%s/" OPENINGS_FILE ": %s", config->dir, strerror(errno));
-        journal_close(&journal);
-        return r;
-    }
     struct stream *s = mem_zalloc(sizeof(*s));
     s->magic = STREAM_MAGIC;
     s->name = mem_strdup(name);
     s->journal = journal;
-    s->openings = openings;
     line_index_begin(&s->index, journal_committed_end(journal));
     s->cache = block_cache_new(journal);
     journal_on_commit(journal, on_commit, s);
@@ -78,7 +64,6 @@ void stream_close(struct stream **s)
     assert((*s)->magic == STREAM_MAGIC && LIST_EMPTY(&(*s)->observers));
     block_cache_free(&(*s)->cache);
     journal_close(&(*s)->journal);
-    openings_free(&(*s)->openings);
     line_index_free(&(*s)->index);
     (*s)->magic = 0;
     free((*s)->name);
@@ -94,24 +79,6 @@ const char *stream_name(const struct stream *s)
 struct journal *stream_journal(struct stream *s)
 {
     return s->journal;
-}
-
-const struct openings *stream_openings(const struct stream *s)
-{
-    return s->openings;
-}
-
-void stream_lineage_before(const struct stream *s, uint64_t offset, char *out, size_t size)
-{
-    out[0] = '\0';
-    if (offset > 0)
-        openings_lineage(s->openings, offset - 1, out, size);
-}
-
-bool stream_agrees(const struct stream *s, uint64_t offset, const char *lineage, uint64_t *differs_from)
-{
-    *differs_from = 0;
-    return offset == 0 || openings_agree(s->openings, offset - 1, bytes_str(lineage), differs_from);
 }
 
 struct line_index *stream_line_index(struct stream *s)

@@ -1,7 +1,7 @@
 /* stream: a named stream of lines in a journal of its own.
  *
  * The journal's payload is the text of the stream, each publish is one frame, and the journal's id is the stream's
- * id. A *cursor* is an id and an offset, the number of bytes before a line.
+ * id. A *cursor* is an id, an offset (the number of bytes before a line) and the opening of the byte before (journal/opening.h).
  *
  * 1. Every frame contains whole lines, so a line begins at each frame, even after a hole or a trim.
  * 2. A publish is stored completely or not at all. Its callback runs when the frame is committed or refused.
@@ -25,7 +25,6 @@
 struct stream;
 struct block_cache;
 struct line_index;
-struct openings;
 
 struct stream_limits {
     uint64_t
@@ -44,11 +43,6 @@ void stream_close(struct stream **s);
 
 const char *stream_name(const struct stream *s);
 struct journal *stream_journal(struct stream *s);
-const struct openings *stream_openings(const struct stream *s); /* journal/opening_list.h */
-/* The lineage of the byte before the offset, in a buffer of `size` bytes; "" if unknown. */
-void stream_lineage_before(const struct stream *s, uint64_t offset, char *out, size_t size);
-/* Compares the histories at the byte before the offset, as openings_agree. */
-bool stream_agrees(const struct stream *s, uint64_t offset, const char *lineage, uint64_t *differs_from);
 struct line_index *stream_line_index(struct stream *s);
 struct block_cache *stream_block_cache(struct stream *s);
 

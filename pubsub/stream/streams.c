@@ -72,6 +72,7 @@ static enum streams_result open_one(
         .segment_bytes = segment_bytes(ss, &limits),
         .max_producers = ss->config.max_producers,
         .shares_files = true,
+        .openings_begin_segments = true,
         .count = bytes_count_lines,
         .counted = "lines",
     };

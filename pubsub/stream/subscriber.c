@@ -31,7 +31,8 @@ struct subscriber {
     struct block_wait wait;
     enum subscriber_state state;
     uint64_t offset;  /* of the next byte to write */
-    uint64_t last;    /* the committed end at the start; without `follow` the subscriber ends here */
+    uint64_t last;    /* the committed end at the start */
+    uint64_t until;   /* the subscriber ends here; UINT64_MAX: nowhere */
     bool is_slow;     /* wrote less than SUBSCRIBER_BURST in the last tick and so far in this tick */
     uint64_t at_tick; /* the offset at the last tick */
     uint64_t again;   /* bytes below this offset were already written before subscriber_go_back */
@@ -124,6 +125,12 @@ static bool start(struct subscriber *sub)
     return false;
 }
 
+static uint64_t limit(const struct subscriber *sub)
+{
+    uint64_t end = journal_committed_end(sub->journal);
+    return sub->until < end ? sub->until : end;
+}
+
 /* Writes a piece. Before the first piece, starts the sink. Returns false if the block must be read first or the
  * subscriber has ended.
  *
@@ -139,9 +146,7 @@ static bool write_piece(struct subscriber *sub)
     if (sub->started && sub->offset - sub->at_tick >= SUBSCRIBER_BURST)
         sub->is_slow = false;
     bool takes_large = sink->write_spans && !sub->is_slow && sub->offset >= sub->again;
-    struct block_request want = {.offset = sub->offset,
-        .end = sub->config.follow ? journal_committed_end(sub->journal) : sub->last,
-        .large = takes_large};
+    struct block_request want = {.offset = sub->offset, .end = limit(sub), .large = takes_large};
     if (!block_cache_get(cache, &want, &piece)) {
         sub->state = SUBSCRIBER_READING;
         enum journal_result r = block_cache_read(cache, &want, &sub->wait, &edges);
@@ -185,7 +190,7 @@ static void read_on(struct subscriber *sub)
     if (!sub->started && sub->offset == sub->last && !start(sub))
         return;
     do {
-        bool at_last = !sub->config.follow && sub->offset >= sub->last;
+        bool at_last = sub->offset >= sub->until;
         if (at_last && pending(sub) <= SUBSCRIBER_LOW) {
             end(sub, SUBSCRIBER_AT_END, NULL);
             return;
@@ -206,6 +211,9 @@ static void read_on(struct subscriber *sub)
 static void cursor_is_good(struct subscriber *sub)
 {
     sub->last = journal_committed_end(sub->journal);
+    sub->until = sub->config.one_opening ? journal_opening_end(sub->journal, sub->offset) : UINT64_MAX;
+    if (!sub->config.follow && sub->until > sub->last)
+        sub->until = sub->last;
     if (sub->offset > sub->last)
         refuse(sub, SUBSCRIBER_BEYOND, NULL);
     else

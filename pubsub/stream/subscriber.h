@@ -19,8 +19,8 @@
  *    (subscriber_go_back), and the subscriber is slow again.
  * 3. The cursor is checked before start. It must be at the end of a line, at the beginning of the stream, or at the
  *    end of a hole. The first block is also read before start, so a cursor at the beginning of a hole is refused.
- * 4. Without `follow`, the subscriber ends at the offset that was the committed end when it started. It waits until
- *    at most SUBSCRIBER_LOW bytes are pending.
+ * 4. Without `follow`, the subscriber ends at the offset that was the committed end when it started. With `one_opening`, it ends where
+ *    another opening begins (journal/opening.h). It waits until at most SUBSCRIBER_LOW bytes are pending.
  * 5. The subscriber ends at a hole. If the client resumes there, it is refused (invariant 3) and gets both edges of
  *    the hole.
  * 6. If retention deletes bytes that are not written yet, the subscriber ends with the edges of the missing bytes. If
@@ -38,7 +38,7 @@
 #define SUBSCRIBER_BURST ((size_t)256 * 1024)
 
 enum subscriber_end {
-    SUBSCRIBER_AT_END,  /* without `follow`: everything is written */
+    SUBSCRIBER_AT_END,  /* everything is written, as invariant 4 says */
     SUBSCRIBER_AT_HOLE, /* the next bytes are lost, see the edges */
     SUBSCRIBER_PASSED,  /* retention has deleted the next bytes, see the edges */
     SUBSCRIBER_DAMAGED, /* the next bytes are damaged; journal_failure names file and byte */
@@ -70,6 +70,7 @@ struct subscriber_config {
     struct stream *stream;
     struct stream_from from;
     bool follow;
+    bool one_opening;
     size_t piece_max;            /* maximum bytes of a piece of a window; 0: unlimited */
     bool is_internal;            /* not counted among the stream's subscribers */
     bool start_only;             /* only check the cursor: end after start */

@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "base/text_hash.h"
-#include "journal/opening_list.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -121,13 +120,10 @@ struct untils *untils_open(const struct untils_config *config)
     return us;
 }
 
-static struct bytes tag_of(const struct untils *us, struct bytes producer, struct bytes opening,
-    const struct until *u, char out[UNTILS_TAG_TEXT])
+static struct bytes tag_of(
+    const struct untils *us, struct bytes opening, const struct until *u, char out[UNTILS_TAG_TEXT])
 {
     usec_t timeout = us->config.timeout, silence = u->silence < timeout ? u->silence : timeout;
-    size_t room = LINEAGE_TAG_ROOM - producer.len;
-    if (opening.len > room)
-        opening.len = room - room % LINEAGE_DIGITS;
     int len = snprintf(out, UNTILS_TAG_TEXT, "%.*s %" PRId64 " %" PRId64 " %s", (int)opening.len,
         opening.len ? opening.ptr : "", u->time, silence - silence % (timeout / SILENCE_STEPS), u->name);
     return bytes_of(out, (size_t)len);
@@ -153,7 +149,7 @@ struct bytes untils_tag(const struct untils *us, const struct stream *s, struct 
         return opening;
     if (statement)
         apply(&u, statement);
-    return tag_of(us, producer, opening, &u, out);
+    return tag_of(us, opening, &u, out);
 }
 
 static void release(struct entry *e)
@@ -182,7 +178,7 @@ static void store(struct entry *e)
     char text[UNTILS_TAG_TEXT];
     bool has_mark;
     uint64_t mark = journal_mark(j, producer, &has_mark);
-    struct bytes tag = tag_of(e->all, producer, untils_tag_opening(old), &e->until, text);
+    struct bytes tag = tag_of(e->all, untils_tag_opening(old), &e->until, text);
     if (e->is_storing || !has_mark)
         return;
     if (bytes_equal(tag, old)) {

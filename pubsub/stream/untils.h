@@ -67,7 +67,7 @@ void untils_remove(struct untils *us, const struct stream *s, struct bytes produ
 
 /* The tag of a mark is the text "OPENING[ UNTIL SILENCE NAME]": the opening that the producer stores with its mark, and what it has stated;
  * UNTIL and SILENCE in microseconds. Returns the tag to store with a publish; `statement` NULL: the publish states nothing. An opening
- * and its producer have at most LINEAGE_TAG_ROOM bytes. */
+ * has at most NAME_LEN_MAX bytes. */
 #define UNTILS_TAG_TEXT MARK_LABEL_MAX
 struct bytes untils_tag(const struct untils *us, const struct stream *s, struct bytes producer,
     struct bytes opening, const struct until_statement *statement, char out[UNTILS_TAG_TEXT]);

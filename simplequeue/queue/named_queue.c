@@ -1,10 +1,7 @@
 #include "simplequeue/queue/named_queue_internal.h"
-#include "base/errno_class.h"
 #include "base/random_id.h"
-#include "journal/journal_openings.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -70,9 +67,9 @@ const struct journal *named_queue_journal(const struct named_queue *q)
     return q->config.journal;
 }
 
-const struct openings *named_queue_openings(const struct named_queue *q)
+const struct queue_openings *named_queue_openings(const struct named_queue *q)
 {
-    return q->openings;
+    return &q->openings;
 }
 
 void named_queue_set_data(struct named_queue *q, void *data)
@@ -147,30 +144,44 @@ static void replay_kept(struct recovery *r, struct queue_record *record, uint64_
     }
 }
 
-static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+static void replay_open(struct named_queue *q, struct queue_record *record)
+{
+    struct queue_record_item item;
+    char opening[OPENING_TEXT];
+    q->openings.n = 0;
+    while (queue_record_next(record, &item)) {
+        opening_decode(item.opening.ptr, opening);
+        queue_openings_add(&q->openings, opening, item.ids.first);
+    }
+    queue_restore_lease_base(q->core, record->lease_base + LEASE_STEP);
+}
+
+static bool replay(const struct journal_scanned *frame, void *arg)
 {
     struct recovery *r = arg;
     struct queue *core = r->q->core;
     struct queue_record record;
     struct queue_record_item item;
     const char *reason;
-    r->written = time;
-    if (payload.len == 0)
+    r->written = frame->time;
+    if (frame->payload.len == 0)
         return true;
-    if (!queue_log_decode(payload, &record, &reason))
-        return recovery_fail(r, offset, reason);
-    r->q->last_record = offset;
+    if (!queue_log_decode(frame->payload, &record, &reason))
+        return recovery_fail(r, frame->offset, reason);
+    r->q->last_record = frame->offset;
     if (queue_record_is_dense(&record)) {
-        if (record.n && !replay_messages(r, &record, offset))
+        if (record.n && !replay_messages(r, &record, frame->offset))
             return false;
+        if (record.n) /* a full disk may have refused the OPEN */
+            queue_openings_add(&r->q->openings, frame->opening, record.id);
     } else if (record.type == RECORD_KEEP) {
-        replay_kept(r, &record, offset);
+        replay_kept(r, &record, frame->offset);
     } else if (record.type == RECORD_REMOVE) {
         while (queue_record_next(&record, &item))
             queue_restore_remove(core, item.ids);
     } else if (record.type == RECORD_OPEN) {
-        queue_restore_lease_base(core, record.lease_base + LEASE_STEP);
-        r->q->open_record = offset;
+        replay_open(r->q, &record);
+        r->q->open_record = frame->offset;
     } else {
         struct id_ranges ids = {0};
         while (queue_record_next(&record, &item))
@@ -190,7 +201,8 @@ static bool replay(uint64_t offset, usec_t time, struct bytes payload, void *arg
 
 /* A hole in the journal means that messages may be lost that were already delivered. The queue skips their ids, so
  * that a relay never takes a new message for one that it has already published. The number of skipped ids depends
- * on the holes, not on the last known id: an earlier OPEN may be lost, too. */
+ * on the holes, not on the last known id: an earlier OPEN may be lost, too. The skipped ids belong to the latest opening
+ * before. */
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
 {
     struct journal *j = q->config.journal;
@@ -205,7 +217,9 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
         return false;
     }
     uint64_t holes = journal_committed_end(j) / JOURNAL_HOLE - q->last_record / JOURNAL_HOLE;
-    queue_restore_next_id(q->core, queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE);
+    uint64_t next_id = queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE;
+    queue_restore_next_id(q->core, next_id);
+    queue_openings_add(&q->openings, journal_opening(j), next_id);
     return true;
 }
 
@@ -215,22 +229,6 @@ static void step(struct named_queue *q)
     notify_ready(q);
     storage_maintain(q);
     erase_continue(q);
-}
-
-/* Precedes the first id that this session gives out. If the first session was killed before it created the file of openings, and the
- * disk is full now, the queue opens without the file, so that the other queues can be drained. */
-static enum queue_result add_opening(struct named_queue *q, char *error, size_t error_size)
-{
-    const char *dir = q->config.dir;
-    if (!dir || (q->openings = openings_open(dir, queue_state(q->core)->next_id)))
-        return QUEUE_OK;
-    int why = errno;
-    if (errno_is_full(why) && q->config.existed && !openings_exist(dir))
-        return QUEUE_OK;
-    snprintf(error, error_size, "%s/" OPENINGS_FILE ": %s", dir, strerror(why));
-    return errno_is_full(why)       ? QUEUE_NO_SPACE
-           : errno_is_fd_limit(why) ? QUEUE_NO_DESCRIPTORS
-                                    : QUEUE_LATCHED;
 }
 
 struct named_queue *named_queue_open(const struct named_queue_config *config, struct queue_now now,
@@ -250,13 +248,13 @@ struct named_queue *named_queue_open(const struct named_queue_config *config, st
         random_id(q->id);
     *result = QUEUE_OK;
     if (config->journal)
-        *result = recover(q, now, error, error_size) ? add_opening(q, error, error_size) : QUEUE_LATCHED;
+        *result = recover(q, now, error, error_size) ? QUEUE_OK : QUEUE_LATCHED;
     if (*result != QUEUE_OK) {
         named_queue_free(&q);
         return NULL;
     }
     follower_restore(q);
-    q->config.id = q->config.dir = NULL; /* belong to the caller */
+    q->config.id = NULL; /* belongs to the caller */
     queue_restore_lease_base(q->core, (uint64_t)now.wall);
     queue_reset_high_water(q->core);
     q->lease_base = queue_last_lease(q->core);
@@ -276,7 +274,6 @@ void named_queue_free(struct named_queue **qp)
         journal_close(&q->config.journal);
     assert(q->under_way == 0);
     queue_free(&q->core);
-    openings_free(&q->openings);
     producer_marks_free(q);
     buf_free(&q->record);
     free(q->pieces);

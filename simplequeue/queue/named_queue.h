@@ -13,8 +13,9 @@
  *    reserved when a message is accepted (named_queue_op.c).
  * 7. Ids never repeat, even after a power cut under JOURNAL_SYNC_NEVER or a repair: after each hole of the journal
  *    the queue skips QUEUE_ID_HOLE ids, more than can be used between two syncs.
- * 8. Each id has an opening (journal/opening_list.h), with which a relay distinguishes the messages of a restored
- *    copy.
+ * 8. Each id has an opening (queue_openings.h), by which the queue refuses the marks of another copy. The openings are in the
+ *    records that assign ids, and in the OPEN records. On a full disk, a trim may lose them; then the queue also refuses the
+ *    marks that name them.
  * 9. A settlement may name the follower's destination. In the same frame the queue raises the destination's mark, in
  *    the table of marks, to the id after the messages; with it a relay recognizes an old copy of the destination. It
  *    may stay too low if the disk or the table is full, but is never too high.
@@ -27,6 +28,7 @@
 
 #include "journal/journal.h"
 #include "simplequeue/queue/queue.h"
+#include "simplequeue/queue/queue_openings.h"
 
 #define QUEUE_REPAIR_HINT "see `millrace journal check` and `repair`"
 #define QUEUE_ID_HOLE (UINT64_C(1) << 32)
@@ -87,24 +89,21 @@ struct queue_put {
     const struct bytes *messages; /* copied before named_queue_put returns; if none, only the mark changes */
     size_t n;
     struct bytes producer; /* empty: none */
-    struct bytes opening;  /* stored with `next`; with the producer at most MARK_LABEL_MAX - 1 bytes */
+    struct bytes opening;  /* a name, stored with `next`; empty: none */
     uint64_t mark, next;
     bool sets_mark; /* set the mark to `next` without a comparison; the put has no messages */
     usec_t delay;   /* 0: ready at once; otherwise moved to the end of the queue after this time */
 };
 
 struct named_queue;
-struct openings;
 
 struct named_queue_config {
     const char *name;
     struct queue_shared *shared;
     const struct queue_limits *limits;
     struct journal *journal; /* named_queue_free closes it; NULL: memory only */
-    const char *dir;         /* the directory of the journal, for the openings; not kept */
-    bool existed;       /* before this start: a full disk that prevents its first opening is not a fault */
-    const char *id;     /* the id of a restored queue, copied; NULL or "": the journal's id */
-    uint64_t trim_step; /* the journal is trimmed in steps of about this many bytes */
+    const char *id;          /* the id of a restored queue, copied; NULL or "": the journal's id */
+    uint64_t trim_step;      /* the journal is trimmed in steps of about this many bytes */
     /* Called, never recursively, after each operation and load: messages may be ready or loaded, or the disk full
      * or free again. May be NULL. */
     void (*on_ready)(struct named_queue *q, void *arg);
@@ -112,7 +111,7 @@ struct named_queue_config {
 };
 
 /* Without a journal, an empty queue with a new id. With one, blocks while it reads the whole journal. NULL with
- * *result and the error if a record is damaged or the opening cannot be written. */
+ * *result and the error if a record is damaged. */
 struct named_queue *named_queue_open(const struct named_queue_config *config, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size);
 /* No operation may be in progress. Call journal_set_flush before. */
@@ -129,7 +128,8 @@ uint64_t named_queue_mark(const struct named_queue *q, const char *producer, boo
 struct bytes named_queue_opening(const struct named_queue *q, const char *producer);
 /* Calls fn for each producer that has a committed mark, in any order. */
 void named_queue_producers(const struct named_queue *q, journal_producer_fn *fn, void *arg);
-const struct openings *named_queue_openings(const struct named_queue *q); /* may be NULL */
+/* Empty without a journal. */
+const struct queue_openings *named_queue_openings(const struct named_queue *q);
 /* A pointer that the user of the queue may set and read. */
 void named_queue_set_data(struct named_queue *q, void *data);
 void *named_queue_data(const struct named_queue *q);

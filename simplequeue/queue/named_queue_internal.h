@@ -118,7 +118,7 @@ struct named_queue {
     char name[NAME_LEN_MAX + 1];
     char id[JOURNAL_ID_TEXT];
     struct queue *core;
-    struct openings *openings; /* NULL: none */
+    struct queue_openings openings;
     void *data;
     void (*step)(struct named_queue *q); /* after each op and each load */
     struct queue_now now;                /* of the last operation */
@@ -227,7 +227,7 @@ void op_finish(const struct journal_commit *c, void *arg);
 /* Stops a load that is in progress. */
 void load_stop(struct named_queue *q);
 
-/* Appends an OPEN record, which contains the base of this session's lease numbers. */
+/* Appends an OPEN record, which contains the openings and the base of this session's lease numbers. */
 void storage_append_open(struct named_queue *q);
 /* Trims the journal, rewrites the messages of a segment that is sparse or to be erased, and spills and loads messages as
  * needed. */

@@ -222,7 +222,7 @@ static void open_encode(struct op *o)
 {
     struct named_queue *q = o->q;
     o->reserve = o->refused > 1 ? 0 : reserve_for_all(q, o->refused == 0 ? SPARE_OF_PUT : 0);
-    queue_log_open(&q->record, queue_state(q->core)->next_id, q->lease_base);
+    queue_log_open(&q->record, queue_state(q->core)->next_id, q->lease_base, &q->openings);
 }
 
 static void note_rewrite(struct named_queue *q, enum journal_result r)

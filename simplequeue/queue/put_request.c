@@ -23,8 +23,8 @@ const char *put_request_marks(const struct url_query *query, struct queue_put *p
     if (!bytes_to_u64(next, &put->next))
         return "next is not a number";
     if (url_query_get(query, "opening", &put->opening) && put->opening.len > 0 &&
-        (!bytes_are_of_name(put->opening) || put->producer.len + 1 + put->opening.len > MARK_LABEL_MAX))
-        return "opening has a byte outside [A-Za-z0-9_.-], or is too long";
+        !bytes_is_name(put->opening))
+        return "opening is not a name";
     return put->mark < put->next ? NULL : "mark is not below next";
 }
 

@@ -578,10 +578,17 @@ void queue_follow_rewind(struct queue *q, uint64_t from)
         q->position = from;
 }
 
-void queue_follow_read(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out)
+bool queue_follow_next(struct queue *q, uint64_t *id)
 {
+    return next_ready(q, q->position, id);
+}
+
+void queue_follow_read(
+    struct queue *q, size_t max_items, size_t max_bytes, uint64_t before, struct id_ranges *out)
+{
+    uint64_t taken = lowest_taken(q);
     assert(q->state.follow && out->count == 0);
-    take(q, MESSAGE_READY, q->position, max_items, max_bytes, lowest_taken(q), out);
+    take(q, MESSAGE_READY, q->position, max_items, max_bytes, taken < before ? taken : before, out);
     if (out->count)
         q->position = out->at[out->n - 1].last + 1;
     if (q->state.sent < q->position)

@@ -197,8 +197,12 @@ uint64_t queue_follow(struct queue *q);
 void queue_unfollow(struct queue *q);
 /* Messages with ids of at least `from` are sent again, because their reply was lost. */
 void queue_follow_rewind(struct queue *q, uint64_t from);
-/* Appends the next ready messages in the order of ids to *out, as queue_reserve does. They stay ready. */
-void queue_follow_read(struct queue *q, size_t max_items, size_t max_bytes, struct id_ranges *out);
+/* Finds the next message to send. */
+bool queue_follow_next(struct queue *q, uint64_t *id);
+/* Appends the next ready messages with ids below `before`, in the order of ids, to *out, as queue_reserve does. They stay
+ * ready. */
+void queue_follow_read(
+    struct queue *q, size_t max_items, size_t max_bytes, uint64_t before, struct id_ranges *out);
 /* Makes those ready messages of the range busy that were sent since the queue is followed, and appends their ids to *out. Returns
  * their number. */
 uint64_t queue_hold_sent(struct queue *q, struct id_range range, struct id_ranges *out);

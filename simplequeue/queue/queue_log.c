@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#define RECORD_VERSION 1
+#define RECORD_VERSION 2
 #define RECORD_HEAD 16 /* type, version, two zero bytes, u32 items, u64 id */
 
 static void put_u32(struct buf *out, uint64_t n)
@@ -94,10 +94,17 @@ void queue_log_remove(struct buf *out, uint64_t next_id, const struct id_ranges 
     }
 }
 
-void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base)
+void queue_log_open(
+    struct buf *out, uint64_t next_id, uint64_t lease_base, const struct queue_openings *openings)
 {
-    put_head(out, RECORD_OPEN, 0, next_id);
+    put_head(out, RECORD_OPEN, openings->n, next_id);
     put_u64(out, lease_base);
+    for (size_t i = 0; i < openings->n; i++) {
+        char encoded[OPENING_BYTES];
+        opening_encode(openings->at[i].opening, encoded);
+        put_u64(out, openings->at[i].first);
+        buf_append(out, encoded, sizeof encoded);
+    }
 }
 
 static void put_tries(struct buf *out, struct queue *q, const struct id_ranges *ids)
@@ -137,7 +144,7 @@ static const struct {
     [RECORD_DELAY] = {8, 12},
     [RECORD_BURY] = {12, 12},
     [RECORD_MOVE] = {0, 16},
-    [RECORD_OPEN] = {8, 0},
+    [RECORD_OPEN] = {8, 8 + OPENING_BYTES},
     [RECORD_PUT_LATE] = {8, 4},
     [RECORD_KEEP] = {0, 32},
 };
@@ -173,6 +180,8 @@ static bool read_item(struct queue_record *r, struct queue_record_item *item)
     item->ids.first = item->ids.last = get_le64(row.ptr);
     if (r->type == RECORD_REMOVE)
         item->ids.last = get_le64(row.ptr + 8);
+    else if (r->type == RECORD_OPEN)
+        item->opening = bytes_of(row.ptr + 8, OPENING_BYTES);
     else
         item->tries = get_le32(row.ptr + 8);
     if (r->type == RECORD_KEEP) {
@@ -247,7 +256,7 @@ bool queue_log_decode(struct bytes payload, struct queue_record *out, const char
         return false;
     size_t fixed = layouts[out->type].fixed, item = layouts[out->type].item;
     *reason = "shorter than its items";
-    if (rest.len < fixed || (item ? out->n > (rest.len - fixed) / item : out->n != 0))
+    if (rest.len < fixed || out->n > (rest.len - fixed) / item)
         return false;
     uint32_t reason_length;
     read_fixed(out, cut(&rest, fixed), &reason_length);

@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "simplequeue/queue/queue.h"
+#include "simplequeue/queue/queue_openings.h"
 
 enum queue_record_type {
     RECORD_PUT = 1,  /* messages; `id` is the id of the first */
@@ -20,7 +21,7 @@ enum queue_record_type {
     RECORD_DELAY,    /* ids and tries of messages that are delayed until `time` */
     RECORD_BURY,     /* ids and tries of messages that were buried at `time`, with a reason */
     RECORD_MOVE,     /* messages that become ready under new ids, and their old ids; `id`: the first new id */
-    RECORD_OPEN,     /* the daemon opened the queue; new lease numbers are above `lease_base` */
+    RECORD_OPEN,     /* the queue's openings; new lease numbers are above `lease_base` */
     RECORD_PUT_LATE, /* like PUT, but the messages are delayed until `time` */
     RECORD_KEEP,     /* copies of messages with ids and states, so that older records can be trimmed */
 };
@@ -38,8 +39,10 @@ struct queue_record {
 };
 
 struct queue_record_item {
-    struct id_range ids;  /* REMOVE: the range; DELAY, BURY, MOVE, KEEP: first and last are the (old) id */
+    struct id_range
+        ids; /* REMOVE: the range; DELAY, BURY, MOVE, KEEP: first and last are the (old) id; OPEN: the first id of the opening */
     uint32_t tries;       /* DELAY, BURY, MOVE, KEEP */
+    struct bytes opening; /* OPEN: for opening_decode */
     struct bytes message; /* PUT, PUT_LATE, MOVE, KEEP */
     enum queue_kept kept; /* this and the next two fields: only KEEP */
     usec_t time;          /* wall clock: when the message is due, or was buried */
@@ -68,7 +71,8 @@ void queue_log_put_late(
 void queue_log_move(struct buf *out, uint64_t first_id, const struct queue_record_item *items, size_t n);
 void queue_log_keep(struct buf *out, uint64_t next_id, const struct queue_record_item *items, size_t n);
 void queue_log_remove(struct buf *out, uint64_t next_id, const struct id_ranges *ids);
-void queue_log_open(struct buf *out, uint64_t next_id, uint64_t lease_base);
+void queue_log_open(
+    struct buf *out, uint64_t next_id, uint64_t lease_base, const struct queue_openings *openings);
 /* queue_log_delay and queue_log_bury read the tries of the messages from the queue. */
 void queue_log_delay(struct buf *out, struct queue *q, const struct id_ranges *ids, usec_t due);
 void queue_log_bury(

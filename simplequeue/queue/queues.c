@@ -191,10 +191,9 @@ static int write_id(const char *dir, const char *journal, const char *id, char *
 }
 
 /* Opens the journal and then reads the queue's id. With `restored`, gives the queue a new id. */
-static enum queue_result open_directory(struct queues *qs, struct named_queue_config *config,
+static enum queue_result open_directory(struct queues *qs, const char *dir, struct named_queue_config *config,
     char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
-    const char *dir = config->dir;
     struct journal_config journal = {.dir = dir,
         .segment_bytes = qs->config.segment_bytes,
         .count = queue_log_count_messages,
@@ -220,13 +219,12 @@ static enum queue_result open_directory(struct queues *qs, struct named_queue_co
     return r;
 }
 
-static struct named_queue *open_queue(struct queues *qs, const char *name, bool existed, struct queue_now now,
+static struct named_queue *open_queue(struct queues *qs, const char *name, struct queue_now now,
     enum queue_result *result, char *error, size_t error_size)
 {
     uint64_t segment = qs->config.segment_bytes ? qs->config.segment_bytes : SEGMENT_BYTES;
     struct named_queue_config config = {
         .name = name,
-        .existed = existed,
         .shared = &qs->shared,
         .limits = &qs->config.limits,
         .trim_step = segment / TRIM_SHARE,
@@ -235,8 +233,7 @@ static struct named_queue *open_queue(struct queues *qs, const char *name, bool 
     };
     char id[JOURNAL_ID_TEXT] = "", *dir = qs->dir ? directory_of(qs, name) : NULL;
     struct named_queue *q = NULL;
-    config.dir = dir;
-    *result = qs->dir ? open_directory(qs, &config, id, error, error_size) : QUEUE_OK;
+    *result = qs->dir ? open_directory(qs, dir, &config, id, error, error_size) : QUEUE_OK;
     if (*result == QUEUE_OK)
         q = named_queue_open(&config, now, result, error, error_size);
     free(dir);
@@ -256,7 +253,7 @@ enum queues_recovery queues_recover(struct queues *qs, struct queue_now now, cha
     }
     enum queue_result result;
     char *name = qs->found[--qs->n_found];
-    struct named_queue *q = open_queue(qs, name, true, now, &result, error, error_size);
+    struct named_queue *q = open_queue(qs, name, now, &result, error, error_size);
     free(name);
     if (q)
         return QUEUES_MORE;
@@ -284,7 +281,7 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
         *result = QUEUE_LATCHED;
         return NULL;
     }
-    q = open_queue(qs, name, false, now, result, error, error_size);
+    q = open_queue(qs, name, now, result, error, error_size);
     if (!q && qs->dir)
         drop_empty(qs, name);
     return q;

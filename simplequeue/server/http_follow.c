@@ -1,5 +1,4 @@
 /* FOLLOW and UNFOLLOW: begin and end the follow of a queue. */
-#include "journal/opening_list.h"
 #include "simplequeue/server/http_common.h"
 
 #include <stdio.h>
@@ -20,20 +19,14 @@ static void log_change(const char *what, const struct named_queue *q, const char
 static void reply_follow(struct pending *p, const struct queue_outcome *outcome)
 {
     const struct named_queue *q = p->q;
-    const struct openings *openings = named_queue_openings(q);
-    struct bytes destination;
+    uint64_t next_id = queue_state(named_queue_core(q))->next_id;
+    const struct queue_opening *last = queue_openings_of(named_queue_openings(q), next_id - 1);
     struct buf out = {0};
     buf_printf(&out,
         "{\"queue_id\":\"%s\",\"host\":\"%s\",\"follow\":\"%llu\",\"takeover\":%s,\"next_id\":\"%llu\","
-        "\"openings\":\"",
+        "\"opening\":\"%s\"}\n",
         named_queue_id(q), p->server->name, (unsigned long long)outcome->follow,
-        outcome->takes_over ? "true" : "false",
-        (unsigned long long)queue_state(named_queue_core(q))->next_id);
-    if (openings)
-        openings_append_text(openings, 0, &out);
-    if (http_param(p->req, "destination", &destination))
-        buf_printf(&out, "\",\"acked_below\":\"%llu", (unsigned long long)settled_below(q, destination));
-    buf_append_str(&out, "\"}\n");
+        outcome->takes_over ? "true" : "false", (unsigned long long)next_id, last ? last->opening : "");
     add_queue_id(p->req, q);
     http_reply_buf(p->req, 200, JSON, &out);
     buf_free(&out);
@@ -58,9 +51,7 @@ static void follow_done(const struct queue_outcome *outcome, void *arg)
 void http_follow(struct http_request *req, void *ctx)
 {
     char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
-    struct bytes destination;
-    if (!param_queue(req, name) || !http_param_name(req, "reader", NULL, reader) ||
-        !param_destination(req, &destination))
+    if (!param_queue(req, name) || !http_param_name(req, "reader", NULL, reader))
         return;
     struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_follow);
     if (!q)

@@ -3,6 +3,7 @@
  * stops. It is 409 if another reader has leases or follows, or if the follow has ended. While ready messages are being
  * read from disk, the request waits even beyond its deadline. Messages are leased or sent when the reply is
  * written, so each lease has a reply. */
+#include "base/rfc3339.h"
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 
 #define OCTETS "application/octet-stream"
+#define OPENINGS_TOLD 16 /* in a refusal, the latest */
 
 struct reserve {
     struct queue_server *server;
@@ -23,6 +25,12 @@ struct reserve {
     uint64_t from;   /* follow: the first id that the follower does not have */
     bool acks;       /* the request has the parameter ack */
     uint64_t acked;  /* number of messages that the ack has deleted */
+};
+
+/* What the follower's destination has: the messages below an id, the last of them of this opening. */
+struct settled {
+    uint64_t below;
+    struct bytes opening, destination; /* borrowed from the request */
 };
 
 /* For a relay that states `until` (docs/guide/protocol.md). A delayed message gets a new id later, so the ids do not show how
@@ -74,6 +82,20 @@ static bool answer_refused(struct reserve *r, const struct named_queue *q)
     return true;
 }
 
+/* Reads only messages of one opening, so that each mark between them names this opening. */
+static void follow_read(struct reserve *r, const struct named_queue *q, struct id_ranges *ids)
+{
+    struct queue *core = named_queue_core(q);
+    const struct queue_openings *openings = named_queue_openings(q);
+    uint64_t id;
+    if (!queue_follow_next(core, &id))
+        return;
+    const struct queue_opening *of = queue_openings_of(openings, id);
+    queue_follow_read(core, r->items, REPLY_BYTES_MAX, queue_openings_end(openings, of), ids);
+    if (ids->count > 0 && of)
+        http_add_header(r->req, "X-Millrace-Opening", "%s", of->opening);
+}
+
 static enum queue_result prepare(const struct reserve *r, struct named_queue *q)
 {
     if (r->follow)
@@ -103,7 +125,7 @@ static bool try_answer(struct reserve *r, struct named_queue *q)
     usec_t deadline = queue_loop_now().monotonic + r->lease;
     uint64_t lease = 0;
     if (r->follow)
-        queue_follow_read(core, r->items, REPLY_BYTES_MAX, &ids);
+        follow_read(r, q, &ids);
     else
         lease = queue_reserve(core, r->reader, r->items, REPLY_BYTES_MAX, deadline, &ids);
     if (ids.count == 0) /* nothing is ready */
@@ -249,13 +271,47 @@ static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct by
     free(ids);
 }
 
-/* Settles the messages below `settle`, unless more were settled for the destination than it has. */
-static void settle_then_reserve(
-    struct reserve *r, struct named_queue *q, uint64_t settle, struct bytes destination)
+static const char *began(const struct queue_opening *o, char out[RFC3339_TEXT])
+{
+    return o ? rfc3339_write(opening_time(o->opening) / USEC_PER_SEC, out) : "-";
+}
+
+/* The destination has messages of another copy of this queue. */
+static void refuse_history(struct http_request *req, const struct named_queue *q,
+    const struct queue_difference *differs, uint64_t acked)
+{
+    const struct queue_openings *o = named_queue_openings(q);
+    size_t first = o->n > OPENINGS_TOLD ? o->n - OPENINGS_TOLD : 0;
+    struct buf members = {0};
+    char time[RFC3339_TEXT];
+    buf_printf(&members,
+        "\"differs_from\":\"%" PRIu64 "\",\"is_certain\":%s,\"acked_below\":\"%" PRIu64 "\",\"openings\":[",
+        differs->from, differs->is_certain ? "true" : "false", acked);
+    for (size_t i = first; i < o->n; i++)
+        buf_printf(&members, "%s{\"first\":\"%" PRIu64 "\",\"opening\":\"%s\",\"began\":\"%s\"}",
+            i > first ? "," : "", o->at[i].first, o->at[i].opening, began(&o->at[i], time));
+    buf_append(&members, "]", sizeof "]");
+    http_problem_with(req, 409, "other-history", members.ptr,
+        "from message %" PRIu64
+        " on, this copy of the queue differs from the messages that the destination has; the "
+        "opening of this message began at %s",
+        differs->from, began(queue_openings_of(o, differs->from), time));
+    buf_free(&members);
+}
+
+/* Settles the messages below `settle`, unless the destination has messages of another copy, or more were settled for it than
+ * it has. */
+static void settle_then_reserve(struct reserve *r, struct named_queue *q, const struct settled *s)
 {
     char members[48];
-    uint64_t acked = settled_below(q, destination);
-    if (acked > settle) {
+    uint64_t acked = settled_below(q, s->destination);
+    struct queue_difference differs;
+    if (!queue_openings_is_past(named_queue_openings(q), queue_state(named_queue_core(q))->next_id, s->below,
+            s->opening, &differs)) {
+        refuse_history(end(r, q), q, &differs, acked);
+        return;
+    }
+    if (acked > s->below) {
         snprintf(members, sizeof members, "\"acked_below\":\"%llu\"", (unsigned long long)acked);
         http_problem_with(end(r, q), 409, "destination-behind", members,
             "the destination has lost messages below id %llu that were settled for it",
@@ -264,7 +320,7 @@ static void settle_then_reserve(
     }
     struct pending *p = pending_new(r->server, r->req, q);
     p->reserve = r;
-    enum queue_result result = named_queue_settle(q, settle, destination, queue_loop_now(), ack_done, p);
+    enum queue_result result = named_queue_settle(q, s->below, s->destination, queue_loop_now(), ack_done, p);
     if (result == QUEUE_NOTHING) {
         ack_done(&(struct queue_outcome){.result = QUEUE_OK}, p);
     } else if (result != QUEUE_OK) {
@@ -274,41 +330,42 @@ static void settle_then_reserve(
 }
 
 /* The parameters that only the follower may give, or only other readers. */
-static bool param_follow(struct reserve *r, uint64_t *settle, struct bytes *destination)
+static bool param_follow(struct reserve *r, struct settled *s)
 {
-    static const char *const of_follower[] = {"from", "settle", "destination"};
-    static const char *const of_others[] = {"lease", "reader", "ack"};
+    static const char *const of_follower[] = {"from", "settle", "opening", "destination", NULL};
+    static const char *const of_others[] = {"lease", "reader", "ack", NULL};
     struct http_request *req = r->req;
     struct bytes text;
     bool follows = http_param(req, "follow", &text);
-    for (size_t i = 0; i < 3; i++) {
-        const char *name = follows ? of_others[i] : of_follower[i];
-        if (http_param(req, name, &text)) {
-            http_problem(req, 400, "bad-parameter", NULL, "%s is %s follow", name,
+    for (const char *const *name = follows ? of_others : of_follower; *name; name++)
+        if (http_param(req, *name, &text)) {
+            http_problem(req, 400, "bad-parameter", NULL, "%s is %s follow", *name,
                 follows ? "not allowed with" : "only allowed with");
             return false;
         }
-    }
+    http_param(req, "opening", &s->opening);
     if (follows && !http_param(req, "from", &text)) {
         http_problem(req, 400, "missing-parameter", NULL, "from is missing");
         return false;
     }
     return http_param_u64(req, "follow", 0, 1, UINT64_MAX, &r->follow) &&
            http_param_u64(req, "from", 0, 0, UINT64_MAX, &r->from) &&
-           http_param_u64(req, "settle", 0, 0, UINT64_MAX, settle) && param_destination(req, destination);
+           http_param_u64(req, "settle", 0, 0, UINT64_MAX, &s->below) &&
+           param_destination(req, &s->destination);
 }
 
 void http_reserve(struct http_request *req, void *ctx)
 {
     struct queue_server *server = ctx;
-    struct bytes ack, destination;
+    struct bytes ack;
+    struct settled settled = {0};
     struct reserve *r = mem_zalloc(sizeof *r);
-    uint64_t lease, timeout, settle;
+    uint64_t lease, timeout;
     r->server = server;
     r->req = req;
     if (!param_queue(req, r->queue) || !param_items(server, req, 1, &r->items) ||
         !param_reader(req, r->reader) || !http_param_u64(req, "lease", LEASE_DEFAULT, 1, LEASE_MAX, &lease) ||
-        !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &timeout) || !param_follow(r, &settle, &destination)) {
+        !http_param_u64(req, "wait", 0, 0, WAIT_MAX, &timeout) || !param_follow(r, &settled)) {
         free(r);
         return;
     }
@@ -322,7 +379,7 @@ void http_reserve(struct http_request *req, void *ctx)
     if (r->acks)
         ack_then_reserve(r, q, ack);
     else if (r->follow)
-        settle_then_reserve(r, q, settle, destination);
+        settle_then_reserve(r, q, &settled);
     else
         reserve(r, queue_loop_now().monotonic);
 }

@@ -1,4 +1,3 @@
-#include "journal/opening_list.h"
 #include "simplequeue/server/http_common.h"
 
 #include <stdio.h>
@@ -108,10 +107,9 @@ static void json_stats(const struct queue_server *server, struct buf *out)
         q = queues_at(server->queues, i);
         const struct queue_state *s = queue_state(named_queue_core(q));
         const struct journal *j = named_queue_journal(q);
-        const struct openings *o = named_queue_openings(q);
         buf_printf(out,
             "%s\"%s\":{\"queue_id\":\"%s\",\"opening\":\"%s\",\"next_id\":\"%llu\",\"reader\":", i ? "," : "",
-            named_queue_name(q), named_queue_id(q), o ? openings_at(o, openings_count(o) - 1)->id : "",
+            named_queue_name(q), named_queue_id(q), j ? journal_opening(j) : "",
             (unsigned long long)s->next_id);
         buf_append_json(out, bytes_str(s->leases ? s->reader : ""));
         buf_printf(out, ",\"follower\":\"%s\",\"disk_bytes\":%llu,", s->follower,

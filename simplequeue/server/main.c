@@ -3,7 +3,6 @@
 #include "config/peers.h"
 #include "daemon/loop_notify.h"
 #include "daemon/scrubber.h"
-#include "journal/opening_list.h"
 #include "simplequeue/queue/overflow_log.h"
 #include "simplequeue/server/http_common.h"
 #include "simplequeue/server/nng_ingest.h"
@@ -86,14 +85,13 @@ static void on_new_queue(struct named_queue *q, void *arg)
         snprintf(served->id_line, sizeof served->id_line, "X-Millrace-Queue-Id: %s\r\n", named_queue_id(q));
     served->id_line_len = (size_t)n;
     named_queue_set_data(q, served);
-    const struct openings *o = named_queue_openings(q);
+    const struct journal *j = named_queue_journal(q);
     log_info("queue open", LOG_S("queue", named_queue_name(q)), LOG_S("id", named_queue_id(q)),
-        LOG_S("opening", o ? openings_at(o, openings_count(o) - 1)->id : ""),
-        LOG_U("depth", queue_depth(named_queue_core(q))),
+        LOG_S("opening", j ? journal_opening(j) : ""), LOG_U("depth", queue_depth(named_queue_core(q))),
         LOG_U("next_id", queue_state(named_queue_core(q))->next_id));
-    if (named_queue_journal(q) && journal_cut(named_queue_journal(q)))
-        daemon_add_warning(((struct queue_server *)arg)->loop.daemon, "queue %s: %s", named_queue_name(q),
-            journal_cut(named_queue_journal(q)));
+    if (j && journal_cut(j))
+        daemon_add_warning(
+            ((struct queue_server *)arg)->loop.daemon, "queue %s: %s", named_queue_name(q), journal_cut(j));
     reserve_queue_opened(arg, q);
     stats_register_queue(arg, q);
 }
@@ -332,9 +330,9 @@ static const struct http_route queue_routes[] = {
         "take messages: ?items=&separator="),
     HTTP_ROUTE("/dump", GET_OR_POST, BITLY, http_dump, "queue from", "list the ready messages: ?from="),
     HTTP_ROUTE("/reserve", GET_OR_POST, READY | NO_HEAD, http_reserve,
-        "queue items lease wait reader ack follow from settle destination",
+        "queue items lease wait reader ack follow from settle opening destination",
         "lease messages: ?items=&lease=&wait=&reader=&ack=; as the follower: "
-        "?follow=&from=&settle=&items=&wait=&destination="),
+        "?follow=&from=&settle=&opening=&items=&wait=&destination="),
     HTTP_ROUTE("/ack", GET_OR_POST, READY | NO_HEAD, http_ack, "queue lease id",
         "delete leased messages: ?lease=&id="),
     HTTP_ROUTE("/nack", GET_OR_POST, READY | NO_HEAD, http_nack, "queue lease id delay",
@@ -345,8 +343,8 @@ static const struct http_route queue_routes[] = {
         "extend a lease: ?lease=&extend="),
     HTTP_ROUTE("/release", GET_OR_POST, READY | NO_HEAD, http_release, "queue reader",
         "end a reader's leases: ?reader="),
-    HTTP_ROUTE("/follow", GET_OR_POST, READY | NO_HEAD, http_follow, "queue reader destination",
-        "follow a queue as its only reader: ?reader=&destination="),
+    HTTP_ROUTE("/follow", GET_OR_POST, READY | NO_HEAD, http_follow, "queue reader",
+        "follow a queue as its only reader: ?reader="),
     HTTP_ROUTE("/unfollow", GET_OR_POST, READY | NO_HEAD, http_unfollow, "queue follow settle destination",
         "end a follow: ?follow=&settle=&destination="),
     HTTP_ROUTE("/producer", GET_OR_POST, 0, http_producer, "queue producer", "a producer's mark: ?producer="),

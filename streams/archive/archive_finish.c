@@ -230,7 +230,7 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     path_of(&manifest, name, ".manifest.json");
     path_of(&fresh, f->spec->file->staged, ".manifest");
     const char *slash = strrchr(target.ptr, '/');
-    buf_append_str(&text, "{\"format\":1,\"file\":");
+    buf_append_str(&text, "{\"format\":2,\"file\":");
     buf_append_json(&text, bytes_str(slash != NULL ? slash + 1 : target.ptr));
     buf_append_bytes(&text, buf_bytes(&f->summary));
     bool own = io_read_file(manifest.ptr, MANIFEST_MAX, &old) == 0 &&

@@ -23,7 +23,7 @@
  *
  * The manifest:
  *
- *     {"format":1,"file":"clicks-05.ndjson.gz","stream":"clicks","id":"62528bf0...","opening":"c7ef...",
+ *     {"format":2,"file":"clicks-05.ndjson.gz","stream":"clicks","id":"62528bf0...","opening":"c7ef...",
  *      "first":"120000","end":"123456","lines":"12","bytes":"3456","xxh3":"00f3...","compression":"gzip",
  *      "stored_bytes":"871"}
  *

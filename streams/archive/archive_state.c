@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "counts/json_fields.h"
-#include "journal/opening_list.h"
+#include "journal/opening.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -77,19 +77,12 @@ static struct json_value file_member(const struct json_doc *doc, size_t i, const
     return json_doc_at(doc, pointer);
 }
 
-/* A lineage (opening_list.h). */
-static bool is_opening(const char *text)
-{
-    size_t n = strlen(text);
-    return n > 0 && n % LINEAGE_DIGITS == 0 && strspn(text, "0123456789abcdef") == n;
-}
-
 /* An opening may be missing. */
-static bool opening_at(const struct json_doc *doc, const char *pointer, char *out, size_t size)
+static bool opening_at(const struct json_doc *doc, const char *pointer, char out[STREAM_OPENING_TEXT])
 {
     out[0] = '\0';
     return json_doc_at(doc, pointer).type == JSON_MISSING ||
-           (text_at(doc, pointer, out, size) && is_opening(out));
+           (text_at(doc, pointer, out, STREAM_OPENING_TEXT) && opening_is_valid(bytes_str(out)));
 }
 
 static bool parse_file(const struct json_doc *doc, size_t i, struct archive_file_state *f)
@@ -107,7 +100,7 @@ static bool parse_file(const struct json_doc *doc, size_t i, struct archive_file
                       staged = file_member(doc, i, "staged");
     char opening[40];
     snprintf(opening, sizeof opening, "/files/%zu/opening", i);
-    if (!opening_at(doc, opening, f->opening, sizeof f->opening))
+    if (!opening_at(doc, opening, f->opening))
         return false;
     if (finishing.type != JSON_BOOL || !is_path(&name) || !is_path(&staged))
         return false;
@@ -159,7 +152,7 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
         !text_at(doc, "/id", out->cursor.id, sizeof out->cursor.id) ||
         !json_doc_u64(doc, "/offset", &out->cursor.offset))
         return fail(error, "stream, id or offset is missing");
-    if (!opening_at(doc, "/opening", out->cursor.opening, sizeof out->cursor.opening))
+    if (!opening_at(doc, "/opening", out->cursor.opening))
         return fail(error, "invalid opening");
     size_t n = json_doc_length(doc, "/files");
     out->files = mem_zalloc((n + 1) * sizeof *out->files);

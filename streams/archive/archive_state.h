@@ -5,7 +5,7 @@
  * before the cursor is in a finished file, or in an unfinished file within its recorded length. No line after the
  * cursor is.
  *
- *     {"format":1,"stream":"clicks","id":"62528bf0...","opening":"c7ef...","offset":"123456",
+ *     {"format":2,"stream":"clicks","id":"62528bf0...","opening":"c7ef...","offset":"123456",
  *      "files":[{"name":"/var/clicks/clicks-05.ndjson","staged":"/var/clicks/.ps_to_file-names-00f3.staging/120000.part",
  *      "length":"3456","lines":"12","first":"120000","end":"123456","opening":"c7ef...","finishing":false}]}
  *
@@ -20,7 +20,7 @@
 #include "base/bytes.h"
 #include "stream/stream_client.h"
 
-#define ARCHIVE_STATE_FORMAT 1
+#define ARCHIVE_STATE_FORMAT 2
 #define ARCHIVE_ERROR_TEXT 512
 
 struct archive_file_state {
@@ -28,9 +28,9 @@ struct archive_file_state {
     char *staged;    /* the path until the file is published */
     uint64_t length; /* in bytes */
     uint64_t lines;
-    uint64_t first, end;                /* stream offsets of the first line's start and the last line's end */
-    char opening[STREAM_OPENING_SHORT]; /* the newest openings of the byte before `end`; "": unknown */
-    bool finishing;                     /* complete: to be compressed and published */
+    uint64_t first, end;               /* stream offsets of the first line's start and the last line's end */
+    char opening[STREAM_OPENING_TEXT]; /* of the byte before `end`; "": unknown */
+    bool finishing;                    /* complete: to be compressed and published */
 };
 
 struct archive_state {

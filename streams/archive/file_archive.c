@@ -70,9 +70,9 @@ struct file_archive {
     bool committing;
     bool changed; /* since the last commit began */
     bool has_state;
-    bool at_once;     /* the next commit does not wait for commit_every */
-    bool goes_back;   /* to back_to, once all files are published */
-    uint64_t back_to; /* before the cursor */
+    bool at_once;                 /* the next commit does not wait for commit_every */
+    bool goes_back;               /* to back_to, once all files are published */
+    struct stream_cursor back_to; /* before the cursor */
     usec_t changed_at, now, commit_at;
     int lock_fd, names_fd;
     struct shortage shortages[SHORTAGE_KINDS];
@@ -242,21 +242,6 @@ void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
     file_archive_make_state(a);
 }
 
-void file_archive_learn_opening(struct file_archive *a, const struct stream_cursor *at)
-{
-    if (a->cursor.opening[0] != '\0' || at->opening[0] == '\0' || strcmp(a->cursor.id, at->id) != 0 ||
-        a->cursor.offset != at->offset)
-        return;
-    a->cursor = *at;
-    file_archive_make_state(a);
-}
-
-static void set_opening(const struct file_archive *a, uint64_t offset, char *opening, size_t size)
-{
-    if (a->config.opening_at != NULL)
-        a->config.opening_at(offset, opening, size, a->config.arg);
-}
-
 /* Returns the disk space for further lines: the free space less the reserve and the lines that are not written yet. */
 static uint64_t disk_room(const struct file_archive *a, uint64_t *reserve)
 {
@@ -350,7 +335,7 @@ static struct archive_part *open_part(struct file_archive *a, const char *name)
     return p;
 }
 
-void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n)
+void file_archive_take(struct file_archive *a, const char *opening, const struct archive_run *runs, size_t n)
 {
     for (const struct archive_run *run = runs; run < runs + n; run++) {
         struct cached_span *s = span_of(a, run->time);
@@ -362,12 +347,12 @@ void file_archive_take(struct file_archive *a, const struct archive_run *runs, s
         a->numbers.bytes += run->lines.len;
         a->numbers.pending += run->lines.len;
     }
-    set_opening(a, a->cursor.offset, a->cursor.opening, sizeof a->cursor.opening);
+    snprintf(a->cursor.opening, sizeof a->cursor.opening, "%s", opening);
     /* Large pieces are written directly from the caller's memory; others are copied. */
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
         if (p->taken.n > 0)
-            set_opening(a, p->state.end, p->state.opening, sizeof p->state.opening);
+            snprintf(p->state.opening, sizeof p->state.opening, "%s", opening);
         bool worth = p->taken.bytes >= ARCHIVE_PART_PIECE || archive_part_unwritten(p) >= ARCHIVE_PART_BUFFER;
         if (p->taken.n > 0 && worth && !cannot_write(a))
             write_part(a, p);
@@ -386,20 +371,20 @@ void file_archive_roll(struct file_archive *a)
             close_part(a, a->parts[i]);
 }
 
-static void move_over_gap(struct file_archive *a, uint64_t after)
+static void move_over_gap(struct file_archive *a)
 {
-    a->cursor.offset = after;
-    a->cursor.opening[0] = '\0';
+    a->goes_back = false;
+    a->cursor = a->back_to;
     note_change(a);
 }
 
-void file_archive_gap(struct file_archive *a, uint64_t after)
+void file_archive_gap(struct file_archive *a, const struct stream_cursor *after)
 {
     file_archive_roll(a);
-    a->goes_back = after < a->cursor.offset;
-    a->back_to = after;
+    a->goes_back = after->offset < a->cursor.offset;
+    a->back_to = *after;
     if (!a->goes_back)
-        move_over_gap(a, after);
+        move_over_gap(a);
 }
 
 static void free_commit(struct commit *c)
@@ -570,8 +555,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
         return;
     /* `changed` is false once a durable state has no file. */
     if (a->goes_back && a->n_parts == 0 && !a->committing && !a->changed) {
-        a->goes_back = false;
-        move_over_gap(a, a->back_to);
+        move_over_gap(a);
     }
     bool urgent = a->at_once || a->shortages[SHORTAGE_TO_WRITE].on || count_stage(a, PART_CLOSED) > 0 ||
                   a->numbers.pending >= a->config.max_pending;

@@ -39,9 +39,7 @@ struct file_archive_config {
     usec_t commit_every; /* the longest time from a change to its commit */
     usec_t close_after;
     size_t max_open;
-    size_t max_pending; /* bytes in memory before file_archive_is_full */
-    /* stream_client_opening_at. file_archive_take calls it for the ends of the lines taken. NULL: unknown. */
-    void (*opening_at)(uint64_t offset, char *out, size_t size, void *arg);
+    size_t max_pending;      /* bytes in memory before file_archive_is_full */
     void (*wake)(void *arg); /* also from a thread: call file_archive_tick soon */
     void *arg;
 };
@@ -66,8 +64,6 @@ bool file_archive_has_state(const struct file_archive *a);
 void file_archive_make_state(struct file_archive *a);
 /* Sets the stream's id and the first offset. Allowed only while the cursor has no id. */
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at);
-/* If `at` is the cursor with an opening that was unknown, stores the opening. */
-void file_archive_learn_opening(struct file_archive *a, const struct stream_cursor *at);
 /* A range of times whose lines belong to one file name. */
 struct archive_span {
     int64_t first, last; /* unix seconds, at least 0 */
@@ -83,13 +79,13 @@ struct archive_run {
 /* Returns the leading lines that fit on the disk without using the reserve. If a line does not fit,
  * file_archive_is_full is true until it does. */
 struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines);
-/* Adds consecutive runs, of which the first begins at the cursor. */
-void file_archive_take(struct file_archive *a, const struct archive_run *runs, size_t n);
+/* Adds consecutive runs, of which the first begins at the cursor. All lines are of the opening. */
+void file_archive_take(struct file_archive *a, const char *opening, const struct archive_run *runs, size_t n);
 /* Writes the lines in memory without syncing. Call it when no more lines are expected for a while. */
 void file_archive_write(struct file_archive *a);
 /* Completes all files because of a gap in the stream, which continues at `after`. If `after` is before the cursor, the
  * archive is full until the cursor has moved there (invariant 4). */
-void file_archive_gap(struct file_archive *a, uint64_t after);
+void file_archive_gap(struct file_archive *a, const struct stream_cursor *after);
 /* Completes all files (SIGHUP). The next line begins a new one. */
 void file_archive_roll(struct file_archive *a);
 /* Starts the writes, commits and publishing that are due. Call it when woken, and about once a second. */

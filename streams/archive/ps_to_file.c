@@ -228,7 +228,7 @@ static void take_by_event(struct writer *w, struct bytes lines)
         }
         lines = bytes_of(lines.ptr + n, lines.len - n);
     }
-    file_archive_take(w->archive, w->runs, w->n_runs);
+    file_archive_take(w->archive, stream_client_cursor(w->stream)->opening, w->runs, w->n_runs);
 }
 
 /* Adds the leading lines that fit on the disk to the archive, and returns their length. */
@@ -239,7 +239,7 @@ static size_t take_fitting(struct writer *w, struct bytes lines)
         take_by_event(w, lines);
     } else if (lines.len > 0) {
         struct archive_run run = {.lines = lines, .n = bytes_count_lines(lines), .time = now_seconds()};
-        file_archive_take(w->archive, &run, 1);
+        file_archive_take(w->archive, stream_client_cursor(w->stream)->opening, &run, 1);
     }
     return lines.len;
 }
@@ -271,10 +271,10 @@ static void on_begin(void *arg)
 static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     struct writer *w = arg;
-    (void)before;
+    (void)before, (void)after;
     assert(w->held.len == 0); /* the stream is paused while lines are held */
     w->gaps++;
-    file_archive_gap(w->archive, after);
+    file_archive_gap(w->archive, stream_client_cursor(w->stream));
     if (is_full(w))
         stream_client_pause(w->stream);
 }
@@ -299,8 +299,6 @@ static void on_change(void *arg)
         if (stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
             file_archive_make_state(w->archive);
     }
-    if (w->stream != NULL)
-        file_archive_learn_opening(w->archive, stream_client_cursor(w->stream));
     update_health(w);
 }
 
@@ -327,12 +325,6 @@ static void wake(void *arg)
 {
     struct writer *w = arg;
     loop_notify_wake(w->notify);
-}
-
-static void opening_at(uint64_t offset, char *out, size_t size, void *arg)
-{
-    struct writer *w = arg;
-    stream_client_opening_at(w->stream, offset, out, size);
 }
 
 static void on_ticker(evutil_socket_t fd, short what, void *arg)
@@ -427,7 +419,6 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
             .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
             .max_open = max_open,
             .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
-            .opening_at = opening_at,
             .wake = wake,
             .arg = w},
         clock_monotonic(), why);

@@ -5,7 +5,6 @@
 #include "base/erased_line.h"
 #include "base/log.h"
 #include "http/client/http_pool.h"
-#include "journal/opening_list.h"
 #include "stream/publisher.h"
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
@@ -26,13 +25,13 @@ struct republisher {
     struct republisher_config config;
     struct stream_client *source;
     struct event *mark_timer;
-    struct line_queue *unfiltered; /* NULL: no filter */
-    struct buf passed;             /* lines of the next run */
-    uint64_t first;                /* where to begin if the destination has no mark */
-    uint64_t mark;                 /* the destination's mark */
-    uint64_t sending;              /* the destination's mark once the run under way is stored */
-    char opening[MARK_LABEL_MAX];  /* stored with `sending` */
-    bool asked;                    /* the mark is known */
+    struct line_queue *unfiltered;     /* NULL: no filter */
+    struct buf passed;                 /* lines of the next run */
+    uint64_t first;                    /* where to begin if the destination has no mark */
+    uint64_t mark;                     /* the destination's mark */
+    uint64_t sending;                  /* the destination's mark once the run under way is stored */
+    char opening[STREAM_OPENING_TEXT]; /* stored with `sending` */
+    bool asked;                        /* the mark is known */
     bool into_itself;
     /* the request to the destination */
     enum { IDLE, ASKING, SENDING } doing;
@@ -93,17 +92,20 @@ static void request(struct republisher *r)
                                            .name = r->producer_name});
 }
 
-/* Sends the lines that passed, or moves only the mark, or only states `until`. */
+/* Sends the lines that passed, or moves only the mark, or only states `until`. Waits while lines of an earlier response are filtered,
+ * because their opening is not known any more. */
 static void send_now(struct republisher *r)
 {
+    const char *opening = stream_client_opening_at(r->source, reached(r));
     struct buf used = r->run;
+    if (opening == NULL)
+        return;
     buf_clear(&used);
     r->run = r->passed;
     r->passed = used;
     r->sending = reached(r);
     r->has_sent = true;
-    stream_client_opening_at(r->source, r->sending, r->opening, sizeof r->opening);
-    lineage_cut_to_tag(r->opening, strlen(r->producer)); /* as far as the destination stores it */
+    snprintf(r->opening, sizeof r->opening, "%s", opening);
     r->doing = SENDING;
     request(r);
     pause_or_resume(r);
@@ -193,9 +195,8 @@ static void asked(struct republisher *r, const struct publisher_outcome *o)
     struct stream_cursor from = *stream_client_cursor(r->source);
     r->asked = true;
     from.offset = r->mark > 0 ? r->mark : r->first;
-    from.opening[0] = '\0'; /* it belongs to another offset */
-    if (r->mark > 0 && o->opening.len < sizeof from.opening)
-        snprintf(from.opening, sizeof from.opening, "%.*s", (int)o->opening.len, o->opening.ptr);
+    snprintf(from.opening, sizeof from.opening, "%.*s", (int)o->opening.len,
+        o->opening.len > 0 && r->mark > 0 ? o->opening.ptr : "");
     drop_collected(r);
     r->watermark = (struct watermark){0}; /* the destination may be an older copy */
     /* Connect to the source again, even at the same offset. The source must answer after the destination, because the

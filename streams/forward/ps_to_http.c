@@ -156,7 +156,7 @@ struct batch {
     struct buf lines;
     size_t n_lines;
     uint64_t begin, end;
-    char opening[STREAM_OPENING_TEXT]; /* the lineage of all its lines; "": unknown */
+    char opening[STREAM_OPENING_TEXT]; /* of all its lines, or, without lines, of the byte before `end` */
     usec_t due; /* time of the next attempt; until then the batch gathers lines or waits for a retry */
     enum { GATHERING, WAITING, UNDER_WAY, DONE } state;
 };
@@ -325,10 +325,7 @@ static void write_state(struct program *p)
 
 static void commit(struct program *p)
 {
-    const struct stream_cursor *read = stream_client_cursor(p->stream);
     struct stream_cursor *stored = &p->state.cursor;
-    if (p->first == NULL && p->cursor.offset == read->offset)
-        p->cursor = *read; /* a response may have shown an opening that was unknown */
     bool same = strcmp(p->cursor.id, stored->id) == 0 && strcmp(p->cursor.opening, stored->opening) == 0 &&
                 p->cursor.offset == stored->offset;
     if (p->cursor.id[0] == '\0' || (same && !p->state_failed))
@@ -354,11 +351,12 @@ static void on_commit(evutil_socket_t fd, short what, void *arg)
 static void start_waiting(struct program *p);
 
 /* Inserts a batch behind `before`; NULL: as the first batch. */
-static struct batch *batch_new(struct program *p, struct batch *before, uint64_t begin)
+static struct batch *batch_new(struct program *p, struct batch *before, uint64_t begin, const char *opening)
 {
     struct batch *b = mem_zalloc(sizeof *b), **place = before != NULL ? &before->next : &p->first;
     *b = (struct batch){
         .program = p, .next = *place, .begin = begin, .end = begin, .due = clock_monotonic() + p->gather};
+    snprintf(b->opening, sizeof b->opening, "%s", opening);
     *place = b;
     if (p->last == before)
         p->last = b;
@@ -459,9 +457,8 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
         for (size_t i = 0; i < keep; i++)
             at = (const char *)memchr(at, '\n', (size_t)(b->lines.ptr + b->lines.len - at)) + 1;
         size_t length = (size_t)(at - b->lines.ptr);
-        struct batch *rest = batch_new(p, b, b->begin + length);
+        struct batch *rest = batch_new(p, b, b->begin + length, b->opening);
         rest->end = b->end;
-        memcpy(rest->opening, b->opening, sizeof b->opening);
         rest->n_lines = b->n_lines - keep;
         rest->state = WAITING;
         rest->due = 0;
@@ -581,36 +578,32 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 }
 
 /* An erased line is not sent: the batch only moves the cursor in its turn. */
-static void pass_erased(struct program *p, uint64_t begin, uint64_t end)
+static void pass_erased(struct program *p, uint64_t begin, uint64_t end, const char *opening)
 {
     struct batch *b = p->last;
-    if (b == NULL || b->state != DONE)
-        b = batch_new(p, b, begin);
+    if (b == NULL || b->state != DONE || strcmp(b->opening, opening) != 0)
+        b = batch_new(p, b, begin, opening);
     b->state = DONE;
     b->end = end;
-    stream_client_opening_at(p->stream, end, b->opening, sizeof b->opening);
 }
 
 static void on_lines(struct bytes lines, void *arg)
 {
     struct program *p = arg;
-    uint64_t at = stream_client_cursor(p->stream)->offset - lines.len;
+    const struct stream_cursor *end = stream_client_cursor(p->stream);
+    uint64_t at = end->offset - lines.len;
     while (lines.len > 0) {
         struct batch *b = p->last;
         size_t n = (size_t)((char *)memchr(lines.ptr, '\n', lines.len) + 1 - lines.ptr);
-        char newest[STREAM_OPENING_SHORT];
         if (erased_line_is(bytes_of(lines.ptr, n - 1))) {
-            pass_erased(p, at, at + n);
+            pass_erased(p, at, at + n, end->opening);
             at += n;
             lines = bytes_of(lines.ptr + n, lines.len - n);
             continue;
         }
-        stream_client_opening_at(p->stream, at + n, newest, sizeof newest);
         if (b == NULL || b->state != GATHERING || is_full_batch(p, b, n) ||
-            strncmp(b->opening, newest, sizeof newest - 1) != 0) {
-            b = batch_new(p, p->last, at);
-            stream_client_opening_at(p->stream, at + n, b->opening, sizeof b->opening);
-        }
+            strcmp(b->opening, end->opening) != 0)
+            b = batch_new(p, b, at, end->opening);
         buf_append(&b->lines, lines.ptr, n);
         b->n_lines++;
         b->end = at += n;
@@ -633,9 +626,8 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     struct program *p = arg;
     (void)before;
-    struct batch *b = batch_new(
-        p, p->last, after); /* a batch without lines: it only moves the cursor, after the earlier batches */
-    b->state = DONE;
+    /* A batch without lines: it only moves the cursor, after the earlier batches. */
+    batch_new(p, p->last, after, stream_client_cursor(p->stream)->opening)->state = DONE;
     drop_done(p);
 }
 

@@ -17,6 +17,7 @@ import urllib.parse
 import harness
 from huge_case import peak_memory
 
+OPENING = "%024x" % 1
 COUNTERS = """
 [input]
 time = t
@@ -122,7 +123,7 @@ class Pubsub:
             return self.reply(h, 404, {"code": "unknown-stream"})
         if self.status:
             return self.reply(h, self.status, {"code": "made-up"})
-        if q.get("id", self.id) != self.id:
+        if q.get("id", "") not in ("", self.id, self.id + "." + OPENING):
             return self.reply(h, 409, {"code": "wrong-stream", "id": self.id})
         start = 0 if q["from"] == "earliest" else int(q["from"])
         if start > len(self.data):
@@ -138,8 +139,9 @@ class Pubsub:
 
     def stream(self, h, at, states):
         h.send_response(200)
-        for name, value in (("X-Millrace-Stream-Id", self.id), ("X-Millrace-Offset", at),
-                            ("X-Millrace-End", len(self.data)), ("Transfer-Encoding", "chunked")):
+        for name, value in (("X-Millrace-Stream-Id", self.id), ("X-Millrace-Offset", at), ("X-Millrace-Opening", OPENING),
+                            ("X-Millrace-End", len(self.data)), ("X-Millrace-Opening-Before", OPENING if at else ""),
+                            ("Transfer-Encoding", "chunked")):
             h.send_header(name, str(value))
         h.end_headers()
         end = self.hole[0] if self.hole and at < self.hole[0] else None

@@ -349,8 +349,8 @@ class Stopped(BackupTest):
                 self.assertIn(name, self.restore(self.path("copy"), self.path("new"), status=65))
                 self.flip(path)
         self.assertFalse([n for n in os.listdir(self.dir) if n.startswith("new")])
-        os.unlink(self.path("copy", "pubsub", "streams", "clicks", "openings"))
-        self.assertIn("openings", self.restore(self.path("copy"), self.path("new"), status=65))
+        os.unlink(self.path("copy", "pubsub", "cursors"))
+        self.assertIn("cursors", self.restore(self.path("copy"), self.path("new"), status=65))
 
     def test_a_damaged_pipeline_is_named(self):
         newest = sorted(glob.glob(self.path("data", "pubsub", "streams", "clicks", "*.seg")))[0]

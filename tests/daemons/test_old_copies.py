@@ -25,6 +25,8 @@ def block(n):
 
 
 class CopiesTest(PubsubTest):
+    BLOCK = len(block(0))
+
     def pubsub(self, *args, **kw):
         self.stream = super().pubsub("--segment-bytes=64K", "--heartbeat=200ms", *args, **kw)
         return self.stream
@@ -127,36 +129,40 @@ class OldCopies(CopiesTest):
                 for name in ("p", "a"):
                     shutil.rmtree(self.path(name))
 
-    def test_a_copy_that_has_no_opening_of_the_cursor(self):
-        """The offset is then a bound, and the refusal says so."""
-        self.pubsub()
-        self.aggregator()
-        self.fill(0)
-        self.committed(1)
-        self.stop_both()
-        self.backup("p")
-        for n in range(1, 5):
-            self.pubsub()
-            self.fill(n)
-            self.stream.stop()
-        self.pubsub()
-        self.aggregator()
-        self.committed(5)
-        self.stop_both()
-        self.restore("p")
-        os.unlink(self.path("p/streams/s/openings"))
-        for n in range(10, 12):
-            self.pubsub()
-            self.fill(n)
-            self.stream.stop()
-        self.pubsub()
-        self.aggregator()
-        self.refused("from offset %d on, or from before, it differs" % (3 * len(block(0))),
-                     "--accept-loss continues there and skips up to %d bytes before" % (3 * len(block(0))))
-        self.counting.stop()
-        self.aggregator("--accept-loss")
-        self.fill(12, 13)
-        self.counted(5 + 2)
+    def test_how_the_place_is_found(self):
+        """A copy of a running pubsub knows the opening of the cursor. If pubsub was opened since, the clocks tell the place."""
+        for starts in 0, 5:
+            with self.subTest(starts=starts):
+                self.pubsub()
+                self.aggregator()
+                self.fill(0)
+                self.committed(1)
+                self.backup("p")
+                for n in range(starts):
+                    self.stream.stop()
+                    self.pubsub()
+                    self.fill(1 + n)
+                if starts == 0:
+                    self.fill(1)
+                lines = 1 + max(starts, 1)
+                self.committed(lines)
+                self.stop_both()
+                self.restore("p")
+                for n in 10, 11:
+                    self.pubsub()
+                    self.fill(n)
+                    self.stream.stop()
+                self.pubsub()
+                self.aggregator()
+                self.refused("from offset %d on it differs from the lines read, which end at %d; the copy was opened there at 20"
+                             % (self.BLOCK, lines * self.BLOCK), "; --accept-loss continues there and skips no line")
+                self.assertEqual("found by the clocks: compare with the time of the restore" in self.counting.log, starts > 0)
+                self.counting.stop()
+                self.aggregator("--accept-loss")
+                self.counted(lines + 2)
+                self.stop_both()
+                for name in "p", "a":
+                    shutil.rmtree(self.path(name))
 
     def test_pubsub_and_aggregator_of_one_age(self):
         self.pubsub()
@@ -363,8 +369,8 @@ class OldQueues(RelayTest):
         self.wait_stream(self.expected)
         relay.stop()
 
-    def original(self, copies_while_running=False, sessions=1):
-        """Ten messages are published, and copied. Then the original publishes twenty more."""
+    def original(self, copies_while_running=False, sessions=1, publishes_each=True):
+        """Ten messages are published, and copied. Then the original publishes twenty more, or one in each session."""
         self.open()
         self.expected = self.put("first", 10)
         self.publish_all()
@@ -375,26 +381,38 @@ class OldQueues(RelayTest):
             if i or not copies_while_running:
                 self.queue.stop()
                 self.open()
-            self.expected += self.put("lost %d" % i, 20 // sessions)
-            self.publish_all()
+            self.expected += self.put("lost %d" % i, max(20 // sessions, 1))
+            if publishes_each or i + 1 == sessions:
+                self.publish_all()
         self.queue.stop()
 
     def restore(self):
         shutil.rmtree(self.path("q"))
         os.rename(self.path("old"), self.path("q"))
 
-    def refused(self, words, relay=None):
+    def refused(self, words, relay=None, is_certain=False):
         """The relay ends with 65, again and again, publishes nothing, and states the command that goes on."""
         for _ in range(2):
             relay = relay or self.relay()
             self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
-            for word in ["old copy", self.queue_id, "stream clicks"] + words:
+            began = self.began(11)
+            for word in ["old copy", self.queue_id, "stream clicks", "id 11 on, in the opening that began at %s, are not published" % began] + words:
                 self.assertIn(word, relay.log)
+            for word in ["found by the clocks", "the time of the restore", "from id 1 at 2", "from id 11 at " + began]:
+                (self.assertNotIn if is_certain else self.assertIn)(word, relay.log)
             command = re.search(r"millrace (producers --stream=clicks --set=\S+ --mark=\w+)", relay.log)
             self.assertTrue(command, relay.log)
             relay = None
         self.assertEqual(self.stream(), self.expected)
+        self.assertTrue(command[1].endswith("--mark=11"), command[1])
         return command[1].split()
+
+    def began(self, first):
+        """When the opening with this first id began, as the queue says when it refuses an unknown mark."""
+        follow = self.ask_queue("/follow?reader=queue_to_pubsub").json()["follow"]
+        reply = self.ask_queue("/reserve?from=0&settle=2&opening=unknown&follow=" + follow, "GET")
+        self.assertEqual((reply.status, reply.json()["code"]), (409, "other-history"), reply.text)
+        return next(o["began"] for o in reply.json()["openings"] if o["first"] == str(first))
 
     def go_on(self, command):
         done = self.run_program("millrace", *command, "--url=" + self.pubsub_url)
@@ -417,8 +435,7 @@ class OldQueues(RelayTest):
                         self.queue.stop()
                     self.open()
                     own_lines += self.put("own %d" % i, own)
-                command = self.refused(["up to id 30", "from id 11 on are not published"])
-                self.assertEqual(command[-1], "--mark=11")
+                command = self.refused(["up to id 30"], is_certain=running)
                 self.expected += own_lines
                 self.go_on(command)
                 self.queue.stop()
@@ -444,14 +461,14 @@ class OldQueues(RelayTest):
         self.restore()
         self.open()
         own = self.put("own", 30)
-        command = self.refused(["from id 11 on"], relay)
+        command = self.refused(["up to id 30"], relay)
         self.expected += own
         self.go_on(command)
 
     def test_an_original_and_a_copy_that_were_opened_often(self):
-        for sessions, openings in ((3, 2), (10, 3))[:harness.rounds(1)]:
+        for sessions, openings, publishes_each in ((30, 3, False), (10, 2, True))[:harness.rounds(1)]:
             with self.subTest(sessions=sessions):
-                self.original(sessions=sessions)
+                self.original(sessions=sessions, publishes_each=publishes_each)
                 self.restore()
                 own = b""
                 for i in range(openings):
@@ -459,23 +476,10 @@ class OldQueues(RelayTest):
                     own += self.put("own %d" % i, 30)
                     if i + 1 < openings:
                         self.queue.stop()
-                command = self.refused(["up to id %d" % (10 + 20 // sessions * sessions), "from id 11 on are not published"])
-                self.assertEqual(command[-1], "--mark=11")
+                command = self.refused(["up to id %d" % (10 + max(20 // sessions, 1) * sessions)])
                 self.expected += own
                 self.go_on(command)
             self.start_again()
-
-    def test_a_copy_that_has_no_opening_of_the_mark(self):
-        """The relay cannot know where the copy parted. Its command publishes everything that the copy has."""
-        self.original()
-        self.restore()
-        os.unlink(self.path("q/queues/default/openings"))
-        self.open()
-        own = self.put("own", 30)
-        command = self.refused(["It is unknown which messages of the copy are in the stream", "from id 11 on", "those below id 31 perhaps twice"])
-        self.assertEqual(command[-1], "--mark=11")
-        self.expected += own
-        self.go_on(command)
 
     def test_what_goes_on_without_any_act(self):
         def restart():
@@ -495,10 +499,9 @@ class OldQueues(RelayTest):
                 self.queue = self.start_queue(self.data)
             self.queue.stop()
 
-        def earlier_version():
-            """Neither the directory has openings, nor the mark."""
+        def set_the_mark():
+            """Then it has no opening."""
             self.queue.stop()
-            os.unlink(self.path(self.data, "queues", "default", "openings"))
             mark = self.mark(self.queue_id)
             self.assertEqual(request(self.pubsub_url, "POST", "/producers?" + query(
                 stream="clicks", producer=self.queue_id, mark=mark)).json()["opening"], "")
@@ -511,7 +514,7 @@ class OldQueues(RelayTest):
 
         self.data = "q"
         self.open()
-        for i, act in enumerate((restart, kill, move, idle, earlier_version, copy_of_all_that_is_published, restart)):
+        for i, act in enumerate((restart, kill, move, idle, set_the_mark, copy_of_all_that_is_published, restart)):
             with self.subTest(act.__name__):
                 self.expected += self.put("before %d" % i, 5)
                 self.publish_all()
@@ -675,29 +678,34 @@ class OldQueues(RelayTest):
         self.expected += self.put("back", 3)
         self.publish_all()
 
-    def test_the_mark_names_the_openings(self):
+    def stored(self):
+        reply = request(self.pubsub_url, "GET", "/producer?" + query(stream="clicks", producer=self.queue_id)).json()
+        return int(reply["mark"]), reply["opening"]
+
+    def test_the_mark_names_the_opening(self):
+        """It assigned the id of the message before the mark, whichever opening publishes this message."""
         self.open()
-        opening = self.queue_numbers()["opening"]
-        self.assertRegex(opening, "^[0-9a-f]{16}$")
-        self.assertEqual(self.queue_identity()["openings"], "1:" + opening)
+        first = self.queue_numbers()["opening"]
+        self.assertRegex(first, "^[0-9a-f]{24}$")
         self.expected = self.put("first", 10)
         self.publish_all()
-        reply = request(self.pubsub_url, "GET", "/producer?" + query(stream="clicks", producer=self.queue_id)).json()
-        self.assertEqual((reply["opening"], int(reply["mark"])), (opening[:10], 11))
+        self.assertEqual(self.stored(), (11, first))
+        self.expected += self.put("not published yet", 1)
         self.queue.stop()
         self.open()
         second = self.queue_numbers()["opening"]
-        self.assertNotEqual(opening, second)
-        self.assertEqual(self.queue_identity()["openings"], "1:%s, 11:%s" % (opening, second))
-        self.expected += self.put("second", 1)
+        self.assertNotEqual(first, second)
+        self.assertEqual(self.queue_identity()["opening"], first)
         self.publish_all()
-        reply = request(self.pubsub_url, "GET", "/producer?" + query(stream="clicks", producer=self.queue_id)).json()
-        self.assertEqual(reply["opening"], second[:10] + opening[:10])
+        self.assertEqual(self.stored(), (12, first))
+        self.expected += self.put("second", 1)
+        self.assertEqual(self.queue_identity()["opening"], second)
+        self.publish_all()
+        self.assertEqual(self.stored(), (13, second))
 
 
 class OldCopiesOfStreams(CopiesTest):
     """The programs that store a cursor of their own: cells in which pubsub is older, refused until --accept-loss."""
-    BLOCK = len(block(0))
 
     def tool(self, name, *args):
         self.reader = self.daemon(name, "--pubsub-url=" + self.url, "--stream=s", "--commit-every=20ms", *args).wait_listening()
@@ -728,7 +736,7 @@ class OldCopiesOfStreams(CopiesTest):
         self.reader.stop()
         self.stream.stop()
         self.backup("p")
-        for n in 1, 2, 3:  # as many openings as an event's id names
+        for n in 1, 2, 3:
             self.pubsub()
             self.fill(n)
             self.stream.stop()
@@ -751,27 +759,6 @@ class OldCopiesOfStreams(CopiesTest):
         self.restarted(start)
         self.refused_by(self.reader, why)
         self.stored(4)
-
-    def forget_opening(self):
-        """Makes the openings of the state unknown, as after a gap."""
-        state = self.state()
-        for entry in [state] + state["files"]:
-            del entry["opening"]
-        with open(self.state_path, "w") as f:
-            json.dump(state, f)
-
-    def continues_without_an_opening(self, start):
-        self.pubsub()
-        start()
-        self.fill(0)
-        self.stored(1)
-        self.reader.stop()
-        opening = self.state()["opening"]
-        self.forget_opening()
-        start()
-        wait_until(lambda: self.state().get("opening") == opening, "the opening, before another line comes")
-        self.fill(1)
-        self.stored(2)
 
     def learns_the_opening_of_each_start(self, start):
         """Starts of pubsub between two reads: the state's cursor is accepted wherever it ends."""
@@ -817,10 +804,33 @@ class MarksOfOpenings(CopiesTest):
         forwarder = forward()
         copied(1, 2)
 
+    def test_the_marks_of_a_filter_that_is_behind_its_source(self):
+        """The lines of several openings wait to be filtered: each mark has the opening of its own line."""
+        costly = b'{"c":"%s!"}\n' % (b"a" * 40)
+        for n in range(10):
+            if n:
+                self.stream.stop()
+            self.pubsub()
+            self.assertEqual(self.pub((costly * 4 + b'{"c":"a"}\n') * 3).status, 200)
+        self.assertEqual(self.pub(b"here\n", stream="t").status, 200)
+        end, identity = self.sub("latest").header("X-Millrace-Offset"), self.sub().header("X-Millrace-Stream-Id")
+        self.start("pubsub_filtered", "--pubsub-url=" + self.url, "--stream=s", "--to-stream=t", "--filter-subject=c",
+                   "--filter-pattern=^(a+)+$", "--port=0")
+        seen = set()
+
+        def is_done():
+            reply = request(self.url, "GET", "/producer?" + query(stream="t", producer=identity)).json()
+            if reply["known"]:
+                seen.add((int(reply["mark"]), reply["opening"]))
+            return reply["mark"] == end
+        wait_until(is_done, lambda: "all lines to be filtered: %s" % seen)
+        self.assertGreater(len({opening for _, opening in seen}), 1)
+        for mark, opening in seen:
+            self.assertEqual(self.sub(mark, id=identity + "." + opening).status, 200, (mark, opening))
+
 
 class OldCopiesOfMarks(CopiesTest):
-    """The programs whose cursor is a mark in the destination: it names the openings of the source."""
-    BLOCK = len(block(0))
+    """The programs whose cursor is a mark in the destination: it names an opening of the source."""
 
     def setUp(self):
         super().setUp()
@@ -977,9 +987,6 @@ class OldCopiesOfFiles(OldCopiesOfStreams):
         self.roll()
         self.assertEqual(b"".join(m["text"] for m in self.manifests()), b"".join(map(block, [0, 1, 2, 3, 10, 11, 12, 13, 14])))
 
-    def test_unknown_opening(self):
-        self.continues_without_an_opening(self.writer)
-
     def test_openings(self):
         self.learns_the_opening_of_each_start(self.writer)
 
@@ -1002,9 +1009,6 @@ class OldCopiesOfDeliveries(OldCopiesOfStreams):
         self.fill(15)
         self.stored(7)
         self.assertEqual(b"".join(self.server.bodies), b"".join(map(block, [0, 1, 2, 3, 10, 11, 12, 13, 14, 15])))
-
-    def test_unknown_opening(self):
-        self.continues_without_an_opening(self.sender)
 
     def test_openings(self):
         self.learns_the_opening_of_each_start(self.sender)

@@ -151,14 +151,14 @@ class ProducersTest(RelayTest):
 
         def pub(**more):
             return request(self.pubsub_url, "POST", "/pub?" + query(stream="clicks", **more), b"x\n")
-        longest = "n" * 33
-        self.assertEqual(pub(producer=longest, mark=0, next=1, opening="0" * 123).status, 200)
-        for bad in (dict(producer=longest, opening="0" * 124), dict(producer="p", opening="a b"),
+        longest = "n" * 64
+        self.assertEqual(pub(producer=longest, mark=0, next=1, opening="0" * 64).status, 200)
+        for bad in (dict(producer=longest, opening="0" * 65), dict(producer="p", opening="a b"),
                     dict(producer="p", opening="a\0b")):
             reply = pub(mark=1, next=2, **bad)
             self.assertEqual((reply.status, reply.json()["code"]), (400, "bad-parameter"))
         self.assertEqual(pub(opening="a").status, 400)
-        self.assertEqual(self.listed(), [{"producer": longest, "mark": "1", "opening": "0" * 123}])
+        self.assertEqual(self.listed(), [{"producer": longest, "mark": "1", "opening": "0" * 64}])
 
     def test_an_opening_can_be_stored_without_lines(self):
         """As a relay does with a mark that an operator has set."""

@@ -75,7 +75,7 @@ class Refused(FileCase):
 
     def test_a_state_of_another_version(self):
         os.mkdir(self.path("out"))
-        self.write("out/.ps_to_file-s.json", '{"format":2}')
+        self.write("out/.ps_to_file-s.json", '{"format":1}')
         self.assertIn("unknown format version", self.refused(78))
 
     def test_another_stream_under_the_name(self):

@@ -165,6 +165,7 @@ class Retention(CursorTest):
         self.assertLessEqual(self.earliest(), held)
         self.assertEqual(self.sub(held).body, BLOCK * 42)
         gone = self.assertProblem(self.sub(0), 410, "cursor-gone")
+        self.assertEqual(gone["opening_before"], self.sub(gone["after"]).header("X-Millrace-Opening-Before"))
         self.assertEqual(gone["before"], "0")
         self.assertEqual(self.sub(gone["after"]).body, (BLOCK * 46)[int(gone["after"]):])
         self.assertProblem(self.move(0, name="late"), 410, "cursor-gone")

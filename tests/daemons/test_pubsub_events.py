@@ -45,7 +45,7 @@ class Events(PubsubTest):
         reply = self.events("/sub?stream=s&from=earliest&follow=0")
         self.assertEqual(reply.header("Content-Type"), "text/event-stream")
         self.assertEqual(reply.header("Access-Control-Allow-Origin"), "*")
-        past = "%s.%s" % (identity, reply.header("X-Millrace-Openings").split(":")[1][:10])
+        past = "%s.%s" % (identity, reply.header("X-Millrace-Opening"))
         self.assertEqual(parse(reply.body), [("message", b"one", "4:" + past), ("message", b"two", "8:" + past)])
         for accept in ("text/html, Text/Event-Stream;q=0.9", "text/event-stream"):
             self.assertIn(b"data: one", self.events("/sub?stream=s&from=0&follow=0", {"Accept": accept}).body)
@@ -77,7 +77,7 @@ class Events(PubsubTest):
         c = harness.connect(self.url)
         c.request("GET", "/sub?stream=s", headers=EVENTS)
         r = c.getresponse()
-        opening = r.getheader("X-Millrace-Openings").split(":")[1][:10]
+        opening = r.getheader("X-Millrace-Opening-Before")
         start = b"retry: 1000\nid: 4:%s.%s\n\n" % (identity.encode(), opening.encode())
         self.assertEqual(r.read(len(start)), start)
         self.assertEqual(r.read(9), b":\n\n" * 3)
@@ -94,16 +94,56 @@ class Events(PubsubTest):
         shutil.copytree(self.path("p"), self.path("old"))
         p = self.pubsub()
         self.pub(b"two\n")
-        kept, lost = [i for _, _, i in parse(self.events("/sub?stream=s&from=0&follow=0").body)]
+        kept = parse(self.events("/sub?stream=s&from=0&follow=0").body)[0][2]
+        lost = parse(self.events("/sub?stream=s&follow=0", {"Last-Event-ID": kept}).body)[0][2]
         p.stop()
         shutil.rmtree(self.path("p"))
         os.rename(self.path("old"), self.path("p"))
         self.pubsub()
         self.pub(b"own\n")
         reply = self.assertProblem(self.events("/sub?stream=s", {"Last-Event-ID": lost}), 409, "other-history")
-        self.assertEqual(reply["differs_from"], "4")
+        self.assertEqual((reply["differs_from"], reply["is_certain"], reply["opening_before"]), ("4", False, kept.split(".")[1]))
+        first, own = reply["openings"]
+        self.assertEqual((first["first"], first["opening"], own["first"]), ("0", kept.split(".")[1], "4"))
+        self.assertRegex(own["began"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertIn("from offset 4 on it differs from the lines read, which end at 8; the copy was opened there at "
+                      + own["began"] + " (found by the clocks", reply["detail"])
         got = parse(self.events("/sub?stream=s&follow=0", {"Last-Event-ID": kept}).body)
         self.assertEqual([d for _, d, _ in got], [b"own"])
+
+    def test_a_response_ends_where_another_opening_begins(self):
+        """Unless the request has no id: then it goes on through all openings."""
+        starts, openings = 18, []
+        for n in range(starts):
+            p = self.pubsub()
+            self.pub(b"line %02d\n" % n)
+            openings.append(self.sub(8 * n).header("X-Millrace-Opening"))
+            if n + 1 < starts:
+                p.stop()
+        self.assertEqual((len(set(openings)), sorted(openings)), (starts, openings))
+        text = b"".join(b"line %02d\n" % n for n in range(starts))
+        self.assertEqual(self.sub().body, text)
+        got, cursor = b"", ""
+        for n in range(starts):
+            reply = self.sub(8 * n, id=cursor)
+            got += reply.body
+            self.assertEqual((reply.header("X-Millrace-Opening"), reply.header("X-Millrace-Opening-Before")),
+                             (openings[n], openings[n - 1] if n else None))
+            self.assertEqual(reply.header("X-Millrace-End"), str(len(text)))
+            cursor = "%s.%s" % (reply.header("X-Millrace-Stream-Id"), openings[n])
+        self.assertEqual(got, text)
+        stream = cursor.split(".")[0]
+        events = [("message", b"line %02d" % n, "%d:%s.%s" % (8 * n + 8, stream, openings[n])) for n in range(starts)]
+        for n in range(starts):
+            after = {"Last-Event-ID": events[n - 1][2]} if n else {}
+            self.assertEqual(parse(self.events("/sub?stream=s&from=earliest&follow=0", after).body), events[n:])
+        followed = request(self.url, "GET", "/sub?stream=s&from=earliest&id=")
+        self.assertEqual(followed.body, b"line 00\n", "the response ends though it follows the stream")
+        self.assertEqual(self.sub(-2, id="").body, b"line %02d\n" % (starts - 2), "the opening of the line that is found")
+        reply = self.assertProblem(self.sub(16, id="%s.%s" % (stream, openings[0])), 409, "other-history")
+        self.assertEqual((reply["differs_from"], reply["is_certain"]), ("8", True))
+        self.assertEqual([(o["first"], o["opening"]) for o in reply["openings"]],
+                         [(str(8 * n), openings[n]) for n in range(starts - 16, starts)])
 
     def test_a_gap_instead_of_a_refusal(self):
         self.pubsub("--segment-bytes=64K", "--retain-bytes=64K", "--heartbeat=100ms")
@@ -168,7 +208,7 @@ class ComeBack(PubsubTest):
         os.rename(self.path("kept"), segment)
         self.pubsub()
         reply = request(self.url, "GET", "/sub?stream=s&from=earliest&follow=0", headers=dict(EVENTS, **{"Last-Event-ID": "4:" + identity}))
-        past = "%s.%s" % (identity, reply.header("X-Millrace-Openings").split(":")[1][:10])
+        past = "%s.%s" % (identity, reply.header("X-Millrace-Opening"))
         self.assertEqual(parse(reply.body), [("message", b"two", "8:" + past)])
 
     def raw(self, text):

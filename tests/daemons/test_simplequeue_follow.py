@@ -7,9 +7,9 @@ from queue_test import Deep, InMemory, OnDisk, OnSmallDisk, QueueTest, message, 
 
 
 class Following(QueueTest):
-    def follow(self, q, more=""):
+    def follow(self, q):
         """The number of the new follow."""
-        self.answer = self.expect(q.post("/follow?reader=relay" + more), 200).json()
+        self.answer = self.expect(q.post("/follow?reader=relay"), 200).json()
         return self.answer["follow"]
 
     def read(self, q, follow, start, more=""):
@@ -49,9 +49,9 @@ class Everywhere:
 
     def test_it_reads_in_order_and_settles(self):
         q = self.queue()
-        f = self.follow(q, "&destination=dest")
-        self.assertEqual(set(self.answer), {"queue_id", "host", "follow", "takeover", "next_id", "openings", "acked_below"})
-        self.assertEqual((self.answer["next_id"], self.answer["acked_below"]), ("1", "0"))
+        f = self.follow(q)
+        self.assertEqual(set(self.answer), {"queue_id", "host", "follow", "takeover", "next_id", "opening"})
+        self.assertEqual(self.answer["next_id"], "1")
         self.assertEqual(self.answer["queue_id"], self.numbers(q)["queue_id"])
         self.assertEqual(q.log.count("the queue is followed queue=default reader=relay"), 1)
         q.post("/mput", b"a\nb\nc\nd")
@@ -67,7 +67,7 @@ class Everywhere:
         self.assertEqual(q.get("/producer?producer=dest").json()["mark"], "3")
         behind = self.expect(q.get("/reserve?follow=%s&from=5&settle=2&destination=dest" % f), 409, "destination-behind")
         self.assertEqual(behind.json()["acked_below"], "3")
-        self.assertEqual(self.read(q, f, 5, "settle=99&destination=dest"), [])
+        self.assertEqual(self.read(q, f, 5, "settle=5&destination=dest"), [])
         self.assertEqual(self.numbers(q)["depth"], 0)
         self.assertEqual(q.get("/producer?producer=dest").json()["mark"], "5")
 
@@ -172,7 +172,8 @@ class Everywhere:
         f = self.follow(q)
         for target, code in (
                 ("/follow", "missing-parameter"), ("/follow?reader=a%20b", "bad-parameter"),
-                ("/follow?reader=", "bad-parameter"), ("/follow?reader=r&destination=longer-than", "bad-parameter"),
+                ("/follow?reader=", "bad-parameter"), ("/follow?reader=r&destination=d", "unknown-parameter"),
+                ("/reserve?from=1&destination=longer-than&follow=" + f, "bad-parameter"),
                 ("/reserve?follow=" + f, "missing-parameter"), ("/reserve?follow=0&from=1", "bad-parameter"),
                 ("/reserve?from=1", "bad-parameter"), ("/reserve?settle=1", "bad-parameter"),
                 ("/reserve?destination=d", "bad-parameter"), ("/reserve?from=1&lease=9&follow=" + f, "bad-parameter"),
@@ -230,6 +231,41 @@ class DiskTest(Everywhere, OnDisk, Following):
         self.assertEqual(q.post("/unfollow").json(), {"unfollowed": True, "reader": "relay"})
         q = self.again(q)
         self.assertEqual([m[0] for m in self.reserve(q, "items=3&reader=other")[1]], [2, 3])
+
+    def test_each_reply_is_of_one_opening(self):
+        """A mark names the opening of the message before it. The queue refuses a mark that is not of its past."""
+        def read(start, more=""):
+            reply = self.expect(q.get("/reserve?items=9&follow=%s&from=%d%s" % (f, start, more)), 200)
+            return [m[0] for m in reserved(reply)], reply.header("X-Millrace-Opening")
+
+        def differs(settle, opening):
+            target = "/reserve?items=9&from=9&destination=dest&follow=%s&settle=%d&opening=%s" % (f, settle, opening)
+            problem = self.expect(q.get(target), 409, "other-history").json()
+            self.assertEqual([(o["first"], o["opening"]) for o in problem["openings"]], [("1", one), ("3", two)])
+            self.assertIn(problem["openings"][1]["began"], problem["detail"])
+            self.assertRegex(problem["openings"][1]["began"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+            self.assertEqual(self.numbers(q)["depth"], 3)
+            return problem["differs_from"], problem["is_certain"], problem["acked_below"]
+
+        q = self.queue()
+        q.post("/mput", b"a\nb")
+        one = self.numbers(q)["opening"]
+        q = self.again(self.again(q))
+        q.post("/mput", b"c\nd")
+        two = self.numbers(q)["opening"]
+        f = self.follow(q)
+        self.assertEqual(self.answer["opening"], two)
+        self.assertEqual(read(1), ([1, 2], one))
+        self.assertEqual(read(3), ([3, 4], two))
+        self.assertEqual(read(5), ([], None))
+        self.assertEqual(read(1, "&destination=dest&settle=2&opening=" + one), ([2], one))
+        self.assertEqual(differs(4, one), ("3", True, "2"))
+        self.assertEqual(differs(6, two), ("5", True, "2"))
+        self.assertEqual(differs(9, ""), ("5", True, "2"))
+        self.assertEqual(differs(4, "unknown"), ("4", False, "2"))
+        self.assertEqual(differs(4, "000000000000" + 12 * "a"), ("1", False, "2"))
+        self.assertEqual(read(3, "&settle=3&opening=" + one), ([3, 4], two))
+        self.assertEqual(read(5, "&settle=5"), ([], None))
 
 
 class DeepTest(Deep, Following):

@@ -29,9 +29,9 @@ class SliceTool(harness.MillraceTest):
         path = self.path("0000000001.db")
         aggregator_model.make_slice(path, 1, COUNTS, LOOKUPS)
         db = sqlite3.connect(path)
-        db.execute("PRAGMA user_version = 3")
+        db.execute("PRAGMA user_version = 2")
         db.close()
-        self.assertIn(path.encode() + b": unknown format version 3", self.slice(path, expect=78))
+        self.assertIn(path.encode() + b": unknown format version 2", self.slice(path, expect=78))
 
 
 if __name__ == "__main__":

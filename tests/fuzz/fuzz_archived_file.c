@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct archived_file files[2];
-    if (!archived_file_parse(bytes_of(data, size), &files[0]))
+    if (archived_file_parse(bytes_of(data, size), &files[0]))
         return 0;
     assert(files[0].first < files[0].end && files[0].id[0] && bytes_is_name(bytes_str(files[0].stream)));
     files[1] = files[0];

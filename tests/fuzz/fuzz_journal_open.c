@@ -110,20 +110,19 @@ static void write_segments(struct bytes in, unsigned flags)
         write_statement(statement, flags);
 }
 
-static bool take_all(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+static bool take_all(const struct journal_scanned *frame, void *arg)
 {
     uint64_t *sum = arg;
-    (void)time;
-    *sum += offset;
-    for (size_t i = 0; i < payload.len; i++)
-        *sum += (unsigned char)payload.ptr[i];
+    *sum += frame->offset;
+    for (size_t i = 0; i < frame->payload.len; i++)
+        *sum += (unsigned char)frame->payload.ptr[i];
     return true;
 }
 
 static void window(const struct journal_window *w, void *arg)
 {
     uint64_t sum = 0;
-    take_all(w->offset, w->time, w->data, &sum);
+    take_all(&(struct journal_scanned){.offset = w->offset, .time = w->time, .payload = w->data}, &sum);
     *(enum journal_result *)arg = w->result;
 }
 

@@ -30,6 +30,7 @@ static void check_record(struct bytes payload)
         bytes += item.message.len;
         check_within(item.message, payload);
         check_within(item.reason, payload);
+        check_within(item.opening, payload);
         assert(item.ids.first <= item.ids.last);
     }
     assert(items == n && bytes <= payload.len);

@@ -51,8 +51,8 @@ static void seed_archive_state(void)
     archive_state_add(&s, &f);
     staged[6] = '2';
     f.finishing = true;
-    strcpy(f.opening, "c7ef012345");
-    strcpy(s.cursor.opening, "00ef012345");
+    strcpy(f.opening, "019add00c7ef0123456789ab");
+    strcpy(s.cursor.opening, "019add0000ef0123456789ab");
     archive_state_add(&s, &f);
     const char *path = fuzz_file(BYTES_NONE);
     archive_state_write(path, &s);
@@ -194,7 +194,8 @@ static void seed_line_source(void)
 static void seed_archived_file(void)
 {
     save(BYTES_LITERAL(
-        "{\"file\":\"clicks.ndjson.zst\",\"stream\":\"clicks\",\"id\":\"62528bf0\",\"opening\":\"c7ef\","
+        "{\"format\":2,\"file\":\"clicks.ndjson.zst\",\"stream\":\"clicks\",\"id\":\"62528bf0\",\"opening\":"
+        "\"c7ef\","
         "\"first\":\"120000\",\"end\":\"123456\",\"lines\":12,\"bytes\":3456,\"stored_bytes\":100,"
         "\"xxh3\":\"0123456789abcdef\"}\n"));
 }
@@ -273,7 +274,7 @@ static void seed_queue_log(void)
         save(buf_bytes(&b));
     }
     buf_clear(&b);
-    queue_log_open(&b, 9, 100);
+    queue_log_open(&b, 9, 100, &(struct queue_openings){.at = {{1, "0136d2f3a000aaaaaaaaaaaa"}}, .n = 1});
     save(buf_bytes(&b));
     buf_free(&b);
 }
@@ -328,14 +329,6 @@ static void seed_json_doc(void)
 {
     static const char *const texts[] = {"/a/0/b\t{\"a\":[{\"b\":\"\\u00e9\"},1.5e3]}",
         "/n\t{\"n\":\"18446744073709551615\"}", "\t{\"a\":{},\"b\":[],\"\\ud83d\\ude00\":null}", NULL};
-    seed_pairs(texts);
-}
-
-static void seed_openings(void)
-{
-    static const char *const texts[] = {
-        "1:0123456789abcdef, 10:fedcba9876543210, 99:aaaaaaaaaaaaaaaa\tfedcba98760123456789",
-        "1:0123456789abcdef\tffffffffff", NULL};
     seed_pairs(texts);
 }
 
@@ -402,7 +395,6 @@ static const struct {
     {"json_doc", seed_json_doc},
     {"line_source", seed_line_source},
     {"manifest", seed_manifest},
-    {"openings", seed_openings},
     {"publish", seed_publish},
     {"query", seed_query},
     {"queue_log", seed_queue_log},

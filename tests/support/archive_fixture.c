@@ -17,12 +17,6 @@ const struct io_ops *real_io;
 const char *without_room = ".packed";
 bool no_room;
 
-static void opening_at(uint64_t offset, char *out, size_t size, void *arg)
-{
-    (void)offset, (void)arg;
-    snprintf(out, size, "%s", opening);
-}
-
 static void wake(void *arg)
 {
     (void)arg;
@@ -41,7 +35,6 @@ struct file_archive *open_archive(size_t max_open)
         .close_after = 1000000 * USEC_PER_SEC,
         .max_open = max_open,
         .max_pending = 1 << 20,
-        .opening_at = opening_at,
         .wake = wake};
     struct file_archive *a = file_archive_open(&config, now, error);
     if (a == NULL)
@@ -70,7 +63,7 @@ void tick(struct file_archive *a)
 
 void take_line(struct file_archive *a, int64_t time)
 {
-    file_archive_take(a, &(struct archive_run){BYTES_LITERAL("{}\n"), 1, time}, 1);
+    file_archive_take(a, opening, &(struct archive_run){BYTES_LITERAL("{}\n"), 1, time}, 1);
 }
 
 void take_minutes(struct file_archive *a, int n)
@@ -151,7 +144,7 @@ void take_run(struct file_archive *a, struct buf *all, char letter, size_t lines
     struct buf run = {0};
     append_lines(&run, letter, lines);
     buf_append_bytes(all, buf_bytes(&run));
-    file_archive_take(a, &(struct archive_run){buf_bytes(&run), lines, 0}, 1);
+    file_archive_take(a, opening, &(struct archive_run){buf_bytes(&run), lines, 0}, 1);
     buf_free(&run);
 }
 

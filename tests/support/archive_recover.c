@@ -58,7 +58,7 @@ static void take_rest(struct file_archive *a)
         int64_t when = arrival;
         if (event_time != NULL)
             event_time_of(event_time, line, &when);
-        file_archive_take(a, &(struct archive_run){bytes_of(begin, line.len + 1), 1, when}, 1);
+        file_archive_take(a, "", &(struct archive_run){bytes_of(begin, line.len + 1), 1, when}, 1);
         at += line.len + 1;
     }
 }

@@ -11,7 +11,7 @@ int64_t sync_ms;
 size_t segment_bytes;
 size_t max_producers;
 uint64_t lost_below;
-bool shares_files;
+bool shares_files, openings_begin_segments;
 
 enum journal_result try_open(struct fixture *f)
 {
@@ -20,7 +20,8 @@ enum journal_result try_open(struct fixture *f)
         .segment_bytes = segment_bytes,
         .max_producers = max_producers,
         .lost_below = lost_below,
-        .shares_files = shares_files};
+        .shares_files = shares_files,
+        .openings_begin_segments = openings_begin_segments};
     f->set = journal_set_new(&sc);
     enum journal_result r = journal_open(f->set, &jc, &f->j, f->error, sizeof f->error);
     if (r != JOURNAL_OK)
@@ -41,7 +42,7 @@ int setup(void **state)
     segment_bytes = 0;
     max_producers = 0;
     lost_below = 0;
-    shares_files = false;
+    shares_files = openings_begin_segments = false;
     journal_owner_write_max = (size_t)1 << 20;
     journal_gather_max = (size_t)64 << 10;
     journal_owner_slow_write = 60 * USEC_PER_SEC; /* a busy machine must not decide who writes */
@@ -115,11 +116,9 @@ void assert_pattern(uint64_t offset, struct bytes text)
             fail_msg("byte %zu behind %llu is another", i, (unsigned long long)offset);
 }
 
-static bool gather(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+static bool gather(const struct journal_scanned *frame, void *arg)
 {
-    (void)offset;
-    (void)time;
-    buf_append_bytes(arg, payload);
+    buf_append_bytes(arg, frame->payload);
     return true;
 }
 

@@ -29,7 +29,7 @@ extern int64_t sync_ms;
 extern size_t segment_bytes;
 extern size_t max_producers;
 extern uint64_t lost_below;
-extern bool shares_files;
+extern bool shares_files, openings_begin_segments;
 
 int setup(void **state);
 int teardown(void **state);

@@ -25,6 +25,7 @@ struct model_entry {
     bool sets;          /* the mark, to any number */
     unsigned char fill; /* byte i of the payload is fill + i */
     usec_t time;        /* may fall */
+    char opening[OPENING_TEXT];
     /* Erased bytes are zero. While an erasure is under way, or after one that failed, the bytes are either. */
     enum { KEPT, PERHAPS, ERASED } erased;
 };
@@ -103,11 +104,17 @@ static struct bytes producer_name(int p)
     return p < 0 ? BYTES_NONE : bytes_str(names[p]);
 }
 
+static bool openings_begin_segments(void)
+{
+    return m.round / 2 % 2;
+}
+
 enum journal_result model_open(void)
 {
     char error[JOURNAL_ERROR_TEXT];
     struct journal_set_config sc = {.sync_ms = m.sync_ms};
-    struct journal_config jc = {.dir = m.dir, .segment_bytes = 3000};
+    struct journal_config jc = {
+        .dir = m.dir, .segment_bytes = 3000, .openings_begin_segments = openings_begin_segments()};
     m.set = journal_set_new(&sc);
     enum journal_result r = journal_open(m.set, &jc, &m.j, error, sizeof error);
     if (r != JOURNAL_OK)
@@ -202,6 +209,7 @@ static void append_new(void)
         return;
     e.time = m.j->accepted_time;
     CHECK(e.time == clock);
+    snprintf(e.opening, sizeof e.opening, "%s", journal_opening(m.j));
     m.entries[m.count++] = e;
     m.end += e.length;
 }
@@ -230,18 +238,22 @@ struct scan_state {
     size_t at;
 };
 
-static bool check_frame(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+static bool check_frame(const struct journal_scanned *frame, void *arg)
 {
     struct scan_state *s = arg;
-    while (s->at < m.count && (m.entries[s->at].length == 0 || m.entries[s->at].start < offset))
+    while (s->at < m.count && (m.entries[s->at].length == 0 || m.entries[s->at].start < frame->offset))
         s->at++;
     CHECK(s->at < m.count);
     const struct model_entry *e = &m.entries[s->at++];
-    if (e->start != offset || e->length != payload.len)
+    if (e->start != frame->offset || e->length != frame->payload.len)
         fprintf(stderr, "entry %zu of %zu (%zu acknowledged): [%llu, +%zu), found [%llu, +%zu)\n", s->at - 1,
-            m.count, m.acked, (unsigned long long)e->start, e->length, (unsigned long long)offset,
-            payload.len);
-    CHECK(e->start == offset && is_payload_of(e, payload) && e->time == time);
+            m.count, m.acked, (unsigned long long)e->start, e->length, (unsigned long long)frame->offset,
+            frame->payload.len);
+    CHECK(e->start == frame->offset && is_payload_of(e, frame->payload) && e->time == frame->time);
+    if (openings_begin_segments()) {
+        CHECK(strcmp(journal_opening_at(m.j, frame->offset), e->opening) == 0);
+        CHECK(strcmp(journal_opening_before(m.j, frame->offset + frame->payload.len), e->opening) == 0);
+    }
     return true;
 }
 
@@ -563,7 +575,8 @@ void model_damage(bool killed, unsigned times, struct model_verdicts *sum)
     char *path, error[JOURNAL_ERROR_TEXT];
     off_t begins, ends = 0;
     struct journal_set_config sc = {.sync_ms = m.sync_ms};
-    struct journal_config jc = {.dir = m.dir, .segment_bytes = 3000};
+    struct journal_config jc = {
+        .dir = m.dir, .segment_bytes = 3000, .openings_begin_segments = openings_begin_segments()};
     bool any = last_frame(&path, &begins, &ends);
     copy_tree(m.dir, copy_path(), false);
     for (; any && times > 0; times--) {

@@ -38,7 +38,7 @@ class RelayTest(MillraceTest):
         return self.ask_queue("/stats?format=json", "GET").json()["queues"]["default"]
 
     def queue_identity(self):
-        """What a relay learns when it begins to follow: "queue_id", "openings". No relay may follow the queue."""
+        """What a relay learns when it begins to follow: "queue_id", "opening". No relay may follow the queue."""
         reply = self.ask_queue("/follow?reader=queue_to_pubsub")
         self.assertEqual(self.ask_queue("/unfollow").status, 200)
         return reply.json()

@@ -4,7 +4,6 @@
 #include "support/test_dir.h"
 
 #include "backup/journal_copy.h"
-#include "journal/journal_openings.h"
 #include "simplequeue/queue/queue_log.h"
 
 #include <dirent.h>
@@ -109,12 +108,12 @@ static bool removes_from_2(const struct frame *f, void *arg)
     return journal_copy_removes(f, 2);
 }
 
-static bool list_record(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+static bool list_record(const struct journal_scanned *frame, void *arg)
 {
     struct queue_record r;
     const char *why;
-    (void)offset, (void)time;
-    assert_true(queue_log_decode(payload, &r, &why));
+    (void)frame->offset, (void)frame->time;
+    assert_true(queue_log_decode(frame->payload, &r, &why));
     buf_append_char(arg, r.type == RECORD_PUT ? 'P' : 'R');
     return true;
 }
@@ -153,8 +152,6 @@ static void test_it_ends_before_the_first_unpublished_removal(void **state)
 
 static void test_what_is_trimmed_meanwhile_is_in_the_copy(void **state)
 {
-    struct openings *o = openings_open(source, 1);
-    openings_free(&o);
     (void)state;
     for (uint64_t id = 1; id <= 20; id++)
         put(id, 2000);
@@ -164,20 +161,12 @@ static void test_what_is_trimmed_meanwhile_is_in_the_copy(void **state)
     journal_copy_follow(&copy);
     for (uint64_t id = 22; id <= 24; id++)
         put(id, 2000);
-    o = openings_open(source, 24);
-    openings_free(&o);
-    o = openings_open(source, 26); /* of a restart that the copy does not have */
-    openings_free(&o);
     assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_OK);
     journal_trim(journal, journal_committed_end(journal));
     assert_int_equal(journal_copy_cut(&copy, error), BACKUP_OK);
     assert_int_equal(copy.next_id, 25);
     assert_int_equal(copy.earliest, 0);
     assert_records("PPPPPPPPPPPPPPPPPPPPPPPP");
-    o = openings_open(stage, copy.next_id);
-    assert_int_equal(openings_count(o), 3);
-    assert_int_equal(openings_at(o, 1)->first, 24);
-    openings_free(&o);
 }
 
 static size_t segments(void)

@@ -131,10 +131,9 @@ static int no_sync(int fd)
     return 0;
 }
 
-static bool nothing(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+static bool nothing(const struct journal_scanned *frame, void *arg)
 {
-    (void)time;
-    *(uint64_t *)arg = offset + payload.len;
+    *(uint64_t *)arg = frame->offset + frame->payload.len;
     return true;
 }
 

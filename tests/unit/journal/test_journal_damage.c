@@ -409,14 +409,13 @@ static void test_a_missing_segment_and_a_strange_one_are_refused(void **state)
     free(second);
 }
 
-static bool same_bytes(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+static bool same_bytes(const struct journal_scanned *frame, void *arg)
 {
-    (void)time;
     uint64_t *next = arg;
-    assert_int_equal(offset, *next);
-    for (size_t i = 0; i < payload.len; i++)
-        assert_int_equal((unsigned char)payload.ptr[i], (unsigned char)((offset + i) * 7));
-    *next = offset + payload.len;
+    assert_int_equal(frame->offset, *next);
+    for (size_t i = 0; i < frame->payload.len; i++)
+        assert_int_equal((unsigned char)frame->payload.ptr[i], (unsigned char)((frame->offset + i) * 7));
+    *next = frame->offset + frame->payload.len;
     return true;
 }
 
@@ -722,10 +721,10 @@ static void test_a_clean_end_vouches_for_all_before_it(void **state)
     io = &io_system;
 }
 
-static bool is_there(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+static bool is_there(const struct journal_scanned *frame, void *arg)
 {
-    (void)offset, (void)time, (void)arg;
-    return payload.len > 0;
+    (void)frame->offset, (void)frame->time, (void)arg;
+    return frame->payload.len > 0;
 }
 
 static int no_unlink(const char *path)

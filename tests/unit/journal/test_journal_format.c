@@ -63,7 +63,7 @@ static void test_numbers_are_little_endian(void **state)
     struct segment_header h = a_header();
     char raw[SEGMENT_HEADER];
     segment_header_encode(&h, raw);
-    assert_memory_equal(raw, "MILLRJNL\1\0\0\0\3\0\0\0iiii", 20);
+    assert_memory_equal(raw, "MILLRJNL\2\0\0\0\3\0\0\0iiii", 20);
     assert_memory_equal(raw + 32, "\7\0\0\0\0\0\0\0\350\3\0\0\0\0\0\0", 16);
     assert_memory_equal(raw + 112, "\x88\x77\x66\x55\x44\x33\x22\x11", 8);
 }

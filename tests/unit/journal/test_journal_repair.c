@@ -130,14 +130,14 @@ struct scanned {
     int i;
 };
 
-static bool check_line(uint64_t offset, usec_t time, struct bytes payload, void *arg)
+static bool check_line(const struct journal_scanned *frame, void *arg)
 {
     struct scanned *s = arg;
     char text[LINE];
     const struct line *line = &w.lines[s->i++];
     line_text(line->number, text);
-    assert_true(s->i <= w.n && offset == line->start && time == 1000 + line->number);
-    assert_true(bytes_equal(payload, bytes_of(text, LINE)));
+    assert_true(s->i <= w.n && frame->offset == line->start && frame->time == 1000 + line->number);
+    assert_true(bytes_equal(frame->payload, bytes_of(text, LINE)));
     return true;
 }
 

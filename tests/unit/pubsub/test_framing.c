@@ -50,6 +50,7 @@ static void a_line_cut_in_two(void **state)
     struct buf out = {0};
     feed(&f, part, 1000, &out);
     assert_true(out.len == 0 && f.offset == 5 && !f.in_line);
+    f.offset = 90;
     framing_add_gap(&f, &(struct journal_edges){5, 90}, &out);
     assert_true(bytes_starts_with(buf_bytes(&out), BYTES_LITERAL("event: gap\n")));
     buf_clear(&out);
@@ -73,10 +74,13 @@ static void gaps_and_beginnings(void **state)
     framing_begin(&f, &out);
     assert_true(bytes_equal_str(buf_bytes(&out), "retry: 1000\nid: 5:" ID "\n\n"));
     buf_clear(&out);
+    framing_set_offset(&f, 90);
     framing_add_gap(&f, &(struct journal_edges){7, 90}, &out);
     assert_true(bytes_equal_str(
         buf_bytes(&out), "event: gap\ndata: {\"before\":\"7\",\"after\":\"90\"}\nid: 90:" ID "\n\n"));
-    assert_int_equal(f.offset, 90);
+    buf_clear(&out);
+    feed(&f, BYTES_LITERAL("a\n"), 2, &out);
+    assert_true(bytes_equal_str(buf_bytes(&out), "data: a\nid: 92:" ID "\n\n"));
     buf_free(&out);
 }
 

@@ -9,10 +9,13 @@
  * Each watermark that a relay states is checked when the stream gets it: each message put before it is in the stream, or
  * buried.
  *
- * In a world with copies the queue is also started again, copied, and restored from the copy. An operator does what the
- * plan states. Then each message that the last queue has, or had, is in the stream once. */
+ * In a world with copies the queue is also started again, copied while it runs, and restored from the copy. In some worlds the copy
+ * is opened aside before, while the original goes on. The queue refuses each mark that is not of its past. An operator sets
+ * the mark to the place where the copy differs. The queue names this place, but not for certain after an opening aside. Then
+ * each message that the last queue has, or had, is in the stream once. */
 #include "support/cm.h"
 #include "readers/reader_plan.h"
+#include "simplequeue/queue/queue_openings.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,7 +34,7 @@ struct slot {
 };
 
 struct history {
-    struct opening at[OPENINGS];
+    struct queue_opening at[OPENINGS];
     size_t n;
 };
 
@@ -40,7 +43,7 @@ struct directory {
     struct slot slots[MAX_IDS]; /* by id */
     uint64_t next_id;
     struct history history;
-    int put; /* payloads below are in it */
+    struct queue_openings openings;
 };
 
 struct request {
@@ -54,11 +57,18 @@ struct request {
     size_t n;
     long do_at, tell_at; /* -1: never done */
     bool done, faulty;   /* faulty: what is told is a fault */
-    enum { ANSWER_OK, ANSWER_DUPLICATE, ANSWER_CONFLICT, ANSWER_REFUSED, ANSWER_LOST, ANSWER_STALE } answer;
+    enum {
+        ANSWER_OK,
+        ANSWER_DUPLICATE,
+        ANSWER_CONFLICT,
+        ANSWER_REFUSED,
+        ANSWER_LOST,
+        ANSWER_STALE,
+        ANSWER_COPY
+    } answer;
     char framed[2000];
-    uint64_t next_id;
-    char opening[MARK_LABEL_MAX];
-    struct buf openings;
+    char opening[MARK_LABEL_MAX], sent[OPENING_TEXT]; /* of the mark; of the messages that are sent */
+    struct queue_difference differs;
     struct plan_accepted accepted; /* the queue's answer to a reserve */
     usec_t watermark;              /* stated */
     usec_t time;                   /* of the stream's clock, in the answer */
@@ -76,10 +86,13 @@ struct world {
     uint64_t mark;
     char opening[MARK_LABEL_MAX];
     struct history history, of_mark; /* of the queue; of the queue that set the mark */
+    struct queue_openings openings;
     struct directory copy;
     bool copies, has_copy;
-    bool lost[MESSAGES]; /* by a restore */
-    unsigned old_copies, stated, watermarks;
+    bool aside;                               /* copies are opened aside */
+    struct queue_difference differs[READERS]; /* as the readers learned when they were refused */
+    bool lost[MESSAGES];                      /* by a restore */
+    unsigned old_copies, certain, found, watermarks;
     usec_t queue_ahead, stream_ahead; /* how far the clocks are ahead */
     int era;                          /* of the stream's clock */
     long accepted[MESSAGES];          /* when each payload was put, or kicked */
@@ -133,15 +146,20 @@ static void follow(struct world *w, struct request *r)
     r->is_takeover = w->is_followed;
     w->is_followed = true;
     r->number = w->number = ++w->sequence;
-    r->next_id = w->next_id;
-    for (size_t i = 0; i < w->history.n; i++)
-        buf_printf(&r->openings, "%s%d:%s", i ? ", " : "", (int)w->history.at[i].first, w->history.at[i].id);
+    const struct queue_opening *latest = queue_openings_of(&w->openings, w->next_id - 1);
+    strcpy(r->opening, latest ? latest->opening : "");
 }
 
-static void send_messages(struct world *w, size_t most, struct buf *framed)
+/* Of one opening. */
+static void send_messages(struct world *w, size_t most, struct request *r, struct buf *framed)
 {
-    for (uint64_t id = w->position; id < w->next_id && most; id++)
+    uint64_t end = w->next_id;
+    for (uint64_t id = w->position; id < end && most; id++)
         if (id && w->slots[id].state == READY) {
+            const struct queue_opening *of = queue_openings_of(&w->openings, id);
+            strcpy(r->sent, of->opening);
+            if (queue_openings_end(&w->openings, of) < end)
+                end = queue_openings_end(&w->openings, of);
             buf_printf(framed, "%d 1 3\n%03d\n", (int)id, w->slots[id].payload);
             w->position = id + 1;
             most--;
@@ -238,10 +256,14 @@ static void state_accepted(const struct world *w, struct request *r)
 static void do_read(struct world *w, struct request *r)
 {
     struct buf framed = {0};
+    if (!queue_openings_is_past(&w->openings, w->next_id, r->mark, bytes_str(r->opening), &r->differs)) {
+        r->answer = ANSWER_COPY;
+        return;
+    }
     settle(w, r->mark);
     if (r->from < w->position)
         w->position = r->from;
-    send_messages(w, r->items ? r->items : 1 + dice() % 8, &framed);
+    send_messages(w, r->items ? r->items : 1 + dice() % 8, r, &framed);
     state_accepted(w, r);
     snprintf(r->framed, sizeof r->framed, "%.*s", (int)framed.len, framed.ptr ? framed.ptr : "");
     buf_free(&framed);
@@ -307,15 +329,20 @@ static void do_request(struct world *w, struct request *r)
 static void tell_queue_answer(struct world *w, const struct request *r)
 {
     struct batch b;
+    assert_true(r->answer != ANSWER_COPY || w->copies);
     if (r->action == PLAN_FOLLOW) {
-        plan_followed(r->plan, &(struct plan_queue){BYTES_LITERAL("q"), r->next_id, r->number, r->is_takeover,
-                                   buf_bytes(&r->openings), 0});
+        plan_followed(r->plan,
+            &(struct plan_queue){BYTES_LITERAL("q"), r->number, r->is_takeover, bytes_str(r->opening)});
     } else if (r->action == PLAN_UNFOLLOW) {
         plan_unfollowed(r->plan);
     } else if (r->answer == ANSWER_STALE) {
         plan_superseded(r->plan, w->now * STEP);
+    } else if (r->answer == ANSWER_COPY) {
+        w->differs[r->reader] = r->differs;
+        plan_other_history(r->plan);
     } else if (r->action == PLAN_READ) {
         assert_true(batch_parse(bytes_str(r->framed), 0, &b));
+        strcpy(b.opening, r->sent);
         plan_read(r->plan, &b, &r->accepted, w->now * STEP);
     } else if (r->answer == ANSWER_LOST) {
         plan_bury_lost(r->plan);
@@ -406,8 +433,6 @@ static bool go_on(struct world *w, struct request *r)
 
 static void forget(struct world *w, size_t i)
 {
-    if (w->requests[i])
-        buf_free(&w->requests[i]->openings);
     free(w->requests[i]);
     w->requests[i] = NULL;
 }
@@ -440,16 +465,37 @@ static void kill_reader(struct world *w, size_t i)
     start_reader(w, i);
 }
 
-/* As openings_open does. */
-static void open_queue(struct world *w)
+/* An opening that assigned no id falls away. */
+static void open_directory(
+    const struct world *w, struct history *h, struct queue_openings *openings, uint64_t next_id)
 {
-    struct history *h = &w->history;
-    if (h->n == 0 || h->at[h->n - 1].first != w->next_id)
+    char before[OPENING_TEXT] = "";
+    if (h->n)
+        strcpy(before, h->at[h->n - 1].opening);
+    if (h->n == 0 || h->at[h->n - 1].first != next_id)
         h->n++;
     assert_true(h->n <= OPENINGS);
-    h->at[h->n - 1].first = w->next_id;
-    snprintf(h->at[h->n - 1].id, OPENING_ID_TEXT, "%08x%08x", (unsigned)rand(), (unsigned)rand());
+    h->at[h->n - 1].first = next_id;
+    opening_new(before, (w->now + 1000000) * STEP, h->at[h->n - 1].opening);
+    queue_openings_add(openings, h->at[h->n - 1].opening, next_id);
+}
+
+static void open_queue(struct world *w)
+{
+    open_directory(w, &w->history, &w->openings, w->next_id);
     w->number = w->sent = 0; /* the relay must follow again; others are still kept out */
+}
+
+/* While the original goes on, or before. */
+static void open_copy_aside(struct world *w)
+{
+    struct directory *copy = &w->copy;
+    open_directory(w, &copy->history, &copy->openings, copy->next_id);
+    if (w->put == MESSAGES || dice() < 30)
+        return;
+    w->accepted[w->put] = w->now;
+    w->lost[w->put] = true; /* until the copy is restored */
+    copy->slots[copy->next_id++] = (struct slot){READY, w->put++};
 }
 
 static void copy_queue(struct world *w)
@@ -457,7 +503,7 @@ static void copy_queue(struct world *w)
     memcpy(w->copy.slots, w->slots, sizeof w->slots);
     w->copy.next_id = w->next_id;
     w->copy.history = w->history;
-    w->copy.put = w->put;
+    w->copy.openings = w->openings;
     w->has_copy = true;
 }
 
@@ -471,8 +517,11 @@ static void restore_queue(struct world *w)
     memcpy(w->slots, w->copy.slots, sizeof w->slots);
     w->next_id = w->copy.next_id;
     w->history = w->copy.history;
-    for (int i = w->copy.put; i < w->put; i++)
+    w->openings = w->copy.openings;
+    for (int i = 0; i < w->put; i++)
         w->lost[i] = true;
+    for (uint64_t id = 1; id < w->next_id; id++)
+        w->lost[w->slots[id].payload] = false;
     open_queue(w);
 }
 
@@ -480,21 +529,28 @@ static void restore_queue(struct world *w)
 static uint64_t parted_at(const struct world *w)
 {
     size_t i = 0;
-    while (i < w->history.n && i < w->of_mark.n && strcmp(w->history.at[i].id, w->of_mark.at[i].id) == 0)
+    while (i < w->history.n && i < w->of_mark.n &&
+           strcmp(w->history.at[i].opening, w->of_mark.at[i].opening) == 0)
         i++;
     return i < w->history.n ? w->history.at[i].first : 0;
 }
 
-/* Another reader may have stated it before, and the operator has acted. */
+/* Another reader may have stated it before, and the operator has acted. If the histories agree up to the mark, its opening is not that of
+ * the message before it, but of a later message: then the operator has set the mark before. */
 static void operator_sets_the_mark(struct world *w, size_t i)
 {
-    struct plan_old_copy copy = plan_old_copy(w->plans[i]);
+    const struct queue_difference *differs = &w->differs[i];
     uint64_t own_from = parted_at(w);
-    if (own_from && w->mark > own_from) {
-        assert_true(!copy.is_exact || copy.own_from == own_from);
-        w->old_copies++;
-        w->stated += copy.is_exact;
-        w->mark = own_from;
+    bool is_copy = own_from && w->mark > own_from;
+    bool is_present = plan_mark(w->plans[i]) == w->mark && strcmp(plan_opening(w->plans[i]), w->opening) == 0;
+    if (is_present) {
+        uint64_t place = is_copy ? own_from : w->mark;
+        assert_true(is_copy || !differs->is_certain);
+        assert_true(w->aside ? !differs->is_certain || differs->from == place : differs->from == place);
+        w->old_copies += is_copy;
+        w->certain += is_copy && differs->is_certain;
+        w->found += is_copy && !differs->is_certain && differs->from == place;
+        w->mark = place;
         w->opening[0] = '\0';
     }
     kill_reader(w, i);
@@ -585,6 +641,8 @@ static void disturb(struct world *w)
         open_queue(w);
     if (w->copies && rand() % 400 == 0)
         copy_queue(w);
+    if (w->aside && w->has_copy && rand() % 200 == 0)
+        open_copy_aside(w);
     /* The operator has set a mark, but no reader has begun: the mark has no opening yet. */
     bool has_set = w->mark > 1 && !w->opening[0];
     if (w->has_copy && !has_set && rand() % 600 == 0)
@@ -623,17 +681,19 @@ static void run(struct world *w, unsigned seed)
         forget(w, i);
 }
 
-static void each_exactly_once(size_t readers, bool moves, bool copies)
+enum copies { NO_COPIES, COPIES, COPIES_OPENED_ASIDE };
+static void each_exactly_once(size_t readers, bool moves, enum copies copies)
 {
     const char *many = getenv("MILLRACE_STEPS");
-    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 200, old_copies = 0, stated = 0,
+    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 200, old_copies = 0, certain = 0, found = 0,
              watermarks = 0, unfollowed = 0, moved = 0;
     for (unsigned seed = 1; seed <= seeds; seed++) {
         struct world *w = calloc(1, sizeof *w);
         srand(seed);
         w->next_id = 1;
         w->moves = moves;
-        w->copies = copies;
+        w->copies = copies != NO_COPIES;
+        w->aside = copies == COPIES_OPENED_ASIDE;
         w->trouble = seed % 40;
         for (int i = 0; i < MESSAGES && !copies; i++)
             w->bad[i] = dice() < seed % 20;
@@ -641,7 +701,8 @@ static void each_exactly_once(size_t readers, bool moves, bool copies)
         w->n_readers = readers;
         run(w, seed);
         old_copies += w->old_copies;
-        stated += w->stated;
+        certain += w->certain;
+        found += w->found;
         watermarks += w->watermarks;
         unfollowed += w->unfollowed;
         moved += w->moved;
@@ -651,38 +712,41 @@ static void each_exactly_once(size_t readers, bool moves, bool copies)
     if (moves)
         assert_true(unfollowed > seeds / 4 && moved > seeds / 4);
     if (copies)
-        assert_true(stated > seeds / 10 && old_copies > stated);
+        assert_true(certain > seeds / 10 && found > seeds / 10);
+    if (copies == COPIES_OPENED_ASIDE)
+        assert_true(old_copies > certain + found);
 }
 
 static void one_reader(void **state)
 {
     (void)state;
-    each_exactly_once(1, false, false);
+    each_exactly_once(1, false, NO_COPIES);
 }
 
 static void one_reader_and_a_mover(void **state)
 {
     (void)state;
-    each_exactly_once(1, true, false);
+    each_exactly_once(1, true, NO_COPIES);
 }
 
 static void two_readers_under_one_name(void **state)
 {
     (void)state;
-    each_exactly_once(2, false, false);
+    each_exactly_once(2, false, NO_COPIES);
 }
 
 static void three_readers_and_a_mover(void **state)
 {
     (void)state;
-    each_exactly_once(3, true, false);
+    each_exactly_once(3, true, NO_COPIES);
 }
 
 static void restored_copies(void **state)
 {
     (void)state;
-    each_exactly_once(1, false, true);
-    each_exactly_once(2, false, true);
+    each_exactly_once(1, false, COPIES);
+    each_exactly_once(2, false, COPIES);
+    each_exactly_once(2, false, COPIES_OPENED_ASIDE);
 }
 
 int main(void)

@@ -3,7 +3,7 @@
 #include "support/test_dir.h"
 
 #include "base/io.h"
-#include "journal/opening_list.h"
+#include "journal/journal_internal.h"
 #include "simplequeue/queue/queues.h"
 
 #include <dirent.h>
@@ -17,9 +17,10 @@
 static char dir[64];
 static struct queues *set;
 static struct named_queue *q;
-static int fail_with;    /* errno of every write; 0: none fails */
-static bool no_growth;   /* no file grows */
-static off_t disk_bytes; /* of all files at most; 0: no limit */
+static int fail_with;      /* errno of every write; 0: none fails */
+static int fail_once_open; /* after the next queue is open */
+static bool no_growth;     /* no file grows */
+static off_t disk_bytes;   /* of all files at most; 0: no limit */
 static unsigned writes;
 static struct io_ops faulty;
 static char long_text[70001];
@@ -114,7 +115,7 @@ static void open_set(void)
         .on_ready = on_ready};
     assert_non_null(set = queues_new(&config, error, sizeof error));
     while (queues_recover(set, at(3), error, sizeof error) == QUEUES_MORE)
-        ;
+        fail_with = fail_once_open;
     assert_non_null(q = queues_get(set, "default", at(3), &r, error, sizeof error));
 }
 
@@ -411,7 +412,7 @@ static void read_sent(uint64_t from, struct id_ranges *ids)
 {
     id_ranges_free(ids);
     queue_follow_rewind(named_queue_core(q), from);
-    queue_follow_read(named_queue_core(q), 100000, SIZE_MAX, ids);
+    queue_follow_read(named_queue_core(q), 100000, SIZE_MAX, UINT64_MAX, ids);
 }
 
 /* So many messages of random lengths, the short ones together; a tenth of them delayed. */
@@ -711,44 +712,138 @@ static void what_is_being_removed_is_not_said_again(void **state)
     assert_int_equal(state_of()->n[MESSAGE_READY], 2);
 }
 
-/* A directory without the file of openings is opened and drained on a full disk. It gets the file at the next opening with room. An
- * opening that finds the file needs no room. */
+static void expect_openings(size_t n, const uint64_t *firsts, char (*expected)[OPENING_TEXT])
+{
+    const struct queue_openings *o = named_queue_openings(q);
+    assert_int_equal(o->n, n);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(o->at[i].first, firsts[i]);
+        if (i + 1 < n)
+            assert_string_equal(o->at[i].opening, expected[i]);
+    }
+    assert_string_equal(o->at[n - 1].opening, journal_opening(named_queue_journal(q)));
+}
+
+/* Puts a message, and notes the opening that assigned its id. */
+static void put_in_opening(const char *text, char opening[OPENING_TEXT])
+{
+    put(text);
+    flush();
+    memcpy(opening, journal_opening(named_queue_journal(q)), OPENING_TEXT);
+}
+
+/* Neither restarts lose them, nor trims and the copies of kept messages. */
+static void openings_stay_known(void **state)
+{
+    static const uint64_t firsts[] = {1, 2, 3};
+    char openings[3][OPENING_TEXT];
+    struct id_ranges ids = {0};
+    (void)state;
+    memset(long_text, 'x', sizeof long_text - 1);
+    put_in_opening("a", openings[0]);
+    for (int i = 0; i < 2 * QUEUE_OPENINGS_MAX; i++)
+        reopen(); /* without a message */
+    put_in_opening("b", openings[1]);
+    reopen();
+    put_in_opening(long_text, openings[2]);
+    uint64_t begins = journal_earliest(named_queue_journal(q));
+    for (uint64_t id = 3; id < 40; id++) {
+        put(long_text);
+        flush();
+        lease_now = reserve_all(&ids);
+        ack(id);
+        flush();
+        queue_release(named_queue_core(q), "r");
+    }
+    assert_true(journal_earliest(named_queue_journal(q)) > begins);
+    assert_int_equal(queue_depth(named_queue_core(q)), 3);
+    expect_openings(3, firsts, openings);
+    reopen();
+    expect_openings(4, (uint64_t[]){1, 2, 3, 41}, openings);
+    id_ranges_free(&ids);
+}
+
+static void then_full(const struct queue_outcome *outcome, void *arg)
+{
+    note(outcome, arg);
+    fail_with = ENOSPC;
+}
+
+/* The disk refuses the OPEN records, but not the put between them. */
 static void openings_on_a_full_disk(void **state)
 {
-    struct id_ranges ids = {0};
-    char path[160];
+    struct bytes message = BYTES_LITERAL("b");
+    struct queue_put next = {.messages = &message, .n = 1};
+    char openings[2][OPENING_TEXT];
     (void)state;
-    snprintf(path, sizeof path, "%s/queues/default/openings", dir);
-    queues_free(&set);
-    assert_int_equal(unlink(path), 0); /* killed before it was created */
-    disk_bytes = 1;
-    open_set();
-    assert_null(named_queue_openings(q));
-    disk_bytes = 0;
+    put_in_opening("a", openings[0]);
+    fail_once_open = ENOSPC;
     reopen();
-    put("a");
+    fail_once_open = 0;
+    follow("f", QUEUE_OK);
+    expect_openings(2, (uint64_t[]){1, 2}, openings);
+    fail_with = 0;
+    put_at += 2;
+    assert_int_equal(named_queue_put(q, &next, at(put_at), then_full, NULL, NULL), QUEUE_OK);
     flush();
-    assert_string_equal(openings_id_of(named_queue_openings(q), 0), "");
-    assert_int_equal(openings_at(named_queue_openings(q), 0)->first, 1);
+    memcpy(openings[1], journal_opening(named_queue_journal(q)), OPENING_TEXT);
     queues_free(&set);
-    for (int has_file = 0; has_file < 2; has_file++) {
-        if (!has_file)
-            assert_int_equal(unlink(path), 0);
-        disk_bytes = 1;
-        open_set();
-        assert_int_equal(named_queue_openings(q) != NULL, has_file);
-        assert_int_equal(queue_depth(named_queue_core(q)), 1);
-        queues_free(&set);
-        disk_bytes = 0;
-        open_set();
-        assert_int_equal(openings_at(named_queue_openings(q), 0)->first, 2);
-        queues_free(&set);
-    }
+    fail_with = 0;
     open_set();
-    lease_now = reserve_all(&ids);
-    struct id_range one = {1, 1};
-    assert_int_equal(act(named_queue_ack(q, lease_now, &one, 1, at(put_at), note, NULL)), QUEUE_OK);
-    id_ranges_free(&ids);
+    expect_openings(3, (uint64_t[]){1, 2, 3}, openings);
+}
+
+static void copy_files(const char *from, const char *to)
+{
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf '%s' && cp -r '%s' '%s'", to, from, to);
+    assert_int_equal(system(command), 0);
+}
+
+static void cut_last_put(void)
+{
+    static const struct bytes record = BYTES_LITERAL("\1\2\0\0\1\0\0\0\2\0\0\0\0\0\0\0");
+    char path[128];
+    size_t n;
+    struct buf file = {0};
+    snprintf(path, sizeof path, "%s/queues/default", dir);
+    uint64_t *sequences = segments_list(path, &n);
+    char *newest = segment_path(path, sequences[n - 1], "");
+    assert_int_equal(io_read_file(newest, SIZE_MAX, &file), 0);
+    const char *at = memmem(file.ptr, file.len, record.ptr, record.len);
+    assert_non_null(at);
+    assert_int_equal(truncate(newest, at - file.ptr), 0);
+    buf_free(&file);
+    free(newest);
+    free(sequences);
+}
+
+static void another_boot(uint8_t out[16])
+{
+    memset(out, 7, 16);
+}
+
+/* A power cut takes the messages of an opening, but not its OPEN record. Their ids are skipped, so its marks are of the past. */
+static void the_opening_of_lost_ids(void **state)
+{
+    char openings[2][OPENING_TEXT], copy[80];
+    struct queue_difference differs;
+    void (*boot_id)(uint8_t out[16]) = journal_boot_id;
+    (void)state;
+    put_in_opening("a", openings[0]);
+    reopen();
+    put_in_opening("b", openings[1]);
+    snprintf(copy, sizeof copy, "%s.copy", dir);
+    copy_files(dir, copy);
+    queues_free(&set);
+    copy_files(copy, dir);
+    cut_last_put();
+    journal_boot_id = another_boot;
+    open_set();
+    journal_boot_id = boot_id;
+    expect_openings(3, (uint64_t[]){1, 2, 2 + QUEUE_ID_HOLE}, openings);
+    assert_true(queue_openings_is_past(
+        named_queue_openings(q), state_of()->next_id, 3, bytes_str(openings[1]), &differs));
 }
 
 /* The stop ends an erasure, but the journal's part of it is still under way: no other can begin, and no storage has failed. */
@@ -785,7 +880,9 @@ int main(void)
         TEST(the_name_is_no_producer),
         TEST(a_follow_on_a_full_disk),
         TEST(names_leave_the_room),
+        TEST(openings_stay_known),
         TEST(openings_on_a_full_disk),
+        TEST(the_opening_of_lost_ids),
         TEST(an_erasure_at_the_stop),
         TEST(what_is_being_removed_is_not_said_again),
     };

@@ -172,7 +172,7 @@ static struct id_range sent(struct queue *q, uint64_t from, size_t items)
 {
     struct id_ranges ids = {0};
     queue_follow_rewind(q, from);
-    queue_follow_read(q, items, SIZE_MAX, &ids);
+    queue_follow_read(q, items, SIZE_MAX, UINT64_MAX, &ids);
     assert_true(ids.n <= 1);
     struct id_range range = ids.n ? ids.at[0] : (struct id_range){0, 0};
     id_ranges_free(&ids);

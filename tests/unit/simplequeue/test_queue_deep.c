@@ -308,7 +308,7 @@ static void read_sent(void)
     queue_follow_rewind(core, from);
     m->position = from < m->position ? from : m->position;
     prepare(items);
-    queue_follow_read(core, items, SIZE_MAX, &ids);
+    queue_follow_read(core, items, SIZE_MAX, UINT64_MAX, &ids);
     struct id_walk w = {.ids = &ids};
     size_t n = 0;
     for (uint64_t id = m->position ? m->position : 1; id < m->next && n < items; id++)

@@ -74,8 +74,19 @@ static void removals_and_openings(void **state)
     assert_int_equal(item.ids.first, 9);
     assert_false(queue_record_next(&r, &item));
     buf_clear(&out);
-    queue_log_open(&out, 10, 77);
-    assert_int_equal(decode(buf_bytes(&out)).lease_base, 77);
+    struct queue_openings openings = {
+        .at = {{1, "0136d2f3a000aaaaaaaaaaaa"}, {9, "0136d2f3b000bbbbbbbbbbbb"}}, .n = 2};
+    queue_log_open(&out, 10, 77, &openings);
+    r = decode(buf_bytes(&out));
+    assert_int_equal(r.lease_base, 77);
+    for (size_t i = 0; i < 2; i++) {
+        char opening[OPENING_TEXT];
+        assert_true(queue_record_next(&r, &item));
+        assert_int_equal(item.ids.first, openings.at[i].first);
+        opening_decode(item.opening.ptr, opening);
+        assert_string_equal(opening, openings.at[i].opening);
+    }
+    assert_false(queue_record_next(&r, &item));
     id_ranges_free(&ids);
     buf_free(&out);
 }
@@ -179,7 +190,9 @@ static void damaged_ones(void **state)
     damage(&out);
     queue_log_bury(&out, q, &ids, 99, why);
     damage(&out);
-    queue_log_open(&out, 7, 99);
+    queue_log_open(&out, 7, 99,
+        &(struct queue_openings){
+            .at = {{1, "0136d2f3a000aaaaaaaaaaaa"}, {2, "0136d2f3b000bbbbbbbbbbbb"}}, .n = 2});
     damage(&out);
     id_ranges_free(&ids);
     queue_free(&q);

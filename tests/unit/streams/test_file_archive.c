@@ -35,7 +35,7 @@ static void write_state_of_an_empty_file(void)
     FILE *f = fopen(state_path, "w");
     assert_non_null(f);
     fprintf(f,
-        "{\"format\":1,\"stream\":\"s\",\"id\":\"0123456789abcdef0123456789abcdef\",\"offset\":\"0\","
+        "{\"format\":2,\"stream\":\"s\",\"id\":\"0123456789abcdef0123456789abcdef\",\"offset\":\"0\","
         "\"files\":["
         "{\"name\":\"%s/0000\",\"staged\":\"%s/0000.part\",\"length\":\"0\",\"lines\":\"0\",\"first\":\"0\","
         "\"end\":\"0\",\"finishing\":true}]}\n",
@@ -640,7 +640,7 @@ static void take_by_turns(struct file_archive *a, struct buf all[2], char letter
         runs[i] = (struct archive_run){bytes_of(text.ptr + i * 19200, 19200), 300, i % 2 * 60};
         buf_append_bytes(&all[i % 2], runs[i].lines);
     }
-    file_archive_take(a, runs, RUNS);
+    file_archive_take(a, opening, runs, RUNS);
     buf_free(&text);
 }
 
@@ -719,13 +719,16 @@ static void test_a_restored_copy_continues_before_the_cursor(void **state)
     real_io = io;
     full.pwrite = write_where_room;
     struct file_archive *a = open_begun(4);
-    opening = "aaaaaaaaaa";
+    opening = "aaaaaaaaaaaaaaaaaaaaaaaa";
     take_minutes(a, 3);
     assert_int_equal(file_archive_flush(a), 0);
     for (int life = 0; life < 2; life++) {
         assert_int_equal(file_archive_cursor(a)->offset, 9);
         assert_string_equal(file_archive_cursor(a)->opening, opening);
-        file_archive_gap(a, 3);
+        struct stream_cursor back = *file_archive_cursor(a);
+        back.offset = 3;
+        strcpy(back.opening, "1234567890abcdef12345678");
+        file_archive_gap(a, &back);
         assert_true(file_archive_is_full(a));
         assert_int_equal(file_archive_cursor(a)->offset, 9);
         if (life == 0) {
@@ -748,8 +751,8 @@ static void test_a_restored_copy_continues_before_the_cursor(void **state)
         tick(a);
     assert_false(file_archive_is_full(a));
     assert_int_equal(file_archive_cursor(a)->offset, 3);
-    assert_string_equal(file_archive_cursor(a)->opening, "");
-    opening = "bbbbbbbbbb";
+    assert_string_equal(file_archive_cursor(a)->opening, "1234567890abcdef12345678");
+    opening = "bbbbbbbbbbbbbbbbbbbbbbbb";
     take_line(a, 60);
     assert_int_equal(file_archive_flush(a), 0);
     assert_string_equal(file_archive_committed(a)->opening, opening);
@@ -770,7 +773,7 @@ static void test_a_restored_copy_continues_before_the_cursor(void **state)
     "{\"name\":\"" name "\",\"staged\":\"" staged "\",\"length\":\"" length "\",\"lines\":\"" lines          \
     "\",\"first\":\"" first "\",\"end\":\"" end "\",\"finishing\":false}"
 
-#define OPENING "c7ef012345"
+#define OPENING "019add00c7ef0123456789ab"
 /* Behind the digits of another member. */
 #define WITH_OPENING(opening) "\",\"opening\":\"" opening
 
@@ -781,36 +784,35 @@ static void test_a_state_that_cannot_be_is_refused(void **state)
         int format;
         const char *id, *offset, *files, *why; /* why NULL: good */
     } cases[] = {
-        {1, STATE_ID, "9",
+        {2, STATE_ID, "9",
             STATE_FILE("a", "s/3.part", "6", "2", "3", "9") "," STATE_FILE(
                 "a", "s/0.part", "3", "1", "0", "3"),
             NULL},
-        {1, STATE_ID, "9",
+        {2, STATE_ID, "9",
             STATE_FILE("a", "s/3.part", "6", "2", "3", "9") "," STATE_FILE(
                 "b", "s/3.part", "3", "1", "0", "3"),
             "twice"},
-        {1, STATE_ID WITH_OPENING(OPENING), "9",
+        {2, STATE_ID WITH_OPENING(OPENING), "9",
             STATE_FILE("a", "s/3.part", "6", "2", "3", "9" WITH_OPENING(OPENING)), NULL},
-        {1, STATE_ID WITH_OPENING(OPENING "0123456789"), "9", "", NULL},
-        {1, STATE_ID WITH_OPENING("c7ef"), "9", "", "invalid opening"},
-        {1, STATE_ID WITH_OPENING(OPENING "0"), "9", "", "invalid opening"},
-        {1, STATE_ID WITH_OPENING("C7EF012345"), "9", "", "invalid opening"},
-        {1, STATE_ID WITH_OPENING(""), "9", "", "invalid opening"},
-        {1, STATE_ID "\",\"opening\":7,\"x\":\"", "9", "", "invalid opening"},
-        {1, WITH_OPENING(OPENING), "0", "", "without a stream id"},
-        {1, STATE_ID, "9", STATE_FILE("a", "s/3.part", "6", "2", "3", "9" WITH_OPENING("c7ef")), "member"},
-        {2, STATE_ID, "9", "", "unknown format version"},
-        {1, "", "0", "", NULL},
-        {1, "../0123456789abcdef0123456789abc", "9", "", "invalid stream name or id"},
-        {1, "0123", "9", "", "invalid stream name or id"},
-        {1, "0123456789abcdef\\u00000123456789ab", "9", "", "missing"},
-        {1, "", "9", "", "without a stream id"},
-        {1, STATE_ID, "9", STATE_FILE("a\\u0000b", "a", "6", "2", "3", "9"), "member"},
-        {1, STATE_ID, "9", STATE_FILE("a", "a", "6", "2", "4", "9"), "contradictory"},
-        {1, STATE_ID, "9", STATE_FILE("a", "a", "6", "7", "3", "9"), "contradictory"},
-        {1, STATE_ID, "9", STATE_FILE("a", "a", "6", "0", "3", "9"), "contradictory"},
-        {1, STATE_ID, "8", STATE_FILE("a", "a", "6", "2", "3", "9"), "contradictory"},
-        {1, STATE_ID, "9", STATE_FILE("a", "a", "0", "0", "9", "8"), "contradictory"},
+        {2, STATE_ID WITH_OPENING("c7ef"), "9", "", "invalid opening"},
+        {2, STATE_ID WITH_OPENING(OPENING "0"), "9", "", "invalid opening"},
+        {2, STATE_ID WITH_OPENING("019ADD00C7EF0123456789AB"), "9", "", "invalid opening"},
+        {2, STATE_ID WITH_OPENING(""), "9", "", "invalid opening"},
+        {2, STATE_ID "\",\"opening\":7,\"x\":\"", "9", "", "invalid opening"},
+        {2, WITH_OPENING(OPENING), "0", "", "without a stream id"},
+        {2, STATE_ID, "9", STATE_FILE("a", "s/3.part", "6", "2", "3", "9" WITH_OPENING("c7ef")), "member"},
+        {1, STATE_ID, "9", "", "unknown format version"},
+        {2, "", "0", "", NULL},
+        {2, "../0123456789abcdef0123456789abc", "9", "", "invalid stream name or id"},
+        {2, "0123", "9", "", "invalid stream name or id"},
+        {2, "0123456789abcdef\\u00000123456789ab", "9", "", "missing"},
+        {2, "", "9", "", "without a stream id"},
+        {2, STATE_ID, "9", STATE_FILE("a\\u0000b", "a", "6", "2", "3", "9"), "member"},
+        {2, STATE_ID, "9", STATE_FILE("a", "a", "6", "2", "4", "9"), "contradictory"},
+        {2, STATE_ID, "9", STATE_FILE("a", "a", "6", "7", "3", "9"), "contradictory"},
+        {2, STATE_ID, "9", STATE_FILE("a", "a", "6", "0", "3", "9"), "contradictory"},
+        {2, STATE_ID, "8", STATE_FILE("a", "a", "6", "2", "3", "9"), "contradictory"},
+        {2, STATE_ID, "9", STATE_FILE("a", "a", "0", "0", "9", "8"), "contradictory"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

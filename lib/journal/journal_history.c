@@ -1,0 +1,87 @@
+/* The openings of a journal's bytes, as the headers of its segments name them. */
+#include "journal/journal_internal.h"
+
+#include <stdlib.h>
+
+const char *journal_opening(const struct journal *j)
+{
+    return j->opening;
+}
+
+/* The number of segments that are not trimmed and begin below `offset`. */
+static size_t begun_below(const struct journal *j, uint64_t offset)
+{
+    size_t low = j->n_trimmed, high = j->n_segments;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (j->segments[middle]->base < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low - j->n_trimmed;
+}
+
+const char *journal_opening_before(const struct journal *j, uint64_t offset)
+{
+    size_t n = begun_below(j, offset);
+    if (n > 0)
+        return j->segments[j->n_trimmed + n - 1]->opening;
+    return offset == journal_earliest(j) ? j->segments[j->n_trimmed]->before : "";
+}
+
+const char *journal_opening_at(const struct journal *j, uint64_t offset)
+{
+    return offset < j->committed_end ? journal_opening_before(j, offset + 1) : j->opening;
+}
+
+uint64_t journal_opening_end(const struct journal *j, uint64_t offset)
+{
+    const char *opening = journal_opening_at(j, offset);
+    if (strcmp(opening, j->opening) == 0)
+        return UINT64_MAX;
+    for (size_t i = j->n_trimmed + begun_below(j, offset + 1); i < j->n_segments; i++)
+        if (strcmp(j->segments[i]->opening, opening) != 0)
+            return j->segments[i]->base;
+    return j->committed_end;
+}
+
+size_t journal_openings(const struct journal *j, struct journal_opening **out)
+{
+    struct journal_opening *list = mem_alloc((j->n_segments - j->n_trimmed) * sizeof *list);
+    size_t n = 0;
+    for (size_t i = j->n_trimmed; i < j->n_segments; i++) {
+        const struct segment *s = j->segments[i];
+        if (s->end > s->base && (n == 0 || strcmp(list[n - 1].opening, s->opening) != 0))
+            list[n++] = (struct journal_opening){s->base, s->opening};
+    }
+    *out = list;
+    return n;
+}
+
+bool journal_is_past(
+    const struct journal *j, uint64_t offset, struct bytes opening, uint64_t *differs_from, bool *is_certain)
+{
+    if (offset < journal_earliest(j) || offset == 0 ||
+        (offset <= j->committed_end && bytes_equal_str(opening, journal_opening_before(j, offset))))
+        return true;
+    struct journal_opening *list;
+    size_t n = journal_openings(j, &list);
+    uint64_t later = offset < j->committed_end ? offset : j->committed_end;
+    *is_certain = false;
+    for (size_t i = n; i-- > 0;) {
+        uint64_t end = i + 1 < n ? list[i + 1].first : j->committed_end;
+        if (bytes_equal_str(opening, list[i].opening)) {
+            *is_certain = true;
+            later = end < offset ? end : offset;
+            break;
+        }
+        if (list[i].first < offset && offset <= end && later > list[i].first)
+            later = list[i].first; /* at the latest */
+        if (opening_is_after(list[i].opening, opening))
+            later = list[i].first;
+    }
+    free(list);
+    *differs_from = later;
+    return false;
+}
