@@ -18,7 +18,7 @@ struct opening {
     const struct chain_config *config;
     struct manifest manifest; /* zeroed, so `through` is 0, without an archive */
     uint64_t *numbers;        /* of the existing slices, sorted */
-    size_t n;
+    size_t n, room;
     struct slice_state newest; /* number 0: there is none, or its creation was interrupted */
     char *error;
 };
@@ -71,10 +71,8 @@ static enum slice_result list_slices(struct opening *o)
         return SLICE_FAILED;
     }
     for (struct dirent *e; (e = readdir(d));) {
-        if (!slice_file_number(e->d_name, &number))
-            continue;
-        o->numbers = mem_realloc(o->numbers, (o->n + 1) * sizeof *o->numbers);
-        o->numbers[o->n++] = number;
+        if (slice_file_number(e->d_name, &number))
+            *ARRAY_ADD(o->numbers, o->n, o->room) = number;
     }
     closedir(d);
     if (o->n > 1)

@@ -9,11 +9,7 @@
 
 void sealed_add(struct sealed *s, const char *path, struct slice_reader *reader)
 {
-    if (s->n == s->room) {
-        s->room = s->room ? 2 * s->room : 16;
-        s->slices = mem_realloc(s->slices, s->room * sizeof *s->slices);
-    }
-    s->slices[s->n++] =
+    *ARRAY_ADD(s->slices, s->n, s->room) =
         (struct sealed_slice){mem_strdup(path), slice_state_copy(slice_reader_state(reader)), reader};
 }
 

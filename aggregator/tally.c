@@ -101,11 +101,7 @@ size_t batch_bytes(const struct batch *b)
 
 static void add_lookup(struct batch *b, uint32_t id)
 {
-    if (b->n_lookups == b->room_lookups) {
-        b->room_lookups = b->room_lookups ? 2 * b->room_lookups : 64;
-        b->lookups = mem_realloc(b->lookups, b->room_lookups * sizeof(*b->lookups));
-    }
-    b->lookups[b->n_lookups++] = id;
+    *ARRAY_ADD(b->lookups, b->n_lookups, b->room_lookups) = id;
 }
 
 void tally_set_now(struct tally *t, int64_t now)
@@ -196,11 +192,7 @@ struct picked {
 static void add_picked(void *arg, uint32_t id)
 {
     struct picked *p = arg;
-    if (p->n == p->room) {
-        p->room *= 2;
-        p->ids = mem_realloc(p->ids, p->room * sizeof(*p->ids));
-    }
-    p->ids[p->n++] = id;
+    *ARRAY_ADD(p->ids, p->n, p->room) = id;
 }
 
 struct batch batch_copy(const struct batch *b)

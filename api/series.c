@@ -3,7 +3,6 @@
 #include "api/day_counts.h"
 #include <stdlib.h>
 
-#define FIRST_COUNTS 32
 #define DAY_SECONDS (24 * HOUR_SECONDS)
 #define DISORDER_MAX                                                                                         \
     2 /* an hour may belong to one of the latest units: clocks that go back over midnight repeat a date */
@@ -58,10 +57,7 @@ static bool run_add(struct series_run *r, int64_t unit, uint64_t n)
     }
     if (at > 0 && r->counts[at - 1].unit > unit)
         return false;
-    if (r->n == r->cap) {
-        r->cap = r->cap ? 2 * r->cap : FIRST_COUNTS;
-        r->counts = mem_realloc(r->counts, r->cap * sizeof *r->counts);
-    }
+    ARRAY_ROOM(r->counts, r->cap, r->n + 1);
     memmove(r->counts + at + 1, r->counts + at, (r->n++ - at) * sizeof *r->counts);
     r->counts[at] = (struct series_count){unit, n};
     return true;

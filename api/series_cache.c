@@ -192,10 +192,7 @@ void series_cache_keep(struct series_cache *c, const struct source_generation *g
 
 static void keep_row(struct entry *e, size_t *room, struct kept_row row)
 {
-    if (e->n_rows == *room) {
-        *room = *room ? 2 * *room : 64;
-        e->rows = mem_realloc(e->rows, *room * sizeof *e->rows);
-    }
+    ARRAY_ROOM(e->rows, *room, e->n_rows + 1);
     e->rows[e->n_rows] = row;
 }
 

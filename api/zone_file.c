@@ -38,8 +38,7 @@ static bool add_change(struct zone_table *t, int64_t at, int32_t offset)
         t->first = offset;
         return true;
     }
-    t->changes = mem_realloc(t->changes, (t->n + 1) * sizeof *t->changes);
-    t->changes[t->n++] = (struct zone_change){at, offset};
+    *ARRAY_ADD(t->changes, t->n, t->room) = (struct zone_change){at, offset};
     return true;
 }
 

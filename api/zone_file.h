@@ -19,7 +19,7 @@ struct zone_change {
 };
 struct zone_table {
     int32_t first; /* the offset before the first change */
-    size_t n;
+    size_t n, room;
     struct zone_change *changes;
     size_t latest; /* the number of changes up to the time that was asked for last */
 };

@@ -10,13 +10,12 @@
 #define DEPTH_MAX 3 /* parts of a name, as in America/Argentina/Ushuaia */
 
 static char **names;
-static size_t n_names;
+static size_t n_names, room_names;
 static bool is_listed;
 
 static void add(const char *name)
 {
-    names = mem_realloc(names, (n_names + 1) * sizeof *names);
-    names[n_names++] = mem_printf("%s", name);
+    *ARRAY_ADD(names, n_names, room_names) = mem_printf("%s", name);
 }
 
 /* Adds the names below the directory `under`, which is "" or ends in a slash. A zone's name begins with a capital letter, unlike lists of

@@ -24,7 +24,7 @@ const char *const backup_place_names[BACKUP_PLACES] = {"simplequeue", "pubsub", 
 
 struct journals {
     struct journal_copy *list;
-    size_t n;
+    size_t n, room;
 };
 
 struct backup {
@@ -76,8 +76,7 @@ static enum backup_result pin_journals(
     for (struct dirent *e; d && r == BACKUP_OK && (e = readdir(d));) {
         if (!bytes_is_name(bytes_str(e->d_name)) || find_journal(js, e->d_name))
             continue;
-        js->list = mem_realloc(js->list, (js->n + 1) * sizeof *js->list);
-        struct journal_copy *c = &js->list[js->n++];
+        struct journal_copy *c = ARRAY_ADD(js->list, js->n, js->room);
         char *source = tree_path(dir, e->d_name), *target = tree_path(stage, e->d_name);
         journal_copy_init(c, e->d_name, source, target);
         c->is_queue = place == BACKUP_SIMPLEQUEUE;

@@ -15,10 +15,7 @@
 
 void tree_list_add(struct tree_list *l, const struct tree_file *f)
 {
-    if (l->n == l->room) {
-        l->room = l->room ? 2 * l->room : 64;
-        l->files = mem_realloc(l->files, l->room * sizeof *l->files);
-    }
+    ARRAY_ROOM(l->files, l->room, l->n + 1);
     l->files[l->n] = *f;
     l->files[l->n].path = mem_strdup(f->path);
     l->files[l->n++].link = f->link ? mem_strdup(f->link) : NULL;

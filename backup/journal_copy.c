@@ -51,8 +51,7 @@ static void note_mark(struct journal_copy *c, struct bytes label, uint64_t mark)
         return;
     struct journal_copy_mark *m = find_mark(c, label);
     if (!m) {
-        c->marks = mem_realloc(c->marks, (c->n_marks + 1) * sizeof *c->marks);
-        m = &c->marks[c->n_marks++];
+        m = ARRAY_ADD(c->marks, c->n_marks, c->room_marks);
         snprintf(m->id, sizeof m->id, "%.*s", ID_DIGITS, label.ptr);
     }
     m->mark = mark;

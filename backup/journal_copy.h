@@ -30,7 +30,7 @@ struct journal_copy {
     struct journal_copy_place at; /* length of the journal when it was pinned */
     struct journal_copy_place end;
     struct journal_copy_mark *marks; /* at `end` */
-    size_t n_marks;
+    size_t n_marks, room_marks;
     uint64_t next_id;  /* of a queue, at `end` */
     uint64_t earliest; /* offset; set by journal_copy_cut */
 };

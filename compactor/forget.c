@@ -3,8 +3,6 @@
 #include "compactor/record_scan.h"
 #include <stdlib.h>
 
-#define FIRST_ROOM 1024
-
 struct hash {
     char text[COMPONENT_HASH];
     bool is_used; /* by a record that stays */
@@ -43,10 +41,8 @@ static void add_hash(struct forget *f, struct bytes text)
         return;
     if (f->n == f->room) {
         sort_hashes(f);
-        if (f->n >= f->room / 2) {
-            f->room = f->room ? f->room * 2 : FIRST_ROOM;
-            f->hashes = mem_realloc(f->hashes, f->room * sizeof *f->hashes);
-        }
+        if (f->n >= f->room / 2)
+            ARRAY_ROOM(f->hashes, f->room, f->room + 1);
     }
     memcpy(f->hashes[f->n].text, text.ptr, COMPONENT_HASH);
     f->hashes[f->n++].is_used = false;

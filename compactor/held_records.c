@@ -25,12 +25,9 @@ void held_records_clear(struct held_records *h)
 
 struct held_record *held_records_begin(struct held_records *h)
 {
-    if (h->n == h->room) {
-        h->room = h->room ? 2 * h->room : 32;
-        h->records = mem_realloc(h->records, h->room * sizeof(*h->records));
-    }
-    h->records[h->n] = (struct held_record){.at = h->text.len};
-    return &h->records[h->n++];
+    struct held_record *r = ARRAY_ADD(h->records, h->n, h->room);
+    *r = (struct held_record){.at = h->text.len};
+    return r;
 }
 
 static enum compact_result write_out(

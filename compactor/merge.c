@@ -32,7 +32,7 @@ struct merge {
     size_t single; /* an old record that was read before its turn, or NONE */
     struct record_reader *readers;
     struct count_source **sources;
-    size_t room;
+    size_t room_readers, room_sources;
     struct buf key, piece;
 };
 
@@ -114,11 +114,8 @@ static enum compact_result write_sum(
     struct merge *m, struct bytes key, bool with_old, size_t from, size_t to, size_t single)
 {
     size_t n = 0, n_readers = 0;
-    if (to - from + 2 > m->room) {
-        m->room = 2 * (to - from + 2);
-        m->readers = mem_realloc(m->readers, m->room * sizeof(*m->readers));
-        m->sources = mem_realloc(m->sources, m->room * sizeof(struct count_source *));
-    }
+    ARRAY_ROOM(m->readers, m->room_readers, to - from + 2);
+    ARRAY_ROOM(m->sources, m->room_sources, to - from + 2);
     for (size_t i = from; i < to; i++)
         held_records_read(&m->held, i, &m->readers[n_readers++]);
     if (single != NONE)

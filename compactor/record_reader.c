@@ -91,10 +91,8 @@ static enum count_next fill(struct record_reader *r)
 /* As fill, but gives a full buffer more room. */
 static enum count_next fill_or_grow(struct record_reader *r)
 {
-    if (r->fd >= 0 && r->len - r->at == r->room && r->room < ROOM_MAX) {
-        r->room *= 2;
-        r->window = mem_realloc(r->window, r->room);
-    }
+    if (r->fd >= 0 && r->len - r->at == r->room && r->room < ROOM_MAX)
+        ARRAY_ROOM(r->window, r->room, r->room + 1);
     return fill(r);
 }
 

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FIRST_ROOM 64
-
 struct record_sum_count {
     struct bytes name;
     uint64_t count;
@@ -67,8 +65,7 @@ static void make_room(struct record_sum *s)
         sort_counts(s);
     if (s->n < s->room / 2)
         return;
-    s->room = s->room ? s->room * 2 : FIRST_ROOM;
-    s->counts = mem_realloc(s->counts, s->room * sizeof *s->counts);
+    ARRAY_ROOM(s->counts, s->room, s->room + 1);
 }
 
 static void add_count(struct record_sum *s, struct bytes name, uint64_t count)

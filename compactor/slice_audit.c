@@ -12,7 +12,7 @@ struct slice_audit {
     char *path, *text;
     uint64_t events;
     struct counter_sum *sums;
-    size_t n;
+    size_t n, room;
 };
 
 struct audited {
@@ -35,10 +35,8 @@ struct slice_audit *slice_audit_new(const char *path, const struct slice_state *
         if (bytes_next_word(&rest, " ", &kind) && bytes_next_word(&rest, " ", &ns) &&
             (bytes_equal_str(kind, "total") || bytes_equal_str(kind, "subtotal"))) {
             ns.ptr = line.ptr + (ns.ptr - words); /* the same bytes in a->text, which outlives `words` */
-            if (a->n == 0 || !bytes_equal(a->sums[a->n - 1].ns, ns)) {
-                a->sums = mem_realloc(a->sums, (a->n + 1) * sizeof(*a->sums));
-                a->sums[a->n++] = (struct counter_sum){ns, 0};
-            }
+            if (a->n == 0 || !bytes_equal(a->sums[a->n - 1].ns, ns))
+                *ARRAY_ADD(a->sums, a->n, a->room) = (struct counter_sum){ns, 0};
         }
         free(words);
     }

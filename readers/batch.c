@@ -20,10 +20,7 @@ bool batch_parse(struct bytes body, uint64_t lease, struct batch *out)
     struct bytes rest = buf_bytes(&out->memory);
     size_t cap = 0;
     while (rest.len) {
-        if (out->n == cap) {
-            cap = cap ? cap * 2 : 64;
-            out->messages = mem_realloc(out->messages, cap * sizeof(*out->messages));
-        }
+        ARRAY_ROOM(out->messages, cap, out->n + 1);
         struct message *m = &out->messages[out->n];
         uint64_t length;
         *m = (struct message){0};

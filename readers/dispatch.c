@@ -233,10 +233,7 @@ static void fill_run(struct dispatch *d, struct run *run)
         bytes += it->message->text.len + 1;
         if (n > 0 && d->config.max_bytes && bytes > d->config.max_bytes)
             break;
-        if (n == cap) {
-            cap = cap ? cap * 2 : 16;
-            run->items = mem_realloc(run->items, cap * sizeof *run->items);
-        }
+        ARRAY_ROOM(run->items, cap, n + 1);
         run->items[n] = it;
         run->view.n = n + 1;
         if (it->most < most)

@@ -76,11 +76,7 @@ static struct bytes part(const struct buf *text, const size_t *ends, size_t i)
 
 static void end_field(struct csv *c)
 {
-    if (c->n_fields == c->room) {
-        c->room = c->room > 0 ? 2 * c->room : 16;
-        c->ends = mem_realloc(c->ends, c->room * sizeof *c->ends);
-    }
-    c->ends[c->n_fields++] = c->values.len;
+    *ARRAY_ADD(c->ends, c->n_fields, c->room) = c->values.len;
     c->state = BEGIN;
 }
 

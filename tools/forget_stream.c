@@ -47,8 +47,7 @@ static void add_line(struct search *s, uint64_t offset, size_t length)
     struct forget_stream *f = s->f;
     struct forget_batch *b = f->n_batches > 0 ? &f->batches[f->n_batches - 1] : NULL;
     if (!b || b->ranges.len >= BATCH_BYTES) {
-        f->batches = mem_realloc(f->batches, (f->n_batches + 1) * sizeof *f->batches);
-        b = &f->batches[f->n_batches++];
+        b = ARRAY_ADD(f->batches, f->n_batches, f->room_batches);
         *b = (struct forget_batch){.opening = ""};
     }
     buf_printf(&b->ranges, "%" PRIu64 " %zu\n", offset, length);

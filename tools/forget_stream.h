@@ -19,7 +19,7 @@ struct forget_stream {
     uint64_t end;         /* the end of the stream at the beginning of the search */
     char id[33];          /* of the stream */
     struct forget_batch *batches;
-    size_t n_batches;
+    size_t n_batches, room_batches;
     char error[TOOL_ERROR_TEXT];
 };
 

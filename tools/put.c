@@ -129,7 +129,7 @@ struct put {
     usec_t batch_from; /* time of the first line in the batch */
     struct rate_limit rate;
     struct file_count *files; /* files read so far; the last one is the current file */
-    size_t n_files;
+    size_t n_files, room_files;
     int idle_status; /* exit status of the flush that on_idle made */
     struct progress progress;
     struct put_rejects rejects;
@@ -374,8 +374,7 @@ static int put_lines(struct put *p)
 
 static void begin_file(struct put *p, const char *name, uint64_t base)
 {
-    p->files = mem_realloc(p->files, (p->n_files + 1) * sizeof *p->files);
-    p->files[p->n_files++] = (struct file_count){.name = name, .base = base};
+    *ARRAY_ADD(p->files, p->n_files, p->room_files) = (struct file_count){.name = name, .base = base};
 }
 
 /* Reads the names of the fields, and then skips to the mark. */

@@ -54,13 +54,8 @@ struct series {
 static bool add_row(const struct json_doc *row, size_t i, void *arg)
 {
     struct series *s = arg;
-    if (i == s->room) {
-        s->room = s->room ? 2 * s->room : 64;
-        s->n = mem_realloc(s->n, s->room * sizeof *s->n);
-    }
-    s->n[i] = number_of(row, "/n");
+    *ARRAY_ADD(s->n, s->count, s->room) = number_of(row, "/n");
     s->largest = s->n[i] > s->largest ? s->n[i] : s->largest;
-    s->count = i + 1;
     return true;
 }
 

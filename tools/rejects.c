@@ -60,7 +60,7 @@ struct rejects_tool {
     bool json;
     struct counters_reader *counters; /* NULL without --dry-run */
     struct reason *reasons;           /* NULL without --count and --dry-run */
-    size_t n_reasons;
+    size_t n_reasons, room_reasons;
 };
 
 static void print_entry(const struct rejects_entry *e)
@@ -82,10 +82,8 @@ static void count_reason(struct rejects_tool *t, struct bytes text)
     size_t i = 0;
     while (i < t->n_reasons && !bytes_equal_str(text, t->reasons[i].text))
         i++;
-    if (i == t->n_reasons) {
-        t->reasons = mem_realloc(t->reasons, (i + 1) * sizeof *t->reasons);
-        t->reasons[t->n_reasons++] = (struct reason){.text = bytes_dup(text)};
-    }
+    if (i == t->n_reasons)
+        *ARRAY_ADD(t->reasons, t->n_reasons, t->room_reasons) = (struct reason){.text = bytes_dup(text)};
     t->reasons[i].n++;
 }
 

@@ -317,6 +317,13 @@ void *mem_realloc(void *old, size_t size)
     return or_abort(realloc(old, size > 0 ? size : 1), size);
 }
 
+void *mem_grow(void *old, size_t *cap, size_t n, size_t size)
+{
+    size_t room = *cap ? 2 * *cap : 4; /* no overflow: an array has at most SIZE_MAX / 2 bytes */
+    *cap = room < n ? n : room;
+    return *cap <= SIZE_MAX / 2 / size ? mem_realloc(old, *cap * size) : or_abort(NULL, SIZE_MAX);
+}
+
 char *mem_strdup(const char *s)
 {
     return bytes_dup(bytes_str(s));

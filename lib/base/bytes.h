@@ -150,6 +150,13 @@ void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
 void *mem_realloc(void *old, size_t size);
 char *mem_strdup(const char *s);
+/* An array `ptr` with room for `cap` items, both zero at first, gets room for `n`; `cap` at least doubles. The macros evaluate their
+ * arguments several times. Aborts if memory runs out or the size exceeds a size_t. */
+#define ARRAY_ROOM(ptr, cap, n)                                                                              \
+    ((n) > (cap) ? (void)((ptr) = mem_grow((ptr), &(cap), (n), sizeof *(ptr))) : (void)0)
+/* Adds an item to the `n` of the array, and returns its address. Its bytes are not set. */
+#define ARRAY_ADD(ptr, n, cap) (ARRAY_ROOM(ptr, cap, (n) + 1), &(ptr)[(n)++])
+void *mem_grow(void *old, size_t *cap, size_t n, size_t size); /* called by ARRAY_ROOM */
 /* A formatted text from malloc. */
 char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -31,10 +31,7 @@ void heap_node_init(struct heap_node *n)
 void heap_put(struct heap *h, struct heap_node *n, int64_t priority)
 {
     heap_remove(h, n);
-    if (h->n == h->cap) {
-        h->cap = h->cap ? h->cap * 2 : 16;
-        h->nodes = mem_realloc(h->nodes, h->cap * sizeof *h->nodes);
-    }
+    ARRAY_ROOM(h->nodes, h->cap, h->n + 1);
     n->priority = priority;
     n->order = h->next_order++;
     sift_up(h, n, h->n++);

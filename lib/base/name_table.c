@@ -18,10 +18,7 @@ void *name_table_find(const struct name_table *t, const char *name)
 void name_table_add(struct name_table *t, const char *name, void *thing)
 {
     assert(!name_table_find(t, name));
-    if (t->n == t->cap) {
-        t->cap = t->cap > 0 ? 2 * t->cap : 8;
-        t->entries = mem_realloc(t->entries, t->cap * sizeof *t->entries);
-    }
+    ARRAY_ROOM(t->entries, t->cap, t->n + 1);
     size_t at = t->n++;
     for (; at > 0 && strcmp(t->entries[at - 1].name, name) > 0; at--)
         t->entries[at] = t->entries[at - 1];

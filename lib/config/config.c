@@ -99,11 +99,7 @@ static void check_line(struct reading *r, struct bytes line)
         fail_at(r, r->line, "unknown section [%.*s]", (int)all.len, all.ptr);
     if (strpbrk(name, " \t") != NULL)
         fail_at(r, r->line, "section [%.*s] has more words than a kind and a name", (int)all.len, all.ptr);
-    if (r->n_sections == r->cap_sections) {
-        r->cap_sections = r->cap_sections ? 2 * r->cap_sections : 16;
-        r->sections = mem_realloc(r->sections, r->cap_sections * sizeof *r->sections);
-    }
-    r->sections[r->n_sections++] =
+    *ARRAY_ADD(r->sections, r->n_sections, r->cap_sections) =
         (struct config_section){.kind = kind, .name = name, .line = r->line, .n_entries = r->n_entries};
 }
 
@@ -151,11 +147,7 @@ static int take_entry(void *arg, const char *section, const char *key, const cha
     for (size_t i = r->sections[r->n_sections - 1].n_entries; i < r->n_entries; i++)
         if (is_same_key(r->entries[i].key, key))
             fail_at(r, r->line, "%s is repeated, first in line %d", key, r->entries[i].line);
-    if (r->n_entries == r->cap_entries) {
-        r->cap_entries = r->cap_entries ? 2 * r->cap_entries : 64;
-        r->entries = mem_realloc(r->entries, r->cap_entries * sizeof *r->entries);
-    }
-    r->entries[r->n_entries++] =
+    *ARRAY_ADD(r->entries, r->n_entries, r->cap_entries) =
         (struct config_entry){.key = mem_strdup(key), .value = mem_strdup(value), .line = r->line};
     return 1;
 }

@@ -33,7 +33,7 @@ struct options {
     size_t n_operands;
     struct config *config;
     char **kept; /* texts of options_keep */
-    size_t n_kept;
+    size_t n_kept, room_kept;
     char error[600];
 };
 
@@ -380,9 +380,7 @@ static const char *suggestion(const struct options *o, const char *name, char *o
 
 static char *keep(struct options *o, struct bytes text)
 {
-    o->kept = mem_realloc(o->kept, (o->n_kept + 1) * sizeof *o->kept);
-    o->kept[o->n_kept] = bytes_dup(text);
-    return o->kept[o->n_kept++];
+    return *ARRAY_ADD(o->kept, o->n_kept, o->room_kept) = bytes_dup(text);
 }
 
 const char *options_keep(struct options *o, struct bytes text)

@@ -23,20 +23,19 @@ struct head {
 /* A binary min-heap. */
 struct heap {
     struct head *heads;
-    size_t n;
+    size_t n, room;
 };
 
 struct count_merge {
     struct heap records;  /* sources whose next record is after the current one */
     struct heap values;   /* sources with values of the current record still to merge */
     struct head *current; /* all sources that hold the current record */
-    size_t n_current;
+    size_t n_current, room_current;
     bool has_values;                  /* `values` is filled */
     bool has_name;                    /* `name` holds the name of the previous value */
     struct prefix prefix, key_prefix; /* of `name` and `key` */
     bool has_begun;                   /* the key is printed */
     bool is_joined;                   /* the sources' keys differ from `key` */
-    size_t room;                      /* sources for which the arrays are large enough */
     struct buf key, name, text;
     uint64_t collisions;
     char collision[COLLISION_TEXT];
@@ -161,12 +160,9 @@ static struct head heap_exchange(struct heap *h, struct head head)
 
 void count_merge_reset(struct count_merge *m, struct count_source **sources, size_t n)
 {
-    if (n > m->room) {
-        m->room = 2 * n;
-        m->records.heads = mem_realloc(m->records.heads, m->room * sizeof(struct head));
-        m->values.heads = mem_realloc(m->values.heads, m->room * sizeof(struct head));
-        m->current = mem_realloc(m->current, m->room * sizeof(struct head));
-    }
+    ARRAY_ROOM(m->records.heads, m->records.room, n);
+    ARRAY_ROOM(m->values.heads, m->values.room, n);
+    ARRAY_ROOM(m->current, m->room_current, n);
     m->records.n = m->n_current = 0;
     buf_clear(&m->key);
     m->key_prefix = (struct prefix){0, 0};

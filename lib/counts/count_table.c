@@ -221,11 +221,7 @@ struct sortables {
 
 static void sortables_add(struct sortables *s, uint64_t high, uint64_t low)
 {
-    if (s->n == s->room) {
-        s->room = s->room ? 2 * s->room : 64;
-        s->items = mem_realloc(s->items, s->room * sizeof(*s->items));
-    }
-    s->items[s->n++] = (struct sortable){high, low};
+    *ARRAY_ADD(s->items, s->n, s->room) = (struct sortable){high, low};
 }
 
 #define RADIX_BITS 11

@@ -73,7 +73,7 @@ struct slice {
     uint64_t next_run;
     struct merge *merge; /* NULL: none in progress */
     struct garbage *garbage;
-    size_t n_garbage;
+    size_t n_garbage, room_garbage;
 };
 
 const struct slice_state *slice_committed(const struct slice *s)
@@ -245,8 +245,7 @@ static int count_log_pages(void *arg, sqlite3 *db, const char *name, int pages)
 
 static void add_garbage(struct slice *s, uint64_t run)
 {
-    s->garbage = mem_realloc(s->garbage, (s->n_garbage + 1) * sizeof(*s->garbage));
-    s->garbage[s->n_garbage++] = (struct garbage){.run = run};
+    *ARRAY_ADD(s->garbage, s->n_garbage, s->room_garbage) = (struct garbage){.run = run};
 }
 
 /* Finds blocks that belong to no run, because a crash interrupted their merge. Checks that the ids ascend, because a

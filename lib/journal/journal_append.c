@@ -6,11 +6,7 @@
 
 static struct entry *batch_entry(struct batch *b)
 {
-    if (b->count == b->capacity) {
-        b->capacity = b->capacity ? b->capacity * 2 : 16;
-        b->entries = mem_realloc(b->entries, b->capacity * sizeof *b->entries);
-    }
-    return &b->entries[b->count++];
+    return ARRAY_ADD(b->entries, b->count, b->capacity);
 }
 
 /* Adds an append to the pending batch. While the payload is copied, the batch is detached from the journal, so that

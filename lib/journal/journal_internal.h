@@ -265,7 +265,7 @@ struct journal {
     char opening[OPENING_TEXT]; /* of this session */
 
     struct segment **segments; /* journal_segment_list.c */
-    size_t n_segments, n_trimmed;
+    size_t n_segments, n_trimmed, room_segments;
     struct marks marks;
     uint64_t accepted_end, committed_end;
     usec_t accepted_time, committed_time;

@@ -36,8 +36,7 @@ struct segment *segment_list_last(const struct journal *j)
 
 void segment_list_push(struct journal *j, struct segment *s)
 {
-    j->segments = mem_realloc(j->segments, (j->n_segments + 1) * sizeof(struct segment *));
-    j->segments[j->n_segments++] = s;
+    *ARRAY_ADD(j->segments, j->n_segments, j->room_segments) = s;
 }
 
 /* The sequence numbers of a journal's segments have no gap. */

@@ -77,13 +77,9 @@ static bool take_frame(struct job *job, const struct frame *f)
         return false;
     if (l->n == 0)
         job->time = f->time;
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 32;
-        l->spans = mem_realloc(l->spans, l->cap * sizeof *l->spans);
-    }
     size_t skip = (size_t)(from - c->offset);
     struct bytes payload = bytes_of(f->payload.ptr + skip, f->payload.len - skip);
-    l->spans[l->n++] = (struct journal_span){
+    *ARRAY_ADD(l->spans, l->n, l->cap) = (struct journal_span){
         .offset = from,
         .position = c->position + FRAME_HEADER + f->name.len + skip,
         .len = payload.len,

@@ -138,15 +138,10 @@ static void count_dropped(struct nng_publish *t, uint64_t id, uint64_t received)
     size_t i = 0;
     while (i < t->n_peers && t->peers[i].id != id)
         i++;
-    if (i == t->cap_peers) {
-        t->cap_peers = t->cap_peers ? t->cap_peers * 2 : 8;
-        t->peers = mem_realloc(t->peers, t->cap_peers * sizeof *t->peers);
-    }
+    if (i == t->n_peers)
+        *ARRAY_ADD(t->peers, t->n_peers, t->cap_peers) =
+            (struct peer){.id = id, .base = sent - (received < sent ? received : sent)};
     struct peer *p = &t->peers[i];
-    if (i == t->n_peers) {
-        *p = (struct peer){.id = id, .base = sent - (received < sent ? received : sent)};
-        t->n_peers++;
-    }
     p->connected = true;
     sent -= p->base;
     uint64_t dropped = sent > received + may_come ? sent - received - may_come : 0;

@@ -159,10 +159,7 @@ static void insert(struct block_cache *c, struct block *b)
                 least = k;
         drop(c, list, least);
     }
-    if (list->n == list->cap) {
-        list->cap = list->cap ? list->cap * 2 : 16;
-        list->at = mem_realloc(list->at, list->cap * sizeof(struct block *));
-    }
+    ARRAY_ROOM(list->at, list->cap, list->n + 1);
     i = count_up_to(list, b->offset);
     memmove(list->at + i + 1, list->at + i, (list->n - i) * sizeof *list->at);
     list->at[i] = b;

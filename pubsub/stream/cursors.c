@@ -56,13 +56,8 @@ static void window_read(const struct journal_window *w, void *arg)
     }
     if (m->time == 0)
         m->time = w->time;
-    if (!m->n_passed || w->offset - m->passed[m->n_passed - 1].offset >= LINE_INDEX_SPACING) {
-        if (m->n_passed == m->cap_passed) {
-            m->cap_passed = m->cap_passed ? m->cap_passed * 2 : 16;
-            m->passed = mem_realloc(m->passed, m->cap_passed * sizeof *m->passed);
-        }
-        m->passed[m->n_passed++] = (struct line_point){w->offset, (int64_t)m->lines};
-    }
+    if (!m->n_passed || w->offset - m->passed[m->n_passed - 1].offset >= LINE_INDEX_SPACING)
+        *ARRAY_ADD(m->passed, m->n_passed, m->cap_passed) = (struct line_point){w->offset, (int64_t)m->lines};
     m->lines += bytes_count_lines(w->data);
     read_on(c);
 }

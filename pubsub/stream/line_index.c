@@ -17,21 +17,12 @@ static void thin(struct line_index *x)
     x->spacing *= 2;
 }
 
-static void make_room(struct line_index *x, size_t more)
-{
-    if (x->n + more <= x->cap)
-        return;
-    x->cap = x->n + more + 64;
-    x->points = mem_realloc(x->points, x->cap * sizeof *x->points);
-}
-
 void line_index_add(struct line_index *x, uint64_t end, uint64_t lines)
 {
     if (x->n == 0 || x->end.offset - x->points[x->n - 1].offset >= x->spacing) {
         if (x->n >= LINE_INDEX_POINTS_MAX)
             thin(x);
-        make_room(x, 1);
-        x->points[x->n++] = x->end;
+        *ARRAY_ADD(x->points, x->n, x->cap) = x->end;
     }
     x->end.offset = end;
     x->end.lines += (int64_t)lines;
@@ -57,7 +48,7 @@ void line_index_prepend(struct line_index *x, const struct line_point *points, s
         n--;
     if (n == 0)
         return;
-    make_room(x, n);
+    ARRAY_ROOM(x->points, x->cap, x->n + n);
     memmove(x->points + n, x->points, x->n * sizeof *x->points);
     memcpy(x->points, points, n * sizeof *points);
     x->n += n;

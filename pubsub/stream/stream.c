@@ -230,11 +230,7 @@ size_t stream_lines_read(struct bytes body, struct stream_lines *out)
             length == 0 || length > JOURNAL_FRAME_MAX || r.offset > UINT64_MAX - length)
             return out->n + 1;
         after = r.end = r.offset + length;
-        if (out->n == room) {
-            room = room ? room * 2 : 64;
-            out->ranges = mem_realloc(out->ranges, room * sizeof *out->ranges);
-        }
-        out->ranges[out->n++] = r;
+        *ARRAY_ADD(out->ranges, out->n, room) = r;
     }
     return 0;
 }

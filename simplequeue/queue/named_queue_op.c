@@ -95,10 +95,7 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
         op_finish(&(struct journal_commit){.result = JOURNAL_OK}, o);
         return QUEUE_OK;
     }
-    if (n + 1 > q->pieces_cap) {
-        q->pieces_cap = n + 1;
-        q->pieces = mem_realloc(q->pieces, q->pieces_cap * sizeof *q->pieces);
-    }
+    ARRAY_ROOM(q->pieces, q->pieces_cap, n + 1);
     q->pieces[0] = buf_bytes(&q->record);
     if (n)
         memcpy(q->pieces + 1, texts, n * sizeof *texts);

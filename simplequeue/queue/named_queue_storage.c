@@ -270,9 +270,7 @@ static bool describe_page(struct named_queue *q, const struct store_span *page,
         *spilled = v.text.ptr ? 0 : v.id;
         if (*spilled || v.state == MESSAGE_BUSY || v.state == MESSAGE_PENDING)
             return false;
-        if (*n == cap)
-            *items = mem_realloc(*items, (cap = cap ? cap * 2 : 16) * sizeof **items);
-        struct queue_record_item *item = &(*items)[(*n)++];
+        struct queue_record_item *item = ARRAY_ADD(*items, *n, cap);
         *item = (struct queue_record_item){.ids = {v.id, v.id}, .tries = v.tries, .message = v.text};
         if (v.state == MESSAGE_DELAYED) {
             item->kept = KEPT_DELAYED;

@@ -51,12 +51,8 @@ void records_split(struct records *r, struct bytes data, struct bytes separator)
         const char *at = memmem(data.ptr, data.len, separator.ptr, separator.len);
         size_t len = at ? (size_t)(at - data.ptr) : data.len;
         size_t skip = at ? len + separator.len : len;
-        if (len && r->n == r->cap) {
-            r->cap = r->cap ? r->cap * 2 : 64;
-            r->at = mem_realloc(r->at, r->cap * sizeof *r->at);
-        }
         if (len)
-            r->at[r->n++] = bytes_of(data.ptr, len);
+            *ARRAY_ADD(r->at, r->n, r->cap) = bytes_of(data.ptr, len);
         data = bytes_of(data.ptr + skip, data.len - skip);
     }
 }

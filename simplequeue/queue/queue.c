@@ -68,11 +68,7 @@ void id_ranges_add_range(struct id_ranges *r, struct id_range range)
         r->at[r->n - 1].last = range.last;
         return;
     }
-    if (r->n == r->cap) {
-        r->cap = r->cap ? r->cap * 2 : 4;
-        r->at = mem_realloc(r->at, r->cap * sizeof *r->at);
-    }
-    r->at[r->n++] = range;
+    *ARRAY_ADD(r->at, r->n, r->cap) = range;
 }
 
 void id_ranges_add(struct id_ranges *r, uint64_t id)
@@ -88,10 +84,7 @@ void id_ranges_free(struct id_ranges *r)
 
 static void id_heap_put(struct id_heap *h, uint64_t id)
 {
-    if (h->n == h->cap) {
-        h->cap = h->cap ? h->cap * 2 : 64;
-        h->ids = mem_realloc(h->ids, h->cap * sizeof *h->ids);
-    }
+    ARRAY_ROOM(h->ids, h->cap, h->n + 1);
     size_t at = h->n++;
     for (; at && h->ids[(at - 1) / 2] > id; at = (at - 1) / 2)
         h->ids[at] = h->ids[(at - 1) / 2];

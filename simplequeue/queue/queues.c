@@ -35,7 +35,7 @@ struct queues {
     struct journal_set *journals;
     struct name_table table; /* of struct named_queue */
     char **found;            /* names of the queues to recover */
-    size_t n_found;
+    size_t n_found, room_found;
 };
 
 static char *directory_of(const struct queues *qs, const char *name)
@@ -76,8 +76,7 @@ static int list_directory(struct queues *qs, char *error, size_t error_size)
                 qs->config.on_stray(name, qs->config.hook_arg);
             continue;
         }
-        qs->found = mem_realloc(qs->found, (qs->n_found + 1) * sizeof *qs->found);
-        qs->found[qs->n_found++] = mem_strdup(name);
+        *ARRAY_ADD(qs->found, qs->n_found, qs->room_found) = mem_strdup(name);
     }
     closedir(d);
     return 0;

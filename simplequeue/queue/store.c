@@ -273,11 +273,7 @@ static void pages_append(struct store *s, struct store_page *p)
         s->n -= s->head;
         s->head = 0;
     }
-    if (s->n == s->cap) {
-        s->cap = s->cap ? s->cap * 2 : 8;
-        s->pages = mem_realloc(s->pages, s->cap * sizeof *s->pages);
-    }
-    s->pages[s->n++] = p;
+    *ARRAY_ADD(s->pages, s->n, s->cap) = p;
     charge(s, p);
 }
 

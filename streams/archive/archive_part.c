@@ -65,10 +65,7 @@ void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, u
     if (last != NULL && (char *)last->iov_base + last->iov_len == lines.ptr) {
         last->iov_len += lines.len; /* the lines follow the last piece in memory */
     } else {
-        if (pieces->n + 1 >= pieces->room) {
-            pieces->room = 2 * pieces->room + 16;
-            pieces->at = mem_realloc(pieces->at, pieces->room * sizeof *pieces->at);
-        }
+        ARRAY_ROOM(pieces->at, pieces->room, pieces->n + 2);
         pieces->at[++pieces->n] = part_of(lines);
     }
     p->state.length += lines.len;

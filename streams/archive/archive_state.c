@@ -37,8 +37,7 @@ struct archive_file_state archive_file_state_copy(const struct archive_file_stat
 
 void archive_state_add(struct archive_state *s, const struct archive_file_state *f)
 {
-    s->files = mem_realloc(s->files, (s->n_files + 1) * sizeof *s->files);
-    s->files[s->n_files++] = archive_file_state_copy(f);
+    *ARRAY_ADD(s->files, s->n_files, s->room) = archive_file_state_copy(f);
 }
 
 static int fail(char *error, const char *what)

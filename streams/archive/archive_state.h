@@ -37,7 +37,7 @@ struct archive_state {
     char stream[NAME_LEN_MAX + 1];
     struct stream_cursor cursor;
     struct archive_file_state *files;
-    size_t n_files;
+    size_t n_files, room;
 };
 
 void archive_state_free(struct archive_state *s); /* and zeroes it */

@@ -60,7 +60,7 @@ struct file_archive {
     struct stream_cursor cursor;
     struct archive_state committed;
     struct archive_part **parts; /* in the order of their first lines */
-    size_t n_parts;
+    size_t n_parts, room_parts;
     int64_t span; /* seconds; see span_of */
     struct cached_span spans[SPANS_MAX];
     char name[PATH_MAX]; /* the last result of name_of_time */
@@ -330,8 +330,7 @@ static struct archive_part *open_part(struct file_archive *a, const char *name)
     buf_printf(&staged, "%s/%" PRIu64 ".part", a->staging, a->cursor.offset);
     struct archive_part *p = archive_part_new(name, staged.ptr, a->cursor.offset);
     buf_free(&staged);
-    a->parts = mem_realloc(a->parts, (a->n_parts + 1) * sizeof *a->parts);
-    a->parts[a->n_parts++] = p;
+    *ARRAY_ADD(a->parts, a->n_parts, a->room_parts) = p;
     return p;
 }
 

@@ -218,11 +218,7 @@ static void take_by_event(struct writer *w, struct bytes lines)
                 w->runs[w->n_runs - 1].n++;
                 continue;
             }
-            if (w->n_runs == w->room_for_runs) {
-                w->room_for_runs = 2 * w->room_for_runs + 256;
-                w->runs = mem_realloc(w->runs, w->room_for_runs * sizeof *w->runs);
-            }
-            w->runs[w->n_runs++] =
+            *ARRAY_ADD(w->runs, w->n_runs, w->room_for_runs) =
                 (struct archive_run){.lines = bytes_of(text.ptr, text.len + 1), .n = 1, .time = time};
             w->span = file_archive_span_of(w->archive, time);
         }

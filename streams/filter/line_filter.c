@@ -164,7 +164,7 @@ enum { SUBJECT, HEARTBEAT, ASKED_FIELDS };
 struct words {
     char *memory;
     struct bytes *at;
-    size_t n;
+    size_t n, room;
 };
 
 enum edit { KEEP, DROP, HASH };
@@ -172,7 +172,7 @@ enum edit { KEEP, DROP, HASH };
 /* An object's members to edit, by name. */
 struct edits {
     struct member_edit *members;
-    size_t n;
+    size_t n, room;
     bool begins[256]; /* first bytes of the names, and the backslash */
 };
 
@@ -201,8 +201,7 @@ static struct words words_of(const char *list, const char *separators)
     while ((word = strsep(&rest, separators)) != NULL) {
         if (*word == '\0')
             continue;
-        w.at = mem_realloc(w.at, (w.n + 1) * sizeof *w.at);
-        w.at[w.n++] = bytes_str(word);
+        *ARRAY_ADD(w.at, w.n, w.room) = bytes_str(word);
     }
     return w;
 }
@@ -248,8 +247,7 @@ static struct member_edit *add_member(struct edits *e, struct bytes name)
     struct member_edit *m = find_member(e, name);
     if (m != NULL)
         return m;
-    e->members = mem_realloc(e->members, (e->n + 1) * sizeof *e->members);
-    m = &e->members[e->n++];
+    m = ARRAY_ADD(e->members, e->n, e->room);
     *m = (struct member_edit){.name = bytes_dup(name)};
     e->begins[name.len > 0 ? (unsigned char)name.ptr[0] : '\\'] = true;
     e->begins['\\'] = true;

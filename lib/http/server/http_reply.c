@@ -306,11 +306,7 @@ static bool open_piece(struct http_request *req, size_t n)
     if (req->no_timeout && (m->n == 0 || c->queued - m->at[m->n - 1].queued >= MARK_INTERVAL)) {
         if (m->n > 0)
             drop_passed(m, http_output_taken(c));
-        if (m->n == m->cap) {
-            m->cap = m->cap ? m->cap * 2 : 4;
-            m->at = mem_realloc(m->at, m->cap * sizeof *m->at);
-        }
-        m->at[m->n++] = (struct http_mark){c->queued, req->written};
+        *ARRAY_ADD(m->at, m->n, m->cap) = (struct http_mark){c->queued, req->written};
     }
     req->written += n;
     if (req->chunked) {

@@ -21,13 +21,13 @@ struct http_token {
     usec_t since;
     bool is_limited;
     struct key_rule *rules;
-    size_t n_rules;
+    size_t n_rules, room_rules;
 };
 
 struct http_tokens {
     unsigned refs;
     struct http_token *rows;
-    size_t n;
+    size_t n, room;
 };
 
 struct http_tokens *http_tokens_ref(struct http_tokens *t)
@@ -148,8 +148,7 @@ static bool parse_keys(struct bytes text, struct http_token *row)
              url_decode(word, &decoded) == 0;
         rule.text = decoded.ptr;
         rule.len = decoded.len;
-        row->rules = mem_realloc(row->rules, (row->n_rules + 1) * sizeof *row->rules);
-        row->rules[row->n_rules++] = rule;
+        *ARRAY_ADD(row->rules, row->n_rules, row->room_rules) = rule;
     }
     free(copy);
     row->is_limited = true;
@@ -198,8 +197,7 @@ static const char *parse_words(const char *words, struct http_token *row)
 static const char *parse_line(struct http_tokens *t, struct bytes line)
 {
     char *words = bytes_dup(line);
-    t->rows = mem_realloc(t->rows, (t->n + 1) * sizeof *t->rows);
-    struct http_token *row = &t->rows[t->n++];
+    struct http_token *row = ARRAY_ADD(t->rows, t->n, t->room);
     *row = (struct http_token){.scopes = 0};
     const char *error = t->n > HTTP_TOKENS_MAX ? "more than 1000 tokens" : parse_words(words, row);
     for (size_t i = 0; i + 1 < t->n && !error; i++) {
